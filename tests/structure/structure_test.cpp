@@ -1,0 +1,178 @@
+// The rules of the house, held against the source tree.
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/structure/source_tree.h"
+
+namespace llmsim::structure {
+namespace {
+
+using Names = std::set<std::string>;
+
+const Names program_folders{"sim", "hwdb", "calibrate", "runtime", "reports", "cli"};
+
+// Which folders each one may use beside itself; tests of a folder may use what the folder may.
+const std::map<std::string, Names> usable_folders{
+    {"sim", {}},
+    {"hwdb", {"sim"}},
+    {"calibrate", {"sim", "hwdb"}},
+    {"runtime", {"sim", "hwdb"}},
+    {"reports", {"sim", "calibrate"}},
+    {"cli", {"sim", "hwdb", "calibrate", "reports"}},
+};
+
+// Third-party code by the start of its include path, and the folders to which it is private.
+const std::map<std::string, Names> third_party_owners{
+    {"sqlite3", {"hwdb"}},     {"nlohmann/", {"hwdb", "reports"}},
+    {"Eigen/", {"calibrate"}}, {"CLI/", {"cli"}},
+    {"torch/", {"runtime"}},   {"c10/", {"runtime"}},
+};
+
+const SourceTree& sources() {
+  static const SourceTree tree = read_source_tree(LLMSIM_SOURCE_DIR);
+  return tree;
+}
+
+bool may_use(const std::string& folder, const std::string& other) {
+  const auto usable = usable_folders.find(folder);
+  const bool looks_at_the_whole = usable == usable_folders.end();  // tests/golden, tests/benchmark, ...
+  return looks_at_the_whole || folder == other || usable->second.contains(other);
+}
+
+bool in_program(const std::string& path) { return program_folders.contains(top_folder(path)); }
+
+bool exists(const std::string& path) { return sources().texts.contains(path); }
+
+std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+TEST(IncludedFiles, AreReadFromQuotesAndAngles) {
+  EXPECT_EQ(included_files("#pragma once\n#include <map>  // why\nint a;\n#include \"sim/run.h\"\n// #include <set>\n"),
+            (std::vector<std::string>{"map", "sim/run.h"}));
+}
+
+TEST(TransitiveIncludes, FollowHeadersOfTheProjectAndEndInCycles) {
+  const SourceTree tree{.texts = {}, .includes = {{"a.h", {"b.h"}}, {"b.h", {"a.h", "Eigen/Core"}}}};
+  EXPECT_EQ(transitive_includes(tree, "a.h"), (Names{"a.h", "b.h", "Eigen/Core"}));
+}
+
+TEST(OwningFolder, OfATestIsTheFolderItTests) {
+  EXPECT_EQ(owning_folder("sim/base/quantity.h"), "sim");
+  EXPECT_EQ(owning_folder("tests/hwdb/x_test.cpp"), "hwdb");
+  EXPECT_EQ(owning_folder("CMakeLists.txt"), "");
+}
+
+TEST(Structure, TheTreeIsRead) {
+  EXPECT_TRUE(sources().includes.contains("sim/base/quantity.h"));
+  EXPECT_TRUE(sources().texts.contains("CMakeLists.txt"));
+}
+
+TEST(Structure, FoldersUseOnlyWhatTheStarAllows) {
+  for (const auto& [path, includes] : sources().includes) {
+    for (const std::string& include : includes) {
+      if (in_program(include)) {
+        EXPECT_TRUE(may_use(owning_folder(path), top_folder(include))) << path << " includes " << include;
+      }
+    }
+  }
+}
+
+TEST(Structure, ProjectHeadersAreIncludedByPathFromTheRoot) {
+  for (const auto& [path, includes] : sources().includes) {
+    const auto folder = std::filesystem::path(path).parent_path();
+    for (const std::string& include : includes) {
+      EXPECT_FALSE(exists((folder / include).generic_string()) && !exists(include)) << path << " includes " << include;
+    }
+  }
+}
+
+// Directly and through headers: what a folder shows to the others must not bring its third-party code along.
+TEST(Structure, ThirdPartyCodeIsPrivateToItsFolder) {
+  for (const auto& [path, unused] : sources().includes) {
+    for (const std::string& include : transitive_includes(sources(), path)) {
+      for (const auto& [prefix, owners] : third_party_owners) {
+        if (include.starts_with(prefix)) {
+          EXPECT_TRUE(owners.contains(owning_folder(path))) << path << " reaches " << include;
+        }
+      }
+    }
+  }
+}
+
+TEST(Structure, SimHasNoInputOutputClockOrFiles) {
+  const Names forbidden{"fstream", "iostream", "cstdio", "stdio.h", "chrono", "ctime", "filesystem", "thread", "random"};
+  for (const auto& [path, includes] : sources().includes) {
+    for (const std::string& include : includes) {
+      EXPECT_FALSE(top_folder(path) == "sim" && forbidden.contains(include)) << path << " includes " << include;
+    }
+  }
+}
+
+TEST(Structure, SimIncludesOnlyItselfAndTheStandardLibrary) {
+  for (const auto& [path, includes] : sources().includes) {
+    for (const std::string& include : includes) {
+      const bool standard = include.find_first_of("./") == std::string::npos;
+      EXPECT_TRUE(top_folder(path) != "sim" || standard || top_folder(include) == "sim") << path << " includes " << include;
+    }
+  }
+}
+
+TEST(Structure, FilesAreNamedForTheirConcept) {
+  const Names nameless{"util", "utils", "common", "manager", "helper", "helpers", "misc", "base"};
+  for (const auto& [path, text] : sources().texts) {
+    EXPECT_FALSE(nameless.contains(stem(path))) << path;
+  }
+}
+
+TEST(Structure, EverySourceOfALibraryHasAHeader) {
+  for (const auto& [path, includes] : sources().includes) {
+    const std::string folder = top_folder(path);
+    if (!path.ends_with(".cpp") || !in_program(path) || folder == "cli" || folder == "runtime") {
+      continue;
+    }
+    const auto expected = std::filesystem::path(path).replace_extension(".h");
+    EXPECT_TRUE(exists(expected.generic_string())) << path << " has no " << expected.filename();
+  }
+}
+
+TEST(Structure, EverySourceIsNamedInACMakeFile) {
+  std::string cmake_files;
+  for (const auto& [path, text] : sources().texts) {
+    cmake_files += path.ends_with("CMakeLists.txt") ? text : "";
+  }
+  for (const auto& [path, includes] : sources().includes) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    EXPECT_TRUE(path.ends_with(".h") || cmake_files.find(name) != std::string::npos) << path << " is not built";
+  }
+}
+
+TEST(Structure, NoFileNamesAMachineOrAPackageHost) {
+  // Each in two parts, so that this file does not name them either.
+  const Names machine_names{
+      "/"
+      "work/",
+      "/"
+      "root/",
+      "/"
+      "tmp/",
+      "/"
+      "home/",
+      "deb."
+      "debian.org",
+      "py"
+      "pi.org",
+      "pythonhosted"
+      ".org"};
+  for (const auto& [path, text] : sources().texts) {
+    for (const std::string& name : machine_names) {
+      EXPECT_EQ(text.find(name), std::string::npos) << path << " names " << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llmsim::structure
