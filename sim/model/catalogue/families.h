@@ -1,0 +1,37 @@
+// The parts of the catalogue, one function for each file of this folder.  For catalogue.cpp only.
+//
+// A `published` count is an exact integer that a publisher or a well-known source prints; the source says which:
+//   "HF <repository>"  number of parameters in the repository's safetensors (shown on its model card) or its weights' index
+//   arXiv ...          the paper's own figure
+// Without a published integer the shape alone stands, and its source says where the shape was read.
+#pragma once
+
+#include <vector>
+
+#include "sim/model/catalogue.h"
+
+namespace llmsim::sim {
+
+struct LlamaShape {
+  const char* name;
+  int layers, hidden, heads, kv_heads, ffn, vocab, seq_len;
+};
+
+// RMSNorm, rotary positions, gated MLP, no biases, untied head, head_dim = hidden / heads: what most open models vary.
+Transformer llama(const LlamaShape& shape);
+
+// The same with the head tied to the embedding.
+Transformer tied(Transformer model);
+
+// The same with the experts of `moe` in place of its MLPs.
+Transformer mixture(Transformer model, const MixtureOfExperts& moe);
+
+std::vector<CatalogueEntry> gpt_models();      // GPT-2, GPT-3, Megatron GPT, GPT-J, GPT-NeoX, Pythia, OPT, BLOOM, MPT, Falcon
+std::vector<CatalogueEntry> llama_models();    // Llama 1 to 4 and the proxies cut from them
+std::vector<CatalogueEntry> llama_likes();     // Mistral, Mixtral, Yi, DeepSeek LLM, SmolLM, Phi
+std::vector<CatalogueEntry> olmo_models();     // OLMo 1 and 2
+std::vector<CatalogueEntry> qwen_models();     // Qwen 1 to 3, dense and mixtures
+std::vector<CatalogueEntry> gemma_models();    // Gemma 1 to 3
+std::vector<CatalogueEntry> mixture_models();  // DeepSeek-V2 and V3, Kimi K2, Grok-1, GPT-OSS
+
+}  // namespace llmsim::sim

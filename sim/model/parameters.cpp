@@ -1,0 +1,102 @@
+#include "sim/model/parameters.h"
+
+namespace llmsim::sim {
+
+namespace {
+
+using Count = std::int64_t;
+
+// A linear layer from `in` to `out` features.
+Count linear(Count in, Count out, bool bias) { return in * out + (bias ? out : 0); }
+
+Count norm(const Transformer& m, Count width) {
+  if (!m.norm_weight) return 0;
+  return width + (m.bias.norm ? width : 0);
+}
+
+Count qk_norm(const Transformer& m) {
+  switch (m.qk_norm) {
+    case QkNorm::None: return 0;
+    case QkNorm::PerHead: return 2 * norm(m, m.head_dim);
+    case QkNorm::AllHeads: return norm(m, Count{m.num_heads} * m.head_dim) + norm(m, Count{m.num_kv_heads} * m.head_dim);
+  }
+  return 0;
+}
+
+Count latent_attention(const Transformer& m, const LatentAttention& mla) {
+  const Count h = m.hidden_size, heads = m.num_heads;
+  const Count query_width = heads * query_head_dim(m);
+  Count total = mla.q_lora_rank ? linear(h, *mla.q_lora_rank, m.bias.qkv) + *mla.q_lora_rank + *mla.q_lora_rank * query_width
+                                : linear(h, query_width, m.bias.qkv);
+  total += linear(h, mla.kv_lora_rank + mla.qk_rope_head_dim, m.bias.qkv) + mla.kv_lora_rank;
+  total += mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+  return total + linear(attention_output_width(m), h, m.bias.attention_output);
+}
+
+Count attention(const Transformer& m) {
+  const Count sinks = m.attention_sinks ? m.num_heads : 0;
+  if (m.mla) return latent_attention(m, *m.mla) + sinks;
+  const Count h = m.hidden_size, q = Count{m.num_heads} * m.head_dim, kv = Count{m.num_kv_heads} * m.head_dim;
+  return linear(h, q, m.bias.qkv) + 2 * linear(h, kv, m.bias.qkv) + linear(q, h, m.bias.attention_output) + qk_norm(m) + sinks;
+}
+
+Count mlp(const Transformer& m, Count ffn_size, bool bias) {
+  return (m.gated_mlp ? 2 : 1) * linear(m.hidden_size, ffn_size, bias) + linear(ffn_size, m.hidden_size, bias);
+}
+
+Count one_expert(const Transformer& m) { return mlp(m, m.moe->expert_ffn_size, m.moe->expert_bias); }
+
+Count shared_experts(const Transformer& m) {
+  const Count gate = m.moe->shared_expert_gate ? m.hidden_size : 0;
+  return m.moe->num_shared_experts * mlp(m, m.moe->shared_expert_ffn_size, m.bias.mlp) + gate;
+}
+
+void add_block(Parameters& sum, const BlockParameters& block) {
+  sum.attention += block.attention;
+  sum.mlp += block.mlp;
+  sum.experts += block.experts;
+  sum.router += block.router;
+  sum.norms += block.norms;
+}
+
+// A projection of [hidden state, next token's embedding] to the hidden size, a norm for each of the two, a block, and a norm
+// before the shared head.
+Count mtp_layer(const Transformer& m, int layer) {
+  const Count h = m.hidden_size;
+  return linear(2 * h, h, false) + 3 * norm(m, h) + block_parameters(m, layer).total();
+}
+
+}  // namespace
+
+BlockParameters block_parameters(const Transformer& model, int layer) {
+  BlockParameters block;
+  block.attention = attention(model);
+  block.norms = model.norms_per_layer * norm(model, model.hidden_size);
+  if (is_moe_layer(model, layer)) {
+    block.mlp = shared_experts(model);
+    block.experts = model.moe->num_experts * one_expert(model);
+    block.router = linear(model.hidden_size, model.moe->num_experts, model.moe->router_bias);
+  } else {
+    block.mlp = mlp(model, model.ffn_size, model.bias.mlp);
+  }
+  return block;
+}
+
+Parameters parameters(const Transformer& model) {
+  const Count h = model.hidden_size;
+  Parameters sum;
+  sum.embedding = model.vocab_size * h;
+  if (model.position == Position::Learned) sum.positions = (model.max_positions ? model.max_positions : model.seq_len) * h;
+  const int num_layers = model.num_layers + model.mtp_layers;
+  for (int layer = 0; layer < num_layers; ++layer) {
+    if (layer < model.num_layers) add_block(sum, block_parameters(model, layer));
+    if (layer >= model.num_layers) sum.mtp += mtp_layer(model, layer);
+    if (is_moe_layer(model, layer)) sum.inactive += (model.moe->num_experts - model.moe->top_k) * one_expert(model);
+  }
+  sum.norms += (model.embedding_norm ? norm(model, h) : 0) + (model.final_norm ? norm(model, h) : 0);
+  if (!model.tied_embeddings) sum.head = linear(h, model.vocab_size, model.bias.head);
+  if (model.tied_embeddings && model.bias.head) sum.head = model.vocab_size;
+  return sum;
+}
+
+}  // namespace llmsim::sim

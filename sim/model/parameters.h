@@ -1,0 +1,45 @@
+// Exact parameter counts, by part.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/model/transformer.h"
+
+namespace llmsim::sim {
+
+// Parameters of one block (one transformer layer).
+struct BlockParameters {
+  std::int64_t attention = 0;  // q, k, v and output projections, their biases, qk-norm, sinks
+  std::int64_t mlp = 0;        // dense MLP, or shared experts (with their gate) of a mixture
+  std::int64_t experts = 0;    // routed experts of a mixture, all of them
+  std::int64_t router = 0;
+  std::int64_t norms = 0;
+
+  std::int64_t total() const { return attention + mlp + experts + router + norms; }
+};
+
+// Parameters of the whole model.  Tied embeddings count once, in `embedding`.
+struct Parameters {
+  std::int64_t embedding = 0;  // vocab_size * hidden_size
+  std::int64_t positions = 0;  // learned position table
+  std::int64_t attention = 0;
+  std::int64_t mlp = 0;
+  std::int64_t experts = 0;
+  std::int64_t router = 0;
+  std::int64_t norms = 0;     // of the blocks, the embedding norm and the final norm
+  std::int64_t head = 0;      // 0 if tied
+  std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
+  std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
+
+  std::int64_t total() const { return embedding + positions + attention + mlp + experts + router + norms + head + mtp; }
+  std::int64_t active() const { return total() - inactive; }
+  std::int64_t without_embedding() const { return total() - embedding - positions; }
+};
+
+// Parameters of layer `layer` (from 0).
+BlockParameters block_parameters(const Transformer& model, int layer);
+
+// Parameters of the model.  Equals the published integer for every model of the catalogue.
+Parameters parameters(const Transformer& model);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,136 @@
+#include "sim/model/transformer.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "sim/base/error.h"
+
+namespace llmsim::sim {
+
+namespace {
+
+// Largest values that are taken seriously; they keep every parameter count of one layer far inside 64 bits.
+constexpr int kMaxLayers = 1 << 12;
+constexpr int kMaxWidth = 1 << 20;
+constexpr int kMaxFfn = 1 << 22;
+constexpr int kMaxVocab = 1 << 24;
+constexpr int kMaxTokens = 1 << 27;
+constexpr int kMaxExperts = 1 << 14;
+constexpr double kMaxParameters = 1e16;
+
+void require_between(const char* field, int value, int low, int high) {
+  if (value >= low && value <= high) return;
+  throw Error(std::string(field) + " = " + std::to_string(value) + " is out of range: " + std::to_string(low) + " to " +
+              std::to_string(high));
+}
+
+std::string divisors(int n) {
+  std::string list;
+  for (int d = 1; d <= n; ++d) {
+    if (n % d == 0) list += (list.empty() ? "" : ", ") + std::to_string(d);
+  }
+  return list;
+}
+
+void validate_sizes(const Transformer& m) {
+  require_between("num_layers", m.num_layers, 1, kMaxLayers);
+  require_between("hidden_size", m.hidden_size, 1, kMaxWidth);
+  require_between("num_heads", m.num_heads, 1, kMaxWidth);
+  require_between("num_kv_heads", m.num_kv_heads, 1, kMaxWidth);
+  require_between("head_dim", m.head_dim, 1, kMaxWidth);
+  const bool has_dense_layer = !m.moe || m.moe->num_dense_layers > 0 || m.moe->layer_interval != 1;
+  require_between("ffn_size", m.ffn_size, has_dense_layer ? 1 : 0, kMaxFfn);
+  require_between("vocab_size", m.vocab_size, 1, kMaxVocab);
+  require_between("seq_len", m.seq_len, 1, kMaxTokens);
+  require_between("norms_per_layer", m.norms_per_layer, 1, 4);
+  require_between("mtp_layers", m.mtp_layers, 0, 64);
+}
+
+void validate_attention(const Transformer& m) {
+  if (m.num_heads % m.num_kv_heads != 0) {
+    throw Error("num_kv_heads = " + std::to_string(m.num_kv_heads) +
+                " does not divide num_heads = " + std::to_string(m.num_heads) + " (" + divisors(m.num_heads) + " do)");
+  }
+  if (static_cast<std::int64_t>(m.num_heads) * m.head_dim > kMaxFfn) {
+    throw Error("num_heads * head_dim = " + std::to_string(m.num_heads) + " * " + std::to_string(m.head_dim) +
+                " is out of range: 1 to " + std::to_string(kMaxFfn));
+  }
+  if (m.sliding_window) require_between("sliding_window", *m.sliding_window, 1, kMaxTokens);
+  require_between("sliding_window_interval", m.sliding_window_interval, 1, kMaxLayers);
+  require_between("max_positions", m.max_positions, 0, kMaxTokens);
+  if (m.position == Position::Learned && m.max_positions != 0 && m.max_positions < m.seq_len) {
+    throw Error("seq_len = " + std::to_string(m.seq_len) +
+                " is longer than the learned position table, max_positions = " + std::to_string(m.max_positions));
+  }
+}
+
+void validate_experts(const MixtureOfExperts& moe, int num_layers) {
+  require_between("moe.num_experts", moe.num_experts, 1, kMaxExperts);
+  require_between("moe.top_k", moe.top_k, 1, moe.num_experts);
+  require_between("moe.expert_ffn_size", moe.expert_ffn_size, 1, kMaxFfn);
+  require_between("moe.num_shared_experts", moe.num_shared_experts, 0, kMaxExperts);
+  require_between("moe.shared_expert_ffn_size", moe.shared_expert_ffn_size, moe.num_shared_experts > 0 ? 1 : 0, kMaxFfn);
+  require_between("moe.num_dense_layers", moe.num_dense_layers, 0, num_layers);
+  require_between("moe.layer_interval", moe.layer_interval, 1, kMaxLayers);
+}
+
+void validate_latent(const LatentAttention& mla) {
+  if (mla.q_lora_rank) require_between("mla.q_lora_rank", *mla.q_lora_rank, 1, kMaxWidth);
+  require_between("mla.kv_lora_rank", mla.kv_lora_rank, 1, kMaxWidth);
+  require_between("mla.qk_nope_head_dim", mla.qk_nope_head_dim, 0, 1 << 14);
+  require_between("mla.qk_rope_head_dim", mla.qk_rope_head_dim, 0, 1 << 14);
+  require_between("mla.qk_nope_head_dim + qk_rope_head_dim", mla.qk_nope_head_dim + mla.qk_rope_head_dim, 1, 1 << 15);
+  require_between("mla.v_head_dim", mla.v_head_dim, 1, 1 << 14);
+}
+
+// Every field may be plausible alone and the model still beyond counting; the estimate takes the largest product.
+void validate_total(const Transformer& m) {
+  double mlp = m.ffn_size;
+  if (m.moe) {
+    mlp += static_cast<double>(m.moe->num_experts) * m.moe->expert_ffn_size;
+    mlp += static_cast<double>(m.moe->num_shared_experts) * m.moe->shared_expert_ffn_size;
+  }
+  const double attention =
+      static_cast<double>(m.num_heads) * std::max(query_head_dim(m), attention_output_width(m) / m.num_heads);
+  const double total = 4.0 * (m.num_layers + m.mtp_layers) * m.hidden_size * (mlp + attention);
+  if (total > kMaxParameters) {
+    throw Error("num_layers = " + std::to_string(m.num_layers) + ", hidden_size = " + std::to_string(m.hidden_size) +
+                " and the MLP's width give more than 10^16 parameters; is a size in the wrong unit?");
+  }
+}
+
+}  // namespace
+
+void Transformer::validate() const {
+  validate_sizes(*this);
+  validate_attention(*this);
+  if (moe) validate_experts(*moe, num_layers);
+  if (mla) validate_latent(*mla);
+  validate_total(*this);
+}
+
+int attention_output_width(const Transformer& model) {
+  return model.num_heads * (model.mla ? model.mla->v_head_dim : model.head_dim);
+}
+
+int query_head_dim(const Transformer& model) {
+  return model.mla ? model.mla->qk_nope_head_dim + model.mla->qk_rope_head_dim : model.head_dim;
+}
+
+bool is_moe_layer(const Transformer& model, int layer) {
+  if (!model.moe || layer < model.moe->num_dense_layers) return false;
+  return (layer - model.moe->num_dense_layers) % model.moe->layer_interval == 0;
+}
+
+std::optional<int> window_of_layer(const Transformer& model, int layer) {
+  const int interval = model.sliding_window_interval;
+  if (interval > 1 && layer % interval == interval - 1) return std::nullopt;
+  return model.sliding_window;
+}
+
+int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel) {
+  const int unit = multiple * tensor_parallel;
+  return (vocab_size + unit - 1) / unit * unit;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,116 @@
+// What is trained: the shape of a decoder-only transformer, in the field's own words.
+//
+// Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a model's name.
+// Dense, mixture-of-experts and latent-attention decoders are described; `parameters.h` counts them exactly.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace llmsim::sim {
+
+enum class Norm { LayerNorm, RmsNorm };
+enum class Position { Learned, Rope, Alibi, Relative, None };
+
+// Extra normalisation of queries and keys: none, one weight vector of head_dim for each of q and k (Qwen 3), or one over all
+// heads (num_heads * head_dim for q, num_kv_heads * head_dim for k; OLMo 2).
+enum class QkNorm { None, PerHead, AllHeads };
+
+// Which linear layers and norms carry a bias vector.
+struct Biases {
+  bool qkv = false;               // q, k and v projections
+  bool attention_output = false;  // projection after attention
+  bool mlp = false;               // all projections of a dense MLP
+  bool norm = false;              // LayerNorm biases
+  bool head = false;              // output projection to the vocabulary
+
+  // The classic GPT: every layer but the head.
+  static constexpr Biases gpt() { return {.qkv = true, .attention_output = true, .mlp = true, .norm = true}; }
+  bool operator==(const Biases&) const = default;
+};
+
+// A mixture of experts replaces the MLP in the layers l >= num_dense_layers with (l - num_dense_layers) % layer_interval == 0;
+// the others keep the dense MLP of width ffn_size.  Experts are gated where the model's MLP is gated.
+struct MixtureOfExperts {
+  int num_experts = 0;              // routed experts
+  int top_k = 0;                    // routed experts each token visits
+  int expert_ffn_size = 0;          // width of one routed expert
+  int num_shared_experts = 0;       // experts every token visits
+  int shared_expert_ffn_size = 0;   // width of one shared expert
+  int num_dense_layers = 0;         // leading layers with a dense MLP
+  int layer_interval = 1;           // 1: every layer is a mixture, 2: every second ...
+  bool router_bias = false;         // a bias per expert in the router (GPT-OSS; DeepSeek-V3's correction bias)
+  bool expert_bias = false;         // biases inside the experts (GPT-OSS)
+  bool shared_expert_gate = false;  // a sigmoid gate of width hidden_size on the shared expert (Qwen 1.5/2 MoE)
+  bool operator==(const MixtureOfExperts&) const = default;
+};
+
+// Multi-head latent attention (DeepSeek-V2): queries and keys/values pass through low-rank bottlenecks.
+struct LatentAttention {
+  std::optional<int> q_lora_rank = {};  // none: queries are projected directly
+  int kv_lora_rank = 0;
+  int qk_nope_head_dim = 0;  // part of a query/key head without rotary position
+  int qk_rope_head_dim = 0;  // part with; its key is shared by all heads
+  int v_head_dim = 0;
+  bool operator==(const LatentAttention&) const = default;
+};
+
+struct Transformer {
+  std::string name;
+
+  int num_layers = 0;
+  int hidden_size = 0;
+  int num_heads = 0;
+  int num_kv_heads = 0;  // = num_heads: multi-head; 1: multi-query; between: grouped-query attention
+  int head_dim = 0;      // independent of hidden_size / num_heads
+  int ffn_size = 0;      // width of the dense MLP
+  int vocab_size = 0;    // rows of the embedding as trained, padding included
+  int seq_len = 0;       // tokens of a training sequence
+
+  bool gated_mlp = false;        // SwiGLU/GeGLU: three matrices instead of two
+  bool tied_embeddings = false;  // the head reuses the embedding's weights
+  bool parallel_block = false;   // attention and MLP read the same norm and add to one residual (PaLM, GPT-J, Falcon)
+  Biases bias = {};
+
+  Norm norm = Norm::LayerNorm;
+  bool norm_weight = true;  // false: norms have no parameters at all (OLMo 1)
+  int norms_per_layer = 2;  // 1: parallel block with a shared norm; 4: norms before and after both halves (Gemma 2)
+  bool final_norm = true;
+  bool embedding_norm = false;  // a norm right after the embedding (BLOOM)
+  QkNorm qk_norm = QkNorm::None;
+
+  Position position = Position::Rope;
+  int max_positions = 0;  // rows of a learned position table (0: seq_len); ignored for other positions
+
+  std::optional<int> sliding_window = {};  // tokens a query can see; none: all before it
+  int sliding_window_interval = 1;         // of every n layers, n - 1 are windowed and one is full; 1: all are windowed
+  bool attention_sinks = false;            // one learned logit per head (GPT-OSS)
+
+  std::optional<MixtureOfExperts> moe = {};
+  std::optional<LatentAttention> mla = {};
+  int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
+
+  // Throws Error naming the field, its value and the rule it breaks (all sizes positive, num_kv_heads divides num_heads, ...).
+  void validate() const;
+
+  bool operator==(const Transformer&) const = default;
+};
+
+// Width of all query heads together, num_heads * head_dim (with latent attention: of the value heads, which feed the output
+// projection).
+int attention_output_width(const Transformer& model);
+
+// Length of one query or key vector, over which a score is summed (with latent attention: both parts together).
+int query_head_dim(const Transformer& model);
+
+// True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction layers continue the pattern.
+bool is_moe_layer(const Transformer& model, int layer);
+
+// Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer has one, else none.  With an interval
+// n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3, GPT-OSS).
+std::optional<int> window_of_layer(const Transformer& model, int layer);
+
+// Vocabulary rounded up so that every tensor-parallel rank holds a multiple of `multiple` rows (Megatron-LM: 128).
+int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel);
+
+}  // namespace llmsim::sim
