@@ -1,0 +1,145 @@
+#include "hwdb/json_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hwdb/spelling.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using nlohmann::json;
+
+// The part of a parser's message that says what it expected, on one printable line.
+std::string complaint(const std::string& message) {
+  const std::size_t start = message.find("syntax error");
+  std::string text = start == std::string::npos ? message : message.substr(start);
+  std::erase_if(text, [](char c) { return c < ' ' || c > '~'; });
+  return text.substr(0, 160);
+}
+
+// A key as it may stand in a message: no control characters, no end of line.
+std::string printable(const std::string& key) {
+  const std::string quoted = json(key).dump(-1, ' ', true, json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+}  // namespace
+
+json parse_json(const std::string& text, const std::string& file) {
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    const std::size_t end = std::min<std::size_t>(error.byte, text.size());
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+    throw Error(file + ":" + std::to_string(line) + ": malformed JSON: " + complaint(error.what()));
+  } catch (const json::exception& error) {
+    throw Error(file + ": malformed JSON: " + complaint(error.what()));
+  }
+}
+
+std::string shown(const json& value) {
+  constexpr std::size_t kLongest = 40;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "...";
+  return text;
+}
+
+ObjectReader::ObjectReader(const json& object, std::string place, std::string path)
+    : object_(&object), place_(std::move(place)), path_(std::move(path)) {
+  if (!object.is_object()) {
+    throw Error(place_ + ": " + (path_.empty() ? "" : path_ + " = ") + shown(object) + ": an object { ... } is expected");
+  }
+}
+
+std::string ObjectReader::path_of(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
+
+void ObjectReader::refuse(const std::string& key, const std::string& right) const {
+  const auto found = object_->find(key);
+  const std::string value = found == object_->end() ? "" : " = " + shown(*found);
+  throw Error(place_ + ": " + path_of(key) + value + ": " + right);
+}
+
+const json* ObjectReader::any(const char* key) {
+  known_.emplace_back(key);
+  const auto found = object_->find(key);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+std::optional<std::int64_t> ObjectReader::integer(const char* key, std::int64_t least, std::int64_t most) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  const std::string right = "an integer from " + std::to_string(least) + " to " + std::to_string(most) + " is expected";
+  if (!value->is_number()) refuse(key, right);
+  const double rounded = value->get<double>();
+  if (rounded != std::floor(rounded) || rounded < static_cast<double>(least) || rounded > static_cast<double>(most))
+    refuse(key, right);
+  return value->is_number_integer() ? value->get<std::int64_t>() : static_cast<std::int64_t>(rounded);
+}
+
+std::optional<int> ObjectReader::count(const char* key, int least) {
+  const std::optional<std::int64_t> value = integer(key, least, std::numeric_limits<int>::max());
+  if (!value) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
+std::optional<double> ObjectReader::number(const char* key, double least) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  if (!value->is_number()) refuse(key, "a number is expected");
+  const double number = value->get<double>();
+  if (!std::isfinite(number) || number < least) refuse(key, "a finite number >= " + shown(json(least)) + " is expected");
+  return number;
+}
+
+std::optional<bool> ObjectReader::boolean(const char* key) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  if (!value->is_boolean()) refuse(key, "true or false is expected");
+  return value->get<bool>();
+}
+
+std::optional<std::string> ObjectReader::text(const char* key) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  if (!value->is_string()) refuse(key, "a string is expected");
+  return value->get<std::string>();
+}
+
+std::optional<std::string> ObjectReader::one_of(const char* key, const std::vector<std::string>& values) {
+  const std::optional<std::string> value = text(key);
+  if (!value || std::find(values.begin(), values.end(), *value) != values.end()) return value;
+  std::string list;
+  for (const std::string& known : values) list += (list.empty() ? "" : ", ") + known;
+  refuse(key, "unknown value" + did_you_mean(*value, values) + " (one of " + list + ")");
+}
+
+std::vector<std::string> ObjectReader::texts(const char* key) {
+  const json* value = any(key);
+  if (!value) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  std::vector<std::string> list;
+  if (!value->is_array()) refuse(key, "a string or a list of strings is expected");
+  for (const json& item : *value) {
+    if (!item.is_string()) refuse(key, "a string or a list of strings is expected");
+    list.push_back(item.get<std::string>());
+  }
+  return list;
+}
+
+std::optional<ObjectReader> ObjectReader::object(const char* key) {
+  const json* value = any(key);
+  if (!value) return std::nullopt;
+  return ObjectReader(*value, place_, path_of(key));
+}
+
+void ObjectReader::finish() const {
+  for (const auto& [key, value] : object_->items()) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
+    throw Error(place_ + ": " + path_of(printable(key)) + ": unknown key" + did_you_mean(key, known_));
+  }
+}
+
+}  // namespace llmsim::hwdb

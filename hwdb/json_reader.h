@@ -1,0 +1,56 @@
+// Strict reading of JSON objects: every key must be known, every value must have the right type and range.
+//
+// Private to hwdb: the only header that shows nlohmann-json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace llmsim::hwdb {
+
+// The document in `text`.  Throws Error "FILE:LINE: malformed JSON: ..." where it is none.
+nlohmann::json parse_json(const std::string& text, const std::string& file);
+
+// Text of the value for a message, cut after a few dozen characters.
+std::string shown(const nlohmann::json& value);
+
+// One JSON object while it is read.  Each getter marks its key as known and gives none for a missing key or a null; a wrong type
+// or range is an Error that names the place ("runs.json: run a100-7b: model.num_layers = -3: ...").  After the last getter,
+// finish() refuses the keys that no getter asked for.  The document must outlive the reader.
+class ObjectReader {
+ public:
+  // `place` stands before every message; `path` is the path of this object inside the run, "" for the run itself.
+  ObjectReader(const nlohmann::json& object, std::string place, std::string path = "");
+
+  std::optional<std::int64_t> integer(const char* key, std::int64_t least, std::int64_t most);
+  std::optional<int> count(const char* key, int least = 1);  // an integer that fits an int
+  std::optional<double> number(const char* key, double least);
+  std::optional<bool> boolean(const char* key);
+  std::optional<std::string> text(const char* key);
+  std::optional<std::string> one_of(const char* key, const std::vector<std::string>& values);
+  std::vector<std::string> texts(const char* key);  // an array of strings, or one string; empty where missing
+  std::optional<ObjectReader> object(const char* key);
+  const nlohmann::json* any(const char* key);  // null where missing or null
+
+  // Throws Error where the object has a key that was not asked for, naming the nearest known one.
+  void finish() const;
+
+  // Throws Error "PLACE: PATH.KEY = VALUE: RIGHT".
+  [[noreturn]] void refuse(const std::string& key, const std::string& right) const;
+
+  const nlohmann::json& value() const { return *object_; }
+
+ private:
+  std::string path_of(const std::string& key) const;
+
+  const nlohmann::json* object_;
+  std::string place_;
+  std::string path_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace llmsim::hwdb

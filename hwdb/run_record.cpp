@@ -1,0 +1,256 @@
+#include "hwdb/run_record.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "hwdb/json_reader.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using nlohmann::json;
+
+sim::MixtureOfExperts read_moe(ObjectReader reader) {
+  sim::MixtureOfExperts moe;
+  moe.num_experts = reader.count("num_experts").value_or(0);
+  moe.top_k = reader.count("top_k").value_or(0);
+  moe.expert_ffn_size = reader.count("expert_ffn_size").value_or(0);
+  moe.num_shared_experts = reader.count("num_shared_experts", 0).value_or(0);
+  moe.shared_expert_ffn_size = reader.count("shared_expert_ffn_size", 0).value_or(0);
+  moe.num_dense_layers = reader.count("num_dense_layers", 0).value_or(0);
+  moe.layer_interval = reader.count("layer_interval").value_or(1);
+  reader.finish();
+  if (moe.num_experts == 0) reader.refuse("num_experts", "a mixture of experts needs its number of experts");
+  if (moe.top_k == 0) reader.refuse("top_k", "a mixture of experts needs the number of experts per token");
+  if (moe.expert_ffn_size == 0) reader.refuse("expert_ffn_size", "a mixture of experts needs the width of an expert");
+  return moe;
+}
+
+sim::LatentAttention read_mla(ObjectReader reader) {
+  sim::LatentAttention mla;
+  mla.q_lora_rank = reader.count("q_lora_rank");
+  mla.kv_lora_rank = reader.count("kv_lora_rank").value_or(0);
+  mla.qk_nope_head_dim = reader.count("qk_nope_head_dim").value_or(0);
+  mla.qk_rope_head_dim = reader.count("qk_rope_head_dim").value_or(0);
+  mla.v_head_dim = reader.count("v_head_dim").value_or(0);
+  reader.finish();
+  if (mla.kv_lora_rank == 0) reader.refuse("kv_lora_rank", "latent attention needs its rank");
+  if (mla.qk_nope_head_dim == 0 || mla.qk_rope_head_dim == 0 || mla.v_head_dim == 0) {
+    reader.refuse("v_head_dim", "latent attention needs qk_nope_head_dim, qk_rope_head_dim and v_head_dim");
+  }
+  return mla;
+}
+
+RecordedModel read_model(ObjectReader reader) {
+  RecordedModel m;
+  m.name = reader.text("name");
+  m.architecture = reader.one_of("architecture", {"decoder", "encoder", "hybrid", "vision-language", "other"});
+  m.num_layers = reader.count("num_layers");
+  m.hidden_size = reader.count("hidden_size");
+  m.num_heads = reader.count("num_heads");
+  m.num_kv_heads = reader.count("num_kv_heads");
+  m.head_dim = reader.count("head_dim");
+  m.ffn_size = reader.count("ffn_size");
+  m.vocab_size = reader.count("vocab_size");
+  m.seq_len = reader.count("seq_len");
+  m.gated_mlp = reader.boolean("gated_mlp");
+  m.tied_embeddings = reader.boolean("tied_embeddings");
+  m.bias = reader.boolean("bias");
+  m.parallel_block = reader.boolean("parallel_block");
+  m.norm = reader.one_of("norm", {"layernorm", "rmsnorm"});
+  m.position = reader.one_of("position", {"learned", "rope", "alibi", "relative", "none"});
+  m.sliding_window = reader.count("sliding_window");
+  if (std::optional<ObjectReader> moe = reader.object("moe")) m.moe = read_moe(*moe);
+  if (std::optional<ObjectReader> mla = reader.object("mla")) m.mla = read_mla(*mla);
+  m.mtp_layers = reader.count("mtp_layers", 0);
+  m.num_parameters = reader.integer("num_parameters", 1, std::int64_t{1} << 53);
+  m.trainable = reader.one_of("trainable", {"all", "lora", "adapter"});
+  if (std::optional<ObjectReader> lora = reader.object("lora")) {
+    m.lora_rank = lora->count("rank");
+    m.lora_targets = lora->texts("targets");
+    lora->finish();
+  }
+  reader.finish();
+  return m;
+}
+
+RecordedHardware read_hardware(ObjectReader reader) {
+  RecordedHardware h;
+  h.accelerator = reader.text("accelerator");
+  h.system = reader.text("system");
+  h.num_devices = reader.count("num_devices");
+  h.devices_per_node = reader.count("devices_per_node");
+  h.inter_node_bytes_per_s_per_device = reader.number("inter_node_bytes_per_s_per_device", 1.0);
+  reader.finish();
+  return h;
+}
+
+RecordedRecompute read_recompute(ObjectReader reader) {
+  RecordedRecompute r;
+  r.kind = reader.one_of("kind", {"none", "full", "selective", "every_n", "op"});
+  r.every_n = reader.count("every_n");
+  r.detail = reader.text("detail");
+  reader.finish();
+  return r;
+}
+
+RecordedOffload read_offload(ObjectReader reader) {
+  RecordedOffload o;
+  o.optimizer = reader.boolean("optimizer");
+  o.parameters = reader.boolean("parameters");
+  o.activations = reader.boolean("activations");
+  reader.finish();
+  return o;
+}
+
+void read_mesh(ObjectReader& reader, RecordedTraining& t) {
+  t.micro_batch = reader.count("micro_batch");
+  t.global_batch = reader.count("global_batch");
+  t.num_microbatches = reader.count("num_microbatches");
+  t.dp = reader.count("dp");
+  t.tp = reader.count("tp");
+  t.pp = reader.count("pp");
+  t.cp = reader.count("cp");
+  t.ep = reader.count("ep");
+  t.virtual_stages = reader.count("virtual_stages");
+  t.pipeline_schedule = reader.one_of("pipeline_schedule", {"1f1b", "interleaved", "gpipe", "zero-bubble"});
+  t.sharding = reader.one_of("sharding", {"none", "zero1", "zero2", "zero3", "hsdp"});
+  t.shard_size = reader.count("shard_size");
+  t.replicate_size = reader.count("replicate_size");
+}
+
+RecordedTraining read_training(ObjectReader reader) {
+  RecordedTraining t;
+  t.framework = reader.text("framework");
+  t.framework_detail = reader.text("framework_detail");
+  t.precision = reader.one_of("precision", {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "nf4", "int4"});
+  t.precision_detail = reader.text("precision_detail");
+  t.optimizer = reader.one_of("optimizer", {"adamw", "adam", "adam8bit", "lion", "adafactor", "sgd", "momentum", "lamb", "muon"});
+  read_mesh(reader, t);
+  t.sequence_parallel = reader.boolean("sequence_parallel");
+  t.flash_attention = reader.boolean("flash_attention");
+  t.compile = reader.boolean("compile");
+  t.fused_cross_entropy = reader.boolean("fused_cross_entropy");
+  t.tp_overlap = reader.boolean("tp_overlap");
+  t.dp_overlap = reader.boolean("dp_overlap");
+  t.cuda_graph = reader.boolean("cuda_graph");
+  if (std::optional<ObjectReader> recompute = reader.object("recompute")) t.recompute = read_recompute(*recompute);
+  if (std::optional<ObjectReader> offload = reader.object("offload")) t.offload = read_offload(*offload);
+  reader.finish();
+  return t;
+}
+
+Measured read_measured(ObjectReader reader) {
+  Measured m;
+  if (const std::optional<double> time = reader.number("step_time_s", 1e-9)) m.step_time = sim::Seconds(*time);
+  m.step_time_derived_from = reader.text("step_time_derived_from");
+  m.tokens_per_second_per_device = reader.number("tokens_per_s_per_device", 0.0);
+  m.reported_tflops_per_device = reader.number("reported_tflops_per_device", 0.0);
+  m.reported_mfu = reader.number("reported_mfu", 0.0);
+  m.reported_hfu = reader.number("reported_hfu", 0.0);
+  m.flops_convention = reader.text("flops_convention");
+  if (const std::optional<double> peak = reader.number("peak_memory_bytes", 1.0)) m.peak_memory = sim::Bytes(*peak);
+  m.memory_kind = reader.one_of("memory_kind", {"allocated", "reserved", "device"});
+  m.memory_scope = reader.one_of("memory_scope", {"max-rank", "last-stage", "first-or-last-stage"});
+  m.outcome = reader.one_of("outcome", {"ok", "oom", "crash", "flaky", "feasible"});
+  reader.finish();
+  return m;
+}
+
+Scored read_scored(ObjectReader reader) {
+  Scored s;
+  s.step_time = reader.boolean("step_time").value_or(false);
+  s.memory = reader.boolean("memory").value_or(false);
+  s.outcome = reader.boolean("outcome").value_or(false);
+  reader.finish();
+  return s;
+}
+
+// A date as the schema writes it, so that dates compare as text.
+std::optional<std::string> read_date(ObjectReader& reader) {
+  const std::optional<std::string> date = reader.text("date");
+  if (!date) return date;
+  const bool right =
+      date->size() == 10 && (*date)[4] == '-' && (*date)[7] == '-' && date->find_first_not_of("0123456789-") == std::string::npos;
+  if (!right) reader.refuse("date", "a date as \"YYYY-MM-DD\" is expected");
+  return date;
+}
+
+RunRecord read_record(const json& value, const std::string& file, const std::string& id, const std::string& group) {
+  ObjectReader reader(value, file + ": run " + id);
+  RunRecord record;
+  record.file = file;
+  record.id = id;
+  reader.any("schema");
+  reader.text("id");
+  record.group = reader.text("group").value_or(group);
+  record.source = reader.text("source");
+  record.date = read_date(reader);
+  record.notes = reader.text("notes");
+  record.noise = reader.number("noise", 0.0);
+  reader.any("inferred");
+  if (std::optional<ObjectReader> model = reader.object("model")) record.model = read_model(*model);
+  if (std::optional<ObjectReader> hardware = reader.object("hardware")) record.hardware = read_hardware(*hardware);
+  if (std::optional<ObjectReader> training = reader.object("training")) record.training = read_training(*training);
+  if (std::optional<ObjectReader> measured = reader.object("measured")) record.measured = read_measured(*measured);
+  if (std::optional<ObjectReader> scored = reader.object("scored")) record.scored = read_scored(*scored);
+  reader.finish();
+  return record;
+}
+
+// The id of a run, or its place in the file.
+std::string id_of(const json& value, std::size_t index) {
+  if (value.is_object() && value.contains("id") && value["id"].is_string() && value["id"] != "") return value["id"];
+  return "number " + std::to_string(index + 1);
+}
+
+void add_run(RunFile& file, const json& value, std::set<std::string>& seen) {
+  const std::string id = id_of(value, seen.size());
+  try {
+    if (!seen.insert(id).second) throw Error(file.file + ": run " + id + ": this id appears twice");
+    file.runs.push_back(read_record(value, file.file, id, file.group));
+  } catch (const Error& error) {
+    file.rejected.push_back({id, error.what()});
+  }
+}
+
+}  // namespace
+
+RunFile parse_runs(const std::string& text, const std::string& file) {
+  const json document = parse_json(text, file);
+  ObjectReader reader(document, file);
+  RunFile result{.file = file, .group = {}, .description = {}, .runs = {}, .rejected = {}};
+  std::set<std::string> seen;
+  if (!document.contains("runs")) {
+    result.group = reader.text("group").value_or("");
+    add_run(result, document, seen);
+    return result;
+  }
+  if (reader.integer("schema", 1, 1 << 20).value_or(1) != 1) reader.refuse("schema", "this program reads schema 1");
+  result.group = reader.text("group").value_or("");
+  result.description = reader.text("description").value_or("");
+  reader.texts("caveats");
+  const json* runs = reader.any("runs");
+  reader.finish();
+  if (!runs || !runs->is_array()) reader.refuse("runs", "a list of runs is expected");
+  for (const json& run : *runs) add_run(result, run, seen);
+  return result;
+}
+
+RunFile read_runs(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  if (!stream || !(text << stream.rdbuf())) throw Error(path + ": cannot be read");
+  return parse_runs(text.str(), path);
+}
+
+RunRecord read_run(const std::string& path) {
+  RunFile file = read_runs(path);
+  if (!file.rejected.empty()) throw Error(file.rejected.front().reason);
+  if (file.runs.size() != 1) throw Error(path + ": holds " + std::to_string(file.runs.size()) + " runs; one run is expected");
+  return std::move(file.runs.front());
+}
+
+}  // namespace llmsim::hwdb

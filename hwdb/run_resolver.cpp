@@ -1,0 +1,394 @@
+#include "hwdb/run_resolver.h"
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "hwdb/spelling.h"
+#include "sim/base/error.h"
+#include "sim/model/catalogue.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using sim::Fact;
+using sim::Run;
+
+// Collects what is assumed about one record, and words its errors.
+class Assumptions {
+ public:
+  Assumptions(const RunRecord& record, Run& run) : record_(record), run_(run) {}
+
+  // The value of the record, or `fallback` with a note.
+  template <class T>
+  T given(const std::optional<T>& value, const char* key, T fallback, const std::string& reason) {
+    if (value) return *value;
+    note(key, shown(fallback), reason);
+    return fallback;
+  }
+
+  void note(const char* key, const std::string& value, const std::string& reason) {
+    run_.facts.push_back({std::string("assumed.") + key, value, sim::Evidence::Assumed, reason});
+  }
+
+  [[noreturn]] void refuse(const std::string& message) const {
+    throw Error((record_.file.empty() ? "" : record_.file + ": ") + "run " + record_.id + ": " + message);
+  }
+
+  template <class T>
+  const T& required(const std::optional<T>& value, const char* key) const {
+    if (!value) refuse(std::string(key) + " is missing");
+    return *value;
+  }
+
+ private:
+  static std::string shown(bool value) { return value ? "true" : "false"; }
+  static std::string shown(int value) { return std::to_string(value); }
+  static std::string shown(const std::string& value) { return value; }
+
+  const RunRecord& record_;
+  Run& run_;
+};
+
+// --- model ---
+
+// True where every recorded width equals the catalogue's.
+bool same_shape(const RecordedModel& m, const sim::Transformer& known) {
+  const auto agrees = [](const std::optional<int>& recorded, int value) { return !recorded || *recorded == value; };
+  return agrees(m.hidden_size, known.hidden_size) && agrees(m.num_heads, known.num_heads) &&
+         agrees(m.num_kv_heads, known.num_kv_heads) && agrees(m.ffn_size, known.ffn_size) &&
+         m.moe.has_value() == known.moe.has_value();
+}
+
+const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
+  if (!m.name) return nullptr;
+  const sim::CatalogueEntry* entry = sim::find_model(*m.name);
+  const bool shape_missing = !m.num_layers && !m.hidden_size && !m.num_heads;
+  return entry && (shape_missing || same_shape(m, entry->model)) ? entry : nullptr;
+}
+
+std::string nearest_models_text(const std::string& name) {
+  std::string text;
+  for (const std::string& model : sim::nearest_models(name, 3)) text += (text.empty() ? "; did you mean " : ", ") + model;
+  return text.empty() ? text : text + "?";
+}
+
+void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry, const Assumptions& assume) {
+  if (m.architecture && *m.architecture != "decoder") {
+    assume.refuse("model.architecture = " + *m.architecture + ": only decoders are simulated");
+  }
+  if (entry || (m.num_layers && m.hidden_size && m.num_heads)) return;
+  const char* missing = !m.num_layers ? "num_layers" : !m.hidden_size ? "hidden_size" : "num_heads";
+  const std::string known = m.name ? " and " + *m.name + " is no model of the catalogue" + nearest_models_text(*m.name) : "";
+  assume.refuse(std::string("model.") + missing + " is missing" + known);
+}
+
+sim::Norm norm_of(const RecordedModel& m, Assumptions& assume) {
+  if (m.norm) return *m.norm == "rmsnorm" ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
+  const bool rms = m.gated_mlp.value_or(false);
+  assume.note("model.norm", rms ? "rmsnorm" : "layernorm", "goes with the kind of MLP");
+  return rms ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
+}
+
+sim::Position position_named(const std::string& name) {
+  if (name == "learned") return sim::Position::Learned;
+  if (name == "rope") return sim::Position::Rope;
+  if (name == "alibi") return sim::Position::Alibi;
+  if (name == "relative") return sim::Position::Relative;
+  return sim::Position::None;
+}
+
+int head_dim_of(const RecordedModel& m, Assumptions& assume) {
+  if (m.head_dim) return *m.head_dim;
+  if (m.mla) return m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
+  if (*m.hidden_size % *m.num_heads != 0) {
+    assume.refuse("model.head_dim is missing and num_heads = " + std::to_string(*m.num_heads) +
+                  " does not divide hidden_size = " + std::to_string(*m.hidden_size));
+  }
+  return *m.hidden_size / *m.num_heads;
+}
+
+int ffn_size_of(const RecordedModel& m, Assumptions& assume) {
+  if (m.ffn_size) return *m.ffn_size;
+  if (m.moe) return m.moe->expert_ffn_size;
+  if (m.gated_mlp.value_or(false)) assume.refuse("model.ffn_size is missing");
+  assume.note("model.ffn_size", std::to_string(4 * std::int64_t{*m.hidden_size}), "4 * hidden_size");
+  return static_cast<int>(4 * std::int64_t{*m.hidden_size});
+}
+
+// A shape that no catalogue model has: what is not recorded follows from the two families, GPT and Llama.
+sim::Transformer described_model(const RecordedModel& m, const StackDefaults& defaults, Assumptions& assume) {
+  sim::Transformer t;
+  t.norm = norm_of(m, assume);
+  const bool llama = t.norm == sim::Norm::RmsNorm;
+  t.num_layers = *m.num_layers;
+  t.hidden_size = *m.hidden_size;
+  t.num_heads = *m.num_heads;
+  t.num_kv_heads = m.num_kv_heads.value_or(*m.num_heads);
+  t.head_dim = head_dim_of(m, assume);
+  t.ffn_size = ffn_size_of(m, assume);
+  t.vocab_size = assume.required(m.vocab_size, "model.vocab_size");
+  t.seq_len = assume.required(m.seq_len, "model.seq_len");
+  t.gated_mlp = assume.given(m.gated_mlp, "model.gated_mlp", llama, "goes with the kind of norm");
+  t.tied_embeddings =
+      assume.given(m.tied_embeddings, "model.tied_embeddings", !llama, "GPT models tie them, Llama models do not");
+  t.position = position_named(
+      assume.given(m.position, "model.position", std::string(llama ? "rope" : "learned"), "goes with the kind of norm"));
+  const bool bias =
+      assume.given(m.bias, "model.bias", defaults.bias.value_or(!llama), "goes with the kind of norm and the framework");
+  t.bias = bias ? sim::Biases::gpt() : sim::Biases{};
+  t.parallel_block = m.parallel_block.value_or(false);
+  t.norms_per_layer = t.parallel_block ? 1 : 2;
+  return t;
+}
+
+// A catalogue model with what the record changes.
+sim::Transformer adapted_model(const RecordedModel& m, sim::Transformer t, Assumptions& assume) {
+  const auto replace = [](auto& target, const auto& value) {
+    if (value) target = *value;
+  };
+  replace(t.num_layers, m.num_layers);
+  replace(t.head_dim, m.head_dim);
+  replace(t.vocab_size, m.vocab_size);
+  t.seq_len = assume.given(m.seq_len, "model.seq_len", t.seq_len, "training length of the catalogue's model");
+  replace(t.gated_mlp, m.gated_mlp);
+  replace(t.tied_embeddings, m.tied_embeddings);
+  replace(t.parallel_block, m.parallel_block);
+  if (m.position) t.position = position_named(*m.position);
+  if (m.norm) t.norm = *m.norm == "rmsnorm" ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
+  if (m.bias && !*m.bias) t.bias = {};
+  if (m.bias && *m.bias && t.bias == sim::Biases{}) t.bias = sim::Biases::gpt();
+  return t;
+}
+
+// Routing as recorded; flags that the schema has no key for stay those of the catalogue.
+void set_experts(const RecordedModel& m, sim::Transformer& t) {
+  if (!m.moe) return;
+  sim::MixtureOfExperts moe = *m.moe;
+  if (t.moe) {
+    moe.router_bias = t.moe->router_bias;
+    moe.expert_bias = t.moe->expert_bias;
+    moe.shared_expert_gate = t.moe->shared_expert_gate;
+  }
+  t.moe = moe;
+}
+
+sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults, Assumptions& assume) {
+  const RecordedModel& m = record.model;
+  const sim::CatalogueEntry* entry = catalogue_entry(m);
+  check_described(m, entry, assume);
+  sim::Transformer t = entry ? adapted_model(m, entry->model, assume) : described_model(m, defaults, assume);
+  t.name = m.name.value_or("unnamed");
+  if (m.sliding_window) t.sliding_window = m.sliding_window;
+  set_experts(m, t);
+  if (m.mla) t.mla = m.mla;
+  if (m.mtp_layers) t.mtp_layers = *m.mtp_layers;
+  t.embedding_norm = t.embedding_norm || defaults.embedding_norm;
+  return t;
+}
+
+// --- hardware ---
+
+void set_cluster(const RecordedHardware& h, sim::Cluster& cluster, const Assumptions& assume) {
+  cluster.num_devices = assume.required(h.num_devices, "hardware.num_devices");
+  if (h.devices_per_node) cluster.devices_per_node = *h.devices_per_node;
+  if (h.inter_node_bytes_per_s_per_device) {
+    cluster.network.node_bandwidth = sim::BytesPerSecond(*h.inter_node_bytes_per_s_per_device * cluster.devices_per_node);
+  }
+}
+
+// --- strategy ---
+
+std::string product_text(const sim::Strategy& s) {
+  return "dp * tp * pp * cp = " + std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
+         std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel);
+}
+
+void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assumptions& assume) {
+  s.tensor_parallel = t.tp.value_or(1);
+  s.pipeline_parallel = t.pp.value_or(1);
+  s.context_parallel = t.cp.value_or(1);
+  s.expert_parallel = t.ep.value_or(1);
+  const std::int64_t inner = std::int64_t{s.tensor_parallel} * s.pipeline_parallel;
+  const std::int64_t model_ranks = inner > num_devices ? inner : inner * s.context_parallel;
+  const bool divides = model_ranks <= num_devices && num_devices % model_ranks == 0;
+  const int dp = divides ? static_cast<int>(num_devices / model_ranks) : 0;
+  s.data_parallel = t.dp.value_or(dp);
+  if (divides && s.data_parallel == dp) {
+    if (!t.dp) assume.note("training.dp", std::to_string(dp), "num_devices / (tp * pp * cp)");
+    return;
+  }
+  const std::string fix = divides ? "; dp = " + std::to_string(dp) + " would fit" : "; tp * pp * cp must divide it";
+  assume.refuse("training: " + product_text(s) + " is not num_devices = " + std::to_string(num_devices) + fix);
+}
+
+void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
+  if (!t.global_batch && !t.micro_batch) assume.refuse("training.global_batch is missing, and training.micro_batch too");
+  const std::int64_t dp = s.data_parallel;
+  std::int64_t micro = t.micro_batch.value_or(1), steps = t.num_microbatches.value_or(1);
+  if (t.global_batch && t.num_microbatches && !t.micro_batch) micro = *t.global_batch / (dp * steps);
+  if (t.global_batch && !t.num_microbatches) steps = *t.global_batch / (dp * micro);
+  const std::int64_t global = t.global_batch ? *t.global_batch : dp * micro * steps;
+  if (!t.micro_batch && !t.num_microbatches) assume.note("training.micro_batch", "1", "the smallest");
+  if (!t.global_batch && !t.num_microbatches) assume.note("training.num_microbatches", "1", "one forward pass per step");
+  if (micro < 1 || steps < 1 || global != dp * micro * steps || global > 1'000'000'000) {
+    assume.refuse("training.global_batch = " + std::to_string(global) + " is not dp * micro_batch * num_microbatches = " +
+                  std::to_string(dp) + " * " + std::to_string(micro) + " * " + std::to_string(steps));
+  }
+  s.micro_batch = static_cast<int>(micro);
+  s.global_batch = static_cast<int>(global);
+}
+
+void set_schedule(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
+  s.virtual_stages = t.virtual_stages.value_or(1);
+  const bool interleaved = s.virtual_stages > 1;
+  s.schedule = interleaved ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
+  if (!t.pipeline_schedule) {
+    if (s.pipeline_parallel > 1)
+      assume.note("training.pipeline_schedule", name_of(s.schedule), "usual for this number of virtual stages");
+    return;
+  }
+  const std::optional<sim::PipelineSchedule> schedule = sim::schedule_named(*t.pipeline_schedule);
+  if (!schedule)
+    assume.refuse("training.pipeline_schedule = " + *t.pipeline_schedule + " is not simulated; 1f1b, interleaved and gpipe are");
+  if (!interleaved || *schedule == sim::PipelineSchedule::Interleaved) s.schedule = *schedule;
+  if (s.schedule == sim::PipelineSchedule::Interleaved && s.virtual_stages == 1)
+    s.schedule = sim::PipelineSchedule::OneForwardOneBackward;
+}
+
+// Megatron's "account for embedding and loss in the pipeline split": 126 layers in 128 chunks.
+void set_layer_split(int num_layers, sim::Strategy& s, Assumptions& assume) {
+  const std::int64_t chunks = std::int64_t{s.pipeline_parallel} * s.virtual_stages;
+  if (chunks == 1 || num_layers % chunks == 0 || (std::int64_t{num_layers} + 2) % chunks != 0) return;
+  s.embeddings_as_layers = true;
+  assume.note("training.embeddings_as_layers", "true",
+              std::to_string(num_layers) + " layers do not divide into " + std::to_string(chunks) +
+                  " chunks; with the embedding and the head they do");
+}
+
+void set_sharding(const RecordedTraining& t, const StackDefaults& defaults, sim::Strategy& s, Assumptions& assume) {
+  const bool alone = s.data_parallel * std::int64_t{s.context_parallel} == 1;
+  const std::string fallback = alone ? "none" : name_of(defaults.sharding);
+  s.sharding = *sim::sharding_named(assume.given(t.sharding, "training.sharding", fallback, "default of the framework"));
+  if (s.sharding != sim::Sharding::Hsdp) return;
+  if (!t.shard_size && t.replicate_size && s.data_parallel % *t.replicate_size == 0)
+    s.shard_size = s.data_parallel / *t.replicate_size;
+  else
+    s.shard_size = assume.required(t.shard_size, "training.shard_size");
+  if (s.data_parallel % s.shard_size != 0 ||
+      s.data_parallel / s.shard_size != t.replicate_size.value_or(s.data_parallel / s.shard_size)) {
+    assume.refuse("training.shard_size = " + std::to_string(s.shard_size) +
+                  " times replicate_size must be dp = " + std::to_string(s.data_parallel));
+  }
+}
+
+void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
+  const std::optional<std::string> kind = t.recompute ? t.recompute->kind : std::nullopt;
+  s.recompute.kind = *sim::recompute_named(assume.given(kind, "training.recompute.kind", std::string("none"), "not recorded"));
+  s.recompute.every_n = t.recompute ? t.recompute->every_n.value_or(1) : 1;
+}
+
+void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {
+  const std::string reason = "default of the framework for such a run";
+  const bool sequence_parallel = s.tensor_parallel > 1 && d.sequence_parallel;
+  s.sequence_parallel =
+      assume.given(t.sequence_parallel, "training.sequence_parallel", sequence_parallel, reason) && s.tensor_parallel > 1;
+  s.flash_attention = assume.given(t.flash_attention, "training.flash_attention", d.flash_attention, reason);
+  s.compile = assume.given(t.compile, "training.compile", d.compile, reason);
+  s.fused_cross_entropy = assume.given(t.fused_cross_entropy, "training.fused_cross_entropy", d.fused_cross_entropy, reason);
+  s.tensor_overlap = assume.given(t.tp_overlap, "training.tp_overlap", s.tensor_parallel > 1 && d.tensor_overlap, reason);
+  s.data_overlap = assume.given(t.dp_overlap, "training.dp_overlap", d.data_overlap, reason);
+  s.cuda_graph = assume.given(t.cuda_graph, "training.cuda_graph", d.cuda_graph, reason);
+  s.offload = {.optimizer = t.offload.optimizer.value_or(false),
+               .parameters = t.offload.parameters.value_or(false),
+               .activations = t.offload.activations.value_or(false)};
+}
+
+void set_adapters(const RecordedModel& m, sim::Strategy& s, Assumptions& assume) {
+  if (!m.trainable || *m.trainable == "all") return;
+  sim::Adapters adapters;
+  adapters.rank = assume.given(m.lora_rank, "model.lora.rank", 8, "the usual rank");
+  for (const std::string& target : m.lora_targets)
+    adapters.all_linear = adapters.all_linear || target == "all" || target == "all-linear";
+  s.adapters = adapters;
+}
+
+sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDefaults& defaults, Assumptions& assume) {
+  const RecordedTraining& t = record.training;
+  sim::Strategy s;
+  set_mesh(t, run.cluster.num_devices, s, assume);
+  set_batch(t, s, assume);
+  set_schedule(t, s, assume);
+  set_layer_split(run.model.num_layers, s, assume);
+  set_sharding(t, defaults, s, assume);
+  set_recompute(t, s, assume);
+  set_switches(t, defaults, s, assume);
+  set_adapters(record.model, s, assume);
+  const std::string precision = record.hardware.accelerator.value_or("").starts_with("v100") ? "fp16" : "bf16";
+  s.precision =
+      *sim::precision_named(assume.given(t.precision, "training.precision", precision, "the usual 16-bit format of the device"));
+  s.optimizer =
+      *sim::optimizer_named(assume.given(t.optimizer, "training.optimizer", std::string("adamw"), "the usual optimizer"));
+  return s;
+}
+
+// --- stack ---
+
+// What most people use for such a layout.
+std::string usual_framework(const RecordedTraining& t) {
+  if (t.tp.value_or(1) > 1 || t.pp.value_or(1) > 1 || t.cp.value_or(1) > 1) return "megatron-lm";
+  const std::string sharding = t.sharding.value_or("none");
+  if (sharding == "zero3" || sharding == "hsdp") return "fsdp2";
+  return sharding == "none" ? "ddp" : "deepspeed";
+}
+
+StackQuery query_of(const RunRecord& record, Assumptions& assume) {
+  const RecordedTraining& t = record.training;
+  return {.framework = assume.given(t.framework, "training.framework", usual_framework(t), "usual for such a layout"),
+          .group = record.group,
+          .date = record.date.value_or(""),
+          .framework_detail = t.framework_detail.value_or(""),
+          .precision = t.precision.value_or(""),
+          .precision_detail = t.precision_detail.value_or(""),
+          .accelerator = record.hardware.accelerator.value_or(""),
+          .position = record.model.position.value_or(""),
+          .sharding = t.sharding.value_or("")};
+}
+
+}  // namespace
+
+RunResolver::RunResolver(Stacks stacks, ClusterLookup lookup) : stacks_(std::move(stacks)), lookup_(std::move(lookup)) {}
+
+const ResolvedCluster& RunResolver::cluster(const RecordedHardware& hardware) {
+  const std::string key = hardware.accelerator.value_or("") + "\n" + hardware.system.value_or("");
+  const auto found = clusters_.find(key);
+  return found != clusters_.end() ? found->second : clusters_.emplace(key, lookup_(hardware)).first->second;
+}
+
+Run RunResolver::resolve(const RunRecord& record) {
+  Run run;
+  run.id = record.id;
+  run.group = record.group;
+  Assumptions assume(record, run);
+  if (!record.hardware.accelerator && !record.hardware.system) assume.refuse("hardware.accelerator is missing");
+  try {
+    StackChoice choice = stacks_.choose(query_of(record, assume));
+    const ResolvedCluster& resolved = cluster(record.hardware);
+    run.stack = std::move(choice.stack);
+    run.optimizer_step = choice.defaults.optimizer_step;
+    run.cluster = resolved.cluster;
+    set_cluster(record.hardware, run.cluster, assume);
+    run.model = model_of(record, choice.defaults, assume);
+    run.strategy = strategy_of(record, run, choice.defaults, assume);
+    run.model.validate();
+    run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
+    run.facts.insert(run.facts.end(), resolved.facts.begin(), resolved.facts.end());
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    if (what.find("run " + record.id + ": ") != std::string::npos) throw;
+    assume.refuse(what);
+  }
+  return run;
+}
+
+}  // namespace llmsim::hwdb

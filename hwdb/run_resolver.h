@@ -1,0 +1,50 @@
+// Makes simulator input of run records: fills what they do not say, and notes each value it assumed.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hwdb/run_record.h"
+#include "hwdb/stacks.h"
+#include "sim/run.h"
+
+namespace llmsim::hwdb {
+
+// The devices and links of a record, with the facts behind them.
+struct ResolvedCluster {
+  sim::Cluster cluster;
+  std::vector<sim::Fact> facts;
+};
+
+// Finds the hardware of a record by its accelerator and system; `devices_per_node` and the network may still be overridden.
+// Throws Error for an unknown id, naming the nearest known one.
+using ClusterLookup = std::function<ResolvedCluster(const RecordedHardware&)>;
+
+// Remembers hardware and stacks between calls, so that thousands of records are resolved fast.
+class RunResolver {
+ public:
+  RunResolver(Stacks stacks, ClusterLookup lookup);
+
+  // Fills unknown fields and checks the rest:
+  //   shape      from the catalogue where the record has only a model's name; details that the schema has no key for (which
+  //   layers
+  //              have biases, q/k norms) from the catalogue's model of that name, if its shape is the recorded one
+  //   mesh       tp, pp, cp, ep default to 1; dp to what remains of the devices
+  //   batch      two of micro_batch, num_microbatches, global_batch give the third; micro_batch and num_microbatches default to 1
+  //   layers     are dealt to stages with the embedding and the head counted as layers where only that divides evenly
+  //   the rest   from the stack of the framework (stacks.h)
+  // Each assumption becomes a Fact "assumed.<path of the key>".  Throws Error naming file, run, key and what would be right: an
+  // unknown accelerator, system or framework; a mesh or a batch that does not multiply; an essential figure that is missing.
+  sim::Run resolve(const RunRecord& record);
+
+ private:
+  const ResolvedCluster& cluster(const RecordedHardware& hardware);
+
+  Stacks stacks_;
+  ClusterLookup lookup_;
+  std::map<std::string, ResolvedCluster> clusters_;
+};
+
+}  // namespace llmsim::hwdb

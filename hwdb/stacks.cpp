@@ -1,0 +1,304 @@
+#include "hwdb/stacks.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "hwdb/database.h"
+#include "hwdb/json_reader.h"
+#include "hwdb/shipped_facts.h"
+#include "hwdb/spelling.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using nlohmann::json;
+
+// Puts the value of a field where it belongs; false where the value has the wrong type.
+using Setter = std::function<bool(StackChoice&, const json&)>;
+
+Setter number(double& (*target)(StackChoice&)) {
+  return [target](StackChoice& choice, const json& value) {
+    if (!value.is_number() || value.get<double>() < 0.0) return false;
+    target(choice) = value.get<double>();
+    return true;
+  };
+}
+
+Setter flag(bool& (*target)(StackChoice&)) {
+  return [target](StackChoice& choice, const json& value) {
+    if (!value.is_boolean()) return false;
+    target(choice) = value.get<bool>();
+    return true;
+  };
+}
+
+Setter seconds(sim::Seconds& (*target)(StackChoice&)) {
+  return [target](StackChoice& choice, const json& value) {
+    if (!value.is_number() || value.get<double>() < 0.0) return false;
+    target(choice) = sim::Seconds(value.get<double>());
+    return true;
+  };
+}
+
+bool set_fusion(StackChoice& choice, const json& value) {
+  if (value == "eager")
+    choice.stack.fusion = sim::ElementwiseFusion::Eager;
+  else if (value == "compiled")
+    choice.stack.fusion = sim::ElementwiseFusion::Compiled;
+  else if (value == "fused")
+    choice.stack.fusion = sim::ElementwiseFusion::Fused;
+  else
+    return false;
+  return true;
+}
+
+bool set_sharding(StackChoice& choice, const json& value) {
+  const std::optional<sim::Sharding> sharding = value.is_string() ? sim::sharding_named(value.get<std::string>()) : std::nullopt;
+  if (sharding) choice.defaults.sharding = *sharding;
+  return sharding.has_value();
+}
+
+bool set_vocab_multiple(StackChoice& choice, const json& value) {
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 || value.get<std::uint64_t>() > 65536) return false;
+  choice.stack.vocab_multiple = value.get<int>();
+  return true;
+}
+
+bool set_bias(StackChoice& choice, const json& value) {
+  if (!value.is_boolean()) return false;
+  choice.defaults.bias = value.get<bool>();
+  return true;
+}
+
+bool set_framework_memory(StackChoice& choice, const json& value) {
+  if (!value.is_number() || value.get<double>() < 0.0) return false;
+  choice.stack.framework_memory = sim::Bytes(value.get<double>());
+  return true;
+}
+
+struct NamedSetter {
+  const char* key;
+  Setter set;
+};
+
+// Every field that a stack or a rule can set.  Times are in seconds, sizes in bytes.
+const std::vector<NamedSetter>& setters() {
+  using C = StackChoice;
+  static const std::vector<NamedSetter> all = {
+      {"fusion", set_fusion},
+      {"storage.weight_bytes", number([](C& c) -> double& { return c.stack.storage.weight_bytes; })},
+      {"storage.gradient_bytes", number([](C& c) -> double& { return c.stack.storage.gradient_bytes; })},
+      {"storage.main_gradient_bytes", number([](C& c) -> double& { return c.stack.storage.main_gradient_bytes; })},
+      {"storage.master_bytes", number([](C& c) -> double& { return c.stack.storage.master_bytes; })},
+      {"storage.state_bytes", number([](C& c) -> double& { return c.stack.storage.state_bytes; })},
+      {"casts_weights_per_microbatch", flag([](C& c) -> bool& { return c.stack.casts_weights_per_microbatch; })},
+      {"norms_in_fp32", flag([](C& c) -> bool& { return c.stack.norms_in_fp32; })},
+      {"caches_narrow_weights", flag([](C& c) -> bool& { return c.stack.caches_narrow_weights; })},
+      {"saves_narrow_inputs", flag([](C& c) -> bool& { return c.stack.saves_narrow_inputs; })},
+      {"dropout", number([](C& c) -> double& { return c.stack.dropout; })},
+      {"fp32_logits", flag([](C& c) -> bool& { return c.stack.fp32_logits; })},
+      {"gradient_reduce_in_fp32", flag([](C& c) -> bool& { return c.stack.gradient_reduce_in_fp32; })},
+      {"gradient_accumulation_in_backward", flag([](C& c) -> bool& { return c.stack.gradient_accumulation_in_backward; })},
+      {"reduces_every_microbatch", flag([](C& c) -> bool& { return c.stack.reduces_every_microbatch; })},
+      {"regathers_in_backward", flag([](C& c) -> bool& { return c.stack.regathers_in_backward; })},
+      {"prefetches", flag([](C& c) -> bool& { return c.stack.prefetches; })},
+      {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
+      {"host_time_per_step_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_step; })},
+      {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
+      {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},
+      {"framework_memory_bytes", set_framework_memory},
+      {"fragmentation", number([](C& c) -> double& { return c.stack.fragmentation; })},
+      {"vocab_multiple", set_vocab_multiple},
+      {"spread", number([](C& c) -> double& { return c.stack.spread; })},
+      {"default.flash_attention", flag([](C& c) -> bool& { return c.defaults.flash_attention; })},
+      {"default.sequence_parallel", flag([](C& c) -> bool& { return c.defaults.sequence_parallel; })},
+      {"default.compile", flag([](C& c) -> bool& { return c.defaults.compile; })},
+      {"default.fused_cross_entropy", flag([](C& c) -> bool& { return c.defaults.fused_cross_entropy; })},
+      {"default.tp_overlap", flag([](C& c) -> bool& { return c.defaults.tensor_overlap; })},
+      {"default.dp_overlap", flag([](C& c) -> bool& { return c.defaults.data_overlap; })},
+      {"default.cuda_graph", flag([](C& c) -> bool& { return c.defaults.cuda_graph; })},
+      {"default.sharding", set_sharding},
+      {"default.optimizer_step", flag([](C& c) -> bool& { return c.defaults.optimizer_step; })},
+      {"default.bias", set_bias},
+      {"default.embedding_norm", flag([](C& c) -> bool& { return c.defaults.embedding_norm; })},
+  };
+  return all;
+}
+
+const NamedSetter* setter(const std::string& key) {
+  for (const NamedSetter& named : setters()) {
+    if (key == named.key) return &named;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> field_keys() {
+  std::vector<std::string> keys;
+  for (const NamedSetter& named : setters()) keys.emplace_back(named.key);
+  return keys;
+}
+
+Stacks::Field read_field(const std::string& key, const json& value, const std::string& place) {
+  ObjectReader reader(value, place, key);
+  Stacks::Field field{.key = key, .value = {}, .evidence = {}, .source = {}};
+  const json* content = reader.any("value");
+  const std::optional<std::string> evidence = reader.one_of("evidence", {"data_sheet", "measured", "fitted", "assumed"});
+  const std::optional<std::string> source = reader.text("source");
+  reader.finish();
+  if (!content || !evidence || !source) throw Error(place + ": " + key + ": value, evidence and source are all needed");
+  field.value = content->dump();
+  field.evidence = *evidence_named(*evidence);
+  field.source = *source;
+  const NamedSetter* named = setter(key);
+  if (!named) throw Error(place + ": " + key + ": unknown field" + did_you_mean(key, field_keys()));
+  StackChoice probe;
+  if (!named->set(probe, *content))
+    throw Error(place + ": " + key + " = " + shown(*content) + ": wrong type or range for this field");
+  return field;
+}
+
+std::vector<Stacks::Field> read_fields(ObjectReader& reader, const char* key, const std::string& place) {
+  std::vector<Stacks::Field> fields;
+  const std::optional<ObjectReader> object = reader.object(key);
+  if (!object) return fields;
+  for (const auto& [name, value] : object->value().items()) fields.push_back(read_field(name, value, place));
+  return fields;
+}
+
+// Fields of `own` replace those of `inherited` that have the same key.
+std::vector<Stacks::Field> merged(std::vector<Stacks::Field> inherited, const std::vector<Stacks::Field>& own) {
+  for (const Stacks::Field& field : own) {
+    std::erase_if(inherited, [&](const Stacks::Field& old) { return old.key == field.key; });
+    inherited.push_back(field);
+  }
+  return inherited;
+}
+
+const Stacks::Record* find_record(const std::vector<Stacks::Record>& records, const std::string& id) {
+  for (const Stacks::Record& record : records) {
+    if (record.id == id) return &record;
+  }
+  return nullptr;
+}
+
+Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>& before, const std::string& file) {
+  const std::optional<std::string> id = ObjectReader(value, file + ": stacks").text("id");
+  if (!id) throw Error(file + ": a stack has no id");
+  const std::string place = file + ": stack " + *id;
+  ObjectReader reader(value, place);
+  reader.any("id");
+  Stacks::Record record{.id = *id, .name = reader.text("name").value_or(""), .fields = {}};
+  if (find_record(before, record.id)) throw Error(place + ": this id appears twice");
+  if (const std::optional<std::string> like = reader.text("like")) {
+    const Stacks::Record* parent = find_record(before, *like);
+    if (!parent) throw Error(place + ": like = " + *like + ": no stack before this one has that id");
+    record.fields = parent->fields;
+  }
+  record.fields = merged(record.fields, read_fields(reader, "fields", place));
+  reader.finish();
+  return record;
+}
+
+const std::vector<std::string>& condition_keys() {
+  static const std::vector<std::string> keys = {"framework",        "group",       "before",   "framework_detail", "precision",
+                                                "precision_detail", "accelerator", "position", "sharding"};
+  return keys;
+}
+
+Stacks::Rule read_rule(const json& value, const std::string& place) {
+  ObjectReader reader(value, place);
+  Stacks::Rule rule;
+  if (std::optional<ObjectReader> when = reader.object("when")) {
+    for (const std::string& key : condition_keys()) {
+      std::vector<std::string> values = when->texts(key.c_str());
+      if (!values.empty()) rule.when.push_back({key, std::move(values)});
+    }
+    when->finish();
+  }
+  if (rule.when.empty()) throw Error(place + ": a rule needs a condition in \"when\"");
+  rule.set = read_fields(reader, "set", place);
+  reader.finish();
+  return rule;
+}
+
+const std::string& asked(const StackQuery& query, const std::string& key) {
+  if (key == "framework") return query.framework;
+  if (key == "group") return query.group;
+  if (key == "before") return query.date;
+  if (key == "framework_detail") return query.framework_detail;
+  if (key == "precision") return query.precision;
+  if (key == "precision_detail") return query.precision_detail;
+  if (key == "accelerator") return query.accelerator;
+  if (key == "position") return query.position;
+  return query.sharding;
+}
+
+// Details match where they contain the words; dates where they are earlier; accelerators by their beginning; all else must be
+// equal.
+bool holds(const Stacks::Condition& condition, const StackQuery& query) {
+  const std::string& value = asked(query, condition.key);
+  return std::any_of(condition.values.begin(), condition.values.end(), [&](const std::string& wanted) {
+    if (condition.key == "before") return !value.empty() && value < wanted;
+    if (condition.key == "accelerator") return value.starts_with(wanted);
+    if (condition.key.ends_with("_detail")) return value.find(wanted) != std::string::npos;
+    return value == wanted;
+  });
+}
+
+bool applies(const Stacks::Rule& rule, const StackQuery& query) {
+  return std::all_of(rule.when.begin(), rule.when.end(),
+                     [&](const Stacks::Condition& condition) { return holds(condition, query); });
+}
+
+StackChoice choice_of(const std::string& id, const std::vector<Stacks::Field>& fields) {
+  StackChoice choice;
+  choice.stack.id = id;
+  for (const Stacks::Field& field : fields) {
+    setter(field.key)->set(choice, json::parse(field.value));
+    choice.facts.push_back({"stack." + id + "." + field.key, field.value, field.evidence, field.source});
+  }
+  return choice;
+}
+
+}  // namespace
+
+Stacks Stacks::parse(const std::string& text, const std::string& file) {
+  const json document = parse_json(text, file);
+  ObjectReader reader(document, file);
+  reader.count("schema");
+  reader.any("about");
+  Stacks stacks;
+  const json* records = reader.any("stacks");
+  if (!records || !records->is_array()) throw Error(file + ": \"stacks\" must be a list");
+  for (const json& value : *records) {
+    stacks.records_.push_back(read_record(value, stacks.records_, file));
+  }
+  if (const json* rules = reader.any("rules")) {
+    if (!rules->is_array()) throw Error(file + ": \"rules\" must be a list");
+    for (const json& value : *rules)
+      stacks.rules_.push_back(read_rule(value, file + ": rule " + std::to_string(stacks.rules_.size() + 1)));
+  }
+  reader.finish();
+  return stacks;
+}
+
+Stacks Stacks::shipped() { return parse(std::string(shipped_stacks_json()), "facts/stacks.json"); }
+
+StackChoice Stacks::choose(const StackQuery& query) const {
+  const Record* record = find_record(records_, query.framework);
+  if (!record) throw Error("framework = " + query.framework + ": unknown training stack" + did_you_mean(query.framework, ids()));
+  std::vector<Field> fields = record->fields;
+  for (const Rule& rule : rules_) {
+    if (applies(rule, query)) fields = merged(std::move(fields), rule.set);
+  }
+  return choice_of(record->id, fields);
+}
+
+std::vector<std::string> Stacks::ids() const {
+  std::vector<std::string> ids;
+  for (const Record& record : records_) ids.push_back(record.id);
+  return ids;
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,88 @@
+// Training stacks: what frameworks keep, launch and overlap, and what they do where a run does not say.
+//
+// facts/stacks.json holds two lists.  A *stack* describes a framework by fields, each with its evidence and source; "like" takes
+// over the fields of a stack that stands before it.  A *rule* changes fields for runs of a certain kind (an old version, fp32
+// training, a position scheme without flash attention); all rules whose conditions hold apply, in the order of the file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/run.h"
+
+namespace llmsim::hwdb {
+
+// What decides how the software of a run behaves.  Empty: unknown.
+struct StackQuery {
+  std::string framework;  // id of a stack
+  std::string group;
+  std::string date;  // "YYYY-MM-DD"
+  std::string framework_detail;
+  std::string precision;
+  std::string precision_detail;
+  std::string accelerator;
+  std::string position;
+  std::string sharding;
+};
+
+// What a stack does where a run's record is silent.
+struct StackDefaults {
+  bool flash_attention = true;
+  bool sequence_parallel = false;  // where tensor_parallel > 1
+  bool compile = false;
+  bool fused_cross_entropy = false;
+  bool tensor_overlap = false;
+  bool data_overlap = true;
+  bool cuda_graph = false;
+  sim::Sharding sharding = sim::Sharding::None;
+  bool optimizer_step = true;   // false: a recorded step is a micro-step without optimizer
+  std::optional<bool> bias;     // linear layers have biases; none: as the kind of norm suggests
+  bool embedding_norm = false;  // a norm after the embedding
+};
+
+struct StackChoice {
+  sim::Stack stack;
+  StackDefaults defaults;
+  std::vector<sim::Fact> facts;  // one per field: "stack.<id>.<field>"
+};
+
+class Stacks {
+ public:
+  // Reads the text of stacks.json.  Throws Error naming the file, the stack or rule, and the key that is wrong.
+  static Stacks parse(const std::string& text, const std::string& file);
+
+  // The shipped stacks.
+  static Stacks shipped();
+
+  // The stack of a framework with all rules that apply.  Throws Error for an unknown framework, naming the nearest known one.
+  StackChoice choose(const StackQuery& query) const;
+
+  std::vector<std::string> ids() const;
+
+  struct Field {
+    std::string key;
+    std::string value;  // JSON text
+    sim::Evidence evidence = sim::Evidence::Assumed;
+    std::string source;
+  };
+  struct Record {
+    std::string id;
+    std::string name;
+    std::vector<Field> fields;
+  };
+  struct Condition {
+    std::string key;
+    std::vector<std::string> values;  // any of them
+  };
+  struct Rule {
+    std::vector<Condition> when;  // all of them
+    std::vector<Field> set;
+  };
+
+ private:
+  std::vector<Record> records_;
+  std::vector<Rule> rules_;
+};
+
+}  // namespace llmsim::hwdb
