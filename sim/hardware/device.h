@@ -1,0 +1,69 @@
+// One accelerator as the framework sees it (an MI250X counts as two: its GCDs).
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "sim/base/dtype.h"
+#include "sim/base/quantity.h"
+
+namespace llmsim::sim {
+
+// How matrix products on a device fall short of its peak.  See cost/gemm.h for the formula.
+struct GemmCoefficients {
+  double max_efficiency = 0.80;     // fraction of peak that a large aligned product sustains
+  double k_half = 256.0;            // K at which the fill and drain of a tile's K loop cost as much as the loop
+  double wave_quantisation = 0.5;   // 1: a nearly empty last wave costs a full one; 0: costs its share
+  double misaligned_factor = 0.75;  // rate of a product with a dimension that is no multiple of `alignment` elements
+  int alignment = 8;                // elements (16 bytes of a 16-bit format)
+  Seconds kernel_time{3e-6};        // start-up and epilogue of one kernel
+};
+
+// How attention kernels fall short of the matrix peak.  See cost/attention.h.
+struct AttentionCoefficients {
+  double flash_forward = 0.50;       // fraction of the 16-bit peak of a long, full, head_dim 128 forward pass
+  double flash_backward = 0.40;      // of a backward pass
+  double seq_half = 512.0;           // sequence length at which half of that is reached
+  double head_dim_64_factor = 0.80;  // rate at head_dim 64 relative to 128
+};
+
+// Sustained rates that measurements showed, relative to data-sheet peaks.
+struct Achieved {
+  std::array<GemmCoefficients, kNumDTypes> gemm;  // by DType
+  AttentionCoefficients attention;
+  Seconds kernel_time{2.5e-6};        // device time of a kernel that has almost nothing to do
+  double memory_fraction = 0.85;      // of memory_bandwidth, for streaming kernels
+  double sustained_clock = 1.0;       // clock under a long training step relative to the clock of the measured kernels
+  double collective_fraction = 0.80;  // of the scale-up link, for large messages
+  double scale_out_fraction = 0.85;   // of the network, for large messages
+  double contention = 0.13;           // compute slows down by this share of the time that collectives run beside it
+};
+
+struct Device {
+  std::string id;
+  std::string name;
+  std::string vendor;        // "NVIDIA", "AMD", "Google", ...
+  std::string architecture;  // "Hopper (sm_90)"
+
+  std::array<FlopsPerSecond, kNumDTypes> matrix_peak{};  // dense, by DType; 0 where the format is not supported
+  FlopsPerSecond vector_peak;                            // fp32 outside the matrix units
+  Bytes memory;                                          // nominal
+  Bytes usable_memory;                                   // what an allocator can get, before any context
+  BytesPerSecond memory_bandwidth;
+  Bytes cache;                  // last-level cache, 0 if unknown
+  int compute_units = 1;        // SMs, CUs, tensor cores of a TPU
+  Bytes context_memory{0.5e9};  // driver context and libraries of one process
+  std::optional<double> watts;
+  std::optional<double> price_per_hour;        // USD
+  BytesPerSecond host_bandwidth;               // one direction of the host link
+  BytesPerSecond host_memory_bandwidth{20e9};  // share of host memory bandwidth that a CPU optimizer reaches per device
+
+  Achieved achieved;
+
+  // Best matrix rate for a format, falling back to a wider one where the device lacks it (bf16 on V100 -> none).
+  // Throws Error where no fallback exists.
+  FlopsPerSecond peak(DType dtype) const;
+};
+
+}  // namespace llmsim::sim

@@ -1,0 +1,36 @@
+// A run: what is trained, on what, and how.  The input of predict().
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/hardware/cluster.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/stack.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+// Where a figure comes from.
+enum class Evidence { DataSheet, Measured, Fitted, Assumed, Given };
+
+// One figure behind a prediction, with its source: "stack.megatron-lm.storage.gradient_bytes", "4", Measured, "arXiv ...".
+struct Fact {
+  std::string key;
+  std::string value;  // as printed, with unit
+  Evidence evidence = Evidence::Assumed;
+  std::string source;
+};
+
+struct Run {
+  std::string id;
+  std::string group;
+  Transformer model;
+  Cluster cluster;
+  Strategy strategy;
+  Stack stack;
+  bool optimizer_step = true;  // false: a step is a micro-step without optimizer (some published timings)
+  std::vector<Fact> facts;     // every coefficient and every assumed default, for the provenance
+};
+
+}  // namespace llmsim::sim

@@ -1,0 +1,64 @@
+#include "sim/strategy/mesh.h"
+
+#include <algorithm>
+
+namespace llmsim::sim {
+
+const char* name_of(GroupKind kind) {
+  switch (kind) {
+    case GroupKind::Tensor: return "tp";
+    case GroupKind::Context: return "cp";
+    case GroupKind::Data:
+    case GroupKind::DataContext:
+    case GroupKind::Shard: return "dp";
+    case GroupKind::Replicate: return "dp_replicate";
+    case GroupKind::Pipeline: return "pp";
+    case GroupKind::Expert: return "ep";
+  }
+  return "";
+}
+
+int group_ranks(const Strategy& strategy, GroupKind kind) {
+  const int data_context = strategy.data_parallel * strategy.context_parallel;
+  switch (kind) {
+    case GroupKind::Tensor: return strategy.tensor_parallel;
+    case GroupKind::Context: return strategy.context_parallel;
+    case GroupKind::Data: return strategy.data_parallel;
+    case GroupKind::DataContext: return data_context;
+    case GroupKind::Shard: return std::max(1, strategy.shard_ranks());
+    case GroupKind::Replicate: return data_context / std::max(1, strategy.shard_ranks());
+    case GroupKind::Pipeline: return strategy.pipeline_parallel;
+    case GroupKind::Expert: return strategy.expert_parallel;
+  }
+  return 1;
+}
+
+int group_stride(const Strategy& strategy, GroupKind kind) {
+  const int tensor = strategy.tensor_parallel;
+  switch (kind) {
+    case GroupKind::Tensor: return 1;
+    case GroupKind::Context:
+    case GroupKind::DataContext:
+    case GroupKind::Shard:
+    case GroupKind::Expert: return tensor;
+    case GroupKind::Data: return tensor * strategy.context_parallel;
+    case GroupKind::Replicate: return tensor * std::max(1, strategy.shard_ranks());
+    case GroupKind::Pipeline: return tensor * strategy.context_parallel * strategy.data_parallel;
+  }
+  return 1;
+}
+
+GroupPlacement place_group(int ranks, int stride, int domain_size) {
+  GroupPlacement place{.ranks = ranks, .stride = stride};
+  place.ranks_per_domain = std::clamp(domain_size / stride, 1, ranks);
+  place.domains = (ranks + place.ranks_per_domain - 1) / place.ranks_per_domain;
+  place.groups_per_domain = std::max(1, domain_size / place.ranks_per_domain);
+  return place;
+}
+
+GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster) {
+  const int domain = std::max(1, std::min(std::max(cluster.fabric.devices, cluster.devices_per_node), cluster.num_devices));
+  return place_group(group_ranks(strategy, kind), group_stride(strategy, kind), domain);
+}
+
+}  // namespace llmsim::sim

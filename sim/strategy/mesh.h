@@ -1,0 +1,40 @@
+// Where the ranks of a group sit: which of them share a node, and how many groups share a node's network ports.
+//
+// Ranks are numbered with the tensor dimension fastest, then context, then data, and pipeline slowest (Megatron-LM's order, and
+// that of a torch DeviceMesh (pp, dp, cp, tp)).  Device r sits on node r / devices_per_node.
+#pragma once
+
+#include "sim/hardware/cluster.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+// The dimensions over which collectives run.  DataContext is data x context together (gradients, sharded states); Shard and
+// Replicate are its inner and outer part under Hsdp.
+enum class GroupKind { Tensor, Context, Data, DataContext, Shard, Replicate, Pipeline, Expert };
+
+// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep".
+const char* name_of(GroupKind kind);
+
+// A group of `ranks` devices that are `stride` apart.
+struct GroupPlacement {
+  int ranks = 1;
+  int stride = 1;             // distance of neighbours in device numbers
+  int ranks_per_domain = 1;   // of one group inside one scale-up domain
+  int domains = 1;            // scale-up domains that one group spans
+  int groups_per_domain = 1;  // groups of the same kind that share a domain's network ports
+
+  bool operator==(const GroupPlacement&) const = default;
+};
+
+// Number of ranks of a group and their distance.
+int group_ranks(const Strategy& strategy, GroupKind kind);
+int group_stride(const Strategy& strategy, GroupKind kind);
+
+// Placement of `ranks` devices that are `stride` apart on domains of `domain_size` devices.
+GroupPlacement place_group(int ranks, int stride, int domain_size);
+
+// Placement of the groups of `kind` on a cluster: a domain is the scale-up fabric's (72 GPUs of an NVL72 rack), or the node.
+GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster);
+
+}  // namespace llmsim::sim

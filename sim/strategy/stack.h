@@ -1,0 +1,63 @@
+// What a training framework does with a strategy: how many bytes it keeps, how many kernels it launches, what it overlaps.
+//
+// A stack holds facts about software ("Megatron-LM keeps gradients in fp32"), never about a device or a model.  The values ship
+// in hwdb with a source each; the defaults here describe a plain, well-written PyTorch program.
+#pragma once
+
+#include <string>
+
+#include "sim/base/dtype.h"
+#include "sim/base/quantity.h"
+
+namespace llmsim::sim {
+
+// How memory-bound operators become kernels.
+//   Eager     one kernel per framework operator
+//   Compiled  chains of elementwise operators and reductions fused by a compiler
+//   Fused     hand-written fused kernels (bias+GELU, bias+dropout+residual, fused norms)
+enum class ElementwiseFusion { Eager, Compiled, Fused };
+
+// Rings of bytes a stack keeps for every parameter, apart from optimizer states (which follow from the optimizer).
+struct ParameterStorage {
+  double weight_bytes = 2.0;         // the copy that the forward pass reads
+  double gradient_bytes = 2.0;       // gradient produced by backward
+  double main_gradient_bytes = 0.0;  // a second gradient buffer in higher precision; 0: none
+  double master_bytes = 4.0;         // fp32 master weights; 0: the weights themselves are updated
+  double state_bytes = 4.0;          // one optimizer state value
+};
+
+struct Stack {
+  std::string id = "pytorch";
+
+  ElementwiseFusion fusion = ElementwiseFusion::Eager;
+  ParameterStorage storage;
+
+  // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false: cast once per step.
+  bool casts_weights_per_microbatch = false;
+  bool norms_in_fp32 = false;          // norms read and save fp32 copies of 16-bit activations
+  bool caches_narrow_weights = false;  // 8-bit recipes: weights are quantised once per step, not per micro-batch
+  bool saves_narrow_inputs = false;    // 8-bit recipes: inputs of linear layers are kept in the narrow format
+  double dropout = 0.0;                // > 0: dropout masks are stored (1 byte each) and dropout kernels run
+
+  bool fp32_logits = true;                         // the loss upcasts the logits to fp32
+  bool gradient_reduce_in_fp32 = false;            // data-parallel reduction sends 4 bytes per parameter
+  bool gradient_accumulation_in_backward = false;  // weight gradients are accumulated into the main buffer by the GEMM itself
+  bool reduces_every_microbatch = false;           // gradients are reduced after each micro-batch, not once per step
+  bool regathers_in_backward = true;               // Zero3: weights are freed after forward and gathered again
+  bool prefetches = true;                          // Zero3: the next gather runs under the current block
+
+  Seconds host_time_per_kernel{6e-6};  // host time to launch one kernel, eager
+  Seconds host_time_per_step{0.0};     // work of the host between steps: data, logging, scaler synchronisation
+  double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
+  double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
+
+  bool gradients_persist = false;       // gradient buffers stay allocated between steps
+  double update_temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers)
+  Bytes framework_memory{0.0};          // workspaces and buffers that the framework holds beside the model
+  double fragmentation = 1.08;          // reserved / allocated at the peak
+  int vocab_multiple = 1;               // the vocabulary is padded to vocab_multiple * tensor_parallel
+
+  double spread = 0.20;  // standard deviation of ln(measured / predicted step time) of runs on this stack
+};
+
+}  // namespace llmsim::sim

@@ -1,0 +1,25 @@
+// How the layers of a model are dealt to pipeline stages.
+#pragma once
+
+#include <vector>
+
+#include "sim/model/transformer.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+// One contiguous part of the model: a chunk of a stage.
+struct ModelPart {
+  int blocks = 0;
+  bool embedding = false;
+  bool head = false;
+
+  bool operator==(const ModelPart&) const = default;
+};
+
+// The pipeline_parallel * virtual_stages parts in model order; part c * pipeline_parallel + s is chunk c of stage s.
+// Layers are dealt evenly; a remainder goes one each to the parts in the middle first, because the ends also carry the embedding
+// and the head.  With embeddings_as_layers those two count as one layer each.
+std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,110 @@
+#include "sim/strategy/strategy.h"
+
+#include <array>
+#include <utility>
+
+namespace llmsim::sim {
+namespace {
+
+template <typename Enum, std::size_t N>
+using NameTable = std::array<std::pair<Enum, const char*>, N>;
+
+constexpr NameTable<Precision, 9> kPrecisions{{{Precision::Fp32, "fp32"},
+                                               {Precision::Tf32, "tf32"},
+                                               {Precision::Fp16, "fp16"},
+                                               {Precision::Bf16, "bf16"},
+                                               {Precision::Fp8, "fp8"},
+                                               {Precision::Mxfp8, "mxfp8"},
+                                               {Precision::Nvfp4, "nvfp4"},
+                                               {Precision::Nf4, "nf4"},
+                                               {Precision::Int4, "int4"}}};
+
+constexpr NameTable<OptimizerKind, 9> kOptimizers{{{OptimizerKind::AdamW, "adamw"},
+                                                   {OptimizerKind::Adam, "adam"},
+                                                   {OptimizerKind::Adam8bit, "adam8bit"},
+                                                   {OptimizerKind::Lion, "lion"},
+                                                   {OptimizerKind::Adafactor, "adafactor"},
+                                                   {OptimizerKind::Sgd, "sgd"},
+                                                   {OptimizerKind::Momentum, "momentum"},
+                                                   {OptimizerKind::Lamb, "lamb"},
+                                                   {OptimizerKind::Muon, "muon"}}};
+
+constexpr NameTable<Sharding, 5> kShardings{{{Sharding::None, "none"},
+                                             {Sharding::Zero1, "zero1"},
+                                             {Sharding::Zero2, "zero2"},
+                                             {Sharding::Zero3, "zero3"},
+                                             {Sharding::Hsdp, "hsdp"}}};
+
+constexpr NameTable<RecomputeKind, 5> kRecomputes{{{RecomputeKind::None, "none"},
+                                                   {RecomputeKind::Selective, "selective"},
+                                                   {RecomputeKind::Full, "full"},
+                                                   {RecomputeKind::EveryN, "every_n"},
+                                                   {RecomputeKind::Op, "op"}}};
+
+constexpr NameTable<PipelineSchedule, 3> kSchedules{{{PipelineSchedule::GPipe, "gpipe"},
+                                                     {PipelineSchedule::OneForwardOneBackward, "1f1b"},
+                                                     {PipelineSchedule::Interleaved, "interleaved"}}};
+
+template <typename Enum, std::size_t N>
+const char* name_in(const NameTable<Enum, N>& table, Enum value) {
+  for (const auto& [known, name] : table) {
+    if (known == value) return name;
+  }
+  return "";
+}
+
+template <typename Enum, std::size_t N>
+std::optional<Enum> value_in(const NameTable<Enum, N>& table, const std::string& name) {
+  for (const auto& [value, known] : table) {
+    if (name == known) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+DType matmul_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::Fp32: return DType::Fp32;
+    case Precision::Tf32: return DType::Tf32;
+    case Precision::Fp16: return DType::Fp16;
+    case Precision::Fp8:
+    case Precision::Mxfp8: return DType::Fp8;
+    case Precision::Nvfp4: return DType::Fp4;
+    case Precision::Bf16:
+    case Precision::Nf4:
+    case Precision::Int4: return DType::Bf16;
+  }
+  return DType::Bf16;
+}
+
+DType activation_dtype(Precision precision) {
+  switch (precision) {
+    case Precision::Fp32:
+    case Precision::Tf32: return DType::Fp32;
+    case Precision::Fp16: return DType::Fp16;
+    default: return DType::Bf16;
+  }
+}
+
+int Strategy::shard_ranks() const {
+  switch (sharding) {
+    case Sharding::None: return 1;
+    case Sharding::Hsdp: return shard_size;
+    default: return data_parallel * context_parallel;
+  }
+}
+
+const char* name_of(Precision precision) { return name_in(kPrecisions, precision); }
+const char* name_of(OptimizerKind optimizer) { return name_in(kOptimizers, optimizer); }
+const char* name_of(Sharding sharding) { return name_in(kShardings, sharding); }
+const char* name_of(RecomputeKind recompute) { return name_in(kRecomputes, recompute); }
+const char* name_of(PipelineSchedule schedule) { return name_in(kSchedules, schedule); }
+
+std::optional<Precision> precision_named(const std::string& name) { return value_in(kPrecisions, name); }
+std::optional<OptimizerKind> optimizer_named(const std::string& name) { return value_in(kOptimizers, name); }
+std::optional<Sharding> sharding_named(const std::string& name) { return value_in(kShardings, name); }
+std::optional<RecomputeKind> recompute_named(const std::string& name) { return value_in(kRecomputes, name); }
+std::optional<PipelineSchedule> schedule_named(const std::string& name) { return value_in(kSchedules, name); }
+
+}  // namespace llmsim::sim

@@ -1,0 +1,114 @@
+// How a model is laid out over devices, and how one optimizer step is carried out.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "sim/base/dtype.h"
+
+namespace llmsim::sim {
+
+// Training recipe: the arithmetic of the linear layers.  Attention, norms and the loss stay in 16 bits (or fp32) in the 8- and
+// 4-bit recipes; Nf4 and Int4 are frozen weights of a fine-tuning run that are unpacked to bf16.
+enum class Precision { Fp32, Tf32, Fp16, Bf16, Fp8, Mxfp8, Nvfp4, Nf4, Int4 };
+
+// Format in which the linear layers multiply, and in which activations travel and are saved.
+DType matmul_dtype(Precision precision);
+DType activation_dtype(Precision precision);
+
+enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum, Lamb, Muon };
+
+// Where the optimizer states, gradients and weights live across the data-parallel group.
+//   None   every rank holds everything (DDP)
+//   Zero1  optimizer states and master weights sharded
+//   Zero2  and gradients
+//   Zero3  and weights (FSDP FULL_SHARD)
+//   Hsdp   Zero3 inside groups of `shard_size`, replicated across them
+enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
+
+// What the backward pass recomputes instead of keeping.
+//   None       nothing
+//   Selective  the core of attention (scores, softmax, dropout, weighted sum)
+//   Full       every block from its input; with every_n = n a checkpoint is stored every n blocks
+//   EveryN     every_n-th block as in Full, the others not at all
+//   Op         cheap operators and every second matmul (torchtitan's "selective op")
+enum class RecomputeKind { None, Selective, Full, EveryN, Op };
+
+struct Recompute {
+  RecomputeKind kind = RecomputeKind::None;
+  int every_n = 1;
+  bool operator==(const Recompute&) const = default;
+};
+
+enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved };
+
+struct Offload {
+  bool optimizer = false;    // states and update on the host (CPU Adam)
+  bool parameters = false;   // weights fetched over the host link
+  bool activations = false;  // checkpoints kept in host memory
+  bool operator==(const Offload&) const = default;
+};
+
+// Parameter-efficient fine-tuning: the base weights are frozen and low-rank adapters of `rank` are trained on the linear layers.
+struct Adapters {
+  int rank = 8;
+  bool all_linear = false;  // on every linear layer instead of the q and v projections
+  bool operator==(const Adapters&) const = default;
+};
+
+struct Strategy {
+  // The mesh.  data * tensor * pipeline * context = number of devices; expert ranks live inside data * context.
+  int data_parallel = 1;
+  int tensor_parallel = 1;
+  int pipeline_parallel = 1;
+  int context_parallel = 1;
+  int expert_parallel = 1;
+  bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
+
+  int virtual_stages = 1;  // model chunks per pipeline stage
+  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  bool embeddings_as_layers = false;  // the embedding and the head each count as a layer when layers are dealt to stages
+
+  Sharding sharding = Sharding::None;
+  int shard_size = 0;  // ranks of a shard group under Hsdp; 0 otherwise
+
+  int micro_batch = 1;   // sequences per forward pass of one replica
+  int global_batch = 1;  // sequences per optimizer step
+
+  Precision precision = Precision::Bf16;
+  OptimizerKind optimizer = OptimizerKind::AdamW;
+  Recompute recompute;
+  Offload offload;
+  std::optional<Adapters> adapters;
+
+  bool flash_attention = true;
+  bool compile = false;              // torch.compile or another compiler that fuses memory-bound operators
+  bool fused_cross_entropy = false;  // logits are made and consumed in chunks, never whole
+  bool tensor_overlap = false;       // tensor-parallel collectives overlapped with their GEMMs
+  bool data_overlap = true;          // gradient and weight collectives overlapped with backward and forward
+  bool cuda_graph = false;           // no per-kernel launch cost
+
+  int num_devices() const { return data_parallel * tensor_parallel * pipeline_parallel * context_parallel; }
+  // Forward passes of one replica per optimizer step.
+  int num_microbatches() const { return global_batch / (data_parallel * micro_batch); }
+  // Ranks that share one copy of the sharded states: 1 where nothing is sharded.
+  int shard_ranks() const;
+
+  bool operator==(const Strategy&) const = default;
+};
+
+// Names as the Run schema spells them: "bf16", "adamw", "zero3", "every_n", "1f1b".
+const char* name_of(Precision precision);
+const char* name_of(OptimizerKind optimizer);
+const char* name_of(Sharding sharding);
+const char* name_of(RecomputeKind recompute);
+const char* name_of(PipelineSchedule schedule);
+
+// The inverse; none for an unknown name.
+std::optional<Precision> precision_named(const std::string& name);
+std::optional<OptimizerKind> optimizer_named(const std::string& name);
+std::optional<Sharding> sharding_named(const std::string& name);
+std::optional<RecomputeKind> recompute_named(const std::string& name);
+std::optional<PipelineSchedule> schedule_named(const std::string& name);
+
+}  // namespace llmsim::sim

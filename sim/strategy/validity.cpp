@@ -1,0 +1,127 @@
+#include "sim/strategy/validity.h"
+
+#include <array>
+
+namespace llmsim::sim {
+namespace {
+
+constexpr const char* kPositive = "sizes must be positive";
+constexpr const char* kMesh = "dp * tp * pp * cp != devices";
+constexpr const char* kHeads = "tp does not divide num_heads";
+constexpr const char* kKvHeads = "tp and num_kv_heads do not divide each other";
+constexpr const char* kFfn = "tp does not divide ffn_size";
+constexpr const char* kSequence = "cp * tp does not divide seq_len";
+constexpr const char* kLayers = "pp * virtual stages > num_layers";
+constexpr const char* kVirtual = "virtual stages need pp > 1";
+constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
+constexpr const char* kInterleaved = "interleaving needs num_microbatches divisible by pp";
+constexpr const char* kShard = "shard_size does not divide dp * cp";
+
+// Layers to deal out: the embedding and the head count where the strategy says so.
+int dealt_layers(const Transformer& model, const Strategy& strategy) {
+  return model.num_layers + (strategy.embeddings_as_layers ? 2 : 0);
+}
+
+const char* broken_size(const Strategy& strategy) {
+  const std::array<int, 8> sizes{strategy.data_parallel,    strategy.tensor_parallel, strategy.pipeline_parallel,
+                                 strategy.context_parallel, strategy.expert_parallel, strategy.virtual_stages,
+                                 strategy.micro_batch,      strategy.global_batch};
+  for (const int size : sizes) {
+    if (size < 1) return kPositive;
+  }
+  return nullptr;
+}
+
+const char* broken_shape(const Transformer& model, const Strategy& strategy) {
+  const int tp = strategy.tensor_parallel;
+  if (model.num_heads % tp != 0) return kHeads;
+  if (model.num_kv_heads % tp != 0 && tp % model.num_kv_heads != 0) return kKvHeads;
+  if (model.ffn_size % tp != 0) return kFfn;
+  const int pieces = strategy.context_parallel * (strategy.sequence_parallel ? tp : 1);
+  if (model.seq_len % pieces != 0) return kSequence;
+  return nullptr;
+}
+
+const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
+  if (strategy.pipeline_parallel * strategy.virtual_stages > dealt_layers(model, strategy)) return kLayers;
+  if (strategy.virtual_stages > 1 && strategy.pipeline_parallel == 1) return kVirtual;
+  const int replica_batch = strategy.data_parallel * strategy.micro_batch;
+  if (strategy.global_batch % replica_batch != 0) return kBatch;
+  const bool interleaved = strategy.schedule == PipelineSchedule::Interleaved && strategy.virtual_stages > 1;
+  if (interleaved && strategy.num_microbatches() % strategy.pipeline_parallel != 0) return kInterleaved;
+  return nullptr;
+}
+
+// Divisors of `number` on both sides of `value`, as "4 or 8".
+std::string nearest_divisors(int number, int value) {
+  int below = 0, above = 0;
+  for (int d = 1; d <= number; ++d) {
+    if (number % d != 0) continue;
+    if (d <= value) below = d;
+    if (d > value && above == 0) above = d;
+  }
+  if (below == 0) return std::to_string(above);
+  return above == 0 ? std::to_string(below) : std::to_string(below) + " or " + std::to_string(above);
+}
+
+std::string product(const Strategy& s) {
+  return std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
+         std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel) + " = " +
+         std::to_string(s.num_devices());
+}
+
+std::string mesh_message(const Strategy& s, int devices) {
+  std::string text = "dp * tp * pp * cp = " + product(s) + ", but there are " + std::to_string(devices) + " devices";
+  const int rest = s.tensor_parallel * s.pipeline_parallel * s.context_parallel;
+  if (devices % rest == 0) return text + "; dp = " + std::to_string(devices / rest) + " would fit";
+  return text + "; tp * pp * cp = " + std::to_string(rest) + " must divide it (nearest: " + nearest_divisors(devices, rest) + ")";
+}
+
+std::string divides_message(const char* name, int value, const char* whole_name, int whole) {
+  return std::string(name) + " = " + std::to_string(value) + " does not divide " + whole_name + " = " + std::to_string(whole) +
+         " (nearest: " + nearest_divisors(whole, value) + ")";
+}
+
+std::string message_for(const char* rule, const Transformer& model, const Strategy& s, int devices) {
+  if (rule == kMesh) return mesh_message(s, devices);
+  if (rule == kHeads) return divides_message("tp", s.tensor_parallel, "num_heads", model.num_heads);
+  if (rule == kFfn) return divides_message("tp", s.tensor_parallel, "ffn_size", model.ffn_size);
+  if (rule == kKvHeads) return divides_message("tp", s.tensor_parallel, "num_kv_heads", model.num_kv_heads);
+  if (rule == kSequence) return divides_message("cp * tp", s.context_parallel * s.tensor_parallel, "seq_len", model.seq_len);
+  if (rule == kBatch) {
+    return divides_message("dp * micro_batch", s.data_parallel * s.micro_batch, "global_batch", s.global_batch);
+  }
+  if (rule == kShard) return divides_message("shard_size", s.shard_size, "dp * cp", s.data_parallel * s.context_parallel);
+  if (rule == kInterleaved) {
+    return "num_microbatches = " + std::to_string(s.num_microbatches()) +
+           " is no multiple of pp = " + std::to_string(s.pipeline_parallel) + ", which the interleaved schedule needs";
+  }
+  if (rule == kLayers) {
+    return "pp * virtual_stages = " + std::to_string(s.pipeline_parallel * s.virtual_stages) +
+           " is more than the layers of the model, " + std::to_string(dealt_layers(model, s));
+  }
+  if (rule == kVirtual) return "virtual_stages = " + std::to_string(s.virtual_stages) + " needs pp > 1, but pp = 1";
+  return "every size of the mesh and of the batch must be at least 1";
+}
+
+}  // namespace
+
+const char* broken_rule_name(const Transformer& model, const Strategy& strategy, int num_devices) {
+  if (const char* rule = broken_size(strategy)) return rule;
+  if (strategy.num_devices() != num_devices) return kMesh;
+  if (const char* rule = broken_shape(model, strategy)) return rule;
+  if (const char* rule = broken_pipeline(model, strategy)) return rule;
+  if (strategy.sharding == Sharding::Hsdp) {
+    const int ranks = strategy.data_parallel * strategy.context_parallel;
+    if (strategy.shard_size < 1 || ranks % strategy.shard_size != 0) return kShard;
+  }
+  return nullptr;
+}
+
+std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy, const Cluster& cluster) {
+  const char* rule = broken_rule_name(model, strategy, cluster.num_devices);
+  if (rule == nullptr) return std::nullopt;
+  return Infeasible{.rule = rule, .message = message_for(rule, model, strategy, cluster.num_devices)};
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,29 @@
+// Which strategies can run at all: the rules of the mesh, the model and the batch.
+//
+// A request that breaks a rule is an answer, not an exception: it names the rule, the numbers, and the nearest values that work.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "sim/hardware/cluster.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+// A request that cannot run, with the rule it breaks.
+struct Infeasible {
+  std::string rule;     // short and stable: "out of memory", "tp does not divide num_heads"
+  std::string message;  // with the numbers: needed, available, nearest values that work
+};
+
+// The first broken rule, or none.  Checks, in this order: sizes positive; dp * tp * pp * cp = devices; tp divides heads, ffn_size
+// and (with sequence parallelism) tokens; pp * virtual stages <= layers; interleaving needs micro-batches divisible by pp; dp *
+// micro_batch divides the global batch; shard_size divides dp * cp; cp divides the sequence.
+std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy, const Cluster& cluster);
+
+// Same verdict without building messages: for searches that meet millions.  Returns the rule's name, or null.
+const char* broken_rule_name(const Transformer& model, const Strategy& strategy, int num_devices);
+
+}  // namespace llmsim::sim
