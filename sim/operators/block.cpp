@@ -1,0 +1,234 @@
+#include "sim/operators/block.h"
+
+#include <algorithm>
+
+#include "sim/operators/linear.h"
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Collects the operators of a block; one method per half, one per idiom.
+class BlockLowering {
+ public:
+  BlockLowering(const Transformer& model, const Strategy& strategy, const Stack& stack)
+      : model_(model),
+        strategy_(strategy),
+        stack_(stack),
+        linear_{.precision = strategy.precision, .stack = &stack, .adapters = strategy.adapters},
+        element_(size_of(activation_dtype(strategy.precision)).value()),
+        tokens_(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel),
+        tensor_(strategy.tensor_parallel) {}
+
+  BlockOperators lower(RecomputeKind recompute) {
+    attention_half();
+    mlp_half();
+    apply(recompute);
+    return std::move(block_);
+  }
+
+  double residual_elements() const {
+    const double whole = static_cast<double>(tokens_) * model_.hidden_size;
+    return strategy_.sequence_parallel ? whole / tensor_ : whole;
+  }
+  Bytes residual_bytes() const { return Bytes(residual_elements() * element_); }
+
+ private:
+  void attention_half() {
+    const std::int64_t h = model_.hidden_size, d = model_.head_dim;
+    const std::int64_t heads = model_.num_heads / tensor_, kv_heads = std::max(1, model_.num_kv_heads / tensor_);
+    const double q_elements = static_cast<double>(tokens_ * heads * d), kv_elements = static_cast<double>(tokens_ * kv_heads * d);
+    norm("attention_norm");
+    gather();
+    add(lower_linear(linear_, "qkv", tokens_, (heads + 2 * kv_heads) * d, h));
+    if (model_.position == Position::Rope) {
+      stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(stack_, element_));
+    }
+    keep(Bytes((q_elements + 2 * kv_elements) * element_));
+    core_begin_ = block_.forward.size();
+    strategy_.flash_attention ? flash_attention(heads) : unfused_attention(heads);
+    core_end_ = block_.forward.size();
+    keep(Bytes(q_elements * element_));  // input of the projection
+    add(lower_linear(linear_, "attention_output", tokens_, h, heads * d));
+    reduce();
+    if (model_.norms_per_layer >= 4) norm("post_attention_norm");
+    if (!model_.parallel_block) residual("attention_residual");
+  }
+
+  void mlp_half() {
+    const std::int64_t h = model_.hidden_size, f = model_.ffn_size / tensor_;
+    const double ffn_elements = static_cast<double>(tokens_ * f);
+    const int width = model_.gated_mlp ? 2 : 1;
+    if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm");
+    if (!model_.parallel_block) gather();
+    add(lower_linear(linear_, "mlp_up", tokens_, width * f, h));
+    keep(Bytes(width * ffn_elements * element_));
+    stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
+    const bool keeps_both = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;  // silu(gate) and the product
+    keep(Bytes((keeps_both ? 2 : 1) * ffn_elements * linear_input_bytes(linear_)));
+    add(lower_linear(linear_, "mlp_down", tokens_, h, f));
+    reduce();
+    if (model_.norms_per_layer >= 4) norm("post_mlp_norm");
+    residual("mlp_residual");
+  }
+
+  void flash_attention(std::int64_t heads) {
+    const std::int64_t queries = model_.seq_len / strategy_.context_parallel;
+    const std::int64_t keys = std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len));
+    const double io = static_cast<double>(tokens_ * model_.head_dim) *
+                      (2.0 * static_cast<double>(heads) + 2.0 * std::max(1, model_.num_kv_heads / tensor_));
+    Operator op{.kind = OperatorKind::Attention, .label = "attention", .dtype = activation_dtype(strategy_.precision)};
+    op.batch = strategy_.micro_batch * heads;
+    op.m = queries;
+    op.n = keys;
+    op.k = model_.head_dim;
+    op.causal = keys == model_.seq_len;
+    op.flops = attention_flops(op);
+    op.moved = Bytes(io * element_);
+    op.saved = static_cast<double>(op.batch * queries) * size_of(DType::Fp32);  // log-sum-exp
+    block_.forward.push_back(op);
+    Operator gradient = op;
+    gradient.label = "attention_backward";
+    gradient.flops = 2.5 * op.flops;  // five products instead of two
+    gradient.moved = 2.0 * op.moved;
+    gradient.saved = Bytes(0.0);
+    gradient.kernels = 2;
+    block_.backward.push_back(gradient);
+  }
+
+  void unfused_attention(std::int64_t heads) {
+    const std::int64_t s = model_.seq_len, d = model_.head_dim, batch = strategy_.micro_batch * heads;
+    const DType dtype = activation_dtype(strategy_.precision);
+    const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
+    block_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype, dtype));
+    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_));
+    const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
+    keep(Bytes(scores * kept));
+    block_.forward.push_back(gemm("attention_values", batch, s, d, s, dtype, dtype));
+    block_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, d, dtype, dtype));
+    block_.backward.push_back(gemm("attention_values_wgrad", batch, s, d, s, dtype, dtype));
+    block_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype));
+    block_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype));
+    stream(OperatorKind::Copy, "attention_layout", 2.0 * static_cast<double>(tokens_ * (heads * d)),
+           layout_traffic(stack_, element_));
+  }
+
+  void norm(const char* label) {
+    stream(OperatorKind::Norm, label, residual_elements(), norm_traffic(model_.norm, stack_, element_));
+    const double input = stack_.norms_in_fp32 ? size_of(DType::Fp32).value() : element_;
+    keep(Bytes(residual_elements() * input));                        // its input
+    keep(Bytes(residual_elements() * linear_input_bytes(linear_)));  // its output feeds the weight gradient of the next product
+  }
+
+  void residual(const char* label) {
+    stream(OperatorKind::Residual, label, residual_elements(), residual_traffic(stack_, element_));
+    if (stack_.dropout > 0.0) keep(Bytes(residual_elements()));
+  }
+
+  // Before a column-parallel product.
+  void gather() {
+    if (tensor_ == 1) return;
+    const Bytes message = whole_residual();
+    if (!strategy_.sequence_parallel) {
+      block_.backward.push_back(collective("column_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
+      return;
+    }
+    block_.forward.push_back(collective("column_input", CollectiveKind::AllGather, GroupKind::Tensor, message));
+    block_.backward.push_back(collective("column_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
+    block_.backward.push_back(collective("column_input_again", CollectiveKind::AllGather, GroupKind::Tensor, message));
+  }
+
+  // After a row-parallel product.
+  void reduce() {
+    if (tensor_ == 1) return;
+    const Bytes message = whole_residual();
+    if (!strategy_.sequence_parallel) {
+      block_.forward.push_back(collective("row_output", CollectiveKind::AllReduce, GroupKind::Tensor, message));
+      return;
+    }
+    block_.forward.push_back(collective("row_output", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
+    block_.backward.push_back(collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message));
+  }
+
+  Bytes whole_residual() const { return Bytes(static_cast<double>(tokens_) * model_.hidden_size * element_); }
+
+  void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
+    if (traffic.forward_kernels == 0) return;
+    block_.forward.push_back(streaming(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
+    block_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
+  }
+
+  void add(const LinearOperators& linear) {
+    block_.forward.insert(block_.forward.end(), linear.forward.begin(), linear.forward.end());
+    block_.backward.insert(block_.backward.end(), linear.backward.begin(), linear.backward.end());
+  }
+
+  // The operator pushed last is charged with bytes that live until its backward pass.
+  void keep(Bytes size) { block_.forward.back().saved += size; }
+
+  void apply(RecomputeKind recompute) {
+    const Bytes everything = total_saved(block_.forward);
+    block_.saved = everything;
+    const auto core_first = block_.forward.begin() + static_cast<std::ptrdiff_t>(core_begin_);
+    const auto core_last = block_.forward.begin() + static_cast<std::ptrdiff_t>(core_end_);
+    if (recompute == RecomputeKind::Selective) {
+      block_.recompute.assign(core_first, core_last);
+      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
+    } else if (recompute == RecomputeKind::Full || recompute == RecomputeKind::EveryN) {
+      block_.recompute = block_.forward;
+      block_.saved = residual_bytes();
+    } else if (recompute == RecomputeKind::Op) {
+      recompute_cheap_operators();
+    }
+    block_.working = everything - block_.saved;
+  }
+
+  Bytes core_saved() const {
+    Bytes sum;
+    for (std::size_t i = core_begin_; i < core_end_; ++i) {
+      if (block_.forward[i].kind != OperatorKind::Gemm) sum += block_.forward[i].saved;
+    }
+    return sum;
+  }
+
+  // Keeps the block's input, attention's output and every second product's output; everything else is made again.
+  void recompute_cheap_operators() {
+    block_.saved = residual_bytes();
+    bool keep_product = false;
+    for (const Operator& op : block_.forward) {
+      if (op.kind == OperatorKind::Attention) {
+        block_.saved += op.saved;
+      } else if (op.kind == OperatorKind::Gemm) {
+        if (keep_product) block_.saved += Bytes(static_cast<double>(op.batch * op.m * op.n) * element_);
+        if (!keep_product) block_.recompute.push_back(op);
+        keep_product = !keep_product;
+      } else if (op.kind != OperatorKind::Collective) {
+        block_.recompute.push_back(op);
+      }
+    }
+  }
+
+  const Transformer& model_;
+  const Strategy& strategy_;
+  const Stack& stack_;
+  LinearContext linear_;
+  double element_;
+  std::int64_t tokens_;
+  int tensor_;
+  BlockOperators block_;
+  std::size_t core_begin_ = 0;
+  std::size_t core_end_ = 0;
+};
+
+}  // namespace
+
+BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute) {
+  return BlockLowering(model, strategy, stack).lower(recompute);
+}
+
+Bytes block_input(const Transformer& model, const Strategy& strategy) {
+  const Stack plain;
+  return BlockLowering(model, strategy, plain).residual_bytes();
+}
+
+}  // namespace llmsim::sim

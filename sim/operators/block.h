@@ -1,0 +1,40 @@
+// One transformer block as operators of one rank, for one micro-batch.
+//
+// Notation: t = micro_batch * seq_len tokens, h = hidden_size, a = num_heads, d = head_dim, g = num_kv_heads, f = ffn_size,
+// n = tensor_parallel.  Column-parallel products (qkv, up) divide their output by n, row-parallel ones (projection, down) their
+// input.
+//
+//   forward   norm, [gather], (t, (a+2g)d/n, h), rotary, attention, (t, h, ad/n), [reduce], residual,
+//             norm, [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n), [reduce], residual
+//   backward  for each product a data gradient and a weight gradient; attention 2.5 x its forward FLOPs; the conjugate
+//   collectives
+//
+// With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
+// t/n tokens; without, the reductions are all-reduces. Kept for backward (`Operator::saved`), 16-bit, GPT with dropout and fused
+// kernels: 34 t h + 5 a s t bytes at n = 1. Source of the activation count: Korthikanti et al., "Reducing Activation
+// Recomputation in Large Transformer Models", 2022.
+#pragma once
+
+#include "sim/model/transformer.h"
+#include "sim/operators/operator.h"
+#include "sim/strategy/stack.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+struct BlockOperators {
+  OperatorList forward;
+  OperatorList backward;
+  OperatorList recompute;  // replayed before the backward pass
+  Bytes saved;             // kept between forward and backward of one micro-batch
+  Bytes working;           // held while the block's backward pass runs, beyond `saved`: what recomputation brings back
+};
+
+// A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of block).
+// Requires a dense block and a valid strategy.
+BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute);
+
+// Bytes of the block's input that full recomputation keeps: t h e, over n with sequence parallelism.
+Bytes block_input(const Transformer& model, const Strategy& strategy);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,40 @@
+// A linear layer as operators: the product, its casts, and the two products of its backward pass.
+//
+//   forward   y(t, n) = x(t, k) w(k, n)              2 t n k FLOP
+//   dgrad     dx(t, k) = dy(t, n) w^T(n, k)          2 t n k
+//   wgrad     dw(k, n) += x^T(k, t) dy(t, n)         2 t n k, accumulated in the gradient's format
+//
+// 8- and 4-bit recipes quantise x, w and dy before each product (read 2 bytes, write the narrow copy and its transpose).
+// Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of products of width `rank`.
+#pragma once
+
+#include <optional>
+
+#include "sim/operators/operator.h"
+#include "sim/strategy/stack.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+struct LinearContext {
+  Precision precision = Precision::Bf16;
+  const Stack* stack = nullptr;
+  std::optional<Adapters> adapters;
+};
+
+struct LinearOperators {
+  OperatorList forward;
+  OperatorList backward;
+};
+
+LinearOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
+                             std::int64_t in);
+
+// Bytes of one element of a linear layer's input as kept for the weight gradient.
+double linear_input_bytes(const LinearContext& context);
+
+// FLOPs of an attention forward pass: two products of 2 m n k for each of `batch` heads, half of them under a causal mask; a
+// window of n keys shows each query min(position, n) of them.
+Flops attention_flops(const Operator& attention);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,83 @@
+#include "sim/operators/operator.h"
+
+namespace llmsim::sim {
+
+const char* name_of(OperatorKind kind) {
+  switch (kind) {
+    case OperatorKind::Gemm: return "gemm";
+    case OperatorKind::Attention: return "attention";
+    case OperatorKind::Norm: return "norm";
+    case OperatorKind::Softmax: return "softmax";
+    case OperatorKind::Activation: return "activation";
+    case OperatorKind::Rotary: return "rotary";
+    case OperatorKind::Residual: return "residual";
+    case OperatorKind::Copy: return "copy";
+    case OperatorKind::Embedding: return "embedding";
+    case OperatorKind::CrossEntropy: return "cross_entropy";
+    case OperatorKind::Cast: return "cast";
+    case OperatorKind::Optimizer: return "optimizer";
+    case OperatorKind::GradientNorm: return "gradient_norm";
+    case OperatorKind::Collective: return "collective";
+    case OperatorKind::HostCopy: return "host_copy";
+  }
+  return "";
+}
+
+const char* name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::AllReduce: return "all_reduce";
+    case CollectiveKind::AllGather: return "all_gather";
+    case CollectiveKind::ReduceScatter: return "reduce_scatter";
+    case CollectiveKind::AllToAll: return "all_to_all";
+    case CollectiveKind::Broadcast: return "broadcast";
+    case CollectiveKind::SendRecv: return "send_recv";
+  }
+  return "";
+}
+
+Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, DType out) {
+  const double dm = static_cast<double>(m), dn = static_cast<double>(n), dk = static_cast<double>(k);
+  const double db = static_cast<double>(batch);
+  Operator op{.kind = OperatorKind::Gemm, .label = label, .dtype = dtype, .batch = batch, .m = m, .n = n, .k = k};
+  op.flops = 2.0 * db * dm * dn * dk * FLOP;
+  op.moved = db * ((dm * dk + dk * dn) * size_of(dtype) + dm * dn * size_of(out));
+  return op;
+}
+
+Operator streaming(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels) {
+  Operator op{.kind = kind, .label = label, .kernels = kernels};
+  op.moved = Bytes(elements * bytes_per_element);
+  return op;
+}
+
+Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message) {
+  Operator op{.kind = OperatorKind::Collective, .label = label, .collective = kind, .group = group};
+  op.message = message;
+  return op;
+}
+
+Flops total_flops(const OperatorList& operators) {
+  Flops sum;
+  for (const Operator& op : operators) sum += op.flops;
+  return sum;
+}
+
+Bytes total_moved(const OperatorList& operators) {
+  Bytes sum;
+  for (const Operator& op : operators) sum += op.moved;
+  return sum;
+}
+
+Bytes total_saved(const OperatorList& operators) {
+  Bytes sum;
+  for (const Operator& op : operators) sum += op.saved;
+  return sum;
+}
+
+int total_kernels(const OperatorList& operators) {
+  int sum = 0;
+  for (const Operator& op : operators) sum += op.kernels;
+  return sum;
+}
+
+}  // namespace llmsim::sim

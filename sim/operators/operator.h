@@ -1,0 +1,77 @@
+// The vocabulary: one kind of work that a device does in a training step.
+//
+// A step is a list of operators.  FLOPs, bytes moved, bytes kept for the backward pass, kernels and communication are all fields
+// of the same record, so the memory table and the time table cannot disagree about what the model is.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/base/dtype.h"
+#include "sim/base/quantity.h"
+#include "sim/strategy/mesh.h"
+
+namespace llmsim::sim {
+
+enum class OperatorKind {
+  Gemm,       // batch products of (m, k) by (k, n)
+  Attention,  // flash attention: batch heads, m queries, n keys, head size k
+  Norm,
+  Softmax,     // unfused attention scores: scale, mask, softmax, dropout
+  Activation,  // GELU, SwiGLU
+  Rotary,
+  Residual,  // bias, dropout and residual add
+  Copy,      // transposes and contiguous copies
+  Embedding,
+  CrossEntropy,
+  Cast,       // to another number format, quantisation included
+  Optimizer,  // update of parameters
+  GradientNorm,
+  Collective,
+  HostCopy  // over the host link
+};
+
+enum class Pass { Forward, Backward, Recompute, Update };
+
+enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, SendRecv };
+
+const char* name_of(OperatorKind kind);
+const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
+
+struct Operator {
+  OperatorKind kind = OperatorKind::Gemm;
+  const char* label = "";     // "qkv", "attention", "mlp_down"; a string literal
+  DType dtype = DType::Bf16;  // arithmetic format
+  std::int64_t batch = 1;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  bool causal = false;           // Attention: half of the scores are masked
+  bool weight_gradient = false;  // Gemm: k runs over tokens and the product is accumulated
+  Flops flops{};                 // useful work (causal attention counts its half)
+  Bytes moved{};                 // device memory read and written
+  Bytes saved{};                 // kept from forward until the backward pass has used it
+  int kernels = 1;               // launches
+
+  CollectiveKind collective = CollectiveKind::AllReduce;
+  GroupKind group = GroupKind::Tensor;
+  Bytes message{};  // nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
+};
+
+using OperatorList = std::vector<Operator>;
+
+// (m, k) x (k, n), `batch` times.  FLOPs 2 m n k; bytes of both factors and the product once.
+Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, DType out);
+
+// A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in `kernels` launches.
+Operator streaming(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels);
+
+Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message);
+
+// Sums over a list.
+Flops total_flops(const OperatorList& operators);
+Bytes total_moved(const OperatorList& operators);
+Bytes total_saved(const OperatorList& operators);
+int total_kernels(const OperatorList& operators);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,83 @@
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr double kFp32 = 4.0;
+constexpr double kMask = 1.0;
+
+bool eager(const Stack& stack) { return stack.fusion == ElementwiseFusion::Eager; }
+
+}  // namespace
+
+Traffic norm_traffic(Norm norm, const Stack& stack, double e) {
+  if (eager(stack) && norm == Norm::RmsNorm) {
+    // to fp32, square, mean, add-rsqrt, product, cast back, weight product
+    return {.forward_bytes = 2 * e + 5 * kFp32 + kFp32 + 3 * e,
+            .forward_kernels = 6,
+            .backward_bytes = 6 * e + 10 * kFp32,
+            .backward_kernels = 12};
+  }
+  if (eager(stack) && stack.norms_in_fp32) {
+    // cast in, norm in fp32, cast out for the next product
+    return {.forward_bytes = 2 * e + 4 * kFp32, .forward_kernels = 3, .backward_bytes = 2 * e + 5 * kFp32, .backward_kernels = 4};
+  }
+  return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 2};
+}
+
+Traffic activation_traffic(bool gated, const Stack& stack, double e) {
+  if (!gated) return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
+  if (eager(stack)) return {.forward_bytes = 5 * e, .forward_kernels = 2, .backward_bytes = 9 * e, .backward_kernels = 3};
+  return {.forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 5 * e, .backward_kernels = 1};
+}
+
+Traffic rotary_traffic(const Stack& stack, double e) {
+  // eager: rotate-half (negate, concatenate), two products, one sum, each for q and k
+  if (eager(stack)) return {.forward_bytes = 10 * e, .forward_kernels = 8, .backward_bytes = 12 * e, .backward_kernels = 10};
+  return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
+}
+
+Traffic residual_traffic(const Stack& stack, double e) {
+  Traffic traffic{.forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
+  if (stack.dropout <= 0.0) return traffic;
+  traffic.backward_bytes += 2 * e + kMask;
+  traffic.backward_kernels += 1;
+  traffic.forward_bytes += kMask;
+  if (eager(stack)) {
+    traffic.forward_bytes += 2 * e;
+    traffic.forward_kernels += 1;
+  }
+  return traffic;
+}
+
+Traffic softmax_traffic(const Stack& stack, double e) {
+  Traffic traffic{.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
+  if (eager(stack)) {
+    // scale, mask, to fp32, softmax, back
+    traffic = {
+        .forward_bytes = 6 * e + 4 * kFp32, .forward_kernels = 5, .backward_bytes = 6 * e + 5 * kFp32, .backward_kernels = 5};
+  }
+  if (stack.dropout > 0.0) {
+    traffic.forward_bytes += 2 * e + kMask;
+    traffic.backward_bytes += 2 * e + kMask;
+    traffic.forward_kernels += 1;
+    traffic.backward_kernels += 1;
+  }
+  return traffic;
+}
+
+Traffic layout_traffic(const Stack& stack, double e) {
+  if (!eager(stack)) return {};
+  return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
+}
+
+Traffic cross_entropy_traffic(const Stack& stack, double e) {
+  if (stack.fusion == ElementwiseFusion::Compiled) {
+    return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 1};
+  }
+  if (!stack.fp32_logits) return {.forward_bytes = 2 * e, .forward_kernels = 3, .backward_bytes = 2 * e, .backward_kernels = 2};
+  // cast up, log-softmax, gather; softmax gradient, cast down
+  return {.forward_bytes = e + 3 * kFp32, .forward_kernels = 4, .backward_bytes = 3 * kFp32 + e, .backward_kernels = 3};
+}
+
+}  // namespace llmsim::sim

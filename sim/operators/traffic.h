@@ -1,0 +1,42 @@
+// Memory traffic of the operators that only stream data: bytes per element and kernels, by how a stack fuses them.
+//
+// Elements are counted as stated for each function; `e` is the size of one activation value in bytes.  Masks are 1 byte.
+// Reads and writes count once each; a tensor that one kernel writes and the next reads counts twice.  That is what fusion saves.
+#pragma once
+
+#include "sim/base/dtype.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/stack.h"
+
+namespace llmsim::sim {
+
+struct Traffic {
+  double forward_bytes = 0.0;  // per element
+  int forward_kernels = 0;
+  double backward_bytes = 0.0;  // per element
+  int backward_kernels = 0;
+};
+
+// LayerNorm or RMSNorm, per element of the normalised tensor.  Fused: read x, write y (2 e); backward reads dy and x, writes dx
+// (3 e). An eager RMSNorm is about six kernels on fp32 copies.
+Traffic norm_traffic(Norm norm, const Stack& stack, double e);
+
+// GELU (2 e, 3 e) or a gated activation (fused 3 e, 5 e; eager silu then product 5 e, 9 e), per element of the ffn width.
+Traffic activation_traffic(bool gated, const Stack& stack, double e);
+
+// Rotary positions, per element of q and k.
+Traffic rotary_traffic(const Stack& stack, double e);
+
+// Bias, dropout and residual add, per element of the residual stream.
+Traffic residual_traffic(const Stack& stack, double e);
+
+// Scale, mask, softmax and dropout of unfused attention, per score.
+Traffic softmax_traffic(const Stack& stack, double e);
+
+// Layout changes between the projections and attention, per element of q, k, v and the attention output.
+Traffic layout_traffic(const Stack& stack, double e);
+
+// Loss from logits, per logit: log-softmax and negative log likelihood; backward writes the gradient over the logits.
+Traffic cross_entropy_traffic(const Stack& stack, double e);
+
+}  // namespace llmsim::sim
