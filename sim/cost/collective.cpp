@@ -1,0 +1,126 @@
+#include "sim/cost/collective.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace llmsim::sim {
+namespace {
+
+// Latencies of NCCL's protocols: base, and hops relative to those of Simple (3.4 us on NVLink, 14 us on the network).
+struct Protocol {
+  Seconds base;
+  double fabric_hop;
+  double network_hop;
+  double bandwidth;
+};
+
+constexpr std::array<Protocol, 3> kProtocols{{
+    {.base = Seconds(8.4e-6), .fabric_hop = 1.0, .network_hop = 1.0, .bandwidth = 1.0},                 // Simple
+    {.base = Seconds(14.0e-6), .fabric_hop = 1.9 / 3.4, .network_hop = 4.0 / 14.0, .bandwidth = 0.92},  // LL128
+    {.base = Seconds(6.6e-6), .fabric_hop = 0.6 / 3.4, .network_hop = 2.7 / 14.0, .bandwidth = 0.25},   // LL
+}};
+constexpr double kTreeBandwidth = 0.92;
+// Measured all-reduce bus bandwidth with in-switch reduction over that of the ring: 480 / 370 GB/s on 8 H100.
+constexpr double kInSwitchGain = 1.30;
+constexpr int kInSwitchMinRanks = 5;
+
+BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& place) {
+  const int n = place.ranks_per_domain;
+  switch (fabric.kind) {
+    case FabricKind::Mesh: return std::min(fabric.device_bandwidth, std::max(1, n - 1) * fabric.pair_bandwidth);
+    case FabricKind::Paired: return n == 2 && place.stride == 1 ? fabric.package_bandwidth : fabric.pair_bandwidth;
+    case FabricKind::Torus:
+      return n < fabric.devices ? std::min(fabric.device_bandwidth, 2.0 * fabric.pair_bandwidth) : fabric.device_bandwidth;
+    case FabricKind::Switch:
+    case FabricKind::Host: return fabric.device_bandwidth;
+  }
+  return fabric.device_bandwidth;
+}
+
+Seconds hops(const GroupLinks& links, const Protocol& protocol, double fabric, double network) {
+  return fabric * protocol.fabric_hop * links.fabric_hop + network * protocol.network_hop * links.network_hop;
+}
+
+Seconds ring_time(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
+  const double n = links.place.ranks, domains = links.place.domains;
+  const Bytes wire = rounds * (n - 1.0) / n * message;
+  return protocol.base + hops(links, protocol, rounds * (n - domains), rounds * (domains - 1.0)) +
+         wire / (protocol.bandwidth * links.bus_bandwidth());
+}
+
+Seconds tree_time(Bytes message, const GroupLinks& links, const Protocol& protocol) {
+  const double n = links.place.ranks, domains = links.place.domains;
+  const Bytes wire = 2.0 * (n - 1.0) / n * message;
+  return protocol.base + hops(links, protocol, 2.0 * (n / domains - 1.0), 2.0 * std::log2(domains)) +
+         wire / (kTreeBandwidth * protocol.bandwidth * links.bus_bandwidth());
+}
+
+Seconds all_reduce_time(Bytes message, const GroupLinks& links) {
+  Seconds best{1e300};
+  for (const Protocol& protocol : kProtocols) {
+    best = std::min({best, ring_time(2.0, message, links, protocol), tree_time(message, links, protocol)});
+  }
+  if (links.in_switch_reduction && links.place.domains == 1 && links.place.ranks >= kInSwitchMinRanks) {
+    GroupLinks reduced = links;
+    reduced.fabric *= kInSwitchGain;
+    best = std::min(best, ring_time(2.0, message, reduced, kProtocols[0]));
+  }
+  return best;
+}
+
+Seconds one_round_time(Bytes message, const GroupLinks& links) {
+  Seconds best{1e300};
+  for (const Protocol& protocol : kProtocols) best = std::min(best, ring_time(1.0, message, links, protocol));
+  return best;
+}
+
+Seconds all_to_all_time(Bytes message, const GroupLinks& links) {
+  const double n = links.place.ranks, inside = links.place.ranks_per_domain;
+  const Bytes near = (inside - 1.0) / n * message, far = (n - inside) / n * message;
+  const Seconds wire = std::max(near / links.fabric, links.place.domains > 1 ? far * inside / links.network : Seconds(0.0));
+  return kProtocols[0].base + std::max(links.fabric_hop, links.place.domains > 1 ? links.network_hop : Seconds(0.0)) + wire;
+}
+
+Seconds pair_time(Bytes message, const GroupLinks& links) {
+  const Protocol& simple = kProtocols[0];
+  if (links.place.domains == 1) return simple.base + links.fabric_hop + message / links.fabric;
+  return simple.base + links.network_hop + message / links.network;
+}
+
+}  // namespace
+
+BytesPerSecond GroupLinks::bus_bandwidth() const {
+  if (place.domains == 1) return fabric;
+  if (place.ranks_per_domain == 1) return network;
+  return std::min(fabric, network);
+}
+
+GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency) {
+  GroupLinks links{.place = place_group(strategy, kind, cluster)};
+  const Achieved& achieved = cluster.device.achieved;
+  const int domain = links.place.groups_per_domain * links.place.ranks_per_domain;
+  const double nodes_per_domain = std::max(1.0, static_cast<double>(domain) / cluster.devices_per_node);
+  links.fabric = efficiency * achieved.collective_fraction * fabric_bandwidth(cluster.fabric, links.place);
+  links.network = efficiency * achieved.scale_out_fraction * cluster.network.node_bandwidth * nodes_per_domain /
+                  links.place.groups_per_domain;
+  links.fabric_hop = cluster.fabric.latency;
+  links.network_hop = cluster.network.latency;
+  links.in_switch_reduction = cluster.fabric.in_switch_reduction;
+  return links;
+}
+
+Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links) {
+  if (links.place.ranks <= 1 || message <= Bytes(0.0)) return Seconds(0.0);
+  switch (kind) {
+    case CollectiveKind::AllReduce: return all_reduce_time(message, links);
+    case CollectiveKind::AllGather:
+    case CollectiveKind::ReduceScatter:
+    case CollectiveKind::Broadcast: return one_round_time(message, links);
+    case CollectiveKind::AllToAll: return all_to_all_time(message, links);
+    case CollectiveKind::SendRecv: return pair_time(message, links);
+  }
+  return Seconds(0.0);
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,41 @@
+// Time of a collective over a group of ranks, in the alpha-beta model of NCCL's own tuner.
+//
+// For n ranks in D scale-up domains, S message bytes (nccl-tests' size), hop latencies a (inside) and A (between domains), and
+// the bus bandwidth b that the group's ring achieves, each protocol p with base latency o_p, hop factors and bandwidth factor e_p
+// gives
+//
+//   ring    all-reduce          t = o + (2(n-1) - 2(D-1)) a + 2(D-1) A + 2 (n-1)/n S / (e b)
+//           gather, scatter     t = o + ((n-1) - (D-1)) a + (D-1) A + (n-1)/n S / (e b)
+//   tree    all-reduce          t = o + 2 ((n/D - 1) a + log2(D) A) + 2 (n-1)/n S / (e_tree e b)
+//   pair    send_recv           t = o + (a or A) + S / b
+//   direct  all-to-all          t = o + (n-1)/n S / b, the part that leaves the domain over the network
+//
+// and the fastest is taken.  The bus bandwidth is the smaller of what the fabric gives the ranks of one domain and what the
+// network gives the group: a domain's injection bandwidth shared by the groups that run side by side. One rank is free.  Source:
+// NCCL src/graph/tuning.cc (latency and bandwidth tables).
+#pragma once
+
+#include "sim/hardware/cluster.h"
+#include "sim/operators/operator.h"
+#include "sim/strategy/mesh.h"
+
+namespace llmsim::sim {
+
+// The links under one group.
+struct GroupLinks {
+  GroupPlacement place{};
+  BytesPerSecond fabric{};   // achieved bus bandwidth inside a domain
+  BytesPerSecond network{};  // achieved bus bandwidth of the group across domains
+  Seconds fabric_hop{};
+  Seconds network_hop{};
+  bool in_switch_reduction = false;
+
+  BytesPerSecond bus_bandwidth() const;
+};
+
+// Links of the groups of `kind`; `efficiency` scales bandwidths (a stack's collective_efficiency).
+GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency);
+
+Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links);
+
+}  // namespace llmsim::sim

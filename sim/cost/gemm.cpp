@@ -1,0 +1,68 @@
+#include "sim/cost/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace llmsim::sim {
+namespace {
+
+struct Tile {
+  int m;
+  int n;
+};
+
+constexpr std::array<Tile, 6> kTiles{{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
+constexpr std::array<int, 5> kSplits{1, 2, 4, 8, 16};
+
+double ceil_div(std::int64_t a, int b) { return static_cast<double>((a + b - 1) / b); }
+
+double waves(double tiles_per_unit, double quantisation) {
+  if (tiles_per_unit <= 1.0) return 1.0;
+  return (1.0 - quantisation) * tiles_per_unit + quantisation * std::ceil(tiles_per_unit);
+}
+
+// Cost of reloading operands relative to a 128 x 256 tile.
+double tile_factor(const Tile& tile) {
+  const double best = 1.0 + kTileReload / 128.0 + kTileReload / 256.0;
+  return best / (1.0 + kTileReload / tile.m + kTileReload / tile.n);
+}
+
+double alignment_factor(const Operator& product, const GemmCoefficients& c) {
+  const bool aligned = product.m % c.alignment == 0 && product.n % c.alignment == 0 && product.k % c.alignment == 0;
+  // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the others are aligned;
+  // row-major factors are aligned by their row length, so one odd dimension spoils at least one factor.
+  return aligned ? 1.0 : c.misaligned_factor;
+}
+
+Seconds compute_time(const Operator& product, const GemmMachine& machine) {
+  const GemmCoefficients& c = machine.coefficients;
+  const double units = machine.compute_units;
+  const double k = static_cast<double>(product.k);
+  double best = 1e300;
+  for (const Tile& tile : kTiles) {
+    const double tiles = static_cast<double>(product.batch) * ceil_div(product.m, tile.m) * ceil_div(product.n, tile.n);
+    const double work = 2.0 * tile.m * tile.n / tile_factor(tile);
+    for (const int split : kSplits) {
+      if (split > 1 && (tiles * split > 2.0 * units || k / split < 2.0 * c.k_half)) break;
+      best = std::min(best, waves(tiles * split / units, c.wave_quantisation) * work * (k / split + c.k_half));
+    }
+  }
+  const FlopsPerSecond unit_rate = c.max_efficiency * machine.peak / units;
+  return best * FLOP / unit_rate / alignment_factor(product, c);
+}
+
+}  // namespace
+
+GemmMachine gemm_machine(const Device& device, DType dtype) {
+  return {.peak = device.peak(dtype),
+          .compute_units = device.compute_units,
+          .bandwidth = device.achieved.memory_fraction * device.memory_bandwidth,
+          .coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)]};
+}
+
+Seconds gemm_time(const Operator& product, const GemmMachine& machine) {
+  return std::max(compute_time(product, machine), product.moved / machine.bandwidth) + machine.coefficients.kernel_time;
+}
+
+}  // namespace llmsim::sim

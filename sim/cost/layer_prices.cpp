@@ -1,0 +1,39 @@
+#include "sim/cost/layer_prices.h"
+
+#include "sim/operators/block.h"
+#include "sim/operators/ends.h"
+
+namespace llmsim::sim {
+namespace {
+
+BlockPrice price_block(const Run& run, const OperatorPricer& pricer, RecomputeKind recompute) {
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, recompute);
+  return {.forward = pricer.price(block.forward, false),
+          .recompute = pricer.price(block.recompute, false),
+          .backward = pricer.price(block.backward, true),
+          .saved = block.saved,
+          .working = block.working};
+}
+
+EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
+  return {.forward = pricer.price(end.forward, false),
+          .backward = pricer.price(end.backward, true),
+          .saved = end.saved,
+          .working = end.working};
+}
+
+}  // namespace
+
+LayerPrices layer_prices(const Run& run) {
+  const OperatorPricer pricer(run);
+  const RecomputeKind kind = run.strategy.recompute.kind;
+  LayerPrices prices;
+  prices.block = price_block(run, pricer, kind);
+  prices.kept_block = kind == RecomputeKind::EveryN ? price_block(run, pricer, RecomputeKind::None) : prices.block;
+  prices.embedding = price_end(lower_embedding(run.model, run.strategy, run.stack), pricer);
+  prices.head = price_end(lower_head(run.model, run.strategy, run.stack), pricer);
+  prices.block_input = block_input(run.model, run.strategy);
+  return prices;
+}
+
+}  // namespace llmsim::sim

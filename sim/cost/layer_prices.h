@@ -1,0 +1,38 @@
+// Prices of everything that repeats: a block as it is kept and as it is recomputed, the embedding, the head.
+//
+// They depend on the tensor and context width, the micro-batch and the kernels, but on no other part of a strategy; a search
+// computes them once for each such combination and shares them among all meshes.
+#pragma once
+
+#include "sim/cost/price.h"
+#include "sim/run.h"
+
+namespace llmsim::sim {
+
+struct BlockPrice {
+  PassPrice forward;
+  PassPrice recompute;
+  PassPrice backward;
+  Bytes saved{};
+  Bytes working{};
+};
+
+struct EndPrice {
+  PassPrice forward;
+  PassPrice backward;
+  Bytes saved{};
+  Bytes working{};
+};
+
+struct LayerPrices {
+  BlockPrice block;       // under the strategy's recompute mode (EveryN: of a recomputed block)
+  BlockPrice kept_block;  // without recomputation; equal to `block` unless the mode is EveryN
+  EndPrice embedding;
+  EndPrice head;
+  Bytes block_input{};  // one checkpoint
+};
+
+// Throws Error where the device cannot multiply in the run's formats.
+LayerPrices layer_prices(const Run& run);
+
+}  // namespace llmsim::sim

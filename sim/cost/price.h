@@ -1,0 +1,62 @@
+// Prices of operator lists: how long a pass takes on a device, kind by kind.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "sim/cost/attention.h"
+#include "sim/cost/collective.h"
+#include "sim/cost/gemm.h"
+#include "sim/operators/operator.h"
+#include "sim/run.h"
+
+namespace llmsim::sim {
+
+inline constexpr int kNumCollectives = 6;
+
+// Collectives of one kind, summed.
+struct CollectiveTally {
+  double count = 0.0;
+  Bytes message{};
+  Seconds time{};
+
+  void add(Bytes size, Seconds duration, double times = 1.0);
+};
+using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by CollectiveKind
+
+// One pass over a list of operators.
+struct PassPrice {
+  Seconds gemm{};
+  Seconds attention{};
+  Seconds memory_bound{};
+  Seconds collective{};  // tensor-parallel, on the compute stream
+  int kernels = 0;
+  Flops flops{};
+  CollectiveTallies tensor_collectives{};
+
+  Seconds compute() const { return gemm + attention + memory_bound; }
+  Seconds total() const { return compute() + collective; }
+};
+
+// Prices operators for one run: the machines and links that do not change from operator to operator.
+class OperatorPricer {
+ public:
+  explicit OperatorPricer(const Run& run);
+
+  PassPrice price(const OperatorList& operators, bool backward) const;
+
+  // A memory-bound operator: bytes over achieved bandwidth plus the start-up of its kernels.
+  Seconds streaming_time(const Operator& op) const;
+
+ private:
+  const GemmMachine& gemm_machine_for(DType dtype) const;
+
+  std::array<std::optional<GemmMachine>, kNumDTypes> gemm_machines_;
+  AttentionMachine attention_machine_;
+  GroupLinks tensor_links_;
+  BytesPerSecond bandwidth_;
+  Seconds kernel_time_;
+  double compute_rate_;  // sustained clock and stack efficiency
+};
+
+}  // namespace llmsim::sim
