@@ -1,0 +1,213 @@
+#include "sim/memory/footprint.h"
+
+#include <algorithm>
+#include <array>
+
+#include "sim/memory/shards.h"
+#include "sim/operators/update.h"
+#include "sim/schedule/pipeline.h"
+#include "sim/strategy/stages.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr const char* kInstants[] = {"loss", "backward", "gradients", "update"};
+
+// Ranks that divide each kind of state under the strategy's sharding.
+struct StateShards {
+  double weights = 1.0;
+  double gradients = 1.0;
+  double optimizer = 1.0;
+};
+
+StateShards state_shards(const Strategy& strategy) {
+  const double ranks = std::max(1, strategy.shard_ranks());
+  StateShards shards;
+  if (strategy.sharding == Sharding::None) return shards;
+  shards.optimizer = ranks;
+  if (strategy.sharding != Sharding::Zero1) shards.gradients = ranks;
+  if (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp) shards.weights = ranks;
+  return shards;
+}
+
+// Bytes of one stage, one field per term.
+struct StageBytes {
+  Bytes weights{}, gathered{}, gradients{}, gradient_buffers{}, master{}, states{};
+  Bytes activations{}, last_block{}, logits{}, working{}, temporaries{}, framework{};
+};
+
+class StageFootprint {
+ public:
+  StageFootprint(const Run& run, const LayerPrices& prices)
+      : run_(run),
+        strategy_(run.strategy),
+        prices_(prices),
+        parts_(model_parts(run.model, run.strategy)),
+        rank_(rank_parameters(run.model, run.strategy)),
+        storage_(storage_of(run.strategy, run.stack)),
+        shards_(state_shards(run.strategy)) {}
+
+  StageMemory stage(int index) {
+    const StageBytes bytes = stage_bytes(index);
+    StageMemory worst{.stage = index};
+    for (int instant = 0; instant < 4; ++instant) {
+      StageMemory candidate = at_instant(index, instant, bytes);
+      if (candidate.peak > worst.peak) worst = std::move(candidate);
+    }
+    return worst;
+  }
+
+  Bytes host_bytes() const { return host_; }
+
+ private:
+  StageBytes stage_bytes(int stage) {
+    StageBytes bytes;
+    const double parameters = stage_parameters(stage);
+    const double trained = strategy_.adapters ? stage_blocks(stage) * rank_.block_adapters : parameters;
+    add_states(bytes, parameters, trained);
+    add_activations(bytes, stage);
+    bytes.framework = run_.stack.framework_memory;
+    return bytes;
+  }
+
+  void add_states(StageBytes& bytes, double parameters, double trained) {
+    const double state = state_bytes_per_parameter(strategy_.optimizer, run_.stack);
+    bytes.weights = Bytes(parameters * storage_.weight_bytes / shards_.weights);
+    if (strategy_.adapters) bytes.weights += Bytes(trained * size_of(DType::Bf16).value());
+    bytes.gradients = Bytes(trained * storage_.gradient_bytes / shards_.gradients);
+    bytes.gradients += Bytes(trained * storage_.main_gradient_bytes / shards_.gradients);
+    bytes.master = Bytes(trained * storage_.master_bytes / shards_.optimizer);
+    bytes.states = Bytes(trained * state / shards_.optimizer);
+    bytes.temporaries = Bytes(trained / shards_.optimizer * run_.stack.update_temporary_bytes);
+    const double unit = rank_.block;
+    if (shards_.weights > 1.0) {
+      const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
+      bytes.gathered = Bytes((run_.stack.prefetches ? 2.0 : 1.0) * unit * compute_bytes);
+      bytes.gathered += Bytes(std::max(rank_.embedding, rank_.head) * compute_bytes);
+    }
+    if (shards_.gradients > 1.0) bytes.gradient_buffers = Bytes(2.0 * unit * storage_.gradient_bytes);
+    move_to_host(bytes);
+  }
+
+  void move_to_host(StageBytes& bytes) {
+    if (strategy_.offload.optimizer) {
+      host_ = std::max(host_, bytes.master + bytes.states + bytes.gradients);
+      bytes.master = bytes.states = bytes.temporaries = Bytes(0.0);
+      bytes.gradients = bytes.gradient_buffers;
+    }
+    if (strategy_.offload.parameters) {
+      host_ += bytes.weights;
+      bytes.weights = Bytes(0.0);
+    }
+  }
+
+  void add_activations(StageBytes& bytes, int stage) {
+    const PipelineShape shape{.schedule = strategy_.schedule,
+                              .stages = strategy_.pipeline_parallel,
+                              .virtual_stages = strategy_.virtual_stages,
+                              .num_microbatches = strategy_.num_microbatches()};
+    Bytes one_pass;
+    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) one_pass += part_activations(part(stage, chunk));
+    const double in_flight = peak_in_flight(shape, stage) / static_cast<double>(strategy_.virtual_stages);
+    bytes.activations = in_flight * one_pass;
+    bytes.last_block = prices_.block.saved + prices_.block.working;
+    bytes.working = prices_.block.working * working_blocks();
+    if (part(stage, strategy_.virtual_stages - 1).head) bytes.logits = prices_.head.working;
+    if (strategy_.offload.activations) {
+      const Bytes resident = 2.0 * prices_.block.saved;
+      host_ += std::max(Bytes(0.0), bytes.activations - resident);
+      bytes.activations = std::min(bytes.activations, resident);
+    }
+  }
+
+  // Blocks that recomputation brings back at once: all between two checkpoints.
+  double working_blocks() const {
+    return strategy_.recompute.kind == RecomputeKind::Full ? std::max(1, strategy_.recompute.every_n) : 1.0;
+  }
+
+  Bytes part_activations(const ModelPart& part) const {
+    const double n = std::max(1, strategy_.recompute.every_n);
+    Bytes sum;
+    if (strategy_.recompute.kind == RecomputeKind::EveryN) {
+      const double recomputed = part.blocks / n;
+      sum = recomputed * prices_.block.saved + (part.blocks - recomputed) * prices_.kept_block.saved;
+    } else {
+      sum = part.blocks / (strategy_.recompute.kind == RecomputeKind::Full ? n : 1.0) * prices_.block.saved;
+    }
+    if (part.embedding) sum += prices_.embedding.saved;
+    if (part.head) sum += prices_.head.saved;
+    return sum;
+  }
+
+  StageMemory at_instant(int stage, int instant, const StageBytes& b) const {
+    const bool persistent = run_.stack.gradients_persist || strategy_.num_microbatches() > 1;
+    const bool early = instant <= 1;
+    const Bytes none{};
+    const std::array<MemoryTerm, 11> terms{{
+        {"weights", b.weights},
+        {"gathered_weights", instant <= 2 ? b.gathered : none},
+        {"gradients", early && !persistent ? none : b.gradients},
+        {"gradient_buffers", instant == 1 || instant == 2 ? b.gradient_buffers : none},
+        {"master_weights", b.master},
+        {"optimizer_states", b.states},
+        {"activations", early ? b.activations : (instant == 2 ? b.last_block : none)},
+        {"logits", instant == 0 ? b.logits : none},
+        {"recomputed_activations", instant == 1 ? b.working : none},
+        {"optimizer_temporaries", instant == 3 ? b.temporaries : none},
+        {"framework", b.framework},
+    }};
+    StageMemory memory{.stage = stage, .instant = kInstants[instant]};
+    for (const MemoryTerm& term : terms) {
+      if (term.size <= none) continue;
+      memory.peak += term.size;
+      memory.terms.push_back(term);
+    }
+    return memory;
+  }
+
+  const ModelPart& part(int stage, int chunk) const {
+    return parts_[static_cast<std::size_t>(chunk * strategy_.pipeline_parallel + stage)];
+  }
+
+  double stage_parameters(int stage) const {
+    double sum = 0.0;
+    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) {
+      sum += part_parameters(rank_, part(stage, chunk), run_.model.tied_embeddings);
+    }
+    return sum;
+  }
+
+  double stage_blocks(int stage) const {
+    double sum = 0.0;
+    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += part(stage, chunk).blocks;
+    return sum;
+  }
+
+  const Run& run_;
+  const Strategy& strategy_;
+  const LayerPrices& prices_;
+  std::vector<ModelPart> parts_;
+  RankParameters rank_;
+  ParameterStorage storage_;
+  StateShards shards_;
+  Bytes host_{};
+};
+
+}  // namespace
+
+Memory memory_footprint(const Run& run, const LayerPrices& prices) {
+  StageFootprint footprint(run, prices);
+  Memory memory;
+  for (int stage = 0; stage < run.strategy.pipeline_parallel; ++stage) {
+    memory.stages.push_back(footprint.stage(stage));
+    memory.peak = std::max(memory.peak, memory.stages.back().peak);
+  }
+  memory.context = run.cluster.device.context_memory;
+  memory.capacity = run.cluster.device.usable_memory;
+  memory.reserved = memory.peak * run.stack.fragmentation;
+  memory.device = memory.reserved + memory.context;
+  memory.host = footprint.host_bytes();
+  return memory;
+}
+
+}  // namespace llmsim::sim

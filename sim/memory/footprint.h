@@ -1,0 +1,53 @@
+// What lives in device memory, and when: the peak of every pipeline stage and the terms behind it.
+//
+// Four instants of a step can be the peak:
+//
+//   loss        everything kept from the forward passes in flight, and the logits with their copies and gradient
+//   backward    the same, and what recomputation brings back for the first block of the backward pass
+//   gradients   all gradients exist, the last block's activations are still there
+//   update      optimizer temporaries on top of the states
+//
+// Each is the sum of: weights, gradients, master weights, optimizer states (divided by the shard ranks as the sharding says),
+// gathered weights of the blocks at hand (Zero3), activations (kept bytes of a block x blocks x micro-batches in flight), logits,
+// working space and the framework's own buffers.  Bytes per parameter come from the stack, bytes per token from the operators'
+// `saved`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/cost/layer_prices.h"
+#include "sim/run.h"
+
+namespace llmsim::sim {
+
+struct MemoryTerm {
+  std::string name;
+  Bytes size{};
+};
+
+// Memory of the devices of one pipeline stage at the instant of its peak.
+struct StageMemory {
+  int stage = 0;
+  std::string instant{};            // "loss", "backward", "gradients", "update"
+  Bytes peak{};                     // sum of the terms: what the framework's allocator holds
+  std::vector<MemoryTerm> terms{};  // "weights", "gradients", "optimizer_states", "activations", "logits", ...
+};
+
+struct Memory {
+  Bytes peak{};      // largest stage, allocated
+  Bytes reserved{};  // with the allocator's fragmentation
+  Bytes device{};    // with the driver context: what nvidia-smi shows
+  Bytes capacity{};  // usable memory of a device
+  Bytes host{};      // host memory per device under offload
+  std::vector<StageMemory> stages;
+
+  // Whether the largest stage and the driver context fit.
+  bool fits() const { return peak + context <= capacity; }
+  Bytes context{};  // driver context and libraries
+};
+
+// Peak of each stage with its terms.
+Memory memory_footprint(const Run& run, const LayerPrices& prices);
+
+}  // namespace llmsim::sim

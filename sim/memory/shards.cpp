@@ -1,0 +1,58 @@
+#include "sim/memory/shards.h"
+
+#include <algorithm>
+
+namespace llmsim::sim {
+namespace {
+
+// Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in + out) values.
+double adapted_widths(const Transformer& model, const Adapters& adapters) {
+  const double h = model.hidden_size;
+  const double q = static_cast<double>(model.num_heads) * model.head_dim,
+               kv = static_cast<double>(model.num_kv_heads) * model.head_dim;
+  double widths = (h + q) + (h + kv);
+  if (adapters.all_linear) {
+    widths += (h + kv) + (q + h);
+    widths += (model.gated_mlp ? 3.0 : 2.0) * (h + model.ffn_size);
+  }
+  return widths;
+}
+
+// 4-bit values with one fp32 scale per 64 of them.
+constexpr double kPackedFourBit = 0.5 + 4.0 / 64.0;
+
+}  // namespace
+
+RankParameters rank_parameters(const Transformer& model, const Strategy& strategy) {
+  const double tensor = strategy.tensor_parallel;
+  const Parameters whole = parameters(model);
+  const double layers = model.num_layers;
+  const double matrices = static_cast<double>(whole.attention + whole.mlp + whole.experts + whole.router);
+  const double final_norm = model.final_norm ? model.hidden_size * (model.bias.norm ? 2.0 : 1.0) : 0.0;
+  RankParameters rank;
+  rank.block = matrices / layers / tensor + (static_cast<double>(whole.norms) - final_norm) / layers;
+  rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
+  const double head = model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head);
+  rank.head = head / tensor + final_norm;
+  if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
+  return rank;
+}
+
+double part_parameters(const RankParameters& parameters, const ModelPart& part, bool tied) {
+  double sum = part.blocks * parameters.block;
+  if (part.embedding) sum += parameters.embedding;
+  if (part.head && !(tied && part.embedding)) sum += parameters.head;
+  return sum;
+}
+
+ParameterStorage storage_of(const Strategy& strategy, const Stack& stack) {
+  ParameterStorage storage = stack.storage;
+  if (size_of(activation_dtype(strategy.precision)) == size_of(DType::Fp32)) {
+    storage.weight_bytes = storage.gradient_bytes = 4.0;
+    storage.main_gradient_bytes = storage.master_bytes = 0.0;
+  }
+  if (strategy.precision == Precision::Nf4 || strategy.precision == Precision::Int4) storage.weight_bytes = kPackedFourBit;
+  return storage;
+}
+
+}  // namespace llmsim::sim

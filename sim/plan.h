@@ -1,0 +1,49 @@
+// Searches all strategies for a model on a number of devices.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/predict.h"
+
+namespace llmsim::sim {
+
+enum class Objective { Throughput, Cost, Memory, Time };
+
+// What to plan.  Empty lists mean "everything that makes sense"; a list restricts the search to its values.
+struct PlanQuery {
+  Run base;  // model, cluster, stack, precision, optimizer, global_batch; its mesh is ignored
+  std::vector<int> tensor_parallel;
+  std::vector<int> pipeline_parallel;
+  std::vector<int> context_parallel;
+  std::vector<int> data_parallel;
+  std::vector<int> micro_batch;
+  std::vector<int> virtual_stages;
+  std::vector<Sharding> sharding;
+  std::vector<Recompute> recompute;
+  Objective objective = Objective::Throughput;
+  int top = 10;  // how many plans to return
+};
+
+struct NearestMiss {
+  std::string rule;
+  Strategy strategy;
+  Bytes needed;  // for "out of memory"
+  Bytes available;
+};
+
+struct Plan {
+  std::size_t evaluated = 0;  // strategies looked at
+  std::size_t feasible = 0;
+  std::map<std::string, std::size_t> rejected;  // rule -> how many
+  std::vector<NearestMiss> nearest;             // per rule, the strategy that came closest
+  std::vector<Prediction> plans;                // best first
+  std::vector<Prediction> pareto;               // no other plan is both faster and smaller
+};
+
+Plan plan(const PlanQuery& query);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,89 @@
+#include "sim/predict.h"
+
+#include <cmath>
+
+#include "sim/base/error.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Half-width of a 90 % interval of a normal distribution, in standard deviations.
+constexpr double kNinetyPercent = 1.645;
+
+void require_supported(const Run& run) {
+  run.model.validate();
+  if (run.model.moe) throw Error("mixture-of-experts costs are not modelled yet: " + run.model.name);
+  if (run.model.mla) throw Error("latent-attention costs are not modelled yet: " + run.model.name);
+  if (run.strategy.context_parallel > 1) throw Error("context parallelism is not modelled yet: cp must be 1");
+  if (run.strategy.expert_parallel > 1) throw Error("expert parallelism is not modelled yet: ep must be 1");
+}
+
+// FLOPs of one step on the whole cluster, from the operators of one tensor rank.
+Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute) {
+  const Strategy& s = run.strategy;
+  Flops blocks = prices.block.forward.flops + prices.block.backward.flops;
+  if (with_recompute) {
+    const double share = s.recompute.kind == RecomputeKind::EveryN ? 1.0 / s.recompute.every_n : 1.0;
+    blocks += share * prices.block.recompute.flops;
+  }
+  const Flops ends = prices.head.forward.flops + prices.head.backward.flops;
+  const double replicas = static_cast<double>(s.tensor_parallel) * s.context_parallel * s.global_batch / s.micro_batch;
+  return replicas * (run.model.num_layers * blocks + ends);
+}
+
+void add_out_of_memory(Prediction& prediction) {
+  const Memory& memory = prediction.memory;
+  if (memory.fits()) return;
+  const auto gib = [](Bytes size) { return std::to_string(static_cast<long long>(std::llround(size / GiB * 10.0))); };
+  const auto tenth = [&](Bytes size) {
+    const std::string digits = gib(size);
+    return (digits.size() > 1 ? digits.substr(0, digits.size() - 1) : "0") + "." + digits.back();
+  };
+  prediction.infeasible = Infeasible{.rule = "out of memory",
+                                     .message = "needs " + tenth(memory.peak + memory.context) + " GiB per device, " +
+                                                tenth(memory.capacity) + " GiB are usable"};
+}
+
+void add_rates(Prediction& prediction) {
+  const Run& run = prediction.run;
+  const double tokens = static_cast<double>(run.strategy.global_batch) * run.model.seq_len;
+  const int devices = run.cluster.num_devices;
+  const FlopsPerSecond peak = run.cluster.device.peak(matmul_dtype(run.strategy.precision));
+  prediction.tokens_per_second_per_device = tokens / devices / (prediction.step_time / Seconds(1.0));
+  prediction.flops_per_device = prediction.model_flops / prediction.step_time / devices;
+  prediction.mfu = prediction.flops_per_device / peak;
+  prediction.hfu = prediction.hardware_flops / prediction.step_time / devices / peak;
+  prediction.conventions = conventions(run.model, {.tokens = tokens,
+                                                   .model = prediction.model_flops,
+                                                   .hardware = prediction.hardware_flops,
+                                                   .step_time = prediction.step_time,
+                                                   .num_devices = devices,
+                                                   .peak = peak});
+}
+
+}  // namespace
+
+Prediction predict(const Run& run) {
+  Prediction prediction{.run = run};
+  run.model.validate();
+  prediction.parameters = parameters(run.model);
+  prediction.infeasible = broken_rule(run.model, run.strategy, run.cluster);
+  if (prediction.infeasible) return prediction;
+  require_supported(run);
+  const LayerPrices prices = layer_prices(run);
+  StepTimes step = simulate_step(run, prices);
+  prediction.step_time = step.total;
+  const double spread = std::exp(kNinetyPercent * run.stack.spread);
+  prediction.interval = {step.total / spread, step.total * spread};
+  prediction.breakdown = std::move(step.breakdown);
+  prediction.communication = std::move(step.communication);
+  prediction.bubble = step.bubble;
+  prediction.model_flops = step_flops(run, prices, false);
+  prediction.hardware_flops = step_flops(run, prices, true);
+  prediction.memory = memory_footprint(run, prices);
+  add_rates(prediction);
+  add_out_of_memory(prediction);
+  return prediction;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,50 @@
+// The door of the simulator: predict(Run) -> Prediction.
+//
+// Everything in a prediction is derived from one list of operators (operators/), priced (cost/), scheduled (schedule/) and
+// weighed (memory/).  predict() is a pure function; it allocates little and takes well under a millisecond per 80-layer model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/base/quantity.h"
+#include "sim/memory/footprint.h"
+#include "sim/model/conventions.h"
+#include "sim/model/parameters.h"
+#include "sim/run.h"
+#include "sim/schedule/step.h"
+#include "sim/strategy/validity.h"
+
+namespace llmsim::sim {
+
+struct Prediction {
+  Run run;
+  std::optional<Infeasible> infeasible{};  // out of memory still has all figures; other rules leave them empty
+
+  Seconds step_time{};
+  std::pair<Seconds, Seconds> interval{};  // holds the measured step time with probability interval_level
+  double interval_level = 0.9;
+
+  double tokens_per_second_per_device = 0.0;
+  FlopsPerSecond flops_per_device{};  // exact model FLOPs (GEMM and causal attention)
+  double mfu = 0.0;                   // exact model FLOPs over the peak of the recipe's format
+  double hfu = 0.0;                   // with recomputation
+  std::vector<Convention> conventions{};
+
+  std::vector<TimeTerm> breakdown{};  // adds up to step_time
+  Memory memory{};
+  std::vector<CommunicationTerm> communication{};
+  Flops model_flops{};     // of one step, whole cluster
+  Flops hardware_flops{};  // with recomputation
+  Parameters parameters{};
+  double bubble = 0.0;  // idle fraction of the busiest stage's pipeline time
+
+  bool feasible() const { return !infeasible; }
+};
+
+// Throws Error for a run whose fields are out of range; an impossible or too large run is an answer, not an exception.
+Prediction predict(const Run& run);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,153 @@
+#include "sim/schedule/pipeline.h"
+
+#include <algorithm>
+
+namespace llmsim::sim {
+namespace {
+
+struct Task {
+  int chunk;
+  int microbatch;
+  bool backward;
+};
+
+// The k-th forward (or backward) pass of a stage under interleaving: groups of `stages` micro-batches go through chunk after
+// chunk.
+Task interleaved_task(int k, const PipelineShape& shape, bool backward) {
+  const int group_size = shape.stages * shape.virtual_stages;
+  const int chunk = (k % group_size) / shape.stages;
+  return {.chunk = backward ? shape.virtual_stages - 1 - chunk : chunk,
+          .microbatch = (k / group_size) * shape.stages + k % shape.stages,
+          .backward = backward};
+}
+
+// Forward passes that a stage runs before its first backward pass.
+int warmup_passes(const PipelineShape& shape, int stage) {
+  const int total = shape.num_microbatches * shape.virtual_stages;
+  switch (shape.schedule) {
+    case PipelineSchedule::GPipe: return total;
+    case PipelineSchedule::OneForwardOneBackward: return std::min(total, shape.stages - stage - 1);
+    case PipelineSchedule::Interleaved:
+      return std::min(total, 2 * (shape.stages - stage - 1) + (shape.virtual_stages - 1) * shape.stages);
+  }
+  return total;
+}
+
+// A stage's passes in order, generated one at a time.
+class StageOrder {
+ public:
+  StageOrder(const PipelineShape& shape, int stage)
+      : shape_(shape), total_(shape.num_microbatches * shape.virtual_stages), warmup_(warmup_passes(shape, stage)) {}
+
+  bool done() const { return forwards_ + backwards_ == 2 * total_; }
+
+  Task current() const {
+    const bool backward = next_is_backward();
+    return interleaved_task(backward ? backwards_ : forwards_, shape_, backward);
+  }
+
+  void advance() { next_is_backward() ? ++backwards_ : ++forwards_; }
+
+ private:
+  // Warm-up forwards, then one forward and one backward in turn, then the remaining backwards.
+  bool next_is_backward() const {
+    if (forwards_ == total_) return true;
+    return forwards_ - backwards_ > warmup_;
+  }
+
+  const PipelineShape& shape_;
+  int total_;
+  int warmup_;
+  int forwards_ = 0;
+  int backwards_ = 0;
+};
+
+// Runs the stages' orders against each other.
+class PipelineSimulation {
+ public:
+  PipelineSimulation(const PipelineShape& shape, std::span<const ChunkTimes> chunks)
+      : shape_(shape),
+        chunks_(chunks),
+        parts_(shape.stages * shape.virtual_stages),
+        forward_end_(static_cast<std::size_t>(parts_) * shape.num_microbatches, Seconds(-1.0)),
+        backward_end_(forward_end_),
+        clock_(static_cast<std::size_t>(shape.stages)) {
+    for (int stage = 0; stage < shape.stages; ++stage) orders_.emplace_back(shape, stage);
+  }
+
+  void run() {
+    bool progressed = true;
+    while (progressed) {
+      progressed = false;
+      for (int stage = 0; stage < shape_.stages; ++stage) {
+        while (!orders_[stage].done() && step(stage)) progressed = true;
+      }
+    }
+  }
+
+  std::vector<Seconds> finish_times() const { return clock_; }
+
+ private:
+  // Runs the stage's next pass if its input exists.
+  bool step(int stage) {
+    const Task task = orders_[stage].current();
+    const int part = task.chunk * shape_.stages + stage;
+    const Seconds ready = input_ready(task, part);
+    if (ready < Seconds(0.0)) return false;
+    const ChunkTimes& times = chunks_[static_cast<std::size_t>(part)];
+    const Seconds end = std::max(clock_[stage], ready) + (task.backward ? times.backward : times.forward);
+    (task.backward ? backward_end_ : forward_end_)[index(part, task.microbatch)] = end;
+    clock_[stage] = end;
+    orders_[stage].advance();
+    return true;
+  }
+
+  // When the pass's input is on the stage; negative if it has not been made yet.
+  Seconds input_ready(const Task& task, int part) const {
+    if (!task.backward) return part == 0 ? Seconds(0.0) : arrival(forward_end_[index(part - 1, task.microbatch)]);
+    if (part == parts_ - 1) return forward_end_[index(part, task.microbatch)];
+    return arrival(backward_end_[index(part + 1, task.microbatch)]);
+  }
+
+  Seconds arrival(Seconds sent) const { return sent < Seconds(0.0) ? sent : sent + shape_.transfer; }
+
+  std::size_t index(int part, int microbatch) const {
+    return static_cast<std::size_t>(part) * static_cast<std::size_t>(shape_.num_microbatches) +
+           static_cast<std::size_t>(microbatch);
+  }
+
+  const PipelineShape& shape_;
+  std::span<const ChunkTimes> chunks_;
+  int parts_;
+  std::vector<Seconds> forward_end_;
+  std::vector<Seconds> backward_end_;
+  std::vector<Seconds> clock_;
+  std::vector<StageOrder> orders_;
+};
+
+}  // namespace
+
+int peak_in_flight(const PipelineShape& shape, int stage) {
+  const int total = shape.num_microbatches * shape.virtual_stages;
+  return std::min(total, warmup_passes(shape, stage) + 1);
+}
+
+PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
+  PipelineSimulation simulation(shape, chunks);
+  simulation.run();
+  PipelineTimes times;
+  times.finish = simulation.finish_times();
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    Seconds busy;
+    for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
+      const ChunkTimes& part = chunks[static_cast<std::size_t>(chunk * shape.stages + stage)];
+      busy += shape.num_microbatches * (part.forward + part.backward);
+    }
+    times.busy.push_back(busy);
+    times.in_flight.push_back(peak_in_flight(shape, stage));
+  }
+  times.makespan = *std::max_element(times.finish.begin(), times.finish.end());
+  return times;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,47 @@
+// A pipeline schedule as events: every forward and backward pass of every micro-batch on every stage, in the order the schedule
+// prescribes, each starting when its stage is free and its input has arrived.
+//
+// With p stages, m micro-batches, v chunks per stage, equal forward time F and backward time B per stage and free transfers the
+// makespan is (Narayanan et al. 2021)
+//
+//   GPipe, 1F1B   (m + p - 1)(F + B)          interleaved   m (F + B) + (p - 1)(F + B) / v
+//
+// and at most m (GPipe), min(m, p) (1F1B, first stage), or p + (p - 1)/v + ... (interleaved) micro-batches are in flight.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sim/base/quantity.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+// Times of one model chunk for one micro-batch.  Chunk c of stage s holds model part c * stages + s.
+struct ChunkTimes {
+  Seconds forward{};
+  Seconds backward{};
+};
+
+struct PipelineShape {
+  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  int stages = 1;
+  int virtual_stages = 1;  // chunks per stage
+  int num_microbatches = 1;
+  Seconds transfer{};  // activation or gradient from one stage to the next
+};
+
+struct PipelineTimes {
+  Seconds makespan{};
+  std::vector<Seconds> finish;  // when each stage ends its last backward pass
+  std::vector<Seconds> busy;    // compute time of each stage
+  std::vector<int> in_flight;   // largest number of micro-batch chunks each stage holds activations of
+};
+
+// `chunks[c * stages + s]`.  Requires num_microbatches >= 1; Interleaved requires num_microbatches divisible by stages.
+PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
+
+// Largest number of micro-batch chunks whose activations stage `stage` holds at once.
+int peak_in_flight(const PipelineShape& shape, int stage);
+
+}  // namespace llmsim::sim
