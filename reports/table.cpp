@@ -1,0 +1,345 @@
+#include "reports/table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace llmsim::reports {
+namespace {
+
+// The number in a cell, in base units; none for text, none and values that are not finite.
+std::optional<double> number_in(const Cell& cell) {
+  const auto value = std::visit(
+      [](const auto& v) -> std::optional<double> {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, std::string>) {
+          return std::nullopt;
+        } else if constexpr (std::is_arithmetic_v<T>) {
+          return static_cast<double>(v);
+        } else {
+          return v.value();
+        }
+      },
+      cell);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+[[maybe_unused]] bool fits(const Cell& cell, Kind kind) {
+  if (std::holds_alternative<std::monostate>(cell)) return true;
+  switch (kind) {
+    case Kind::Text: return std::holds_alternative<std::string>(cell);
+    case Kind::Integer: return std::holds_alternative<std::int64_t>(cell);
+    case Kind::Bytes: return std::holds_alternative<sim::Bytes>(cell);
+    case Kind::Seconds: return std::holds_alternative<sim::Seconds>(cell);
+    case Kind::Flops: return std::holds_alternative<sim::Flops>(cell);
+    case Kind::BytesPerSecond: return std::holds_alternative<sim::BytesPerSecond>(cell);
+    case Kind::FlopsPerSecond: return std::holds_alternative<sim::FlopsPerSecond>(cell);
+    case Kind::Number:
+    case Kind::Percent:
+    case Kind::Factor:
+    case Kind::TokensPerSecond: return std::holds_alternative<double>(cell);
+  }
+  return false;
+}
+
+// A table as people read it: text only, unit in the header.
+struct Sheet {
+  std::vector<std::string> headers;
+  std::vector<bool> right_aligned;
+  std::vector<std::vector<std::string>> rows;
+};
+
+Unit column_unit(const Table& table, std::size_t column) {
+  double largest = 0.0;
+  for (const auto& row : table.rows()) largest = std::max(largest, std::abs(number_in(row[column]).value_or(0.0)));
+  return unit_for(table.columns()[column].kind, largest == 0.0 ? 1.0 : largest);
+}
+
+std::string shown(const Cell& cell, Kind kind, const Unit& unit) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* integer = std::get_if<std::int64_t>(&cell)) return std::to_string(*integer);
+  const std::optional<double> value = number_in(cell);
+  if (!value) return "-";
+  if (kind == Kind::Factor) return significant(*value, 3) + "x";
+  return significant(*value / unit.size, kind == Kind::Percent ? 3 : 4);
+}
+
+std::string header_of(const Column& column, const Unit& unit) {
+  const bool named = !unit.name.empty() && column.kind != Kind::Factor;
+  return named ? column.header + " (" + unit.name + ")" : column.header;
+}
+
+Sheet sheet_of(const Table& table) {
+  Sheet sheet;
+  sheet.rows.resize(table.rows().size());
+  for (std::size_t c = 0; c < table.columns().size(); ++c) {
+    if (table.hidden(c)) continue;
+    const Column& column = table.columns()[c];
+    const Unit unit = column_unit(table, c);
+    sheet.headers.push_back(header_of(column, unit));
+    sheet.right_aligned.push_back(column.kind != Kind::Text);
+    for (std::size_t r = 0; r < table.rows().size(); ++r) sheet.rows[r].push_back(shown(table.rows()[r][c], column.kind, unit));
+  }
+  return sheet;
+}
+
+// Characters, not bytes, of UTF-8 text.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::vector<std::size_t> widths_of(const Sheet& sheet) {
+  std::vector<std::size_t> widths;
+  for (std::size_t c = 0; c < sheet.headers.size(); ++c) {
+    std::size_t width = width_of(sheet.headers[c]);
+    for (const auto& row : sheet.rows) width = std::max(width, width_of(row[c]));
+    widths.push_back(width);
+  }
+  return widths;
+}
+
+std::string padded(const std::string& text, std::size_t width, bool right) {
+  const std::string space(width - std::min(width, width_of(text)), ' ');
+  return right ? space + text : text + space;
+}
+
+std::string joined(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths, const std::vector<bool>& right,
+                   const std::string& separator) {
+  std::string line;
+  for (std::size_t c = 0; c < cells.size(); ++c) line += (c ? separator : "") + padded(cells[c], widths[c], right[c]);
+  return line;
+}
+
+std::string without_trailing_space(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+std::string one_line(const std::string& text, const std::string& newline) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n')
+      out += newline;
+    else if (c != '\r')
+      out += c;
+  }
+  return out;
+}
+
+void escape_all(Sheet& sheet, std::string (*escaped)(const std::string&)) {
+  for (std::string& header : sheet.headers) header = escaped(header);
+  for (auto& row : sheet.rows) {
+    for (std::string& cell : row) cell = escaped(cell);
+  }
+}
+
+std::string plain_cell(const std::string& text) { return one_line(text, " "); }
+
+std::string markdown_cell(const std::string& text) {
+  std::string out;
+  for (const char c : one_line(text, "<br>")) {
+    if (c == '|' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string latex_cell(const std::string& text) {
+  std::string out;
+  for (const char c : one_line(text, " ")) {
+    switch (c) {
+      case '&':
+      case '%':
+      case '$':
+      case '#':
+      case '_':
+      case '{':
+      case '}':
+        out += '\\';
+        out += c;
+        break;
+      case '~': out += "\\textasciitilde{}"; break;
+      case '^': out += "\\textasciicircum{}"; break;
+      case '\\': out += "\\textbackslash{}"; break;
+      case '<': out += "\\textless{}"; break;
+      case '>': out += "\\textgreater{}"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+std::string csv_value(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return csv_cell(*text);
+  if (const auto* integer = std::get_if<std::int64_t>(&cell)) return std::to_string(*integer);
+  const std::optional<double> value = number_in(cell);
+  return value ? exact(*value) : "";
+}
+
+nlohmann::ordered_json json_value(const Cell& cell) {
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  if (const auto* integer = std::get_if<std::int64_t>(&cell)) return *integer;
+  const std::optional<double> value = number_in(cell);
+  if (!value) return nullptr;
+  return *value;
+}
+
+std::string render_text(const Table& table, const Style& style) {
+  Sheet sheet = sheet_of(table);
+  escape_all(sheet, plain_cell);
+  const auto widths = widths_of(sheet);
+  const std::string on = style.colour ? "\033[1m" : "", off = style.colour ? "\033[0m" : "";
+  std::string out;
+  if (!table.title().empty()) out += on + table.title() + off + "\n";
+  out += on + without_trailing_space(joined(sheet.headers, widths, sheet.right_aligned, "  ")) + off + "\n";
+  for (const auto& row : sheet.rows) out += without_trailing_space(joined(row, widths, sheet.right_aligned, "  ")) + "\n";
+  for (const std::string& note : table.notes()) out += "  " + plain_cell(note) + "\n";
+  return out;
+}
+
+std::string render_markdown(const Table& table) {
+  Sheet sheet = sheet_of(table);
+  escape_all(sheet, markdown_cell);
+  auto widths = widths_of(sheet);
+  std::vector<std::string> rule;
+  for (std::size_t c = 0; c < widths.size(); ++c) {
+    widths[c] = std::max<std::size_t>(widths[c], 3);
+    rule.push_back(std::string(widths[c] - 1, '-') + (sheet.right_aligned[c] ? ":" : "-"));
+  }
+  const auto line = [&](const auto& cells) { return "| " + joined(cells, widths, sheet.right_aligned, " | ") + " |\n"; };
+  std::string out;
+  if (!table.title().empty()) out += "### " + plain_cell(table.title()) + "\n\n";
+  out += line(sheet.headers) + line(rule);
+  for (const auto& row : sheet.rows) out += line(row);
+  if (!table.notes().empty()) out += "\n";
+  for (const std::string& note : table.notes()) out += "- " + plain_cell(note) + "\n";
+  return out;
+}
+
+std::string latex_row(const std::vector<std::string>& cells) {
+  std::string line;
+  for (std::size_t c = 0; c < cells.size(); ++c) line += (c ? " & " : "") + cells[c];
+  return "  " + line + " \\\\\n";
+}
+
+std::string render_latex(const Table& table) {
+  Sheet sheet = sheet_of(table);
+  escape_all(sheet, latex_cell);
+  std::string out = "\\begin{table}\n", alignment;
+  for (const bool right : sheet.right_aligned) alignment += right ? 'r' : 'l';
+  if (!table.title().empty()) out += "\\caption{" + latex_cell(table.title()) + "}\n";
+  out += "\\begin{tabular}{" + alignment + "}\n  \\toprule\n" + latex_row(sheet.headers) + "  \\midrule\n";
+  for (const auto& row : sheet.rows) out += latex_row(row);
+  out += "  \\bottomrule\n\\end{tabular}\n";
+  for (const std::string& note : table.notes()) out += "\\par\\footnotesize " + latex_cell(note) + "\n";
+  return out + "\\end{table}\n";
+}
+
+std::string render_csv(const Table& table) {
+  std::string out;
+  for (std::size_t c = 0; c < table.columns().size(); ++c) out += (c ? "," : "") + csv_cell(table.columns()[c].key);
+  out += "\n";
+  for (const auto& row : table.rows()) {
+    for (std::size_t c = 0; c < row.size(); ++c) out += (c ? "," : "") + csv_value(row[c]);
+    out += "\n";
+  }
+  return out;
+}
+
+std::string render_json(const Table& table) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const auto& row : table.rows()) {
+    auto object = nlohmann::ordered_json::object();
+    for (std::size_t c = 0; c < row.size(); ++c) object[table.columns()[c].key] = json_value(row[c]);
+    rows.push_back(std::move(object));
+  }
+  return rows.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+const char* name_of(Format format) {
+  switch (format) {
+    case Format::Table: return "table";
+    case Format::Markdown: return "markdown";
+    case Format::Csv: return "csv";
+    case Format::Json: return "json";
+    case Format::Latex: return "latex";
+  }
+  return "";
+}
+
+std::optional<Format> format_named(const std::string& name) {
+  for (const Format format : {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
+    if (name == name_of(format)) return format;
+  }
+  return std::nullopt;
+}
+
+Table::Table(std::string title, std::vector<Column> columns)
+    : title_(std::move(title)), columns_(std::move(columns)), hidden_(columns_.size(), false) {}
+
+void Table::add_row(std::vector<Cell> cells) {
+  assert(cells.size() == columns_.size());
+  for (std::size_t c = 0; c < cells.size(); ++c) assert(fits(cells[c], columns_[c].kind));
+  rows_.push_back(std::move(cells));
+}
+
+void Table::add_relative(std::string key, std::string header, const std::string& of, Better better) {
+  const std::size_t source = index_of(of);
+  std::optional<double> best;
+  for (const auto& row : rows_) {
+    const std::optional<double> value = number_in(row[source]);
+    if (value && (!best || (better == Better::Smaller ? *value < *best : *value > *best))) best = value;
+  }
+  columns_.push_back({std::move(key), std::move(header), Kind::Factor});
+  hidden_.push_back(false);
+  for (auto& row : rows_) {
+    const std::optional<double> value = number_in(row[source]);
+    if (!value)
+      row.emplace_back(std::monostate{});
+    else
+      row.emplace_back(better == Better::Smaller ? *value / *best : *best / *value);
+  }
+}
+
+void Table::fold_if_constant(const std::string& key) {
+  const std::size_t c = index_of(key);
+  if (rows_.size() < 2) return;
+  const bool constant = std::all_of(rows_.begin(), rows_.end(), [&](const auto& row) { return row[c] == rows_.front()[c]; });
+  if (!constant) return;
+  hidden_[c] = true;
+  const Unit unit = column_unit(*this, c);
+  add_note(columns_[c].header + " = " + shown(rows_.front()[c], columns_[c].kind, unit) +
+           (unit.name.empty() || columns_[c].kind == Kind::Factor ? "" : " " + unit.name) + " in every row");
+}
+
+void Table::add_note(std::string note) { notes_.push_back(std::move(note)); }
+
+std::size_t Table::index_of(const std::string& key) const {
+  const auto found = std::find_if(columns_.begin(), columns_.end(), [&](const Column& column) { return column.key == key; });
+  assert(found != columns_.end());
+  return static_cast<std::size_t>(found - columns_.begin());
+}
+
+std::string render(const Table& table, Format format, const Style& style) {
+  switch (format) {
+    case Format::Table: return render_text(table, style);
+    case Format::Markdown: return render_markdown(table);
+    case Format::Csv: return render_csv(table);
+    case Format::Json: return render_json(table);
+    case Format::Latex: return render_latex(table);
+  }
+  return "";
+}
+
+}  // namespace llmsim::reports

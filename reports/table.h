@@ -1,0 +1,80 @@
+// A table of typed cells that every output format renders from the same values.
+//
+// People (table, markdown, latex) read one unit per column, chosen from the column's largest value when rendering, with 3-4
+// significant digits, numbers right-aligned.  Machines (csv, json) read base units in full precision under stable keys that
+// carry the unit ("step_time_s").  A value that is not finite is no value: "-" for people, empty or null for machines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <optional>
+
+#include "reports/units.h"
+#include "sim/base/quantity.h"
+
+namespace llmsim::reports {
+
+enum class Format { Table, Markdown, Csv, Json, Latex };
+
+const char* name_of(Format format);
+std::optional<Format> format_named(const std::string& name);
+
+struct Column {
+  std::string key;     // stable, with base unit: "step_time_s"
+  std::string header;  // for people, without unit: "step time"
+  Kind kind = Kind::Text;
+};
+
+// One value.  monostate is "none"; a double fills Number, Percent, Factor and TokensPerSecond columns.
+using Cell = std::variant<std::monostate, std::string, std::int64_t, double, sim::Bytes, sim::Seconds, sim::Flops,
+                          sim::BytesPerSecond, sim::FlopsPerSecond>;
+
+// Which end of a column is the best, for relative columns.
+enum class Better { Smaller, Larger };
+
+// How a person's terminal wants it.
+struct Style {
+  bool colour = false;  // bold headers by escape sequences; only Format::Table looks at it
+};
+
+class Table {
+ public:
+  Table(std::string title, std::vector<Column> columns);
+
+  // One cell per column, each none or of its column's kind (asserted).
+  void add_row(std::vector<Cell> cells);
+
+  // A last column with each row's value of column `of` relative to the best one, so that 1.00x is the best and larger is worse:
+  // value / smallest, or largest / value.  Call after the rows are added.
+  void add_relative(std::string key, std::string header, const std::string& of, Better better);
+
+  // Hides column `key` from people where all its cells are equal, and says so in a note ("cp = 1 in every row") if there are two
+  // or more rows.  Machine formats keep the column.
+  void fold_if_constant(const std::string& key);
+
+  // A footnote for people.
+  void add_note(std::string note);
+
+  const std::string& title() const { return title_; }
+  const std::vector<Column>& columns() const { return columns_; }
+  const std::vector<std::vector<Cell>>& rows() const { return rows_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  bool hidden(std::size_t column) const { return hidden_[column]; }
+
+ private:
+  std::size_t index_of(const std::string& key) const;
+
+  std::string title_;
+  std::vector<Column> columns_;
+  std::vector<bool> hidden_;
+  std::vector<std::vector<Cell>> rows_;
+  std::vector<std::string> notes_;
+};
+
+// The whole table, ending in a newline.  JSON is an array with one object per row.  LaTeX needs the booktabs package.
+std::string render(const Table& table, Format format, const Style& style = {});
+
+}  // namespace llmsim::reports
