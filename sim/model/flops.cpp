@@ -1,0 +1,61 @@
+#include "sim/model/flops.h"
+
+#include <algorithm>
+
+namespace llmsim::sim {
+
+namespace {
+
+using Count = std::int64_t;
+
+Count attention_weights(const Transformer& m) {
+  const Count h = m.hidden_size, output = attention_output_width(m);
+  const Count query_width = Count{m.num_heads} * query_head_dim(m);
+  if (!m.mla) return h * query_width + 2 * h * m.num_kv_heads * m.head_dim + output * h;
+  const LatentAttention& mla = *m.mla;
+  const Count query = mla.q_lora_rank ? *mla.q_lora_rank * (h + query_width) : h * query_width;
+  const Count down = h * (mla.kv_lora_rank + mla.qk_rope_head_dim);
+  const Count up = Count{mla.kv_lora_rank} * m.num_heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+  return query + down + up + output * h;
+}
+
+Count mlp_weights(const Transformer& m, int layer) {
+  const Count h = m.hidden_size, matrices = m.gated_mlp ? 3 : 2;
+  if (!is_moe_layer(m, layer)) return matrices * h * m.ffn_size;
+  const MixtureOfExperts& moe = *m.moe;
+  const Count width = Count{moe.top_k} * moe.expert_ffn_size + Count{moe.num_shared_experts} * moe.shared_expert_ffn_size;
+  return matrices * h * width + h * moe.num_experts + (moe.shared_expert_gate ? h : 0);
+}
+
+}  // namespace
+
+std::int64_t matmul_parameters(const Transformer& model) {
+  const Count h = model.hidden_size;
+  Count total = (1 + model.mtp_layers) * h * model.vocab_size + model.mtp_layers * 2 * h * h;
+  for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
+    total += attention_weights(model) + mlp_weights(model, layer);
+  }
+  return total;
+}
+
+double attended_keys(const Transformer& model, int layer, bool causal) {
+  const double tokens = model.seq_len;
+  const std::optional<int> window = window_of_layer(model, layer);
+  const double visible = window ? std::min<double>(*window, tokens) : tokens;
+  return causal ? visible - visible * visible / (2.0 * tokens) : visible;
+}
+
+Flops attention_flops_per_token(const Transformer& model, int layer, bool causal) {
+  const double width = static_cast<double>(model.num_heads) * query_head_dim(model) + attention_output_width(model);
+  return 2.0 * width * attended_keys(model, layer, causal) * FLOP;
+}
+
+Flops forward_flops_per_token(const Transformer& model, bool causal) {
+  Flops total = 2.0 * static_cast<double>(matmul_parameters(model)) * FLOP;
+  for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
+    total += attention_flops_per_token(model, layer, causal);
+  }
+  return total;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,36 @@
+// FLOPs that one token of a training sequence needs, by the shape of the model alone.
+//
+// A multiply-add is 2 FLOP.  Counted are matrix multiplications and the two products of attention; norms, activations, softmax,
+// biases and the embedding lookup (no GEMM) are not.  The backward pass does twice the forward's work, so training needs 3 *
+// forward.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/base/quantity.h"
+#include "sim/model/transformer.h"
+
+namespace llmsim::sim {
+
+// Weights that multiply a token's activations: projections, MLP, the top_k visited and the shared experts, router, and the head
+// (tied or not, and once more for each multi-token-prediction layer).  Neither embedding lookup, norms nor biases.
+std::int64_t matmul_parameters(const Transformer& model);
+
+// Keys that a query of layer `layer` meets, averaged over a sequence of S = seq_len tokens; w is the layer's window, at most S:
+//
+//   causal: w - w^2 / (2 S)     (S / 2 without a window)      otherwise: w
+//
+// The causal area is the continuous one, as every published convention counts it: the diagonal is split in half.
+double attended_keys(const Transformer& model, int layer, bool causal);
+
+// Forward FLOPs of the two products of attention in one layer, for one token, with H heads, d_q = query_head_dim and d_v the
+// width of a value head:
+//
+//   2 H (d_q + d_v) attended_keys
+Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
+
+// 2 matmul_parameters + the attention of all layers, multi-token-prediction layers included.  Without windows, experts and latent
+// attention three times this is the usual 6 (N - embedding) + 12 L H d S, half the second term if causal.
+Flops forward_flops_per_token(const Transformer& model, bool causal);
+
+}  // namespace llmsim::sim
