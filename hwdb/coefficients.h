@@ -1,0 +1,47 @@
+// The names under which the database keeps the coefficients of a device and of its links, and where each goes.
+//
+//   gemm.F.K          of matrix products in one format, F in fp32 tf32 fp16 bf16 fp8 fp4
+//   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation misaligned_factor alignment kernel_time_s
+//   attention.K       K in flash_forward flash_backward seq_half head_dim_64_factor
+//   kernel_time_s, memory_fraction, sustained_clock, collective_fraction, scale_out_fraction
+//   context_bytes, host_bytes_per_s
+//   fabric.latency_s, network.latency_s
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/hardware/cluster.h"
+
+namespace llmsim::hwdb {
+
+struct CoefficientRange {
+  double least = 0.0;
+  double most = 0.0;
+};
+
+// One coefficient of a cluster: the device's own, or of its fabric and network.
+struct CoefficientValue {
+  std::string key;
+  double value = 0.0;
+  std::string unit;  // "" for a ratio
+};
+
+// All keys, without those for all formats.
+const std::vector<std::string>& coefficient_keys();
+
+// What values a key may have; none for an unknown key.
+std::optional<CoefficientRange> coefficient_range(std::string_view key);
+
+// The keys that `key` sets: itself, or one per format for a key of all formats.  Empty for an unknown key.
+std::vector<std::string> keys_set_by(std::string_view key);
+
+// Sets the coefficient of a known key (see keys_set_by).
+void set_coefficient(sim::Cluster& cluster, std::string_view key, double value);
+
+// The coefficients as they stand.  Those of formats that the device lacks are left out.
+std::vector<CoefficientValue> coefficient_values(const sim::Cluster& cluster);
+
+}  // namespace llmsim::hwdb

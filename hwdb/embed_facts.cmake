@@ -1,0 +1,49 @@
+# Writes OUTPUT: the C++ source of shipped_facts.h.  FACTS are the files that go into the database, STACKS the file of the
+# training stacks.  The assembler reads the files, so compiling stays fast; the hash makes the source change whenever a file does.
+function(embed symbol path)
+  file(SHA256 ${path} hash)
+  set(assembly "${assembly}${symbol}:\\n .incbin \\\"${path}\\\"\\n${symbol}_end:\\n" PARENT_SCOPE)
+  set(declarations "${declarations}extern const char ${symbol}[];\nextern const char ${symbol}_end[];\n" PARENT_SCOPE)
+  set(hash ${hash} PARENT_SCOPE)
+endfunction()
+
+set(hashes "")
+set(entries "")
+foreach(path IN LISTS FACTS)
+  get_filename_component(name ${path} NAME_WE)
+  embed(llmsim_fact_${name} ${path})
+  string(APPEND hashes "${name}:${hash};")
+  string(APPEND entries "      {\"${name}\", text(llmsim_fact_${name}, llmsim_fact_${name}_end)},\n")
+endforeach()
+embed(llmsim_fact_stacks ${STACKS})
+string(SHA256 digest "${hashes}")
+
+file(
+  WRITE ${OUTPUT}
+  "// ${hash}: hash of the stacks
+#include \"hwdb/shipped_facts.h\"
+
+__asm__(\".section .rodata\\n${assembly} .byte 0\\n .previous\\n\");
+extern \"C\" {
+${declarations}}
+
+namespace llmsim::hwdb {
+namespace {
+
+std::string_view text(const char* begin, const char* end) { return {begin, static_cast<std::size_t>(end - begin)}; }
+
+}  // namespace
+
+std::span<const ShippedFacts> shipped_facts() {
+  static const ShippedFacts facts[] = {
+${entries}  };
+  return facts;
+}
+
+std::string_view shipped_facts_hash() { return \"${digest}\"; }
+
+std::string_view shipped_stacks_json() { return text(llmsim_fact_stacks, llmsim_fact_stacks_end); }
+
+}  // namespace llmsim::hwdb
+"
+)

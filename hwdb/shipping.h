@@ -1,0 +1,35 @@
+// The schema of the database and the rows that the program ships.  Private to hwdb.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "hwdb/database.h"
+#include "hwdb/sqlite.h"
+
+namespace llmsim::hwdb {
+
+inline constexpr int kApplicationId = 0x6c6d7369;  // "lmsi", in the file's header
+inline constexpr int kSchemaVersion = 1;
+
+// Creates the tables where there are none, and replaces all shipped rows by the facts of this program.  Call it in a transaction.
+void ship(const sqlite::Connection& connection);
+
+// Whether the file holds the facts of this program, or facts of a later date.
+bool is_current(const sqlite::Connection& connection);
+
+// Adds one record.  Origin and the fields that the tables hold as columns are taken from the record.
+void insert_hardware(const sqlite::Connection& connection, HardwareKind kind, const nlohmann::json& record, Origin origin);
+void insert_coefficient(const sqlite::Connection& connection, const Coefficient& coefficient);
+void insert_measurement(const sqlite::Connection& connection, const Measurement& measurement);
+
+std::string_view name_of(Origin origin);
+
+// The form in which names are compared: lower case, '_' for '-' and ' '.
+std::string folded(std::string_view name);
+
+// One text for a source that is a text or an object {fields: text}.
+std::string source_of(const nlohmann::json& record);
+
+}  // namespace llmsim::hwdb
