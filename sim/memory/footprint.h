@@ -22,14 +22,14 @@
 namespace llmsim::sim {
 
 struct MemoryTerm {
-  std::string name;
+  const char* name = "";
   Bytes size{};
 };
 
 // Memory of the devices of one pipeline stage at the instant of its peak.
 struct StageMemory {
   int stage = 0;
-  std::string instant{};            // "loss", "backward", "gradients", "update"
+  const char* instant = "";         // "loss", "backward", "gradients", "update"
   Bytes peak{};                     // sum of the terms: what the framework's allocator holds
   std::vector<MemoryTerm> terms{};  // "weights", "gradients", "optimizer_states", "activations", "logits", ...
 };

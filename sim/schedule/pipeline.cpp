@@ -125,6 +125,28 @@ class PipelineSimulation {
   std::vector<StageOrder> orders_;
 };
 
+std::vector<Seconds> simulated_finish_times(PipelineShape shape, int num_microbatches, std::span<const ChunkTimes> chunks) {
+  shape.num_microbatches = num_microbatches;
+  PipelineSimulation simulation(shape, chunks);
+  simulation.run();
+  return simulation.finish_times();
+}
+
+// Micro-batches after which the events are periodic, in rounds of all stages.
+constexpr int kTransientRounds = 4;
+
+std::vector<Seconds> finish_times(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
+  const int m = shape.num_microbatches, round = shape.stages;
+  if (shape.stages == 1 && shape.virtual_stages == 1) return {m * (chunks[0].forward + chunks[0].backward)};
+  const int long_run = kTransientRounds * round + m % round, short_run = long_run - round;
+  if (m <= long_run + round || shape.schedule == PipelineSchedule::GPipe) return simulated_finish_times(shape, m, chunks);
+  std::vector<Seconds> end = simulated_finish_times(shape, long_run, chunks);
+  const std::vector<Seconds> before = simulated_finish_times(shape, short_run, chunks);
+  const double periods = static_cast<double>(m - long_run) / round;
+  for (std::size_t stage = 0; stage < end.size(); ++stage) end[stage] += periods * (end[stage] - before[stage]);
+  return end;
+}
+
 }  // namespace
 
 int peak_in_flight(const PipelineShape& shape, int stage) {
@@ -133,10 +155,8 @@ int peak_in_flight(const PipelineShape& shape, int stage) {
 }
 
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
-  PipelineSimulation simulation(shape, chunks);
-  simulation.run();
   PipelineTimes times;
-  times.finish = simulation.finish_times();
+  times.finish = finish_times(shape, chunks);
   for (int stage = 0; stage < shape.stages; ++stage) {
     Seconds busy;
     for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {

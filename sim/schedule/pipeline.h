@@ -38,6 +38,9 @@ struct PipelineTimes {
   std::vector<int> in_flight;   // largest number of micro-batch chunks each stage holds activations of
 };
 
+// After a few rounds of all stages the events repeat with a fixed period; longer pipelines are simulated up to there and the rest
+// is that many periods.
+//
 // `chunks[c * stages + s]`.  Requires num_microbatches >= 1; Interleaved requires num_microbatches divisible by stages.
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
 

@@ -100,7 +100,7 @@ class StepSimulation {
         replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)),
         pipeline_links_(group_links(run.strategy, GroupKind::Pipeline, run.cluster, run.stack.collective_efficiency)) {
     block_exchange_ = exchange(trained_block(), rank_.block);
-    for (const ModelPart& part : parts_) times_.push_back(part_times(part));
+    for (std::size_t i = 0; i < parts_.size(); ++i) times_.push_back(known_part_times(i));
   }
 
   StepTimes run() {
@@ -125,6 +125,13 @@ class StepSimulation {
   }
 
  private:
+  // Most parts are alike: an equal part before this one has the same times.
+  PartTimes known_part_times(std::size_t index) const {
+    const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
+    const auto twin = std::find(parts_.begin(), end, parts_[index]);
+    return twin == end ? part_times(parts_[index]) : times_[static_cast<std::size_t>(twin - parts_.begin())];
+  }
+
   GroupKind shard_group() const { return strategy_.sharding == Sharding::Hsdp ? GroupKind::Shard : GroupKind::DataContext; }
 
   bool shards_weights() const { return strategy_.sharding == Sharding::Zero3 || strategy_.sharding == Sharding::Hsdp; }
@@ -174,7 +181,7 @@ class StepSimulation {
     if (part.embedding) terms[kEmbedding] += prices_.embedding.forward.total(), kernels += prices_.embedding.forward.kernels;
     if (part.head) terms[kHeadAndLoss] += prices_.head.forward.total(), kernels += prices_.head.forward.kernels;
     add_launch_wait(terms, kernels);
-    if (gathers) add_gather(terms, part, false);
+    if (gathers) run_overlap(terms, part, true, false, kGatherExposed);
     add_host_traffic(terms, part);
     return terms;
   }

@@ -14,7 +14,7 @@ namespace llmsim::sim {
 
 // A named part of the step time.
 struct TimeTerm {
-  std::string name;
+  const char* name = "";
   Seconds time{};
 };
 
