@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "hwdb/spelling.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
 
@@ -187,16 +186,6 @@ sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults
   return t;
 }
 
-// --- hardware ---
-
-void set_cluster(const RecordedHardware& h, sim::Cluster& cluster, const Assumptions& assume) {
-  cluster.num_devices = assume.required(h.num_devices, "hardware.num_devices");
-  if (h.devices_per_node) cluster.devices_per_node = *h.devices_per_node;
-  if (h.inter_node_bytes_per_s_per_device) {
-    cluster.network.node_bandwidth = sim::BytesPerSecond(*h.inter_node_bytes_per_s_per_device * cluster.devices_per_node);
-  }
-}
-
 // --- strategy ---
 
 std::string product_text(const sim::Strategy& s) {
@@ -357,12 +346,21 @@ StackQuery query_of(const RunRecord& record, Assumptions& assume) {
 
 }  // namespace
 
-RunResolver::RunResolver(Stacks stacks, ClusterLookup lookup) : stacks_(std::move(stacks)), lookup_(std::move(lookup)) {}
+RunResolver::RunResolver(const Database& database, Stacks stacks) : database_(&database), stacks_(std::move(stacks)) {}
 
-const ResolvedCluster& RunResolver::cluster(const RecordedHardware& hardware) {
-  const std::string key = hardware.accelerator.value_or("") + "\n" + hardware.system.value_or("");
+const ClusterRecord& RunResolver::cluster_of(const RecordedHardware& h) {
+  ClusterOverrides overrides{
+      .accelerator = std::nullopt, .devices_per_node = h.devices_per_node, .inter_node_per_device = std::nullopt};
+  if (h.system) overrides.accelerator = h.accelerator;
+  if (h.inter_node_bytes_per_s_per_device)
+    overrides.inter_node_per_device = sim::BytesPerSecond(*h.inter_node_bytes_per_s_per_device);
+  const std::string& name = h.system ? *h.system : *h.accelerator;
+  const std::string key = name + "\n" + overrides.accelerator.value_or("") + "\n" + std::to_string(*h.num_devices) + "\n" +
+                          std::to_string(h.devices_per_node.value_or(0)) + "\n" +
+                          std::to_string(h.inter_node_bytes_per_s_per_device.value_or(0.0));
   const auto found = clusters_.find(key);
-  return found != clusters_.end() ? found->second : clusters_.emplace(key, lookup_(hardware)).first->second;
+  if (found != clusters_.end()) return found->second;
+  return clusters_.emplace(key, cluster(*database_, name, *h.num_devices, overrides)).first->second;
 }
 
 Run RunResolver::resolve(const RunRecord& record) {
@@ -371,18 +369,18 @@ Run RunResolver::resolve(const RunRecord& record) {
   run.group = record.group;
   Assumptions assume(record, run);
   if (!record.hardware.accelerator && !record.hardware.system) assume.refuse("hardware.accelerator is missing");
+  assume.required(record.hardware.num_devices, "hardware.num_devices");
   try {
     StackChoice choice = stacks_.choose(query_of(record, assume));
-    const ResolvedCluster& resolved = cluster(record.hardware);
+    const ClusterRecord& known = cluster_of(record.hardware);
     run.stack = std::move(choice.stack);
     run.optimizer_step = choice.defaults.optimizer_step;
-    run.cluster = resolved.cluster;
-    set_cluster(record.hardware, run.cluster, assume);
+    run.cluster = known.cluster;
     run.model = model_of(record, choice.defaults, assume);
     run.strategy = strategy_of(record, run, choice.defaults, assume);
     run.model.validate();
     run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
-    run.facts.insert(run.facts.end(), resolved.facts.begin(), resolved.facts.end());
+    run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());
   } catch (const Error& error) {
     const std::string what = error.what();
     if (what.find("run " + record.id + ": ") != std::string::npos) throw;

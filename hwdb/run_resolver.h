@@ -1,31 +1,21 @@
 // Makes simulator input of run records: fills what they do not say, and notes each value it assumed.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
-#include <vector>
 
+#include "hwdb/hardware.h"
 #include "hwdb/run_record.h"
 #include "hwdb/stacks.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
 
-// The devices and links of a record, with the facts behind them.
-struct ResolvedCluster {
-  sim::Cluster cluster;
-  std::vector<sim::Fact> facts;
-};
-
-// Finds the hardware of a record by its accelerator and system; `devices_per_node` and the network may still be overridden.
-// Throws Error for an unknown id, naming the nearest known one.
-using ClusterLookup = std::function<ResolvedCluster(const RecordedHardware&)>;
-
 // Remembers hardware and stacks between calls, so that thousands of records are resolved fast.
 class RunResolver {
  public:
-  RunResolver(Stacks stacks, ClusterLookup lookup);
+  // `database` must outlive the resolver.
+  explicit RunResolver(const Database& database, Stacks stacks = Stacks::shipped());
 
   // Fills unknown fields and checks the rest:
   //   shape      from the catalogue where the record has only a model's name; details that the schema has no key for (which
@@ -40,11 +30,11 @@ class RunResolver {
   sim::Run resolve(const RunRecord& record);
 
  private:
-  const ResolvedCluster& cluster(const RecordedHardware& hardware);
+  const ClusterRecord& cluster_of(const RecordedHardware& hardware);
 
+  const Database* database_;
   Stacks stacks_;
-  ClusterLookup lookup_;
-  std::map<std::string, ResolvedCluster> clusters_;
+  std::map<std::string, ClusterRecord> clusters_;
 };
 
 }  // namespace llmsim::hwdb

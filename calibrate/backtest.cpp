@@ -1,0 +1,282 @@
+#include "calibrate/backtest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "sim/base/error.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using hwdb::RunRecord;
+
+constexpr double kMissedError = 1.0;
+constexpr std::size_t kSmallGroup = 3;
+
+// --- one row ---
+
+std::string verdict(const sim::Prediction& prediction) {
+  if (prediction.feasible()) return "ok";
+  return prediction.infeasible->rule == "out of memory" ? "oom" : "infeasible";
+}
+
+bool usable(double value) { return std::isfinite(value) && value > 0.0; }
+
+void set_measured(const RunRecord& record, BacktestRow& row) {
+  row.id = record.id;
+  row.group = record.group;
+  row.scored = record.scored;
+  if (!record.measured) return;
+  row.measured_time = record.measured->step_time;
+  row.measured_peak = record.measured->peak_memory;
+  row.measured_outcome = record.measured->outcome;
+}
+
+void set_predicted(const RunRecord& record, const sim::Prediction& prediction, BacktestRow& row) {
+  row.predicted_outcome = verdict(prediction);
+  if (usable(prediction.step_time.value())) {
+    row.predicted_time = prediction.step_time;
+    row.interval = prediction.interval;
+  }
+  const sim::Bytes peak = comparable_peak(prediction.memory, record.measured.value_or(hwdb::Measured{}));
+  if (usable(peak.value())) row.predicted_peak = peak;
+  if (row.predicted_outcome == "infeasible") row.skipped = prediction.infeasible->message;
+}
+
+BacktestRow row_of(const RunRecord& record, const Predictor& predict) {
+  BacktestRow row;
+  set_measured(record, row);
+  try {
+    set_predicted(record, predict(record), row);
+  } catch (const Error& error) {
+    row.skipped = error.what();
+  }
+  return row;
+}
+
+BacktestRow skipped_row(std::string id, std::string group, std::string reason) {
+  BacktestRow row;
+  row.id = std::move(id);
+  row.group = std::move(group);
+  row.skipped = std::move(reason);
+  return row;
+}
+
+// --- errors of one group ---
+
+std::optional<double> mean(const std::vector<double>& values) {
+  if (values.empty()) return std::nullopt;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// The middle value, or the mean of the two middle ones.
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
+}
+
+struct Sample {
+  std::vector<double> abs_errors, signed_errors, relative_errors, inside;
+  int missed = 0;
+  std::vector<double> memory_errors, memory_relative_errors;
+  std::vector<double> ok_right, oom_right;  // 1 for a right verdict, 0 for a wrong one
+};
+
+void append(std::vector<double>& to, const std::vector<double>& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+void add_time(const BacktestRow& row, Sample& sample) {
+  if (!row.scored.step_time || !row.measured_time) return;
+  if (!row.predicted_time) {
+    ++sample.missed;
+    sample.abs_errors.push_back(kMissedError);
+    sample.relative_errors.push_back(kMissedError);
+    sample.inside.push_back(0.0);
+    return;
+  }
+  const double ratio = *row.predicted_time / *row.measured_time;
+  sample.abs_errors.push_back(std::abs(std::log(ratio)));
+  sample.signed_errors.push_back(std::log(ratio));
+  sample.relative_errors.push_back(std::abs(ratio - 1.0));
+  const bool inside = row.interval && row.interval->first <= *row.measured_time && *row.measured_time <= row.interval->second;
+  sample.inside.push_back(inside ? 1.0 : 0.0);
+}
+
+void add_memory(const BacktestRow& row, Sample& sample) {
+  if (!row.scored.memory || !row.measured_peak) return;
+  const double ratio = row.predicted_peak ? *row.predicted_peak / *row.measured_peak : 0.0;
+  sample.memory_errors.push_back(row.predicted_peak ? std::abs(std::log(ratio)) : kMissedError);
+  sample.memory_relative_errors.push_back(row.predicted_peak ? std::abs(ratio - 1.0) : kMissedError);
+}
+
+void add_outcome(const BacktestRow& row, Sample& sample) {
+  if (!row.scored.outcome || !row.measured_outcome) return;
+  const double right = row.predicted_outcome == row.measured_outcome ? 1.0 : 0.0;
+  if (*row.measured_outcome == "ok") sample.ok_right.push_back(right);
+  if (*row.measured_outcome == "oom") sample.oom_right.push_back(right);
+}
+
+void merge_times(const Sample& from, Sample& to) {
+  append(to.abs_errors, from.abs_errors);
+  append(to.signed_errors, from.signed_errors);
+  append(to.relative_errors, from.relative_errors);
+  append(to.inside, from.inside);
+  to.missed += from.missed;
+}
+
+void set_times(const Sample& sample, GroupErrors& group) {
+  group.scored = static_cast<int>(sample.abs_errors.size());
+  group.missed = sample.missed;
+  group.median_abs_error = median(sample.abs_errors);
+  group.mean_abs_error = mean(sample.abs_errors);
+  group.mape = mean(sample.relative_errors);
+  group.bias = mean(sample.signed_errors);
+  group.coverage = mean(sample.inside);
+}
+
+int right(const Sample& sample) {
+  return static_cast<int>(std::accumulate(sample.ok_right.begin(), sample.ok_right.end(), 0.0) +
+                          std::accumulate(sample.oom_right.begin(), sample.oom_right.end(), 0.0));
+}
+
+GroupErrors group_errors(const std::string& name, const Sample& sample) {
+  GroupErrors group;
+  group.group = name;
+  if (sample.abs_errors.size() >= kSmallGroup) set_times(sample, group);
+  group.memory_scored = static_cast<int>(sample.memory_errors.size());
+  group.memory_median_abs_error = median(sample.memory_errors);
+  group.outcomes = static_cast<int>(sample.ok_right.size() + sample.oom_right.size());
+  group.outcomes_right = right(sample);
+  return group;
+}
+
+bool has_figures(const GroupErrors& group) { return group.scored > 0 || group.memory_scored > 0 || group.outcomes > 0; }
+
+std::vector<GroupErrors> all_group_errors(const std::map<std::string, Sample>& samples) {
+  std::vector<GroupErrors> groups;
+  Sample small;
+  for (const auto& [name, sample] : samples) {
+    if (sample.abs_errors.size() < kSmallGroup) merge_times(sample, small);
+    GroupErrors group = group_errors(name, sample);
+    if (has_figures(group)) groups.push_back(std::move(group));
+  }
+  if (!small.abs_errors.empty()) {
+    GroupErrors pooled;
+    pooled.group = "(small groups)";
+    set_times(small, pooled);
+    groups.insert(groups.begin(), pooled);
+  }
+  return groups;
+}
+
+// --- overall ---
+
+// Mean over the groups that have the figure.
+std::optional<double> mean_over(const std::vector<GroupErrors>& groups, std::optional<double> GroupErrors::*figure) {
+  std::vector<double> values;
+  for (const GroupErrors& group : groups) {
+    if (group.*figure) values.push_back(*(group.*figure));
+  }
+  return mean(values);
+}
+
+void set_outcomes(const Sample& all, OverallErrors& overall) {
+  overall.outcomes = static_cast<int>(all.ok_right.size() + all.oom_right.size());
+  overall.outcomes_right = right(all);
+  if (overall.outcomes == 0) return;
+  overall.outcome_accuracy = static_cast<double>(overall.outcomes_right) / overall.outcomes;
+  std::vector<double> classes;
+  for (const auto* verdicts : {&all.ok_right, &all.oom_right}) {
+    if (const std::optional<double> fraction = mean(*verdicts)) classes.push_back(*fraction);
+  }
+  overall.balanced_outcome_accuracy = mean(classes);
+}
+
+OverallErrors overall_errors(const std::vector<GroupErrors>& groups, const Sample& all) {
+  OverallErrors overall;
+  for (const GroupErrors& group : groups) {
+    overall.groups += group.scored > 0 ? 1 : 0;
+    overall.scored += group.scored;
+    overall.missed += group.missed;
+    overall.memory_scored += group.memory_scored;
+  }
+  overall.macro_median_abs_error = mean_over(groups, &GroupErrors::median_abs_error);
+  overall.macro_mean_abs_error = mean_over(groups, &GroupErrors::mean_abs_error);
+  overall.coverage = mean_over(groups, &GroupErrors::coverage);
+  overall.memory_mape = mean(all.memory_relative_errors);
+  overall.memory_macro_median_abs_error = mean_over(groups, &GroupErrors::memory_median_abs_error);
+  set_outcomes(all, overall);
+  return overall;
+}
+
+void set_errors(Backtest& result) {
+  std::map<std::string, Sample> samples;
+  Sample all;
+  for (const BacktestRow& row : result.rows) {
+    Sample& sample = samples[row.group];
+    add_time(row, sample);
+    for (Sample* target : {&sample, &all}) {
+      add_memory(row, *target);
+      add_outcome(row, *target);
+    }
+  }
+  result.groups = all_group_errors(samples);
+  result.overall = overall_errors(result.groups, all);
+}
+
+sim::Bytes stage_peak(const sim::Memory& memory, const std::string& scope) {
+  if (memory.stages.empty()) return memory.peak;
+  if (scope == "last-stage") return memory.stages.back().peak;
+  if (scope == "first-or-last-stage") return std::max(memory.stages.front().peak, memory.stages.back().peak);
+  return memory.peak;
+}
+
+}  // namespace
+
+std::optional<Scope> scope_named(const std::string& name) {
+  if (name == "dense") return Scope::Dense;
+  if (name == "moe") return Scope::Moe;
+  if (name == "all") return Scope::All;
+  return std::nullopt;
+}
+
+bool in_scope(const RunRecord& record, Scope scope) {
+  if (scope == Scope::All) return true;
+  const bool moe = record.model.moe || record.training.ep.value_or(1) > 1 || record.training.cp.value_or(1) > 1;
+  return moe == (scope == Scope::Moe);
+}
+
+sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& measured) {
+  const sim::Bytes allocated = stage_peak(memory, measured.memory_scope.value_or(""));
+  const std::string kind = measured.memory_kind.value_or("reserved");
+  if (kind == "allocated" || memory.peak <= sim::Bytes(0.0)) return allocated;
+  const sim::Bytes reserved = allocated * (memory.reserved / memory.peak);
+  return kind == "device" ? reserved + (memory.device - memory.reserved) : reserved;
+}
+
+Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict, const Progress& progress) {
+  Backtest result;
+  std::set<std::string> seen;
+  std::size_t done = 0, all = 0;
+  for (const hwdb::RunFile& file : files) all += file.runs.size();
+  for (const hwdb::RunFile& file : files) {
+    for (const RunRecord& record : file.runs) {
+      if (progress) progress(done, all);
+      ++done;
+      const bool first = seen.insert(record.id).second;
+      if (!in_scope(record, scope)) continue;
+      result.rows.push_back(
+          first ? row_of(record, predict)
+                : skipped_row(record.id, record.group, file.file + ": run " + record.id + ": this id appears twice"));
+    }
+    for (const hwdb::RejectedRun& run : file.rejected) result.rows.push_back(skipped_row(run.id, file.group, run.reason));
+  }
+  set_errors(result);
+  return result;
+}
+
+}  // namespace llmsim::calibrate

@@ -1,0 +1,85 @@
+// Back-tests: predictions held against measured runs, by group.
+//
+// With m measured and p predicted, the error of a row is ln(p / m); a group's error is the median of |ln(p / m)|, its bias the
+// mean of ln(p / m), its coverage the fraction of measured times inside the predicted interval.  A scored row without a
+// prediction counts as an error of 1 outside every interval.  Each group counts once: the macro error is the mean of the groups'
+// errors.  Groups with fewer than three scored times are pooled into one, named "(small groups)".  Memory errors are not pooled.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hwdb/run_record.h"
+#include "sim/predict.h"
+
+namespace llmsim::calibrate {
+
+// Which runs: Moe are those with experts, expert or context parallelism; Dense all others.
+enum class Scope { Dense, Moe, All };
+
+std::optional<Scope> scope_named(const std::string& name);
+bool in_scope(const hwdb::RunRecord& record, Scope scope);
+
+// One measured run and its prediction.  Measured figures stand here whether they are scored or not.
+struct BacktestRow {
+  std::string id;
+  std::string group;
+  hwdb::Scored scored;
+  std::optional<sim::Seconds> measured_time, predicted_time;
+  std::optional<std::pair<sim::Seconds, sim::Seconds>> interval;
+  std::optional<sim::Bytes> measured_peak, predicted_peak;
+  std::optional<std::string> measured_outcome, predicted_outcome;  // predicted: "ok", "oom", "infeasible"
+  std::optional<std::string> skipped;                              // why there is no prediction
+};
+
+// Scored times and memory peaks of one group.  Errors of times are none where the group has none scored.
+struct GroupErrors {
+  std::string group;
+  int scored = 0;  // scored times
+  int missed = 0;  // of them, without a prediction
+  std::optional<double> median_abs_error, mean_abs_error, mape, bias, coverage;
+  int memory_scored = 0;
+  std::optional<double> memory_median_abs_error;
+  int outcomes = 0, outcomes_right = 0;  // scored outcomes "ok" and "oom"
+};
+
+struct OverallErrors {
+  int groups = 0;  // with scored times, pooled
+  int scored = 0;
+  int missed = 0;
+  std::optional<double> macro_median_abs_error, macro_mean_abs_error, coverage;
+  int memory_scored = 0;
+  std::optional<double> memory_mape;                    // mean |p - m| / m over all rows
+  std::optional<double> memory_macro_median_abs_error;  // mean over groups of the median |ln(p / m)|
+  int outcomes = 0, outcomes_right = 0;
+  std::optional<double> outcome_accuracy;           // right verdicts / verdicts
+  std::optional<double> balanced_outcome_accuracy;  // mean of the fractions right among "ok" and among "oom"
+};
+
+struct Backtest {
+  std::vector<BacktestRow> rows;    // in the order of the files
+  std::vector<GroupErrors> groups;  // by name
+  OverallErrors overall;
+};
+
+// Predicts one run.  Throws Error where it cannot.
+using Predictor = std::function<sim::Prediction(const hwdb::RunRecord&)>;
+
+// Called before each prediction with the number of runs done and of all runs.
+using Progress = std::function<void(std::size_t done, std::size_t all)>;
+
+// Holds predictions against all runs in scope.  A run that could not be read, whose id appeared before, or that the predictor
+// refuses becomes a row with the reason in `skipped`.
+Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict, const Progress& progress = {});
+
+// The predicted figure that a measured peak is compared with:
+//   kind   "allocated": what the framework's allocator handed out; "device": with reserved and driver memory; else what it
+//   reserved scope  "last-stage": the last pipeline stage; "first-or-last-stage": the larger of the first and the last; else the
+//   largest stage
+sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& measured);
+
+}  // namespace llmsim::calibrate
