@@ -1,0 +1,148 @@
+#include "sim/operators/block.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+double gemm_flops(const OperatorList& operators) {
+  double sum = 0.0;
+  for (const Operator& op : operators) sum += op.kind == OperatorKind::Gemm ? op.flops.value() : 0.0;
+  return sum;
+}
+
+double collective_bytes(const OperatorList& operators, CollectiveKind kind) {
+  double sum = 0.0;
+  for (const Operator& op : operators) {
+    if (op.kind == OperatorKind::Collective && op.collective == kind) sum += op.message.value();
+  }
+  return sum;
+}
+
+constexpr double kTokens = 1024.0, kHidden = 1024.0, kSequence = 1024.0;
+
+TEST(Block, ForwardProductsMultiplyEveryMatrixOnce) {
+  // h = 1024: qkv 3 h^2, projection h^2, MLP 8 h^2 weights, two FLOPs for each weight and token.
+  const TrainingRun run = small_run();
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 12.0 * kHidden * kHidden * kTokens);
+}
+
+TEST(Block, BackwardIsTwiceTheForwardProducts) {
+  const TrainingRun run = small_run();
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(gemm_flops(block.backward), 2.0 * gemm_flops(block.forward));
+}
+
+TEST(Block, UnfusedAttentionCountsTheWholeSquareAndFlashItsCausalHalf) {
+  TrainingRun run = small_run();
+  const double flash = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  run.strategy.flash_attention = false;
+  const double unfused = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  const double square = 4.0 * kTokens * kSequence * kHidden;  // two products of 2 t s h
+  EXPECT_DOUBLE_EQ(unfused - flash, square / 2.0);
+}
+
+TEST(Block, KeepsThePublishedBytesOfAGptWithDropout) {
+  // Korthikanti et al.: s b h (34 + 5 a s / h) bytes, 16-bit activations, masks of one byte, unfused attention.
+  TrainingRun run = small_run();
+  run.stack.dropout = 0.1;
+  run.strategy.flash_attention = false;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden));
+}
+
+TEST(Block, SequenceParallelismDividesAllOfThatByTheTensorRanks) {
+  TrainingRun run = small_run(4);
+  run.stack.dropout = 0.1;
+  run.strategy.flash_attention = false;
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) / 4.0);
+}
+
+TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
+  // s b h (10 + 24 / n + 5 a s / (h n)).
+  TrainingRun run = small_run(4);
+  run.stack.dropout = 0.1;
+  run.strategy.flash_attention = false;
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0));
+}
+
+TEST(Block, SelectiveRecomputationDropsTheScores) {
+  TrainingRun run = small_run();
+  run.stack.dropout = 0.1;
+  run.strategy.flash_attention = false;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::Selective);
+  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * 34.0);
+  EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), 4.0 * kTokens * kSequence * kHidden);
+}
+
+TEST(Block, FullRecomputationKeepsTheInputAndRepeatsTheForwardPass) {
+  const TrainingRun run = small_run();
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::Full);
+  EXPECT_DOUBLE_EQ(block.saved.value(), 2.0 * kTokens * kHidden);
+  EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
+  const BlockOperators kept = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_EQ(block.saved + block.working, kept.saved);
+}
+
+TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
+  const TrainingRun run = small_run();
+  const auto saved = [&](RecomputeKind kind) { return lower_block(run.model, run.strategy, run.stack, kind).saved; };
+  EXPECT_LT(saved(RecomputeKind::Op), saved(RecomputeKind::None));
+  EXPECT_GT(saved(RecomputeKind::Op), saved(RecomputeKind::Full));
+}
+
+TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const double residual = 2.0 * kTokens * kHidden;
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), 2.0 * residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), 2.0 * residual);
+}
+
+TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const double residual = 2.0 * kTokens * kHidden;
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::ReduceScatter), 2.0 * residual);
+  // two conjugates and the inputs of both column-parallel products once more
+  EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
+}
+
+TEST(Block, TensorRanksShareTheProducts) {
+  TrainingRun run = small_run(4);
+  const double whole = gemm_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  EXPECT_DOUBLE_EQ(gemm_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward), whole / 4.0);
+}
+
+TEST(Block, GroupedQueriesNarrowTheProjectionOnly) {
+  TrainingRun run = small_run();
+  run.model.num_kv_heads = 2;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  // qkv is (8 + 2 * 2) heads of 128 instead of 24: 1.5 h^2 instead of 3 h^2.
+  EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 10.5 * kHidden * kHidden * kTokens);
+}
+
+TEST(Block, AWindowShowsEachQueryOnlyItsKeys) {
+  TrainingRun run = small_run();
+  const double dense = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  run.model.sliding_window = 256;
+  const double windowed = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  // causal: s^2/2 scores; window w: s w - w^2/2
+  const double s = 1024.0, w = 256.0;
+  EXPECT_DOUBLE_EQ(dense - windowed, 4.0 * kHidden * (s * s / 2.0 - (s * w - w * w / 2.0)));
+}
+
+}  // namespace
+}  // namespace llmsim::sim

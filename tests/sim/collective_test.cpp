@@ -1,0 +1,72 @@
+#include "sim/cost/collective.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+GroupLinks links_of(const TrainingRun& run, GroupKind kind) { return group_links(run.strategy, kind, run.cluster, 1.0); }
+
+TEST(Collective, OneRankIsFree) {
+  const GroupLinks links = links_of(small_run(1), GroupKind::Data);
+  for (const auto kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::SendRecv}) {
+    EXPECT_EQ(collective_time(kind, 1.0 * GiB, links), Seconds(0.0));
+  }
+}
+
+TEST(Collective, LargeMessagesRunAtTheBusBandwidth) {
+  // 8 ranks in one node at 100 GB/s: an all-gather of S moves 7/8 S, an all-reduce twice that; latencies are microseconds.
+  const GroupLinks links = links_of(small_run(8), GroupKind::Data);
+  const double size = 8e9;
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(size), links).value(), 7.0 / 8.0 * size / 100e9, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(size), links).value(), 2.0 * 7.0 / 8.0 * size / 100e9, 1e-4);
+}
+
+TEST(Collective, AcrossNodesTheNetworkSetsThePace) {
+  // 16 ranks on two nodes of 80 GB/s injection: bus bandwidth 80 GB/s, below the fabric's 100.
+  const GroupLinks links = links_of(small_run(16), GroupKind::Data);
+  EXPECT_NEAR(links.bus_bandwidth() / GBps, 80.0, 1e-9);
+}
+
+TEST(Collective, GroupsSideBySideShareTheNetwork) {
+  // tp 4: four data groups leave each node, so each gets a quarter of 80 GB/s.
+  TrainingRun run = small_run(16);
+  run.strategy.tensor_parallel = 4, run.strategy.data_parallel = 4;
+  EXPECT_NEAR(links_of(run, GroupKind::Data).bus_bandwidth() / GBps, 20.0, 1e-9);
+}
+
+TEST(Collective, AMeshGivesAPairOneLink) {
+  TrainingRun run = small_run(8);
+  run.cluster.fabric.kind = FabricKind::Mesh;
+  run.cluster.fabric.device_bandwidth = 448.0 * GBps;
+  run.cluster.fabric.pair_bandwidth = 64.0 * GBps;
+  EXPECT_NEAR(links_of(run, GroupKind::Data).fabric / GBps, 448.0, 1e-9);
+  run.strategy.tensor_parallel = 2, run.strategy.data_parallel = 4;
+  EXPECT_NEAR(links_of(run, GroupKind::Tensor).fabric / GBps, 64.0, 1e-9);
+}
+
+TEST(Collective, APackagePairIsFasterThanItsNeighbours) {
+  TrainingRun run = small_run(8);
+  run.cluster.fabric.kind = FabricKind::Paired;
+  run.cluster.fabric.package_bandwidth = 200.0 * GBps;
+  run.cluster.fabric.pair_bandwidth = 50.0 * GBps;
+  run.strategy.tensor_parallel = 2, run.strategy.data_parallel = 4;
+  EXPECT_NEAR(links_of(run, GroupKind::Tensor).fabric / GBps, 200.0, 1e-9);
+  EXPECT_LT(links_of(run, GroupKind::Data).fabric, 200.0 * GBps);
+}
+
+TEST(Collective, TimeGrowsWithSizeAndRanks) {
+  Seconds last;
+  for (double size = 1e3; size < 1e10; size *= 10) {
+    const Seconds time = collective_time(CollectiveKind::AllReduce, Bytes(size), links_of(small_run(16), GroupKind::Data));
+    EXPECT_GT(time, last);
+    last = time;
+  }
+  EXPECT_LT(collective_time(CollectiveKind::AllGather, 1.0 * GB, links_of(small_run(16), GroupKind::Data)),
+            collective_time(CollectiveKind::AllGather, 1.0 * GB, links_of(small_run(64), GroupKind::Data)));
+}
+
+}  // namespace
+}  // namespace llmsim::sim

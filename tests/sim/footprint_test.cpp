@@ -1,0 +1,124 @@
+#include "sim/memory/footprint.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "sim/memory/shards.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+Memory footprint(const TrainingRun& run) { return memory_footprint(run, layer_prices(run)); }
+
+double term(const StageMemory& stage, const std::string& name) {
+  for (const MemoryTerm& t : stage.terms) {
+    if (name == t.name) return t.size.value();
+  }
+  return 0.0;
+}
+
+double count(const TrainingRun& run) { return static_cast<double>(parameters(run.model).total()); }
+
+TEST(Footprint, MixedPrecisionAdamHoldsSixteenBytesPerParameter) {
+  // 2 weights + 2 gradients + 4 master + 8 states; accumulation keeps gradients through the step.
+  const TrainingRun run = small_run();
+  const StageMemory stage = footprint(run).stages[0];
+  const double states =
+      term(stage, "weights") + term(stage, "gradients") + term(stage, "master_weights") + term(stage, "optimizer_states");
+  EXPECT_DOUBLE_EQ(states, 16.0 * count(run));
+}
+
+TEST(Footprint, TermsAddUpToThePeak) {
+  for (const auto sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3}) {
+    TrainingRun run = small_run(8);
+    run.strategy.sharding = sharding;
+    const StageMemory stage = footprint(run).stages[0];
+    double sum = 0.0;
+    for (const MemoryTerm& t : stage.terms) sum += t.size.value();
+    EXPECT_DOUBLE_EQ(sum, stage.peak.value());
+  }
+}
+
+TEST(Footprint, ShardingDividesItsStatesByTheRanks) {
+  TrainingRun run = small_run(8);
+  const double n = count(run);
+  const auto shares = [&](Sharding sharding) {
+    run.strategy.sharding = sharding;
+    const StageMemory stage = footprint(run).stages[0];
+    return std::array<double, 3>{term(stage, "weights") / n, term(stage, "gradients") / n,
+                                 (term(stage, "optimizer_states") + term(stage, "master_weights")) / n};
+  };
+  EXPECT_EQ(shares(Sharding::None), (std::array<double, 3>{2.0, 2.0, 12.0}));
+  EXPECT_EQ(shares(Sharding::Zero1), (std::array<double, 3>{2.0, 2.0, 1.5}));
+  EXPECT_EQ(shares(Sharding::Zero2), (std::array<double, 3>{2.0, 0.25, 1.5}));
+  EXPECT_EQ(shares(Sharding::Zero3), (std::array<double, 3>{0.25, 0.25, 1.5}));
+}
+
+TEST(Footprint, LogitsLiveInSixteenAndTwiceThirtyTwoBits) {
+  // t V (2 + 4 + 4) bytes: 1024 * 32768 * 10.
+  const TrainingRun run = small_run();
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "logits"), 1024.0 * 32768.0 * 10.0);
+}
+
+TEST(Footprint, AFusedLossKeepsOneChunkOfLogits) {
+  TrainingRun run = small_run();
+  const double whole = layer_prices(run).head.working.value();
+  run.strategy.fused_cross_entropy = true;
+  EXPECT_DOUBLE_EQ(layer_prices(run).head.working.value(), whole / 8.0);
+}
+
+TEST(Footprint, TheFirstStageOfAPipelineHoldsMostMicroBatches) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  const Memory memory = footprint(run);
+  const double block = layer_prices(run).block.saved.value();
+  // 2 blocks a stage; 4, 3, 2, 1 micro-batches in flight.
+  EXPECT_DOUBLE_EQ(term(memory.stages[0], "activations"), 4 * 2 * block);
+  EXPECT_DOUBLE_EQ(term(memory.stages[2], "activations"), 2 * 2 * block);
+  EXPECT_GT(term(memory.stages[1], "activations"), term(memory.stages[2], "activations"));
+}
+
+TEST(Footprint, RecomputationShrinksActivations) {
+  TrainingRun run = small_run();
+  const auto activations = [&](Recompute recompute) {
+    run.strategy.recompute = recompute;
+    return term(footprint(run).stages[0], "activations");
+  };
+  const double none = activations({RecomputeKind::None, 1}), half = activations({RecomputeKind::EveryN, 2});
+  const double full = activations({RecomputeKind::Full, 1});
+  EXPECT_LT(full, half);
+  EXPECT_LT(half, none);
+  EXPECT_DOUBLE_EQ(activations({RecomputeKind::EveryN, 1}), full);
+}
+
+TEST(Footprint, AdaptersTrainOnlyTheirOwnParameters) {
+  TrainingRun run = small_run();
+  run.strategy.adapters = Adapters{.rank = 8};
+  const StageMemory stage = footprint(run).stages[0];
+  // q and v of 8 layers: rank * (in + out) = 8 * 2048 each.
+  const double trained = 8.0 * 2.0 * 8.0 * 2048.0;
+  EXPECT_DOUBLE_EQ(term(stage, "optimizer_states"), 8.0 * trained);
+  EXPECT_DOUBLE_EQ(term(stage, "weights"), 2.0 * count(run) + 2.0 * trained);
+}
+
+TEST(Footprint, OffloadMovesTheOptimizerToTheHost) {
+  TrainingRun run = small_run();
+  run.strategy.offload.optimizer = true;
+  const Memory memory = footprint(run);
+  EXPECT_EQ(term(memory.stages[0], "optimizer_states"), 0.0);
+  EXPECT_GE(memory.host.value(), 12.0 * count(run));
+}
+
+TEST(Footprint, TensorRanksShareTheMatrices) {
+  TrainingRun run = small_run(8);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 8;
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  const Parameters whole = parameters(run.model);
+  EXPECT_DOUBLE_EQ(rank.embedding, static_cast<double>(whole.embedding) / 8.0 + static_cast<double>(whole.positions));
+}
+
+}  // namespace
+}  // namespace llmsim::sim

@@ -1,0 +1,62 @@
+#include "sim/cost/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+Operator square(std::int64_t size) { return gemm("test", 1, size, size, size, DType::Bf16, DType::Bf16); }
+
+TEST(Gemm, CountsTwoFlopsForEachMultiplyAdd) {
+  const Operator op = gemm("test", 3, 4, 5, 6, DType::Bf16, DType::Fp32);
+  EXPECT_DOUBLE_EQ(op.flops.value(), 3 * 2.0 * 4 * 5 * 6);
+  EXPECT_DOUBLE_EQ(op.moved.value(), 3 * (2.0 * (4 * 6 + 6 * 5) + 4.0 * 4 * 5));
+}
+
+TEST(Gemm, AnIdealDeviceRunsAtItsPeak) {
+  // 2 * 4096^3 FLOP at 100 TFLOP/s.
+  const double expected = 2.0 * 4096 * 4096 * 4096 / 100e12;
+  EXPECT_NEAR(gemm_time(square(4096), gemm_machine(ideal_device(), DType::Bf16)).value(), expected, 1e-3 * expected);
+}
+
+TEST(Gemm, SkinnyProductsAreBoundByMemory) {
+  // One row: the weights pass once, 2 * 8192^2 bytes at 1 TB/s, and hardly anything else.
+  const Operator op = gemm("test", 1, 1, 8192, 8192, DType::Bf16, DType::Bf16);
+  const double seconds = gemm_time(op, gemm_machine(ideal_device(), DType::Bf16)).value();
+  EXPECT_GE(seconds, 2.0 * 8192 * 8192 / 1e12);
+}
+
+TEST(Gemm, ANearlyEmptyLastWaveCostsAFullOne) {
+  Device device = ideal_device();
+  device.compute_units = 100;
+  GemmMachine machine = gemm_machine(device, DType::Bf16);
+  machine.coefficients.wave_quantisation = 1.0;
+  machine.bandwidth = 1000.0 * TBps;
+  // 128 x 128 tiles: 10 x 20 = 200 tiles are two waves, 10 x 20 + 10 are three for every tile shape tried or worse than 2.
+  const Operator two = gemm("two", 1, 1280, 2560, 4096, DType::Bf16, DType::Bf16);
+  const Operator more = gemm("more", 1, 1280, 2560 + 128, 4096, DType::Bf16, DType::Bf16);
+  EXPECT_GT(gemm_time(more, machine) / gemm_time(two, machine), 1.05 * more.flops / two.flops);
+}
+
+TEST(Gemm, MisalignedDimensionsSlowTheProduct) {
+  GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
+  machine.coefficients.misaligned_factor = 0.5;
+  const Operator aligned = gemm("head", 1, 4096, 50304, 1024, DType::Bf16, DType::Bf16);
+  const Operator odd = gemm("head", 1, 4096, 50257, 1024, DType::Bf16, DType::Bf16);
+  EXPECT_NEAR(gemm_time(odd, machine) / gemm_time(aligned, machine), 2.0, 0.01);
+}
+
+TEST(Gemm, TimeGrowsWithEveryDimension) {
+  const GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
+  Seconds last;
+  for (std::int64_t size = 128; size <= 16384; size *= 2) {
+    const Seconds time = gemm_time(square(size), machine);
+    EXPECT_GT(time, last);
+    last = time;
+  }
+}
+
+}  // namespace
+}  // namespace llmsim::sim

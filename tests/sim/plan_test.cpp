@@ -1,0 +1,86 @@
+#include "sim/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+PlanQuery small_query(int devices) {
+  PlanQuery query;
+  query.base = small_run(devices);
+  query.base.strategy.global_batch = 64;
+  return query;
+}
+
+TEST(Plan, EveryStrategyIsEitherFeasibleOrRejectedWithAReason) {
+  const Plan result = plan(small_query(16));
+  std::size_t rejected = 0;
+  for (const auto& [rule, count] : result.rejected) rejected += count;
+  EXPECT_EQ(result.evaluated, result.feasible + rejected);
+  EXPECT_GT(result.feasible, 0u);
+}
+
+TEST(Plan, TheTopEqualsPredictionsOfAllStrategiesOneByOne) {
+  PlanQuery query = small_query(8);
+  query.recompute = {{RecomputeKind::None, 1}};
+  query.virtual_stages = {1};
+  query.sharding = {Sharding::None};
+  const Plan result = plan(query);
+  double best = 1e300;
+  for (const int tp : {1, 2, 4, 8}) {
+    for (const int pp : {1, 2, 4, 8}) {
+      if (8 % (tp * pp) != 0) continue;
+      for (int micro = 1; micro <= 64; ++micro) {
+        TrainingRun run = query.base;
+        run.strategy.tensor_parallel = tp, run.strategy.pipeline_parallel = pp, run.strategy.data_parallel = 8 / tp / pp;
+        run.strategy.sequence_parallel = tp > 1;
+        run.strategy.micro_batch = micro;
+        const Prediction p = predict(run);
+        if (p.feasible()) best = std::min(best, p.step_time.value());
+      }
+    }
+  }
+  EXPECT_DOUBLE_EQ(result.plans.front().step_time.value(), best);
+}
+
+TEST(Plan, PlansAreOrderedAndFit) {
+  const Plan result = plan(small_query(16));
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    EXPECT_TRUE(result.plans[i].feasible());
+    if (i > 0) {
+      EXPECT_GE(result.plans[i].step_time, result.plans[i - 1].step_time);
+    }
+  }
+}
+
+TEST(Plan, TheParetoFrontTradesTimeForMemory) {
+  const std::vector<Prediction> front = plan(small_query(16)).pareto;
+  for (std::size_t i = 1; i < front.size(); ++i) {
+    EXPECT_GE(front[i].step_time, front[i - 1].step_time);
+    EXPECT_LT(front[i].memory.peak, front[i - 1].memory.peak);
+  }
+}
+
+TEST(Plan, AModelThatFitsNowhereNamesTheNearestMiss) {
+  PlanQuery query = small_query(2);
+  query.base.cluster.device.usable_memory = 0.1 * GiB;
+  const Plan result = plan(query);
+  EXPECT_TRUE(result.plans.empty());
+  const auto miss =
+      std::find_if(result.nearest.begin(), result.nearest.end(), [](const NearestMiss& m) { return m.rule == "out of memory"; });
+  ASSERT_NE(miss, result.nearest.end());
+  EXPECT_GT(miss->needed, miss->available);
+}
+
+TEST(Plan, ListsRestrictTheSearch) {
+  PlanQuery query = small_query(8);
+  query.tensor_parallel = {2};
+  for (const Prediction& p : plan(query).plans) EXPECT_EQ(p.run.strategy.tensor_parallel, 2);
+}
+
+}  // namespace
+}  // namespace llmsim::sim

@@ -1,0 +1,151 @@
+#include "sim/predict.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "sim/base/error.h"
+#include "sim/model/flops.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+double term(const Prediction& p, const std::string& name) {
+  for (const TimeTerm& t : p.breakdown) {
+    if (name == t.name) return t.time.value();
+  }
+  return 0.0;
+}
+
+double breakdown_sum(const Prediction& p) {
+  double sum = 0.0;
+  for (const TimeTerm& t : p.breakdown) sum += t.time.value();
+  return sum;
+}
+
+TEST(Predict, AnIdealDeviceTakesItsFlopsOverItsPeak) {
+  // Eight micro-batches of eight layers: 12 h^2 weights per layer, 6 FLOPs per weight and token.
+  const Prediction p = predict(small_run());
+  const double tokens = 8.0 * 1024.0, h = 1024.0;
+  EXPECT_NEAR(term(p, "forward_gemm"), 2.0 * 12.0 * h * h * 8.0 * tokens / 100e12, 1e-4);
+  EXPECT_NEAR(term(p, "backward_gemm"), 4.0 * 12.0 * h * h * 8.0 * tokens / 100e12, 1e-4);
+}
+
+TEST(Predict, TheBreakdownAddsUp) {
+  for (const int tp : {1, 2, 8}) {
+    for (const int pp : {1, 2, 4}) {
+      for (const auto sharding : {Sharding::None, Sharding::Zero1}) {
+        TrainingRun run = small_run(64);
+        run.strategy.tensor_parallel = tp, run.strategy.pipeline_parallel = pp, run.strategy.data_parallel = 64 / tp / pp;
+        run.strategy.sequence_parallel = tp > 1;
+        run.strategy.sharding = sharding;
+        run.strategy.global_batch = 512;
+        const Prediction p = predict(run);
+        ASSERT_TRUE(p.feasible());
+        EXPECT_NEAR(breakdown_sum(p), p.step_time.value(), 1e-12 * p.step_time.value());
+        for (const TimeTerm& t : p.breakdown) EXPECT_GE(t.time.value(), 0.0) << t.name;
+      }
+    }
+  }
+}
+
+TEST(Predict, TheModelFlopsEqualTheClosedForm) {
+  const TrainingRun run = small_run();
+  const Prediction p = predict(run);
+  const double tokens = 8.0 * 1024.0;
+  EXPECT_NEAR(p.model_flops.value(), 3.0 * tokens * forward_flops_per_token(run.model, true).value(),
+              0.05 * p.model_flops.value());
+}
+
+TEST(Predict, RecomputationCostsAThirdMoreHardwareFlops) {
+  TrainingRun run = small_run();
+  const Prediction none = predict(run);
+  EXPECT_EQ(none.hardware_flops, none.model_flops);
+  run.strategy.recompute = {RecomputeKind::Full, 1};
+  const Prediction full = predict(run);
+  EXPECT_EQ(full.model_flops, none.model_flops);
+  EXPECT_GT(full.step_time, none.step_time);
+  EXPECT_GT(full.hardware_flops / full.model_flops, 1.25);
+  EXPECT_LT(full.hardware_flops / full.model_flops, 1.34);
+}
+
+TEST(Predict, APipelineWaitsForItsBubble) {
+  // Equal stages: (p - 1) / m of the busy time; the ends make the stages a little unequal.
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.global_batch = 32;
+  run.model.vocab_size = 128;
+  run.cluster.fabric.device_bandwidth = 1000.0 * TBps;
+  run.model.position = Position::Rope;
+  const Prediction p = predict(run);
+  const double busy = p.step_time.value() - term(p, "pipeline_bubble") - term(p, "optimizer");
+  EXPECT_NEAR(term(p, "pipeline_bubble") / busy, 3.0 / 32.0, 0.02);
+}
+
+TEST(Predict, MoreDevicesAreNeverSlowerAtTheSameWorkPerDevice) {
+  // Weak scaling: the compute is equal, the exchange can only grow.
+  Seconds last;
+  for (const int devices : {1, 2, 8, 16, 64, 256}) {
+    const Prediction p = predict(small_run(devices));
+    EXPECT_GE(p.step_time.value(), last.value() * (1.0 - 1e-9)) << devices;
+    last = p.step_time;
+  }
+}
+
+TEST(Predict, SlowHostsDelaySmallKernels) {
+  TrainingRun run = small_run();
+  EXPECT_EQ(term(predict(run), "launch_wait"), 0.0);
+  run.stack.host_time_per_kernel = Seconds(1e-3);
+  const Prediction slow = predict(run);
+  EXPECT_GT(term(slow, "launch_wait"), 0.0);
+  run.strategy.cuda_graph = true;
+  EXPECT_EQ(term(predict(run), "launch_wait"), 0.0);
+}
+
+TEST(Predict, ABrokenRuleIsAnAnswer) {
+  TrainingRun run = small_run(8);
+  run.strategy.tensor_parallel = 3;
+  const Prediction p = predict(run);
+  ASSERT_FALSE(p.feasible());
+  EXPECT_EQ(p.infeasible->rule, "dp * tp * pp * cp != devices");
+  EXPECT_TRUE(p.breakdown.empty());
+}
+
+TEST(Predict, TooLittleMemoryIsAnAnswerWithAllFigures) {
+  TrainingRun run = small_run();
+  run.cluster.device.usable_memory = 1.0 * GiB;
+  const Prediction p = predict(run);
+  ASSERT_FALSE(p.feasible());
+  EXPECT_EQ(p.infeasible->rule, "out of memory");
+  EXPECT_GT(p.step_time, Seconds(0.0));
+  EXPECT_GT(p.memory.peak, p.memory.capacity);
+}
+
+TEST(Predict, TheIntervalHoldsTheEstimate) {
+  const Prediction p = predict(small_run());
+  EXPECT_LT(p.interval.first, p.step_time);
+  EXPECT_GT(p.interval.second, p.step_time);
+}
+
+TEST(Predict, ConventionsDifferByTheEmbeddingLookup) {
+  // One layer and a large vocabulary, as in a one-layer proxy of a large model: 6N counts a lookup that multiplies nothing.
+  TrainingRun run = small_run();
+  run.model.num_layers = 1;
+  const Prediction p = predict(run);
+  double all = 0.0, exact = 0.0;
+  for (const Convention& c : p.conventions) {
+    if (c.name == "palm") all = c.mfu;
+    if (c.name == "gemm_causal") exact = c.mfu;
+  }
+  EXPECT_GT(all / exact, 1.5);
+}
+
+TEST(Predict, UnsupportedShapesAreNamed) {
+  TrainingRun run = small_run();
+  run.model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 4096};
+  EXPECT_THROW(predict(run), Error);
+}
+
+}  // namespace
+}  // namespace llmsim::sim

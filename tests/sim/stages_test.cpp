@@ -1,0 +1,54 @@
+#include "sim/strategy/stages.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+std::vector<int> blocks_of(const std::vector<ModelPart>& parts) {
+  std::vector<int> blocks;
+  for (const ModelPart& part : parts) blocks.push_back(part.blocks);
+  return blocks;
+}
+
+TEST(Stages, LayersAreDealtEvenly) {
+  Strategy s;
+  s.pipeline_parallel = 4;
+  const auto parts = model_parts(small_model(), s);
+  EXPECT_EQ(blocks_of(parts), (std::vector<int>{2, 2, 2, 2}));
+  EXPECT_TRUE(parts.front().embedding);
+  EXPECT_TRUE(parts.back().head);
+  EXPECT_FALSE(parts[1].embedding || parts[1].head);
+}
+
+TEST(Stages, ARemainderGoesToTheMiddle) {
+  Strategy s;
+  s.pipeline_parallel = 3;
+  EXPECT_EQ(blocks_of(model_parts(small_model(), s)), (std::vector<int>{3, 3, 2}));  // 8 = 3 * 2 + 2
+}
+
+TEST(Stages, EmbeddingAndHeadCanCountAsLayers) {
+  // BLOOM: 70 layers and two ends over 12 stages are 6 each.
+  Transformer model = small_model();
+  model.num_layers = 70;
+  Strategy s;
+  s.pipeline_parallel = 12, s.embeddings_as_layers = true;
+  EXPECT_EQ(blocks_of(model_parts(model, s)), (std::vector<int>{5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5}));
+}
+
+TEST(Stages, NoLayerIsLost) {
+  for (int pp = 1; pp <= 8; ++pp) {
+    for (const bool ends : {false, true}) {
+      Strategy s;
+      s.pipeline_parallel = pp, s.embeddings_as_layers = ends;
+      int sum = 0;
+      for (const int blocks : blocks_of(model_parts(small_model(), s))) sum += blocks;
+      EXPECT_EQ(sum, 8);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llmsim::sim

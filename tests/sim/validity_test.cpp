@@ -1,0 +1,81 @@
+#include "sim/strategy/validity.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+std::string rule_of(const TrainingRun& run) {
+  const auto broken = broken_rule(run.model, run.strategy, run.cluster);
+  return broken ? broken->rule : "";
+}
+
+std::string message_of(const TrainingRun& run) {
+  const auto broken = broken_rule(run.model, run.strategy, run.cluster);
+  return broken ? broken->message : "";
+}
+
+TEST(Validity, AMeshThatMultipliesIsFine) { EXPECT_EQ(rule_of(small_run(8)), ""); }
+
+TEST(Validity, TheMeshMustMultiplyToTheDevices) {
+  TrainingRun run = small_run(8);
+  run.strategy.tensor_parallel = 2;
+  EXPECT_EQ(message_of(run), "dp * tp * pp * cp = 8 * 2 * 1 * 1 = 16, but there are 8 devices; dp = 4 would fit");
+}
+
+TEST(Validity, TensorRanksMustDivideHeadsAndTheNearestAreNamed) {
+  TrainingRun run = small_run(3);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 3;
+  EXPECT_EQ(message_of(run), "tp = 3 does not divide num_heads = 8 (nearest: 2 or 4)");
+}
+
+TEST(Validity, MoreStagesThanLayersAreRefused) {
+  TrainingRun run = small_run(16);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 16, run.strategy.global_batch = 16;
+  EXPECT_EQ(rule_of(run), "pp * virtual stages > num_layers");
+}
+
+TEST(Validity, TheBatchMustDivide) {
+  TrainingRun run = small_run(8);
+  run.strategy.global_batch = 12;
+  EXPECT_EQ(message_of(run), "dp * micro_batch = 8 does not divide global_batch = 12 (nearest: 6 or 12)");
+}
+
+TEST(Validity, InterleavingNeedsWholeRounds) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 2;
+  run.strategy.schedule = PipelineSchedule::Interleaved, run.strategy.global_batch = 6;
+  EXPECT_EQ(rule_of(run), "interleaving needs num_microbatches divisible by pp");
+  run.strategy.global_batch = 8;
+  EXPECT_EQ(rule_of(run), "");
+}
+
+TEST(Validity, ZeroAndNegativeSizesAreRefused) {
+  TrainingRun run = small_run(1);
+  for (const int bad : {0, -1}) {
+    run.strategy.micro_batch = bad;
+    EXPECT_EQ(rule_of(run), "sizes must be positive");
+  }
+}
+
+TEST(Validity, ShardGroupsMustDivideTheDataRanks) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 3;
+  EXPECT_EQ(rule_of(run), "shard_size does not divide dp * cp");
+}
+
+TEST(Validity, BothFormsGiveTheSameVerdict) {
+  for (int tp = 1; tp <= 9; ++tp) {
+    for (int dp = 1; dp <= 9; ++dp) {
+      TrainingRun run = small_run(8);
+      run.strategy.tensor_parallel = tp, run.strategy.data_parallel = dp;
+      const char* name = broken_rule_name(run.model, run.strategy, 8);
+      EXPECT_EQ(rule_of(run), name == nullptr ? "" : name);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llmsim::sim
