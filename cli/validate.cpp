@@ -1,0 +1,139 @@
+#include "cli/validate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "calibrate/backtest.h"
+#include "hwdb/database.h"
+#include "hwdb/run_resolver.h"
+#include "reports/validation.h"
+#include "sim/base/error.h"
+
+namespace llmsim::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRegressionSet = "tests/validation/runs";
+
+// The regression set of the project that the program was built in.
+std::string regression_set() {
+  std::error_code error;
+  const fs::path program = fs::canonical("/proc/self/exe", error);
+  std::vector<fs::path> roots;
+  if (const char* root = std::getenv("LLMSIM_SOURCE_DIR")) roots.emplace_back(root);
+  for (fs::path folder = program.parent_path(); !error && folder.has_relative_path(); folder = folder.parent_path())
+    roots.push_back(folder);
+  for (const fs::path& root : roots) {
+    if (fs::is_directory(root / kRegressionSet, error)) return (root / kRegressionSet).string();
+  }
+  throw Error(std::string("no files given, and the project's ") + kRegressionSet +
+              " was not found above the program; name run files or folders, or set LLMSIM_SOURCE_DIR to the project's folder");
+}
+
+std::vector<hwdb::RunFile> read_all(const std::vector<std::string>& paths) {
+  std::vector<hwdb::RunFile> files;
+  for (const std::string& path : run_files(paths)) files.push_back(hwdb::read_runs(path));
+  return files;
+}
+
+// One line on a terminal, from the moment it takes long.
+calibrate::Progress progress_line() {
+  if (isatty(STDERR_FILENO) == 0) return {};
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  return [start](std::size_t done, std::size_t all) {
+    if (Clock::now() - start < std::chrono::seconds(1) || done % 64 != 0) return;
+    std::cerr << "\rpredicting " << done << " of " << all << "\x1b[K" << std::flush;
+  };
+}
+
+void clear_progress_line() {
+  if (isatty(STDERR_FILENO) != 0) std::cerr << "\r\x1b[K" << std::flush;
+}
+
+calibrate::Backtest backtested(const ValidateOptions& options) {
+  const std::optional<calibrate::Scope> scope = calibrate::scope_named(options.scope);
+  if (!scope) throw Error("--scope = " + options.scope + ": dense, moe or all is expected");
+  const std::vector<hwdb::RunFile> files = read_all(options.files.empty() ? std::vector{regression_set()} : options.files);
+  const hwdb::Database database(options.database.value_or(hwdb::default_database_path()));
+  hwdb::RunResolver resolver(database);
+  const auto predict = [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); };
+  calibrate::Backtest result = calibrate::backtest(files, *scope, predict, progress_line());
+  clear_progress_line();
+  return result;
+}
+
+// The runs to list: all without a prediction, or only those whose measured figures are scored.
+calibrate::Backtest listed(calibrate::Backtest backtest, bool all) {
+  std::erase_if(backtest.rows, [all](const calibrate::BacktestRow& row) {
+    return !row.skipped || !(all || row.scored.step_time || row.scored.memory || row.scored.outcome);
+  });
+  return backtest;
+}
+
+void print_skipped(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
+  const std::size_t without = listed(backtest, true).rows.size();
+  const calibrate::Backtest shown = listed(backtest, options.skipped);
+  if (!shown.rows.empty()) std::cout << "\n" << reports::render(reports::skipped_table(shown), format);
+  if (without > shown.rows.size()) {
+    std::cerr << without - shown.rows.size()
+              << " runs whose figures are not scored have no prediction; --skipped lists them with the reasons\n";
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> run_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::exists(path, error)) throw Error(path + ": no such file or folder");
+    if (!fs::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+      if (entry.path().extension() == ".json") inside.push_back(entry.path().string());
+    }
+    if (inside.empty()) throw Error(path + ": no *.json file in this folder");
+    std::sort(inside.begin(), inside.end());
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+CLI::App* add_validate(CLI::App& app, ValidateOptions& options) {
+  CLI::App* command = app.add_subcommand("validate", "Hold predictions against measured runs, by group");
+  command->add_option("files", options.files,
+                      "run files or folders of them; default: the published runs that ship with the project");
+  command->add_option("--scope", options.scope, "dense, moe (experts, expert or context parallelism) or all")
+      ->capture_default_str();
+  command->add_option("--format", options.format, "table, markdown, csv, json or latex")->capture_default_str();
+  command->add_flag("--skipped", options.skipped, "list every run without a prediction, with the reason");
+  command->add_option("--db", options.database, "database file; default: that of the user");
+  return command;
+}
+
+int run_validate(const ValidateOptions& options) {
+  const std::optional<reports::Format> format = reports::format_named(options.format);
+  if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
+  const calibrate::Backtest backtest = backtested(options);
+  if (*format == reports::Format::Json) {
+    std::cout << reports::validation_json(backtest);
+    return 0;
+  }
+  std::cout << reports::render(reports::validation_table(backtest), *format);
+  if (*format != reports::Format::Csv) print_skipped(backtest, options, *format);
+  return 0;
+}
+
+}  // namespace llmsim::cli
