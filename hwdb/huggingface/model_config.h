@@ -1,0 +1,45 @@
+// A model's config.json while it is read: the keys that several families share.  Private to hwdb.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+
+#include "hwdb/json_reader.h"
+#include "sim/model/transformer.h"
+
+namespace llmsim::hwdb {
+
+class ModelConfig {
+ public:
+  // `object` must outlive the config.
+  ModelConfig(const nlohmann::json& object, const std::string& file);
+
+  // A size under the first of the keys that is there; families call the same figure by different names.
+  int need(std::initializer_list<const char*> keys);
+  int count_or(std::initializer_list<const char*> keys, int fallback);
+  std::optional<int> maybe(std::initializer_list<const char*> keys);
+  int at_least_zero(const char* key, int fallback);
+  bool flag(const char* key, bool fallback);
+  std::optional<std::string> text(const char* key) { return reader_.text(key); }
+  double need_number(const char* key);
+  std::optional<ObjectReader> object(const char* key) { return reader_.object(key); }
+  const nlohmann::json* any(const char* key) { return reader_.any(key); }
+  bool has(const char* key) const { return reader_.value().contains(key); }
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& right) const { reader_.refuse(key, right); }
+
+ private:
+  ObjectReader reader_;
+};
+
+// hidden_size / num_heads; refuses a file whose heads do not divide the width.
+int divided_head_dim(ModelConfig& config, int hidden_size, int num_heads);
+
+// Pre-training context of rotary models.
+int rotary_seq_len(ModelConfig& config, std::optional<int> fallback = std::nullopt);
+
+// The window pattern of "layer_types" where the file lists one kind of attention per layer; else nothing changes.
+void read_layer_types(ModelConfig& config, sim::Transformer& model);
+
+}  // namespace llmsim::hwdb
