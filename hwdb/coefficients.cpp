@@ -23,41 +23,89 @@ struct Field {
   void (*set)(Owner&, double);
 };
 
-
 constexpr CoefficientRange kRatio{0.0, 1.0};
 constexpr CoefficientRange kSmallTime{0.0, 1.0};
 
-const std::array<Field<GemmCoefficients>, 6> kGemmFields = {{
-    {"max_efficiency", {0.01, 1.2}, "", [](const auto& g) { return g.max_efficiency; }, [](auto& g, double v) { g.max_efficiency = v; }},
+const std::array<Field<GemmCoefficients>, 7> kGemmFields = {{
+    {"max_efficiency",
+     {0.01, 1.2},
+     "",
+     [](const auto& g) { return g.max_efficiency; },
+     [](auto& g, double v) { g.max_efficiency = v; }},
     {"k_half", {0.0, 65536.0}, "", [](const auto& g) { return g.k_half; }, [](auto& g, double v) { g.k_half = v; }},
-    {"wave_quantisation", kRatio, "", [](const auto& g) { return g.wave_quantisation; }, [](auto& g, double v) { g.wave_quantisation = v; }},
-    {"misaligned_factor", {0.01, 1.0}, "", [](const auto& g) { return g.misaligned_factor; }, [](auto& g, double v) { g.misaligned_factor = v; }},
-    {"alignment", {1.0, 1024.0}, "", [](const auto& g) { return double(g.alignment); }, [](auto& g, double v) { g.alignment = static_cast<int>(v); }},
-    {"kernel_time_s", kSmallTime, "s", [](const auto& g) { return g.kernel_time.value(); }, [](auto& g, double v) { g.kernel_time = sim::Seconds(v); }},
+    {"wave_quantisation", kRatio, "", [](const auto& g) { return g.wave_quantisation; },
+     [](auto& g, double v) { g.wave_quantisation = v; }},
+    {"misaligned_factor",
+     {0.01, 1.0},
+     "",
+     [](const auto& g) { return g.misaligned_factor; },
+     [](auto& g, double v) { g.misaligned_factor = v; }},
+    {"alignment",
+     {1.0, 1024.0},
+     "",
+     [](const auto& g) { return double(g.alignment); },
+     [](auto& g, double v) { g.alignment = static_cast<int>(v); }},
+    {"weight_gradient_factor",
+     {0.01, 2.0},
+     "",
+     [](const auto& g) { return g.weight_gradient_factor; },
+     [](auto& g, double v) { g.weight_gradient_factor = v; }},
+    {"kernel_time_s", kSmallTime, "s", [](const auto& g) { return g.kernel_time.value(); },
+     [](auto& g, double v) { g.kernel_time = sim::Seconds(v); }},
 }};
 
 const std::array<Field<Cluster>, 13> kFields = {{
-    {"attention.flash_forward", {0.01, 1.2}, "", [](const auto& c) { return c.device.achieved.attention.flash_forward; },
+    {"attention.flash_forward",
+     {0.01, 1.2},
+     "",
+     [](const auto& c) { return c.device.achieved.attention.flash_forward; },
      [](auto& c, double v) { c.device.achieved.attention.flash_forward = v; }},
-    {"attention.flash_backward", {0.01, 1.2}, "", [](const auto& c) { return c.device.achieved.attention.flash_backward; },
+    {"attention.flash_backward",
+     {0.01, 1.2},
+     "",
+     [](const auto& c) { return c.device.achieved.attention.flash_backward; },
      [](auto& c, double v) { c.device.achieved.attention.flash_backward = v; }},
-    {"attention.seq_half", {0.0, 65536.0}, "", [](const auto& c) { return c.device.achieved.attention.seq_half; },
+    {"attention.seq_half",
+     {0.0, 65536.0},
+     "",
+     [](const auto& c) { return c.device.achieved.attention.seq_half; },
      [](auto& c, double v) { c.device.achieved.attention.seq_half = v; }},
-    {"attention.head_dim_64_factor", {0.01, 2.0}, "", [](const auto& c) { return c.device.achieved.attention.head_dim_64_factor; },
+    {"attention.head_dim_64_factor",
+     {0.01, 2.0},
+     "",
+     [](const auto& c) { return c.device.achieved.attention.head_dim_64_factor; },
      [](auto& c, double v) { c.device.achieved.attention.head_dim_64_factor = v; }},
     {"kernel_time_s", kSmallTime, "s", [](const auto& c) { return c.device.achieved.kernel_time.value(); },
      [](auto& c, double v) { c.device.achieved.kernel_time = sim::Seconds(v); }},
-    {"memory_fraction", {0.01, 1.1}, "", [](const auto& c) { return c.device.achieved.memory_fraction; },
+    {"memory_fraction",
+     {0.01, 1.1},
+     "",
+     [](const auto& c) { return c.device.achieved.memory_fraction; },
      [](auto& c, double v) { c.device.achieved.memory_fraction = v; }},
-    {"sustained_clock", {0.1, 1.5}, "", [](const auto& c) { return c.device.achieved.sustained_clock; },
+    {"sustained_clock",
+     {0.1, 1.5},
+     "",
+     [](const auto& c) { return c.device.achieved.sustained_clock; },
      [](auto& c, double v) { c.device.achieved.sustained_clock = v; }},
-    {"collective_fraction", {0.01, 1.1}, "", [](const auto& c) { return c.device.achieved.collective_fraction; },
+    {"collective_fraction",
+     {0.01, 1.1},
+     "",
+     [](const auto& c) { return c.device.achieved.collective_fraction; },
      [](auto& c, double v) { c.device.achieved.collective_fraction = v; }},
-    {"scale_out_fraction", {0.01, 1.1}, "", [](const auto& c) { return c.device.achieved.scale_out_fraction; },
+    {"scale_out_fraction",
+     {0.01, 1.1},
+     "",
+     [](const auto& c) { return c.device.achieved.scale_out_fraction; },
      [](auto& c, double v) { c.device.achieved.scale_out_fraction = v; }},
-    {"context_bytes", {0.0, 1e11}, "B", [](const auto& c) { return c.device.context_memory.value(); },
+    {"context_bytes",
+     {0.0, 1e11},
+     "B",
+     [](const auto& c) { return c.device.context_memory.value(); },
      [](auto& c, double v) { c.device.context_memory = sim::Bytes(v); }},
-    {"host_bytes_per_s", {1e6, 1e14}, "B/s", [](const auto& c) { return c.device.host_bandwidth.value(); },
+    {"host_bytes_per_s",
+     {1e6, 1e14},
+     "B/s",
+     [](const auto& c) { return c.device.host_bandwidth.value(); },
      [](auto& c, double v) { c.device.host_bandwidth = sim::BytesPerSecond(v); }},
     {"fabric.latency_s", kSmallTime, "s", [](const auto& c) { return c.fabric.latency.value(); },
      [](auto& c, double v) { c.fabric.latency = sim::Seconds(v); }},
@@ -129,7 +177,8 @@ void set_coefficient(sim::Cluster& cluster, std::string_view key, double value) 
   const GemmKey gemm = parsed_gemm_key(key);
   assert(gemm.field);
   for (const sim::DType dtype : kDTypes) {
-    if (!gemm.dtype || *gemm.dtype == dtype) gemm.field->set(cluster.device.achieved.gemm[static_cast<std::size_t>(dtype)], value);
+    if (!gemm.dtype || *gemm.dtype == dtype)
+      gemm.field->set(cluster.device.achieved.gemm[static_cast<std::size_t>(dtype)], value);
   }
 }
 

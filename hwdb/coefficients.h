@@ -1,7 +1,8 @@
 // The names under which the database keeps the coefficients of a device and of its links, and where each goes.
 //
 //   gemm.F.K          of matrix products in one format, F in fp32 tf32 fp16 bf16 fp8 fp4
-//   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation misaligned_factor alignment kernel_time_s
+//   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation misaligned_factor alignment
+//                     weight_gradient_factor kernel_time_s
 //   attention.K       K in flash_forward flash_backward seq_half head_dim_64_factor
 //   kernel_time_s, memory_fraction, sustained_clock, collective_fraction, scale_out_fraction
 //   context_bytes, host_bytes_per_s

@@ -1,5 +1,6 @@
 #include "hwdb/database.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -43,8 +44,9 @@ bool is_ours(const Connection& connection) {
     throw Error("database " + connection.path() + ": belongs to another program; name another file with --db");
   }
   if (version > kSchemaVersion) {
-    throw Error("database " + connection.path() + ": schema " + std::to_string(version) + " was written by a newer llmsim (this one knows " +
-                std::to_string(kSchemaVersion) + "); use that one, or name another file with --db");
+    throw Error("database " + connection.path() + ": schema " + std::to_string(version) +
+                " was written by a newer llmsim (this one knows " + std::to_string(kSchemaVersion) +
+                "); use that one, or name another file with --db");
   }
   return true;
 }
@@ -79,7 +81,8 @@ std::unique_ptr<Connection> writable(const std::string& path) {
 bool may_write(const std::string& path) {
   const fs::path folder = fs::absolute(path).parent_path();
   std::error_code ignored;
-  return access(folder.c_str(), W_OK) == 0 && (!fs::exists(path, ignored) || access(path.c_str(), W_OK) == 0);
+  const auto allowed = [](const char* name) { return faccessat(AT_FDCWD, name, W_OK, AT_EACCESS) == 0; };
+  return allowed(folder.c_str()) && (!fs::exists(path, ignored) || allowed(path.c_str()));
 }
 
 std::unique_ptr<Connection> writable_if_possible(const std::string& path) {
@@ -106,11 +109,13 @@ std::unique_ptr<Connection> opened(const std::string& path, Access wanted) {
   if (fs::is_directory(path, ignored)) throw Error("database " + path + ": is a directory; give the path of a file");
   create_default_folder(path);
   if (auto connection = writable_if_possible(path)) return connection;
-  if (wanted == Access::Write) throw Error("database " + path + ": cannot be written; make it writable or name another file with --db");
+  if (wanted == Access::Write)
+    throw Error("database " + path + ": cannot be written; make it writable or name another file with --db");
   if (fs::exists(path, ignored)) {
     if (auto connection = existing(path)) return connection;
   }
-  std::fprintf(stderr, "llmsim: warning: database %s cannot be written; using the shipped facts only (name a writable file with --db)\n",
+  std::fprintf(stderr,
+               "llmsim: warning: database %s cannot be written; using the shipped facts only (name a writable file with --db)\n",
                path.c_str());
   return in_memory();
 }
@@ -123,13 +128,23 @@ Origin origin_named(const std::string& name) { return name == "user" ? Origin::U
 HardwareRow hardware_row(const Statement& row) { return {row.text(0), row.text(1), origin_named(row.text(2)), row.text(3)}; }
 
 Coefficient coefficient_row(const Statement& row) {
-  return {row.text(0), row.text(1), row.text(2), row.number(3), row.optional_number(4),
-          evidence_named(row.text(5)).value_or(sim::Evidence::Assumed), row.text(6), row.text(7), origin_named(row.text(8))};
+  return {row.text(0),
+          row.text(1),
+          row.text(2),
+          row.number(3),
+          row.optional_number(4),
+          evidence_named(row.text(5)).value_or(sim::Evidence::Assumed),
+          row.text(6),
+          row.text(7),
+          origin_named(row.text(8))};
 }
 
 Measurement measurement_row(const Statement& row) {
-  return {row.integer(0), row.text(1), row.text(2), evidence_named(row.text(3)).value_or(sim::Evidence::Assumed), row.text(4),
-          origin_named(row.text(5)), row.text(6), row.text(7), row.text(8)};
+  return {row.integer(0), row.text(1),
+          row.text(2),    evidence_named(row.text(3)).value_or(sim::Evidence::Assumed),
+          row.text(4),    origin_named(row.text(5)),
+          row.text(6),    row.text(7),
+          row.text(8)};
 }
 
 }  // namespace
@@ -167,33 +182,34 @@ Database& Database::operator=(Database&&) noexcept = default;
 const std::string& Database::path() const { return impl_->connection->path(); }
 
 std::string Database::version() const {
-  Statement query(*impl_->connection,
-                  "SELECT (SELECT value FROM meta WHERE key = 'facts_compiled'), (SELECT value FROM meta WHERE key = 'facts_hash')");
+  Statement query(
+      *impl_->connection,
+      "SELECT (SELECT value FROM meta WHERE key = 'facts_compiled'), (SELECT value FROM meta WHERE key = 'facts_hash')");
   query.step();
   return "facts of " + query.text(0) + " (" + query.text(1).substr(0, 12) + ")";
 }
 
 std::optional<HardwareRow> Database::find(HardwareKind kind, std::string_view id_or_alias) const {
   const std::string name = folded(id_or_alias);
-  const std::string columns = std::string("SELECT id, name, origin, record FROM ") + table_of(kind);
-  Statement by_id(*impl_->connection, columns + " WHERE id = ? ORDER BY origin DESC LIMIT 1");
-  by_id.bind(name);
-  if (by_id.step()) return hardware_row(by_id);
-  Statement by_alias(*impl_->connection, columns + " WHERE id = (SELECT id FROM aliases WHERE kind = ? AND alias = ? ORDER BY origin "
-                                                   "DESC LIMIT 1) ORDER BY origin DESC LIMIT 1");
-  by_alias.bind(word_of(kind)).bind(name);
-  if (by_alias.step()) return hardware_row(by_alias);
-  return std::nullopt;
+  Statement alias(*impl_->connection, "SELECT id FROM aliases WHERE kind = ? AND alias = ? ORDER BY origin DESC LIMIT 1");
+  alias.bind(word_of(kind)).bind(name);
+  const std::string id = alias.step() ? alias.text(0) : name;
+  Statement row(*impl_->connection, std::string("SELECT id, name, origin, record FROM ") + table_of(kind) +
+                                        " WHERE id = ? ORDER BY origin DESC LIMIT 1");
+  row.bind(id);
+  if (!row.step()) return std::nullopt;
+  return hardware_row(row);
 }
 
 HardwareRow Database::get(HardwareKind kind, std::string_view id_or_alias) const {
   if (std::optional<HardwareRow> row = find(kind, id_or_alias)) return *row;
-  throw Error(std::string("unknown ") + word_of(kind) + " '" + std::string(id_or_alias) + "'" + did_you_mean(folded(id_or_alias), names(kind)) +
-              "; 'llmsim hardware list' shows all");
+  throw Error(std::string("unknown ") + word_of(kind) + " '" + std::string(id_or_alias) + "'" +
+              did_you_mean(folded(id_or_alias), names(kind)) + "; 'llmsim hardware list' shows all");
 }
 
 std::vector<HardwareRow> Database::list(HardwareKind kind) const {
-  Statement query(*impl_->connection, std::string("SELECT id, name, origin, record FROM ") + table_of(kind) + " ORDER BY id, origin DESC");
+  Statement query(*impl_->connection,
+                  std::string("SELECT id, name, origin, record FROM ") + table_of(kind) + " ORDER BY id, origin DESC");
   std::vector<HardwareRow> rows;
   while (query.step()) {
     HardwareRow row = hardware_row(query);
@@ -203,7 +219,8 @@ std::vector<HardwareRow> Database::list(HardwareKind kind) const {
 }
 
 std::vector<std::string> Database::names(HardwareKind kind) const {
-  Statement query(*impl_->connection, std::string("SELECT id FROM ") + table_of(kind) + " UNION SELECT alias FROM aliases WHERE kind = ? ORDER BY 1");
+  Statement query(*impl_->connection,
+                  std::string("SELECT id FROM ") + table_of(kind) + " UNION SELECT alias FROM aliases WHERE kind = ? ORDER BY 1");
   query.bind(word_of(kind));
   std::vector<std::string> names;
   while (query.step()) names.push_back(query.text(0));
@@ -219,8 +236,9 @@ std::vector<std::string> Database::aliases(HardwareKind kind, const std::string&
 }
 
 std::vector<Coefficient> Database::coefficients(std::string_view scope, std::string_view id) const {
-  Statement query(*impl_->connection, "SELECT scope, id, key, value, standard_error, evidence, source, fitted_from, origin FROM coefficients "
-                                      "WHERE scope = ? AND id = ? ORDER BY key, origin DESC");
+  Statement query(*impl_->connection,
+                  "SELECT scope, id, key, value, standard_error, evidence, source, fitted_from, origin FROM coefficients "
+                  "WHERE scope = ? AND id = ? ORDER BY key, origin DESC");
   query.bind(scope).bind(id);
   std::vector<Coefficient> rows;
   while (query.step()) {
@@ -231,8 +249,9 @@ std::vector<Coefficient> Database::coefficients(std::string_view scope, std::str
 }
 
 std::vector<Measurement> Database::measurements(std::string_view subject, std::string_view accelerator) const {
-  Statement query(*impl_->connection, "SELECT m.id, subject, accelerator, evidence, source, origin, record, columns, points FROM measurements m "
-                                      "LEFT JOIN curves c ON c.measurement = m.id WHERE subject = ? AND accelerator = ? ORDER BY m.id");
+  Statement query(*impl_->connection,
+                  "SELECT m.id, subject, accelerator, evidence, source, origin, record, columns, points FROM measurements m "
+                  "LEFT JOIN curves c ON c.measurement = m.id WHERE subject = ? AND accelerator = ? ORDER BY m.id");
   query.bind(subject).bind(accelerator);
   std::vector<Measurement> rows;
   while (query.step()) rows.push_back(measurement_row(query));
@@ -253,7 +272,9 @@ void Database::put_hardware(HardwareKind kind, const std::string& record) {
   require_writable();
   const nlohmann::json parsed = nlohmann::json::parse(record);
   Statement(*impl_->connection, "DELETE FROM aliases WHERE kind = ? AND id = ? AND origin = 'user'")
-      .bind(word_of(kind)).bind(parsed.at("id").get<std::string>()).run();
+      .bind(word_of(kind))
+      .bind(parsed.at("id").get<std::string>())
+      .run();
   insert_hardware(*impl_->connection, kind, parsed, Origin::User);
 }
 

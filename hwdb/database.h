@@ -54,9 +54,9 @@ struct Measurement {
   sim::Evidence evidence = sim::Evidence::Measured;
   std::string source;
   Origin origin = Origin::User;
-  std::string record;       // JSON; the points of a curve are in `points`
-  std::string columns;      // JSON list of names; empty: no curve
-  std::string points;       // JSON list of rows
+  std::string record;   // JSON; the points of a curve are in `points`
+  std::string columns;  // JSON list of names; empty: no curve
+  std::string points;   // JSON list of rows
 };
 
 // "data_sheet", "measured", "fitted", "assumed", "given"; none for other words.
@@ -69,7 +69,8 @@ std::string default_database_path();
 class Database {
  public:
   // Opens or creates the file at `path` (":memory:" for none), creating folders of the default path only.  Throws Error naming
-  // the path for a damaged file, a file of another program or of a newer llmsim, and for Access::Write where writing is impossible.
+  // the path for a damaged file, a file of another program or of a newer llmsim, and for Access::Write where writing is
+  // impossible.
   explicit Database(std::string path, Access access = Access::Read);
   ~Database();
   Database(Database&&) noexcept;
@@ -81,14 +82,15 @@ class Database {
   // "facts of 2026-11-20 (0123456789ab)": which shipped facts the rows come from.
   std::string version() const;
 
-  // The row of an id or alias; case and the difference between '-' and '_' do not matter.
+  // The row of an id or alias; case and the difference between '-' and '_' do not matter.  Aliases come first: "mi250x" is the
+  // GCD that frameworks see, though a record of the whole module has that id.
   std::optional<HardwareRow> find(HardwareKind kind, std::string_view id_or_alias) const;
 
   // As find, but throws Error naming the nearest known names.
   HardwareRow get(HardwareKind kind, std::string_view id_or_alias) const;
 
-  std::vector<HardwareRow> list(HardwareKind kind) const;          // by id; a user's row hides the shipped one
-  std::vector<std::string> names(HardwareKind kind) const;         // ids and aliases
+  std::vector<HardwareRow> list(HardwareKind kind) const;   // by id; a user's row hides the shipped one
+  std::vector<std::string> names(HardwareKind kind) const;  // ids and aliases
   std::vector<std::string> aliases(HardwareKind kind, const std::string& id) const;
 
   std::vector<Coefficient> coefficients(std::string_view scope, std::string_view id) const;  // user rows hide shipped ones

@@ -21,11 +21,11 @@ using sim::BytesPerSecond;
 using sim::Evidence;
 using sim::FlopsPerSecond;
 
-constexpr double kUsableFraction = 0.985;              // of nominal memory: the devices whose usable memory was seen lie at 0.98-0.999
-constexpr double kHostFraction = 0.85;                 // of the nominal host link: measured links reach 0.78-0.91
+constexpr double kUsableFraction = 0.985;  // of nominal memory: the devices whose usable memory was seen lie at 0.98-0.999
+constexpr double kHostFraction = 0.85;     // of the nominal host link: measured links reach 0.78-0.91
 constexpr BytesPerSecond kPcieGen4{31.5e9};
-constexpr BytesPerSecond kUnknownNodeNetwork{25e9};    // one 200 Gb/s adapter per node
-constexpr double kVectorFraction = 1.0 / 16.0;         // vector rate over 16-bit matrix rate where unknown (A100: 1/16, H100: 1/15)
+constexpr BytesPerSecond kUnknownNodeNetwork{25e9};  // one 200 Gb/s adapter per node
+constexpr double kVectorFraction = 1.0 / 16.0;       // vector rate over 16-bit matrix rate where unknown (A100: 1/16, H100: 1/15)
 
 std::string printed(double value, const char* unit) {
   char text[64];
@@ -75,8 +75,8 @@ bool names_field(const std::string& group, const std::string& field) {
   return false;
 }
 
-// The source of a field.  A record has one source, or a map from groups of fields ("peaks,clock") to sources; "*" and "others" cover
-// what is not named.  `hints` are the words under which a group may name the field, best first.
+// The source of a field.  A record has one source, or a map from groups of fields ("peaks,clock") to sources; "*" and "others"
+// cover what is not named.  `hints` are the words under which a group may name the field, best first.
 std::string source_for(const json& record, const std::vector<std::string>& hints) {
   const auto source = record.find("source");
   if (source == record.end()) return "not stated";
@@ -139,8 +139,9 @@ void set_peaks(sim::Device& device, const Record& record, Ledger& ledger) {
   const struct {
     sim::DType dtype;
     const char* key;
-  } peaks[] = {{sim::DType::Fp32, "peak_fp32_matrix_flops"}, {sim::DType::Tf32, "peak_tf32_flops"}, {sim::DType::Fp16, "peak_fp16_flops"},
-               {sim::DType::Bf16, "peak_bf16_flops"},        {sim::DType::Fp8, "peak_fp8_flops"},   {sim::DType::Fp4, "peak_fp4_flops"}};
+  } peaks[] = {{sim::DType::Fp32, "peak_fp32_matrix_flops"}, {sim::DType::Tf32, "peak_tf32_flops"},
+               {sim::DType::Fp16, "peak_fp16_flops"},        {sim::DType::Bf16, "peak_bf16_flops"},
+               {sim::DType::Fp8, "peak_fp8_flops"},          {sim::DType::Fp4, "peak_fp4_flops"}};
   for (const auto& [dtype, key] : peaks) {
     std::optional<double> peak = number(record.fields, key);
     if (!peak && dtype == sim::DType::Fp32) peak = number(record.fields, "peak_fp32_vector_flops");
@@ -154,7 +155,8 @@ void set_peaks(sim::Device& device, const Record& record, Ledger& ledger) {
 void set_vector_peak(sim::Device& device, const Record& record, Ledger& ledger) {
   if (const auto peak = number(record.fields, "peak_fp32_vector_flops")) {
     device.vector_peak = FlopsPerSecond(*peak);
-    ledger.note("vector_peak", printed(device.vector_peak), record.evidence(), source_for(record.fields, {"fp32", "peak", "peaks"}));
+    ledger.note("vector_peak", printed(device.vector_peak), record.evidence(),
+                source_for(record.fields, {"fp32", "peak", "peaks"}));
     return;
   }
   const FlopsPerSecond matrix = *std::max_element(device.matrix_peak.begin(), device.matrix_peak.begin() + 4);
@@ -167,10 +169,12 @@ void set_memory(sim::Device& device, const Record& record, Ledger& ledger) {
   device.memory = Bytes(number(fields, "hbm_bytes").value_or(0.0));
   ledger.note("memory", printed(device.memory), record.evidence(), source_for(fields, {"hbm_bytes", "hbm", "memory"}));
   device.memory_bandwidth = BytesPerSecond(number(fields, "hbm_bytes_per_s").value_or(0.0));
-  ledger.note("memory_bandwidth", printed(device.memory_bandwidth), record.evidence(), source_for(fields, {"hbm_bytes_per_s", "hbm"}));
+  ledger.note("memory_bandwidth", printed(device.memory_bandwidth), record.evidence(),
+              source_for(fields, {"hbm_bytes_per_s", "hbm"}));
   if (const auto usable = number(fields, "hbm_usable_bytes")) {
     device.usable_memory = Bytes(*usable);
-    ledger.note("usable_memory", printed(device.usable_memory), record.evidence(Evidence::Measured), source_for(fields, {"hbm_usable_bytes"}));
+    ledger.note("usable_memory", printed(device.usable_memory), record.evidence(Evidence::Measured),
+                source_for(fields, {"hbm_usable_bytes"}));
   } else {
     device.usable_memory = device.memory * kUsableFraction;
     ledger.note("usable_memory", printed(device.usable_memory), Evidence::Assumed, "0.985 of nominal");
@@ -185,13 +189,14 @@ void set_memory(sim::Device& device, const Record& record, Ledger& ledger) {
 void set_body(sim::Device& device, const Record& record, Ledger& ledger) {
   if (const auto units = number(record.fields, "compute_units")) {
     device.compute_units = static_cast<int>(*units);
-    ledger.note("compute_units", std::to_string(device.compute_units) + " " + text(record.fields, "compute_unit_kind"), record.evidence(),
-                source_for(record.fields, {"compute_units", "sm", "cu"}));
+    ledger.note("compute_units", std::to_string(device.compute_units) + " " + text(record.fields, "compute_unit_kind"),
+                record.evidence(), source_for(record.fields, {"compute_units", "sm", "cu"}));
   } else {
     ledger.note("compute_units", "1", Evidence::Assumed, "number of units not published");
   }
   device.watts = number(record.fields, "tdp_watts");
-  if (device.watts) ledger.note("watts", printed(*device.watts, "W"), record.evidence(), source_for(record.fields, {"tdp", "power"}));
+  if (device.watts)
+    ledger.note("watts", printed(*device.watts, "W"), record.evidence(), source_for(record.fields, {"tdp", "power"}));
 }
 
 // ---- what was measured on the device
@@ -225,13 +230,15 @@ Sourced host_bandwidth(const Database& database, const Record& record) {
 
 // Middle of the prices of an hour: a list price may be a range.
 std::optional<Sourced> price(const Database& database, const Record& record) {
-  if (const auto given = number(record.fields, "price_per_hour")) return Sourced{*given, record.evidence(), source_for(record.fields, {"price"})};
+  if (const auto given = number(record.fields, "price_per_hour"))
+    return Sourced{*given, record.evidence(), source_for(record.fields, {"price"})};
   std::vector<double> prices;
   for (const Measurement& measurement : database.measurements("prices", record.row.id)) {
     const json entry = json::parse(measurement.record);
     const auto found = entry.find("usd_per_accelerator_hour");
     if (found == entry.end()) continue;
-    prices.push_back(found->is_array() ? (found->front().get<double>() + found->back().get<double>()) / 2.0 : found->get<double>());
+    prices.push_back(found->is_array() ? (found->front().get<double>() + found->back().get<double>()) / 2.0
+                                       : found->get<double>());
   }
   if (prices.empty()) return std::nullopt;
   std::sort(prices.begin(), prices.end());
@@ -328,7 +335,8 @@ Loaded load_device(const Database& database, std::string_view id) {
   }
   Sources sources;
   apply_all(database, HardwareKind::Accelerator, record, cluster, sources);
-  if (!sources.contains("host_bytes_per_s")) ledger.note("host_bytes_per_s", printed(device.host_bandwidth), host.evidence, host.source);
+  if (!sources.contains("host_bytes_per_s"))
+    ledger.note("host_bytes_per_s", printed(device.host_bandwidth), host.evidence, host.source);
   return {std::move(record), std::move(cluster), std::move(sources), std::move(ledger)};
 }
 
@@ -397,7 +405,8 @@ void note_fabric(const sim::Fabric& fabric, Evidence evidence, const std::string
   ledger.note("fabric.devices", std::to_string(fabric.devices), evidence, source);
   ledger.note("fabric.device_bandwidth", printed(fabric.device_bandwidth), evidence, source);
   ledger.note("fabric.pair_bandwidth", printed(fabric.pair_bandwidth), evidence, source);
-  if (fabric.kind == sim::FabricKind::Paired) ledger.note("fabric.package_bandwidth", printed(fabric.package_bandwidth), evidence, source);
+  if (fabric.kind == sim::FabricKind::Paired)
+    ledger.note("fabric.package_bandwidth", printed(fabric.package_bandwidth), evidence, source);
   ledger.note("fabric.in_switch_reduction", fabric.in_switch_reduction ? "yes" : "no", evidence, source);
 }
 
@@ -419,16 +428,19 @@ Sourced nodes_of(const Home& home, const Record& accelerator, const ClusterOverr
     return {number(home.record->fields, "accelerators_per_node").value_or(8.0), home.record->evidence(),
             source_for(home.record->fields, {"accelerators_per_node", "intra"})};
   }
-  if (const auto own = number(accelerator.fields, "devices_per_node")) return {*own, Evidence::Assumed, "usual node of " + accelerator.row.id};
+  if (const auto own = number(accelerator.fields, "devices_per_node"))
+    return {*own, Evidence::Assumed, "usual node of " + accelerator.row.id};
   if (home.record) {
-    return {number(home.record->fields, "accelerators_per_node").value_or(8.0), Evidence::Assumed, "as system " + home.record->row.id};
+    return {number(home.record->fields, "accelerators_per_node").value_or(8.0), Evidence::Assumed,
+            "as system " + home.record->row.id};
   }
   return {number(part(accelerator.fields, "fabric"), "devices").value_or(8.0), Evidence::Assumed, "devices of one fabric"};
 }
 
 // Injection of one node.  An assumed network scales with the devices of the node: one adapter for so many devices.
 Sourced network_of(const Home& home, const Record& accelerator, const ClusterOverrides& overrides, int devices_per_node) {
-  if (overrides.inter_node_per_device) return {overrides.inter_node_per_device->value() * devices_per_node, Evidence::Given, "given per device"};
+  if (overrides.inter_node_per_device)
+    return {overrides.inter_node_per_device->value() * devices_per_node, Evidence::Given, "given per device"};
   if (home.named && home.record) {
     if (const auto node = node_injection(home.record->fields)) {
       return {*node, home.record->evidence(), source_for(home.record->fields, {"inter", "nics", "NICs", "port speed"})};
@@ -441,7 +453,8 @@ Sourced network_of(const Home& home, const Record& accelerator, const ClusterOve
   }
   if (home.record && !home.named) {
     const auto node = node_injection(home.record->fields);
-    const double usual = number(accelerator.fields, "devices_per_node").value_or(number(home.record->fields, "accelerators_per_node").value_or(8.0));
+    const double usual = number(accelerator.fields, "devices_per_node")
+                             .value_or(number(home.record->fields, "accelerators_per_node").value_or(8.0));
     if (node) return {*node / usual * devices_per_node, Evidence::Assumed, "as system " + home.record->row.id};
   }
   return {kUnknownNodeNetwork.value(), Evidence::Assumed, "network not published: one 200 Gb/s adapter per node"};
@@ -467,7 +480,8 @@ void check_numbers(int num_devices, const ClusterOverrides& overrides) {
     throw Error("devices_per_node = " + std::to_string(*overrides.devices_per_node) + ": at least 1 is expected");
   }
   if (overrides.inter_node_per_device && !(overrides.inter_node_per_device->value() > 0.0)) {
-    throw Error("inter_node_bytes_per_s_per_device = " + printed(overrides.inter_node_per_device->value(), "") + ": a positive rate is expected");
+    throw Error("inter_node_bytes_per_s_per_device = " + printed(overrides.inter_node_per_device->value(), "") +
+                ": a positive rate is expected");
   }
 }
 
@@ -478,7 +492,8 @@ void check_size(const Record& system, int num_devices) {
   if (!nodes && !total) return;
   const int most = static_cast<int>(std::max(total.value_or(0.0), nodes.value_or(0.0) * per_node));
   if (num_devices <= most) return;
-  throw Error("num_devices = " + std::to_string(num_devices) + ": system " + system.row.id + " has " + std::to_string(most) + " devices");
+  throw Error("num_devices = " + std::to_string(num_devices) + ": system " + system.row.id + " has " + std::to_string(most) +
+              " devices");
 }
 
 Home home_of(const Database& database, std::string_view name) {
@@ -489,7 +504,8 @@ Home home_of(const Database& database, std::string_view name) {
 [[noreturn]] void refuse_name(const Database& database, std::string_view name) {
   std::vector<std::string> known = database.names(HardwareKind::Accelerator);
   for (std::string& system : database.names(HardwareKind::System)) known.push_back(std::move(system));
-  throw Error("unknown accelerator or system '" + std::string(name) + "'" + did_you_mean(name, known) + "; 'llmsim hardware list' shows all");
+  throw Error("unknown accelerator or system '" + std::string(name) + "'" + did_you_mean(name, known) +
+              "; 'llmsim hardware list' shows all");
 }
 
 // The fabric's description: the named system's where it has its own, else the accelerator's.
@@ -512,7 +528,8 @@ void set_fabric(sim::Cluster& cluster, const Home& home, const Record& accelerat
   note_fabric(cluster.fabric, evidence, own.empty() ? source_for(accelerator.fields, {"scale_up"}) : own, ledger);
 }
 
-void set_network(sim::Cluster& cluster, const Home& home, const Record& accelerator, const ClusterOverrides& overrides, Ledger& ledger) {
+void set_network(sim::Cluster& cluster, const Home& home, const Record& accelerator, const ClusterOverrides& overrides,
+                 Ledger& ledger) {
   const Sourced injection = network_of(home, accelerator, overrides, cluster.devices_per_node);
   cluster.network.name = network_name(home, overrides);
   cluster.network.node_bandwidth = BytesPerSecond(injection.value);
@@ -527,7 +544,8 @@ DeviceRecord device(const Database& database, std::string_view id_or_alias) {
   return {std::move(loaded.cluster.device), loaded.ledger.take()};
 }
 
-ClusterRecord cluster(const Database& database, std::string_view system_or_accelerator, int num_devices, const ClusterOverrides& overrides) {
+ClusterRecord cluster(const Database& database, std::string_view system_or_accelerator, int num_devices,
+                      const ClusterOverrides& overrides) {
   check_numbers(num_devices, overrides);
   const Home home = home_of(database, system_or_accelerator);
   if (home.record) check_size(*home.record, num_devices);

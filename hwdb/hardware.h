@@ -1,8 +1,8 @@
 // From the rows of the database to the hardware that the simulator computes with.
 //
-// A device's peaks and sizes come from its record; what the record leaves open is assumed, and said to be.  Coefficients come from
-// the device's own rows, then from the device it is "like", and so on; what no row gives keeps the default of sim.  Coefficients of
-// the system (its network may reach a third of its nominal rate) come last and win.
+// A device's peaks and sizes come from its record; what the record leaves open is assumed, and said to be.  Coefficients come
+// from the device's own rows, then from the device it is "like", and so on; what no row gives keeps the default of sim.
+// Coefficients of the system (its network may reach a third of its nominal rate) come last and win.
 #pragma once
 
 #include <optional>
@@ -28,16 +28,17 @@ struct ClusterRecord {
 
 // What the user says about a cluster beyond its name.
 struct ClusterOverrides {
-  std::optional<std::string> accelerator;                         // where the cluster is named by a system
+  std::optional<std::string> accelerator;  // where the cluster is named by a system
   std::optional<int> devices_per_node;
-  std::optional<sim::BytesPerSecond> inter_node_per_device;       // one direction
+  std::optional<sim::BytesPerSecond> inter_node_per_device;  // one direction
 };
 
 // The device of an id or alias.  Throws Error naming the nearest known one.
 DeviceRecord device(const Database& database, std::string_view id_or_alias);
 
 // `num_devices` devices of a system, or of an accelerator in its usual nodes (from the system that its record names as default;
-// their network is then an assumption).  Throws Error for an unknown name, for numbers below 1, and for more devices than the system has.
+// their network is then an assumption).  Throws Error for an unknown name, for numbers below 1, and for more devices than the
+// system has.
 ClusterRecord cluster(const Database& database, std::string_view system_or_accelerator, int num_devices,
                       const ClusterOverrides& overrides = {});
 

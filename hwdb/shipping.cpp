@@ -81,7 +81,12 @@ void insert_network(const Connection& connection, const json& record) {
   std::optional<double> port = number(record, "port_bits_per_s");
   if (port) *port /= 8.0;
   Statement(connection, "INSERT INTO networks VALUES(?, 'shipped', ?, ?, 'data_sheet', ?, ?)")
-      .bind(text(record, "name")).bind(port).bind(number(record, "latency_s")).bind(source_of(record)).bind(record.dump()).run();
+      .bind(text(record, "name"))
+      .bind(port)
+      .bind(number(record, "latency_s"))
+      .bind(source_of(record))
+      .bind(record.dump())
+      .run();
 }
 
 Coefficient coefficient_from(const json& record) {
@@ -138,7 +143,9 @@ void insert_facts(const Connection& connection, const std::string& key, const js
     for (const json& record : value) insert_coefficient(connection, coefficient_from(record));
   } else if (key == "schema_version" || key == "compiled" || key == "conventions") {
     Statement(connection, "INSERT OR REPLACE INTO meta VALUES(?, ?)")
-        .bind("facts_" + key).bind(value.is_string() ? value.get<std::string>() : value.dump()).run();
+        .bind("facts_" + key)
+        .bind(value.is_string() ? value.get<std::string>() : value.dump())
+        .run();
   } else {
     insert_measurements(connection, key, value);
   }
@@ -190,34 +197,66 @@ void insert_hardware(const Connection& connection, HardwareKind kind, const json
   const std::string id = text(record, "id");
   if (kind == HardwareKind::Accelerator) {
     Statement(connection, "INSERT OR REPLACE INTO accelerators VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
-        .bind(id).bind(name_of(origin)).bind(text(record, "name")).bind(text(record, "vendor")).bind(text(record, "architecture"))
-        .bind(number(record, "hbm_bytes")).bind(number(record, "hbm_bytes_per_s")).bind(number(record, "peak_bf16_flops"))
-        .bind(evidence).bind(source_of(record)).bind(record.dump()).run();
+        .bind(id)
+        .bind(name_of(origin))
+        .bind(text(record, "name"))
+        .bind(text(record, "vendor"))
+        .bind(text(record, "architecture"))
+        .bind(number(record, "hbm_bytes"))
+        .bind(number(record, "hbm_bytes_per_s"))
+        .bind(number(record, "peak_bf16_flops"))
+        .bind(evidence)
+        .bind(source_of(record))
+        .bind(record.dump())
+        .run();
     insert_aliases(connection, "accelerator", record, origin);
   } else {
     Statement(connection, "INSERT OR REPLACE INTO systems VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")
-        .bind(id).bind(name_of(origin)).bind(text(record, "name")).bind(record.at("accelerator_ids").at(0).get<std::string>())
-        .bind(number(record, "accelerators_per_node")).bind(node_injection(record))
-        .bind(evidence).bind(source_of(record)).bind(record.dump()).run();
+        .bind(id)
+        .bind(name_of(origin))
+        .bind(text(record, "name"))
+        .bind(record.at("accelerator_ids").at(0).get<std::string>())
+        .bind(number(record, "accelerators_per_node"))
+        .bind(node_injection(record))
+        .bind(evidence)
+        .bind(source_of(record))
+        .bind(record.dump())
+        .run();
     insert_aliases(connection, "system", record, origin);
   }
 }
 
 void insert_coefficient(const Connection& connection, const Coefficient& coefficient) {
-  Statement(connection, "INSERT OR REPLACE INTO coefficients(scope, id, key, origin, value, standard_error, evidence, source, "
-                        "fitted_from) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")
-      .bind(coefficient.scope).bind(coefficient.id).bind(coefficient.key).bind(name_of(coefficient.origin))
-      .bind(coefficient.value).bind(coefficient.standard_error).bind(name_of(coefficient.evidence)).bind(coefficient.source)
-      .bind(coefficient.fitted_from).run();
+  Statement(connection,
+            "INSERT OR REPLACE INTO coefficients(scope, id, key, origin, value, standard_error, evidence, source, "
+            "fitted_from) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(coefficient.scope)
+      .bind(coefficient.id)
+      .bind(coefficient.key)
+      .bind(name_of(coefficient.origin))
+      .bind(coefficient.value)
+      .bind(coefficient.standard_error)
+      .bind(name_of(coefficient.evidence))
+      .bind(coefficient.source)
+      .bind(coefficient.fitted_from)
+      .run();
 }
 
 void insert_measurement(const Connection& connection, const Measurement& measurement) {
-  Statement(connection, "INSERT INTO measurements(subject, accelerator, origin, evidence, source, record) VALUES(?, ?, ?, ?, ?, ?)")
-      .bind(measurement.subject).bind(measurement.accelerator).bind(name_of(measurement.origin))
-      .bind(name_of(measurement.evidence)).bind(measurement.source).bind(measurement.record).run();
+  Statement(connection,
+            "INSERT INTO measurements(subject, accelerator, origin, evidence, source, record) VALUES(?, ?, ?, ?, ?, ?)")
+      .bind(measurement.subject)
+      .bind(measurement.accelerator)
+      .bind(name_of(measurement.origin))
+      .bind(name_of(measurement.evidence))
+      .bind(measurement.source)
+      .bind(measurement.record)
+      .run();
   if (measurement.columns.empty()) return;
   Statement(connection, "INSERT INTO curves VALUES(last_insert_rowid(), ?, ?)")
-      .bind(measurement.columns).bind(measurement.points).run();
+      .bind(measurement.columns)
+      .bind(measurement.points)
+      .run();
 }
 
 bool is_current(const Connection& connection) {

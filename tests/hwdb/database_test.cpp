@@ -1,0 +1,270 @@
+#include "hwdb/database.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "hwdb/sqlite.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+namespace fs = std::filesystem;
+
+// An empty folder that goes away with the test.
+class DatabaseFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "llmsim-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    path_ = (folder_ / "test.db").string();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path folder_;
+  std::string path_;
+};
+
+std::string content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+template <typename Work>
+std::string message_of(Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Coefficient measured_clock() {
+  return {"device", "h100_sxm", "sustained_clock", 0.9, 0.01, sim::Evidence::Fitted, "own runs", "12 runs", Origin::User};
+}
+
+// Makes the file look like the work of an older program whose facts said something else.
+void make_outdated(const std::string& path) {
+  const sqlite::Connection connection(path, sqlite::Open::Existing);
+  connection.execute("UPDATE meta SET value = 'other' WHERE key = 'facts_hash'");
+  connection.execute("UPDATE accelerators SET name = 'old' WHERE id = 'h100_sxm' AND origin = 'shipped'");
+}
+
+TEST(Database, HoldsAllShippedFacts) {
+  const Database database(":memory:");
+  EXPECT_EQ(database.count("accelerators", Origin::Shipped), 51);  // 50 of the reference and Leonardo's custom A100
+  EXPECT_EQ(database.count("systems", Origin::Shipped), 37);
+  EXPECT_EQ(database.count("networks", Origin::Shipped), 8);
+  EXPECT_EQ(database.count("accelerators", Origin::User), 0);
+}
+
+TEST(Database, EveryRowHasASource) {
+  const Database database(":memory:");
+  for (const HardwareKind kind : {HardwareKind::Accelerator, HardwareKind::System}) {
+    for (const HardwareRow& row : database.list(kind)) EXPECT_NE(row.record.find("\"source\""), std::string::npos) << row.id;
+  }
+  for (const Coefficient& row : database.coefficients("device", "h100_sxm")) EXPECT_FALSE(row.source.empty()) << row.key;
+}
+
+TEST(Database, KeepsCurvesWithTheirMeasurement) {
+  const Database database(":memory:");
+  const auto grids = database.measurements("matmul_grids", "a100_sxm_80");
+  ASSERT_FALSE(grids.empty());
+  EXPECT_EQ(grids[0].columns, R"(["m","n","k","time_us"])");
+  EXPECT_TRUE(grids[0].points.starts_with("[[128,1024,1024,7.92]"));
+  EXPECT_EQ(grids[0].record.find("\"rows\""), std::string::npos);
+}
+
+TEST(Database, FindsIdsAndAliasesInAnySpelling) {
+  const Database database(":memory:");
+  const auto id = [&](const char* name) { return database.get(HardwareKind::Accelerator, name).id; };
+  EXPECT_EQ(id("h100_sxm"), "h100_sxm");
+  EXPECT_EQ(id("H100"), "h100_sxm");
+  EXPECT_EQ(id("h200"), "h200_sxm");
+  EXPECT_EQ(id("a100"), "a100_sxm_80");
+  EXPECT_EQ(id("a100-40"), "a100_sxm_40");
+  EXPECT_EQ(id("v100"), "v100_sxm_32");
+  EXPECT_EQ(id("mi250x"), "mi250x_gcd");  // what frameworks see is a GCD
+  EXPECT_EQ(id("mi300x"), "mi300x");
+  EXPECT_EQ(id("b200"), "b200_sxm");
+  EXPECT_EQ(id("GB200"), "gb200");
+  EXPECT_EQ(id("RTX-4090"), "rtx4090");
+  EXPECT_EQ(id("tpu-v5p"), "tpu_v5p");
+}
+
+TEST(Database, SuggestsTheNearestNameForAnUnknownOne) {
+  const Database database(":memory:");
+  const std::string message = message_of([&] { database.get(HardwareKind::Accelerator, "h10o"); });
+  EXPECT_NE(message.find("'h10o'"), std::string::npos) << message;
+  EXPECT_NE(message.find("h100"), std::string::npos) << message;
+}
+
+TEST_F(DatabaseFile, IsCreatedAndReadAgain) {
+  { const Database created(path_); }
+  const std::string before = content(path_);
+  const Database again(path_);
+  EXPECT_EQ(again.path(), path_);
+  EXPECT_EQ(again.count("accelerators", Origin::Shipped), 51);
+  EXPECT_EQ(content(path_), before);
+}
+
+TEST_F(DatabaseFile, IsCreatedInTheUsersDataFolder) {
+  setenv("XDG_DATA_HOME", folder_.c_str(), 1);
+  EXPECT_EQ(default_database_path(), (folder_ / "llmsim" / "llmsim.db").string());
+  const Database database(default_database_path());
+  unsetenv("XDG_DATA_HOME");
+  EXPECT_TRUE(fs::exists(folder_ / "llmsim" / "llmsim.db"));
+}
+
+TEST_F(DatabaseFile, ReplacesOutdatedFactsAndKeepsTheUsersRows) {
+  {
+    Database database(path_, Access::Write);
+    database.put_hardware(HardwareKind::Accelerator, R"({"id": "mine", "name": "Mine", "source": "me", "aliases": ["my-gpu"]})");
+    database.put(measured_clock());
+    database.put(Measurement{0, "matmul", "mine", sim::Evidence::Measured, "here", Origin::User, "{}", "[\"m\"]", "[[1]]"});
+  }
+  make_outdated(path_);
+  const Database rebuilt(path_);
+  EXPECT_EQ(rebuilt.get(HardwareKind::Accelerator, "h100").name, "NVIDIA H100 SXM5 80GB");
+  EXPECT_EQ(rebuilt.get(HardwareKind::Accelerator, "my_gpu").id, "mine");
+  EXPECT_EQ(rebuilt.count("accelerators", Origin::Shipped), 51);
+  EXPECT_EQ(rebuilt.count("measurements", Origin::User), 1);
+  EXPECT_EQ(rebuilt.measurements("matmul", "mine").at(0).points, "[[1]]");
+  EXPECT_EQ(rebuilt.count("coefficients", Origin::User), 1);
+}
+
+TEST_F(DatabaseFile, KeepsFactsOfALaterDate) {
+  { const Database database(path_); }
+  make_outdated(path_);
+  sqlite::Connection(path_, sqlite::Open::Existing).execute("UPDATE meta SET value = '2999-01-01' WHERE key = 'facts_compiled'");
+  EXPECT_EQ(Database(path_).get(HardwareKind::Accelerator, "h100").name, "old");
+}
+
+TEST_F(DatabaseFile, UserRowsHideShippedOnes) {
+  Database database(path_, Access::Write);
+  database.put(measured_clock());
+  for (const Coefficient& row : database.coefficients("device", "h100_sxm")) {
+    if (row.key == "sustained_clock") {
+      EXPECT_DOUBLE_EQ(row.value, 0.9);
+    }
+  }
+  database.put_hardware(HardwareKind::Accelerator, R"({"id": "h100_sxm", "name": "Mine", "source": "me"})");
+  EXPECT_EQ(database.get(HardwareKind::Accelerator, "h100").name, "Mine");
+  EXPECT_EQ(database.list(HardwareKind::Accelerator).size(), 51U);
+}
+
+TEST_F(DatabaseFile, AFailedTransactionLeavesNothing) {
+  Database database(path_, Access::Write);
+  EXPECT_THROW(database.in_transaction([&] {
+    database.put(measured_clock());
+    throw Error("no");
+  }),
+               Error);
+  EXPECT_EQ(database.count("coefficients", Origin::User), 0);
+}
+
+TEST_F(DatabaseFile, ADamagedFileIsAnErrorAndStaysAsItIs) {
+  write(path_, "This is no database, and long enough to be read as one: " + std::string(4096, 'x'));
+  const std::string before = content(path_);
+  const std::string message = message_of([&] { const Database database(path_); });
+  EXPECT_NE(message.find(path_), std::string::npos) << message;
+  EXPECT_NE(message.find("--db"), std::string::npos) << message;
+  EXPECT_EQ(content(path_), before);
+}
+
+TEST_F(DatabaseFile, ATruncatedFileIsAnErrorAndStaysAsItIs) {
+  { const Database database(path_); }
+  fs::resize_file(path_, 5000);
+  const std::string before = content(path_);
+  EXPECT_NE(message_of([&] { Database(path_).get(HardwareKind::Accelerator, "h100"); }).find(path_), std::string::npos);
+  EXPECT_EQ(content(path_), before);
+}
+
+TEST_F(DatabaseFile, AnotherProgramsDatabaseIsRefused) {
+  sqlite::Connection(path_, sqlite::Open::Create).execute("CREATE TABLE theirs(x)");
+  const std::string before = content(path_);
+  EXPECT_NE(message_of([&] { const Database database(path_); }).find("another program"), std::string::npos);
+  EXPECT_EQ(content(path_), before);
+}
+
+TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
+  { const Database database(path_); }
+  sqlite::Connection(path_, sqlite::Open::Existing).execute("PRAGMA user_version = 99");
+  EXPECT_NE(message_of([&] { const Database database(path_); }).find("newer llmsim"), std::string::npos);
+}
+
+TEST_F(DatabaseFile, AFolderIsRefused) {
+  EXPECT_NE(message_of([&] { const Database database(folder_.string()); }).find("is a directory"), std::string::npos);
+}
+
+TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersGetTheShippedFactsAndOneWarning) {
+  const std::string nowhere = (folder_ / "missing" / "test.db").string();
+  testing::internal::CaptureStderr();
+  const Database database(nowhere);
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(database.path(), ":memory:");
+  EXPECT_EQ(database.count("systems", Origin::Shipped), 37);
+  EXPECT_NE(warning.find(nowhere), std::string::npos);
+  EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
+  EXPECT_NE(message_of([&] { const Database writer(nowhere, Access::Write); }).find(nowhere), std::string::npos);
+}
+
+TEST_F(DatabaseFile, AReadOnlyFileIsReadWithTheUsersRows) {
+  { Database(path_, Access::Write).put(measured_clock()); }
+  fs::permissions(path_, fs::perms::owner_read);
+  const uid_t user = geteuid();
+  if (user == 0) {  // permissions do not bind root
+    fs::permissions(folder_, fs::perms::group_exec | fs::perms::others_exec, fs::perm_options::add);
+    fs::permissions(path_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  std::int64_t rows = -1;
+  std::string message;
+  try {
+    rows = Database(path_).count("coefficients", Origin::User);
+    message = message_of([&] { const Database writer(path_, Access::Write); });
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  ASSERT_EQ(seteuid(user), 0);
+  EXPECT_EQ(rows, 1);
+  EXPECT_NE(message.find("cannot be written"), std::string::npos) << message;
+}
+
+TEST_F(DatabaseFile, SeveralProcessesMayCreateItAtOnce) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      try {
+        _exit(Database(path_).count("accelerators", Origin::Shipped) == 51 ? 0 : 1);
+      } catch (...) {
+        _exit(2);
+      }
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  EXPECT_EQ(Database(path_).count("accelerators", Origin::Shipped), 51);
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb

@@ -1,0 +1,254 @@
+#include "hwdb/hardware.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "hwdb/coefficients.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using sim::FabricKind;
+using sim::GBps;
+using sim::GiB;
+using sim::TFLOPS;
+
+constexpr auto kBf16 = static_cast<std::size_t>(sim::DType::Bf16);
+constexpr auto kFp16 = static_cast<std::size_t>(sim::DType::Fp16);
+
+const Database& shipped() {
+  static const Database database(":memory:");
+  return database;
+}
+
+sim::Cluster cluster_of(const char* name, int devices, const ClusterOverrides& overrides = {}) {
+  return cluster(shipped(), name, devices, overrides).cluster;
+}
+
+const sim::Fact& fact(const std::vector<sim::Fact>& facts, const std::string& key) {
+  const auto found = std::find_if(facts.begin(), facts.end(), [&](const sim::Fact& fact) { return fact.key == key; });
+  if (found == facts.end()) throw Error("no fact " + key);
+  return *found;
+}
+
+void expect_sane(const sim::Cluster& cluster) {
+  SCOPED_TRACE(cluster.id + " of " + cluster.device.id);
+  const sim::Device& device = cluster.device;
+  EXPECT_GT(*std::max_element(device.matrix_peak.begin(), device.matrix_peak.end()), 1.0 * TFLOPS);
+  EXPECT_GT(device.vector_peak.value(), 0.0);
+  EXPECT_GT(device.memory, 10.0 * GiB);
+  EXPECT_GT(device.usable_memory, 0.9 * device.memory);
+  EXPECT_LE(device.usable_memory, device.memory);
+  EXPECT_GT(device.memory_bandwidth, 100.0 * GBps);
+  EXPECT_GT(device.host_bandwidth, 5.0 * GBps);
+  EXPECT_LE(device.host_bandwidth, 700.0 * GBps);
+  EXPECT_GE(cluster.devices_per_node, 1);
+  EXPECT_GE(cluster.fabric.devices, 1);
+  EXPECT_GE(cluster.fabric.device_bandwidth, 10.0 * GBps);
+  EXPECT_GT(cluster.fabric.pair_bandwidth.value(), 0.0);
+  EXPECT_GE(cluster.fabric.package_bandwidth, cluster.fabric.pair_bandwidth);
+  EXPECT_GT(cluster.fabric.latency.value(), 0.0);
+  EXPECT_GE(cluster.network.node_bandwidth, 10.0 * GBps);
+  EXPECT_GT(cluster.network.latency.value(), 0.0);
+}
+
+TEST(Hardware, EveryAcceleratorIsADeviceInACluster) {
+  for (const HardwareRow& row : shipped().list(HardwareKind::Accelerator)) {
+    if (row.id == "gaudi1") continue;  // no peak was published
+    const std::string name = row.id == "mi250x" ? "mi250x-module" : row.id;
+    const sim::Cluster cluster = cluster_of(name.c_str(), 8);
+    expect_sane(cluster);
+    EXPECT_EQ(cluster.device.id, row.id);
+    EXPECT_EQ(device(shipped(), name).device.id, row.id);
+  }
+}
+
+TEST(Hardware, EverySystemIsACluster) {
+  for (const HardwareRow& row : shipped().list(HardwareKind::System)) expect_sane(cluster_of(row.id.c_str(), 8));
+}
+
+TEST(Hardware, EveryFactHasAValueAndASource) {
+  for (const HardwareRow& row : shipped().list(HardwareKind::System)) {
+    for (const sim::Fact& fact : cluster(shipped(), row.id, 8).facts) {
+      EXPECT_FALSE(fact.value.empty()) << fact.key;
+      EXPECT_FALSE(fact.source.empty()) << fact.key;
+    }
+  }
+}
+
+TEST(Hardware, H100IsItsDataSheet) {
+  const sim::Device h100 = device(shipped(), "h100").device;
+  EXPECT_EQ(h100.matrix_peak[kBf16], 989.4 * TFLOPS);
+  EXPECT_EQ(h100.memory, 80.0 * GiB);
+  EXPECT_EQ(h100.memory_bandwidth, 3350.0 * GBps);
+  EXPECT_EQ(h100.compute_units, 132);
+  EXPECT_EQ(h100.watts, 700.0);
+  EXPECT_EQ(h100.host_bandwidth, 51.0 * GBps);  // measured on one Azure node
+}
+
+TEST(Hardware, H100HasASwitchThatReduces) {
+  const sim::Cluster cluster = cluster_of("h100", 16);
+  EXPECT_EQ(cluster.fabric.kind, FabricKind::Switch);
+  EXPECT_TRUE(cluster.fabric.in_switch_reduction);
+  EXPECT_EQ(cluster.fabric.pair_bandwidth, 450.0 * GBps);
+  EXPECT_EQ(cluster.network.node_bandwidth, 400.0 * GBps);  // 8 x 400 Gb/s, as DGX H100
+  EXPECT_EQ(cluster.num_nodes(), 2);
+}
+
+TEST(Hardware, V100HasNoBf16AndFourPerBoard) {
+  const sim::Cluster cluster = cluster_of("jean_zay_v100", 16);
+  EXPECT_EQ(cluster.device.id, "v100_sxm_32");
+  EXPECT_EQ(cluster.device.matrix_peak[kBf16].value(), 0.0);
+  EXPECT_EQ(cluster.device.matrix_peak[kFp16], 125.0 * TFLOPS);
+  EXPECT_EQ(cluster.fabric.kind, FabricKind::Mesh);
+  EXPECT_EQ(cluster.fabric.devices, 4);
+  EXPECT_EQ(cluster.fabric.pair_bandwidth, 50.0 * GBps);  // 2 of 6 links
+  EXPECT_EQ(cluster.fabric.device_bandwidth, 150.0 * GBps);
+  EXPECT_NEAR(cluster.device.achieved.scale_out_fraction, 135.0 / 400.0, 1e-9);  // Omni-Path, measured
+}
+
+TEST(Hardware, EightV100ShareTheirLinksAmongSevenPeers) {
+  ClusterOverrides eight;
+  eight.devices_per_node = 8;
+  const sim::Cluster cluster = cluster_of("v100", 8, eight);
+  EXPECT_EQ(cluster.fabric.devices, 8);
+  EXPECT_NEAR(cluster.fabric.pair_bandwidth / GBps, 150.0 / 7.0, 1e-9);
+}
+
+TEST(Hardware, FourA100OnPerlmutterHaveNoSwitch) {
+  const sim::Cluster cluster = cluster_of("perlmutter", 8);
+  EXPECT_EQ(cluster.device.id, "a100_sxm_40");
+  EXPECT_EQ(cluster.fabric.kind, FabricKind::Mesh);
+  EXPECT_EQ(cluster.fabric.pair_bandwidth, 100.0 * GBps);
+}
+
+TEST(Hardware, MI250XPairsAreUnequal) {
+  const sim::Cluster cluster = cluster_of("frontier", 16);
+  EXPECT_EQ(cluster.fabric.kind, FabricKind::Paired);
+  EXPECT_EQ(cluster.fabric.package_bandwidth, 200.0 * GBps);  // 4 links of 50 GB/s
+  EXPECT_EQ(cluster.fabric.pair_bandwidth, 50.0 * GBps);
+  EXPECT_EQ(cluster.network.node_bandwidth, 100.0 * GBps);  // 12.5 GB/s per GCD
+  EXPECT_EQ(cluster.device.matrix_peak[kBf16], 191.5 * TFLOPS);
+}
+
+TEST(Hardware, MI300XPairIsASeventhOfItsLinks) {
+  const sim::Fabric fabric = cluster_of("mi300x", 8).fabric;
+  EXPECT_EQ(fabric.kind, FabricKind::Mesh);
+  EXPECT_EQ(fabric.pair_bandwidth * 7.0, fabric.device_bandwidth);
+  EXPECT_EQ(fabric.pair_bandwidth, 64.0 * GBps);
+}
+
+TEST(Hardware, NVL72SpansNodesOfFour) {
+  for (const char* name : {"gb200_nvl72", "gb200"}) {
+    const sim::Cluster cluster = cluster_of(name, 72);
+    EXPECT_EQ(cluster.devices_per_node, 4) << name;
+    EXPECT_EQ(cluster.fabric.devices, 72) << name;
+  }
+}
+
+TEST(Hardware, TpusFormATorusOfAPod) {
+  const sim::Fabric fabric = cluster_of("tpu-v5p", 64).fabric;
+  EXPECT_EQ(fabric.kind, FabricKind::Torus);
+  EXPECT_EQ(fabric.devices, 8960);
+  EXPECT_EQ(fabric.pair_bandwidth, 90.0 * GBps);
+}
+
+TEST(Hardware, CardsWithoutLinksGoThroughTheHost) {
+  const sim::Fabric fabric = cluster_of("l40s", 8).fabric;
+  EXPECT_EQ(fabric.kind, FabricKind::Host);
+  EXPECT_EQ(fabric.device_bandwidth, 32.0 * GBps);
+}
+
+TEST(Hardware, WhatTheUserSaysOfTheNetworkWins) {
+  ClusterOverrides overrides;
+  overrides.inter_node_per_device = 12.5 * GBps;
+  const ClusterRecord record = cluster(shipped(), "dgx_a100", 16, overrides);
+  EXPECT_EQ(record.cluster.network.node_bandwidth, 100.0 * GBps);
+  EXPECT_EQ(fact(record.facts, "cluster.dgx_a100.network.node_bandwidth").evidence, sim::Evidence::Given);
+}
+
+TEST(Hardware, AnAssumedNetworkIsOneAdapterPerSoManyDevices) {
+  ClusterOverrides four;
+  four.devices_per_node = 4;
+  const ClusterRecord record = cluster(shipped(), "h100", 8, four);
+  EXPECT_EQ(record.cluster.network.node_bandwidth, 200.0 * GBps);
+  EXPECT_EQ(fact(record.facts, "cluster.h100_sxm.network.node_bandwidth").evidence, sim::Evidence::Assumed);
+}
+
+TEST(Hardware, ASystemTakesAnotherOfItsAccelerators) {
+  ClusterOverrides h200;
+  h200.accelerator = "h200";
+  const sim::Cluster cluster = cluster_of("dgx_h100", 8, h200);
+  EXPECT_EQ(cluster.id, "dgx_h100");
+  EXPECT_EQ(cluster.device.id, "h200_sxm");
+}
+
+TEST(Hardware, CoefficientsComeFromTheDeviceItIsLike) {
+  const DeviceRecord h200 = device(shipped(), "h200");
+  const sim::Fact& inherited = fact(h200.facts, "device.h200_sxm.gemm.bf16.max_efficiency");
+  EXPECT_EQ(h200.device.achieved.gemm[kBf16].max_efficiency,
+            device(shipped(), "h100").device.achieved.gemm[kBf16].max_efficiency);
+  EXPECT_EQ(inherited.evidence, sim::Evidence::Assumed);
+  EXPECT_TRUE(inherited.source.starts_with("as h100_sxm: ")) << inherited.source;
+  EXPECT_EQ(fact(h200.facts, "device.h200_sxm.memory_fraction").evidence, sim::Evidence::Measured);
+}
+
+TEST(Hardware, UnknownMemoryIsAssumedAndSaid) {
+  const DeviceRecord record = device(shipped(), "mi325x");
+  EXPECT_EQ(record.device.usable_memory, 0.985 * 256.0 * GiB);
+  EXPECT_EQ(fact(record.facts, "device.mi325x.usable_memory").evidence, sim::Evidence::Assumed);
+}
+
+TEST(Hardware, ImpossibleRequestsNameTheValueAndTheLimit) {
+  const auto message = [](auto work) -> std::string {
+    try {
+      work();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message([] { cluster_of("h100", 0); }), "num_devices = 0: at least 1 is expected");
+  EXPECT_EQ(message([] { cluster_of("selene", 4488); }), "num_devices = 4488: system selene has 4480 devices");  // 560 nodes of 8
+  EXPECT_NE(message([] { cluster_of("forntier", 8); }).find("did you mean frontier"), std::string::npos);
+  EXPECT_NE(message([] { cluster_of("mi300", 8); }).find("mi300x"), std::string::npos);
+}
+
+TEST(Coefficients, EveryKeyCanBeSetAndReadBack) {
+  sim::Cluster cluster;
+  cluster.device.matrix_peak.fill(1.0 * TFLOPS);
+  for (const std::string& key : coefficient_keys()) {
+    const CoefficientRange range = coefficient_range(key).value();
+    const double value = key.ends_with("alignment") ? 16.0 : range.least + 0.25 * (range.most - range.least);
+    set_coefficient(cluster, key, value);
+    const auto values = coefficient_values(cluster);
+    const auto found =
+        std::find_if(values.begin(), values.end(), [&](const CoefficientValue& entry) { return entry.key == key; });
+    ASSERT_NE(found, values.end()) << key;
+    EXPECT_DOUBLE_EQ(found->value, value) << key;
+  }
+}
+
+TEST(Coefficients, AKeyWithoutFormatSetsAllFormats) {
+  EXPECT_EQ(keys_set_by("gemm.k_half").size(), 6U);
+  EXPECT_EQ(keys_set_by("gemm.bf16.k_half").size(), 1U);
+  EXPECT_TRUE(keys_set_by("gemm.bf17.k_half").empty());
+}
+
+TEST(Coefficients, EveryShippedOneIsKnownAndInRange) {
+  for (const auto& [kind, scope] : {std::pair(HardwareKind::Accelerator, "device"), std::pair(HardwareKind::System, "system")}) {
+    for (const HardwareRow& row : shipped().list(kind)) {
+      for (const Coefficient& coefficient : shipped().coefficients(scope, row.id)) {
+        const auto range = coefficient_range(coefficient.key);
+        ASSERT_TRUE(range) << row.id << " " << coefficient.key;
+        EXPECT_GE(coefficient.value, range->least) << row.id << " " << coefficient.key;
+        EXPECT_LE(coefficient.value, range->most) << row.id << " " << coefficient.key;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb
