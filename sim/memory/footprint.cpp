@@ -64,29 +64,41 @@ class StageFootprint {
     StageBytes bytes;
     const double parameters = stage_parameters(stage);
     const double trained = strategy_.adapters ? stage_blocks(stage) * rank_.block_adapters : parameters;
-    add_states(bytes, parameters, trained);
+    add_states(bytes, stage, parameters, trained);
     add_activations(bytes, stage);
     bytes.framework = run_.stack.framework_memory;
     return bytes;
   }
 
-  void add_states(StageBytes& bytes, double parameters, double trained) {
+  void add_states(StageBytes& bytes, int stage, double parameters, double trained) {
     const double state = state_bytes_per_parameter(strategy_.optimizer, run_.stack);
-    bytes.weights = Bytes(parameters * storage_.weight_bytes / shards_.weights);
+    bytes.weights = weight_bytes(parameters, stage) / shards_.weights;
     if (strategy_.adapters) bytes.weights += Bytes(trained * size_of(DType::Bf16).value());
     bytes.gradients = Bytes(trained * storage_.gradient_bytes / shards_.gradients);
-    bytes.gradients += Bytes(trained * storage_.main_gradient_bytes / shards_.gradients);
+    bytes.gradients += Bytes(trained * storage_.main_gradient_bytes / shards_.optimizer);
     bytes.master = Bytes(trained * storage_.master_bytes / shards_.optimizer);
     bytes.states = Bytes(trained * state / shards_.optimizer);
     bytes.temporaries = Bytes(trained / shards_.optimizer * run_.stack.update_temporary_bytes);
-    const double unit = rank_.block;
-    if (shards_.weights > 1.0) {
-      const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
-      bytes.gathered = Bytes((run_.stack.prefetches ? 2.0 : 1.0) * unit * compute_bytes);
-      bytes.gathered += Bytes(std::max(rank_.embedding, rank_.head) * compute_bytes);
-    }
-    if (shards_.gradients > 1.0) bytes.gradient_buffers = Bytes(2.0 * unit * storage_.gradient_bytes);
+    if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes);
     move_to_host(bytes);
+  }
+
+  // 4-bit recipes pack the blocks; the embedding, the head and the norms stay in 16 bits.
+  Bytes weight_bytes(double parameters, int stage) const {
+    const double packed = stage_blocks(stage) * rank_.block;
+    const bool four_bit = strategy_.precision == Precision::Nf4 || strategy_.precision == Precision::Int4;
+    if (!four_bit) return Bytes(parameters * storage_.weight_bytes);
+    return Bytes(packed * storage_.weight_bytes) + (parameters - packed) * size_of(DType::Bf16);
+  }
+
+  // Weights of the block at hand, of the next one with prefetch, and of the larger end; gradients of a block in the compute
+  // format and, where they are reduced in fp32, once more.
+  void add_gathered_unit(StageBytes& bytes) const {
+    const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
+    bytes.gathered = Bytes((run_.stack.prefetches ? 2.0 : 1.0) * rank_.block * compute_bytes);
+    bytes.gathered += Bytes(std::max(rank_.embedding, rank_.head) * compute_bytes);
+    if (strategy_.adapters) return;
+    bytes.gradient_buffers = Bytes(rank_.block * (compute_bytes + (run_.stack.gradient_reduce_in_fp32 ? 4.0 : 0.0)));
   }
 
   void move_to_host(StageBytes& bytes) {

@@ -191,17 +191,18 @@ class BlockLowering {
     return sum;
   }
 
-  // Keeps the block's input, attention's output and every second product's output; everything else is made again.
+  // Keeps the block's input, attention's output and the outputs of every second product; everything else is made again.  Products
+  // come in pairs of unequal width, so half of each is charged.
   void recompute_cheap_operators() {
     block_.saved = residual_bytes();
-    bool keep_product = false;
-    for (const Operator& op : block_.forward) {
+    for (Operator op : block_.forward) {
       if (op.kind == OperatorKind::Attention) {
-        block_.saved += op.saved;
+        block_.saved += op.saved + Bytes(static_cast<double>(op.batch * op.m * op.k) * element_);
       } else if (op.kind == OperatorKind::Gemm) {
-        if (keep_product) block_.saved += Bytes(static_cast<double>(op.batch * op.m * op.n) * element_);
-        if (!keep_product) block_.recompute.push_back(op);
-        keep_product = !keep_product;
+        block_.saved += Bytes(0.5 * static_cast<double>(op.batch * op.m * op.n) * element_);
+        op.m = (op.m + 1) / 2;
+        op.flops /= 2.0;
+        block_.recompute.push_back(op);
       } else if (op.kind != OperatorKind::Collective) {
         block_.recompute.push_back(op);
       }

@@ -1,5 +1,7 @@
 #include "sim/operators/ends.h"
 
+#include <algorithm>
+
 #include "sim/operators/linear.h"
 #include "sim/operators/traffic.h"
 
@@ -43,9 +45,9 @@ void add_loss(EndOperators& ends, const Transformer& model, const Strategy& stra
       streaming(OperatorKind::CrossEntropy, "cross_entropy", logits, traffic.forward_bytes, traffic.forward_kernels));
   ends.backward.push_back(
       streaming(OperatorKind::CrossEntropy, "cross_entropy", logits, traffic.backward_bytes, traffic.backward_kernels));
-  const double upcast = stack.fp32_logits ? 2.0 * size_of(DType::Fp32).value() : shape.element;
+  const double upcast = stack.fp32_logits ? stack.fp32_logit_copies * size_of(DType::Fp32).value() : shape.element;
   const Bytes whole = Bytes(logits * (shape.element + upcast));
-  ends.working = strategy.fused_cross_entropy ? whole / kCrossEntropyChunks : whole;
+  ends.working = strategy.fused_cross_entropy ? whole / cross_entropy_chunks(model) : whole;
 }
 
 void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
@@ -60,6 +62,10 @@ void add_tensor_collectives(EndOperators& ends, const Transformer& model, const 
 }
 
 }  // namespace
+
+double cross_entropy_chunks(const Transformer& model) {
+  return std::max(8.0, static_cast<double>(model.vocab_size) / model.hidden_size);
+}
 
 EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Stack& stack) {
   const EndShape shape = shape_of(model, strategy);

@@ -4,7 +4,7 @@
 // Logits are made in the activation format, upcast to fp32 by most stacks, and their gradient replaces them; all three live at
 // once:
 //
-//   naive    t V/n (e + 4 + 4) bytes        fused    logits of one chunk of tokens at a time
+//   naive    t V/n (e + 4 c) bytes, c fp32 copies        fused    logits of one chunk of tokens at a time
 //
 // A fused (chunked) loss computes the head's gradients chunk by chunk in the forward pass: no logits survive.
 #pragma once
@@ -26,7 +26,8 @@ struct EndOperators {
 EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Stack& stack);
 EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Stack& stack);
 
-// Chunks into which a fused cross entropy divides the tokens of a micro-batch.
-inline constexpr int kCrossEntropyChunks = 8;
+// Chunks into which a fused cross entropy divides the tokens of a micro-batch: as many as make a chunk's logits as large as the
+// hidden states, V / h, and at least 8.  Source: the chunking rule of Liger-Kernel's fused linear cross entropy.
+double cross_entropy_chunks(const Transformer& model);
 
 }  // namespace llmsim::sim

@@ -1,6 +1,7 @@
 #include "sim/schedule/pipeline.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace llmsim::sim {
 namespace {
@@ -12,12 +13,14 @@ struct Task {
 };
 
 // The k-th forward (or backward) pass of a stage under interleaving: groups of `stages` micro-batches go through chunk after
-// chunk.
+// chunk; the last group may be smaller.
 Task interleaved_task(int k, const PipelineShape& shape, bool backward) {
-  const int group_size = shape.stages * shape.virtual_stages;
-  const int chunk = (k % group_size) / shape.stages;
+  const int group = k / (shape.stages * shape.virtual_stages);
+  const int size = std::min(shape.stages, shape.num_microbatches - group * shape.stages);
+  const int within = k - group * shape.stages * shape.virtual_stages;
+  const int chunk = within / size;
   return {.chunk = backward ? shape.virtual_stages - 1 - chunk : chunk,
-          .microbatch = (k / group_size) * shape.stages + k % shape.stages,
+          .microbatch = group * shape.stages + within % size,
           .backward = backward};
 }
 
@@ -85,7 +88,10 @@ class PipelineSimulation {
     }
   }
 
-  std::vector<Seconds> finish_times() const { return clock_; }
+  std::vector<Seconds> finish_times() const {
+    assert(std::all_of(orders_.begin(), orders_.end(), [](const StageOrder& order) { return order.done(); }));
+    return clock_;
+  }
 
  private:
   // Runs the stage's next pass if its input exists.

@@ -180,9 +180,9 @@ class StepSimulation {
     add_blocks(terms, kForwardGemm, prices_.block.forward, part.blocks);
     if (part.embedding) terms[kEmbedding] += prices_.embedding.forward.total(), kernels += prices_.embedding.forward.kernels;
     if (part.head) terms[kHeadAndLoss] += prices_.head.forward.total(), kernels += prices_.head.forward.kernels;
-    add_launch_wait(terms, kernels);
+    add_launch_wait(terms, kernels, 0.0);
     if (gathers) run_overlap(terms, part, true, false, kGatherExposed);
-    add_host_traffic(terms, part);
+    add_host_traffic(terms, part, false);
     return terms;
   }
 
@@ -191,13 +191,13 @@ class StepSimulation {
     const double recomputed = recomputed_blocks(part);
     add_blocks(terms, kBackwardGemm, prices_.block.backward, part.blocks);
     terms[kRecompute] += recomputed * prices_.block.recompute.compute();
-    terms[kTensorExposed] += recomputed * hidden_share() * prices_.block.recompute.collective;
+    terms[kTensorExposed] += recomputed * exposed_share() * prices_.block.recompute.collective;
     int kernels = part.blocks * prices_.block.backward.kernels + static_cast<int>(recomputed) * prices_.block.recompute.kernels;
     if (part.embedding) terms[kEmbedding] += prices_.embedding.backward.total(), kernels += prices_.embedding.backward.kernels;
     if (part.head) terms[kHeadAndLoss] += prices_.head.backward.total(), kernels += prices_.head.backward.kernels;
-    add_launch_wait(terms, kernels);
+    add_launch_wait(terms, kernels, recomputed);
     add_backward_exchange(terms, part, reduces, last);
-    add_host_traffic(terms, part);
+    add_host_traffic(terms, part, true);
     return terms;
   }
 
@@ -208,23 +208,21 @@ class StepSimulation {
   }
 
   // Part of a tensor-parallel collective that its product does not hide.
-  double hidden_share() const { return strategy_.tensor_overlap ? 0.35 : 1.0; }
+  double exposed_share() const { return strategy_.tensor_overlap ? stack_.tensor_overlap_exposed : 1.0; }
 
   void add_blocks(Terms& terms, int first, const PassPrice& pass, double blocks) const {
     terms[static_cast<std::size_t>(first)] += blocks * pass.gemm;
     terms[static_cast<std::size_t>(first + 1)] += blocks * pass.attention;
     terms[static_cast<std::size_t>(first + 2)] += blocks * pass.memory_bound;
-    terms[kTensorExposed] += blocks * hidden_share() * pass.collective;
+    terms[kTensorExposed] += blocks * exposed_share() * pass.collective;
   }
 
   // The host launches kernels one after the other; a pass is never faster than that.
-  void add_launch_wait(Terms& terms, int kernels) const {
+  void add_launch_wait(Terms& terms, int kernels, double recomputed) const {
     if (strategy_.cuda_graph) return;
-    const Seconds host = kernels * stack_.host_time_per_kernel;
+    const Seconds host = kernels * stack_.host_time_per_kernel + recomputed * stack_.host_time_per_recomputed_block;
     terms[kLaunchWait] += std::max(Seconds(0.0), host - sum(terms));
   }
-
-  void add_gather(Terms& terms, const ModelPart& part, bool) const { run_overlap(terms, part, true, false, kGatherExposed); }
 
   void add_backward_exchange(Terms& terms, const ModelPart& part, bool reduces, bool last) const {
     const bool gathers = shards_weights() && stack_.regathers_in_backward;
@@ -272,15 +270,21 @@ class StepSimulation {
     return ends;
   }
 
-  // Checkpoints and streamed weights cross the host link beside the compute; only what is longer shows.
-  void add_host_traffic(Terms& terms, const ModelPart& part) const {
-    Bytes size;
-    if (strategy_.offload.activations) size += part.blocks * prices_.block.saved;
+  // Checkpoints cross the host link beside the compute: only what is longer shows.  Streamed weights and gradients are waited for
+  // where the stack states a rate of its own (its host copies are in the way), and hidden like checkpoints where it does not.
+  void add_host_traffic(Terms& terms, const ModelPart& part, bool backward) const {
+    const double owned = part_parameters(rank_, part, run_.model.tied_embeddings) / std::max(1, strategy_.shard_ranks());
+    Seconds hidden, waited;
+    if (strategy_.offload.activations) hidden += host_copy(part.blocks * prices_.block.saved);
     if (strategy_.offload.parameters) {
-      size += Bytes(part_parameters(rank_, part, run_.model.tied_embeddings) * storage_.weight_bytes / strategy_.shard_ranks());
+      const Bytes weights{owned * weight_wire_bytes()};
+      stack_.offload_weight_rate ? waited += weights / * stack_.offload_weight_rate : hidden += host_copy(weights);
     }
-    if (size <= Bytes(0.0)) return;
-    terms[kOffloadExposed] += std::max(Seconds(0.0), host_copy(size) - sum(terms));
+    if (strategy_.offload.optimizer && backward) {
+      const Bytes gradients{owned * storage_.gradient_bytes};
+      stack_.offload_gradient_rate ? waited += gradients / * stack_.offload_gradient_rate : hidden += host_copy(gradients);
+    }
+    terms[kOffloadExposed] += waited + std::max(Seconds(0.0), hidden - sum(terms));
   }
 
   PipelineTimes run_pipeline() const {
@@ -366,10 +370,10 @@ class StepSimulation {
     return total_moved(update) / bandwidth + total_kernels(update) * achieved.kernel_time;
   }
 
-  // Gradients go down, the CPU updates at the speed of its memory, new weights come back.
+  // The CPU updates at the speed of its memory; new weights go up where the device keeps a copy.
   Seconds host_update_time(double owned, const OperatorList& update) const {
-    const Bytes down{owned * storage_.gradient_bytes}, up{owned * storage_.weight_bytes};
-    return total_moved(update) / run_.cluster.device.host_memory_bandwidth + host_copy(down + up);
+    const Bytes up{strategy_.offload.parameters ? 0.0 : owned * storage_.weight_bytes};
+    return total_moved(update) / run_.cluster.device.host_memory_bandwidth + host_copy(up);
   }
 
   // A tied head on another stage than the embedding: both copies add their gradients.

@@ -4,6 +4,7 @@
 // in hwdb with a source each; the defaults here describe a plain, well-written PyTorch program.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "sim/base/dtype.h"
@@ -40,14 +41,20 @@ struct Stack {
   double dropout = 0.0;                // > 0: dropout masks are stored (1 byte each) and dropout kernels run
 
   bool fp32_logits = true;                         // the loss upcasts the logits to fp32
+  double fp32_logit_copies = 2.0;                  // of which this many live at once: the copy and its gradient
   bool gradient_reduce_in_fp32 = false;            // data-parallel reduction sends 4 bytes per parameter
   bool gradient_accumulation_in_backward = false;  // weight gradients are accumulated into the main buffer by the GEMM itself
   bool reduces_every_microbatch = false;           // gradients are reduced after each micro-batch, not once per step
   bool regathers_in_backward = true;               // Zero3: weights are freed after forward and gathered again
   bool prefetches = true;                          // Zero3: the next gather runs under the current block
 
-  Seconds host_time_per_kernel{6e-6};  // host time to launch one kernel, eager
-  Seconds host_time_per_step{0.0};     // work of the host between steps: data, logging, scaler synchronisation
+  Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
+  Seconds host_time_per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
+  Seconds host_time_per_step{0.0};              // work of the host between steps: data, logging, scaler synchronisation
+  double tensor_overlap_exposed = 0.35;  // part of a tensor-parallel collective that overlapping with its product leaves visible
+  // Rates at which weights and gradients move between device and host under offload, host copies included; none: the host link's.
+  std::optional<BytesPerSecond> offload_weight_rate;
+  std::optional<BytesPerSecond> offload_gradient_rate;
   double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
   double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
 

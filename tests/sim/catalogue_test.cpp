@@ -207,6 +207,13 @@ TEST(FindModel, AnUnknownNameIsNull) {
   EXPECT_EQ(find_model("/"), nullptr);
 }
 
+TEST(FamilyOf, IsTheLettersThatANameStartsWith) {
+  EXPECT_EQ(family_of("llama-3-70b"), "llama");
+  EXPECT_EQ(family_of("gpt2-xl"), "gpt");
+  EXPECT_EQ(family_of("grok"), "grok");
+  EXPECT_EQ(family_of(""), "");
+}
+
 TEST(NearestModels, AMisspelledNameFindsItsModelFirst) {
   EXPECT_EQ(nearest_models("lama-3-70b", 1), std::vector<std::string>{"llama-3-70b"});
   EXPECT_EQ(nearest_models("mixtrall-8x7b", 1), std::vector<std::string>{"mixtral-8x7b"});

@@ -40,6 +40,15 @@ TEST(Pipeline, InterleavingDividesTheBubbleByTheChunks) {
   }
 }
 
+TEST(Pipeline, InterleavingTakesUnevenRounds) {
+  // 5 and 10 micro-batches over 4 stages: every pass runs once, and the pipeline is never faster than its busiest stage.
+  for (const int m : {5, 10, 13}) {
+    const PipelineShape shape{.schedule = PipelineSchedule::Interleaved, .stages = 4, .virtual_stages = 3, .num_microbatches = m};
+    EXPECT_GE(makespan(shape, equal_chunks(12, 1.0, 2.0)), 9.0 * m);
+    EXPECT_LE(makespan(shape, equal_chunks(12, 1.0, 2.0)), 9.0 * (m + 3));
+  }
+}
+
 TEST(Pipeline, TheSlowestStageSetsThePeriod) {
   std::vector<ChunkTimes> chunks = equal_chunks(4, 1.0, 2.0);
   chunks[2] = {.forward = Seconds(2.0), .backward = Seconds(4.0)};
