@@ -71,6 +71,15 @@ bool set_bias(StackChoice& choice, const json& value) {
   return true;
 }
 
+// A rate in bytes per second.
+Setter rate(std::optional<sim::BytesPerSecond>& (*target)(StackChoice&)) {
+  return [target](StackChoice& choice, const json& value) {
+    if (!value.is_number() || value.get<double>() <= 0.0) return false;
+    target(choice) = sim::BytesPerSecond(value.get<double>());
+    return true;
+  };
+}
+
 bool set_framework_memory(StackChoice& choice, const json& value) {
   if (!value.is_number() || value.get<double>() < 0.0) return false;
   choice.stack.framework_memory = sim::Bytes(value.get<double>());
@@ -97,6 +106,7 @@ const std::vector<NamedSetter>& setters() {
       {"caches_narrow_weights", flag([](C& c) -> bool& { return c.stack.caches_narrow_weights; })},
       {"saves_narrow_inputs", flag([](C& c) -> bool& { return c.stack.saves_narrow_inputs; })},
       {"dropout", number([](C& c) -> double& { return c.stack.dropout; })},
+      {"fp32_logit_copies", number([](C& c) -> double& { return c.stack.fp32_logit_copies; })},
       {"fp32_logits", flag([](C& c) -> bool& { return c.stack.fp32_logits; })},
       {"gradient_reduce_in_fp32", flag([](C& c) -> bool& { return c.stack.gradient_reduce_in_fp32; })},
       {"gradient_accumulation_in_backward", flag([](C& c) -> bool& { return c.stack.gradient_accumulation_in_backward; })},
@@ -104,7 +114,15 @@ const std::vector<NamedSetter>& setters() {
       {"regathers_in_backward", flag([](C& c) -> bool& { return c.stack.regathers_in_backward; })},
       {"prefetches", flag([](C& c) -> bool& { return c.stack.prefetches; })},
       {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
+      {"host_time_per_recomputed_block_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_recomputed_block; })},
       {"host_time_per_step_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_step; })},
+      {"tensor_overlap_exposed", number([](C& c) -> double& { return c.stack.tensor_overlap_exposed; })},
+      {"offload_weight_bytes_per_s",
+       rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.offload_weight_rate; })},
+      {"offload_gradient_bytes_per_s",
+       rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.offload_gradient_rate; })},
+      {"gradients_persist", flag([](C& c) -> bool& { return c.stack.gradients_persist; })},
+      {"update_temporary_bytes", number([](C& c) -> double& { return c.stack.update_temporary_bytes; })},
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
       {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},
       {"framework_memory_bytes", set_framework_memory},
