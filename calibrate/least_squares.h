@@ -45,10 +45,10 @@ struct FittedValue {
 };
 
 struct LeastSquaresFit {
-  std::vector<FittedValue> values;      // in the order of the parameters
-  std::vector<double> residuals;        // at the solution, unweighted
-  double rms = 0.0;                     // root mean square of the residuals, unweighted
-  double residual_deviation = 0.0;      // sqrt(s2)
+  std::vector<FittedValue> values;  // in the order of the parameters
+  std::vector<double> residuals;    // at the solution, unweighted
+  double rms = 0.0;                 // root mean square of the residuals, unweighted
+  double residual_deviation = 0.0;  // sqrt(s2)
 
   double value(std::size_t index) const { return values[index].value; }
 };

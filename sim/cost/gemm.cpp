@@ -14,6 +14,7 @@ struct Tile {
 
 constexpr std::array<Tile, 6> kTiles{{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
 constexpr std::array<int, 5> kSplits{1, 2, 4, 8, 16};
+constexpr double kMinSplitK = 256.0;
 
 double ceil_div(std::int64_t a, int b) { return static_cast<double>((a + b - 1) / b); }
 
@@ -23,9 +24,8 @@ double waves(double tiles_per_unit, double quantisation) {
 }
 
 // Cost of reloading operands relative to a 128 x 256 tile.
-double tile_factor(const Tile& tile) {
-  const double best = 1.0 + kTileReload / 128.0 + kTileReload / 256.0;
-  return best / (1.0 + kTileReload / tile.m + kTileReload / tile.n);
+constexpr double tile_factor(const Tile& tile) {
+  return (1.0 + kTileReload / 128.0 + kTileReload / 256.0) / (1.0 + kTileReload / tile.m + kTileReload / tile.n);
 }
 
 double alignment_factor(const Operator& product, const GemmCoefficients& c) {
@@ -44,12 +44,19 @@ Seconds compute_time(const Operator& product, const GemmMachine& machine) {
     const double tiles = static_cast<double>(product.batch) * ceil_div(product.m, tile.m) * ceil_div(product.n, tile.n);
     const double work = 2.0 * tile.m * tile.n / tile_factor(tile);
     for (const int split : kSplits) {
-      if (split > 1 && (tiles * split > 2.0 * units || k / split < 2.0 * c.k_half)) break;
+      if (split > 1 && (tiles * split > 2.0 * units || k / split < kMinSplitK)) break;
       best = std::min(best, waves(tiles * split / units, c.wave_quantisation) * work * (k / split + c.k_half));
     }
   }
   const FlopsPerSecond unit_rate = c.max_efficiency * machine.peak / units;
-  return best * FLOP / unit_rate / alignment_factor(product, c);
+  const double pass_factor = product.weight_gradient ? c.weight_gradient_factor : 1.0;
+  return best * FLOP / unit_rate / (alignment_factor(product, c) * pass_factor);
+}
+
+// Computing and loading overlap, but not perfectly.
+Seconds overlapped(Seconds compute, Seconds memory) {
+  const double c = compute.value(), m = memory.value();
+  return Seconds(std::cbrt(c * c * c + m * m * m));
 }
 
 }  // namespace
@@ -62,7 +69,7 @@ GemmMachine gemm_machine(const Device& device, DType dtype) {
 }
 
 Seconds gemm_time(const Operator& product, const GemmMachine& machine) {
-  return std::max(compute_time(product, machine), product.moved / machine.bandwidth) + machine.coefficients.kernel_time;
+  return overlapped(compute_time(product, machine), product.moved / machine.bandwidth) + machine.coefficients.kernel_time;
 }
 
 }  // namespace llmsim::sim

@@ -7,17 +7,25 @@
 //   rate  = max_efficiency * P / u * (1 + c/128 + c/256) / (1 + c/tm + c/tn)    small tiles reload their operands more often
 //   loop  = 2 tm tn (k / s + k_half) / rate                             k_half: fill, drain and epilogue
 //
-// the time is   t = max(min over tiles and splits of waves * loop / alignment, bytes / bandwidth) + kernel_time.
-// alignment = misaligned_factor where a leading dimension is no multiple of `alignment` elements, else 1.
+//   compute = min over tiles and splits of waves * loop / (alignment * pass)
+//   memory  = bytes / bandwidth
+//
+// the time is   t = (compute^3 + memory^3)^(1/3) + kernel_time: the larger of the two, and up to 26 % more where they are equal.
+// alignment = misaligned_factor where a dimension is no multiple of `alignment` elements, else 1; pass = weight_gradient_factor
+// where the product accumulates a weight gradient, else 1.
 //
 // Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix Multiplication Background";
-// coefficients are fitted to measured grids, see calibrate/gemm_fit.h.
+// the exponent and all coefficients are fitted to measured grids, see calibrate/gemm_fit.h and calibrate/README.md.
 #pragma once
 
 #include "sim/hardware/device.h"
 #include "sim/operators/operator.h"
 
 namespace llmsim::sim {
+
+// Operand reload cost c above, in elements of a tile edge: the best of one value for the bf16 grids of seven
+// devices; 32 to 128 describe them as well (calibrate/README.md).
+inline constexpr double kTileReload = 64.0;
 
 // What the formula needs to know of a device.
 struct GemmMachine {
@@ -26,9 +34,6 @@ struct GemmMachine {
   BytesPerSecond bandwidth;  // achieved
   GemmCoefficients coefficients;
 };
-
-// Operand reload cost c above, in elements of a tile edge.
-inline constexpr double kTileReload = 24.0;
 
 // The machine for a format on a device.  Throws Error where the device cannot multiply in it.
 GemmMachine gemm_machine(const Device& device, DType dtype);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -29,8 +29,10 @@ TEST(Predict, AnIdealDeviceTakesItsFlopsOverItsPeak) {
   // Eight micro-batches of eight layers: 12 h^2 weights per layer, 6 FLOPs per weight and token.
   const Prediction p = predict(small_run());
   const double tokens = 8.0 * 1024.0, h = 1024.0;
-  EXPECT_NEAR(term(p, "forward_gemm"), 2.0 * 12.0 * h * h * 8.0 * tokens / 100e12, 1e-4);
-  EXPECT_NEAR(term(p, "backward_gemm"), 4.0 * 12.0 * h * h * 8.0 * tokens / 100e12, 1e-4);
+  // Loading overlaps, but adds (load / compute)^3 / 3, below 0.5 % here.
+  const double forward = 2.0 * 12.0 * h * h * 8.0 * tokens / 100e12;
+  EXPECT_NEAR(term(p, "forward_gemm"), forward, 0.005 * forward);
+  EXPECT_NEAR(term(p, "backward_gemm"), 2.0 * forward, 0.005 * 2.0 * forward);
 }
 
 TEST(Predict, TheBreakdownAddsUp) {

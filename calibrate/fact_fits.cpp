@@ -1,0 +1,368 @@
+#include "calibrate/fact_fits.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <numeric>
+
+#include "calibrate/gemm_fit.h"
+#include "hwdb/hardware.h"
+#include "hwdb/measured_rows.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using hwdb::Database;
+using hwdb::MeasuredRow;
+using hwdb::Measurement;
+using sim::DType;
+using sim::GemmMachine;
+
+// --- samples ---
+
+std::optional<DType> dtype_named(const std::string& name) {
+  if (name == "bf16") return DType::Bf16;
+  if (name == "fp16") return DType::Fp16;
+  if (name == "fp8" || name == "fp8_e4m3") return DType::Fp8;
+  return std::nullopt;
+}
+
+sim::Operator product(double m, double n, double k, DType dtype, DType out) {
+  const auto whole = [](double value) { return static_cast<std::int64_t>(value); };
+  return sim::gemm("measured", 1, whole(m), whole(n), whole(k), dtype, out);
+}
+
+sim::Operator product_of(const MeasuredRow& row, DType dtype) {
+  return product(row.number("m").value(), row.number("n").value(), row.number("k").value(), dtype,
+                 dtype == DType::Fp8 ? DType::Bf16 : dtype);
+}
+
+struct Grid {
+  DType dtype;
+  std::string source;
+  std::vector<GemmSample> samples;
+};
+
+Grid grid_of(const Measurement& measurement) {
+  Grid grid{dtype_named(hwdb::fields(measurement).text("dtype").value()).value(), measurement.source, {}};
+  for (const MeasuredRow& row : hwdb::rows(measurement)) {
+    GemmSample sample{product_of(row, grid.dtype), sim::Seconds(row.number("time_us").value() * 1e-6)};
+    if (grid.dtype == DType::Fp8) sample.quantised = row.number("m").value() * row.number("k").value();
+    grid.samples.push_back(sample);
+  }
+  return grid;
+}
+
+// Kinds that say little of what the vendor's library sustains today.
+bool is_typical(const std::string& kind) {
+  for (const char* other : {"threshold", "MAMF v1", "HipKittens", "AITER", "sample output"}) {
+    if (kind.find(other) != std::string::npos) return false;
+  }
+  return true;
+}
+
+// Products that were measured one by one; `kind` is a part of the name of their kind.
+std::vector<GemmSample> table(const Database& database, const std::string& id, const std::string& kind, DType dtype) {
+  std::vector<GemmSample> samples;
+  for (const Measurement& measurement : database.measurements("matmul", id)) {
+    const MeasuredRow row = hwdb::fields(measurement);
+    const std::string measured_as = row.text("kind").value_or("");
+    if (measured_as.find(kind) == std::string::npos || !is_typical(measured_as) || !row.number("m")) continue;
+    if (dtype_named(row.text("dtype").value_or("")) != dtype) continue;
+    const sim::Operator op = product_of(row, dtype);
+    samples.push_back({op, op.flops / sim::FlopsPerSecond(row.number("achieved_flops").value())});
+  }
+  return samples;
+}
+
+// Large enough that neither launches nor odd shapes matter.
+std::vector<GemmSample> large(std::vector<GemmSample> samples) {
+  std::erase_if(samples, [](const GemmSample& s) { return s.product.flops < 0.13 * sim::TFLOP || s.product.n % 8 != 0; });
+  return samples;
+}
+
+// "b=1, m=4096, k=5120, n=1536, layout=TN, ..."
+double number_after(const std::string& text, const char* name) {
+  const std::size_t at = text.find(name);
+  return at == std::string::npos ? 0.0 : std::stod(text.substr(at + std::char_traits<char>::length(name)));
+}
+
+// Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) products in a training process.
+std::vector<GemmSample> training_shapes(const Database& database, const std::string& id) {
+  std::vector<GemmSample> samples;
+  for (const Measurement& measurement : database.measurements("matmul_training_shape_efficiency", id)) {
+    const double peak = hwdb::fields(measurement).number("peak_flops").value();
+    for (const MeasuredRow& row : hwdb::rows(measurement)) {
+      if (row.text("op") != "matmul") continue;
+      const std::string shape = row.text("shape").value();
+      const bool weight_gradient = shape.find("layout=NT") != std::string::npos;
+      sim::Operator op = product(number_after(shape, " m="), number_after(shape, " n="), number_after(shape, " k="), DType::Bf16,
+                                 weight_gradient ? DType::Fp32 : DType::Bf16);
+      op.weight_gradient = weight_gradient;
+      samples.push_back({op, op.flops / sim::FlopsPerSecond(peak * row.number("efficiency").value())});
+    }
+  }
+  return samples;
+}
+
+GemmMachine machine_of(const Database& database, const std::string& id, DType dtype) {
+  return sim::gemm_machine(hwdb::device(database, id).device, dtype);
+}
+
+// --- rows ---
+
+double rounded(double value, int digits) {
+  if (value == 0.0) return 0.0;
+  const double scale = std::pow(10.0, digits - 1 - std::floor(std::log10(std::abs(value))));
+  return std::round(value * scale) / scale;
+}
+
+std::string printed(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
+}
+
+struct Origin {
+  sim::Evidence evidence = sim::Evidence::Fitted;
+  std::string source;
+  std::string fitted_from;
+};
+
+void add(FactFits& fits, const std::string& id, const std::string& key, double value, double error, const Origin& origin) {
+  fits.coefficients.push_back({"device", id, key, rounded(value, 4), rounded(error, 2), origin.evidence, origin.source,
+                               origin.fitted_from, hwdb::Origin::Shipped});
+}
+
+std::string gemm_prefix(DType dtype) { return std::string("gemm.") + name_of(dtype) + "."; }
+
+void add_values(FactFits& fits, const std::string& id, DType dtype, const std::vector<FittedValue>& values,
+                const Origin& origin) {
+  for (const FittedValue& value : values)
+    add(fits, id, gemm_prefix(dtype) + value.name, value.value, value.standard_error, origin);
+}
+
+// What is fitted for one format serves the other 16-bit format and tf32 until they are measured.
+void add_like(FactFits& fits, const Database& database, const std::string& id, DType fitted,
+              const std::vector<FittedValue>& values, const Origin& origin) {
+  for (const DType dtype : {DType::Tf32, DType::Fp16, DType::Bf16}) {
+    const double peak = hwdb::device(database, id).device.matrix_peak[static_cast<std::size_t>(dtype)].value();
+    if (dtype == fitted || peak <= 0.0) continue;
+    std::vector<FittedValue> wider = values;
+    for (FittedValue& value : wider) value.standard_error = std::hypot(value.standard_error, 0.05 * value.value);
+    add_values(fits, id, dtype, wider, {sim::Evidence::Assumed, std::string("as ") + name_of(fitted) + ": " + origin.source, ""});
+  }
+}
+
+std::string listed(const std::vector<FittedValue>& values) {
+  std::string text;
+  for (const FittedValue& value : values) {
+    text += (text.empty() ? "" : ", ") + value.name + " " + printed(value.value) + " ± " + printed(value.standard_error);
+  }
+  return text;
+}
+
+void add_fit(FactFits& fits, const Database& database, const std::string& id, DType dtype, const GemmFit& fit,
+             const std::string& source) {
+  const Origin origin{sim::Evidence::Fitted, source,
+                      std::to_string(fit.samples) + " products, RMS error " + printed(100.0 * fit.rms) + " %"};
+  add_values(fits, id, dtype, fit.values, origin);
+  if (dtype != DType::Fp8) add_like(fits, database, id, dtype, fit.values, origin);
+  fits.summaries.push_back({id, std::string("gemm ") + name_of(dtype), listed(fit.values), fit.samples, fit.rms, fit.rms_large});
+}
+
+// --- sustained clocks ---
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// One source's rate of long-running products over that of the fitted kernels.
+struct SustainedRatio {
+  std::string label;
+  double log_ratio = 0.0;
+};
+
+// A table of products, if the device has one.
+void add_table_ratio(const std::vector<GemmSample>& samples, const GemmMachine& fitted, const std::string& label,
+                     std::vector<SustainedRatio>& ratios) {
+  if (!samples.empty()) ratios.push_back({label, mean(gemm_log_errors(fitted, samples))});
+}
+
+// Estimates of the best sustained rate without a shape.
+void add_chart_ratio(const Database& database, const std::string& id, const GemmMachine& fitted,
+                     std::vector<SustainedRatio>& ratios) {
+  for (const Measurement& measurement : database.measurements("matmul", id)) {
+    const MeasuredRow row = hwdb::fields(measurement);
+    if (row.text("kind").value_or("").find("'max-achievable FLOPs' estimate") == std::string::npos) continue;
+    const sim::FlopsPerSecond achieved(row.number("achieved_flops").value());
+    ratios.push_back({"AMD's chart", std::log(achieved / (fitted.coefficients.max_efficiency * fitted.peak))});
+  }
+}
+
+// What the fits found, by device and format.
+using FittedMachines = std::map<std::pair<std::string, DType>, GemmMachine>;
+
+std::vector<SustainedRatio> sustained_ratios(const Database& database, const std::string& id, const FittedMachines& fitted) {
+  std::vector<SustainedRatio> ratios;
+  const auto add_tables = [&](DType measured, const GemmMachine& machine) {
+    add_table_ratio(large(table(database, id, "10,000 warm-up", measured)), machine, "after 10,000 warm-ups", ratios);
+    add_table_ratio(large(table(database, id, "mostly independent of boost", measured)), machine, "mean of long runs", ratios);
+    add_table_ratio(large(table(database, id, "AMD max-achievable", measured)), machine, "AMD max-achievable", ratios);
+  };
+  const GemmMachine& wide = fitted.at({id, DType::Bf16});
+  add_tables(DType::Bf16, wide);
+  add_tables(DType::Fp16, wide);
+  add_chart_ratio(database, id, wide, ratios);
+  add_table_ratio(training_shapes(database, id), wide, "training process", ratios);
+  if (const auto narrow = fitted.find({id, DType::Fp8}); narrow != fitted.end()) add_tables(DType::Fp8, narrow->second);
+  return ratios;
+}
+
+// One clock for devices with the same chip: the mean over all their sources.  Sources differ by more than their own errors, so
+// the error of the mean comes from their spread, and is at least 3 %.
+void add_sustained_clock(FactFits& fits, const Database& database, const std::vector<std::string>& ids,
+                         const FittedMachines& fitted) {
+  std::vector<double> logs;
+  std::string text;
+  for (const std::string& id : ids) {
+    for (const SustainedRatio& ratio : sustained_ratios(database, id, fitted)) {
+      logs.push_back(ratio.log_ratio);
+      text += (text.empty() ? "" : ", ") + id + " " + ratio.label + " " + printed(std::exp(ratio.log_ratio));
+    }
+  }
+  double squares = 0.0;
+  for (const double log : logs) squares += (log - mean(logs)) * (log - mean(logs));
+  const double count = static_cast<double>(logs.size());
+  const double error = std::max(0.03, std::sqrt(squares / std::max(1.0, count - 1.0) / count));
+  for (const std::string& id : ids) {
+    add(fits, id, "sustained_clock", std::exp(mean(logs)), error,
+        {sim::Evidence::Fitted, "long-running products over the fitted short ones, mean of sources", text});
+  }
+}
+
+// --- devices ---
+
+void fit_grids(FactFits& fits, const Database& database, const std::string& id, FittedMachines& fitted) {
+  GemmPrior prior;
+  for (const Measurement& measurement : database.measurements("matmul_grids", id)) {
+    const Grid grid = grid_of(measurement);
+    GemmMachine machine = machine_of(database, id, grid.dtype);
+    const GemmFit fit = fit_gemm(machine, prior, grid.samples);
+    add_fit(fits, database, id, grid.dtype, fit, grid.source);
+    machine.coefficients = fit.coefficients;
+    fitted[{id, grid.dtype}] = machine;
+    if (grid.dtype == DType::Bf16) prior = prior_from(fit, 0.3);  // for the narrow formats, which come later
+  }
+}
+
+// The shape of the curve as another device has it, but its own height.
+GemmPrior held_at(const sim::GemmCoefficients& c) {
+  GemmPrior prior;
+  prior.k_half = {c.k_half, 0.0};
+  prior.wave_quantisation = {c.wave_quantisation, 0.0};
+  prior.kernel_time = {c.kernel_time.value(), 0.0};
+  return prior;
+}
+
+void fit_training_shapes(FactFits& fits, const Database& database, const std::string& id, const GemmMachine& like) {
+  GemmPrior prior = held_at(like.coefficients);
+  prior.weight_gradient_factor.spread = 1.0;
+  const std::vector<GemmSample> samples = training_shapes(database, id);
+  const GemmFit fit = fit_gemm(machine_of(database, id, DType::Bf16), prior, samples);
+  add_fit(fits, database, id, DType::Bf16, fit, database.measurements("matmul_training_shape_efficiency", id).front().source);
+}
+
+// The weight-gradient factor of a device whose other coefficients its grid gives; the clock of the training process is free.
+void fit_weight_gradient(FactFits& fits, const Database& database, const std::string& id, const GemmMachine& fitted) {
+  GemmPrior prior = held_at(fitted.coefficients);
+  prior.weight_gradient_factor.spread = 1.0;
+  GemmFit fit = fit_gemm(fitted, prior, training_shapes(database, id));
+  fit.values.erase(fit.values.begin());  // max_efficiency
+  add_fit(fits, database, id, DType::Bf16, fit, database.measurements("matmul_training_shape_efficiency", id).front().source);
+}
+
+// Kernel times of AMD devices are of hipBLASLt in one stream; the tables time launches with events, which says nothing of them.
+constexpr double kHipKernelTime = 5e-6;
+
+GemmFit fit_table(FactFits& fits, const Database& database, const std::string& id, DType dtype, const GemmPrior& prior,
+                  FittedMachines& fitted) {
+  std::vector<GemmSample> samples = large(table(database, id, "", dtype));
+  GemmMachine machine = machine_of(database, id, dtype);
+  const GemmFit fit = fit_gemm(machine, prior, samples);
+  add_fit(fits, database, id, dtype, fit, "large products of the matmul tables of " + id);
+  machine.coefficients = fit.coefficients;
+  if (dtype != DType::Fp8) fitted[{id, DType::Bf16}] = machine;
+  return fit;
+}
+
+void fit_amd(FactFits& fits, const Database& database, FittedMachines& fitted) {
+  GemmPrior prior;
+  prior.kernel_time = {kHipKernelTime, 0.0};
+  const GemmFit mi210 = fit_table(fits, database, "mi210", DType::Fp16, prior, fitted);
+  const GemmPrior shape = held_at(mi210.coefficients);
+  for (const char* id : {"mi250x_gcd", "mi300x", "mi325x", "mi355x"}) {
+    if (!large(table(database, id, "", DType::Bf16)).empty()) fit_table(fits, database, id, DType::Bf16, shape, fitted);
+    const std::vector<FittedValue> held{{"k_half", mi210.coefficients.k_half, 0.5 * mi210.coefficients.k_half},
+                                        {"wave_quantisation", mi210.coefficients.wave_quantisation, 0.2},
+                                        {"kernel_time_s", kHipKernelTime, 2e-6}};
+    const Origin origin{sim::Evidence::Assumed, "as mi210 fp16", ""};
+    for (const DType dtype : {DType::Fp16, DType::Bf16, DType::Fp8}) add_values(fits, id, dtype, held, origin);
+  }
+  for (const char* id : {"mi300x", "mi355x"}) fit_table(fits, database, id, DType::Fp8, shape, fitted);
+  for (const char* id : {"mi300x", "mi325x"}) add_sustained_clock(fits, database, {id}, fitted);
+}
+
+// Nothing of V100 is measured in the facts but AMD's chart, which gives it all of its peak.
+void add_v100(FactFits& fits, const sim::GemmCoefficients& a100) {
+  const Origin chart{sim::Evidence::Assumed, "between AMD's chart (1.0 of peak on V100 PCIe) and A100", ""};
+  add(fits, "v100_sxm_32", "gemm.fp16.max_efficiency", 0.88, 0.08, chart);
+  const std::vector<FittedValue> held{{"k_half", a100.k_half, 0.5 * a100.k_half},
+                                      {"wave_quantisation", a100.wave_quantisation, 0.2},
+                                      {"kernel_time_s", a100.kernel_time.value(), 1e-6}};
+  add_values(fits, "v100_sxm_32", DType::Fp16, held, {sim::Evidence::Assumed, "as a100_sxm_80 bf16", ""});
+}
+
+// A 1.2B model (24 layers of 2048) whose head has 50257 rows takes 1.11 times as long as with 50304; the head's products are 7.9
+// % of its FLOPs, so they run at 0.079 / (0.079 + 0.11) = 0.42 of the aligned rate.  1024 x 2145 x 1024 costs less: 0.8.
+void add_misalignment(FactFits& fits) {
+  const Origin origin{sim::Evidence::Assumed,
+                      "geometric mean of vocabulary 50257 against 50304 (+11 % of a 1.2B step: 0.42) and 1024x2145x1024 against "
+                      "aligned squares on A100 and H100 (0.8)",
+                      ""};
+  for (const char* id : {"a100_sxm_80", "h100_sxm", "mi250x_gcd", "mi300x"})
+    add(fits, id, "gemm.misaligned_factor", 0.58, 0.15, origin);
+  add(fits, "v100_sxm_32", "gemm.misaligned_factor", 0.35, 0.15,
+      {sim::Evidence::Assumed, "cuBLAS before 11 leaves the tensor cores unless all dimensions are multiples of 8", ""});
+}
+
+}  // namespace
+
+FactFits fit_gemm_facts(const Database& database) {
+  FactFits fits;
+  FittedMachines fitted;
+  for (const char* id : {"a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "l40s"}) {
+    fit_grids(fits, database, id, fitted);
+  }
+  const GemmMachine& a100 = fitted.at({"a100_sxm_80", DType::Bf16});
+  fit_training_shapes(fits, database, "a100_pcie_80", a100);
+  add(fits, "a100_pcie_80", "sustained_clock", 1.0, 0.03,
+      {sim::Evidence::Assumed, "its max_efficiency was measured within a training process", ""});
+  fit_weight_gradient(fits, database, "b200_sxm", fitted.at({"b200_sxm", DType::Bf16}));
+  add_sustained_clock(fits, database, {"a100_sxm_80"}, fitted);
+  add_sustained_clock(fits, database, {"h100_sxm", "h200_sxm"}, fitted);
+  add_sustained_clock(fits, database, {"b200_sxm", "b300_sxm", "gb200"}, fitted);
+  fit_amd(fits, database, fitted);
+  add_v100(fits, a100.coefficients);
+  add_misalignment(fits);
+  return fits;
+}
+
+FactFits fit_facts(const Database& database) {
+  FactFits fits = fit_gemm_facts(database);
+  return fits;
+}
+
+}  // namespace llmsim::calibrate
