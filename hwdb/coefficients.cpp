@@ -54,7 +54,7 @@ const std::array<Field<GemmCoefficients>, 7> kGemmFields = {{
      [](auto& g, double v) { g.kernel_time = sim::Seconds(v); }},
 }};
 
-const std::array<Field<Cluster>, 13> kFields = {{
+const std::array<Field<Cluster>, 14> kFields = {{
     {"attention.flash_forward",
      {0.01, 1.2},
      "",
@@ -109,6 +109,8 @@ const std::array<Field<Cluster>, 13> kFields = {{
      [](auto& c, double v) { c.device.host_bandwidth = sim::BytesPerSecond(v); }},
     {"fabric.latency_s", kSmallTime, "s", [](const auto& c) { return c.fabric.latency.value(); },
      [](auto& c, double v) { c.fabric.latency = sim::Seconds(v); }},
+    {"network.ring_decay", kRatio, "", [](const auto& c) { return c.network.ring_decay; },
+     [](auto& c, double v) { c.network.ring_decay = v; }},
     {"network.latency_s", kSmallTime, "s", [](const auto& c) { return c.network.latency.value(); },
      [](auto& c, double v) { c.network.latency = sim::Seconds(v); }},
 }};

@@ -112,6 +112,8 @@ const std::vector<NamedSetter>& setters() {
       {"gradient_accumulation_in_backward", flag([](C& c) -> bool& { return c.stack.gradient_accumulation_in_backward; })},
       {"reduces_every_microbatch", flag([](C& c) -> bool& { return c.stack.reduces_every_microbatch; })},
       {"regathers_in_backward", flag([](C& c) -> bool& { return c.stack.regathers_in_backward; })},
+      {"gathered_blocks", number([](C& c) -> double& { return c.stack.gathered_blocks; })},
+      {"gradient_blocks", number([](C& c) -> double& { return c.stack.gradient_blocks; })},
       {"prefetches", flag([](C& c) -> bool& { return c.stack.prefetches; })},
       {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
       {"host_time_per_recomputed_block_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_recomputed_block; })},

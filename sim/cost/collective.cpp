@@ -92,8 +92,8 @@ Seconds pair_time(Bytes message, const GroupLinks& links) {
 
 BytesPerSecond GroupLinks::bus_bandwidth() const {
   if (place.domains == 1) return fabric;
-  if (place.ranks_per_domain == 1) return network;
-  return std::min(fabric, network);
+  const BytesPerSecond ring = ring_share * network;
+  return place.ranks_per_domain == 1 ? ring : std::min(fabric, ring);
 }
 
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency) {
@@ -104,6 +104,7 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   links.fabric = efficiency * achieved.collective_fraction * fabric_bandwidth(cluster.fabric, links.place);
   links.network = efficiency * achieved.scale_out_fraction * cluster.network.node_bandwidth * nodes_per_domain /
                   links.place.groups_per_domain;
+  if (links.place.domains > 2) links.ring_share = std::pow(links.place.domains / 2.0, -cluster.network.ring_decay);
   links.fabric_hop = cluster.fabric.latency;
   links.network_hop = cluster.network.latency;
   links.in_switch_reduction = cluster.fabric.in_switch_reduction;

@@ -11,7 +11,8 @@
 //   direct  all-to-all          t = o + (n-1)/n S / b, the part that leaves the domain over the network
 //
 // and the fastest is taken.  The bus bandwidth is the smaller of what the fabric gives the ranks of one domain and what the
-// network gives the group: a domain's injection bandwidth shared by the groups that run side by side. One rank is free.  Source:
+// network gives the group: a domain's injection bandwidth shared by the groups that run side by side, times (D/2)^-ring_decay on
+// networks where measured rings slow down with the number of nodes. One rank is free.  Source:
 // NCCL src/graph/tuning.cc (latency and bandwidth tables).
 #pragma once
 
@@ -26,6 +27,7 @@ struct GroupLinks {
   GroupPlacement place{};
   BytesPerSecond fabric{};   // achieved bus bandwidth inside a domain
   BytesPerSecond network{};  // achieved bus bandwidth of the group across domains
+  double ring_share = 1.0;   // of `network` that a ring over all domains keeps
   Seconds fabric_hop{};
   Seconds network_hop{};
   bool in_switch_reduction = false;

@@ -32,6 +32,7 @@ struct Network {
   std::string name;
   BytesPerSecond node_bandwidth;  // injection of one node, one direction
   Seconds latency{14e-6};         // one hop of a collective
+  double ring_decay = 0.0;        // a ring over D nodes reaches (D / 2)^-ring_decay of the bandwidth of one over two
 };
 
 struct Cluster {

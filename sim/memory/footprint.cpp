@@ -95,10 +95,11 @@ class StageFootprint {
   // format and, where they are reduced in fp32, once more.
   void add_gathered_unit(StageBytes& bytes) const {
     const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
-    bytes.gathered = Bytes((run_.stack.prefetches ? 2.0 : 1.0) * rank_.block * compute_bytes);
+    bytes.gathered = Bytes(run_.stack.gathered_blocks * rank_.block * compute_bytes);
     bytes.gathered += Bytes(std::max(rank_.embedding, rank_.head) * compute_bytes);
     if (strategy_.adapters) return;
-    bytes.gradient_buffers = Bytes(rank_.block * (compute_bytes + (run_.stack.gradient_reduce_in_fp32 ? 4.0 : 0.0)));
+    bytes.gradient_buffers =
+        Bytes(run_.stack.gradient_blocks * rank_.block * (compute_bytes + (run_.stack.gradient_reduce_in_fp32 ? 4.0 : 0.0)));
   }
 
   void move_to_host(StageBytes& bytes) {
