@@ -1,0 +1,193 @@
+#include "calibrate/backtest.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using sim::Bytes;
+using sim::Seconds;
+
+hwdb::RunRecord timed(const std::string& id, double seconds) {
+  hwdb::RunRecord record;
+  record.id = id;
+  record.measured.emplace();
+  record.measured->step_time = Seconds(seconds);
+  record.scored.step_time = true;
+  return record;
+}
+
+hwdb::RunRecord finished(const std::string& id, const std::string& outcome) {
+  hwdb::RunRecord record;
+  record.id = id;
+  record.measured.emplace();
+  record.measured->outcome = outcome;
+  record.scored.outcome = true;
+  return record;
+}
+
+hwdb::RunFile group(const std::string& name, std::vector<hwdb::RunRecord> runs) {
+  for (hwdb::RunRecord& run : runs) run.group = name;
+  return {.file = name + ".json", .group = name, .description = {}, .runs = std::move(runs), .rejected = {}};
+}
+
+sim::Prediction step(double seconds, double low, double high) {
+  sim::Prediction prediction;
+  prediction.step_time = Seconds(seconds);
+  prediction.interval = {Seconds(low), Seconds(high)};
+  return prediction;
+}
+
+Backtest always(const std::vector<hwdb::RunFile>& files, const sim::Prediction& prediction) {
+  return backtest(files, Scope::All, [&](const hwdb::RunRecord&) { return prediction; });
+}
+
+// Predicted 2 s for runs of 1, 2 and 4 s: ln(p / m) = ln 2, 0, -ln 2.
+TEST(Backtest, TheErrorOfAGroupIsTheMedianOfItsAbsoluteLogErrors) {
+  const Backtest result = always({group("g", {timed("a", 1.0), timed("b", 2.0), timed("c", 4.0)})}, step(2.0, 1.5, 4.0));
+  ASSERT_EQ(result.groups.size(), 1u);
+  const GroupErrors& g = result.groups.front();
+  EXPECT_EQ(g.scored, 3);
+  EXPECT_NEAR(*g.median_abs_error, std::log(2.0), 1e-12);
+  EXPECT_NEAR(*g.mean_abs_error, 2.0 * std::log(2.0) / 3.0, 1e-12);
+  EXPECT_NEAR(*g.mape, (1.0 + 0.0 + 0.5) / 3.0, 1e-12);
+  EXPECT_NEAR(*g.bias, 0.0, 1e-12);
+  EXPECT_NEAR(*g.coverage, 2.0 / 3.0, 1e-12);  // 2 and 4 lie inside, both ends included
+}
+
+TEST(Backtest, EachGroupCountsOnceHoweverManyRunsItHas) {
+  std::vector<hwdb::RunRecord> many;
+  for (int i = 0; i < 100; ++i) many.push_back(timed("m" + std::to_string(i), 2.0));
+  const Backtest result =
+      always({group("many", many), group("few", {timed("a", 1.0), timed("b", 1.0), timed("c", 1.0)})}, step(2.0, 2.0, 2.0));
+  EXPECT_EQ(result.overall.groups, 2);
+  EXPECT_EQ(result.overall.scored, 103);
+  EXPECT_NEAR(*result.overall.macro_median_abs_error, std::log(2.0) / 2.0, 1e-12);
+  EXPECT_NEAR(*result.overall.coverage, 0.5, 1e-12);
+}
+
+TEST(Backtest, GroupsOfFewerThanThreeScoredTimesArePooled) {
+  const Backtest result =
+      always({group("x", {timed("a", 1.0), timed("b", 2.0)}), group("y", {timed("c", 4.0)})}, step(2.0, 2.0, 2.0));
+  ASSERT_EQ(result.groups.size(), 1u);
+  EXPECT_EQ(result.groups.front().group, "(small groups)");
+  EXPECT_EQ(result.groups.front().scored, 3);
+  EXPECT_EQ(result.overall.groups, 1);
+}
+
+TEST(Backtest, ARunThatCannotBePredictedIsListedAndCountsAsAnErrorOfOne) {
+  const auto predict = [](const hwdb::RunRecord& record) {
+    if (record.id == "bad") throw Error("no such device");
+    return step(2.0, 1.0, 3.0);
+  };
+  const std::vector files{group("g", {timed("a", 2.0), timed("b", 2.0), timed("bad", 2.0)})};
+  const Backtest result = backtest(files, Scope::All, predict);
+  EXPECT_EQ(result.rows[2].skipped, "no such device");
+  EXPECT_FALSE(result.rows[2].predicted_time);
+  EXPECT_EQ(result.groups.front().missed, 1);
+  EXPECT_NEAR(*result.groups.front().mean_abs_error, 1.0 / 3.0, 1e-12);
+  EXPECT_NEAR(*result.groups.front().coverage, 2.0 / 3.0, 1e-12);
+  EXPECT_NEAR(*result.groups.front().bias, 0.0, 1e-12);  // of the predicted runs
+}
+
+TEST(Backtest, UnscoredTimesAreReportedButNotCounted) {
+  hwdb::RunRecord record = timed("a", 1.0);
+  record.scored.step_time = false;
+  const Backtest result = always({group("g", {record})}, step(2.0, 1.0, 3.0));
+  EXPECT_EQ(result.rows.front().measured_time, Seconds(1.0));
+  EXPECT_EQ(result.rows.front().predicted_time, Seconds(2.0));
+  EXPECT_TRUE(result.groups.empty());
+  EXPECT_FALSE(result.overall.macro_median_abs_error);
+}
+
+TEST(Backtest, RejectedAndRepeatedRunsAreListedWithTheReason) {
+  hwdb::RunFile file = group("g", {timed("a", 1.0), timed("a", 1.0)});
+  file.rejected.push_back({"b", "unknown key"});
+  const Backtest result = always({file}, step(1.0, 1.0, 1.0));
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_FALSE(result.rows[0].skipped);
+  EXPECT_EQ(result.rows[1].skipped, "g.json: run a: this id appears twice");
+  EXPECT_EQ(result.rows[2].skipped, "unknown key");
+}
+
+// Three runs that ran, one that did not fit; everything is said to fit: 3 of 4 right, balanced (1 + 0) / 2.
+TEST(Backtest, BothOutcomesCountTheSameInTheBalancedAccuracy) {
+  const std::vector files{
+      group("g", {finished("a", "ok"), finished("b", "ok"), finished("c", "ok"), finished("d", "oom"), finished("e", "crash")})};
+  const OverallErrors overall = always(files, step(1.0, 1.0, 1.0)).overall;
+  EXPECT_EQ(overall.outcomes, 4);
+  EXPECT_EQ(overall.outcomes_right, 3);
+  EXPECT_NEAR(*overall.outcome_accuracy, 0.75, 1e-12);
+  EXPECT_NEAR(*overall.balanced_outcome_accuracy, 0.5, 1e-12);
+}
+
+TEST(Backtest, OutOfMemoryIsAVerdictAndAnotherBrokenRuleIsNot) {
+  sim::Prediction prediction = step(1.0, 1.0, 1.0);
+  prediction.infeasible = sim::Infeasible{"out of memory", "needs 90 GB"};
+  EXPECT_EQ(always({group("g", {finished("a", "oom")})}, prediction).overall.outcomes_right, 1);
+  prediction.infeasible = sim::Infeasible{"tp does not divide heads", "tp = 3"};
+  const BacktestRow row = always({group("g", {finished("a", "oom")})}, prediction).rows.front();
+  EXPECT_EQ(row.predicted_outcome, "infeasible");
+  EXPECT_EQ(row.skipped, "tp = 3");
+}
+
+sim::Memory two_stages() {
+  sim::Memory memory;
+  memory.peak = Bytes(100.0);
+  memory.reserved = Bytes(120.0);
+  memory.device = Bytes(130.0);
+  memory.stages = {{.stage = 0, .peak = Bytes(80.0), .terms = {}},
+                   {.stage = 1, .peak = Bytes(100.0), .terms = {}},
+                   {.stage = 2, .peak = Bytes(50.0), .terms = {}}};
+  return memory;
+}
+
+Bytes compared(const std::string& kind, const std::string& scope) {
+  hwdb::Measured measured;
+  if (!kind.empty()) measured.memory_kind = kind;
+  if (!scope.empty()) measured.memory_scope = scope;
+  return comparable_peak(two_stages(), measured);
+}
+
+TEST(ComparablePeak, IsThatOfTheKindAndTheStageThatWasMeasured) {
+  EXPECT_EQ(compared("allocated", ""), Bytes(100.0));
+  EXPECT_EQ(compared("allocated", "max-rank"), Bytes(100.0));
+  EXPECT_EQ(compared("allocated", "last-stage"), Bytes(50.0));
+  EXPECT_EQ(compared("allocated", "first-or-last-stage"), Bytes(80.0));
+  EXPECT_EQ(compared("reserved", ""), Bytes(120.0));
+  EXPECT_EQ(compared("", ""), Bytes(120.0));
+  EXPECT_EQ(compared("reserved", "last-stage"), Bytes(60.0));                // 50 * 120 / 100
+  EXPECT_EQ(compared("device", "first-or-last-stage"), Bytes(96.0 + 10.0));  // 80 * 1.2, and 10 of the driver
+}
+
+TEST(Backtest, MemoryErrorsAreMedianByGroupAndMeanOverRuns) {
+  hwdb::RunRecord record;
+  record.id = "a";
+  record.measured.emplace();
+  record.measured->peak_memory = Bytes(50.0);
+  record.measured->memory_kind = "allocated";
+  record.scored.memory = true;
+  sim::Prediction prediction = step(1.0, 1.0, 1.0);
+  prediction.memory = two_stages();
+  const Backtest result = always({group("g", {record})}, prediction);
+  EXPECT_NEAR(*result.groups.front().memory_median_abs_error, std::log(2.0), 1e-12);
+  EXPECT_NEAR(*result.overall.memory_mape, 1.0, 1e-12);
+}
+
+TEST(Scope, ExpertsAndExpertOrContextParallelismAreNotDense) {
+  hwdb::RunRecord dense, experts, context;
+  experts.model.moe.emplace();
+  context.training.cp = 2;
+  EXPECT_TRUE(in_scope(dense, Scope::Dense));
+  EXPECT_FALSE(in_scope(dense, Scope::Moe));
+  EXPECT_FALSE(in_scope(experts, Scope::Dense));
+  EXPECT_TRUE(in_scope(context, Scope::Moe));
+  EXPECT_TRUE(in_scope(context, Scope::All));
+}
+
+}  // namespace
+}  // namespace llmsim::calibrate

@@ -1,0 +1,142 @@
+#include "hwdb/run_record.h"
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    RunFile file = parse_runs(text, "runs.json");
+    return file.rejected.empty() ? "" : file.rejected.front().reason;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::vector<std::string> shipped_files() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation/runs")) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path().string());
+  }
+  return files;
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+TEST(RunRecords, KeepWhatTheFileSaysAndLeaveTheRestUnknown) {
+  const RunFile file = parse_runs(R"({"schema": 1, "group": "g", "runs": [{"id": "a", "date": "2024-10-14",
+      "model": {"num_layers": 2, "gated_mlp": true, "position": null}, "hardware": {"num_devices": 8},
+      "training": {"precision": "bf16", "recompute": {"kind": "every_n", "every_n": 3}},
+      "measured": {"step_time_s": 1.5, "peak_memory_bytes": 2000, "outcome": "ok"}, "scored": {"step_time": true}}]})",
+                                  "runs.json");
+  ASSERT_EQ(file.runs.size(), 1u);
+  const RunRecord& run = file.runs.front();
+  EXPECT_EQ(run.id, "a");
+  EXPECT_EQ(run.group, "g");
+  EXPECT_EQ(run.model.num_layers, 2);
+  EXPECT_EQ(run.model.gated_mlp, true);
+  EXPECT_FALSE(run.model.position);
+  EXPECT_FALSE(run.training.micro_batch);
+  EXPECT_EQ(run.training.recompute->every_n, 3);
+  EXPECT_EQ(run.measured->step_time, sim::Seconds(1.5));
+  EXPECT_EQ(run.measured->peak_memory, sim::Bytes(2000.0));
+  EXPECT_TRUE(run.scored.step_time);
+  EXPECT_FALSE(run.scored.memory);
+}
+
+TEST(RunRecords, OneRunMayStandAlone) {
+  const RunFile file = parse_runs(R"({"model": {"name": "llama-3-8b"}, "training": {"global_batch": 8}})", "mine.json");
+  ASSERT_EQ(file.runs.size(), 1u);
+  EXPECT_EQ(file.runs.front().id, "number 1");
+  EXPECT_FALSE(file.runs.front().measured);
+}
+
+TEST(RunRecords, AMisspelledKeyIsRefusedWithTheNearestKnownOne) {
+  EXPECT_EQ(error_of(R"({"runs": [{"id": "a", "model": {"hiden_size": 8}}]})"),
+            "runs.json: run a: model.hiden_size: unknown key; did you mean hidden_size?");
+  EXPECT_EQ(error_of(R"({"runs": [{"id": "a", "hardwear": {}}]})"),
+            "runs.json: run a: hardwear: unknown key; did you mean hardware?");
+}
+
+TEST(RunRecords, AnUnknownValueIsRefusedWithTheKnownOnes) {
+  EXPECT_EQ(error_of(R"({"runs": [{"id": "a", "training": {"sharding": "zero4"}}]})"),
+            "runs.json: run a: training.sharding = \"zero4\": unknown value; did you mean zero1? (one of none, zero1, zero2, "
+            "zero3, hsdp)");
+}
+
+TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
+  EXPECT_EQ(error_of(R"({"id": "a", "model": {"num_layers": -3}})"),
+            "runs.json: run a: model.num_layers = -3: an integer from 1 to 2147483647 is expected");
+  EXPECT_EQ(error_of(R"({"id": "a", "model": {"num_layers": 1.5}})"),
+            "runs.json: run a: model.num_layers = 1.5: an integer from 1 to 2147483647 is expected");
+  EXPECT_EQ(error_of(R"({"id": "a", "training": {"compile": "yes"}})"),
+            "runs.json: run a: training.compile = \"yes\": true or false is expected");
+  EXPECT_EQ(error_of(R"({"id": "a", "model": 3})"), "runs.json: run a: model = 3: an object { ... } is expected");
+  EXPECT_EQ(error_of(R"({"id": "a", "date": "May 2021"})"),
+            "runs.json: run a: date = \"May 2021\": a date as \"YYYY-MM-DD\" is expected");
+}
+
+TEST(RunRecords, MalformedJsonIsRefusedWithItsLine) {
+  const std::string error = error_of("{\n\"runs\": [\n{]}");
+  EXPECT_EQ(error.substr(0, 35), "runs.json:3: malformed JSON: syntax");
+  EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+TEST(RunRecords, AnotherSchemaIsRefused) {
+  EXPECT_EQ(error_of(R"({"schema": 2, "runs": []})"), "runs.json: schema = 2: this program reads schema 1");
+}
+
+TEST(RunRecords, TheGoodRunsOfAFileAreReadBesideABadOne) {
+  const RunFile file = parse_runs(R"({"runs": [{"id": "a"}, {"id": "b", "x": 1}, {"id": "a"}, {"id": "c"}]})", "runs.json");
+  EXPECT_EQ(file.runs.size(), 2u);
+  ASSERT_EQ(file.rejected.size(), 2u);
+  EXPECT_EQ(file.rejected[0].id, "b");
+  EXPECT_EQ(file.rejected[1].reason, "runs.json: run a: this id appears twice");
+}
+
+TEST(RunRecords, AMissingFileIsNamed) {
+  EXPECT_THROW(
+      try { read_run("no/such.json"); } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "no/such.json: cannot be read");
+        throw;
+      },
+      Error);
+}
+
+TEST(RunRecords, EveryShippedRunIsRead) {
+  std::size_t runs = 0;
+  for (const std::string& path : shipped_files()) {
+    const RunFile file = read_runs(path);
+    runs += file.runs.size();
+    for (const RejectedRun& rejected : file.rejected) ADD_FAILURE() << rejected.reason;
+  }
+  EXPECT_EQ(runs, 3385u);  // as the index of the runs says
+}
+
+// Whatever a file holds: runs, or an Error of one line.
+TEST(RunRecords, DamagedFilesNeverBreakTheReader) {
+  const std::string good = text_of(LLMSIM_SOURCE_DIR "/tests/validation/runs/nanogpt.json");
+  std::mt19937 random(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::string text = good;
+    for (int change = 0; change < 3; ++change) text[random() % text.size()] = static_cast<char>(random() % 256);
+    if (round % 4 == 0) text.resize(random() % text.size());
+    const std::string error = error_of(text);
+    ASSERT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb

@@ -1,0 +1,153 @@
+#include "hwdb/stacks.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+constexpr const char* kTwoStacks = R"({"schema": 1, "stacks": [
+  {"id": "plain", "name": "Plain", "fields": {
+    "storage.gradient_bytes": {"value": 2, "evidence": "data_sheet", "source": "manual"},
+    "fragmentation": {"value": 1.5, "evidence": "measured", "source": "log"}}},
+  {"id": "better", "name": "Better", "like": "plain", "fields": {
+    "fragmentation": {"value": 1.1, "evidence": "measured", "source": "log"}}}],
+ "rules": [
+  {"when": {"framework": "better", "before": "2022-09-01"}, "set": {
+    "default.flash_attention": {"value": false, "evidence": "assumed", "source": "too old"}}},
+  {"when": {"framework_detail": ["slow", "sluggish"]}, "set": {
+    "efficiency": {"value": 0.5, "evidence": "measured", "source": "log"}}}]})";
+
+Stacks two() { return Stacks::parse(kTwoStacks, "stacks.json"); }
+
+std::string error_of(const std::string& text) {
+  try {
+    Stacks::parse(text, "stacks.json");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const sim::Fact* fact(const StackChoice& choice, const std::string& key) {
+  for (const sim::Fact& found : choice.facts) {
+    if (found.key == key) return &found;
+  }
+  return nullptr;
+}
+
+StackQuery asked(const std::string& framework, const std::string& date = "", const std::string& detail = "") {
+  StackQuery query;
+  query.framework = framework;
+  query.date = date;
+  query.framework_detail = detail;
+  return query;
+}
+
+TEST(Stacks, AStackLikeAnotherTakesOverItsFields) {
+  const StackChoice choice = two().choose(asked("better"));
+  EXPECT_EQ(choice.stack.id, "better");
+  EXPECT_EQ(choice.stack.storage.gradient_bytes, 2.0);
+  EXPECT_EQ(choice.stack.fragmentation, 1.1);
+  EXPECT_TRUE(choice.defaults.flash_attention);
+}
+
+TEST(Stacks, EveryFieldComesWithItsSource) {
+  const StackChoice choice = two().choose(asked("better"));
+  ASSERT_EQ(choice.facts.size(), 2u);
+  const sim::Fact* gradients = fact(choice, "stack.better.storage.gradient_bytes");
+  ASSERT_NE(gradients, nullptr);
+  EXPECT_EQ(gradients->value, "2");
+  EXPECT_EQ(gradients->evidence, sim::Evidence::DataSheet);
+  EXPECT_EQ(gradients->source, "manual");
+}
+
+TEST(Stacks, ARuleAppliesWhereAllItsConditionsHold) {
+  EXPECT_FALSE(two().choose(asked("better", "2021-05-01")).defaults.flash_attention);
+  EXPECT_TRUE(two().choose(asked("better", "2022-09-01")).defaults.flash_attention);
+  EXPECT_TRUE(two().choose(asked("plain", "2021-05-01")).defaults.flash_attention);
+  EXPECT_TRUE(two().choose(asked("better", "")).defaults.flash_attention);  // an unknown date is not old
+}
+
+TEST(Stacks, AConditionWithSeveralValuesNeedsOneOfThem) {
+  EXPECT_EQ(two().choose(asked("plain", "", "a sluggish build")).stack.efficiency, 0.5);
+  EXPECT_EQ(two().choose(asked("plain", "", "a quick build")).stack.efficiency, 1.0);
+}
+
+TEST(Stacks, AnUnknownFrameworkIsRefusedWithTheNearestOne) {
+  try {
+    two().choose(asked("beter"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "framework = beter: unknown training stack; did you mean better?");
+  }
+}
+
+TEST(Stacks, MistakesInTheFileAreNamed) {
+  const auto one = [](const std::string& fields) {
+    return R"({"stacks": [{"id": "a", "name": "A", "fields": {)" + fields + "}}]}";
+  };
+  EXPECT_EQ(error_of(one(R"("fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
+            "stacks.json: stack a: fragmentatio: unknown field; did you mean fragmentation?");
+  EXPECT_EQ(error_of(one(R"("fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
+            "stacks.json: stack a: fragmentation = \"x\": wrong type or range for this field");
+  EXPECT_EQ(error_of(one(R"("fragmentation": {"value": 1, "evidence": "assumed"})")),
+            "stacks.json: stack a: fragmentation: value, evidence and source are all needed");
+  EXPECT_EQ(error_of(R"({"stacks": [{"id": "a", "like": "b"}]})"),
+            "stacks.json: stack a: like = b: no stack before this one has that id");
+  EXPECT_EQ(error_of(R"({"stacks": [], "rules": [{"when": {}, "set": {}}]})"),
+            "stacks.json: rule 1: a rule needs a condition in \"when\"");
+}
+
+TEST(ShippedStacks, KnowEveryFrameworkOfTheSchema) {
+  const Stacks stacks = Stacks::shipped();
+  for (const char* id : {"megatron-lm", "megatron-bridge", "nemo", "megatron-deepspeed", "deepspeed", "fsdp1", "fsdp2",
+                         "torchtitan", "llm-foundry", "ddp", "pytorch", "nanotron", "internevo", "litgpt", "maxtext",
+                         "jax-toolbox", "levanter", "torchtune", "other"}) {
+    EXPECT_FALSE(stacks.choose(asked(id)).facts.empty()) << id;
+  }
+}
+
+// Bytes of one parameter and its AdamW states, nothing sharded.
+double resident_bytes(const sim::ParameterStorage& s) {
+  return s.weight_bytes + s.gradient_bytes + s.main_gradient_bytes + s.master_bytes + 2 * s.state_bytes;
+}
+
+double resident_bytes(const std::string& framework, const std::string& precision) {
+  StackQuery query = asked(framework);
+  query.precision = precision;
+  return resident_bytes(Stacks::shipped().choose(query).stack.storage);
+}
+
+// Megatron Core User Guide, Distributed Optimizer: 20, 18 and 16 bytes per parameter.
+TEST(ShippedStacks, MegatronKeepsTheDocumentedBytesPerParameter) {
+  EXPECT_EQ(resident_bytes("megatron-lm", "fp16"), 20.0);
+  EXPECT_EQ(resident_bytes("megatron-lm", "bf16"), 18.0);
+  EXPECT_EQ(resident_bytes("megatron-lm", "fp32"), 16.0);
+  EXPECT_EQ(resident_bytes("megatron-lm-2021", "fp16"), 20.0);
+}
+
+// 2 + 2 + 4 + 8; the measured 14 are what is left after a step, when the gradients are gone.
+TEST(ShippedStacks, DeepSpeedKeepsSixteenBytesPerParameterWithGradients) {
+  EXPECT_EQ(resident_bytes("deepspeed", "fp16"), 16.0);
+  EXPECT_EQ(resident_bytes("megatron-deepspeed", "fp16"), 16.0);
+}
+
+TEST(ShippedStacks, AutocastOverFp32WeightsKeepsSixteenBytesPerParameter) {
+  EXPECT_EQ(resident_bytes("pytorch", "bf16"), 16.0);
+  EXPECT_EQ(resident_bytes("fsdp2", "bf16"), 16.0);
+}
+
+TEST(ShippedStacks, NoFlashAttentionOnV100OrWithAlibi) {
+  StackQuery query = asked("pytorch");
+  EXPECT_TRUE(Stacks::shipped().choose(query).defaults.flash_attention);
+  query.accelerator = "v100_sxm_32";
+  EXPECT_FALSE(Stacks::shipped().choose(query).defaults.flash_attention);
+  query.accelerator = "a100_sxm_80";
+  query.position = "alibi";
+  EXPECT_FALSE(Stacks::shipped().choose(query).defaults.flash_attention);
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb
