@@ -61,6 +61,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string family_of(std::string_view name) {
+  return std::string(name.begin(), std::find_if_not(name.begin(), name.end(), is_alpha));
+}
+
 std::span<const CatalogueEntry> catalogue() {
   static const std::vector<CatalogueEntry> entries = all_entries();
   return entries;

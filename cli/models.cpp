@@ -1,0 +1,122 @@
+#include "cli/models.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "cli/number_list.h"
+#include "hwdb/huggingface.h"
+#include "hwdb/spelling.h"
+#include "reports/models.h"
+#include "sim/base/error.h"
+
+namespace llmsim::cli {
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::vector<std::string> families() {
+  std::vector<std::string> names;
+  for (const sim::CatalogueEntry& entry : sim::catalogue()) names.push_back(sim::family_of(entry.model.name));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::vector<const sim::CatalogueEntry*> entries_of(const std::string& family) {
+  std::vector<const sim::CatalogueEntry*> entries;
+  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+    if (family.empty() || sim::family_of(entry.model.name) == lower(family)) entries.push_back(&entry);
+  }
+  if (entries.empty()) {
+    throw Error("--family = " + family + ": unknown" + hwdb::did_you_mean(lower(family), families()) + " (" + joined(families()) +
+                ")");
+  }
+  return entries;
+}
+
+sim::CatalogueEntry model_named(const std::string& name) {
+  if (const sim::CatalogueEntry* entry = sim::find_model(name)) return *entry;
+  if (std::filesystem::exists(name) || name.ends_with(".json")) {
+    return {.model = hwdb::load_model_config(name), .aliases = {}, .published_parameters = {}, .source = name};
+  }
+  throw Error("model = " + name + ": neither a known model nor a config.json; did you mean " +
+              joined(sim::nearest_models(name, 3)) + "?");
+}
+
+// A learned position table grows with the sequence only as far as it goes.
+void set_seq_len(sim::Transformer& model, const std::string& text) {
+  model.seq_len = static_cast<int>(number_in("--seq-len", text, {.least = 1, .most = 1 << 24}));
+  try {
+    model.validate();
+  } catch (const Error& error) {
+    throw Error("--seq-len = " + text + ": " + error.what());
+  }
+}
+
+std::string rendered(const sim::CatalogueEntry& entry, reports::Format format, const reports::Style& style) {
+  if (format == reports::Format::Json) return reports::model_json(entry);
+  return reports::render(reports::shape_table(entry), format, style) + "\n" +
+         reports::render(reports::parameters_table(entry), format, style) + "\n" +
+         reports::render(reports::training_flops_table(entry.model), format, style);
+}
+
+void add_list(CLI::App& models, int& status) {
+  CLI::App* command = models.add_subcommand("list", "all known models");
+  const auto options = std::make_shared<ModelListOptions>();
+  command->add_option("--family", options->family, "only this family; default all; example: --family llama")->type_name("NAME");
+  add_output_options(*command, options->output);
+  command->callback([options, &status] { status = run_model_list(*options); });
+}
+
+void add_show(CLI::App& models, int& status) {
+  CLI::App* command = models.add_subcommand("show", "one model: shape, parameters by part, training FLOPs per token, source");
+  const auto options = std::make_shared<ModelShowOptions>();
+  command->add_option("model", options->name, "name or alias (see llmsim models list), or a Hugging Face config.json")
+      ->type_name("NAME")
+      ->required();
+  command
+      ->add_option("--seq-len", options->seq_len,
+                   "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192")
+      ->type_name("N");
+  add_output_options(*command, options->output);
+  command->footer("Example: llmsim models show llama-3.1-70b-proxy");
+  command->callback([options, &status] { status = run_model_show(*options); });
+}
+
+}  // namespace
+
+void add_models(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand("models", "list the known models, show one in full");
+  command->require_subcommand(1);
+  add_list(*command, status);
+  add_show(*command, status);
+}
+
+int run_model_list(const ModelListOptions& options) {
+  const reports::Format format = format_of(options.output);
+  const reports::Table table = reports::catalogue_table(entries_of(options.family));
+  write_result(reports::render(table, format, style_of(options.output)), options.output);
+  return 0;
+}
+
+int run_model_show(const ModelShowOptions& options) {
+  const reports::Format format = format_of(options.output);
+  sim::CatalogueEntry entry = model_named(options.name);
+  if (options.seq_len) set_seq_len(entry.model, *options.seq_len);
+  write_result(rendered(entry, format, style_of(options.output)), options.output);
+  return 0;
+}
+
+}  // namespace llmsim::cli

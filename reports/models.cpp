@@ -1,0 +1,264 @@
+#include "reports/models.h"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/model/conventions.h"
+#include "sim/model/flops.h"
+#include "sim/model/parameters.h"
+
+namespace llmsim::reports {
+namespace {
+
+using nlohmann::ordered_json;
+using sim::CatalogueEntry;
+using sim::Transformer;
+
+Cell count(std::int64_t value) { return Cell(value); }
+
+// None instead of zero, so that the table shows where there is nothing.
+Cell count_or_none(std::int64_t value) { return value > 0 ? Cell(value) : Cell(); }
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+const char* name_of(sim::Norm norm) { return norm == sim::Norm::LayerNorm ? "layernorm" : "rmsnorm"; }
+
+const char* name_of(sim::Position position) {
+  switch (position) {
+    case sim::Position::Learned: return "learned";
+    case sim::Position::Rope: return "rope";
+    case sim::Position::Alibi: return "alibi";
+    case sim::Position::Relative: return "relative";
+    case sim::Position::None: return "none";
+  }
+  return "";
+}
+
+const char* name_of(sim::QkNorm norm) {
+  switch (norm) {
+    case sim::QkNorm::None: return "none";
+    case sim::QkNorm::PerHead: return "per head";
+    case sim::QkNorm::AllHeads: return "over all heads";
+  }
+  return "";
+}
+
+std::string biases(const sim::Biases& bias) {
+  std::vector<std::string> where;
+  if (bias.qkv) where.emplace_back("q, k, v");
+  if (bias.attention_output) where.emplace_back("attention output");
+  if (bias.mlp) where.emplace_back("MLP");
+  if (bias.norm) where.emplace_back("norms");
+  if (bias.head) where.emplace_back("head");
+  return where.empty() ? "none" : joined(where);
+}
+
+std::string attention(const Transformer& m) {
+  if (m.mla) return "latent";
+  if (m.num_kv_heads == m.num_heads) return "multi-head";
+  return m.num_kv_heads == 1 ? "multi-query" : "grouped-query";
+}
+
+std::string norms(const Transformer& m) {
+  return std::string(name_of(m.norm)) + ", " + std::to_string(m.norms_per_layer) + " per layer" +
+         (m.norm_weight ? "" : ", without parameters");
+}
+
+std::string window(const Transformer& m) {
+  const std::string tokens = std::to_string(*m.sliding_window) + " tokens";
+  if (m.sliding_window_interval == 1) return tokens + ", all layers";
+  return tokens + ", one full layer in " + std::to_string(m.sliding_window_interval);
+}
+
+std::string experts(const sim::MixtureOfExperts& moe) {
+  std::string text =
+      std::to_string(moe.top_k) + " of " + std::to_string(moe.num_experts) + ", width " + std::to_string(moe.expert_ffn_size);
+  if (moe.num_shared_experts > 0) {
+    text += "; shared: " + std::to_string(moe.num_shared_experts) + ", width " + std::to_string(moe.shared_expert_ffn_size);
+  }
+  if (moe.num_dense_layers > 0) text += "; first " + std::to_string(moe.num_dense_layers) + " layers dense";
+  if (moe.layer_interval > 1) text += "; one layer in " + std::to_string(moe.layer_interval);
+  return text;
+}
+
+std::string latent(const sim::LatentAttention& mla) {
+  const std::string query = mla.q_lora_rank ? "rank " + std::to_string(*mla.q_lora_rank) : "direct";
+  return "queries " + query + ", keys and values rank " + std::to_string(mla.kv_lora_rank) + ", head " +
+         std::to_string(mla.qk_nope_head_dim) + " + " + std::to_string(mla.qk_rope_head_dim) + " rotary, value " +
+         std::to_string(mla.v_head_dim);
+}
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+void add_sizes(Fields& fields, const Transformer& m) {
+  fields.emplace_back("layers",
+                      std::to_string(m.num_layers) + (m.mtp_layers > 0 ? " + " + std::to_string(m.mtp_layers) + " MTP" : ""));
+  fields.emplace_back("hidden size", std::to_string(m.hidden_size));
+  fields.emplace_back("heads", std::to_string(m.num_heads) + " of " + std::to_string(m.head_dim));
+  fields.emplace_back("kv heads", std::to_string(m.num_kv_heads));
+  fields.emplace_back("MLP", std::to_string(m.ffn_size) + (m.gated_mlp ? ", gated" : ", plain"));
+  fields.emplace_back("vocabulary", std::to_string(m.vocab_size) + (m.tied_embeddings ? ", tied head" : ", own head"));
+  fields.emplace_back("sequence", std::to_string(m.seq_len) + " tokens");
+}
+
+void add_details(Fields& fields, const Transformer& m) {
+  fields.emplace_back("attention", attention(m));
+  if (m.mla) fields.emplace_back("latent attention", latent(*m.mla));
+  if (m.sliding_window) fields.emplace_back("sliding window", window(m));
+  if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
+  if (m.moe) fields.emplace_back("experts", experts(*m.moe));
+  fields.emplace_back("positions", name_of(m.position));
+  fields.emplace_back("norms", norms(m));
+  if (m.qk_norm != sim::QkNorm::None) fields.emplace_back("q/k norm", name_of(m.qk_norm));
+  if (m.embedding_norm) fields.emplace_back("embedding norm", "yes");
+  fields.emplace_back("block", m.parallel_block ? "parallel" : "sequential");
+  fields.emplace_back("biases", biases(m.bias));
+}
+
+std::vector<std::pair<const char*, std::int64_t>> parts(const sim::Parameters& p) {
+  return {
+      {"embedding", p.embedding}, {"positions", p.positions}, {"attention", p.attention}, {"mlp", p.mlp}, {"experts", p.experts},
+      {"router", p.router},       {"norms", p.norms},         {"head", p.head},           {"mtp", p.mtp}};
+}
+
+// Of one token in one second on one device, so that rates are amounts.
+std::vector<sim::Convention> training_conventions(const Transformer& model) {
+  const sim::Flops causal = 3.0 * sim::forward_flops_per_token(model, true);
+  std::vector<sim::Convention> list = sim::conventions(model, {.tokens = 1.0,
+                                                               .model = causal,
+                                                               .hardware = causal,
+                                                               .step_time = sim::Seconds(1.0),
+                                                               .num_devices = 1,
+                                                               .peak = sim::FlopsPerSecond(1.0)});
+  std::erase_if(list, [](const sim::Convention& convention) { return convention.name == "hardware"; });
+  return list;
+}
+
+ordered_json experts_json(const sim::MixtureOfExperts& moe) {
+  return {{"num_experts", moe.num_experts},
+          {"top_k", moe.top_k},
+          {"expert_ffn_size", moe.expert_ffn_size},
+          {"num_shared_experts", moe.num_shared_experts},
+          {"shared_expert_ffn_size", moe.shared_expert_ffn_size},
+          {"num_dense_layers", moe.num_dense_layers},
+          {"layer_interval", moe.layer_interval}};
+}
+
+ordered_json latent_json(const sim::LatentAttention& mla) {
+  return {{"q_lora_rank", mla.q_lora_rank ? ordered_json(*mla.q_lora_rank) : ordered_json()},
+          {"kv_lora_rank", mla.kv_lora_rank},
+          {"qk_nope_head_dim", mla.qk_nope_head_dim},
+          {"qk_rope_head_dim", mla.qk_rope_head_dim},
+          {"v_head_dim", mla.v_head_dim}};
+}
+
+ordered_json block_json(const Transformer& m) {
+  return {{"name", m.name},
+          {"architecture", "decoder"},
+          {"num_layers", m.num_layers},
+          {"hidden_size", m.hidden_size},
+          {"num_heads", m.num_heads},
+          {"num_kv_heads", m.num_kv_heads},
+          {"head_dim", m.head_dim},
+          {"ffn_size", m.ffn_size},
+          {"vocab_size", m.vocab_size},
+          {"seq_len", m.seq_len},
+          {"gated_mlp", m.gated_mlp},
+          {"tied_embeddings", m.tied_embeddings},
+          {"bias", m.bias.mlp},
+          {"parallel_block", m.parallel_block},
+          {"norm", name_of(m.norm)},
+          {"position", name_of(m.position)},
+          {"sliding_window", m.sliding_window ? ordered_json(*m.sliding_window) : ordered_json()},
+          {"moe", m.moe ? experts_json(*m.moe) : ordered_json()},
+          {"mla", m.mla ? latent_json(*m.mla) : ordered_json()},
+          {"mtp_layers", m.mtp_layers},
+          {"num_parameters", sim::parameters(m).total()},
+          {"trainable", "all"}};
+}
+
+}  // namespace
+
+Table catalogue_table(const std::vector<const CatalogueEntry*>& entries) {
+  Table table("Models", {{"name", "model"},
+                         {"num_layers", "layers", Kind::Integer},
+                         {"hidden_size", "hidden", Kind::Integer},
+                         {"num_heads", "heads", Kind::Integer},
+                         {"num_kv_heads", "kv heads", Kind::Integer},
+                         {"ffn_size", "MLP", Kind::Integer},
+                         {"num_experts", "experts", Kind::Integer},
+                         {"vocab_size", "vocabulary", Kind::Integer},
+                         {"seq_len", "tokens", Kind::Integer},
+                         {"num_parameters", "parameters", Kind::Integer},
+                         {"active_parameters", "active", Kind::Integer},
+                         {"aliases", "also called"}});
+  for (const CatalogueEntry* entry : entries) {
+    const Transformer& m = entry->model;
+    const sim::Parameters p = sim::parameters(m);
+    table.add_row({m.name, count(m.num_layers), count(m.hidden_size), count(m.num_heads), count(m.num_kv_heads),
+                   count(m.ffn_size), count_or_none(m.moe ? m.moe->num_experts : 0), count(m.vocab_size), count(m.seq_len),
+                   count(p.total()), count_or_none(p.inactive > 0 ? p.active() : 0), joined(entry->aliases)});
+  }
+  return table;
+}
+
+Table shape_table(const CatalogueEntry& entry) {
+  Table table(entry.model.name, {{"field", "shape"}, {"value", "value"}});
+  Fields fields;
+  add_sizes(fields, entry.model);
+  add_details(fields, entry.model);
+  if (!entry.aliases.empty()) fields.emplace_back("also called", joined(entry.aliases));
+  for (auto& [field, value] : fields) table.add_row({std::move(field), std::move(value)});
+  table.add_note("source: " + entry.source);
+  return table;
+}
+
+Table parameters_table(const CatalogueEntry& entry) {
+  const sim::Parameters p = sim::parameters(entry.model);
+  const auto total = static_cast<double>(p.total());
+  Table table("Parameters", {{"part", "part"}, {"parameters", "parameters", Kind::Integer}, {"share", "share", Kind::Percent}});
+  const auto add = [&](const char* name, std::int64_t n) {
+    table.add_row({std::string(name), n, static_cast<double>(n) / total});
+  };
+  for (const auto& [name, n] : parts(p)) {
+    if (n > 0) add(name, n);
+  }
+  add("total", p.total());
+  add("without embedding", p.without_embedding());
+  if (p.inactive > 0) add("active for a token", p.active());
+  if (entry.published_parameters) table.add_note("published: " + grouped(*entry.published_parameters));
+  return table;
+}
+
+Table training_flops_table(const Transformer& model) {
+  Table table("Training FLOPs per token",
+              {{"convention", "convention"}, {"flops_per_token", "forward and backward", Kind::Flops}});
+  for (const sim::Convention& convention : training_conventions(model))
+    table.add_row({convention.name, convention.flops_per_step});
+  table.add_note("sequences of " + std::to_string(model.seq_len) + " tokens; gemm_causal is the work that is really done");
+  return table;
+}
+
+std::string model_json(const CatalogueEntry& entry) {
+  const sim::Parameters p = sim::parameters(entry.model);
+  ordered_json document = {{"name", entry.model.name},         {"family", sim::family_of(entry.model.name)},
+                           {"aliases", entry.aliases},         {"source", entry.source},
+                           {"model", block_json(entry.model)}, {"parameters", ordered_json::object()},
+                           {"published_parameters", {}},       {"flops_per_token", ordered_json::object()}};
+  for (const auto& [name, n] : parts(p)) document["parameters"][name] = n;
+  document["parameters"]["total"] = p.total();
+  document["parameters"]["without_embedding"] = p.without_embedding();
+  document["parameters"]["active"] = p.active();
+  document["published_parameters"] = entry.published_parameters ? ordered_json(*entry.published_parameters) : ordered_json();
+  for (const sim::Convention& convention : training_conventions(entry.model)) {
+    document["flops_per_token"][convention.name] = convention.flops_per_step.value();
+  }
+  return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace llmsim::reports
