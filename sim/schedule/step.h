@@ -4,11 +4,11 @@
 // what it computed (by pass and kind), what it waited for (exposed collectives, launches, host link), and the pipeline bubble.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"
+#include "sim/schedule/communication.h"
 
 namespace llmsim::sim {
 
@@ -16,17 +16,6 @@ namespace llmsim::sim {
 struct TimeTerm {
   const char* name = "";
   Seconds time{};
-};
-
-// One kind of collective over one group, over the whole step, on the busiest rank.
-struct CommunicationTerm {
-  std::string collective;  // "all_gather", "reduce_scatter", "all_reduce", "send_recv", "all_to_all"
-  std::string group;       // "dp", "dp_replicate", "tp", "pp", "cp", "ep"
-  int ranks = 1;
-  Bytes size{};       // message bytes (nccl-tests' size) summed over the step
-  double count = 0;   // calls per step
-  Seconds time{};     // if nothing were hidden
-  Seconds exposed{};  // part that compute does not hide
 };
 
 struct StepTimes {

@@ -1,0 +1,99 @@
+#include "sim/schedule/communication.h"
+
+#include <algorithm>
+
+#include "sim/schedule/passes.h"
+
+namespace llmsim::sim {
+namespace {
+
+void add_scaled(CollectiveTallies& tallies, const PassPrice& pass, double times) {
+  for (std::size_t i = 0; i < tallies.size(); ++i) {
+    tallies[i].count += times * pass.tensor_collectives[i].count;
+    tallies[i].message += times * pass.tensor_collectives[i].message;
+    tallies[i].time += times * pass.tensor_collectives[i].time;
+  }
+}
+
+CollectiveTallies tensor_tallies(const Run& run, const LayerPrices& prices, const std::vector<ModelPart>& parts) {
+  CollectiveTallies tallies{};
+  for (const ModelPart& part : parts) {
+    add_scaled(tallies, prices.block.forward, part.blocks);
+    add_scaled(tallies, prices.block.backward, part.blocks);
+    add_scaled(tallies, prices.block.recompute, recomputed_blocks(run.strategy, part));
+    if (part.embedding) add_scaled(tallies, prices.embedding.forward, 1.0);
+    if (!part.head) continue;
+    add_scaled(tallies, prices.head.forward, 1.0);
+    add_scaled(tallies, prices.head.backward, 1.0);
+  }
+  return tallies;
+}
+
+void add_tensor(std::vector<CommunicationTerm>& list, const Run& run, const CollectiveTallies& tallies, Seconds exposed) {
+  const double m = run.strategy.num_microbatches();
+  Seconds all;
+  for (const CollectiveTally& tally : tallies) all += m * tally.time;
+  for (int i = 0; i < kNumCollectives; ++i) {
+    const CollectiveTally& tally = tallies[static_cast<std::size_t>(i)];
+    if (tally.count == 0.0) continue;
+    list.push_back({.collective = name_of(static_cast<CollectiveKind>(i)),
+                    .group = name_of(GroupKind::Tensor),
+                    .ranks = run.strategy.tensor_parallel,
+                    .size = m * tally.message,
+                    .count = m * tally.count,
+                    .time = m * tally.time,
+                    .exposed = exposed * (m * tally.time / all)});
+  }
+}
+
+void add_data(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const RankParameters& rank,
+              const std::vector<ModelPart>& parts, const Terms& terms) {
+  double blocks = 0.0, ends = 0.0;
+  for (const ModelPart& part : parts) blocks += part.blocks, ends += exchange.end_parameters(part);
+  const ExchangeTimes end = exchange.times(ends, ends), block = exchange.block_times();
+  const double messages = blocks + (ends > 0.0 ? 1.0 : 0.0);
+  const auto add = [&](CollectiveKind kind, double calls, double bytes, Seconds time, Seconds exposed) {
+    if (calls <= 0.0) return;
+    list.push_back({.collective = name_of(kind),
+                    .group = name_of(exchange.shard_group()),
+                    .ranks = exchange.shard_links().place.ranks,
+                    .size = Bytes(calls * bytes),
+                    .count = calls * messages,
+                    .time = calls * time,
+                    .exposed = exposed});
+  };
+  const CollectiveKind reduction = exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+  add(CollectiveKind::AllGather, exchange.gathers_per_step(), (blocks * rank.block + ends) * exchange.weight_wire_bytes(),
+      blocks * block.gather + end.gather, terms[Term::GatherExposed]);
+  add(reduction, exchange.reductions_per_step(), (blocks * exchange.trained_block() + ends) * exchange.gradient_wire_bytes(),
+      blocks * block.scatter + end.scatter, terms[Term::ReduceExposed]);
+}
+
+void add_pipeline(std::vector<CommunicationTerm>& list, const Strategy& strategy, const StageTransfer& transfer, Seconds bubble) {
+  const double count = 2.0 * strategy.num_microbatches() * strategy.virtual_stages;
+  list.push_back({.collective = name_of(CollectiveKind::SendRecv),
+                  .group = name_of(GroupKind::Pipeline),
+                  .ranks = strategy.pipeline_parallel,
+                  .size = count * transfer.size,
+                  .count = count,
+                  .time = count * transfer.time,
+                  .exposed = std::min(count * transfer.time, bubble)});
+}
+
+}  // namespace
+
+std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
+                                                const StageTransfer& transfer, const std::vector<ModelPart>& parts,
+                                                const Terms& terms) {
+  std::vector<CommunicationTerm> list;
+  if (run.strategy.tensor_parallel > 1) {
+    add_tensor(list, run, tensor_tallies(run, prices, parts), terms[Term::TensorExposed]);
+  }
+  if (exchange.shard_links().place.ranks > 1 || exchange.replicate_links().place.ranks > 1) {
+    add_data(list, exchange, rank_parameters(run.model, run.strategy), parts, terms);
+  }
+  if (run.strategy.pipeline_parallel > 1) add_pipeline(list, run.strategy, transfer, terms[Term::PipelineBubble]);
+  return list;
+}
+
+}  // namespace llmsim::sim

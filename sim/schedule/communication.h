@@ -1,0 +1,36 @@
+// The collectives of a step on its busiest rank, summed by kind and group.
+#pragma once
+
+#include <vector>
+
+#include "sim/cost/layer_prices.h"
+#include "sim/run.h"
+#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/terms.h"
+#include "sim/strategy/stages.h"
+
+namespace llmsim::sim {
+
+// One kind of collective over one group, over the whole step, on the busiest rank.
+struct CommunicationTerm {
+  const char* collective = "";  // "all_gather", "reduce_scatter", "all_reduce", "send_recv", "all_to_all"
+  const char* group = "";       // "dp", "dp_replicate", "tp", "pp", "cp", "ep"
+  int ranks = 1;
+  Bytes size{};       // message bytes (nccl-tests' size) summed over the step
+  double count = 0;   // calls per step
+  Seconds time{};     // if nothing were hidden
+  Seconds exposed{};  // part that compute does not hide
+};
+
+// Activations and gradients between neighbouring stages.
+struct StageTransfer {
+  Bytes size{};
+  Seconds time{};
+};
+
+// `parts` are those of the busiest stage, `terms` its time.
+std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
+                                                const StageTransfer& transfer, const std::vector<ModelPart>& parts,
+                                                const Terms& terms);
+
+}  // namespace llmsim::sim

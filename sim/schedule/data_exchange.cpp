@@ -1,0 +1,74 @@
+#include "sim/schedule/data_exchange.h"
+
+#include <algorithm>
+
+namespace llmsim::sim {
+
+DataExchange::DataExchange(const Run& run, const RankParameters& rank)
+    : run_(run),
+      rank_(rank),
+      storage_(storage_of(run.strategy, run.stack)),
+      shard_links_(group_links(run.strategy, shard_group(), run.cluster, run.stack.collective_efficiency)),
+      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)) {
+  block_ = times(trained_block(), rank.block);
+}
+
+GroupKind DataExchange::shard_group() const {
+  return run_.strategy.sharding == Sharding::Hsdp ? GroupKind::Shard : GroupKind::DataContext;
+}
+
+bool DataExchange::shards_weights() const {
+  return run_.strategy.sharding == Sharding::Zero3 || run_.strategy.sharding == Sharding::Hsdp;
+}
+
+bool DataExchange::shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
+
+bool DataExchange::reduces_every_microbatch() const { return shards_weights() || run_.stack.reduces_every_microbatch; }
+
+double DataExchange::gathers_per_step() const {
+  if (!shards_optimizer()) return 0.0;
+  if (!shards_weights()) return 1.0;
+  return run_.strategy.num_microbatches() * (run_.stack.regathers_in_backward ? 2.0 : 1.0);
+}
+
+double DataExchange::reductions_per_step() const { return reduces_every_microbatch() ? run_.strategy.num_microbatches() : 1.0; }
+
+double DataExchange::gradient_wire_bytes() const {
+  return run_.stack.gradient_reduce_in_fp32 ? 4.0 : std::min(storage_.gradient_bytes, 4.0);
+}
+
+double DataExchange::weight_wire_bytes() const {
+  return std::min(storage_.weight_bytes, size_of(activation_dtype(run_.strategy.precision)).value());
+}
+
+ExchangeTimes DataExchange::times(double trained, double parameters) const {
+  ExchangeTimes result;
+  const Bytes gradients{trained * gradient_wire_bytes()};
+  if (shards_optimizer()) {
+    result.gather = collective_time(CollectiveKind::AllGather, Bytes(parameters * weight_wire_bytes()), shard_links_);
+    result.scatter = collective_time(CollectiveKind::ReduceScatter, gradients, shard_links_);
+  } else {
+    result.scatter = collective_time(CollectiveKind::AllReduce, gradients, shard_links_);
+  }
+  if (run_.strategy.sharding == Sharding::Hsdp) {
+    const Bytes shard = gradients / std::max(1, run_.strategy.shard_size);
+    result.scatter += collective_time(CollectiveKind::AllReduce, shard, replicate_links_);
+  }
+  return result;
+}
+
+double DataExchange::trained_block() const { return run_.strategy.adapters ? rank_.block_adapters : rank_.block; }
+
+double DataExchange::end_parameters(const ModelPart& part) const {
+  if (run_.strategy.adapters) return 0.0;
+  double ends = 0.0;
+  if (part.embedding) ends += rank_.embedding;
+  if (part.head && !(run_.model.tied_embeddings && part.embedding)) ends += rank_.head;
+  return ends;
+}
+
+double DataExchange::trained_parameters(const ModelPart& part) const {
+  return part.blocks * trained_block() + end_parameters(part);
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,60 @@
+// What data-parallel ranks send each other: weights before use, gradients after.
+//
+//   None        all-reduce of the gradients
+//   Zero1, 2    reduce-scatter of the gradients; all-gather of the updated weights
+//   Zero3       the same for every pass; weights are gathered block by block, forward and (unless kept) backward
+//   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
+//
+// Messages are one block's parameters: 2 or 4 bytes a gradient as the stack reduces them, the compute format for weights.
+#pragma once
+
+#include "sim/cost/collective.h"
+#include "sim/memory/shards.h"
+#include "sim/run.h"
+
+namespace llmsim::sim {
+
+// Times to exchange the weights and gradients of some parameters.
+struct ExchangeTimes {
+  Seconds gather{};   // weights
+  Seconds scatter{};  // gradients
+};
+
+class DataExchange {
+ public:
+  // `run` and `rank` must outlive the exchange.
+  DataExchange(const Run& run, const RankParameters& rank);
+
+  bool shards_weights() const;
+  bool shards_optimizer() const;
+  bool reduces_every_microbatch() const;
+  // Times that each weight is gathered in a step.
+  double gathers_per_step() const;
+  double reductions_per_step() const;
+
+  double gradient_wire_bytes() const;
+  double weight_wire_bytes() const;
+
+  // Of `parameters` weights of which `trained` have gradients.
+  ExchangeTimes times(double trained, double parameters) const;
+  ExchangeTimes block_times() const { return block_; }
+
+  // Gradients per block, and of the ends (embedding, head) of a part.
+  double trained_block() const;
+  double end_parameters(const ModelPart& part) const;
+  double trained_parameters(const ModelPart& part) const;
+
+  const GroupLinks& shard_links() const { return shard_links_; }
+  const GroupLinks& replicate_links() const { return replicate_links_; }
+  GroupKind shard_group() const;
+
+ private:
+  const Run& run_;
+  const RankParameters& rank_;
+  ParameterStorage storage_;
+  GroupLinks shard_links_;
+  GroupLinks replicate_links_;
+  ExchangeTimes block_;
+};
+
+}  // namespace llmsim::sim

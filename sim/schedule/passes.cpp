@@ -1,0 +1,158 @@
+#include "sim/schedule/passes.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "sim/schedule/overlap.h"
+
+namespace llmsim::sim {
+namespace {
+
+class PassBuilder {
+ public:
+  PassBuilder(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
+              const ModelPart& part)
+      : run_(run), strategy_(run.strategy), stack_(run.stack), prices_(prices), exchange_(exchange), rank_(rank), part_(part) {}
+
+  Terms forward(bool gathers) const {
+    Terms terms;
+    int kernels = part_.blocks * prices_.block.forward.kernels;
+    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound}, prices_.block.forward);
+    if (part_.embedding) kernels += add_end(terms, Term::Embedding, prices_.embedding.forward);
+    if (part_.head) kernels += add_end(terms, Term::HeadAndLoss, prices_.head.forward);
+    add_launch_wait(terms, kernels, 0.0);
+    if (gathers) add_exchange(terms, true, false, Term::GatherExposed);
+    add_host_traffic(terms, false);
+    return terms;
+  }
+
+  Terms backward(bool reduces, bool last) const {
+    Terms terms;
+    const double recomputed = recomputed_blocks(strategy_, part_);
+    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, prices_.block.backward);
+    terms[Term::Recompute] += recomputed * prices_.block.recompute.compute();
+    terms[Term::TensorExposed] += recomputed * exposed_share() * prices_.block.recompute.collective;
+    int kernels = part_.blocks * prices_.block.backward.kernels + static_cast<int>(recomputed) * prices_.block.recompute.kernels;
+    if (part_.embedding) kernels += add_end(terms, Term::Embedding, prices_.embedding.backward);
+    if (part_.head) kernels += add_end(terms, Term::HeadAndLoss, prices_.head.backward);
+    add_launch_wait(terms, kernels, recomputed);
+    add_backward_exchange(terms, reduces, last);
+    add_host_traffic(terms, true);
+    return terms;
+  }
+
+ private:
+  struct ComputeTerms {
+    Term gemm;
+    Term attention;
+    Term memory_bound;
+  };
+
+  void add_blocks(Terms& terms, const ComputeTerms& into, const PassPrice& pass) const {
+    terms[into.gemm] += part_.blocks * pass.gemm;
+    terms[into.attention] += part_.blocks * pass.attention;
+    terms[into.memory_bound] += part_.blocks * pass.memory_bound;
+    terms[Term::TensorExposed] += part_.blocks * exposed_share() * pass.collective;
+  }
+
+  // Returns the kernels of the end.
+  static int add_end(Terms& terms, Term into, const PassPrice& pass) {
+    terms[into] += pass.total();
+    return pass.kernels;
+  }
+
+  // Part of a tensor-parallel collective that its product does not hide.
+  double exposed_share() const { return strategy_.tensor_overlap ? stack_.tensor_overlap_exposed : 1.0; }
+
+  // The host launches kernels one after the other; a pass is never faster than that.
+  void add_launch_wait(Terms& terms, int kernels, double recomputed) const {
+    if (strategy_.cuda_graph) return;
+    const Seconds host = kernels * stack_.host_time_per_kernel + recomputed * stack_.host_time_per_recomputed_block;
+    terms[Term::LaunchWait] += std::max(Seconds(0.0), host - terms.total());
+  }
+
+  void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
+    const bool gathers = exchange_.shards_weights() && stack_.regathers_in_backward;
+    if (!gathers && !reduces) return;
+    if (!gathers && !strategy_.data_overlap && last) {
+      // All gradients of the part in one message, after the backward pass.
+      terms[Term::ReduceExposed] += exchange_.times(exchange_.trained_parameters(part_), 0.0).scatter;
+      return;
+    }
+    add_exchange(terms, gathers, reduces, reduces ? Term::ReduceExposed : Term::GatherExposed);
+  }
+
+  // Spreads the pass's time over its blocks, runs both streams, and books what is exposed.
+  void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
+    const Seconds compute = terms.total();
+    const std::vector<OverlapBlock> blocks = overlap_blocks(compute, gathers, reduces);
+    const OverlapTimes times = simulate_overlap(blocks, stack_.prefetches, strategy_.data_overlap);
+    Seconds traffic;
+    for (const OverlapBlock& block : blocks) traffic += block.gather + block.reduce;
+    const Seconds wait = std::max(Seconds(0.0), times.end - compute);
+    const Seconds hidden = std::min(compute, std::max(Seconds(0.0), traffic - wait));
+    terms[exposed] += wait;
+    terms[Term::Contention] += run_.cluster.device.achieved.contention * hidden;
+  }
+
+  std::vector<OverlapBlock> overlap_blocks(Seconds compute, bool gathers, bool reduces) const {
+    const Seconds none;
+    const double ends = exchange_.end_parameters(part_);
+    const ExchangeTimes end = exchange_.times(ends, ends), block = exchange_.block_times();
+    const Seconds share = compute / std::max(1, part_.blocks);
+    std::vector<OverlapBlock> blocks;
+    blocks.reserve(static_cast<std::size_t>(part_.blocks) + 2);
+    if (gathers && ends > 0.0) blocks.push_back({.gather = end.gather});
+    for (int i = 0; i < part_.blocks; ++i) {
+      blocks.push_back({.gather = gathers ? block.gather : none, .compute = share, .reduce = reduces ? block.scatter : none});
+    }
+    if (reduces && ends > 0.0) blocks.push_back({.reduce = end.scatter});
+    return blocks;
+  }
+
+  // Checkpoints cross the host link beside the compute: only what is longer shows.  Streamed weights and gradients are waited for
+  // where the stack states a rate of its own (its host copies are in the way), and hidden like checkpoints where it does not.
+  void add_host_traffic(Terms& terms, bool backward) const {
+    const Offload& offload = strategy_.offload;
+    const BytesPerSecond link = run_.cluster.device.host_bandwidth;
+    const double owned = part_parameters(rank_, part_, run_.model.tied_embeddings) / std::max(1, strategy_.shard_ranks());
+    Seconds hidden, waited;
+    const auto move = [&](Bytes size, const std::optional<BytesPerSecond>& rate) {
+      rate ? waited += size / * rate : hidden += size / link;
+    };
+    if (offload.activations) move(part_.blocks * prices_.block.saved, std::nullopt);
+    if (offload.parameters) move(Bytes(owned * exchange_.weight_wire_bytes()), stack_.offload_weight_rate);
+    if (offload.optimizer && backward) move(Bytes(owned * exchange_.gradient_wire_bytes()), stack_.offload_gradient_rate);
+    terms[Term::OffloadExposed] += waited + std::max(Seconds(0.0), hidden - terms.total());
+  }
+
+  const Run& run_;
+  const Strategy& strategy_;
+  const Stack& stack_;
+  const LayerPrices& prices_;
+  const DataExchange& exchange_;
+  const RankParameters& rank_;
+  const ModelPart& part_;
+};
+
+}  // namespace
+
+double recomputed_blocks(const Strategy& strategy, const ModelPart& part) {
+  if (strategy.recompute.kind == RecomputeKind::None) return 0.0;
+  if (strategy.recompute.kind != RecomputeKind::EveryN) return part.blocks;
+  return static_cast<double>(part.blocks) / std::max(1, strategy.recompute.every_n);
+}
+
+PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
+                       const ModelPart& part) {
+  const PassBuilder builder(run, prices, exchange, rank, part);
+  PartPasses passes;
+  passes.forward = builder.forward(exchange.shards_weights());
+  const bool gathers_once = exchange.shards_optimizer() && !exchange.shards_weights();
+  passes.first_forward = gathers_once ? builder.forward(true) : passes.forward;
+  passes.backward = builder.backward(exchange.reduces_every_microbatch(), false);
+  passes.last_backward = builder.backward(true, true);
+  return passes;
+}
+
+}  // namespace llmsim::sim

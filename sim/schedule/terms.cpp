@@ -1,0 +1,45 @@
+#include "sim/schedule/terms.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr std::array<const char*, kNumTerms> kNames{"forward_gemm",
+                                                    "forward_attention",
+                                                    "forward_memory_bound",
+                                                    "backward_gemm",
+                                                    "backward_attention",
+                                                    "backward_memory_bound",
+                                                    "recompute",
+                                                    "head_and_loss",
+                                                    "embedding",
+                                                    "tensor_parallel_exposed",
+                                                    "weight_gather_exposed",
+                                                    "gradient_reduce_exposed",
+                                                    "contention",
+                                                    "launch_wait",
+                                                    "offload_exposed",
+                                                    "pipeline_bubble",
+                                                    "optimizer",
+                                                    "host"};
+
+}  // namespace
+
+const char* name_of(Term term) { return kNames[static_cast<std::size_t>(term)]; }
+
+Seconds Terms::total() const {
+  Seconds sum;
+  for (const Seconds time : times_) sum += time;
+  return sum;
+}
+
+Terms& Terms::operator+=(const Terms& other) {
+  for (std::size_t i = 0; i < times_.size(); ++i) times_[i] += other.times_[i];
+  return *this;
+}
+
+Terms operator*(double factor, Terms terms) {
+  for (Seconds& time : terms.times_) time *= factor;
+  return terms;
+}
+
+}  // namespace llmsim::sim

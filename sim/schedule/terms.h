@@ -1,0 +1,53 @@
+// The named terms into which the time of a stage is cut.  Every second of a step belongs to exactly one of them.
+#pragma once
+
+#include <array>
+
+#include "sim/base/quantity.h"
+
+namespace llmsim::sim {
+
+enum class Term {
+  ForwardGemm,
+  ForwardAttention,
+  ForwardMemoryBound,
+  BackwardGemm,
+  BackwardAttention,
+  BackwardMemoryBound,
+  Recompute,
+  HeadAndLoss,
+  Embedding,
+  TensorExposed,   // tensor-parallel collectives that no product hides
+  GatherExposed,   // weights of sharded models that arrive after they are needed
+  ReduceExposed,   // gradients still on the way when compute has ended
+  Contention,      // compute slowed down by collectives beside it
+  LaunchWait,      // the device waits for the host to launch kernels
+  OffloadExposed,  // host link
+  PipelineBubble,
+  Optimizer,
+  Host  // work of the host between steps
+};
+
+inline constexpr int kNumTerms = static_cast<int>(Term::Host) + 1;
+
+// "forward_gemm", "pipeline_bubble", ...: stable keys of the breakdown.
+const char* name_of(Term term);
+
+// One duration per term.
+class Terms {
+ public:
+  Seconds& operator[](Term term) { return times_[static_cast<std::size_t>(term)]; }
+  Seconds operator[](Term term) const { return times_[static_cast<std::size_t>(term)]; }
+
+  Seconds total() const;
+
+  Terms& operator+=(const Terms& other);
+  friend Terms operator+(Terms a, const Terms& b) { return a += b; }
+  friend Terms operator-(Terms a, const Terms& b) { return a += -1.0 * b; }
+  friend Terms operator*(double factor, Terms terms);
+
+ private:
+  std::array<Seconds, kNumTerms> times_{};
+};
+
+}  // namespace llmsim::sim
