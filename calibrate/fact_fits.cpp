@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 
+#include "calibrate/attention_fit.h"
 #include "calibrate/gemm_fit.h"
 #include "hwdb/hardware.h"
 #include "hwdb/measured_rows.h"
@@ -105,6 +106,11 @@ std::vector<GemmSample> training_shapes(const Database& database, const std::str
     }
   }
   return samples;
+}
+
+void append(FactFits& fits, const FactFits& more) {
+  fits.coefficients.insert(fits.coefficients.end(), more.coefficients.begin(), more.coefficients.end());
+  fits.summaries.insert(fits.summaries.end(), more.summaries.begin(), more.summaries.end());
 }
 
 GemmMachine machine_of(const Database& database, const std::string& id, DType dtype) {
@@ -338,6 +344,65 @@ void add_misalignment(FactFits& fits) {
       {sim::Evidence::Assumed, "cuBLAS before 11 leaves the tensor cores unless all dimensions are multiples of 8", ""});
 }
 
+// --- attention ---
+
+std::optional<AttentionPass> pass_named(const std::string& direction) {
+  if (direction == "fwd") return AttentionPass::Forward;
+  if (direction == "bwd") return AttentionPass::Backward;
+  if (direction == "fwd+bwd") return AttentionPass::Both;
+  return std::nullopt;
+}
+
+// Rows that leave something open are left out.  Where neither heads nor hidden are given, the benchmark's hidden size is 2048.
+std::optional<AttentionSample> attention_sample(const MeasuredRow& row) {
+  const auto pass = pass_named(row.text("direction").value_or(""));
+  const auto causal = row.flag("causal");
+  const auto batch = row.number("batch"), achieved = row.number("achieved_flops"), head_dim = row.number("head_dim");
+  if (!pass || !causal || !batch || !achieved || !head_dim) return std::nullopt;
+  const double heads = row.number("heads").value_or(row.number("hidden").value_or(2048.0) / *head_dim);
+  const auto whole = [](double value) { return static_cast<std::int64_t>(value); };
+  const sim::Operator op =
+      attention_forward(whole(*batch), whole(heads), whole(row.number("seq_len").value()), whole(*head_dim), *causal);
+  return AttentionSample{op, *pass, attention_flops(op, *pass) / sim::FlopsPerSecond(*achieved)};
+}
+
+std::vector<AttentionSample> attention_table(const Database& database, const std::string& id,
+                                             const std::vector<std::string>& implementations) {
+  std::vector<AttentionSample> samples;
+  for (const Measurement& measurement : database.measurements("attention", id)) {
+    const MeasuredRow row = hwdb::fields(measurement);
+    const std::string implementation = row.text("implementation").value_or("");
+    if (std::find(implementations.begin(), implementations.end(), implementation) == implementations.end()) continue;
+    if (const auto sample = attention_sample(row)) samples.push_back(*sample);
+  }
+  return samples;
+}
+
+AttentionFit add_attention(FactFits& fits, const Database& database, const std::string& id,
+                           const std::vector<std::string>& implementations, bool shipped) {
+  const std::vector<AttentionSample> samples = attention_table(database, id, implementations);
+  const AttentionFit fit = fit_attention(sim::attention_machine(hwdb::device(database, id).device, DType::Bf16), samples);
+  const std::string& name = implementations.front();
+  const Origin origin{sim::Evidence::Fitted, name + ": attention tables of " + id,
+                      std::to_string(fit.samples) + " rates, RMS error " + printed(100.0 * fit.rms) + " %"};
+  if (shipped) {
+    for (const FittedValue& value : fit.values) add(fits, id, value.name, value.value, value.standard_error, origin);
+  }
+  fits.summaries.push_back({id, "attention, " + name, listed(fit.values), fit.samples, fit.rms, std::nullopt});
+  return fit;
+}
+
+// What nobody measured: a fraction of what the same kernels reach on the nearest device that was.
+void add_assumed_attention(FactFits& fits, const std::string& id, const AttentionFit& like, double factor,
+                           const std::string& why) {
+  const Origin origin{sim::Evidence::Assumed, why, ""};
+  for (const FittedValue& value : like.values) {
+    const bool rate = value.name.find("flash_") != std::string::npos;
+    const double scaled = rate ? factor * value.value : value.value;
+    add(fits, id, value.name, scaled, std::hypot(value.standard_error, 0.25 * scaled), origin);
+  }
+}
+
 }  // namespace
 
 FactFits fit_gemm_facts(const Database& database) {
@@ -360,8 +425,29 @@ FactFits fit_gemm_facts(const Database& database) {
   return fits;
 }
 
+// Defaults are what training programs of 2023 and 2024 call: FlashAttention-2 on A100 and Hopper.  Blackwell programs call cuDNN,
+// of which FlashAttention-4 is the nearest measured relative.
+FactFits fit_attention_facts(const Database& database) {
+  FactFits fits;
+  add_attention(fits, database, "a100_sxm_80", {"FlashAttention-2"}, true);
+  add_attention(fits, database, "a100_sxm_80", {"FlashAttention-1"}, false);
+  add_attention(fits, database, "h100_sxm", {"FlashAttention-2"}, true);
+  add_attention(fits, database, "h100_sxm", {"FlashAttention-3"}, false);
+  add_attention(fits, database, "h100_sxm", {"cuDNN"}, false);
+  add_attention(fits, database, "b200_sxm", {"FlashAttention-4 (CuTe DSL)", "FlashAttention-4, 1-CTA backward"}, true);
+  add_attention(fits, database, "b200_sxm", {"FlashAttention-2 (2.7.4)"}, false);
+  const AttentionFit ck = add_attention(fits, database, "mi355x", {"Composable Kernel"}, true);
+  add_attention(fits, database, "mi355x", {"AITER (FlashAttention-class, assembly)"}, false);
+  add_attention(fits, database, "mi355x", {"torch SDPA"}, false);
+  add_assumed_attention(fits, "mi300x", ck, 1.4,
+                        "1.4 of Composable Kernel's fraction of peak on mi355x: 328.6 TFLOP/s of FlashAttention-2, 8192 tokens");
+  add_assumed_attention(fits, "mi250x_gcd", ck, 1.0, "Composable Kernel's fraction of peak on mi355x");
+  return fits;
+}
+
 FactFits fit_facts(const Database& database) {
   FactFits fits = fit_gemm_facts(database);
+  append(fits, fit_attention_facts(database));
   return fits;
 }
 

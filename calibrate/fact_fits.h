@@ -27,6 +27,9 @@ struct FactFits {
 // Matrix products: grids, sustained tables, single best shapes; sustained clocks; weight-gradient and misalignment factors.
 FactFits fit_gemm_facts(const hwdb::Database& database);
 
+// Attention: one implementation per device is shipped, the others appear in the summaries only.
+FactFits fit_attention_facts(const hwdb::Database& database);
+
 // All of them.
 FactFits fit_facts(const hwdb::Database& database);
 
