@@ -12,16 +12,26 @@ struct Task {
   bool backward;
 };
 
-// The k-th forward (or backward) pass of a stage under interleaving: groups of `stages` micro-batches go through chunk after
-// chunk; the last group may be smaller.
-Task interleaved_task(int k, const PipelineShape& shape, bool backward) {
-  const int group = k / (shape.stages * shape.virtual_stages);
-  const int size = std::min(shape.stages, shape.num_microbatches - group * shape.stages);
-  const int within = k - group * shape.stages * shape.virtual_stages;
+// Micro-batches that go through one chunk before the next under interleaving: the number of stages, or the next larger number
+// that leaves no last group smaller than the stages, which would wait for itself.
+int group_size(const PipelineShape& shape) {
+  int size = shape.stages;
+  const auto leaves_a_small_group = [&] {
+    const int rest = shape.num_microbatches % size;
+    return rest > 0 && rest < shape.stages;
+  };
+  while (size < shape.num_microbatches && leaves_a_small_group()) ++size;
+  return size;
+}
+
+// The k-th forward (or backward) pass of a stage: groups of micro-batches go through chunk after chunk.
+Task interleaved_task(int k, const PipelineShape& shape, int group, bool backward) {
+  const int first = k / (group * shape.virtual_stages) * group;
+  const int size = std::min(group, shape.num_microbatches - first);
+  const int within = k - first * shape.virtual_stages;
   const int chunk = within / size;
-  return {.chunk = backward ? shape.virtual_stages - 1 - chunk : chunk,
-          .microbatch = group * shape.stages + within % size,
-          .backward = backward};
+  return {
+      .chunk = backward ? shape.virtual_stages - 1 - chunk : chunk, .microbatch = first + within % size, .backward = backward};
 }
 
 // Forward passes that a stage runs before its first backward pass.
@@ -31,7 +41,7 @@ int warmup_passes(const PipelineShape& shape, int stage) {
     case PipelineSchedule::GPipe: return total;
     case PipelineSchedule::OneForwardOneBackward: return std::min(total, shape.stages - stage - 1);
     case PipelineSchedule::Interleaved:
-      return std::min(total, 2 * (shape.stages - stage - 1) + (shape.virtual_stages - 1) * shape.stages);
+      return std::min(total, 2 * (shape.stages - stage - 1) + (shape.virtual_stages - 1) * group_size(shape));
   }
   return total;
 }
@@ -40,13 +50,16 @@ int warmup_passes(const PipelineShape& shape, int stage) {
 class StageOrder {
  public:
   StageOrder(const PipelineShape& shape, int stage)
-      : shape_(shape), total_(shape.num_microbatches * shape.virtual_stages), warmup_(warmup_passes(shape, stage)) {}
+      : shape_(shape),
+        total_(shape.num_microbatches * shape.virtual_stages),
+        warmup_(warmup_passes(shape, stage)),
+        group_(group_size(shape)) {}
 
   bool done() const { return forwards_ + backwards_ == 2 * total_; }
 
   Task current() const {
     const bool backward = next_is_backward();
-    return interleaved_task(backward ? backwards_ : forwards_, shape_, backward);
+    return interleaved_task(backward ? backwards_ : forwards_, shape_, group_, backward);
   }
 
   void advance() { next_is_backward() ? ++backwards_ : ++forwards_; }
@@ -61,6 +74,7 @@ class StageOrder {
   const PipelineShape& shape_;
   int total_;
   int warmup_;
+  int group_;
   int forwards_ = 0;
   int backwards_ = 0;
 };

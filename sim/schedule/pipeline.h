@@ -41,7 +41,7 @@ struct PipelineTimes {
 // After a few rounds of all stages the events repeat with a fixed period; longer pipelines are simulated up to there and the rest
 // is that many periods.
 //
-// `chunks[c * stages + s]`.  Requires num_microbatches >= 1.
+// `chunks[c * stages + s]`.  Requires num_microbatches >= 1, and at least `stages` of them for Interleaved.
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
 
 // Largest number of micro-batch chunks whose activations stage `stage` holds at once.

@@ -14,6 +14,7 @@ constexpr const char* kSequence = "cp * tp does not divide seq_len";
 constexpr const char* kLayers = "pp * virtual stages > num_layers";
 constexpr const char* kVirtual = "virtual stages need pp > 1";
 constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
+constexpr const char* kInterleaved = "interleaving needs num_microbatches >= pp";
 constexpr const char* kShard = "shard_size does not divide dp * cp";
 
 // Layers to deal out: the embedding and the head count where the strategy says so.
@@ -46,6 +47,7 @@ const char* broken_pipeline(const Transformer& model, const Strategy& strategy) 
   if (strategy.virtual_stages > 1 && strategy.pipeline_parallel == 1) return kVirtual;
   const int replica_batch = strategy.data_parallel * strategy.micro_batch;
   if (strategy.global_batch % replica_batch != 0) return kBatch;
+  if (strategy.virtual_stages > 1 && strategy.num_microbatches() < strategy.pipeline_parallel) return kInterleaved;
   return nullptr;
 }
 
@@ -89,6 +91,10 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
     return divides_message("dp * micro_batch", s.data_parallel * s.micro_batch, "global_batch", s.global_batch);
   }
   if (rule == kShard) return divides_message("shard_size", s.shard_size, "dp * cp", s.data_parallel * s.context_parallel);
+  if (rule == kInterleaved) {
+    return "num_microbatches = " + std::to_string(s.num_microbatches()) +
+           " is less than pp = " + std::to_string(s.pipeline_parallel) + ", which the interleaved schedule needs";
+  }
   if (rule == kLayers) {
     return "pp * virtual_stages = " + std::to_string(s.pipeline_parallel * s.virtual_stages) +
            " is more than the layers of the model, " + std::to_string(dealt_layers(model, s));

@@ -43,6 +43,15 @@ TEST(Validity, TheBatchMustDivide) {
   EXPECT_EQ(message_of(run), "dp * micro_batch = 8 does not divide global_batch = 12 (nearest: 6 or 12)");
 }
 
+TEST(Validity, InterleavingNeedsAMicroBatchForEachStage) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 2;
+  run.strategy.schedule = PipelineSchedule::Interleaved, run.strategy.global_batch = 3;
+  EXPECT_EQ(rule_of(run), "interleaving needs num_microbatches >= pp");
+  run.strategy.global_batch = 5;
+  EXPECT_EQ(rule_of(run), "");
+}
+
 TEST(Validity, ZeroAndNegativeSizesAreRefused) {
   TrainingRun run = small_run(1);
   for (const int bad : {0, -1}) {
