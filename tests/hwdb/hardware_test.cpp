@@ -186,13 +186,22 @@ TEST(Hardware, ASystemTakesAnotherOfItsAccelerators) {
 }
 
 TEST(Hardware, CoefficientsComeFromTheDeviceItIsLike) {
-  const DeviceRecord h200 = device(shipped(), "h200");
-  const sim::Fact& inherited = fact(h200.facts, "device.h200_sxm.gemm.bf16.max_efficiency");
-  EXPECT_EQ(h200.device.achieved.gemm[kBf16].max_efficiency,
-            device(shipped(), "h100").device.achieved.gemm[kBf16].max_efficiency);
-  EXPECT_EQ(inherited.evidence, sim::Evidence::Assumed);
-  EXPECT_TRUE(inherited.source.starts_with("as h100_sxm: ")) << inherited.source;
-  EXPECT_EQ(fact(h200.facts, "device.h200_sxm.memory_fraction").evidence, sim::Evidence::Measured);
+  Database database(":memory:", Access::Write);
+  const auto put = [&](const char* id, const char* record, const char* key, double value) {
+    database.put_hardware(HardwareKind::Accelerator, record);
+    database.put(Coefficient{"device", id, key, value, {}, sim::Evidence::Measured, "a test", "", Origin::User});
+  };
+  put("old", R"({"id": "old", "source": "s", "peak_bf16_flops": 1e14, "hbm_bytes": 1e10, "hbm_bytes_per_s": 1e12})",
+      "gemm.bf16.k_half", 700.0);
+  put("new",
+      R"({"id": "new", "source": "s", "peak_bf16_flops": 1e14, "hbm_bytes": 1e10, "hbm_bytes_per_s": 1e12, "like": "old"})",
+      "memory_fraction", 0.7);
+  const DeviceRecord record = device(database, "new");
+  EXPECT_EQ(record.device.achieved.gemm[kBf16].k_half, 700.0);
+  EXPECT_EQ(fact(record.facts, "device.new.gemm.bf16.k_half").evidence, sim::Evidence::Assumed);
+  EXPECT_EQ(fact(record.facts, "device.new.gemm.bf16.k_half").source, "as old: a test");
+  EXPECT_EQ(record.device.achieved.memory_fraction, 0.7);
+  EXPECT_EQ(fact(record.facts, "device.new.memory_fraction").evidence, sim::Evidence::Measured);
 }
 
 TEST(Hardware, UnknownMemoryIsAssumedAndSaid) {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <random>
+#include <sstream>
+#include <string>
 
 #include "hwdb/hardware.h"
 #include "sim/base/error.h"
@@ -58,8 +61,27 @@ TEST(UserHardware, OneFileMakesACluster) {
   EXPECT_EQ(mine.devices_per_node, 4);
   EXPECT_EQ(mine.network.node_bandwidth, 200.0 * GBps);  // 4 x 400 Gb/s
   EXPECT_EQ(mine.device.achieved.memory_fraction, 0.9);
-  EXPECT_EQ(mine.device.achieved.gemm[3].max_efficiency, device(database, "h100").device.achieved.gemm[3].max_efficiency);
+  EXPECT_EQ(mine.device.achieved.scale_out_fraction, device(database, "h100").device.achieved.scale_out_fraction);
   EXPECT_TRUE(mine.fabric.in_switch_reduction);
+}
+
+// The example is the block between the fences.
+std::string readme_example() {
+  std::ifstream file(LLMSIM_SOURCE_DIR "/hwdb/README.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  const std::string page = text.str();
+  const std::string fence = "```json\n";
+  const std::size_t begin = page.find(fence) + fence.size();
+  return page.substr(begin, page.find("```", begin) - begin);
+}
+
+TEST(UserHardware, TheReadmesExampleCanBeAdded) {
+  Database database(":memory:", Access::Write);
+  add_hardware(database, readme_example(), "README.md", false);
+  const sim::Cluster ours = cluster(database, "our-h100", 256).cluster;
+  EXPECT_EQ(ours.network.node_bandwidth, 200.0 * GBps);  // 4 x 400 Gb/s of its default system
+  EXPECT_EQ(cluster(database, "our-cluster", 256).cluster.device.achieved.scale_out_fraction, 0.82);
 }
 
 TEST(UserHardware, FactsOfTheUserAreGiven) {

@@ -1,0 +1,150 @@
+#include "cli/hardware.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <sstream>
+
+#include "cli/run_options.h"
+#include "hwdb/hardware.h"
+#include "hwdb/user_hardware.h"
+#include "reports/table.h"
+#include "sim/base/error.h"
+
+namespace llmsim::cli {
+namespace {
+
+using hwdb::HardwareKind;
+using reports::Kind;
+
+const char* name_of(HardwareKind kind) { return kind == HardwareKind::System ? "system" : "accelerator"; }
+
+const char* name_of(sim::FabricKind kind) {
+  switch (kind) {
+    case sim::FabricKind::Switch: return "switch";
+    case sim::FabricKind::Mesh: return "mesh";
+    case sim::FabricKind::Paired: return "paired";
+    case sim::FabricKind::Torus: return "torus";
+    case sim::FabricKind::Host: return "host";
+  }
+  return "";
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : " ") + name;
+  return all;
+}
+
+// The name under which a row is found: an alias may point an id elsewhere ("mi250x" is a GCD, the module has an alias of its
+// own).
+std::string lookup_name(const hwdb::Database& database, HardwareKind kind, const hwdb::HardwareRow& row) {
+  const auto found = database.find(kind, row.id);
+  if (found && found->id == row.id) return row.id;
+  const std::vector<std::string> aliases = database.aliases(kind, row.id);
+  return aliases.empty() ? row.id : aliases.front();
+}
+
+reports::Cell rate_cell(sim::FlopsPerSecond rate) { return rate.value() > 0.0 ? reports::Cell(rate) : reports::Cell(); }
+
+sim::FlopsPerSecond peak_16_bit(const sim::Device& device) {
+  return std::max(device.matrix_peak[static_cast<std::size_t>(sim::DType::Bf16)],
+                  device.matrix_peak[static_cast<std::size_t>(sim::DType::Fp16)]);
+}
+
+void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKind kind) {
+  for (const hwdb::HardwareRow& row : database.list(kind)) {
+    const sim::Cluster cluster = hwdb::cluster(database, lookup_name(database, kind, row), 1).cluster;
+    const sim::Device& device = cluster.device;
+    table.add_row({row.id, name_of(kind), row.name, device.id, rate_cell(peak_16_bit(device)), device.usable_memory,
+                   device.memory_bandwidth, std::int64_t{cluster.devices_per_node}, std::string(name_of(cluster.fabric.kind)),
+                   cluster.fabric.device_bandwidth, cluster.network.node_bandwidth,
+                   std::string(row.origin == hwdb::Origin::User ? "user" : "shipped"), joined(database.aliases(kind, row.id))});
+  }
+}
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || !text) throw Error(path + ": cannot be read");
+  return text.str();
+}
+
+}  // namespace
+
+void add_hardware(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand("hardware", "accelerators and systems: list, show with sources, add one's own");
+  command->require_subcommand(1);
+  const auto options = std::make_shared<HardwareOptions>();
+
+  CLI::App* list = command->add_subcommand("list", "all accelerators and systems");
+  add_output_options(*list, options->output);
+  add_database_option(*list, options->database);
+  list->callback([options, &status] { status = run_hardware_list(*options); });
+
+  CLI::App* show = command->add_subcommand("show", "every fact of an accelerator or system, with evidence and source");
+  show->add_option("name", options->name, "id or alias; example: h100")->required()->type_name("ID");
+  add_output_options(*show, options->output);
+  add_database_option(*show, options->database);
+  show->callback([options, &status] { status = run_hardware_show(*options); });
+
+  CLI::App* add = command->add_subcommand("add", "store hardware of one's own; hwdb/README.md has a complete example");
+  add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")->required()->type_name("FILE");
+  add->add_flag("--replace", options->replace, "let the file's names hide shipped or earlier ones");
+  add_database_option(*add, options->database);
+  add->callback([options, &status] { status = run_hardware_add(*options); });
+}
+
+int run_hardware_list(const HardwareOptions& options) {
+  const reports::Format format = format_of(options.output);
+  const hwdb::Database database = open_database(options.database);
+  reports::Table table("Hardware", {{"id", "id"},
+                                    {"kind", "kind"},
+                                    {"name", "name"},
+                                    {"accelerator", "accelerator"},
+                                    {"peak_16_bit_flops_per_s", "16-bit peak", Kind::FlopsPerSecond},
+                                    {"usable_memory_bytes", "usable memory", Kind::Bytes},
+                                    {"memory_bytes_per_s", "memory rate", Kind::BytesPerSecond},
+                                    {"devices_per_node", "per node", Kind::Integer},
+                                    {"fabric", "fabric"},
+                                    {"fabric_bytes_per_s_per_device", "fabric rate", Kind::BytesPerSecond},
+                                    {"network_bytes_per_s_per_node", "network per node", Kind::BytesPerSecond},
+                                    {"origin", "origin"},
+                                    {"aliases", "aliases"}});
+  add_rows(table, database, HardwareKind::Accelerator);
+  add_rows(table, database, HardwareKind::System);
+  table.add_note("rates of one direction; an accelerator stands in its usual nodes; database " + name_of(database));
+  write_result(reports::render(table, format, style_of(options.output)), options.output);
+  return 0;
+}
+
+int run_hardware_show(const HardwareOptions& options) {
+  const reports::Format format = format_of(options.output);
+  const hwdb::Database database = open_database(options.database);
+  const hwdb::ClusterRecord record = hwdb::cluster(database, options.name, 1);
+  const std::string system = record.cluster.id == record.cluster.device.id ? "" : record.cluster.id + ": ";
+  reports::Table table(system + record.cluster.device.name,
+                       {{"key", "fact"}, {"value", "value"}, {"evidence", "evidence"}, {"source", "source"}});
+  for (const sim::Fact& fact : record.facts) {
+    table.add_row({fact.key, fact.value, std::string(hwdb::name_of(fact.evidence)), fact.source});
+  }
+  table.add_note("database " + name_of(database));
+  write_result(reports::render(table, format, style_of(options.output)), options.output);
+  return 0;
+}
+
+int run_hardware_add(const HardwareOptions& options) {
+  const std::string text = content_of(options.file);
+  hwdb::Database database(options.database.empty() ? hwdb::default_database_path() : options.database, hwdb::Access::Write);
+  const hwdb::AddedHardware added = hwdb::add_hardware(database, text, options.file, options.replace);
+  reports::Table table("Added to " + database.path(), {{"id", "id"}, {"kind", "kind"}});
+  for (const std::string& id : added.accelerators) table.add_row({id, std::string("accelerator")});
+  for (const std::string& id : added.systems) table.add_row({id, std::string("system")});
+  if (added.num_coefficients > 0) table.add_note(std::to_string(added.num_coefficients) + " coefficients");
+  write_result(reports::render(table, reports::Format::Table, style_of(options.output)), options.output);
+  return 0;
+}
+
+}  // namespace llmsim::cli
