@@ -200,7 +200,8 @@ std::string render_text(const Table& table, const Style& style) {
   const std::string on = style.colour ? "\033[1m" : "", off = style.colour ? "\033[0m" : "";
   std::string out;
   if (!table.title().empty()) out += on + table.title() + off + "\n";
-  out += on + without_trailing_space(joined(sheet.headers, widths, sheet.right_aligned, "  ")) + off + "\n";
+  const std::string headers = without_trailing_space(joined(sheet.headers, widths, sheet.right_aligned, "  "));
+  if (!headers.empty()) out += on + headers + off + "\n";
   for (const auto& row : sheet.rows) out += without_trailing_space(joined(row, widths, sheet.right_aligned, "  ")) + "\n";
   for (const std::string& note : table.notes()) out += "  " + plain_cell(note) + "\n";
   return out;
@@ -301,27 +302,33 @@ void Table::add_relative(std::string key, std::string header, const std::string&
     const std::optional<double> value = number_in(row[source]);
     if (value && (!best || (better == Better::Smaller ? *value < *best : *value > *best))) best = value;
   }
-  columns_.push_back({std::move(key), std::move(header), Kind::Factor});
-  hidden_.push_back(false);
+  const auto place = static_cast<std::ptrdiff_t>(source) + 1;
+  columns_.insert(columns_.begin() + place, {std::move(key), std::move(header), Kind::Factor});
+  hidden_.insert(hidden_.begin() + place, false);
   for (auto& row : rows_) {
     const std::optional<double> value = number_in(row[source]);
-    if (!value)
-      row.emplace_back(std::monostate{});
-    else
-      row.emplace_back(better == Better::Smaller ? *value / *best : *best / *value);
+    const Cell cell = value ? Cell(better == Better::Smaller ? *value / *best : *best / *value) : Cell();
+    row.insert(row.begin() + place, cell);
   }
 }
 
-void Table::fold_if_constant(const std::string& key) {
-  const std::size_t c = index_of(key);
+void Table::fold_constants(const std::vector<std::string>& keys) {
   if (rows_.size() < 2) return;
-  const bool constant = std::all_of(rows_.begin(), rows_.end(), [&](const auto& row) { return row[c] == rows_.front()[c]; });
-  if (!constant) return;
-  hidden_[c] = true;
-  const Unit unit = column_unit(*this, c);
-  add_note(columns_[c].header + " = " + shown(rows_.front()[c], columns_[c].kind, unit) +
-           (unit.name.empty() || columns_[c].kind == Kind::Factor ? "" : " " + unit.name) + " in every row");
+  std::string folded;
+  for (const std::string& key : keys) {
+    const std::size_t c = index_of(key);
+    const bool constant = std::all_of(rows_.begin(), rows_.end(), [&](const auto& row) { return row[c] == rows_.front()[c]; });
+    if (!constant) continue;
+    hidden_[c] = true;
+    const Unit unit = column_unit(*this, c);
+    const bool named = !unit.name.empty() && columns_[c].kind != Kind::Factor;
+    folded += (folded.empty() ? "" : ", ") + columns_[c].header + " " + shown(rows_.front()[c], columns_[c].kind, unit) +
+              (named ? " " + unit.name : "");
+  }
+  if (!folded.empty()) add_note("the same in every row: " + folded);
 }
+
+void Table::hide(const std::string& key) { hidden_[index_of(key)] = true; }
 
 void Table::add_note(std::string note) { notes_.push_back(std::move(note)); }
 
@@ -340,6 +347,12 @@ std::string render(const Table& table, Format format, const Style& style) {
     case Format::Latex: return render_latex(table);
   }
   return "";
+}
+
+std::string render(std::span<const Table> tables, Format format, const Style& style) {
+  std::string out;
+  for (const Table& table : tables) out += (out.empty() ? "" : "\n") + render(table, format, style);
+  return out;
 }
 
 }  // namespace llmsim::reports

@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
-
-#include <optional>
 
 #include "reports/units.h"
 #include "sim/base/quantity.h"
@@ -47,13 +47,16 @@ class Table {
   // One cell per column, each none or of its column's kind (asserted).
   void add_row(std::vector<Cell> cells);
 
-  // A last column with each row's value of column `of` relative to the best one, so that 1.00x is the best and larger is worse:
-  // value / smallest, or largest / value.  Call after the rows are added.
+  // A column beside `of` with each row's value relative to the best one, so that 1.00x is the best and larger is worse: value /
+  // smallest, or largest / value.  Call after the rows are added.
   void add_relative(std::string key, std::string header, const std::string& of, Better better);
 
-  // Hides column `key` from people where all its cells are equal, and says so in a note ("cp = 1 in every row") if there are two
-  // or more rows.  Machine formats keep the column.
-  void fold_if_constant(const std::string& key);
+  // Hides those of the columns whose cells are all equal from people, and says so in one note ("the same in every row: cp 1"), if
+  // there are two or more rows.  Machine formats keep the columns.
+  void fold_constants(const std::vector<std::string>& keys);
+
+  // Keeps a column for machine formats only.
+  void hide(const std::string& key);
 
   // A footnote for people.
   void add_note(std::string note);
@@ -76,5 +79,8 @@ class Table {
 
 // The whole table, ending in a newline.  JSON is an array with one object per row.  LaTeX needs the booktabs package.
 std::string render(const Table& table, Format format, const Style& style = {});
+
+// Several tables one after the other, with an empty line between them.  For people's formats.
+std::string render(std::span<const Table> tables, Format format, const Style& style = {});
 
 }  // namespace llmsim::reports

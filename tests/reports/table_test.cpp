@@ -86,11 +86,12 @@ TEST(Table, ValuesThatAreNotFiniteAreNoValues) {
   EXPECT_EQ(nlohmann::json::parse(render(table, Format::Json)), nlohmann::json::parse(R"([{"t_s": null, "r": null}])"));
 }
 
-TEST(Table, RelativeColumnIsOneForTheBest) {
+TEST(Table, RelativeColumnStandsBesideItsSourceAndIsOneForTheBest) {
   Table table = small_table();
   table.add_relative("relative", "relative", "step_time_s", Better::Smaller);
-  EXPECT_EQ(std::get<double>(table.rows()[0].back()), 2.0);  // 1.5 / 0.75
-  EXPECT_EQ(std::get<double>(table.rows()[1].back()), 1.0);
+  EXPECT_EQ(table.columns()[3].key, "relative");
+  EXPECT_EQ(std::get<double>(table.rows()[0][3]), 2.0);  // 1.5 / 0.75
+  EXPECT_EQ(std::get<double>(table.rows()[1][3]), 1.0);
   table.add_relative("by_mfu", "by MFU", "mfu", Better::Larger);
   EXPECT_EQ(std::get<double>(table.rows()[1].back()), 8.0);  // 0.5 / 0.0625
   EXPECT_NE(render(table, Format::Table).find("2.00x"), std::string::npos);
@@ -103,14 +104,32 @@ TEST(Table, RelativeToNothingIsNothing) {
   EXPECT_TRUE(std::holds_alternative<std::monostate>(table.rows()[0].back()));
 }
 
+Table two_meshes() {
+  Table table("", {{"tp", "tp", Kind::Integer}, {"pp", "pp", Kind::Integer}, {"time_s", "time", Kind::Seconds}});
+  table.add_row({std::int64_t{1}, std::int64_t{4}, sim::Seconds(0.5)});
+  table.add_row({std::int64_t{2}, std::int64_t{4}, sim::Seconds(0.5)});
+  return table;
+}
+
 TEST(Table, FoldsConstantColumnsIntoANoteForPeopleOnly) {
-  Table table("", {{"tp", "tp", Kind::Integer}, {"pp", "pp", Kind::Integer}});
-  table.add_row({std::int64_t{1}, std::int64_t{4}});
-  table.add_row({std::int64_t{2}, std::int64_t{4}});
-  table.fold_if_constant("tp");
-  table.fold_if_constant("pp");
-  EXPECT_EQ(render(table, Format::Table), "tp\n 1\n 2\n  pp = 4 in every row\n");
-  EXPECT_EQ(render(table, Format::Csv), "tp,pp\n1,4\n2,4\n");
+  Table table = two_meshes();
+  table.fold_constants({"tp", "pp", "time_s"});
+  EXPECT_EQ(render(table, Format::Table), "tp\n 1\n 2\n  the same in every row: pp 4, time 500.0 ms\n");
+  EXPECT_EQ(render(table, Format::Csv), "tp,pp,time_s\n1,4,0.5\n2,4,0.5\n");
+}
+
+TEST(Table, OneRowIsNotFolded) {
+  Table table("", {{"tp", "tp", Kind::Integer}});
+  table.add_row({std::int64_t{1}});
+  table.fold_constants({"tp"});
+  EXPECT_EQ(render(table, Format::Table), "tp\n 1\n");
+}
+
+TEST(Table, HiddenColumnsAreForMachines) {
+  Table table = two_meshes();
+  table.hide("time_s");
+  EXPECT_EQ(render(table, Format::Table), "tp  pp\n 1   4\n 2   4\n");
+  EXPECT_EQ(render(table, Format::Csv), "tp,pp,time_s\n1,4,0.5\n2,4,0.5\n");
 }
 
 TEST(Table, ColourIsOnlyUsedWhenAskedFor) {

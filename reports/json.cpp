@@ -1,0 +1,240 @@
+#include "reports/json.h"
+
+#include <cmath>
+
+namespace llmsim::reports {
+namespace {
+
+// A figure, or null where it is not finite.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+// A byte count or a FLOP count: an integer where it is one.
+Json amount(double value) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (std::isfinite(value) && std::abs(value) < kExact && value == std::floor(value)) return static_cast<std::int64_t>(value);
+  return number(value);
+}
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+const char* name_of(sim::Norm norm) { return norm == sim::Norm::RmsNorm ? "rmsnorm" : "layernorm"; }
+
+const char* name_of(sim::Position position) {
+  switch (position) {
+    case sim::Position::Learned: return "learned";
+    case sim::Position::Rope: return "rope";
+    case sim::Position::Alibi: return "alibi";
+    case sim::Position::Relative: return "relative";
+    case sim::Position::None: return "none";
+  }
+  return "";
+}
+
+Json moe_json(const std::optional<sim::MixtureOfExperts>& moe) {
+  if (!moe) return nullptr;
+  return {{"num_experts", moe->num_experts},
+          {"top_k", moe->top_k},
+          {"expert_ffn_size", moe->expert_ffn_size},
+          {"num_shared_experts", moe->num_shared_experts},
+          {"shared_expert_ffn_size", moe->shared_expert_ffn_size},
+          {"num_dense_layers", moe->num_dense_layers},
+          {"layer_interval", moe->layer_interval}};
+}
+
+Json mla_json(const std::optional<sim::LatentAttention>& mla) {
+  if (!mla) return nullptr;
+  return {{"q_lora_rank", or_null(mla->q_lora_rank)},
+          {"kv_lora_rank", mla->kv_lora_rank},
+          {"qk_nope_head_dim", mla->qk_nope_head_dim},
+          {"qk_rope_head_dim", mla->qk_rope_head_dim},
+          {"v_head_dim", mla->v_head_dim}};
+}
+
+Json model_json(const sim::Run& run) {
+  const sim::Transformer& m = run.model;
+  Json json{{"name", m.name},
+            {"architecture", "decoder"},
+            {"num_layers", m.num_layers},
+            {"hidden_size", m.hidden_size},
+            {"num_heads", m.num_heads},
+            {"num_kv_heads", m.num_kv_heads},
+            {"head_dim", m.head_dim},
+            {"ffn_size", m.ffn_size},
+            {"vocab_size", m.vocab_size},
+            {"seq_len", m.seq_len},
+            {"gated_mlp", m.gated_mlp},
+            {"tied_embeddings", m.tied_embeddings},
+            {"bias", m.bias.qkv || m.bias.attention_output || m.bias.mlp},
+            {"parallel_block", m.parallel_block},
+            {"norm", name_of(m.norm)},
+            {"position", name_of(m.position)},
+            {"sliding_window", or_null(m.sliding_window)},
+            {"moe", moe_json(m.moe)},
+            {"mla", mla_json(m.mla)},
+            {"mtp_layers", m.mtp_layers > 0 ? Json(m.mtp_layers) : Json(nullptr)},
+            {"num_parameters", sim::parameters(m).total()},
+            {"trainable", run.strategy.adapters ? "lora" : "all"}};
+  if (const auto& adapters = run.strategy.adapters) {
+    json["lora"] = {{"rank", adapters->rank}, {"targets", adapters->all_linear ? Json::array({"all"}) : Json::array({"q", "v"})}};
+  }
+  return json;
+}
+
+Json hardware_json(const sim::Cluster& cluster) {
+  const double per_device = cluster.network.node_bandwidth.value() / cluster.devices_per_node;
+  return {{"accelerator", cluster.device.id},
+          {"system", cluster.id == cluster.device.id ? Json(nullptr) : Json(cluster.id)},
+          {"num_devices", cluster.num_devices},
+          {"devices_per_node", cluster.devices_per_node},
+          {"inter_node_bytes_per_s_per_device", per_device > 0.0 ? number(per_device) : Json(nullptr)}};
+}
+
+Json recompute_json(const sim::Recompute& recompute) {
+  const bool spaced = recompute.kind == sim::RecomputeKind::EveryN || recompute.every_n > 1;
+  return {
+      {"kind", sim::name_of(recompute.kind)}, {"every_n", spaced ? Json(recompute.every_n) : Json(nullptr)}, {"detail", nullptr}};
+}
+
+// None where the strategy's numbers do not go together.
+Json microbatches_json(const sim::Strategy& s) {
+  const std::int64_t replica_batch = std::int64_t{s.data_parallel} * s.micro_batch;
+  if (replica_batch < 1 || s.global_batch % replica_batch != 0) return nullptr;
+  return s.global_batch / replica_batch;
+}
+
+Json training_json(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  const bool hsdp = s.sharding == sim::Sharding::Hsdp && s.shard_size > 0;
+  return {{"framework", run.stack.id},
+          {"framework_detail", nullptr},
+          {"precision", sim::name_of(s.precision)},
+          {"precision_detail", nullptr},
+          {"optimizer", sim::name_of(s.optimizer)},
+          {"micro_batch", s.micro_batch},
+          {"global_batch", s.global_batch},
+          {"num_microbatches", microbatches_json(s)},
+          {"dp", s.data_parallel},
+          {"tp", s.tensor_parallel},
+          {"pp", s.pipeline_parallel},
+          {"cp", s.context_parallel},
+          {"ep", s.expert_parallel},
+          {"virtual_stages", s.virtual_stages},
+          {"pipeline_schedule", s.pipeline_parallel > 1 ? Json(sim::name_of(s.schedule)) : Json(nullptr)},
+          {"sharding", sim::name_of(s.sharding)},
+          {"shard_size", hsdp ? Json(s.shard_size) : Json(nullptr)},
+          {"replicate_size", hsdp ? Json(s.data_parallel / s.shard_size) : Json(nullptr)},
+          {"sequence_parallel", s.sequence_parallel},
+          {"flash_attention", s.flash_attention},
+          {"compile", s.compile},
+          {"fused_cross_entropy", s.fused_cross_entropy},
+          {"tp_overlap", s.tensor_overlap},
+          {"dp_overlap", s.data_overlap},
+          {"cuda_graph", s.cuda_graph},
+          {"recompute", recompute_json(s.recompute)},
+          {"offload",
+           {{"optimizer", s.offload.optimizer}, {"parameters", s.offload.parameters}, {"activations", s.offload.activations}}}};
+}
+
+Json conventions_json(const sim::Prediction& p) {
+  Json json = Json::object();
+  for (const sim::Convention& convention : p.conventions) {
+    json[convention.name] = {{"tflops_per_device", number(convention.flops_per_device / sim::TFLOPS)},
+                             {"mfu", number(convention.mfu)}};
+  }
+  return json;
+}
+
+Json memory_json(const sim::Memory& memory) {
+  Json stages = Json::array();
+  for (const sim::StageMemory& stage : memory.stages) {
+    Json terms = Json::object();
+    for (const sim::MemoryTerm& term : stage.terms) terms[term.name] = amount(term.size.value());
+    stages.push_back(
+        {{"stage", stage.stage}, {"instant", stage.instant}, {"peak_bytes", amount(stage.peak.value())}, {"terms", terms}});
+  }
+  return {{"peak_bytes", amount(memory.peak.value())},
+          {"reserved_bytes", amount(memory.reserved.value())},
+          {"device_bytes", amount(memory.device.value())},
+          {"context_bytes", amount(memory.context.value())},
+          {"capacity_bytes", amount(memory.capacity.value())},
+          {"host_bytes", amount(memory.host.value())},
+          {"stages", stages}};
+}
+
+Json communication_json(const std::vector<sim::CommunicationTerm>& terms) {
+  Json json = Json::array();
+  for (const sim::CommunicationTerm& term : terms) {
+    json.push_back({{"collective", term.collective},
+                    {"group", term.group},
+                    {"ranks", term.ranks},
+                    {"bytes", amount(term.size.value())},
+                    {"count", amount(term.count)},
+                    {"time_s", number(term.time.value())},
+                    {"exposed_s", number(term.exposed.value())}});
+  }
+  return json;
+}
+
+Json provenance_json(const sim::Run& run, const Provenance& provenance) {
+  Json assumed = Json::array(), sources = Json::array();
+  for (const sim::Fact& fact : assumptions_of(run)) {
+    assumed.push_back({{"key", fact.key.substr(sizeof("assumed.") - 1)}, {"value", fact.value}, {"reason", fact.source}});
+  }
+  for (const std::string& source : sources_of(run)) sources.push_back(source);
+  return {{"database", provenance.database}, {"coefficients", coefficients_of(run)}, {"assumed", assumed}, {"sources", sources}};
+}
+
+// The figures of a run that was simulated.
+void add_figures(const sim::Prediction& p, Json& json) {
+  Json breakdown = Json::object();
+  for (const sim::TimeTerm& term : p.breakdown) breakdown[term.name] = number(term.time.value());
+  json["step_time_s"] = number(p.step_time.value());
+  json["step_time_interval_s"] = Json::array({number(p.interval.first.value()), number(p.interval.second.value())});
+  json["interval_level"] = p.interval_level;
+  json["tokens_per_s_per_device"] = number(p.tokens_per_second_per_device);
+  json["tflops_per_device"] = number(p.flops_per_device / sim::TFLOPS);
+  json["mfu"] = number(p.mfu);
+  json["hfu"] = number(p.hfu);
+  json["conventions"] = conventions_json(p);
+  json["breakdown_s"] = breakdown;
+  json["bubble"] = number(p.bubble);
+  json["memory"] = memory_json(p.memory);
+  json["communication"] = communication_json(p.communication);
+  json["flops"] = {{"model", amount(p.model_flops.value())}, {"hardware", amount(p.hardware_flops.value())}};
+}
+
+void add_nulls(Json& json) {
+  for (const char* key : {"step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device", "tflops_per_device",
+                          "mfu", "hfu", "conventions", "breakdown_s", "bubble", "memory", "communication", "flops"}) {
+    json[key] = nullptr;
+  }
+}
+
+}  // namespace
+
+Json run_json(const sim::Run& run) {
+  return {{"id", run.id},
+          {"group", run.group},
+          {"model", model_json(run)},
+          {"hardware", hardware_json(run.cluster)},
+          {"training", training_json(run)}};
+}
+
+Json prediction_json(const sim::Prediction& p, const Provenance& provenance) {
+  Json json{{"run", run_json(p.run)}, {"feasible", p.feasible()}};
+  if (p.infeasible) json["infeasible"] = {{"rule", p.infeasible->rule}, {"message", p.infeasible->message}};
+  if (p.step_time > sim::Seconds(0.0))
+    add_figures(p, json);
+  else
+    add_nulls(json);
+  json["parameters"] = {{"total", p.parameters.total()}, {"active", p.parameters.active()}};
+  json["provenance"] = provenance_json(p.run, provenance);
+  return json;
+}
+
+std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+}  // namespace llmsim::reports

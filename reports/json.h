@@ -1,0 +1,24 @@
+// JSON of the simulator's values.  Private to reports: the only header that shows nlohmann-json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "reports/provenance.h"
+#include "sim/predict.h"
+
+namespace llmsim::reports {
+
+// Keeps the order in which keys are written.
+using Json = nlohmann::ordered_json;
+
+// A run as it was resolved, in the schema of run records (tests/validation/runs/README.md): reading it back gives the same run.
+Json run_json(const sim::Run& run);
+
+// A prediction: all keys of README.md, "prediction".  Figures that an infeasible run does not have are null.
+Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance);
+
+// The document as text with a newline at its end.  Bytes that are no UTF-8 are replaced.
+std::string text_of(const Json& json);
+
+}  // namespace llmsim::reports

@@ -1,0 +1,326 @@
+#include "reports/prediction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "reports/json.h"
+#include "reports/strategy_text.h"
+
+namespace llmsim::reports {
+namespace {
+
+using sim::Prediction;
+
+// A table of names and texts.
+class Figures {
+ public:
+  explicit Figures(std::string title) : table_(std::move(title), {{"figure", "", Kind::Text}, {"value", "", Kind::Text}}) {}
+  void add(std::string name, std::string value) { table_.add_row({std::move(name), std::move(value)}); }
+  Table take() { return std::move(table_); }
+
+ private:
+  Table table_;
+};
+
+bool simulated(const Prediction& p) { return p.step_time > sim::Seconds(0.0); }
+
+std::string count(std::int64_t number, const char* one) { return grouped(number) + " " + one + (number == 1 ? "" : "s"); }
+
+std::string hardware_text(const sim::Cluster& cluster) {
+  const std::string name = cluster.device.id.empty() ? cluster.id : cluster.device.id;
+  const std::string system = cluster.id.empty() || cluster.id == name ? "" : " (" + cluster.id + ")";
+  return std::to_string(cluster.num_devices) + " x " + name + system;
+}
+
+std::string title_of(const Prediction& p) { return p.run.model.name + " on " + hardware_text(p.run.cluster); }
+
+// --- result ---
+
+std::string step_time_text(const Prediction& p) {
+  return human(p.step_time) + " (" + human(p.interval.first) + " to " + human(p.interval.second) + " with " +
+         std::to_string(std::lround(p.interval_level * 100.0)) + " % probability)";
+}
+
+std::string throughput_text(const Prediction& p) {
+  const double all = p.tokens_per_second_per_device * p.run.cluster.num_devices;
+  return significant(p.tokens_per_second_per_device) + " tokens/s per device, " + significant(all) + " tokens/s in all";
+}
+
+std::string utilisation_text(const Prediction& p) {
+  return human(p.flops_per_device) + " per device, MFU " + percent(p.mfu) + ", HFU " + percent(p.hfu);
+}
+
+std::string memory_text(const sim::Memory& memory) {
+  const sim::Bytes needed = memory.peak + memory.context;
+  const std::string verdict = memory.fits() ? "fits, " + human(memory.capacity - needed) + " to spare"
+                                            : "OUT OF MEMORY, " + human(needed - memory.capacity) + " too much";
+  return human(memory.peak) + " + " + human(memory.context) + " context of " + human(memory.capacity) + " usable: " + verdict;
+}
+
+Table result_table(const Prediction& p) {
+  Figures figures(title_of(p));
+  if (p.infeasible) {
+    figures.add("verdict", "does not run: " + p.infeasible->rule);
+    figures.add("reason", p.infeasible->message);
+  }
+  if (simulated(p)) {
+    figures.add("step time", step_time_text(p));
+    figures.add("throughput", throughput_text(p));
+    figures.add("model FLOP/s", utilisation_text(p));
+    figures.add("memory", memory_text(p.memory));
+    figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) + " on the device");
+    if (p.memory.host > sim::Bytes(0.0)) figures.add("host memory", human(p.memory.host) + " per device");
+    if (p.run.strategy.pipeline_parallel > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
+  }
+  return figures.take();
+}
+
+// --- run ---
+
+std::string model_text(const Prediction& p) {
+  const sim::Transformer& m = p.run.model;
+  return m.name + ": " + count(p.parameters.total(), "parameter") + ", " + count(m.num_layers, "layer") + ", hidden " +
+         std::to_string(m.hidden_size) + ", " + std::to_string(m.num_heads) + " heads (" + std::to_string(m.num_kv_heads) +
+         " kv) of " + std::to_string(m.head_dim) + ", ffn " + std::to_string(m.ffn_size) + ", vocabulary " +
+         std::to_string(m.vocab_size);
+}
+
+std::string batch_text(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  const std::int64_t tokens = std::int64_t{s.global_batch} * run.model.seq_len;
+  return count(s.global_batch, "sequence") + " of " + std::to_string(run.model.seq_len) + " tokens = " + grouped(tokens) +
+         " tokens per step; micro-batch " + std::to_string(s.micro_batch);
+}
+
+std::string switches_text(const sim::Strategy& s) {
+  std::string text = s.flash_attention ? "flash attention" : "unfused attention";
+  const auto add = [&](bool on, const char* name) {
+    if (on) text += std::string(", ") + name;
+  };
+  add(s.sequence_parallel, "sequence parallel");
+  add(s.compile, "compiled");
+  add(s.fused_cross_entropy, "fused cross entropy");
+  add(s.tensor_overlap, "tp overlap");
+  add(s.data_overlap, "dp overlap");
+  add(s.cuda_graph, "CUDA graphs");
+  add(s.offload.optimizer, "optimizer offload");
+  add(s.offload.parameters, "parameter offload");
+  add(s.offload.activations, "activation offload");
+  return text;
+}
+
+Table run_table(const Prediction& p) {
+  const sim::Run& run = p.run;
+  const sim::Strategy& s = run.strategy;
+  Figures figures("Run, as resolved");
+  figures.add("model", model_text(p));
+  figures.add("hardware", hardware_text(run.cluster) + ", " + std::to_string(run.cluster.devices_per_node) + " per node");
+  figures.add("mesh", mesh_text(s));
+  figures.add("batch", batch_text(run));
+  figures.add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) + ", sharding " +
+                            sharding_text(s) + ", recompute " + recompute_text(s.recompute));
+  if (s.pipeline_parallel > 1) {
+    figures.add("pipeline", std::string(sim::name_of(s.schedule)) + ", " + count(s.virtual_stages, "virtual stage"));
+  }
+  figures.add("switches", switches_text(s));
+  figures.add("stack", run.stack.id);
+  return figures.take();
+}
+
+Table assumed_table(const sim::Run& run) {
+  Table table("Assumed, because nothing else was said",
+              {{"key", "value of", Kind::Text}, {"value", "assumed", Kind::Text}, {"reason", "because", Kind::Text}});
+  for (const sim::Fact& fact : assumptions_of(run))
+    table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, fact.source});
+  return table;
+}
+
+// --- terms ---
+
+Table breakdown_table(const Prediction& p) {
+  Table table("Step time", {{"term", "term", Kind::Text}, {"time_s", "time", Kind::Seconds}, {"share", "share", Kind::Percent}});
+  for (const sim::TimeTerm& term : p.breakdown) table.add_row({term.name, term.time, term.time / p.step_time});
+  table.add_row({"step", p.step_time, 1.0});
+  return table;
+}
+
+Table communication_table(const Prediction& p) {
+  Table table("Communication of one rank, per step", {{"collective", "collective", Kind::Text},
+                                                      {"group", "group", Kind::Text},
+                                                      {"ranks", "ranks", Kind::Integer},
+                                                      {"count", "calls", Kind::Number},
+                                                      {"bytes", "sent", Kind::Bytes},
+                                                      {"time_s", "time", Kind::Seconds},
+                                                      {"exposed_s", "exposed", Kind::Seconds}});
+  for (const sim::CommunicationTerm& term : p.communication) {
+    table.add_row({term.collective, term.group, std::int64_t{term.ranks}, term.count, term.size, term.time, term.exposed});
+  }
+  return table;
+}
+
+std::vector<std::string> memory_terms(const sim::Memory& memory) {
+  std::vector<std::string> names;
+  for (const sim::StageMemory& stage : memory.stages) {
+    for (const sim::MemoryTerm& term : stage.terms) {
+      if (std::find(names.begin(), names.end(), term.name) == names.end()) names.push_back(term.name);
+    }
+  }
+  return names;
+}
+
+Table memory_table(const Prediction& p) {
+  const std::vector<std::string> names = memory_terms(p.memory);
+  std::vector<Column> columns{
+      {"stage", "stage", Kind::Integer}, {"instant", "peak in", Kind::Text}, {"peak_bytes", "peak", Kind::Bytes}};
+  for (const std::string& name : names) columns.push_back({name + "_bytes", name, Kind::Bytes});
+  Table table("Memory of each pipeline stage at its peak", columns);
+  for (const sim::StageMemory& stage : p.memory.stages) {
+    std::vector<Cell> row{std::int64_t{stage.stage}, stage.instant, stage.peak};
+    for (const std::string& name : names) {
+      sim::Bytes sum{0.0};
+      for (const sim::MemoryTerm& term : stage.terms) sum += term.name == name ? term.size : sim::Bytes(0.0);
+      row.emplace_back(sum);
+    }
+    table.add_row(std::move(row));
+  }
+  return table;
+}
+
+Table conventions_table(const Prediction& p) {
+  Table table("FLOPs by convention", {{"convention", "convention", Kind::Text},
+                                      {"flops", "per step", Kind::Flops},
+                                      {"flops_per_s_per_device", "per device", Kind::FlopsPerSecond},
+                                      {"mfu", "MFU", Kind::Percent}});
+  for (const sim::Convention& c : p.conventions) table.add_row({c.name, c.flops_per_step, c.flops_per_device, c.mfu});
+  return table;
+}
+
+// Number of a source in the list that grows with it, from 1.
+std::size_t numbered(const std::string& source, std::vector<std::string>& sources) {
+  const auto found = std::find(sources.begin(), sources.end(), source);
+  if (found != sources.end()) return static_cast<std::size_t>(found - sources.begin()) + 1;
+  sources.push_back(source);
+  return sources.size();
+}
+
+// Sources are long and repeat: the rows name them by number.
+Table evidence_table(const sim::Run& run, const Provenance& provenance) {
+  Table table("Evidence", {{"key", "figure", Kind::Text},
+                           {"value", "value", Kind::Text},
+                           {"evidence", "evidence", Kind::Text},
+                           {"source", "source", Kind::Text}});
+  std::vector<std::string> sources;
+  for (const sim::Fact& fact : run.facts) {
+    if (fact.key.starts_with("assumed.")) continue;
+    const std::string source = fact.source.empty() ? "" : "[" + std::to_string(numbered(fact.source, sources)) + "]";
+    table.add_row({fact.key, fact.value, name_of(fact.evidence), source});
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i) table.add_note("[" + std::to_string(i + 1) + "] " + sources[i]);
+  table.add_note("figures: " + coefficients_of(run));
+  if (!provenance.database.empty()) table.add_note("database: " + provenance.database);
+  return table;
+}
+
+std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance) {
+  std::vector<Table> tables{result_table(p), run_table(p)};
+  if (!assumptions_of(p.run).empty()) tables.push_back(assumed_table(p.run));
+  if (simulated(p)) {
+    tables.push_back(breakdown_table(p));
+    if (!p.communication.empty()) tables.push_back(communication_table(p));
+    tables.push_back(memory_table(p));
+    tables.push_back(conventions_table(p));
+  }
+  tables.push_back(evidence_table(p.run, provenance));
+  return tables;
+}
+
+// --- summary ---
+
+// The three largest terms with their share of the step: "gemm 61 %, tp exposed 12 %, bubble 8 %".
+std::string main_terms(const Prediction& p) {
+  std::vector<sim::TimeTerm> terms = p.breakdown;
+  std::stable_sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
+  terms.resize(std::min<std::size_t>(terms.size(), 3));
+  std::string text;
+  for (const sim::TimeTerm& term : terms) {
+    const double share = term.time / p.step_time;
+    if (!(share >= 0.005)) continue;
+    text += (text.empty() ? "" : ", ") + std::string(term.name) + " " + std::to_string(std::lround(share * 100.0)) + " %";
+  }
+  return text;
+}
+
+const std::vector<Column>& summary_columns() {
+  static const std::vector<Column> columns{{"model", "model", Kind::Text},
+                                           {"accelerator", "accelerator", Kind::Text},
+                                           {"num_devices", "devices", Kind::Integer},
+                                           {"seq_len", "seq_len", Kind::Integer},
+                                           {"global_batch", "global batch", Kind::Integer},
+                                           {"precision", "precision", Kind::Text},
+                                           {"tp", "tp", Kind::Integer},
+                                           {"pp", "pp", Kind::Integer},
+                                           {"dp", "dp", Kind::Integer},
+                                           {"cp", "cp", Kind::Integer},
+                                           {"sharding", "sharding", Kind::Text},
+                                           {"micro_batch", "mbs", Kind::Integer},
+                                           {"recompute", "recompute", Kind::Text},
+                                           {"virtual_stages", "vs", Kind::Integer},
+                                           {"feasible", "feasible", Kind::Text},
+                                           {"step_time_s", "step time", Kind::Seconds},
+                                           {"step_time_low_s", "at best", Kind::Seconds},
+                                           {"step_time_high_s", "at worst", Kind::Seconds},
+                                           {"tokens_per_s_per_device", "per device", Kind::TokensPerSecond},
+                                           {"mfu", "MFU", Kind::Percent},
+                                           {"peak_bytes", "peak memory", Kind::Bytes},
+                                           {"main_terms", "mainly", Kind::Text}};
+  return columns;
+}
+
+std::vector<Cell> summary_row(const Prediction& p) {
+  const sim::Strategy& s = p.run.strategy;
+  const auto integer = [](int value) { return std::int64_t{value}; };
+  std::vector<Cell> row{p.run.model.name,
+                        p.run.cluster.device.id,
+                        integer(p.run.cluster.num_devices),
+                        integer(p.run.model.seq_len),
+                        integer(s.global_batch),
+                        sim::name_of(s.precision),
+                        integer(s.tensor_parallel),
+                        integer(s.pipeline_parallel),
+                        integer(s.data_parallel),
+                        integer(s.context_parallel),
+                        sharding_text(s),
+                        integer(s.micro_batch),
+                        recompute_text(s.recompute),
+                        integer(s.virtual_stages),
+                        p.feasible() ? std::string("yes") : p.infeasible->rule};
+  if (simulated(p)) {
+    const std::vector<Cell> figures{p.step_time, p.interval.first, p.interval.second, p.tokens_per_second_per_device,
+                                    p.mfu,       p.memory.peak,    main_terms(p)};
+    row.insert(row.end(), figures.begin(), figures.end());
+  }
+  row.resize(summary_columns().size());
+  return row;
+}
+
+}  // namespace
+
+Table summary_table(const std::string& title, std::span<const Prediction> predictions) {
+  Table table(title, summary_columns());
+  for (const Prediction& prediction : predictions) table.add_row(summary_row(prediction));
+  return table;
+}
+
+std::string render(const Prediction& prediction, const Provenance& provenance, Format format, const Style& style) {
+  switch (format) {
+    case Format::Csv: return render(summary_table("", {&prediction, 1}), Format::Csv);
+    case Format::Json: return text_of(prediction_json(prediction, provenance));
+    case Format::Table:
+    case Format::Markdown:
+    case Format::Latex: break;
+  }
+  return render(tables_of(prediction, provenance), format, style);
+}
+
+}  // namespace llmsim::reports

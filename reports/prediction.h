@@ -1,0 +1,21 @@
+// A prediction for people (what comes out, how it is made up, what was assumed) and for machines (the JSON of README.md).
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "reports/provenance.h"
+#include "reports/table.h"
+#include "sim/predict.h"
+
+namespace llmsim::reports {
+
+// One row per prediction: mesh, recipe, step time, rates, utilisation, peak memory and the largest terms of the step.  Figures
+// that an infeasible run does not have are none.
+Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
+
+// The whole answer.  For people: result, run as resolved, assumptions, breakdown, communication, memory, FLOPs conventions,
+// evidence. CSV is the summary row; JSON has the keys of README.md.
+std::string render(const sim::Prediction& prediction, const Provenance& provenance, Format format, const Style& style = {});
+
+}  // namespace llmsim::reports

@@ -1,0 +1,27 @@
+// Where the figures of an answer come from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/run.h"
+
+namespace llmsim::reports {
+
+struct Provenance {
+  std::string database;  // path and version of the facts
+};
+
+// "data_sheet", "measured", "fitted", "assumed", "given".
+const char* name_of(sim::Evidence evidence);
+
+// How many figures rest on what: "12 data_sheet, 30 measured, 4 assumed".
+std::string coefficients_of(const sim::Run& run);
+
+// The sources of all figures, each once, in the order of the facts.
+std::vector<std::string> sources_of(const sim::Run& run);
+
+// The facts that were assumed because nobody said otherwise: keys "assumed.<path>".
+std::vector<sim::Fact> assumptions_of(const sim::Run& run);
+
+}  // namespace llmsim::reports

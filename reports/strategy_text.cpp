@@ -1,0 +1,37 @@
+#include "reports/strategy_text.h"
+
+namespace llmsim::reports {
+
+std::string recompute_text(const sim::Recompute& recompute) {
+  if (recompute.kind == sim::RecomputeKind::EveryN) return "every-n=" + std::to_string(recompute.every_n);
+  const std::string name = sim::name_of(recompute.kind);
+  const bool sparse = recompute.kind == sim::RecomputeKind::Full && recompute.every_n > 1;
+  return sparse ? name + " every " + std::to_string(recompute.every_n) : name;
+}
+
+std::string sharding_text(const sim::Strategy& strategy) {
+  const std::string name = sim::name_of(strategy.sharding);
+  return strategy.sharding == sim::Sharding::Hsdp ? name + "/" + std::to_string(strategy.shard_size) : name;
+}
+
+std::string mesh_text(const sim::Strategy& s) {
+  std::string text;
+  const auto add = [&](const char* name, int size) {
+    if (size != 1) text += (text.empty() ? "" : ", ") + std::string(name) + " " + std::to_string(size);
+  };
+  add("tp", s.tensor_parallel);
+  add("pp", s.pipeline_parallel);
+  add("cp", s.context_parallel);
+  add("dp", s.data_parallel);
+  add("ep", s.expert_parallel);
+  return text.empty() ? "one device" : text;
+}
+
+std::string strategy_text(const sim::Strategy& s) {
+  std::string text = mesh_text(s) + ", sharding " + sharding_text(s) + ", micro-batch " + std::to_string(s.micro_batch) +
+                     ", recompute " + recompute_text(s.recompute);
+  if (s.virtual_stages > 1) text += ", " + std::to_string(s.virtual_stages) + " virtual stages";
+  return text;
+}
+
+}  // namespace llmsim::reports

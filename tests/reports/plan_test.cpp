@@ -1,0 +1,96 @@
+#include "reports/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/reports/sample_prediction.h"
+
+namespace llmsim::reports {
+namespace {
+
+using nlohmann::json;
+
+// The sample (pp 2, dp 4; 4 s), the same mesh with more recomputation (4.2 s), and tp 2 with zero1 (5 s: it computes 1.5 s longer
+// and has half a second less bubble).
+PlanAnswer sample_answer() {
+  PlanAnswer answer;
+  answer.query.base = sample_run();
+  answer.query.tensor_parallel = {1, 2};
+  sim::Prediction same_mesh = sample_prediction();
+  same_mesh.run.strategy.recompute = {.kind = sim::RecomputeKind::Full};
+  same_mesh.step_time = sim::Seconds(4.2);
+  same_mesh.breakdown[0].time = sim::Seconds(2.7);
+  sim::Prediction other = sample_prediction();
+  other.run.strategy.tensor_parallel = 2;
+  other.run.strategy.pipeline_parallel = 1;
+  other.run.strategy.sharding = sim::Sharding::Zero1;
+  other.step_time = sim::Seconds(5.0);
+  other.breakdown = {{"compute", sim::Seconds(4.0)}, {"bubble", sim::Seconds(0.5)}, {"dp_exposed", sim::Seconds(0.5)}};
+  other.memory.peak = 2 * sim::GiB;
+  answer.plan.plans = {sample_prediction(), same_mesh, other};
+  answer.plan.pareto = {sample_prediction(), other};
+  answer.plan.evaluated = 1005;
+  answer.plan.feasible = 3;
+  answer.plan.rejected = {{"out of memory", 1000}, {"tp does not divide num_heads", 2}};
+  answer.plan.nearest = {{"out of memory", other.run.strategy, 12 * sim::GiB, 10 * sim::GiB}};
+  answer.shown = 2;
+  answer.duration = sim::Seconds(0.25);
+  answer.provenance.database = "facts of today";
+  return answer;
+}
+
+TEST(PlanText, SaysWhichTermsDecide) {
+  const std::string text = render(sample_answer(), Format::Table);
+  EXPECT_NE(text.find("toy on 8 x toy: 1,005 strategies, 3 feasible, searched in 250.0 ms"), std::string::npos) << text;
+  EXPECT_NE(text.find("another mesh, sharding zero1, tp 2, pp 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("compute 1.500 s"), std::string::npos) << text;  // 4.0 - 2.5
+  EXPECT_NE(text.find("bubble 500.0 ms"), std::string::npos) << text;  // 1.0 - 0.5
+  EXPECT_NE(text.find("1.25x"), std::string::npos) << text;            // 5 s / 4 s
+}
+
+TEST(PlanText, CountsFailuresWithTheNearestMiss) {
+  const std::string text = render(sample_answer(), Format::Table);
+  EXPECT_NE(text.find("out of memory                       1000  tp 2, dp 4, sharding zero1"), std::string::npos) << text;
+  EXPECT_NE(text.find("12.00      10.00"), std::string::npos) << text;
+}
+
+TEST(PlanText, PrintsEveryAssumption) {
+  EXPECT_NE(render(sample_answer(), Format::Table).find("assumed: training length"), std::string::npos);
+}
+
+TEST(PlanJson, HasTheDocumentedKeys) {
+  const json document = json::parse(render(sample_answer(), Format::Json));
+  EXPECT_EQ(document["evaluated"], 1005);
+  EXPECT_EQ(document["feasible"], 3);
+  EXPECT_EQ(document["rejected"], json({{"out of memory", 1000}, {"tp does not divide num_heads", 2}}));
+  EXPECT_EQ(document["seconds"], 0.25);
+  EXPECT_EQ(document["query"]["search"]["tp"], json({1, 2}));
+  EXPECT_EQ(document["query"]["search"]["pp"], "any");
+  ASSERT_EQ(document["plans"].size(), 2u);  // of three, as asked
+  EXPECT_EQ(document["plans"][0]["step_time_s"], 4.0);
+  EXPECT_EQ(document["plans"][0]["memory"]["stages"].size(), 2u);
+  EXPECT_EQ(document["pareto"][1]["step_time_s"], 5.0);
+  EXPECT_EQ(document["nearest"][0]["needed_bytes"], 12.0 * (1 << 30));
+}
+
+TEST(PlanCsv, IsTheRankingAlone) {
+  const std::string text = render(sample_answer(), Format::Csv);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // header and two plans
+}
+
+TEST(PlanText, NothingFitsSaysSoWithTheReasons) {
+  PlanAnswer answer = sample_answer();
+  answer.plan.plans.clear();
+  answer.plan.pareto.clear();
+  answer.plan.feasible = 0;
+  const std::string text = render(answer, Format::Table);
+  EXPECT_NE(text.find("nothing fits"), std::string::npos);
+  EXPECT_NE(text.find("out of memory"), std::string::npos);
+  EXPECT_EQ(json::parse(render(answer, Format::Json))["plans"].size(), 0u);
+}
+
+}  // namespace
+}  // namespace llmsim::reports

@@ -1,0 +1,150 @@
+#include "reports/prediction.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "reports/json.h"
+#include "tests/reports/sample_prediction.h"
+
+namespace llmsim::reports {
+namespace {
+
+using nlohmann::json;
+
+const Provenance kProvenance{.database = "facts of today"};
+
+json parsed(const sim::Prediction& prediction) { return json::parse(render(prediction, kProvenance, Format::Json)); }
+
+// No format may print what is no number.
+const std::regex kNoNumber("\\b(nan|inf|infinity)\\b", std::regex::icase);
+
+void expect_no_nan(const sim::Prediction& prediction) {
+  for (const Format format : {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
+    const std::string text = render(prediction, kProvenance, format);
+    EXPECT_FALSE(std::regex_search(text, kNoNumber)) << name_of(format) << "\n" << text;
+  }
+}
+
+TEST(PredictionJson, HasTheDocumentedKeys) {
+  const json document = parsed(sample_prediction());
+  for (const char* key : {"run", "feasible", "step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device",
+                          "tflops_per_device", "mfu", "hfu", "conventions", "breakdown_s", "memory", "communication", "flops",
+                          "parameters", "provenance"}) {
+    EXPECT_TRUE(document.contains(key)) << key;
+  }
+  EXPECT_EQ(document["feasible"], true);
+  EXPECT_EQ(document["step_time_s"], 4.0);
+  EXPECT_EQ(document["step_time_interval_s"], json({3.0, 5.0}));
+  EXPECT_EQ(document["tflops_per_device"], 400.0);
+  EXPECT_EQ(document["conventions"]["6N"], json({{"tflops_per_device", 380.0}, {"mfu", 0.38}}));
+  EXPECT_EQ(document["communication"][0], json({{"collective", "all_reduce"},
+                                                {"group", "dp"},
+                                                {"ranks", 4},
+                                                {"bytes", 1 << 30},
+                                                {"count", 2},
+                                                {"time_s", 1.0},
+                                                {"exposed_s", 0.5}}));
+  EXPECT_EQ(document["flops"], json({{"model", 6400}, {"hardware", 8000}}));
+  EXPECT_FALSE(document.contains("infeasible"));
+}
+
+TEST(PredictionJson, BreakdownAddsUpToTheStepTime) {
+  const json document = parsed(sample_prediction());
+  double sum = 0.0;
+  for (const auto& term : document["breakdown_s"]) sum += term.get<double>();
+  EXPECT_DOUBLE_EQ(sum, document["step_time_s"].get<double>());
+}
+
+TEST(PredictionJson, MemoryTermsAddUpToEachStagesPeak) {
+  const json document = parsed(sample_prediction());
+  ASSERT_EQ(document["memory"]["stages"].size(), 2u);
+  for (const auto& stage : document["memory"]["stages"]) {
+    double sum = 0.0;
+    for (const auto& term : stage["terms"]) sum += term.get<double>();
+    EXPECT_EQ(sum, stage["peak_bytes"].get<double>());
+  }
+}
+
+TEST(PredictionJson, ProvenanceSeparatesAssumptionsFromSources) {
+  const json provenance = parsed(sample_prediction())["provenance"];
+  EXPECT_EQ(provenance["database"], "facts of today");
+  EXPECT_EQ(provenance["coefficients"], "1 data_sheet, 1 measured, 1 assumed");
+  EXPECT_EQ(provenance["sources"], json({"vendor data sheet", "a benchmark"}));
+  EXPECT_EQ(provenance["assumed"], json::parse(R"([{"key": "model.seq_len", "value": "2048", "reason": "training length"}])"));
+}
+
+TEST(PredictionJson, InfeasibleNamesTheRuleAndHasNullsForFigures) {
+  const json document = parsed(impossible_prediction());
+  EXPECT_EQ(document["feasible"], false);
+  EXPECT_EQ(document["infeasible"]["rule"], "tp does not divide num_heads");
+  EXPECT_EQ(document["infeasible"]["message"], "tp = 3 does not divide num_heads = 8");
+  EXPECT_TRUE(document["step_time_s"].is_null());
+  EXPECT_TRUE(document["memory"].is_null());
+  EXPECT_EQ(document["run"]["training"]["num_microbatches"], nullptr);  // 16 sequences in micro-batches of 3 * 1: none
+}
+
+TEST(PredictionJson, RunFollowsTheRecordSchema) {
+  const json run = parsed(sample_prediction())["run"];
+  EXPECT_EQ(run["model"]["norm"], "rmsnorm");
+  EXPECT_EQ(run["model"]["trainable"], "all");
+  EXPECT_EQ(run["hardware"]["accelerator"], "toy");
+  EXPECT_EQ(run["hardware"]["system"], "toy_box");
+  EXPECT_EQ(run["hardware"]["inter_node_bytes_per_s_per_device"], 50e9);  // 400 GB/s of 8 devices
+  EXPECT_EQ(run["training"]["num_microbatches"], 4);                      // 16 sequences / (dp 4 * micro-batch 1)
+  EXPECT_EQ(run["training"]["recompute"]["kind"], "every_n");
+  EXPECT_EQ(run["training"]["recompute"]["every_n"], 2);
+}
+
+TEST(PredictionText, LeadsWithTimeIntervalAndVerdict) {
+  const std::string text = render(sample_prediction(), kProvenance, Format::Table);
+  EXPECT_NE(text.find("4.000 s (3.000 s to 5.000 s with 90 % probability)"), std::string::npos) << text;
+  EXPECT_NE(text.find("MFU 40.0 %, HFU 50.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("3.000 GiB + 1.000 GiB context of 10.00 GiB usable: fits, 6.000 GiB to spare"), std::string::npos) << text;
+  EXPECT_NE(text.find("pp 2, dp 4"), std::string::npos) << text;
+}
+
+TEST(PredictionText, OutOfMemorySaysHowMuchIsMissing) {
+  sim::Prediction prediction = sample_prediction();
+  prediction.memory.capacity = 2 * sim::GiB;
+  prediction.infeasible = sim::Infeasible{.rule = "out of memory", .message = "needs 4.0 GiB per device, 2.0 GiB are usable"};
+  const std::string text = render(prediction, kProvenance, Format::Table);
+  EXPECT_NE(text.find("OUT OF MEMORY, 2.000 GiB too much"), std::string::npos) << text;
+  EXPECT_NE(text.find("does not run: out of memory"), std::string::npos) << text;
+  EXPECT_EQ(parsed(prediction)["step_time_s"], 4.0);
+}
+
+TEST(PredictionText, ImpossibleRunsPrintTheRuleAndNoFigures) {
+  const std::string text = render(impossible_prediction(), kProvenance, Format::Table);
+  EXPECT_NE(text.find("tp = 3 does not divide num_heads = 8"), std::string::npos) << text;
+  EXPECT_EQ(text.find("step time"), std::string::npos) << text;
+}
+
+TEST(Prediction, NoFormatPrintsWhatIsNoNumber) {
+  expect_no_nan(sample_prediction());
+  expect_no_nan(impossible_prediction());
+  sim::Prediction broken = sample_prediction();
+  broken.mfu = std::nan("");
+  broken.hfu = HUGE_VAL;
+  broken.conventions[0].mfu = HUGE_VAL;
+  broken.memory.reserved = sim::Bytes(HUGE_VAL);
+  expect_no_nan(broken);
+}
+
+TEST(SummaryTable, HasOneRowPerPredictionAndNoneForMissingFigures) {
+  const std::vector<sim::Prediction> predictions{sample_prediction(), impossible_prediction()};
+  const json rows = json::parse(render(summary_table("", predictions), Format::Json));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["step_time_s"], 4.0);
+  EXPECT_EQ(rows[0]["main_terms"], "compute 63 %, bubble 25 %, dp_exposed 13 %");  // 2.5, 1.0 and 0.5 of 4 s
+  EXPECT_EQ(rows[0]["feasible"], "yes");
+  EXPECT_EQ(rows[1]["feasible"], "tp does not divide num_heads");
+  EXPECT_EQ(rows[1]["step_time_s"], nullptr);
+}
+
+}  // namespace
+}  // namespace llmsim::reports
