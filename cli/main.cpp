@@ -1,0 +1,62 @@
+// The program: llmsim COMMAND [OPTIONS].
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "cli/hardware.h"
+#include "cli/models.h"
+#include "cli/plan.h"
+#include "cli/predict.h"
+#include "cli/validate.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr int kError = 1;
+constexpr int kUsage = 2;
+
+int report_error(std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::fprintf(stderr, "llmsim: %s\n", message.c_str());
+  return kError;
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{"llmsim: how fast, in how much memory and with which parallelism will this model train on this hardware?",
+                   "llmsim"};
+  int status = 0;
+  program.set_version_flag("--version", std::string("llmsim ") + LLMSIM_VERSION);
+  program.require_subcommand(1);
+  program.footer(
+      "Examples:\n"
+      "  llmsim plan --model llama-70b --gpus 256\n"
+      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --stack fsdp2 --format json\n"
+      "llmsim COMMAND --help explains each option.");
+  add_plan(program, status);
+  add_predict(program, status);
+  ValidateOptions validate;
+  add_validate(program, validate)->callback([&] { status = run_validate(validate); });
+  add_hardware(program, status);
+  add_models(program, status);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : kUsage;
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace llmsim::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return llmsim::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    return llmsim::cli::report_error(error.what());
+  }
+}

@@ -1,0 +1,86 @@
+#include "cli/number_list.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "sim/base/error.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr std::size_t kMostNumbers = 4096;
+
+// Parts of one item: first, last and how to step from one to the other.
+struct Item {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  bool multiplies = false;
+  std::int64_t step = 1;
+};
+
+[[noreturn]] void refuse(const std::string& option, const std::string& text, NumberRange range, const std::string& what) {
+  throw Error(option + " = " + text + ": " + what + " from " + std::to_string(range.least) + " to " + std::to_string(range.most) +
+              " is expected");
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// A range "A-B", "A-B*K" or "A-B+K"; the dash is not the sign of A.
+std::optional<Item> range_in(std::string_view text) {
+  const std::size_t dash = text.find('-', 1);
+  if (dash == std::string_view::npos) return std::nullopt;
+  const std::size_t sign = text.find_first_of("*+", dash);
+  const std::optional<std::int64_t> first = whole_number(text.substr(0, dash));
+  const std::optional<std::int64_t> last = whole_number(text.substr(dash + 1, sign == text.npos ? sign : sign - dash - 1));
+  const std::optional<std::int64_t> step = sign == text.npos ? 1 : whole_number(text.substr(sign + 1));
+  if (!first || !last || !step) return std::nullopt;
+  return Item{.first = *first, .last = *last, .multiplies = sign != text.npos && text[sign] == '*', .step = *step};
+}
+
+std::optional<Item> item_in(std::string_view text) {
+  if (const std::optional<std::int64_t> one = whole_number(text)) return Item{.first = *one, .last = *one};
+  return range_in(text);
+}
+
+bool can_step(const Item& item) { return item.first <= item.last && item.step >= (item.multiplies ? 2 : 1); }
+
+}  // namespace
+
+std::vector<int> numbers_in(const std::string& option, const std::string& text, NumberRange range) {
+  std::vector<int> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', begin), text.size());
+    const std::optional<Item> item = item_in(std::string_view(text).substr(begin, comma - begin));
+    begin = comma + 1;
+    if (!item || !can_step(*item)) refuse(option, text, range, "a list such as 1,2,4 or a range such as 1-16*2 of whole numbers");
+    if (item->first < range.least || item->last > range.most) refuse(option, text, range, "every number");
+    for (std::int64_t value = item->first; value <= item->last;) {
+      if (numbers.size() == kMostNumbers) {
+        throw Error(option + " = " + text + ": at most " + std::to_string(kMostNumbers) + " numbers are taken");
+      }
+      numbers.push_back(static_cast<int>(value));
+      const bool leaves = item->multiplies ? value > item->last / item->step : item->step > item->last - value;
+      if (leaves) break;
+      value = item->multiplies ? value * item->step : value + item->step;
+    }
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+std::int64_t number_in(const std::string& option, const std::string& text, NumberRange range) {
+  const std::optional<std::int64_t> value = whole_number(text);
+  if (!value || *value < range.least || *value > range.most) refuse(option, text, range, "one whole number");
+  return *value;
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,31 @@
+// Numbers on the command line: one, a list, or a range.
+//
+//   8           one number
+//   1,2,4       a list
+//   1-4         1 2 3 4
+//   1-16*2      1 2 4 8 16    (each twice the one before)
+//   8-32+8      8 16 24 32
+//
+// Lists may mix all forms: "1,2,8-32+8".
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace llmsim::cli {
+
+// What an option accepts, both ends included.
+struct NumberRange {
+  std::int64_t least = 1;
+  std::int64_t most = 1;
+};
+
+// The numbers in `text`, ascending and without repetition.  Throws Error naming `option`, the text and the valid range, also for
+// lists of more than 4096 numbers.
+std::vector<int> numbers_in(const std::string& option, const std::string& text, NumberRange range);
+
+// The same for an option that takes one number only.
+std::int64_t number_in(const std::string& option, const std::string& text, NumberRange range);
+
+}  // namespace llmsim::cli
