@@ -62,6 +62,7 @@ BacktestRow skipped_row(std::string id, std::string group, std::string reason) {
   row.id = std::move(id);
   row.group = std::move(group);
   row.skipped = std::move(reason);
+  row.unread = true;
   return row;
 }
 

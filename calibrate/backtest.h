@@ -34,6 +34,7 @@ struct BacktestRow {
   std::optional<sim::Bytes> measured_peak, predicted_peak;
   std::optional<std::string> measured_outcome, predicted_outcome;  // predicted: "ok", "oom", "infeasible"
   std::optional<std::string> skipped;                              // why there is no prediction
+  bool unread = false;  // skipped because the run could not be read, or its id appeared before
 };
 
 // Scored times and memory peaks of one group.  Errors of times are none where the group has none scored.

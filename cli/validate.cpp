@@ -71,10 +71,18 @@ calibrate::Backtest backtested(const ValidateOptions& options) {
   return result;
 }
 
-// The runs to list: all without a prediction, or only those whose measured figures are scored.
+// An empty answer is an error.
+void require_predictions(const calibrate::Backtest& backtest, const ValidateOptions& options) {
+  if (backtest.rows.empty()) throw Error("--scope = " + options.scope + ": the files have no such run");
+  const auto predicted = [](const calibrate::BacktestRow& row) { return row.predicted_outcome.has_value(); };
+  if (std::any_of(backtest.rows.begin(), backtest.rows.end(), predicted)) return;
+  throw Error("no run could be predicted; the first one: " + *backtest.rows.front().skipped);
+}
+
+// The runs to list: all without a prediction, or only those whose measured figures are scored and those that could not be read.
 calibrate::Backtest listed(calibrate::Backtest backtest, bool all) {
   std::erase_if(backtest.rows, [all](const calibrate::BacktestRow& row) {
-    return !row.skipped || !(all || row.scored.step_time || row.scored.memory || row.scored.outcome);
+    return !row.skipped || !(all || row.unread || row.scored.step_time || row.scored.memory || row.scored.outcome);
   });
   return backtest;
 }
@@ -127,6 +135,7 @@ int run_validate(const ValidateOptions& options) {
   const std::optional<reports::Format> format = reports::format_named(options.format);
   if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
   const calibrate::Backtest backtest = backtested(options);
+  require_predictions(backtest, options);
   if (*format == reports::Format::Json) {
     std::cout << reports::validation_json(backtest);
     return 0;

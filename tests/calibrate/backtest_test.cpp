@@ -112,6 +112,9 @@ TEST(Backtest, RejectedAndRepeatedRunsAreListedWithTheReason) {
   EXPECT_FALSE(result.rows[0].skipped);
   EXPECT_EQ(result.rows[1].skipped, "g.json: run a: this id appears twice");
   EXPECT_EQ(result.rows[2].skipped, "unknown key");
+  EXPECT_FALSE(result.rows[0].unread);
+  EXPECT_TRUE(result.rows[1].unread);
+  EXPECT_TRUE(result.rows[2].unread);
 }
 
 // Three runs that ran, one that did not fit; everything is said to fit: 3 of 4 right, balanced (1 + 0) / 2.
