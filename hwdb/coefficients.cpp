@@ -54,7 +54,7 @@ const std::array<Field<GemmCoefficients>, 7> kGemmFields = {{
      [](auto& g, double v) { g.kernel_time = sim::Seconds(v); }},
 }};
 
-const std::array<Field<Cluster>, 14> kFields = {{
+const std::array<Field<Cluster>, 16> kFields = {{
     {"attention.flash_forward",
      {0.01, 1.2},
      "",
@@ -97,6 +97,10 @@ const std::array<Field<Cluster>, 14> kFields = {{
      "",
      [](const auto& c) { return c.device.achieved.scale_out_fraction; },
      [](auto& c, double v) { c.device.achieved.scale_out_fraction = v; }},
+    {"contention", kRatio, "", [](const auto& c) { return c.device.achieved.contention; },
+     [](auto& c, double v) { c.device.achieved.contention = v; }},
+    {"device_spread", kRatio, "", [](const auto& c) { return c.device.achieved.device_spread; },
+     [](auto& c, double v) { c.device.achieved.device_spread = v; }},
     {"context_bytes",
      {0.0, 1e11},
      "B",

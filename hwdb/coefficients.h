@@ -4,9 +4,9 @@
 //   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation misaligned_factor alignment
 //                     weight_gradient_factor kernel_time_s
 //   attention.K       K in flash_forward flash_backward seq_half head_dim_64_factor
-//   kernel_time_s, memory_fraction, sustained_clock, collective_fraction, scale_out_fraction
+//   kernel_time_s, memory_fraction, sustained_clock, collective_fraction, scale_out_fraction, contention, device_spread
 //   context_bytes, host_bytes_per_s
-//   fabric.latency_s, network.latency_s
+//   fabric.latency_s, network.latency_s, network.ring_decay
 #pragma once
 
 #include <optional>

@@ -40,7 +40,7 @@ class Search {
   Plan run() {
     const int devices = run_.cluster.num_devices;
     for (const int tensor : choose(query_.tensor_parallel, divisors(devices))) {
-      for (const int pipeline : choose(query_.pipeline_parallel, divisors(devices))) {
+      for (const int pipeline : choose(query_.pipeline_parallel, divisors(std::max(1, devices / tensor)))) {
         for (const int context : choose(query_.context_parallel, {1})) try_mesh(tensor, pipeline, context);
       }
     }

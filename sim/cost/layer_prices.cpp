@@ -6,8 +6,8 @@
 namespace llmsim::sim {
 namespace {
 
-BlockPrice price_block(const Run& run, const OperatorPricer& pricer, RecomputeKind recompute) {
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, recompute);
+BlockPrice price_block(const Run& run, const Stack& stack, const OperatorPricer& pricer, RecomputeKind recompute) {
+  const BlockOperators block = lower_block(run.model, run.strategy, stack, recompute);
   return {.forward = pricer.price(block.forward, false),
           .recompute = pricer.price(block.recompute, false),
           .backward = pricer.price(block.backward, true),
@@ -26,12 +26,13 @@ EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
 
 LayerPrices layer_prices(const Run& run) {
   const OperatorPricer pricer(run);
+  const Stack stack = effective_stack(run.stack, run.strategy);
   const RecomputeKind kind = run.strategy.recompute.kind;
   LayerPrices prices;
-  prices.block = price_block(run, pricer, kind);
-  prices.kept_block = kind == RecomputeKind::EveryN ? price_block(run, pricer, RecomputeKind::None) : prices.block;
-  prices.embedding = price_end(lower_embedding(run.model, run.strategy, run.stack), pricer);
-  prices.head = price_end(lower_head(run.model, run.strategy, run.stack), pricer);
+  prices.block = price_block(run, stack, pricer, kind);
+  prices.kept_block = kind == RecomputeKind::EveryN ? price_block(run, stack, pricer, RecomputeKind::None) : prices.block;
+  prices.embedding = price_end(lower_embedding(run.model, run.strategy, stack), pricer);
+  prices.head = price_end(lower_head(run.model, run.strategy, stack), pricer);
   prices.block_input = block_input(run.model, run.strategy);
   return prices;
 }

@@ -39,6 +39,7 @@ struct Achieved {
   double collective_fraction = 0.80;  // of the scale-up link, for large messages
   double scale_out_fraction = 0.85;   // of the network, for large messages
   double contention = 0.13;           // compute slows down by this share of the time that collectives run beside it
+  double device_spread = 0.0175;  // standard deviation of speed between equal devices (5 % between the best and worst of eight)
 };
 
 struct Device {

@@ -89,7 +89,8 @@ class BlockLowering {
     block_.forward.push_back(op);
     Operator gradient = op;
     gradient.label = "attention_backward";
-    gradient.flops = 2.5 * op.flops;  // five products instead of two
+    gradient.flops = 2.0 * op.flops;  // four products instead of two; the kernel's repeated scores are no model work
+    gradient.repeats = 2.5 / 2.0;
     gradient.moved = 2.0 * op.moved;
     gradient.saved = Bytes(0.0);
     gradient.kernels = 2;

@@ -6,7 +6,7 @@
 //
 //   forward   norm, [gather], (t, (a+2g)d/n, h), rotary, attention, (t, h, ad/n), [reduce], residual,
 //             norm, [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n), [reduce], residual
-//   backward  for each product a data gradient and a weight gradient; attention 2.5 x its forward FLOPs; the conjugate
+//   backward  for each product a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
 //   collectives
 //
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on

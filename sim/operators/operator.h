@@ -49,6 +49,7 @@ struct Operator {
   bool causal = false;           // Attention: half of the scores are masked
   bool weight_gradient = false;  // Gemm: k runs over tokens and the product is accumulated
   Flops flops{};                 // useful work (causal attention counts its half)
+  double repeats = 1.0;          // work the kernel executes over `flops`: flash backward makes the scores again
   Bytes moved{};                 // device memory read and written
   Bytes saved{};                 // kept from forward until the backward pass has used it
   int kernels = 1;               // launches

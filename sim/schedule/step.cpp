@@ -1,6 +1,7 @@
 #include "sim/schedule/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/schedule/passes.h"
 #include "sim/schedule/pipeline.h"
@@ -8,6 +9,12 @@
 
 namespace llmsim::sim {
 namespace {
+
+// How much slower the slowest of n equal devices is: the expected largest of n normal deviations, sigma sqrt(2 ln n).
+// Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md @744d01e.
+double straggler_share(const Cluster& cluster) {
+  return cluster.device.achieved.device_spread * std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
+}
 
 class StepSimulation {
  public:
@@ -27,6 +34,7 @@ class StepSimulation {
     terms_ = stage_terms(busiest_);
     const Seconds between = pipeline.finish[static_cast<std::size_t>(busiest_)];
     terms_[Term::PipelineBubble] += between - (terms_.total() - extra_terms(busiest_).total());
+    terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
     if (run.optimizer_step) terms_[Term::Optimizer] = update_time(run, largest_stage_parameters());
     terms_[Term::ReduceExposed] += tied_embedding_exchange();
     terms_[Term::Host] = run.stack.host_time_per_step;
@@ -115,6 +123,16 @@ class StepSimulation {
       if (end > latest) latest = end, busiest = stage;
     }
     return busiest;
+  }
+
+  // Device time of the busiest stage that its clock can stretch, with the bubble that scales with it.
+  Seconds compute_time() const {
+    Seconds sum = terms_[Term::PipelineBubble];
+    for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm,
+                            Term::BackwardAttention, Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss}) {
+      sum += terms_[term];
+    }
+    return sum;
   }
 
   double largest_stage_parameters() const {

@@ -19,6 +19,7 @@ constexpr std::array<const char*, kNumTerms> kNames{"forward_gemm",
                                                     "launch_wait",
                                                     "offload_exposed",
                                                     "pipeline_bubble",
+                                                    "straggler",
                                                     "optimizer",
                                                     "host"};
 

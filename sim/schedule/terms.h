@@ -24,6 +24,7 @@ enum class Term {
   LaunchWait,      // the device waits for the host to launch kernels
   OffloadExposed,  // host link
   PipelineBubble,
+  Straggler,  // a synchronous step waits for the slowest device
   Optimizer,
   Host  // work of the host between steps
 };

@@ -27,6 +27,8 @@ struct ParameterStorage {
   double state_bytes = 4.0;          // one optimizer state value
 };
 
+struct Strategy;
+
 struct Stack {
   std::string id = "pytorch";
 
@@ -68,5 +70,8 @@ struct Stack {
 
   double spread = 0.20;  // standard deviation of ln(measured / predicted step time) of runs on this stack
 };
+
+// The stack as it runs under a strategy: a compiler turns eager operators into fused kernels.
+Stack effective_stack(const Stack& stack, const Strategy& strategy);
 
 }  // namespace llmsim::sim

@@ -31,6 +31,7 @@ inline Device ideal_device() {
   device.achieved.collective_fraction = 1.0;
   device.achieved.scale_out_fraction = 1.0;
   device.achieved.contention = 0.0;
+  device.achieved.device_spread = 0.0;
   return device;
 }
 
