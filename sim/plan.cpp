@@ -125,6 +125,8 @@ class Search {
       return;
     }
     run_.strategy = strategy;
+    run_.model.vocab_size = query_.base.model.vocab_size;
+    run_.model.vocab_size = trained_vocab_size(run_);
     const LayerPrices& prices = prices_for(strategy);
     const Memory memory = memory_footprint(run_, prices);
     if (!memory.fits()) {
@@ -182,6 +184,7 @@ class Search {
 
   Prediction prediction_of(const Candidate& candidate) {
     run_.strategy = candidate.strategy;
+    run_.model.vocab_size = query_.base.model.vocab_size;
     return predict(run_);
   }
 

@@ -47,6 +47,15 @@ void add_out_of_memory(Prediction& prediction) {
                                                 tenth(memory.capacity) + " GiB are usable"};
 }
 
+void add_step(Prediction& prediction, StepTimes step) {
+  const double spread = std::exp(kNinetyPercent * prediction.run.stack.spread);
+  prediction.step_time = step.total;
+  prediction.interval = {step.total / spread, step.total * spread};
+  prediction.breakdown = std::move(step.breakdown);
+  prediction.communication = std::move(step.communication);
+  prediction.bubble = step.bubble;
+}
+
 void add_rates(Prediction& prediction) {
   const Run& run = prediction.run;
   const double tokens = static_cast<double>(run.strategy.global_batch) * run.model.seq_len;
@@ -66,21 +75,17 @@ void add_rates(Prediction& prediction) {
 
 }  // namespace
 
-Prediction predict(const Run& run) {
-  Prediction prediction{.run = run};
-  run.model.validate();
-  prediction.parameters = parameters(run.model);
+Prediction predict(const Run& asked) {
+  asked.model.validate();
+  Prediction prediction{.run = asked};
+  const Run& run = prediction.run;
   prediction.infeasible = broken_rule(run.model, run.strategy, run.cluster);
+  if (!prediction.infeasible) prediction.run.model.vocab_size = trained_vocab_size(asked);
+  prediction.parameters = parameters(run.model);
   if (prediction.infeasible) return prediction;
   require_supported(run);
   const LayerPrices prices = layer_prices(run);
-  StepTimes step = simulate_step(run, prices);
-  prediction.step_time = step.total;
-  const double spread = std::exp(kNinetyPercent * run.stack.spread);
-  prediction.interval = {step.total / spread, step.total * spread};
-  prediction.breakdown = std::move(step.breakdown);
-  prediction.communication = std::move(step.communication);
-  prediction.bubble = step.bubble;
+  add_step(prediction, simulate_step(run, prices));
   prediction.model_flops = step_flops(run, prices, false);
   prediction.hardware_flops = step_flops(run, prices, true);
   prediction.memory = memory_footprint(run, prices);

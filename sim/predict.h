@@ -45,6 +45,7 @@ struct Prediction {
 };
 
 // Throws Error for a run whose fields are out of range; an impossible or too large run is an answer, not an exception.
-Prediction predict(const Run& run);
+// The prediction's run has the vocabulary as the stack pads it.
+Prediction predict(const Run& asked);
 
 }  // namespace llmsim::sim

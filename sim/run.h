@@ -33,4 +33,7 @@ struct Run {
   std::vector<Fact> facts;     // every coefficient and every assumed default, for the provenance
 };
 
+// Vocabulary as the stack trains it: padded to a multiple of vocab_multiple * tensor_parallel.
+int trained_vocab_size(const Run& run);
+
 }  // namespace llmsim::sim
