@@ -24,6 +24,19 @@ int report_error(std::string message) {
   return kError;
 }
 
+// Whether the first argument should have been a command and is none; says which there are.
+bool names_no_command(const CLI::App& program, int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "-";
+  if (name.starts_with("-")) return false;
+  std::string known;
+  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == name) return false;
+    known += (known.empty() ? "" : ", ") + command->get_name();
+  }
+  std::fprintf(stderr, "llmsim: unknown command '%s'; the commands are %s\n", name.c_str(), known.c_str());
+  return true;
+}
+
 int run(int argc, char** argv) {
   CLI::App program{"llmsim: how fast, in how much memory and with which parallelism will this model train on this hardware?",
                    "llmsim"};
@@ -41,6 +54,7 @@ int run(int argc, char** argv) {
   add_validate(program, validate)->callback([&] { status = run_validate(validate); });
   add_hardware(program, status);
   add_models(program, status);
+  if (names_no_command(program, argc, argv)) return kUsage;
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

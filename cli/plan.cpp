@@ -36,6 +36,7 @@ void add_plan(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand("plan", "the best strategies for a model on a number of devices, ranked");
   const auto options = std::make_shared<PlanOptions>();
   add_run_options(*command, options->run, Arity::Many);
+  for (const char* name : {"--model", "--gpus"}) command->get_option(name)->required();
   command
       ->add_option("--objective", options->objective,
                    "what is best: throughput, cost, memory or time; default throughput; example: --objective memory")

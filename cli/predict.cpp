@@ -1,5 +1,6 @@
 #include "cli/predict.h"
 
+#include <CLI/Error.hpp>
 #include <memory>
 
 #include "hwdb/run_resolver.h"
@@ -30,7 +31,10 @@ void add_predict(CLI::App& program, int& status) {
   command->footer(
       "Exit status: 0 predicted, 1 error, 2 usage, 3 the run cannot be carried out.\n"
       "Example: llmsim predict --model llama-70b --gpus 256 --tp 8 --pp 4 --micro-batch 1 --recompute selective");
-  command->callback([options, &status] { status = run_predict(*options); });
+  command->callback([options, &status] {
+    if (options->run_file.empty() && options->run.model.empty()) throw CLI::RequiredError("RUN.json or --model");
+    status = run_predict(*options);
+  });
 }
 
 int run_predict(const PredictOptions& options) {

@@ -14,6 +14,7 @@
 #include "hwdb/huggingface.h"
 #include "hwdb/run_record.h"
 #include "hwdb/run_resolver.h"
+#include "hwdb/stacks.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
 
@@ -30,6 +31,7 @@ constexpr NumberRange kSequence{1, 1 << 24};
 constexpr NumberRange kBatch{1, 1 << 24};
 constexpr NumberRange kMicroBatch{1, 1024};
 constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
+constexpr const char* kDefaultStack = "megatron-lm";
 constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
 
 // Default values with their reasons, for the provenance.
@@ -116,9 +118,7 @@ sim::Transformer model_named(const std::string& name) {
 }
 
 sim::Transformer model_of(const RunOptions& options, Notes& notes) {
-  if (!options.model)
-    throw Error("--model is missing: the name of a model (see llmsim models list) or a config.json is expected");
-  sim::Transformer model = model_named(*options.model);
+  sim::Transformer model = model_named(options.model);
   if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
     model.seq_len = *seq_len;
   else
@@ -225,10 +225,21 @@ int devices_of(const RunOptions& options, const Mesh& mesh, Notes& notes) {
   return static_cast<int>(mesh.product());
 }
 
+std::string stack_in(const Text& text, Notes& notes) {
+  if (!text) {
+    note(notes, "training.framework", kDefaultStack, "default of --stack");
+    return kDefaultStack;
+  }
+  const std::vector<std::string> known = hwdb::Stacks::shipped().ids();
+  if (std::find(known.begin(), known.end(), *text) != known.end()) return *text;
+  std::string names;
+  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  refuse("--stack", *text, "one of " + names);
+}
+
 hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
   hwdb::RecordedTraining training;
-  training.framework = options.stack.value_or("megatron-lm");
-  if (!options.stack) note(notes, "training.framework", "megatron-lm", "default of --stack");
+  training.framework = stack_in(options.stack, notes);
   training.precision = precision_in(options.precision);
   training.optimizer = optimizer_in(options.optimizer);
   training.offload = offload_in(options.offload);
@@ -310,7 +321,10 @@ void add_run_options(CLI::App& command, RunOptions& o, Arity arity) {
   const auto add = [&](const char* name, Text& value, const char* type, const std::string& help) {
     command.add_option(name, value, help)->type_name(type);
   };
-  add("--model", o.model, "NAME", "model of the catalogue or a Hugging Face config.json; required; example: --model llama-70b");
+  command
+      .add_option("--model", o.model,
+                  "model of the catalogue or a Hugging Face config.json; no default; example: --model llama-70b")
+      ->type_name("NAME");
   add("--gpus", o.gpus, "N",
       std::string("number of devices (an MI250X counts as two), 1 to 1048576; default ") + (many ? "none" : "dp * tp * pp * cp") +
           "; example: --gpus 256");
@@ -400,8 +414,7 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
 sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database) {
   Notes notes;
   const sim::Transformer model = model_of(options, notes);
-  if (!options.gpus) throw Error("--gpus is missing: the number of devices is expected, such as --gpus 256");
-  const int devices = static_cast<int>(number_in("--gpus", *options.gpus, kDevices));
+  const int devices = static_cast<int>(number_in("--gpus", options.gpus.value_or(""), kDevices));
   hwdb::RunRecord record;
   record.hardware = hardware_of(options, devices, database, notes);
   record.training = recipe_of(options, notes);

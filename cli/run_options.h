@@ -3,8 +3,7 @@
 // All values are kept as typed; run_of and query_of read them, and say which option is wrong and what would be right.  What is
 // not given takes a documented default, which becomes a fact "assumed.<key>" of the run so that the answer can print it:
 //
-//   model        required
-//   gpus         required by plan; predict: dp * tp * pp * cp
+//   gpus         predict: dp * tp * pp * cp; plan has no default
 //   hardware     h100 in nodes of the system dgx_h100; with --hardware alone, the usual nodes of that accelerator
 //   seq_len      the training length of the model
 //   global_batch 4 Mi tokens, as whole sequences that the devices (predict: dp * micro_batch) divide
@@ -23,9 +22,11 @@
 namespace llmsim::cli {
 
 struct RunOptions {
-  std::optional<std::string> model, hardware, system, gpus, seq_len, global_batch, global_batch_tokens, micro_batch;
-  std::optional<std::string> precision, stack, optimizer, tp, pp, dp, cp, ep, virtual_stages, recompute, sharding, shard_size,
-      offload;
+  std::string model;
+  std::optional<std::string> gpus{}, hardware{}, system{};
+  std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{}, micro_batch{};
+  std::optional<std::string> precision{}, stack{}, optimizer{}, offload{}, recompute{}, sharding{}, shard_size{};
+  std::optional<std::string> tp{}, pp{}, dp{}, cp{}, ep{}, virtual_stages{};
   bool sequence_parallel = false;
   bool no_flash = false;
   bool compile = false;

@@ -230,8 +230,8 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance) 
     if (!p.communication.empty()) tables.push_back(communication_table(p));
     tables.push_back(memory_table(p));
     tables.push_back(conventions_table(p));
+    tables.push_back(evidence_table(p.run, provenance));
   }
-  tables.push_back(evidence_table(p.run, provenance));
   return tables;
 }
 

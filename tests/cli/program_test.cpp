@@ -1,0 +1,128 @@
+// The program as a whole: exit codes, and where its words go.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace llmsim::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int status = 0;
+  std::string out;
+  std::string messages;
+};
+
+// Runs the program with its data in an own folder.
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / (std::string("llmsim_program_") + test->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Outcome run(const std::string& arguments) const {
+    const std::string command = "XDG_DATA_HOME='" + folder_.string() + "' NO_COLOR=1 '" LLMSIM_PROGRAM "' " + arguments + " >'" +
+                                path("out") + "' 2>'" + path("messages") + "' </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of("out"), text_of("messages")};
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::string text_of(const std::string& name) const {
+    std::ifstream file(path(name));
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_F(Program, ExitsZeroWithTheResultOnStandardOutput) {
+  const Outcome outcome = run("predict --model gpt2 --gpus 1 --global-batch 8");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_NE(outcome.out.find("step time"), std::string::npos);
+  EXPECT_EQ(outcome.messages, "");
+}
+
+TEST_F(Program, BadValuesAreOneLineAndStatusOne) {
+  for (const char* arguments : {"plan --model nonesuch --gpus 8", "plan --model gpt2 --gpus 0", "predict missing.json",
+                                "predict --model gpt2 --format yaml", "plan --model gpt2 --gpus 8 --tp 1-"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_EQ(outcome.messages.find('\n'), outcome.messages.size() - 1) << outcome.messages;
+  }
+}
+
+TEST_F(Program, WrongUsageIsStatusTwo) {
+  for (const char* arguments : {"", "frobnicate", "plan", "plan --model gpt2", "predict", "predict --model gpt2 --bogus 1",
+                                "predict run.json --model gpt2"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_NE(outcome.messages, "") << arguments;
+  }
+}
+
+TEST_F(Program, WhatCannotRunIsStatusThreeWithItsReason) {
+  const Outcome mesh = run("predict --model llama-70b --gpus 256 --tp 3");
+  EXPECT_EQ(mesh.status, 3);
+  EXPECT_NE(mesh.out.find("there are 256 devices"), std::string::npos) << mesh.out;
+  const Outcome plan = run("plan --model llama-70b --gpus 1");
+  EXPECT_EQ(plan.status, 3);
+  EXPECT_NE(plan.out.find("nothing fits"), std::string::npos) << plan.out;
+}
+
+TEST_F(Program, HelpAndVersionGoToStandardOutput) {
+  EXPECT_EQ(run("--version").out, "llmsim " LLMSIM_VERSION "\n");
+  for (const char* arguments : {"--help", "plan --help", "predict --help"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 0) << arguments;
+    EXPECT_NE(outcome.out.find("Example"), std::string::npos) << arguments;
+  }
+}
+
+TEST_F(Program, APipeThatClosesIsNoError) {
+  const Outcome outcome = run("predict --model gpt2 --format json | head -c 1");
+  EXPECT_EQ(outcome.messages, "");
+}
+
+TEST_F(Program, WritesResultsToAFile) {
+  const Outcome outcome = run("plan --model gpt2 --gpus 1 --format csv -o '" + path("plan.csv") + "'");
+  EXPECT_EQ(outcome.status, 0) << outcome.messages;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(text_of("plan.csv").starts_with("model,accelerator,"));
+}
+
+TEST_F(Program, APredictedRunReadsBackToTheSamePrediction) {
+  const std::string options =
+      "predict --model llama-8b --gpus 16 --tp 2 --pp 2 --sharding zero1 --recompute every-n=2 --format json";
+  const Outcome first = run(options + " -o '" + path("first.json") + "'");
+  ASSERT_EQ(first.status, 0) << first.messages;
+  const std::string text = text_of("first.json");
+  const std::size_t begin = text.find("\"run\": ") + 7, end = text.find(",\n  \"feasible\"");
+  std::ofstream(path("run.json")) << text.substr(begin, end - begin);
+  const Outcome second = run("predict '" + path("run.json") + "' --format json");
+  ASSERT_EQ(second.status, 0) << second.messages;
+  const auto figures = [](const std::string& json) {
+    const std::size_t from = json.find("\"step_time_s\"");
+    return json.substr(from, json.find("\"provenance\"") - from);
+  };
+  EXPECT_EQ(figures(second.out), figures(text));
+}
+
+}  // namespace
+}  // namespace llmsim::cli

@@ -1,0 +1,167 @@
+#include "cli/run_options.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "sim/base/error.h"
+#include "sim/predict.h"
+
+namespace llmsim::cli {
+namespace {
+
+const hwdb::Database& database() {
+  static const hwdb::Database shipped(":memory:");
+  return shipped;
+}
+
+// The value of an assumed key; empty where it was not assumed.
+std::string assumed(const sim::Run& run, const std::string& key) {
+  for (const sim::Fact& fact : run.facts) {
+    if (fact.key == "assumed." + key) return fact.value;
+  }
+  return "";
+}
+
+std::string error_of(const RunOptions& options) {
+  try {
+    run_of(options, database());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string rule_of(const RunOptions& options) {
+  const sim::Prediction prediction = sim::predict(run_of(options, database()));
+  return prediction.infeasible ? prediction.infeasible->rule : "";
+}
+
+TEST(QueryOf, ModelAndDevicesAreEnough) {
+  RunOptions options{.model = "llama-70b"};
+  options.gpus = "256";
+  const sim::PlanQuery query = query_of(options, database());
+  EXPECT_EQ(query.base.model.num_layers, 80);
+  EXPECT_EQ(query.base.cluster.num_devices, 256);
+  EXPECT_EQ(query.base.cluster.devices_per_node, 8);
+  EXPECT_EQ(query.base.strategy.global_batch * query.base.model.seq_len, 4 << 20);
+  EXPECT_TRUE(query.tensor_parallel.empty());
+  EXPECT_EQ(assumed(query.base, "hardware.accelerator"), "h100_sxm");
+  EXPECT_EQ(assumed(query.base, "hardware.system"), "dgx_h100");
+  EXPECT_EQ(assumed(query.base, "training.framework"), "megatron-lm");
+  EXPECT_EQ(assumed(query.base, "training.precision"), "bf16");
+  EXPECT_EQ(assumed(query.base, "training.optimizer"), "adamw");
+}
+
+TEST(QueryOf, DoesNotCallAssumedWhatItSearches) {
+  RunOptions options{.model = "gpt2"};
+  options.gpus = "8";
+  const sim::Run base = query_of(options, database()).base;
+  for (const char* key : {"training.dp", "training.sharding", "training.micro_batch", "training.recompute.kind"}) {
+    EXPECT_EQ(assumed(base, key), "") << key;
+  }
+}
+
+TEST(QueryOf, ReadsListsOfEveryKind) {
+  RunOptions options{.model = "gpt2"};
+  options.gpus = "64";
+  options.tp = "1-8*2";
+  options.sharding = "zero1,zero3";
+  options.recompute = "none,every-n=4";
+  const sim::PlanQuery query = query_of(options, database());
+  EXPECT_EQ(query.tensor_parallel, (std::vector<int>{1, 2, 4, 8}));
+  EXPECT_EQ(query.sharding, (std::vector<sim::Sharding>{sim::Sharding::Zero1, sim::Sharding::Zero3}));
+  ASSERT_EQ(query.recompute.size(), 2u);
+  EXPECT_EQ(query.recompute[1], (sim::Recompute{.kind = sim::RecomputeKind::EveryN, .every_n = 4}));
+}
+
+TEST(RunOf, WithoutAMeshAllDevicesAreDataParallel) {
+  RunOptions options{.model = "llama-8b"};
+  options.gpus = "24";
+  options.seq_len = "4096";
+  const sim::Run run = run_of(options, database());
+  EXPECT_EQ(run.strategy.data_parallel, 24);
+  EXPECT_EQ(run.strategy.global_batch, 1032);  // 4 Mi / 4096 = 1024, and the nearest multiple of 24
+}
+
+TEST(RunOf, TheMeshTellsTheDevices) {
+  RunOptions options{.model = "llama-8b"};
+  options.tp = "4";
+  options.pp = "2";
+  options.dp = "3";
+  EXPECT_EQ(run_of(options, database()).cluster.num_devices, 24);
+}
+
+TEST(RunOf, TokensBecomeWholeSequences) {
+  RunOptions options{.model = "gpt2"};
+  options.seq_len = "1000";
+  options.global_batch_tokens = "4600";
+  EXPECT_EQ(run_of(options, database()).strategy.global_batch, 5);  // 4.6 sequences
+}
+
+TEST(RunOf, AnImpossibleMeshIsAnAnswerWithItsRule) {
+  RunOptions options{.model = "llama-70b"};
+  options.gpus = "256";
+  options.dp = "9";
+  EXPECT_EQ(rule_of(options), "dp * tp * pp * cp != devices");
+  options.dp.reset();
+  options.micro_batch = "3";
+  options.global_batch = "512";
+  EXPECT_EQ(rule_of(options), "dp * micro_batch does not divide global_batch");
+}
+
+TEST(RunOf, AbsurdNumbersNameOptionValueAndRange) {
+  RunOptions options{.model = "gpt2"};
+  options.gpus = "1000000000000";
+  EXPECT_EQ(error_of(options), "--gpus = 1000000000000: one whole number from 1 to 1048576 is expected");
+  options.gpus = "0";
+  EXPECT_EQ(error_of(options), "--gpus = 0: one whole number from 1 to 1048576 is expected");
+  options.gpus = "8";
+  options.seq_len = "0";
+  EXPECT_EQ(error_of(options), "--seq-len = 0: one whole number from 1 to 16777216 is expected");
+}
+
+TEST(RunOf, MeshesThatWouldOverflowAreRefused) {
+  RunOptions options{.model = "gpt2"};
+  options.tp = "1024";
+  options.pp = "4096";
+  options.dp = "1048576";
+  EXPECT_NE(error_of(options).find("at most 1048576 devices"), std::string::npos) << error_of(options);
+}
+
+TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
+  RunOptions options{.model = "llama-70x"};
+  EXPECT_NE(error_of(options).find("did you mean"), std::string::npos) << error_of(options);
+  options.model = "gpt2";
+  options.stack = "megatron";
+  EXPECT_NE(error_of(options).find("megatron-lm"), std::string::npos) << error_of(options);
+  options.stack.reset();
+  options.sharding = "fsdp";
+  EXPECT_EQ(error_of(options), "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
+}
+
+TEST(RunOf, HsdpNeedsItsShardSize) {
+  RunOptions options{.model = "llama-8b"};
+  options.gpus = "64";
+  options.sharding = "hsdp";
+  EXPECT_NE(error_of(options).find("--shard-size is missing"), std::string::npos);
+  options.shard_size = "8";
+  EXPECT_EQ(run_of(options, database()).strategy.shard_size, 8);
+  options.sharding = "zero3";
+  EXPECT_NE(error_of(options).find("--shard-size = 8"), std::string::npos);
+}
+
+TEST(RunOf, SwitchesReachTheStrategy) {
+  RunOptions options{.model = "llama-8b", .sequence_parallel = true, .no_flash = true, .cuda_graph = true};
+  options.tp = "2";
+  options.offload = "optimizer,activations";
+  const sim::Strategy s = run_of(options, database()).strategy;
+  EXPECT_TRUE(s.sequence_parallel);
+  EXPECT_FALSE(s.flash_attention);
+  EXPECT_TRUE(s.cuda_graph);
+  EXPECT_EQ(s.offload, (sim::Offload{.optimizer = true, .parameters = false, .activations = true}));
+}
+
+}  // namespace
+}  // namespace llmsim::cli
