@@ -123,6 +123,7 @@ const std::vector<NamedSetter>& setters() {
        rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.offload_weight_rate; })},
       {"offload_gradient_bytes_per_s",
        rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.offload_gradient_rate; })},
+      {"loads_whole_model", flag([](C& c) -> bool& { return c.stack.loads_whole_model; })},
       {"gradients_persist", flag([](C& c) -> bool& { return c.stack.gradients_persist; })},
       {"update_temporary_bytes", number([](C& c) -> double& { return c.stack.update_temporary_bytes; })},
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},

@@ -130,7 +130,7 @@ class Search {
     const LayerPrices& prices = prices_for(strategy);
     const Memory memory = memory_footprint(run_, prices);
     if (!memory.fits()) {
-      reject(kOutOfMemory, strategy, memory.peak + memory.context);
+      reject(kOutOfMemory, strategy, memory.needed());
       return;
     }
     ++plan_.feasible;

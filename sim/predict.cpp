@@ -42,9 +42,9 @@ void add_out_of_memory(Prediction& prediction) {
     const std::string digits = gib(size);
     return (digits.size() > 1 ? digits.substr(0, digits.size() - 1) : "0") + "." + digits.back();
   };
-  prediction.infeasible = Infeasible{.rule = "out of memory",
-                                     .message = "needs " + tenth(memory.peak + memory.context) + " GiB per device, " +
-                                                tenth(memory.capacity) + " GiB are usable"};
+  prediction.infeasible =
+      Infeasible{.rule = "out of memory",
+                 .message = "needs " + tenth(memory.needed()) + " GiB per device, " + tenth(memory.capacity) + " GiB are usable"};
 }
 
 void add_step(Prediction& prediction, StepTimes step) {

@@ -12,7 +12,8 @@ BlockPrice price_block(const Run& run, const Stack& stack, const OperatorPricer&
           .recompute = pricer.price(block.recompute, false),
           .backward = pricer.price(block.backward, true),
           .saved = block.saved,
-          .working = block.working};
+          .restored = block.restored,
+          .gradients = block.gradients};
 }
 
 EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {

@@ -14,7 +14,8 @@ struct BlockPrice {
   PassPrice recompute;
   PassPrice backward;
   Bytes saved{};
-  Bytes working{};
+  Bytes restored{};
+  Bytes gradients{};
 };
 
 struct EndPrice {

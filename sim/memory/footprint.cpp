@@ -11,7 +11,11 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr const char* kInstants[] = {"loss", "backward", "gradients", "update"};
+enum class Instant { Load, Loss, Backward, Gradients, Update };
+
+constexpr std::array<const char*, 5> kInstantNames{"load", "loss", "backward", "gradients", "update"};
+constexpr std::array<Instant, 5> kInstants{Instant::Load, Instant::Loss, Instant::Backward, Instant::Gradients, Instant::Update};
+constexpr int kNumTerms = 12;
 
 // Ranks that divide each kind of state under the strategy's sharding.
 struct StateShards {
@@ -33,7 +37,7 @@ StateShards state_shards(const Strategy& strategy) {
 // Bytes of one stage, one field per term.
 struct StageBytes {
   Bytes weights{}, gathered{}, gradients{}, gradient_buffers{}, master{}, states{};
-  Bytes activations{}, last_block{}, logits{}, working{}, temporaries{}, framework{};
+  Bytes activations{}, last_block{}, logits{}, restored{}, activation_gradients{}, temporaries{}, whole_model{}, framework{};
 };
 
 class StageFootprint {
@@ -49,12 +53,16 @@ class StageFootprint {
 
   StageMemory stage(int index) {
     const StageBytes bytes = stage_bytes(index);
-    StageMemory worst{.stage = index};
-    for (int instant = 0; instant < 4; ++instant) {
-      StageMemory candidate = at_instant(index, instant, bytes);
-      if (candidate.peak > worst.peak) worst = std::move(candidate);
+    Instant worst = Instant::Loss;
+    for (const Instant instant : kInstants) {
+      if (sum(terms_at(instant, bytes)) > sum(terms_at(worst, bytes))) worst = instant;
     }
-    return worst;
+    StageMemory memory{.stage = index, .instant = kInstantNames[static_cast<std::size_t>(worst)]};
+    for (const MemoryTerm& term : terms_at(worst, bytes)) {
+      if (term.size > Bytes(0.0)) memory.terms.push_back(term);
+    }
+    memory.peak = sum(terms_at(worst, bytes));
+    return memory;
   }
 
   Bytes host_bytes() const { return host_; }
@@ -67,6 +75,7 @@ class StageFootprint {
     add_states(bytes, stage, parameters, trained);
     add_activations(bytes, stage);
     bytes.framework = run_.stack.framework_memory;
+    if (run_.stack.loads_whole_model) bytes.whole_model = weight_bytes(parameters, stage);
     return bytes;
   }
 
@@ -123,8 +132,9 @@ class StageFootprint {
     for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) one_pass += part_activations(part(stage, chunk));
     const double in_flight = peak_in_flight(shape, stage) / static_cast<double>(strategy_.virtual_stages);
     bytes.activations = in_flight * one_pass;
-    bytes.last_block = prices_.block.saved + prices_.block.working;
-    bytes.working = prices_.block.working * working_blocks();
+    bytes.last_block = prices_.block.saved + prices_.block.restored;
+    bytes.restored = prices_.block.restored * restored_blocks();
+    bytes.activation_gradients = prices_.block.gradients;
     if (part(stage, strategy_.virtual_stages - 1).head) bytes.logits = prices_.head.working;
     if (strategy_.offload.activations) {
       const Bytes resident = 2.0 * prices_.block.saved;
@@ -134,7 +144,7 @@ class StageFootprint {
   }
 
   // Blocks that recomputation brings back at once: all between two checkpoints.
-  double working_blocks() const {
+  double restored_blocks() const {
     return strategy_.recompute.kind == RecomputeKind::Full ? std::max(1, strategy_.recompute.every_n) : 1.0;
   }
 
@@ -152,30 +162,35 @@ class StageFootprint {
     return sum;
   }
 
-  StageMemory at_instant(int stage, int instant, const StageBytes& b) const {
-    const bool persistent = run_.stack.gradients_persist || strategy_.num_microbatches() > 1;
-    const bool early = instant <= 1;
+  using Terms = std::array<MemoryTerm, kNumTerms>;
+
+  static Bytes sum(const Terms& terms) {
+    Bytes total;
+    for (const MemoryTerm& term : terms) total += term.size;
+    return total;
+  }
+
+  Terms terms_at(Instant instant, const StageBytes& b) const {
     const Bytes none{};
-    const std::array<MemoryTerm, 11> terms{{
+    if (instant == Instant::Load) return {{{"weights", b.weights}, {"whole_model", b.whole_model}, {"framework", b.framework}}};
+    const bool loss = instant == Instant::Loss, backward = instant == Instant::Backward,
+               gradients = instant == Instant::Gradients;
+    const bool update = instant == Instant::Update, deep = backward || gradients;
+    const bool accumulates = run_.stack.gradients_persist || strategy_.num_microbatches() > 1;
+    return {{
         {"weights", b.weights},
-        {"gathered_weights", instant <= 2 ? b.gathered : none},
-        {"gradients", early && !persistent ? none : b.gradients},
-        {"gradient_buffers", instant == 1 || instant == 2 ? b.gradient_buffers : none},
+        {"gathered_weights", update ? none : b.gathered},
+        {"gradients", gradients || update || accumulates ? b.gradients : none},
+        {"gradient_buffers", deep ? b.gradient_buffers : none},
         {"master_weights", b.master},
         {"optimizer_states", b.states},
-        {"activations", early ? b.activations : (instant == 2 ? b.last_block : none)},
-        {"logits", instant == 0 ? b.logits : none},
-        {"recomputed_activations", instant == 1 ? b.working : none},
-        {"optimizer_temporaries", instant == 3 ? b.temporaries : none},
+        {"activations", loss || backward ? b.activations : (gradients ? b.last_block : none)},
+        {"logits", loss ? b.logits : none},
+        {"recomputed_activations", backward ? b.restored : none},
+        {"activation_gradients", deep ? b.activation_gradients : none},
+        {"optimizer_temporaries", update ? b.temporaries : none},
         {"framework", b.framework},
     }};
-    StageMemory memory{.stage = stage, .instant = kInstants[instant]};
-    for (const MemoryTerm& term : terms) {
-      if (term.size <= none) continue;
-      memory.peak += term.size;
-      memory.terms.push_back(term);
-    }
-    return memory;
   }
 
   const ModelPart& part(int stage, int chunk) const {

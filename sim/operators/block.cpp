@@ -181,7 +181,15 @@ class BlockLowering {
     } else if (recompute == RecomputeKind::Op) {
       recompute_cheap_operators();
     }
-    block_.working = everything - block_.saved;
+    block_.restored = everything - block_.saved;
+    block_.gradients = activation_gradients();
+  }
+
+  // The MLP is the widest point: gradients of the activation's output and of its one or two inputs, of the block's input and
+  // output.
+  Bytes activation_gradients() const {
+    const double ffn = static_cast<double>(model_.ffn_size / tensor_) * (model_.gated_mlp ? 3.0 : 2.0);
+    return Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_);
   }
 
   Bytes core_saved() const {

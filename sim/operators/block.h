@@ -27,7 +27,8 @@ struct BlockOperators {
   OperatorList backward;
   OperatorList recompute;  // replayed before the backward pass
   Bytes saved;             // kept between forward and backward of one micro-batch
-  Bytes working;           // held while the block's backward pass runs, beyond `saved`: what recomputation brings back
+  Bytes restored;          // what recomputation brings back before the block's backward pass
+  Bytes gradients;         // activation gradients that live at the widest point of the block's backward pass
 };
 
 // A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of block).

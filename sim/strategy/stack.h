@@ -62,6 +62,7 @@ struct Stack {
   double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
   double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
 
+  bool loads_whole_model = false;       // each device holds all weights once, before they are sharded
   bool gradients_persist = false;       // gradient buffers stay allocated between steps
   double update_temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers)
   Bytes framework_memory{0.0};          // workspaces and buffers that the framework holds beside the model

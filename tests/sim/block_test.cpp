@@ -88,7 +88,7 @@ TEST(Block, FullRecomputationKeepsTheInputAndRepeatsTheForwardPass) {
   EXPECT_DOUBLE_EQ(block.saved.value(), 2.0 * kTokens * kHidden);
   EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
   const BlockOperators kept = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
-  EXPECT_EQ(block.saved + block.working, kept.saved);
+  EXPECT_EQ(block.saved + block.restored, kept.saved);
 }
 
 TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
