@@ -4,7 +4,9 @@
 #include <chrono>
 #include <memory>
 
+#include "cli/database_option.h"
 #include "cli/number_list.h"
+#include "cli/run_request.h"
 #include "reports/plan.h"
 #include "sim/base/error.h"
 #include "sim/plan.h"
@@ -35,7 +37,7 @@ sim::Plan timed_plan(const sim::PlanQuery& query, sim::Seconds& duration) {
 void add_plan(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand("plan", "the best strategies for a model on a number of devices, ranked");
   const auto options = std::make_shared<PlanOptions>();
-  add_run_options(*command, options->run, Arity::Many);
+  add_search_options(*command, options->run);
   for (const char* name : {"--model", "--gpus"}) command->get_option(name)->required();
   command
       ->add_option("--objective", options->objective,

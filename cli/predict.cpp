@@ -3,6 +3,8 @@
 #include <CLI/Error.hpp>
 #include <memory>
 
+#include "cli/database_option.h"
+#include "cli/run_request.h"
 #include "hwdb/run_resolver.h"
 #include "reports/prediction.h"
 #include "sim/predict.h"
@@ -22,7 +24,7 @@ void add_predict(CLI::App& program, int& status) {
   const auto options = std::make_shared<PredictOptions>();
   CLI::Option* file = command->add_option("RUN.json", options->run_file, "a run record, instead of options; example: run.json");
   file->type_name("FILE");
-  add_run_options(*command, options->run, Arity::One);
+  add_run_options(*command, options->run);
   for (CLI::Option* option : command->get_options()) {
     if (option != file && option != command->get_help_ptr()) file->excludes(option);
   }

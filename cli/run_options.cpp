@@ -1,442 +1,82 @@
 #include "cli/run_options.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <filesystem>
-#include <limits>
-#include <sstream>
-#include <utility>
-#include <vector>
-
-#include "cli/number_list.h"
-#include "hwdb/hardware.h"
-#include "hwdb/huggingface.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
-#include "hwdb/stacks.h"
-#include "sim/base/error.h"
-#include "sim/model/catalogue.h"
-
 namespace llmsim::cli {
 namespace {
 
-using Text = std::optional<std::string>;
-
-constexpr NumberRange kDevices{1, 1 << 20};
-constexpr NumberRange kRanks{1, 1 << 20};
-constexpr NumberRange kStages{1, 4096};
-constexpr NumberRange kTensor{1, 1024};
-constexpr NumberRange kSequence{1, 1 << 24};
-constexpr NumberRange kBatch{1, 1 << 24};
-constexpr NumberRange kMicroBatch{1, 1024};
-constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
-constexpr const char* kDefaultStack = "megatron-lm";
-constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
-
-// Default values with their reasons, for the provenance.
-using Notes = std::vector<sim::Fact>;
-
-void note(Notes& notes, const std::string& key, const std::string& value, const std::string& reason) {
-  notes.push_back({"assumed." + key, value, sim::Evidence::Assumed, reason});
+void add(CLI::App& command, const char* name, std::optional<std::string>& value, const char* type, const char* help) {
+  command.add_option(name, value, help)->type_name(type);
 }
 
-std::optional<int> optional_number(const char* option, const Text& text, NumberRange range) {
-  if (!text) return std::nullopt;
-  return static_cast<int>(number_in(option, *text, range));
+void add_model(CLI::App& c, RunOptions& o) {
+  c.add_option("--model", o.model, "model of the catalogue or a Hugging Face config.json; no default; example: --model llama-70b")
+      ->type_name("NAME");
 }
 
-std::vector<int> optional_numbers(const char* option, const Text& text, NumberRange range) {
-  return text ? numbers_in(option, *text, range) : std::vector<int>{};
+void add_work(CLI::App& c, RunOptions& o) {
+  add(c, "--hardware", o.hardware, "ID", "accelerator, id or alias; default h100 in DGX nodes; example: --hardware mi300x");
+  add(c, "--system", o.system, "ID",
+      "system or node type; default the usual nodes of the accelerator; example: --system frontier");
+  add(c, "--seq-len", o.seq_len, "TOKENS",
+      "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
+  add(c, "--global-batch", o.global_batch, "SEQS",
+      "sequences per optimizer step; default 4 Mi tokens; example: --global-batch 1024");
+  add(c, "--global-batch-tokens", o.global_batch_tokens, "TOKENS",
+      "the same in tokens, rounded to whole sequences; default 4194304; example: --global-batch-tokens 4000000");
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream stream(text + ",");
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
-}
-
-// --- names ---
-
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& right) {
-  throw Error(option + " = " + value + ": " + right + " is expected");
-}
-
-sim::Sharding sharding_in(const std::string& text) {
-  if (const auto sharding = sim::sharding_named(text)) return *sharding;
-  refuse("--sharding", text, "none, zero1, zero2, zero3 or hsdp");
-}
-
-sim::Recompute recompute_in(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  std::string name = text.substr(0, equals);
-  std::replace(name.begin(), name.end(), '-', '_');
-  const auto kind = sim::recompute_named(name);
-  const bool spaced = kind == sim::RecomputeKind::EveryN;
-  if (!kind || spaced != (equals != std::string::npos)) refuse("--recompute", text, "none, selective, full or every-n=K");
-  if (!spaced) return {.kind = *kind};
-  return {.kind = *kind, .every_n = static_cast<int>(number_in("--recompute every-n", text.substr(equals + 1), {1, 1024}))};
-}
-
-hwdb::RecordedOffload offload_in(const Text& text) {
-  hwdb::RecordedOffload offload;
-  if (!text) return offload;
-  for (const std::string& part : split(*text)) {
-    if (part == "optimizer")
-      offload.optimizer = true;
-    else if (part == "parameters")
-      offload.parameters = true;
-    else if (part == "activations")
-      offload.activations = true;
-    else
-      refuse("--offload", *text, "a list of optimizer, parameters and activations");
-  }
-  return offload;
-}
-
-Text precision_in(const Text& text) {
-  if (text && !sim::precision_named(*text)) refuse("--precision", *text, "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4");
-  return text;
-}
-
-Text optimizer_in(const Text& text) {
-  if (text && !sim::optimizer_named(*text)) {
-    refuse("--optimizer", *text, "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon");
-  }
-  return text;
-}
-
-// --- model ---
-
-sim::Transformer model_named(const std::string& name) {
-  if (const sim::CatalogueEntry* entry = sim::find_model(name)) return entry->model;
-  if (std::filesystem::exists(name) || name.ends_with(".json")) return hwdb::load_model_config(name);
-  std::string near;
-  for (const std::string& model : sim::nearest_models(name, 3)) near += (near.empty() ? "; did you mean " : ", ") + model;
-  throw Error("--model = " + name + ": neither a known model nor a config.json" + near + (near.empty() ? "" : "?"));
-}
-
-sim::Transformer model_of(const RunOptions& options, Notes& notes) {
-  sim::Transformer model = model_named(options.model);
-  if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
-    model.seq_len = *seq_len;
-  else
-    note(notes, "model.seq_len", std::to_string(model.seq_len), "training length of the model");
-  return model;
-}
-
-// What the resolver needs to know of a model; the rest is put in place afterwards.
-hwdb::RecordedModel recorded(const sim::Transformer& m) {
-  hwdb::RecordedModel record;
-  record.name = m.name;
-  record.num_layers = m.num_layers;
-  record.hidden_size = m.hidden_size;
-  record.num_heads = m.num_heads;
-  record.num_kv_heads = m.num_kv_heads;
-  record.head_dim = m.head_dim;
-  record.ffn_size = m.ffn_size;
-  record.vocab_size = m.vocab_size;
-  record.seq_len = m.seq_len;
-  record.gated_mlp = m.gated_mlp;
-  record.tied_embeddings = m.tied_embeddings;
-  record.bias = m.bias.qkv;
-  record.norm = m.norm == sim::Norm::RmsNorm ? "rmsnorm" : "layernorm";
-  record.position = m.position == sim::Position::Alibi ? "alibi" : m.position == sim::Position::Learned ? "learned" : "rope";
-  return record;
-}
-
-// --- hardware ---
-
-hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices, const hwdb::Database& database, Notes& notes) {
-  hwdb::RecordedHardware hardware;
-  hardware.num_devices = num_devices;
-  hardware.system = options.system;
-  if (options.hardware) hardware.accelerator = hwdb::device(database, *options.hardware).device.id;
-  if (!options.hardware && !options.system) {
-    hardware.accelerator = "h100_sxm";
-    hardware.system = "dgx_h100";
-    note(notes, "hardware.accelerator", "h100_sxm", "default of --hardware");
-    note(notes, "hardware.system", "dgx_h100", "default of --system");
-  }
-  return hardware;
-}
-
-// --- batch ---
-
-// 4 Mi tokens in sequences, rounded to a multiple of `divisor`, which is halved while it is more than that.
-std::int64_t default_batch(int seq_len, std::int64_t divisor) {
-  const std::int64_t sequences = std::max<std::int64_t>(1, kDefaultBatchTokens / seq_len);
-  while (divisor > sequences && divisor % 2 == 0) divisor /= 2;
-  return std::max<std::int64_t>(1, (sequences + divisor / 2) / divisor) * divisor;
-}
-
-int global_batch_of(const RunOptions& options, int seq_len, std::int64_t divisor, bool divisor_is_a_must, Notes& notes) {
-  if (options.global_batch && options.global_batch_tokens) {
-    throw Error("--global-batch and --global-batch-tokens say the same thing: give one of them");
-  }
-  if (options.global_batch) return static_cast<int>(number_in("--global-batch", *options.global_batch, kBatch));
-  std::int64_t batch = default_batch(seq_len, divisor);
-  if (divisor_is_a_must) batch = std::max<std::int64_t>(1, (batch + divisor / 2) / divisor) * divisor;
-  std::string reason = "4 Mi tokens, as sequences that the devices divide";
-  if (options.global_batch_tokens) {
-    const std::int64_t tokens = number_in("--global-batch-tokens", *options.global_batch_tokens, kBatchTokens);
-    batch = std::max<std::int64_t>(1, (tokens + seq_len / 2) / seq_len);
-    reason = std::to_string(tokens) + " tokens in sequences of " + std::to_string(seq_len);
-    if (tokens == batch * seq_len) reason += ", exactly";
-  }
-  if (batch > kBatch.most)
-    refuse("--global-batch", std::to_string(batch), "at most " + std::to_string(kBatch.most) + " sequences");
-  note(notes, "training.global_batch", std::to_string(batch), reason);
-  return static_cast<int>(batch);
-}
-
-// --- mesh ---
-
-struct Mesh {
-  std::int64_t tp = 1, pp = 1, cp = 1;
-  std::optional<std::int64_t> dp;
-  int ep = 1;
-
-  std::int64_t model_ranks() const { return tp * pp * cp; }
-  std::int64_t product() const { return dp.value_or(1) * model_ranks(); }
-};
-
-Mesh mesh_of(const RunOptions& options) {
-  Mesh mesh;
-  mesh.tp = optional_number("--tp", options.tp, kTensor).value_or(1);
-  mesh.pp = optional_number("--pp", options.pp, kStages).value_or(1);
-  mesh.cp = optional_number("--cp", options.cp, kTensor).value_or(1);
-  mesh.ep = optional_number("--ep", options.ep, kTensor).value_or(1);
-  if (const auto dp = optional_number("--dp", options.dp, kRanks)) mesh.dp = *dp;
-  const auto fits = [](std::int64_t product) { return product <= kDevices.most; };
-  if (!fits(mesh.model_ranks()) || !fits(mesh.product())) {
-    refuse("--dp * --tp * --pp * --cp",
-           std::to_string(mesh.dp.value_or(1)) + " * " + std::to_string(mesh.tp) + " * " + std::to_string(mesh.pp) + " * " +
-               std::to_string(mesh.cp),
-           "at most " + std::to_string(kDevices.most) + " devices");
-  }
-  return mesh;
-}
-
-int devices_of(const RunOptions& options, const Mesh& mesh, Notes& notes) {
-  if (const auto given = optional_number("--gpus", options.gpus, kDevices)) return *given;
-  note(notes, "hardware.num_devices", std::to_string(mesh.product()), "dp * tp * pp * cp");
-  return static_cast<int>(mesh.product());
-}
-
-std::string stack_in(const Text& text, Notes& notes) {
-  if (!text) {
-    note(notes, "training.framework", kDefaultStack, "default of --stack");
-    return kDefaultStack;
-  }
-  const std::vector<std::string> known = hwdb::Stacks::shipped().ids();
-  if (std::find(known.begin(), known.end(), *text) != known.end()) return *text;
-  std::string names;
-  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-  refuse("--stack", *text, "one of " + names);
-}
-
-hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
-  hwdb::RecordedTraining training;
-  training.framework = stack_in(options.stack, notes);
-  training.precision = precision_in(options.precision);
-  training.optimizer = optimizer_in(options.optimizer);
-  training.offload = offload_in(options.offload);
-  if (options.sequence_parallel) training.sequence_parallel = true;
-  if (options.no_flash) training.flash_attention = false;
-  if (options.compile) training.compile = true;
-  if (options.cuda_graph) training.cuda_graph = true;
-  return training;
-}
-
-sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, Notes notes, const hwdb::Database& database) {
-  record.id = model.name;
-  record.model = recorded(model);
-  sim::Run run = hwdb::RunResolver(database).resolve(record);
-  run.model = model;
-  run.facts.insert(run.facts.begin(), notes.begin(), notes.end());
-  return run;
-}
-
-void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
-  training.virtual_stages = optional_number("--virtual-stages", options.virtual_stages, {1, 1024});
-  if (options.recompute) {
-    const sim::Recompute recompute = recompute_in(*options.recompute);
-    training.recompute =
-        hwdb::RecordedRecompute{.kind = sim::name_of(recompute.kind), .detail = {}, .every_n = recompute.every_n};
-  }
-  if (options.sharding) training.sharding = sim::name_of(sharding_in(*options.sharding));
-  training.shard_size = optional_number("--shard-size", options.shard_size, kRanks);
-  if (options.shard_size && training.sharding != "hsdp") refuse("--shard-size", *options.shard_size, "--sharding hsdp beside it");
-  if (!options.shard_size && training.sharding == "hsdp") {
-    throw Error("--sharding = hsdp: --shard-size is missing, the ranks of a shard group (8 for nodes of eight)");
-  }
-}
-
-// Facts about what a plan searches: they would name the values of one layout.
-void drop_searched(Notes& facts) {
-  constexpr std::array<std::string_view, 8> kSearched{"assumed.training.dp",
-                                                      "assumed.training.sharding",
-                                                      "assumed.training.pipeline_schedule",
-                                                      "assumed.training.micro_batch",
-                                                      "assumed.training.num_microbatches",
-                                                      "assumed.training.recompute.kind",
-                                                      "assumed.training.sequence_parallel",
-                                                      "assumed.training.embeddings_as_layers"};
-  std::erase_if(facts,
-                [&](const sim::Fact& f) { return std::find(kSearched.begin(), kSearched.end(), f.key) != kSearched.end(); });
-}
-
-void check_products(const sim::PlanQuery& query) {
-  const auto largest = [](const std::vector<int>& values) { return values.empty() ? std::int64_t{1} : values.back(); };
-  const double product = static_cast<double>(largest(query.tensor_parallel)) *
-                         static_cast<double>(largest(query.pipeline_parallel)) *
-                         static_cast<double>(largest(query.context_parallel)) * static_cast<double>(largest(query.data_parallel));
-  if (product > std::numeric_limits<int>::max()) {
-    throw Error(
-        "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; smaller lists are expected");
-  }
+void add_recipe(CLI::App& c, RunOptions& o) {
+  add(c, "--precision", o.precision, "NAME",
+      "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4; default the usual 16-bit format of the device; example: --precision fp8");
+  add(c, "--stack", o.stack, "NAME", "training framework; default megatron-lm; example: --stack fsdp2");
+  add(c, "--optimizer", o.optimizer, "NAME",
+      "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; example: --optimizer lion");
+  add(c, "--offload", o.offload, "LIST",
+      "what lives on the host: optimizer, parameters, activations; default nothing; example: --offload optimizer");
+  c.add_flag("--no-flash", o.no_flash, "attention as separate kernels; default flash attention; example: --no-flash");
+  c.add_flag("--compile", o.compile, "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
+  c.add_flag("--cuda-graph", o.cuda_graph, "no launch cost per kernel; default that of the stack; example: --cuda-graph");
 }
 
 }  // namespace
 
-void add_database_option(CLI::App& command, std::string& path) {
-  command
-      .add_option("--db", path,
-                  "database of hardware and coefficients; default llmsim/llmsim.db in the user's data directory; "
-                  "example: --db site.db")
-      ->type_name("PATH");
+void add_run_options(CLI::App& c, RunOptions& o) {
+  add_model(c, o);
+  add(c, "--gpus", o.gpus, "N",
+      "devices (an MI250X counts as two), 1 to 1048576; default dp * tp * pp * cp; example: --gpus 256");
+  add_work(c, o);
+  add(c, "--tp", o.tp, "N", "tensor-parallel ranks; default 1; example: --tp 8");
+  add(c, "--pp", o.pp, "N", "pipeline stages; default 1; example: --pp 4");
+  add(c, "--dp", o.dp, "N", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8");
+  add(c, "--cp", o.cp, "N", "context-parallel ranks; default 1; example: --cp 2");
+  add(c, "--ep", o.ep, "N", "expert-parallel ranks, inside dp * cp; default 1; example: --ep 8");
+  add(c, "--micro-batch", o.micro_batch, "SEQS", "sequences per forward pass of a replica; default 1; example: --micro-batch 2");
+  add(c, "--virtual-stages", o.virtual_stages, "N",
+      "model chunks per pipeline stage, interleaved; default 1; example: --virtual-stages 2");
+  add(c, "--recompute", o.recompute, "MODE", "none, selective, full or every-n=K; default none; example: --recompute every-n=4");
+  add(c, "--sharding", o.sharding, "MODE",
+      "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
+  add(c, "--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");
+  c.add_flag("--sequence-parallel", o.sequence_parallel,
+             "shard norms and residuals over the tensor ranks; default that of the stack; example: --tp 8 --sequence-parallel");
+  add_recipe(c, o);
 }
 
-hwdb::Database open_database(const std::string& path) {
-  return hwdb::Database(path.empty() ? hwdb::default_database_path() : path);
-}
-
-std::string name_of(const hwdb::Database& database) { return database.path() + ", " + database.version(); }
-
-void add_run_options(CLI::App& command, RunOptions& o, Arity arity) {
-  const bool many = arity == Arity::Many;
-  const std::string list = many ? "; list or range; default all that make sense" : "";
-  const auto add = [&](const char* name, Text& value, const char* type, const std::string& help) {
-    command.add_option(name, value, help)->type_name(type);
-  };
-  command
-      .add_option("--model", o.model,
-                  "model of the catalogue or a Hugging Face config.json; no default; example: --model llama-70b")
-      ->type_name("NAME");
-  add("--gpus", o.gpus, "N",
-      std::string("number of devices (an MI250X counts as two), 1 to 1048576; default ") + (many ? "none" : "dp * tp * pp * cp") +
-          "; example: --gpus 256");
-  add("--hardware", o.hardware, "ID", "accelerator, id or alias; default h100 in DGX nodes; example: --hardware mi300x");
-  add("--system", o.system, "ID", "cluster or node type; default the usual nodes of the accelerator; example: --system frontier");
-  add("--seq-len", o.seq_len, "TOKENS",
-      "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
-  add("--global-batch", o.global_batch, "SEQS",
-      "sequences per optimizer step; default 4 Mi tokens; example: --global-batch 1024");
-  add("--global-batch-tokens", o.global_batch_tokens, "TOKENS",
-      "the same in tokens, rounded to whole sequences; default 4194304; example: --global-batch-tokens 4000000");
-  add("--micro-batch", o.micro_batch, "SEQS",
-      "sequences per forward pass of a replica" + (many ? list : std::string("; default 1")) + "; example: --micro-batch " +
-          (many ? "1,2,4" : "2"));
-  add("--precision", o.precision, "NAME",
-      "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4; default the usual 16-bit format of the device; example: --precision fp8");
-  add("--stack", o.stack, "NAME", "training framework; default megatron-lm; example: --stack fsdp2");
-  add("--optimizer", o.optimizer, "NAME",
-      "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; example: --optimizer lion");
-  add("--tp", o.tp, "N",
-      "tensor-parallel ranks" + (many ? list : std::string("; default 1")) + "; example: --tp " + (many ? "1,2,4,8" : "8"));
-  add("--pp", o.pp, "N",
-      "pipeline stages" + (many ? list : std::string("; default 1")) + "; example: --pp " + (many ? "1-16*2" : "4"));
-  add("--dp", o.dp, "N",
-      "data-parallel ranks" + (many ? list : std::string("; default gpus / (tp * pp * cp)")) + "; example: --dp " +
-          (many ? "8,16" : "8"));
-  add("--cp", o.cp, "N",
-      std::string("context-parallel ranks") + (many ? "; list or range" : "") + "; default 1; example: --cp 2");
-  if (!many) add("--ep", o.ep, "N", "expert-parallel ranks, inside dp * cp; default 1; example: --ep 8");
-  add("--virtual-stages", o.virtual_stages, "N",
-      "model chunks per pipeline stage, interleaved" + (many ? list : std::string("; default 1")) +
-          "; example: --virtual-stages " + (many ? "1,2,4" : "2"));
-  add("--recompute", o.recompute, "MODE",
-      std::string("none, selective, full or every-n=K") + (many ? "; list; default all" : "; default none") +
-          "; example: --recompute " + (many ? "none,full" : "every-n=4"));
-  add("--sharding", o.sharding, "MODE",
-      std::string("none, zero1, zero2, zero3 or hsdp") +
-          (many ? "; list; default all that make sense" : "; default that of the stack") + "; example: --sharding " +
-          (many ? "zero1,zero3" : "zero3"));
-  if (!many) add("--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");
-  add("--offload", o.offload, "LIST",
-      "what lives on the host: optimizer, parameters, activations; default nothing; example: --offload optimizer");
-  command.add_flag(
-      "--sequence-parallel", o.sequence_parallel,
-      "shard norms and residuals over the tensor ranks; default that of the stack; example: --tp 8 --sequence-parallel");
-  command.add_flag("--no-flash", o.no_flash, "attention as separate kernels; default flash attention; example: --no-flash");
-  command.add_flag("--compile", o.compile,
-                   "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
-  command.add_flag("--cuda-graph", o.cuda_graph, "no launch cost per kernel; default that of the stack; example: --cuda-graph");
-}
-
-sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
-  Notes notes;
-  const sim::Transformer model = model_of(options, notes);
-  const Mesh mesh = mesh_of(options);
-  const int devices = devices_of(options, mesh, notes);
-  const std::int64_t dp = mesh.dp.value_or(std::max<std::int64_t>(1, devices / mesh.model_ranks()));
-  const int micro_batch = optional_number("--micro-batch", options.micro_batch, kMicroBatch).value_or(1);
-  hwdb::RunRecord record;
-  record.hardware = hardware_of(options, devices, database, notes);
-  record.training = recipe_of(options, notes);
-  set_layout(options, record.training);
-  const int global_batch = global_batch_of(options, model.seq_len, dp * micro_batch, true, notes);
-  const bool multiplies = dp * mesh.model_ranks() == devices && global_batch % (dp * micro_batch) == 0;
-  hwdb::RecordedTraining& training = record.training;
-  if (multiplies) {
-    training.tp = static_cast<int>(mesh.tp);
-    training.pp = static_cast<int>(mesh.pp);
-    training.cp = static_cast<int>(mesh.cp);
-    if (mesh.dp) training.dp = static_cast<int>(*mesh.dp);
-    if (options.micro_batch) training.micro_batch = micro_batch;
-    training.global_batch = global_batch;
-  } else {
-    training.global_batch = devices;  // resolved as plain data parallelism; what was asked for is put in place below
-  }
-  training.ep = mesh.ep;
-  sim::Run run = resolved(std::move(record), model, std::move(notes), database);
-  run.strategy.tensor_parallel = static_cast<int>(mesh.tp);
-  run.strategy.pipeline_parallel = static_cast<int>(mesh.pp);
-  run.strategy.context_parallel = static_cast<int>(mesh.cp);
-  run.strategy.data_parallel = static_cast<int>(dp);
-  run.strategy.micro_batch = micro_batch;
-  run.strategy.global_batch = global_batch;
-  return run;
-}
-
-sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database) {
-  Notes notes;
-  const sim::Transformer model = model_of(options, notes);
-  const int devices = static_cast<int>(number_in("--gpus", options.gpus.value_or(""), kDevices));
-  hwdb::RunRecord record;
-  record.hardware = hardware_of(options, devices, database, notes);
-  record.training = recipe_of(options, notes);
-  record.training.tp = devices;  // any mesh: the search replaces it
-  record.training.global_batch = global_batch_of(options, model.seq_len, devices, false, notes);
-  sim::PlanQuery query;
-  query.base = resolved(std::move(record), model, std::move(notes), database);
-  drop_searched(query.base.facts);
-  query.tensor_parallel = optional_numbers("--tp", options.tp, kTensor);
-  query.pipeline_parallel = optional_numbers("--pp", options.pp, kStages);
-  query.data_parallel = optional_numbers("--dp", options.dp, kRanks);
-  query.context_parallel = optional_numbers("--cp", options.cp, kTensor);
-  query.micro_batch = optional_numbers("--micro-batch", options.micro_batch, kMicroBatch);
-  query.virtual_stages = optional_numbers("--virtual-stages", options.virtual_stages, {1, 1024});
-  check_products(query);
-  if (options.sharding) {
-    for (const std::string& part : split(*options.sharding)) query.sharding.push_back(sharding_in(part));
-  }
-  if (options.recompute) {
-    for (const std::string& part : split(*options.recompute)) query.recompute.push_back(recompute_in(part));
-  }
-  return query;
+void add_search_options(CLI::App& c, RunOptions& o) {
+  add_model(c, o);
+  add(c, "--gpus", o.gpus, "N", "devices (an MI250X counts as two), 1 to 1048576; no default; example: --gpus 256");
+  add_work(c, o);
+  add(c, "--tp", o.tp, "LIST", "tensor-parallel ranks; default all divisors of gpus; example: --tp 1,2,4,8");
+  add(c, "--pp", o.pp, "LIST", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2");
+  add(c, "--dp", o.dp, "LIST", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16");
+  add(c, "--cp", o.cp, "LIST", "context-parallel ranks; default 1; example: --cp 1,2");
+  add(c, "--micro-batch", o.micro_batch, "LIST",
+      "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4");
+  add(c, "--virtual-stages", o.virtual_stages, "LIST",
+      "model chunks per pipeline stage, interleaved; default all that divide the layers; example: --virtual-stages 1,2");
+  add(c, "--recompute", o.recompute, "LIST", "none, selective, full, every-n=K; default all; example: --recompute none,full");
+  add(c, "--sharding", o.sharding, "LIST",
+      "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding zero1,zero3");
+  add_recipe(c, o);
 }
 
 }  // namespace llmsim::cli

@@ -1,4 +1,4 @@
-#include "cli/run_options.h"
+#include "cli/run_request.h"
 
 #include <gtest/gtest.h>
 

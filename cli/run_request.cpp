@@ -1,0 +1,386 @@
+#include "cli/run_request.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "cli/number_list.h"
+#include "hwdb/hardware.h"
+#include "hwdb/huggingface.h"
+#include "hwdb/run_record.h"
+#include "hwdb/run_resolver.h"
+#include "hwdb/stacks.h"
+#include "sim/base/error.h"
+#include "sim/model/catalogue.h"
+
+namespace llmsim::cli {
+namespace {
+
+using Text = std::optional<std::string>;
+
+constexpr NumberRange kDevices{1, 1 << 20};
+constexpr NumberRange kRanks{1, 1 << 20};
+constexpr NumberRange kStages{1, 4096};
+constexpr NumberRange kTensor{1, 1024};
+constexpr NumberRange kSequence{1, 1 << 24};
+constexpr NumberRange kBatch{1, 1 << 24};
+constexpr NumberRange kMicroBatch{1, 1024};
+constexpr NumberRange kVirtualStages{1, 1024};
+constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
+constexpr const char* kDefaultStack = "megatron-lm";
+constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
+
+// Default values with their reasons, for the provenance.
+using Notes = std::vector<sim::Fact>;
+
+void note(Notes& notes, const std::string& key, const std::string& value, const std::string& reason) {
+  notes.push_back({"assumed." + key, value, sim::Evidence::Assumed, reason});
+}
+
+std::optional<int> optional_number(const char* option, const Text& text, NumberRange range) {
+  if (!text) return std::nullopt;
+  return static_cast<int>(number_in(option, *text, range));
+}
+
+std::vector<int> optional_numbers(const char* option, const Text& text, NumberRange range) {
+  return text ? numbers_in(option, *text, range) : std::vector<int>{};
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::stringstream stream(text.empty() ? text : text + ",");
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+// --- names ---
+
+[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& right) {
+  throw Error(option + " = " + value + ": " + right + " is expected");
+}
+
+sim::Sharding sharding_in(const std::string& text) {
+  if (const auto sharding = sim::sharding_named(text)) return *sharding;
+  refuse("--sharding", text, "none, zero1, zero2, zero3 or hsdp");
+}
+
+sim::Recompute recompute_in(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  std::string name = text.substr(0, equals);
+  std::replace(name.begin(), name.end(), '-', '_');
+  const auto kind = sim::recompute_named(name);
+  const bool spaced = kind == sim::RecomputeKind::EveryN;
+  if (!kind || spaced != (equals != std::string::npos)) refuse("--recompute", text, "none, selective, full or every-n=K");
+  if (!spaced) return {.kind = *kind};
+  return {.kind = *kind, .every_n = static_cast<int>(number_in("--recompute every-n", text.substr(equals + 1), {1, 1024}))};
+}
+
+hwdb::RecordedOffload offload_in(const Text& text) {
+  hwdb::RecordedOffload offload;
+  if (!text) return offload;
+  for (const std::string& part : split(*text)) {
+    if (part == "optimizer")
+      offload.optimizer = true;
+    else if (part == "parameters")
+      offload.parameters = true;
+    else if (part == "activations")
+      offload.activations = true;
+    else
+      refuse("--offload", *text, "a list of optimizer, parameters and activations");
+  }
+  return offload;
+}
+
+Text precision_in(const Text& text) {
+  if (text && !sim::precision_named(*text)) refuse("--precision", *text, "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4");
+  return text;
+}
+
+Text optimizer_in(const Text& text) {
+  if (text && !sim::optimizer_named(*text)) {
+    refuse("--optimizer", *text, "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon");
+  }
+  return text;
+}
+
+// --- model ---
+
+sim::Transformer model_named(const std::string& name) {
+  if (const sim::CatalogueEntry* entry = sim::find_model(name)) return entry->model;
+  if (std::filesystem::exists(name) || name.ends_with(".json")) return hwdb::load_model_config(name);
+  std::string near;
+  for (const std::string& model : sim::nearest_models(name, 3)) near += (near.empty() ? "; did you mean " : ", ") + model;
+  throw Error("--model = " + name + ": neither a known model nor a config.json" + near + (near.empty() ? "" : "?"));
+}
+
+sim::Transformer model_of(const RunOptions& options, Notes& notes) {
+  sim::Transformer model = model_named(options.model);
+  if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
+    model.seq_len = *seq_len;
+  else
+    note(notes, "model.seq_len", std::to_string(model.seq_len), "training length of the model");
+  return model;
+}
+
+// What the resolver needs to know of a model; the rest is put in place afterwards.
+hwdb::RecordedModel recorded(const sim::Transformer& m) {
+  hwdb::RecordedModel record;
+  record.name = m.name;
+  record.num_layers = m.num_layers;
+  record.hidden_size = m.hidden_size;
+  record.num_heads = m.num_heads;
+  record.num_kv_heads = m.num_kv_heads;
+  record.head_dim = m.head_dim;
+  record.ffn_size = m.ffn_size;
+  record.vocab_size = m.vocab_size;
+  record.seq_len = m.seq_len;
+  record.gated_mlp = m.gated_mlp;
+  record.tied_embeddings = m.tied_embeddings;
+  record.bias = m.bias.qkv;
+  record.norm = m.norm == sim::Norm::RmsNorm ? "rmsnorm" : "layernorm";
+  record.position = m.position == sim::Position::Alibi ? "alibi" : m.position == sim::Position::Learned ? "learned" : "rope";
+  return record;
+}
+
+// --- hardware ---
+
+hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices, const hwdb::Database& database, Notes& notes) {
+  hwdb::RecordedHardware hardware;
+  hardware.num_devices = num_devices;
+  hardware.system = options.system;
+  if (options.hardware) hardware.accelerator = hwdb::device(database, *options.hardware).device.id;
+  if (!options.hardware && !options.system) {
+    hardware.accelerator = "h100_sxm";
+    hardware.system = "dgx_h100";
+    note(notes, "hardware.accelerator", "h100_sxm", "default of --hardware");
+    note(notes, "hardware.system", "dgx_h100", "default of --system");
+  }
+  return hardware;
+}
+
+// --- batch ---
+
+// 4 Mi tokens in sequences, rounded to a multiple of `divisor`, which is halved while it is more than that.
+std::int64_t default_batch(int seq_len, std::int64_t divisor) {
+  const std::int64_t sequences = std::max<std::int64_t>(1, kDefaultBatchTokens / seq_len);
+  while (divisor > sequences && divisor % 2 == 0) divisor /= 2;
+  return std::max<std::int64_t>(1, (sequences + divisor / 2) / divisor) * divisor;
+}
+
+int global_batch_of(const RunOptions& options, int seq_len, std::int64_t divisor, bool divisor_is_a_must, Notes& notes) {
+  if (options.global_batch && options.global_batch_tokens) {
+    throw Error("--global-batch and --global-batch-tokens say the same thing: give one of them");
+  }
+  if (options.global_batch) return static_cast<int>(number_in("--global-batch", *options.global_batch, kBatch));
+  std::int64_t batch = default_batch(seq_len, divisor);
+  if (divisor_is_a_must) batch = std::max<std::int64_t>(1, (batch + divisor / 2) / divisor) * divisor;
+  std::string reason = "4 Mi tokens, as sequences that the devices divide";
+  if (options.global_batch_tokens) {
+    const std::int64_t tokens = number_in("--global-batch-tokens", *options.global_batch_tokens, kBatchTokens);
+    batch = std::max<std::int64_t>(1, (tokens + seq_len / 2) / seq_len);
+    reason = std::to_string(tokens) + " tokens in sequences of " + std::to_string(seq_len);
+    if (tokens == batch * seq_len) reason += ", exactly";
+  }
+  if (batch > kBatch.most)
+    refuse("--global-batch", std::to_string(batch), "at most " + std::to_string(kBatch.most) + " sequences");
+  note(notes, "training.global_batch", std::to_string(batch), reason);
+  return static_cast<int>(batch);
+}
+
+// --- mesh ---
+
+struct Mesh {
+  std::int64_t tp = 1, pp = 1, cp = 1;
+  std::optional<std::int64_t> dp;
+  int ep = 1;
+
+  std::int64_t model_ranks() const { return tp * pp * cp; }
+  std::int64_t product() const { return dp.value_or(1) * model_ranks(); }
+};
+
+Mesh mesh_of(const RunOptions& options) {
+  Mesh mesh;
+  mesh.tp = optional_number("--tp", options.tp, kTensor).value_or(1);
+  mesh.pp = optional_number("--pp", options.pp, kStages).value_or(1);
+  mesh.cp = optional_number("--cp", options.cp, kTensor).value_or(1);
+  mesh.ep = optional_number("--ep", options.ep, kTensor).value_or(1);
+  if (const auto dp = optional_number("--dp", options.dp, kRanks)) mesh.dp = *dp;
+  const auto fits = [](std::int64_t product) { return product <= kDevices.most; };
+  if (!fits(mesh.model_ranks()) || !fits(mesh.product())) {
+    refuse("--dp * --tp * --pp * --cp",
+           std::to_string(mesh.dp.value_or(1)) + " * " + std::to_string(mesh.tp) + " * " + std::to_string(mesh.pp) + " * " +
+               std::to_string(mesh.cp),
+           "at most " + std::to_string(kDevices.most) + " devices");
+  }
+  return mesh;
+}
+
+// A mesh with its batch.
+struct Layout {
+  Mesh mesh;
+  std::int64_t dp = 1;
+  std::optional<int> micro_batch{};
+  int global_batch = 1;
+
+  std::int64_t replica_batch() const { return dp * micro_batch.value_or(1); }
+  bool multiplies(int devices) const { return dp * mesh.model_ranks() == devices && global_batch % replica_batch() == 0; }
+};
+
+int devices_of(const RunOptions& options, const Mesh& mesh, Notes& notes) {
+  if (const auto given = optional_number("--gpus", options.gpus, kDevices)) return *given;
+  note(notes, "hardware.num_devices", std::to_string(mesh.product()), "dp * tp * pp * cp");
+  return static_cast<int>(mesh.product());
+}
+
+std::string stack_in(const Text& text, Notes& notes) {
+  if (!text) {
+    note(notes, "training.framework", kDefaultStack, "default of --stack");
+    return kDefaultStack;
+  }
+  const std::vector<std::string> known = hwdb::Stacks::shipped().ids();
+  if (std::find(known.begin(), known.end(), *text) != known.end()) return *text;
+  std::string names;
+  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  refuse("--stack", *text, "one of " + names);
+}
+
+hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
+  hwdb::RecordedTraining training;
+  training.framework = stack_in(options.stack, notes);
+  training.precision = precision_in(options.precision);
+  training.optimizer = optimizer_in(options.optimizer);
+  training.offload = offload_in(options.offload);
+  if (options.sequence_parallel) training.sequence_parallel = true;
+  if (options.no_flash) training.flash_attention = false;
+  if (options.compile) training.compile = true;
+  if (options.cuda_graph) training.cuda_graph = true;
+  return training;
+}
+
+sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, Notes notes, const hwdb::Database& database) {
+  record.id = model.name;
+  record.model = recorded(model);
+  sim::Run run = hwdb::RunResolver(database).resolve(record);
+  run.model = model;
+  run.facts.insert(run.facts.begin(), notes.begin(), notes.end());
+  return run;
+}
+
+void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
+  training.virtual_stages = optional_number("--virtual-stages", options.virtual_stages, kVirtualStages);
+  if (options.recompute) {
+    const sim::Recompute recompute = recompute_in(*options.recompute);
+    training.recompute =
+        hwdb::RecordedRecompute{.kind = sim::name_of(recompute.kind), .detail = {}, .every_n = recompute.every_n};
+  }
+  if (options.sharding) training.sharding = sim::name_of(sharding_in(*options.sharding));
+  training.shard_size = optional_number("--shard-size", options.shard_size, kRanks);
+  if (options.shard_size && training.sharding != "hsdp") refuse("--shard-size", *options.shard_size, "--sharding hsdp beside it");
+  if (!options.shard_size && training.sharding == "hsdp") {
+    throw Error("--sharding = hsdp: --shard-size is missing, the ranks of a shard group (8 for nodes of eight)");
+  }
+}
+
+// Facts about what a plan searches: they would name the values of one layout.
+void drop_searched(Notes& facts) {
+  constexpr std::array<std::string_view, 8> kSearched{"assumed.training.dp",
+                                                      "assumed.training.sharding",
+                                                      "assumed.training.pipeline_schedule",
+                                                      "assumed.training.micro_batch",
+                                                      "assumed.training.num_microbatches",
+                                                      "assumed.training.recompute.kind",
+                                                      "assumed.training.sequence_parallel",
+                                                      "assumed.training.embeddings_as_layers"};
+  std::erase_if(facts,
+                [&](const sim::Fact& f) { return std::find(kSearched.begin(), kSearched.end(), f.key) != kSearched.end(); });
+}
+
+void check_products(const sim::PlanQuery& query) {
+  const auto largest = [](const std::vector<int>& values) { return values.empty() ? std::int64_t{1} : values.back(); };
+  const double product = static_cast<double>(largest(query.tensor_parallel)) *
+                         static_cast<double>(largest(query.pipeline_parallel)) *
+                         static_cast<double>(largest(query.context_parallel)) * static_cast<double>(largest(query.data_parallel));
+  if (product > std::numeric_limits<int>::max()) {
+    throw Error(
+        "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; smaller lists are expected");
+  }
+}
+
+// The recorded mesh and batch: as asked where they multiply; otherwise plain data parallelism, so that the rest can be resolved.
+void record_mesh(const Layout& layout, hwdb::RecordedTraining& training, int devices) {
+  training.ep = layout.mesh.ep;
+  if (!layout.multiplies(devices)) {
+    training.global_batch = devices;
+    return;
+  }
+  training.tp = static_cast<int>(layout.mesh.tp);
+  training.pp = static_cast<int>(layout.mesh.pp);
+  training.cp = static_cast<int>(layout.mesh.cp);
+  if (layout.mesh.dp) training.dp = static_cast<int>(layout.dp);
+  training.micro_batch = layout.micro_batch;
+  training.global_batch = layout.global_batch;
+}
+
+void set_mesh(const Layout& layout, sim::Strategy& strategy) {
+  strategy.tensor_parallel = static_cast<int>(layout.mesh.tp);
+  strategy.pipeline_parallel = static_cast<int>(layout.mesh.pp);
+  strategy.context_parallel = static_cast<int>(layout.mesh.cp);
+  strategy.data_parallel = static_cast<int>(layout.dp);
+  if (layout.micro_batch) strategy.micro_batch = *layout.micro_batch;
+  strategy.global_batch = layout.global_batch;
+}
+
+void set_search(const RunOptions& options, sim::PlanQuery& query) {
+  query.tensor_parallel = optional_numbers("--tp", options.tp, kTensor);
+  query.pipeline_parallel = optional_numbers("--pp", options.pp, kStages);
+  query.data_parallel = optional_numbers("--dp", options.dp, kRanks);
+  query.context_parallel = optional_numbers("--cp", options.cp, kTensor);
+  query.micro_batch = optional_numbers("--micro-batch", options.micro_batch, kMicroBatch);
+  query.virtual_stages = optional_numbers("--virtual-stages", options.virtual_stages, kVirtualStages);
+  for (const std::string& part : split(options.sharding.value_or(""))) query.sharding.push_back(sharding_in(part));
+  for (const std::string& part : split(options.recompute.value_or(""))) query.recompute.push_back(recompute_in(part));
+  check_products(query);
+}
+
+}  // namespace
+
+sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
+  Notes notes;
+  const sim::Transformer model = model_of(options, notes);
+  Layout layout{.mesh = mesh_of(options)};
+  const int devices = devices_of(options, layout.mesh, notes);
+  layout.dp = layout.mesh.dp.value_or(std::max<std::int64_t>(1, devices / layout.mesh.model_ranks()));
+  layout.micro_batch = optional_number("--micro-batch", options.micro_batch, kMicroBatch);
+  layout.global_batch = global_batch_of(options, model.seq_len, layout.replica_batch(), true, notes);
+  hwdb::RunRecord record;
+  record.hardware = hardware_of(options, devices, database, notes);
+  record.training = recipe_of(options, notes);
+  set_layout(options, record.training);
+  record_mesh(layout, record.training, devices);
+  sim::Run run = resolved(std::move(record), model, std::move(notes), database);
+  set_mesh(layout, run.strategy);
+  return run;
+}
+
+sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database) {
+  Notes notes;
+  const sim::Transformer model = model_of(options, notes);
+  const int devices = static_cast<int>(number_in("--gpus", options.gpus.value_or(""), kDevices));
+  hwdb::RunRecord record;
+  record.hardware = hardware_of(options, devices, database, notes);
+  record.training = recipe_of(options, notes);
+  record.training.tp = devices;  // any mesh: the search replaces it
+  record.training.global_batch = global_batch_of(options, model.seq_len, devices, false, notes);
+  sim::PlanQuery query;
+  query.base = resolved(std::move(record), model, std::move(notes), database);
+  drop_searched(query.base.facts);
+  set_search(options, query);
+  return query;
+}
+
+}  // namespace llmsim::cli
