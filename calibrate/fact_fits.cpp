@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "calibrate/attention_fit.h"
+#include "calibrate/collective_fit.h"
 #include "calibrate/gemm_fit.h"
 #include "hwdb/hardware.h"
 #include "hwdb/measured_rows.h"
@@ -321,10 +322,8 @@ void fit_amd(FactFits& fits, const Database& database, FittedMachines& fitted) {
   for (const char* id : {"mi300x", "mi325x"}) add_sustained_clock(fits, database, {id}, fitted);
 }
 
-// Nothing of V100 is measured in the facts but AMD's chart, which gives it all of its peak.
+// No product of V100 is in the facts: the shape of its curve is that of A100.  (Its max_efficiency comes from a measured run.)
 void add_v100(FactFits& fits, const sim::GemmCoefficients& a100) {
-  const Origin chart{sim::Evidence::Assumed, "between AMD's chart (1.0 of peak on V100 PCIe) and A100", ""};
-  add(fits, "v100_sxm_32", "gemm.fp16.max_efficiency", 0.88, 0.08, chart);
   const std::vector<FittedValue> held{{"k_half", a100.k_half, 0.5 * a100.k_half},
                                       {"wave_quantisation", a100.wave_quantisation, 0.2},
                                       {"kernel_time_s", a100.kernel_time.value(), 1e-6}};
@@ -403,6 +402,78 @@ void add_assumed_attention(FactFits& fits, const std::string& id, const Attentio
   }
 }
 
+// --- collectives ---
+
+std::optional<sim::CollectiveKind> collective_named(const std::string& op) {
+  if (op == "all_reduce") return sim::CollectiveKind::AllReduce;
+  if (op == "all_gather") return sim::CollectiveKind::AllGather;
+  if (op == "reduce_scatter") return sim::CollectiveKind::ReduceScatter;
+  if (op == "alltoall") return sim::CollectiveKind::AllToAll;
+  return std::nullopt;
+}
+
+// nccl-tests: bus bandwidth = (n-1)/n S / t, twice that for an all-reduce.
+std::optional<sim::Seconds> collective_duration(const MeasuredRow& point, sim::CollectiveKind kind, double ranks) {
+  if (const auto time = point.number("time_us")) return sim::Seconds(*time * 1e-6);
+  const auto bytes = point.number("bytes"), rate = point.number("busbw_GB_per_s");
+  if (!bytes || !rate || *rate <= 0.0) return std::nullopt;
+  const double rounds = kind == sim::CollectiveKind::AllReduce ? 2.0 : 1.0;
+  return rounds * (ranks - 1.0) / ranks * sim::Bytes(*bytes) / sim::BytesPerSecond(*rate * 1e9);
+}
+
+// Messages below this are latency that no step of training notices.
+constexpr double kSmallestMessage = 16.0 * 1024.0;
+
+std::vector<CollectiveSample> curve(const Measurement& measurement, sim::CollectiveKind kind, int ranks) {
+  std::vector<CollectiveSample> samples;
+  for (const MeasuredRow& point : hwdb::rows(measurement)) {
+    const double bytes = point.number("bytes").value_or(0.0);
+    const auto time = collective_duration(point, kind, ranks);
+    if (bytes >= kSmallestMessage && time) samples.push_back({kind, sim::Bytes(bytes), *time, ranks, 1.0});
+  }
+  for (CollectiveSample& sample : samples) sample.weight = 1.0 / static_cast<double>(samples.size());
+  return samples;
+}
+
+// Curves of a device on one node, or on several, of a system or of none named.
+std::vector<CollectiveSample> collective_curves(const Database& database, const std::string& id, bool one_node,
+                                                const std::optional<std::string>& system) {
+  std::vector<CollectiveSample> samples;
+  for (const Measurement& measurement : database.measurements("collectives", id)) {
+    const MeasuredRow row = hwdb::fields(measurement);
+    const auto kind = collective_named(row.text("op").value_or(""));
+    const auto nodes = row.number("nodes"), ranks = row.number("ranks");
+    const bool threshold = row.text("kind") == "acceptance threshold";
+    if (!kind || !nodes || !ranks || threshold || (*nodes == 1.0) != one_node || row.text("system") != system) continue;
+    const std::vector<CollectiveSample> points = curve(measurement, *kind, static_cast<int>(*ranks));
+    samples.insert(samples.end(), points.begin(), points.end());
+  }
+  return samples;
+}
+
+void add_collective_summary(FactFits& fits, const std::string& id, const std::string& what, const CollectiveFit& fit) {
+  const std::string median = "median error " + printed(100.0 * fit.median_abs_error) + " %";
+  const std::string values = fit.values.empty() ? median : listed(fit.values) + "; " + median;
+  fits.summaries.push_back({id, what, values, fit.samples, fit.rms, std::nullopt});
+}
+
+void fit_fabric_of(FactFits& fits, const Database& database, const std::string& id) {
+  const std::vector<CollectiveSample> samples = collective_curves(database, id, true, std::nullopt);
+  const CollectiveFit fit = fit_fabric(hwdb::cluster(database, id, 8).cluster, samples);
+  const Origin origin{sim::Evidence::Fitted, "collective curves of " + id + " on one node, messages of 16 KiB and more",
+                      std::to_string(fit.samples) + " times, median error " + printed(100.0 * fit.median_abs_error) + " %"};
+  for (const FittedValue& value : fit.values) add(fits, id, value.name, value.value, value.standard_error, origin);
+  add_collective_summary(fits, id, "collectives, one node", fit);
+}
+
+// Networks are described, not fitted: two nodes do not tell a latency that holds for hundreds.
+void describe_network_of(FactFits& fits, const Database& database, const std::string& id,
+                         const std::optional<std::string>& system) {
+  const std::vector<CollectiveSample> samples = collective_curves(database, id, false, system);
+  const sim::Cluster cluster = hwdb::cluster(database, system.value_or(id), 16).cluster;
+  add_collective_summary(fits, system.value_or(id), "collectives, many nodes", describe_collectives(cluster, samples));
+}
+
 }  // namespace
 
 FactFits fit_gemm_facts(const Database& database) {
@@ -416,7 +487,6 @@ FactFits fit_gemm_facts(const Database& database) {
   add(fits, "a100_pcie_80", "sustained_clock", 1.0, 0.03,
       {sim::Evidence::Assumed, "its max_efficiency was measured within a training process", ""});
   fit_weight_gradient(fits, database, "b200_sxm", fitted.at({"b200_sxm", DType::Bf16}));
-  add_sustained_clock(fits, database, {"a100_sxm_80"}, fitted);
   add_sustained_clock(fits, database, {"h100_sxm", "h200_sxm"}, fitted);
   add_sustained_clock(fits, database, {"b200_sxm", "b300_sxm", "gb200"}, fitted);
   fit_amd(fits, database, fitted);
@@ -445,9 +515,22 @@ FactFits fit_attention_facts(const Database& database) {
   return fits;
 }
 
+FactFits fit_collective_facts(const Database& database) {
+  FactFits fits;
+  for (const char* id : {"a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "mi300x"}) {
+    fit_fabric_of(fits, database, id);
+  }
+  describe_network_of(fits, database, "h100_sxm", std::nullopt);
+  describe_network_of(fits, database, "mi300x", std::nullopt);
+  describe_network_of(fits, database, "a100_sxm_80", "aws_p4d");
+  describe_network_of(fits, database, "h100_sxm", "aws_p5");
+  return fits;
+}
+
 FactFits fit_facts(const Database& database) {
   FactFits fits = fit_gemm_facts(database);
   append(fits, fit_attention_facts(database));
+  append(fits, fit_collective_facts(database));
   return fits;
 }
 

@@ -30,6 +30,9 @@ FactFits fit_gemm_facts(const hwdb::Database& database);
 // Attention: one implementation per device is shipped, the others appear in the summaries only.
 FactFits fit_attention_facts(const hwdb::Database& database);
 
+// Collectives on one node, and over the networks that were measured.
+FactFits fit_collective_facts(const hwdb::Database& database);
+
 // All of them.
 FactFits fit_facts(const hwdb::Database& database);
 

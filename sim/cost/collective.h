@@ -6,14 +6,17 @@
 //
 //   ring    all-reduce          t = o + (2(n-1) - 2(D-1)) a + 2(D-1) A + 2 (n-1)/n S / (e b)
 //           gather, scatter     t = o + ((n-1) - (D-1)) a + (D-1) A + (n-1)/n S / (e b)
-//   tree    all-reduce          t = o + 2 ((n/D - 1) a + log2(D) A) + 2 (n-1)/n S / (e_tree e b)
+//   tree    all-reduce          t = o + 2 ((n/D - 1) a + log2(D) A) + (max(2 (n-1)/n S / f, 2 (D-1)/D S / w)
+//                                   + 2 log2(D) min(S, F) / b) / (e_tree e)
 //   pair    send_recv           t = o + (a or A) + S / b
 //   direct  all-to-all          t = o + (n-1)/n S / b, the part that leaves the domain over the network
 //
-// and the fastest is taken.  The bus bandwidth is the smaller of what the fabric gives the ranks of one domain and what the
-// network gives the group: a domain's injection bandwidth shared by the groups that run side by side, times (D/2)^-ring_decay on
-// networks where measured rings slow down with the number of nodes. One rank is free.  Source:
-// NCCL src/graph/tuning.cc (latency and bandwidth tables).
+// and the fastest is taken.  f and w are the fabric's and the network's part of b.  F is what a tree holds back at each level.
+// Inside a switched domain few ranks reach less of b than eight do, (1 + c/64) / (1 + c/n^2): 0.73 for gathers and scatters of
+// two ranks.  The bus bandwidth is the smaller of what the fabric gives the ranks of one domain and what the network gives the
+// group: a domain's injection bandwidth shared by the groups that run side by side, times (D/2)^-ring_decay on networks where
+// measured rings slow down with the number of nodes. One rank is free.  Source: NCCL src/graph/tuning.cc (latency and bandwidth
+// tables).
 #pragma once
 
 #include "sim/hardware/cluster.h"
@@ -30,6 +33,7 @@ struct GroupLinks {
   double ring_share = 1.0;   // of `network` that a ring over all domains keeps
   Seconds fabric_hop{};
   Seconds network_hop{};
+  bool switched = false;  // behind a switch
   bool in_switch_reduction = false;
 
   BytesPerSecond bus_bandwidth() const;

@@ -57,6 +57,24 @@ TEST(Collective, APackagePairIsFasterThanItsNeighbours) {
   EXPECT_LT(links_of(run, GroupKind::Data).fabric, 200.0 * GBps);
 }
 
+TEST(Collective, ATreeOverTwoNodesSendsEachByteOnce) {
+  // 16 ranks on two nodes: a tree crosses 80 GB/s with 2 (2-1)/2 S, a ring with 2 (16-1)/16 S; inside, 2 * 15/16 S at 100 GB/s is
+  // longer than 1 S at 80.  Every tree runs at 0.92 and holds back 13.6 MB at its one level, each way, at 80 GB/s.
+  const double size = 8e9;
+  const double tree = (2.0 * 15.0 / 16.0 * size / 100e9 + 2.0 * 13.6e6 / 80e9) / 0.92;
+  const double ring = 2.0 * 15.0 / 16.0 * size / 80e9;
+  ASSERT_LT(tree, ring);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(size), links_of(small_run(16), GroupKind::Data)).value(), tree,
+              1e-4);
+}
+
+TEST(Collective, TwoRanksBehindASwitchReachLessThanEight) {
+  // (1 + 1.6/64) / (1 + 1.6/4) = 0.732 of 100 GB/s, half of the message on the wire.
+  const double expected = 0.5 * 8e9 / (100e9 * 1.025 / 1.4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(small_run(2), GroupKind::Data)).value(), expected,
+              1e-4);
+}
+
 TEST(Collective, TimeGrowsWithSizeAndRanks) {
   Seconds last;
   for (double size = 1e3; size < 1e10; size *= 10) {

@@ -1,0 +1,94 @@
+#include "calibrate/collective_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/base/error.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using sim::Cluster;
+
+// What a fit changes of the cluster.
+struct Coefficient {
+  Parameter parameter;  // starts at the prior
+  double spread;        // of the prior, in ln
+  void (*set)(Cluster&, double);
+};
+
+constexpr double kUsualMisfit = 0.08;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Cluster with(Cluster cluster, std::span<const Coefficient> coefficients, std::span<const double> values) {
+  for (std::size_t i = 0; i < coefficients.size(); ++i) coefficients[i].set(cluster, values[i]);
+  return cluster;
+}
+
+double log_error(const CollectiveSample& sample, const Cluster& cluster) {
+  return std::log(predicted(sample, cluster) / sample.time);
+}
+
+void set_errors(const Cluster& cluster, std::span<const CollectiveSample> samples, CollectiveFit& result) {
+  std::vector<double> sizes;
+  double squares = 0.0;
+  for (const CollectiveSample& sample : samples) {
+    const double error = log_error(sample, cluster);
+    sizes.push_back(std::abs(error));
+    squares += error * error;
+  }
+  result.samples = samples.size();
+  result.rms = std::sqrt(squares / static_cast<double>(samples.size()));
+  result.median_abs_error = median(sizes);
+}
+
+CollectiveFit fit(const Cluster& cluster, std::span<const Coefficient> coefficients, std::span<const CollectiveSample> samples) {
+  if (samples.empty()) throw Error("fit: no measured collectives; add measurements of the subject \"collectives\"");
+  std::vector<Parameter> parameters;
+  for (const Coefficient& coefficient : coefficients) parameters.push_back(coefficient.parameter);
+  const auto residuals = [&](std::span<const double> values, std::span<double> out) {
+    const Cluster trial = with(cluster, coefficients, values);
+    for (std::size_t i = 0; i < samples.size(); ++i) out[i] = std::sqrt(samples[i].weight) * log_error(samples[i], trial);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double moved = std::log(values[i] / coefficients[i].parameter.start);
+      out[samples.size() + i] = kUsualMisfit * moved / coefficients[i].spread;
+    }
+  };
+  const LeastSquaresFit solution = least_squares(parameters, samples.size() + parameters.size(), residuals);
+  CollectiveFit result;
+  result.values = solution.values;
+  std::vector<double> values;
+  for (const FittedValue& value : solution.values) values.push_back(value.value);
+  set_errors(with(cluster, coefficients, values), samples, result);
+  return result;
+}
+
+}  // namespace
+
+sim::Seconds predicted(const CollectiveSample& sample, const Cluster& cluster) {
+  Cluster part = cluster;
+  part.num_devices = sample.ranks;
+  sim::Strategy strategy;
+  strategy.data_parallel = sample.ranks;
+  return collective_time(sample.kind, sample.message, group_links(strategy, sim::GroupKind::Data, part, 1.0));
+}
+
+CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSample> samples) {
+  const std::vector<Coefficient> coefficients{
+      {{"collective_fraction", 0.75, 0.0}, 0.5, [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
+      {{"fabric.latency_s", 3.4e-6, 0.0}, 1.0, [](Cluster& c, double v) { c.fabric.latency = sim::Seconds(v); }}};
+  return fit(cluster, coefficients, samples);
+}
+
+CollectiveFit describe_collectives(const Cluster& cluster, std::span<const CollectiveSample> samples) {
+  CollectiveFit result;
+  set_errors(cluster, samples, result);
+  return result;
+}
+
+}  // namespace llmsim::calibrate

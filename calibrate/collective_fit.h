@@ -1,0 +1,41 @@
+// Fits the coefficients of collectives (sim/cost/collective.h) to measured curves, and says how well the formula describes them.
+//
+// On one node two coefficients of the device are fitted on ln(predicted / measured) with Huber weights: collective_fraction (what
+// large messages reach) and fabric.latency_s (what small ones cost), from all curves and sizes, each curve counted once.  Weak
+// priors stand beside the data, as  0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5), fabric.latency_s 3.4 us
+// (1).
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "calibrate/least_squares.h"
+#include "sim/cost/collective.h"
+
+namespace llmsim::calibrate {
+
+struct CollectiveSample {
+  sim::CollectiveKind kind = sim::CollectiveKind::AllReduce;
+  sim::Bytes message;  // nccl-tests' size
+  sim::Seconds time;
+  int ranks = 1;
+  double weight = 1.0;  // 1 / sizes in its curve
+};
+
+// Time of a sample on a cluster whose devices all take part in one group.
+sim::Seconds predicted(const CollectiveSample& sample, const sim::Cluster& cluster);
+
+struct CollectiveFit {
+  std::vector<FittedValue> values;  // named by their keys
+  double rms = 0.0;
+  double median_abs_error = 0.0;  // of ln(predicted / measured)
+  std::size_t samples = 0;
+};
+
+// Throws Error for no samples.  `cluster` is one node.
+CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
+
+// The errors of a cluster as it is; no values.
+CollectiveFit describe_collectives(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
+
+}  // namespace llmsim::calibrate

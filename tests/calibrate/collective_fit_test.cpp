@@ -1,0 +1,52 @@
+#include "calibrate/collective_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "sim/base/error.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+sim::Cluster node() {
+  sim::Cluster cluster;
+  cluster.fabric.device_bandwidth = 300.0 * sim::GBps;
+  cluster.fabric.latency = sim::Seconds(6e-6);
+  cluster.network.node_bandwidth = 200.0 * sim::GBps;
+  cluster.device.achieved.collective_fraction = 0.68;
+  return cluster;
+}
+
+TEST(CollectiveFit, RecoversPlantedCoefficientsWithinTheirErrors) {
+  std::mt19937 generator(5);
+  std::normal_distribution<double> noise(0.0, 0.1);
+  std::vector<CollectiveSample> samples;
+  for (const auto kind : {sim::CollectiveKind::AllReduce, sim::CollectiveKind::AllGather}) {
+    for (double bytes = 1 << 14; bytes <= 1 << 29; bytes *= 2.0) {
+      CollectiveSample sample{kind, sim::Bytes(bytes), {}, 8, 1.0};
+      sample.time = predicted(sample, node()) * std::exp(noise(generator));
+      samples.push_back(sample);
+    }
+  }
+  sim::Cluster unknown = node();
+  unknown.fabric.latency = sim::Seconds(1e-6);
+  unknown.device.achieved.collective_fraction = 0.9;
+  const CollectiveFit fit = fit_fabric(unknown, samples);
+  EXPECT_NEAR(fit.values[0].value, 0.68, 3.0 * fit.values[0].standard_error);
+  EXPECT_NEAR(fit.values[1].value, 6e-6, 3.0 * fit.values[1].standard_error);
+  EXPECT_LT(fit.median_abs_error, 0.1);
+}
+
+TEST(CollectiveFit, DescribesAClusterAsItIs) {
+  // Twice the predicted time everywhere: an error of ln 2.
+  CollectiveSample sample{sim::CollectiveKind::AllGather, 1.0 * sim::GiB, {}, 8, 1.0};
+  sample.time = 2.0 * predicted(sample, node());
+  EXPECT_NEAR(describe_collectives(node(), std::vector{sample}).median_abs_error, std::log(2.0), 1e-12);
+}
+
+TEST(CollectiveFit, NeedsSamples) { EXPECT_THROW(fit_fabric(node(), {}), Error); }
+
+}  // namespace
+}  // namespace llmsim::calibrate
