@@ -1,6 +1,12 @@
 #include "sim/operators/operator.h"
 
 namespace llmsim::sim {
+namespace {
+
+// The process group's call, the launch, and the events that order two streams.
+constexpr int kHostCallsPerCollective = 3;
+
+}  // namespace
 
 const char* name_of(OperatorKind kind) {
   switch (kind) {
@@ -51,7 +57,8 @@ Operator streaming(OperatorKind kind, const char* label, double elements, double
 }
 
 Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message) {
-  Operator op{.kind = OperatorKind::Collective, .label = label, .collective = kind, .group = group};
+  Operator op{
+      .kind = OperatorKind::Collective, .label = label, .kernels = kHostCallsPerCollective, .collective = kind, .group = group};
   op.message = message;
   return op;
 }
