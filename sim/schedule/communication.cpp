@@ -46,27 +46,39 @@ void add_tensor(std::vector<CommunicationTerm>& list, const Run& run, const Coll
   }
 }
 
-void add_data(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const RankParameters& rank,
+// Gathers of weights, reductions of gradients and, under Hsdp, the sum over replicas; what is exposed of the two reductions is
+// shared out by their times.
+void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataExchange& exchange, const RankParameters& rank,
               const std::vector<ModelPart>& parts, const Terms& terms) {
   double blocks = 0.0, ends = 0.0;
   for (const ModelPart& part : parts) blocks += part.blocks, ends += exchange.end_parameters(part);
   const ExchangeTimes end = exchange.times(ends, ends), block = exchange.block_times();
   const double messages = blocks + (ends > 0.0 ? 1.0 : 0.0);
-  const auto add = [&](CollectiveKind kind, double calls, double bytes, Seconds time, Seconds exposed) {
-    if (calls <= 0.0) return;
+  const double weights = (blocks * rank.block + ends) * exchange.weight_wire_bytes();
+  const double gradients = (blocks * exchange.trained_block() + ends) * exchange.gradient_wire_bytes();
+  const auto add = [&](CollectiveKind kind, GroupKind group, int ranks, double calls, double bytes, Seconds time,
+                       Seconds exposed) {
+    if (calls <= 0.0 || ranks <= 1) return;
     list.push_back({.collective = name_of(kind),
-                    .group = name_of(exchange.shard_group()),
-                    .ranks = exchange.shard_links().place.ranks,
+                    .group = name_of(group),
+                    .ranks = ranks,
                     .size = Bytes(calls * bytes),
                     .count = calls * messages,
                     .time = calls * time,
                     .exposed = exposed});
   };
+  const int shard = exchange.shard_links().place.ranks, replicas = exchange.replicate_links().place.ranks;
+  const double reductions = exchange.reductions_per_step();
+  const Seconds scatter = blocks * block.scatter + end.scatter, replicate = blocks * block.replicate + end.replicate;
+  const double scatter_share = scatter > Seconds(0.0) ? scatter / (scatter + replicate) : 0.0;
+  const Seconds exposed = terms[Term::ReduceExposed];
   const CollectiveKind reduction = exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-  add(CollectiveKind::AllGather, exchange.gathers_per_step(), (blocks * rank.block + ends) * exchange.weight_wire_bytes(),
+  add(CollectiveKind::AllGather, exchange.shard_group(), shard, exchange.gathers_per_step(), weights,
       blocks * block.gather + end.gather, terms[Term::GatherExposed]);
-  add(reduction, exchange.reductions_per_step(), (blocks * exchange.trained_block() + ends) * exchange.gradient_wire_bytes(),
-      blocks * block.scatter + end.scatter, terms[Term::ReduceExposed]);
+  add(reduction, exchange.shard_group(), shard, reductions, gradients, scatter, scatter_share * exposed);
+  if (run.strategy.sharding != Sharding::Hsdp) return;
+  add(CollectiveKind::AllReduce, GroupKind::Replicate, replicas, reductions, gradients / std::max(1, run.strategy.shard_size),
+      replicate, (1.0 - scatter_share) * exposed);
 }
 
 void add_pipeline(std::vector<CommunicationTerm>& list, const Strategy& strategy, const StageTransfer& transfer, Seconds bubble) {
@@ -89,9 +101,7 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
   if (run.strategy.tensor_parallel > 1) {
     add_tensor(list, run, tensor_tallies(run, prices, parts), terms[Term::TensorExposed]);
   }
-  if (exchange.shard_links().place.ranks > 1 || exchange.replicate_links().place.ranks > 1) {
-    add_data(list, exchange, rank_parameters(run.model, run.strategy), parts, terms);
-  }
+  add_data(list, run, exchange, rank_parameters(run.model, run.strategy), parts, terms);
   if (run.strategy.pipeline_parallel > 1) add_pipeline(list, run.strategy, transfer, terms[Term::PipelineBubble]);
   return list;
 }

@@ -52,7 +52,7 @@ ExchangeTimes DataExchange::times(double trained, double parameters) const {
   }
   if (run_.strategy.sharding == Sharding::Hsdp) {
     const Bytes shard = gradients / std::max(1, run_.strategy.shard_size);
-    result.scatter += collective_time(CollectiveKind::AllReduce, shard, replicate_links_);
+    result.replicate = collective_time(CollectiveKind::AllReduce, shard, replicate_links_);
   }
   return result;
 }

@@ -16,8 +16,11 @@ namespace llmsim::sim {
 
 // Times to exchange the weights and gradients of some parameters.
 struct ExchangeTimes {
-  Seconds gather{};   // weights
-  Seconds scatter{};  // gradients
+  Seconds gather{};     // weights
+  Seconds scatter{};    // gradients, to the shards' owners
+  Seconds replicate{};  // gradients, between the replicas of a shard (Hsdp)
+
+  Seconds reduce() const { return scatter + replicate; }
 };
 
 class DataExchange {

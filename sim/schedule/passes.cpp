@@ -76,7 +76,7 @@ class PassBuilder {
     if (!gathers && !reduces) return;
     if (!gathers && !strategy_.data_overlap && last) {
       // All gradients of the part in one message, after the backward pass.
-      terms[Term::ReduceExposed] += exchange_.times(exchange_.trained_parameters(part_), 0.0).scatter;
+      terms[Term::ReduceExposed] += exchange_.times(exchange_.trained_parameters(part_), 0.0).reduce();
       return;
     }
     add_exchange(terms, gathers, reduces, reduces ? Term::ReduceExposed : Term::GatherExposed);
@@ -104,9 +104,9 @@ class PassBuilder {
     blocks.reserve(static_cast<std::size_t>(part_.blocks) + 2);
     if (gathers && ends > 0.0) blocks.push_back({.gather = end.gather});
     for (int i = 0; i < part_.blocks; ++i) {
-      blocks.push_back({.gather = gathers ? block.gather : none, .compute = share, .reduce = reduces ? block.scatter : none});
+      blocks.push_back({.gather = gathers ? block.gather : none, .compute = share, .reduce = reduces ? block.reduce() : none});
     }
-    if (reduces && ends > 0.0) blocks.push_back({.reduce = end.scatter});
+    if (reduces && ends > 0.0) blocks.push_back({.reduce = end.reduce()});
     return blocks;
   }
 

@@ -105,6 +105,51 @@ TEST(Predict, SlowHostsDelaySmallKernels) {
   EXPECT_EQ(term(predict(run), "launch_wait"), 0.0);
 }
 
+const CommunicationTerm* communication(const Prediction& p, const std::string& collective, const std::string& group) {
+  for (const CommunicationTerm& t : p.communication) {
+    if (t.collective == collective && t.group == group) return &t;
+  }
+  return nullptr;
+}
+
+TEST(Predict, CommunicationVolumesFollowTheSharding) {
+  // N parameters in 16 bits: an all-reduce of 2 N bytes; ZeRO-1 a scatter and a gather of 2 N; ZeRO-3 two gathers and a scatter
+  // of 2 N for each of 8 micro-batches.
+  TrainingRun run = small_run(8);
+  const double bytes = 2.0 * static_cast<double>(parameters(run.model).total());
+  const Prediction none = predict(run);
+  ASSERT_NE(communication(none, "all_reduce", "dp"), nullptr);
+  EXPECT_NEAR(communication(none, "all_reduce", "dp")->size.value(), bytes, 1e-3 * bytes);
+  run.strategy.sharding = Sharding::Zero1;
+  const Prediction one = predict(run);
+  EXPECT_NEAR(communication(one, "reduce_scatter", "dp")->size.value(), bytes, 1e-3 * bytes);
+  EXPECT_NEAR(communication(one, "all_gather", "dp")->size.value(), bytes, 1e-3 * bytes);
+  run.strategy.sharding = Sharding::Zero3;
+  const Prediction three = predict(run);
+  EXPECT_NEAR(communication(three, "reduce_scatter", "dp")->size.value(), 8.0 * bytes, 8e-3 * bytes);
+  EXPECT_NEAR(communication(three, "all_gather", "dp")->size.value(), 16.0 * bytes, 16e-3 * bytes);
+}
+
+TEST(Predict, HybridShardingReducesItsShardOverTheReplicas) {
+  TrainingRun run = small_run(16);
+  run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 8;
+  const Prediction p = predict(run);
+  const double bytes = 2.0 * static_cast<double>(parameters(run.model).total());
+  ASSERT_NE(communication(p, "all_reduce", "dp_replicate"), nullptr);
+  EXPECT_EQ(communication(p, "all_reduce", "dp_replicate")->ranks, 2);
+  EXPECT_NEAR(communication(p, "all_reduce", "dp_replicate")->size.value(), 8.0 * bytes / 8.0, 1e-2 * bytes);
+}
+
+TEST(Predict, ExposedCommunicationIsThatOfTheBreakdown) {
+  TrainingRun run = small_run(64);
+  run.strategy.tensor_parallel = 4, run.strategy.pipeline_parallel = 2, run.strategy.data_parallel = 8;
+  run.strategy.sharding = Sharding::Zero1, run.strategy.sequence_parallel = true;
+  const Prediction p = predict(run);
+  double tensor = 0.0;
+  for (const CommunicationTerm& t : p.communication) tensor += std::string(t.group) == "tp" ? t.exposed.value() : 0.0;
+  EXPECT_NEAR(tensor, term(p, "tensor_parallel_exposed"), 1e-9);
+}
+
 TEST(Predict, ABrokenRuleIsAnAnswer) {
   TrainingRun run = small_run(8);
   run.strategy.tensor_parallel = 3;
