@@ -80,9 +80,9 @@ Prediction predict(const Run& asked) {
   Prediction prediction{.run = asked};
   const Run& run = prediction.run;
   prediction.infeasible = broken_rule(run.model, run.strategy, run.cluster);
-  if (!prediction.infeasible) prediction.run.model.vocab_size = trained_vocab_size(asked);
-  prediction.parameters = parameters(run.model);
+  prediction.parameters = parameters(asked.model);
   if (prediction.infeasible) return prediction;
+  prediction.run.model.vocab_size = trained_vocab_size(asked);
   require_supported(run);
   const LayerPrices prices = layer_prices(run);
   add_step(prediction, simulate_step(run, prices));

@@ -36,10 +36,10 @@ struct Prediction {
   std::vector<TimeTerm> breakdown{};  // adds up to step_time
   Memory memory{};
   std::vector<CommunicationTerm> communication{};
-  Flops model_flops{};     // of one step, whole cluster
-  Flops hardware_flops{};  // with recomputation
-  Parameters parameters{};
-  double bubble = 0.0;  // idle fraction of the busiest stage's pipeline time
+  Flops model_flops{};      // of one step, whole cluster
+  Flops hardware_flops{};   // with recomputation
+  Parameters parameters{};  // of the model as asked, without vocabulary padding
+  double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 
   bool feasible() const { return !infeasible; }
 };

@@ -1,0 +1,70 @@
+// The shipped published runs, predicted from device facts and documented stack defaults, held to the errors that the project
+// promises.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <vector>
+
+#include "calibrate/backtest.h"
+#include "hwdb/database.h"
+#include "hwdb/run_resolver.h"
+#include "sim/predict.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+std::vector<hwdb::RunFile> shipped_runs() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(LLMSIM_PUBLISHED_RUNS)) {
+    if (entry.path().extension() == ".json") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<hwdb::RunFile> files;
+  for (const auto& path : paths) files.push_back(hwdb::read_runs(path.string()));
+  return files;
+}
+
+class Validation : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    const hwdb::Database database(":memory:");
+    hwdb::RunResolver resolver(database);
+    const std::vector<hwdb::RunFile> files = shipped_runs();
+    result_ = new Backtest(
+        backtest(files, Scope::Dense, [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); }));
+  }
+  static void TearDownTestSuite() { delete result_; }
+
+  static const OverallErrors& overall() { return result_->overall; }
+
+  static Backtest* result_;
+};
+
+Backtest* Validation::result_ = nullptr;
+
+TEST_F(Validation, EveryScoredDenseRunIsPredicted) {
+  EXPECT_GT(overall().scored, 2000);
+  EXPECT_EQ(overall().missed, 0);
+}
+
+TEST_F(Validation, StepTimesAreWithinAQuarter) {
+  for (const GroupErrors& group : result_->groups) {
+    if (group.median_abs_error)
+      std::printf("%-28s %5d runs  median error %.3f\n", group.group.c_str(), group.scored, *group.median_abs_error);
+  }
+  EXPECT_LE(*overall().macro_median_abs_error, 0.25);
+}
+
+TEST_F(Validation, PeakMemoryIsWithinFifteenPercent) { EXPECT_LE(*overall().memory_macro_median_abs_error, 0.15); }
+
+TEST_F(Validation, EightOutOfTenVerdictsAreRightInBothClasses) { EXPECT_GE(*overall().balanced_outcome_accuracy, 0.80); }
+
+TEST_F(Validation, IntervalsHoldAboutAsOftenAsTheySay) {
+  EXPECT_GE(*overall().coverage, 0.85);
+  EXPECT_LE(*overall().coverage, 0.95);
+}
+
+}  // namespace
+}  // namespace llmsim::calibrate
