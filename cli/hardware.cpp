@@ -6,7 +6,7 @@
 #include <memory>
 #include <sstream>
 
-#include "cli/run_options.h"
+#include "cli/database_option.h"
 #include "hwdb/hardware.h"
 #include "hwdb/user_hardware.h"
 #include "reports/table.h"

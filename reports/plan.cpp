@@ -34,8 +34,8 @@ Table ranking_table(const PlanAnswer& answer) {
   table.add_relative("relative", "relative", "step_time_s", Better::Smaller);
   table.hide("step_time_low_s");
   table.hide("step_time_high_s");
-  table.fold_constants(
-      {"model", "accelerator", "num_devices", "seq_len", "global_batch", "precision", "cp", "virtual_stages", "feasible"});
+  table.fold_constants({"model", "accelerator", "num_devices", "seq_len", "global_batch", "precision", "cp", "virtual_stages",
+                        "sequence_parallel", "feasible"});
   table.add_note("step time of the first plan: " + human(winner.interval.first) + " to " + human(winner.interval.second) +
                  " with " + significant(winner.interval_level * 100.0, 2) + " % probability");
   table.add_note("memory: a device has " + human(winner.memory.capacity) + ", of which the driver context takes " +

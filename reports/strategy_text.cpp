@@ -20,6 +20,7 @@ std::string mesh_text(const sim::Strategy& s) {
     if (size != 1) text += (text.empty() ? "" : ", ") + std::string(name) + " " + std::to_string(size);
   };
   add("tp", s.tensor_parallel);
+  if (s.sequence_parallel) text += " with sp";
   add("pp", s.pipeline_parallel);
   add("cp", s.context_parallel);
   add("dp", s.data_parallel);

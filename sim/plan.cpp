@@ -54,7 +54,6 @@ class Search {
     s.tensor_parallel = tensor;
     s.pipeline_parallel = pipeline;
     s.context_parallel = context;
-    s.sequence_parallel = tensor > 1;
     const int rest = tensor * pipeline * context;
     const int whole = run_.cluster.num_devices / rest;
     for (const int data : choose(query_.data_parallel, {std::max(1, whole)})) {
@@ -63,8 +62,18 @@ class Search {
       for (const int micro : choose(query_.micro_batch, divisors(share))) {
         if (query_.micro_batch.empty() && micro > kMaxMicroBatch) break;
         s.micro_batch = micro;
-        try_pipelines(s);
+        try_sequence_parallelism(s);
       }
+    }
+  }
+
+  // Sequence parallelism saves memory and sends more: neither is always better, so both are tried unless it is asked for.
+  void try_sequence_parallelism(Strategy s) {
+    const bool possible = s.tensor_parallel > 1, asked = query_.base.strategy.sequence_parallel;
+    for (const bool parallel : {true, false}) {
+      if (parallel ? !possible : possible && asked) continue;
+      s.sequence_parallel = parallel;
+      try_pipelines(s);
     }
   }
 
@@ -139,7 +148,7 @@ class Search {
 
   // Layer prices depend on these dimensions of a strategy alone.
   const LayerPrices& prices_for(const Strategy& s) {
-    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.micro_batch, s.recompute.kind);
+    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.sequence_parallel, s.micro_batch, s.recompute.kind);
     auto found = prices_.find(key);
     if (found == prices_.end()) found = prices_.emplace(key, layer_prices(run_)).first;
     return found->second;
@@ -191,7 +200,7 @@ class Search {
   const PlanQuery& query_;
   Run run_;
   Plan plan_;
-  std::map<std::tuple<int, int, int, RecomputeKind>, LayerPrices> prices_;
+  std::map<std::tuple<int, int, bool, int, RecomputeKind>, LayerPrices> prices_;
   std::vector<Candidate> candidates_;
 };
 

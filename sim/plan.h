@@ -1,4 +1,9 @@
 // Searches all strategies for a model on a number of devices.
+//
+// Every valid combination of tp, pp, dp, micro-batch, sequence parallelism, virtual stages, sharding and recomputation is
+// evaluated by the same code as predict(); nothing is pruned by a heuristic.  GPipe is left out because it takes as long as 1F1B
+// and holds more; ZeRO-2 and ZeRO-3 are tried without pipelining only, because they exchange whole gradients or weights for every
+// micro-batch.
 #pragma once
 
 #include <functional>

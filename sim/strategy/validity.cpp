@@ -1,11 +1,14 @@
 #include "sim/strategy/validity.h"
 
 #include <array>
+#include <cmath>
+#include <cstdint>
 
 namespace llmsim::sim {
 namespace {
 
-constexpr const char* kPositive = "sizes must be positive";
+constexpr const char* kPositive = "sizes out of range";
+constexpr int kLargestSize = 1 << 20;
 constexpr const char* kMesh = "dp * tp * pp * cp != devices";
 constexpr const char* kHeads = "tp does not divide num_heads";
 constexpr const char* kKvHeads = "tp and num_kv_heads do not divide each other";
@@ -22,12 +25,19 @@ int dealt_layers(const Transformer& model, const Strategy& strategy) {
   return model.num_layers + (strategy.embeddings_as_layers ? 2 : 0);
 }
 
+std::int64_t product_of(int a, int b) { return static_cast<std::int64_t>(a) * b; }
+
+// As a double, because four absurd sizes overflow an integer.
+double mesh_product(const Strategy& s) {
+  return static_cast<double>(s.data_parallel) * s.tensor_parallel * s.pipeline_parallel * s.context_parallel;
+}
+
 const char* broken_size(const Strategy& strategy) {
   const std::array<int, 8> sizes{strategy.data_parallel,    strategy.tensor_parallel, strategy.pipeline_parallel,
                                  strategy.context_parallel, strategy.expert_parallel, strategy.virtual_stages,
                                  strategy.micro_batch,      strategy.global_batch};
   for (const int size : sizes) {
-    if (size < 1) return kPositive;
+    if (size < 1 || size > kLargestSize) return kPositive;
   }
   return nullptr;
 }
@@ -37,24 +47,24 @@ const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   if (model.num_heads % tp != 0) return kHeads;
   if (model.num_kv_heads % tp != 0 && tp % model.num_kv_heads != 0) return kKvHeads;
   if (model.ffn_size % tp != 0) return kFfn;
-  const int pieces = strategy.context_parallel * (strategy.sequence_parallel ? tp : 1);
+  const std::int64_t pieces = product_of(strategy.context_parallel, strategy.sequence_parallel ? tp : 1);
   if (model.seq_len % pieces != 0) return kSequence;
   return nullptr;
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
-  if (strategy.pipeline_parallel * strategy.virtual_stages > dealt_layers(model, strategy)) return kLayers;
+  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pipeline_parallel) return kLayers;
   if (strategy.virtual_stages > 1 && strategy.pipeline_parallel == 1) return kVirtual;
-  const int replica_batch = strategy.data_parallel * strategy.micro_batch;
+  const std::int64_t replica_batch = product_of(strategy.data_parallel, strategy.micro_batch);
   if (strategy.global_batch % replica_batch != 0) return kBatch;
   if (strategy.virtual_stages > 1 && strategy.num_microbatches() < strategy.pipeline_parallel) return kInterleaved;
   return nullptr;
 }
 
 // Divisors of `number` on both sides of `value`, as "4 or 8".
-std::string nearest_divisors(int number, int value) {
-  int below = 0, above = 0;
-  for (int d = 1; d <= number; ++d) {
+std::string nearest_divisors(std::int64_t number, std::int64_t value) {
+  std::int64_t below = 0, above = 0;
+  for (std::int64_t d = 1; d <= number; ++d) {
     if (number % d != 0) continue;
     if (d <= value) below = d;
     if (d > value && above == 0) above = d;
@@ -66,17 +76,17 @@ std::string nearest_divisors(int number, int value) {
 std::string product(const Strategy& s) {
   return std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
          std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel) + " = " +
-         std::to_string(s.num_devices());
+         std::to_string(std::llround(mesh_product(s)));
 }
 
 std::string mesh_message(const Strategy& s, int devices) {
   std::string text = "dp * tp * pp * cp = " + product(s) + ", but there are " + std::to_string(devices) + " devices";
-  const int rest = s.tensor_parallel * s.pipeline_parallel * s.context_parallel;
+  const std::int64_t rest = product_of(s.tensor_parallel, s.pipeline_parallel) * s.context_parallel;
   if (devices % rest == 0) return text + "; dp = " + std::to_string(devices / rest) + " would fit";
   return text + "; tp * pp * cp = " + std::to_string(rest) + " must divide it (nearest: " + nearest_divisors(devices, rest) + ")";
 }
 
-std::string divides_message(const char* name, int value, const char* whole_name, int whole) {
+std::string divides_message(const char* name, std::int64_t value, const char* whole_name, std::int64_t whole) {
   return std::string(name) + " = " + std::to_string(value) + " does not divide " + whole_name + " = " + std::to_string(whole) +
          " (nearest: " + nearest_divisors(whole, value) + ")";
 }
@@ -86,32 +96,34 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kHeads) return divides_message("tp", s.tensor_parallel, "num_heads", model.num_heads);
   if (rule == kFfn) return divides_message("tp", s.tensor_parallel, "ffn_size", model.ffn_size);
   if (rule == kKvHeads) return divides_message("tp", s.tensor_parallel, "num_kv_heads", model.num_kv_heads);
-  if (rule == kSequence) return divides_message("cp * tp", s.context_parallel * s.tensor_parallel, "seq_len", model.seq_len);
+  if (rule == kSequence)
+    return divides_message("cp * tp", product_of(s.context_parallel, s.tensor_parallel), "seq_len", model.seq_len);
   if (rule == kBatch) {
-    return divides_message("dp * micro_batch", s.data_parallel * s.micro_batch, "global_batch", s.global_batch);
+    return divides_message("dp * micro_batch", product_of(s.data_parallel, s.micro_batch), "global_batch", s.global_batch);
   }
-  if (rule == kShard) return divides_message("shard_size", s.shard_size, "dp * cp", s.data_parallel * s.context_parallel);
+  if (rule == kShard)
+    return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.data_parallel, s.context_parallel));
   if (rule == kInterleaved) {
     return "num_microbatches = " + std::to_string(s.num_microbatches()) +
            " is less than pp = " + std::to_string(s.pipeline_parallel) + ", which the interleaved schedule needs";
   }
   if (rule == kLayers) {
-    return "pp * virtual_stages = " + std::to_string(s.pipeline_parallel * s.virtual_stages) +
+    return "pp * virtual_stages = " + std::to_string(product_of(s.pipeline_parallel, s.virtual_stages)) +
            " is more than the layers of the model, " + std::to_string(dealt_layers(model, s));
   }
   if (rule == kVirtual) return "virtual_stages = " + std::to_string(s.virtual_stages) + " needs pp > 1, but pp = 1";
-  return "every size of the mesh and of the batch must be at least 1";
+  return "every size of the mesh and of the batch must be from 1 to " + std::to_string(kLargestSize);
 }
 
 }  // namespace
 
 const char* broken_rule_name(const Transformer& model, const Strategy& strategy, int num_devices) {
   if (const char* rule = broken_size(strategy)) return rule;
-  if (strategy.num_devices() != num_devices) return kMesh;
+  if (mesh_product(strategy) != num_devices) return kMesh;
   if (const char* rule = broken_shape(model, strategy)) return rule;
   if (const char* rule = broken_pipeline(model, strategy)) return rule;
   if (strategy.sharding == Sharding::Hsdp) {
-    const int ranks = strategy.data_parallel * strategy.context_parallel;
+    const std::int64_t ranks = product_of(strategy.data_parallel, strategy.context_parallel);
     if (strategy.shard_size < 1 || ranks % strategy.shard_size != 0) return kShard;
   }
   return nullptr;

@@ -18,7 +18,7 @@ struct Infeasible {
   std::string message;  // with the numbers: needed, available, nearest values that work
 };
 
-// The first broken rule, or none.  Checks, in this order: sizes positive; dp * tp * pp * cp = devices; tp divides heads, ffn_size
+// The first broken rule, or none.  Checks, in this order: sizes in range; dp * tp * pp * cp = devices; tp divides heads, ffn_size
 // and (with sequence parallelism) tokens; pp * virtual stages <= layers; interleaving needs at least pp micro-batches; dp *
 // micro_batch divides the global batch; shard_size divides dp * cp; cp divides the sequence.
 std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy, const Cluster& cluster);

@@ -37,10 +37,12 @@ TEST(Plan, TheTopEqualsPredictionsOfAllStrategiesOneByOne) {
       for (int micro = 1; micro <= 64; ++micro) {
         TrainingRun run = query.base;
         run.strategy.tensor_parallel = tp, run.strategy.pipeline_parallel = pp, run.strategy.data_parallel = 8 / tp / pp;
-        run.strategy.sequence_parallel = tp > 1;
         run.strategy.micro_batch = micro;
-        const Prediction p = predict(run);
-        if (p.feasible()) best = std::min(best, p.step_time.value());
+        for (const bool sequence_parallel : {false, true}) {
+          run.strategy.sequence_parallel = sequence_parallel && tp > 1;
+          const Prediction p = predict(run);
+          if (p.feasible()) best = std::min(best, p.step_time.value());
+        }
       }
     }
   }

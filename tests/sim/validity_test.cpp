@@ -52,11 +52,11 @@ TEST(Validity, InterleavingNeedsAMicroBatchForEachStage) {
   EXPECT_EQ(rule_of(run), "");
 }
 
-TEST(Validity, ZeroAndNegativeSizesAreRefused) {
+TEST(Validity, ZeroNegativeAndAbsurdSizesAreRefused) {
   TrainingRun run = small_run(1);
-  for (const int bad : {0, -1}) {
+  for (const int bad : {0, -1, 2000000000}) {
     run.strategy.micro_batch = bad;
-    EXPECT_EQ(rule_of(run), "sizes must be positive");
+    EXPECT_EQ(rule_of(run), "sizes out of range");
   }
 }
 
