@@ -1,0 +1,1 @@
+hardware show jean_zay_v100 --format csv

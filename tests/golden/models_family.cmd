@@ -1,0 +1,1 @@
+models list --family gpt2 --format markdown

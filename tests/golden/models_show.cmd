@@ -1,0 +1,1 @@
+models show llama-3-70b

@@ -1,0 +1,1 @@
+plan --model lama-70b --gpus 256

@@ -1,0 +1,1 @@
+plan --model llama-70b --gpu 256
