@@ -315,7 +315,7 @@ void check_products(const sim::PlanQuery& query) {
 void record_mesh(const Layout& layout, hwdb::RecordedTraining& training, int devices) {
   training.ep = layout.mesh.ep;
   if (!layout.multiplies(devices)) {
-    training.global_batch = devices;
+    training.dp = training.global_batch = devices;
     return;
   }
   training.tp = static_cast<int>(layout.mesh.tp);

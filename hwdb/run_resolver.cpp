@@ -302,6 +302,14 @@ void set_adapters(const RecordedModel& m, sim::Strategy& s, Assumptions& assume)
   s.adapters = adapters;
 }
 
+// bf16, fp16 or fp32: the first in which the device multiplies.
+std::string usual_precision(const sim::Device& device) {
+  for (const auto& [name, dtype] : {std::pair{"bf16", sim::DType::Bf16}, std::pair{"fp16", sim::DType::Fp16}}) {
+    if (device.matrix_peak[static_cast<std::size_t>(dtype)] > sim::FlopsPerSecond(0.0)) return name;
+  }
+  return "fp32";
+}
+
 sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDefaults& defaults, Assumptions& assume) {
   const RecordedTraining& t = record.training;
   sim::Strategy s;
@@ -313,9 +321,8 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDe
   set_recompute(t, s, assume);
   set_switches(t, defaults, s, assume);
   set_adapters(record.model, s, assume);
-  const std::string precision = record.hardware.accelerator.value_or("").starts_with("v100") ? "fp16" : "bf16";
-  s.precision =
-      *sim::precision_named(assume.given(t.precision, "training.precision", precision, "the usual 16-bit format of the device"));
+  s.precision = *sim::precision_named(assume.given(t.precision, "training.precision", usual_precision(run.cluster.device),
+                                                   "the usual 16-bit format of the device"));
   s.optimizer =
       *sim::optimizer_named(assume.given(t.optimizer, "training.optimizer", std::string("adamw"), "the usual optimizer"));
   return s;
