@@ -104,6 +104,7 @@ const std::vector<NamedSetter>& setters() {
       {"casts_weights_per_microbatch", flag([](C& c) -> bool& { return c.stack.casts_weights_per_microbatch; })},
       {"norms_in_fp32", flag([](C& c) -> bool& { return c.stack.norms_in_fp32; })},
       {"caches_narrow_weights", flag([](C& c) -> bool& { return c.stack.caches_narrow_weights; })},
+      {"narrow_head", flag([](C& c) -> bool& { return c.stack.narrow_head; })},
       {"saves_narrow_inputs", flag([](C& c) -> bool& { return c.stack.saves_narrow_inputs; })},
       {"dropout", number([](C& c) -> double& { return c.stack.dropout; })},
       {"fp32_logit_copies", number([](C& c) -> double& { return c.stack.fp32_logit_copies; })},

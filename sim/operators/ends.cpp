@@ -26,16 +26,18 @@ Bytes whole_residual(const Transformer& model, const EndShape& shape) {
   return Bytes(static_cast<double>(shape.tokens) * model.hidden_size * shape.element);
 }
 
-// Head and loss on all tokens at once.  Frozen base weights (adapters) get no weight gradient.
-void add_head_products(EndOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
-  const DType dtype = activation_dtype(strategy.precision);
-  const std::int64_t h = model.hidden_size, vocab = model.vocab_size / strategy.tensor_parallel;
-  ends.forward.push_back(gemm("head", 1, shape.tokens, vocab, h, dtype, dtype));
-  ends.backward.push_back(gemm("head", 1, shape.tokens, h, vocab, dtype, dtype));
-  if (strategy.adapters) return;
-  Operator wgrad = gemm("head", 1, h, vocab, shape.tokens, dtype, dtype);
-  wgrad.weight_gradient = true;
-  ends.backward.push_back(wgrad);
+// The head multiplies in 16 bits under the narrow recipes unless the stack says otherwise; under adapters it is frozen.
+void add_head_product(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack,
+                      const EndShape& shape) {
+  const bool wide = size_of(matmul_dtype(strategy.precision)) < size_of(DType::Bf16) && !stack.narrow_head;
+  const LinearContext context{.precision = wide ? Precision::Bf16 : strategy.precision,
+                              .stack = &stack,
+                              .adapters = {},
+                              .frozen = strategy.adapters.has_value()};
+  const LinearOperators head =
+      lower_linear(context, "head", shape.tokens, model.vocab_size / strategy.tensor_parallel, model.hidden_size);
+  ends.forward.insert(ends.forward.end(), head.forward.begin(), head.forward.end());
+  ends.backward.insert(ends.backward.end(), head.backward.begin(), head.backward.end());
 }
 
 void add_loss(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack, const EndShape& shape) {
@@ -96,7 +98,7 @@ EndOperators lower_head(const Transformer& model, const Strategy& strategy, cons
   }
   ends.saved = Bytes(2.0 * shape.residual * shape.element);
   add_tensor_collectives(ends, model, strategy, shape);
-  add_head_products(ends, model, strategy, shape);
+  add_head_product(ends, model, strategy, stack, shape);
   add_loss(ends, model, strategy, stack, shape);
   return ends;
 }

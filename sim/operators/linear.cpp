@@ -42,6 +42,7 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   }
   linear.forward.push_back(gemm(label, 1, tokens, out, in, dtype, wide));
   linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
+  if (context.frozen) return linear;
   if (context.adapters) {
     add_adapter(linear, tokens, out, in, context.adapters->rank);
   } else {

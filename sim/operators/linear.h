@@ -20,6 +20,7 @@ struct LinearContext {
   Precision precision = Precision::Bf16;
   const Stack* stack = nullptr;
   std::optional<Adapters> adapters;
+  bool frozen = false;  // no weight gradient, and no adapter either
 };
 
 struct LinearOperators {

@@ -39,6 +39,7 @@ struct Stack {
   bool casts_weights_per_microbatch = false;
   bool norms_in_fp32 = false;          // norms read and save fp32 copies of 16-bit activations
   bool caches_narrow_weights = false;  // 8-bit recipes: weights are quantised once per step, not per micro-batch
+  bool narrow_head = false;            // 8-bit recipes: the output projection multiplies in the narrow format too
   bool saves_narrow_inputs = false;    // 8-bit recipes: inputs of linear layers are kept in the narrow format
   double dropout = 0.0;                // > 0: dropout masks are stored (1 byte each) and dropout kernels run
 
