@@ -16,7 +16,10 @@ constexpr std::array<Tile, 6> kTiles{{{256, 128}, {128, 256}, {128, 128}, {128, 
 constexpr std::array<int, 5> kSplits{1, 2, 4, 8, 16};
 constexpr double kMinSplitK = 256.0;
 
-double ceil_div(std::int64_t a, int b) { return static_cast<double>((a + b - 1) / b); }
+double ceil_div(std::int64_t a, int b) {
+  const std::int64_t quotient = (a + b - 1) / b;
+  return static_cast<double>(quotient);
+}
 
 double waves(double tiles_per_unit, double quantisation) {
   if (tiles_per_unit <= 1.0) return 1.0;

@@ -92,6 +92,7 @@ std::vector<std::string> nearest_models(std::string_view name, int count) {
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(std::max(count, 0))));
   std::vector<std::string> names;
+  names.reserve(ranked.size());
   for (auto& [distance, text] : ranked) names.push_back(std::move(text));
   return names;
 }

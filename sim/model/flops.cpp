@@ -31,7 +31,7 @@ Count mlp_weights(const Transformer& m, int layer) {
 
 std::int64_t matmul_parameters(const Transformer& model) {
   const Count h = model.hidden_size;
-  Count total = (1 + model.mtp_layers) * h * model.vocab_size + model.mtp_layers * 2 * h * h;
+  Count total = (1 + model.mtp_layers) * h * model.vocab_size + h * h * 2 * model.mtp_layers;
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     total += attention_weights(model) + mlp_weights(model, layer);
   }

@@ -188,7 +188,7 @@ class BlockLowering {
   // The MLP is the widest point: gradients of the activation's output and of its one or two inputs, of the block's input and
   // output.
   Bytes activation_gradients() const {
-    const double ffn = static_cast<double>(model_.ffn_size / tensor_) * (model_.gated_mlp ? 3.0 : 2.0);
+    const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 3.0 : 2.0);
     return Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_);
   }
 

@@ -90,6 +90,7 @@ class StepSimulation {
 
   std::vector<ModelPart> parts_of(int stage) const {
     std::vector<ModelPart> parts;
+    parts.reserve(static_cast<std::size_t>(strategy_.virtual_stages));
     for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) parts.push_back(parts_[part_index(stage, chunk)]);
     return parts;
   }

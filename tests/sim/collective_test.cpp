@@ -77,7 +77,7 @@ TEST(Collective, TwoRanksBehindASwitchReachLessThanEight) {
 
 TEST(Collective, TimeGrowsWithSizeAndRanks) {
   Seconds last;
-  for (double size = 1e3; size < 1e10; size *= 10) {
+  for (const double size : {1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9}) {
     const Seconds time = collective_time(CollectiveKind::AllReduce, Bytes(size), links_of(small_run(16), GroupKind::Data));
     EXPECT_GT(time, last);
     last = time;

@@ -9,6 +9,7 @@ namespace {
 
 std::vector<int> blocks_of(const std::vector<ModelPart>& parts) {
   std::vector<int> blocks;
+  blocks.reserve(parts.size());
   for (const ModelPart& part : parts) blocks.push_back(part.blocks);
   return blocks;
 }
