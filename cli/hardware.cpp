@@ -20,17 +20,6 @@ using reports::Kind;
 
 const char* name_of(HardwareKind kind) { return kind == HardwareKind::System ? "system" : "accelerator"; }
 
-const char* name_of(sim::FabricKind kind) {
-  switch (kind) {
-    case sim::FabricKind::Switch: return "switch";
-    case sim::FabricKind::Mesh: return "mesh";
-    case sim::FabricKind::Paired: return "paired";
-    case sim::FabricKind::Torus: return "torus";
-    case sim::FabricKind::Host: return "host";
-  }
-  return "";
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : " ") + name;

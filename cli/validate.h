@@ -1,13 +1,10 @@
 // `llmsim validate`: predicted against measured runs.
 #pragma once
 
+#include <CLI/App.hpp>
 #include <optional>
 #include <string>
 #include <vector>
-
-namespace CLI {
-class App;
-}
 
 namespace llmsim::cli {
 

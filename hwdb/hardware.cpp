@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hwdb/coefficients.h"
+#include "hwdb/json_reader.h"
 #include "hwdb/shipping.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
@@ -45,17 +46,6 @@ std::string printed(const CoefficientValue& coefficient) {
   if (coefficient.unit == "B/s") return printed(BytesPerSecond(coefficient.value));
   if (coefficient.unit == "s") return printed_seconds(coefficient.value);
   return printed(coefficient.value, "");
-}
-
-std::optional<double> number(const json& record, const char* key) {
-  const auto found = record.find(key);
-  if (found == record.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
-
-std::string text(const json& record, const char* key) {
-  const auto found = record.find(key);
-  return found == record.end() || !found->is_string() ? std::string() : found->get<std::string>();
 }
 
 // An object inside a record; empty where there is none.
@@ -387,17 +377,6 @@ sim::Fabric fabric_of(const json& description, const json& accelerator, int devi
   fabric.in_switch_reduction = description.value("in_switch_reduction", false);
   if (!description.value("spans_nodes", false)) fit_to_node(fabric, devices_per_node);
   return fabric;
-}
-
-const char* name_of(sim::FabricKind kind) {
-  switch (kind) {
-    case sim::FabricKind::Switch: return "switch";
-    case sim::FabricKind::Mesh: return "mesh";
-    case sim::FabricKind::Paired: return "paired";
-    case sim::FabricKind::Torus: return "torus";
-    case sim::FabricKind::Host: return "host";
-  }
-  return "";
 }
 
 void note_fabric(const sim::Fabric& fabric, Evidence evidence, const std::string& source, Ledger& ledger) {

@@ -47,6 +47,17 @@ std::string shown(const json& value) {
   return text;
 }
 
+std::optional<double> number(const nlohmann::json& record, const char* key) {
+  const auto found = record.find(key);
+  if (found == record.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::string text(const nlohmann::json& record, const char* key) {
+  const auto found = record.find(key);
+  return found == record.end() || !found->is_string() ? std::string() : found->get<std::string>();
+}
+
 ObjectReader::ObjectReader(const json& object, std::string place, std::string path)
     : object_(&object), place_(std::move(place)), path_(std::move(path)) {
   if (!object.is_object()) {

@@ -18,6 +18,11 @@ nlohmann::json parse_json(const std::string& text, const std::string& file);
 // Text of the value for a message, cut after a few dozen characters.
 std::string shown(const nlohmann::json& value);
 
+// Lenient reading, for the program's own facts: the value of a key, or none (an empty text) where it is missing or of another
+// type.
+std::optional<double> number(const nlohmann::json& record, const char* key);
+std::string text(const nlohmann::json& record, const char* key);
+
 // One JSON object while it is read.  Each getter marks its key as known and gives none for a missing key or a null; a wrong type
 // or range is an Error that names the place ("runs.json: run a100-7b: model.num_layers = -3: ...").  After the last getter,
 // finish() refuses the keys that no getter asked for.  The document must outlive the reader.

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hwdb/json_reader.h"
 #include "hwdb/shipped_facts.h"
 #include "sim/base/error.h"
 
@@ -50,17 +51,6 @@ CREATE VIEW links AS
          json_extract(record, '$.pcie.theoretical_bytes_per_s_per_direction') AS host_bytes_per_s, source
   FROM accelerators;
 )sql";
-
-std::optional<double> number(const json& record, const char* key) {
-  const auto found = record.find(key);
-  if (found == record.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
-
-std::string text(const json& record, const char* key) {
-  const auto found = record.find(key);
-  return found == record.end() || !found->is_string() ? std::string() : found->get<std::string>();
-}
 
 std::optional<double> node_injection(const json& system) {
   const auto inter = system.find("inter");

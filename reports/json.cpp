@@ -20,19 +20,6 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-const char* name_of(sim::Norm norm) { return norm == sim::Norm::RmsNorm ? "rmsnorm" : "layernorm"; }
-
-const char* name_of(sim::Position position) {
-  switch (position) {
-    case sim::Position::Learned: return "learned";
-    case sim::Position::Rope: return "rope";
-    case sim::Position::Alibi: return "alibi";
-    case sim::Position::Relative: return "relative";
-    case sim::Position::None: return "none";
-  }
-  return "";
-}
-
 Json moe_json(const std::optional<sim::MixtureOfExperts>& moe) {
   if (!moe) return nullptr;
   return {{"num_experts", moe->num_experts},

@@ -26,19 +26,6 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-const char* name_of(sim::Norm norm) { return norm == sim::Norm::LayerNorm ? "layernorm" : "rmsnorm"; }
-
-const char* name_of(sim::Position position) {
-  switch (position) {
-    case sim::Position::Learned: return "learned";
-    case sim::Position::Rope: return "rope";
-    case sim::Position::Alibi: return "alibi";
-    case sim::Position::Relative: return "relative";
-    case sim::Position::None: return "none";
-  }
-  return "";
-}
-
 const char* name_of(sim::QkNorm norm) {
   switch (norm) {
     case sim::QkNorm::None: return "none";

@@ -17,6 +17,9 @@ namespace llmsim::sim {
 //   Host    through the host's PCIe
 enum class FabricKind { Switch, Mesh, Paired, Torus, Host };
 
+// "switch", "mesh", "paired", "torus", "host".
+const char* name_of(FabricKind kind);
+
 struct Fabric {
   FabricKind kind = FabricKind::Switch;
   int devices = 8;                   // devices that one domain joins

@@ -133,4 +133,17 @@ int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel) {
   return (vocab_size + unit - 1) / unit * unit;
 }
 
+const char* name_of(Norm norm) { return norm == Norm::RmsNorm ? "rmsnorm" : "layernorm"; }
+
+const char* name_of(Position position) {
+  switch (position) {
+    case Position::Learned: return "learned";
+    case Position::Rope: return "rope";
+    case Position::Alibi: return "alibi";
+    case Position::Relative: return "relative";
+    case Position::None: return "none";
+  }
+  return "";
+}
+
 }  // namespace llmsim::sim
