@@ -10,17 +10,6 @@ namespace {
 // Half-width of a 90 % interval of a normal distribution, in standard deviations.
 constexpr double kNinetyPercent = 1.645;
 
-void require_supported(const Run& run) {
-  run.model.validate();
-  if (run.model.moe) throw Error("mixture-of-experts costs are not modelled yet: " + run.model.name);
-  if (run.model.mla) throw Error("latent-attention costs are not modelled yet: " + run.model.name);
-  if (run.model.sliding_window && run.model.sliding_window_interval > 1) {
-    throw Error("models that mix windowed and full attention are not modelled yet: " + run.model.name);
-  }
-  if (run.strategy.context_parallel > 1) throw Error("context parallelism is not modelled yet: cp must be 1");
-  if (run.strategy.expert_parallel > 1) throw Error("expert parallelism is not modelled yet: ep must be 1");
-}
-
 // FLOPs of one step on the whole cluster, from the operators of one tensor rank.
 Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute) {
   const Strategy& s = run.strategy;
@@ -74,6 +63,17 @@ void add_rates(Prediction& prediction) {
 }
 
 }  // namespace
+
+void require_supported(const Run& run) {
+  run.model.validate();
+  if (run.model.moe) throw Error("mixture-of-experts costs are not modelled yet: " + run.model.name);
+  if (run.model.mla) throw Error("latent-attention costs are not modelled yet: " + run.model.name);
+  if (run.model.sliding_window && run.model.sliding_window_interval > 1) {
+    throw Error("models that mix windowed and full attention are not modelled yet: " + run.model.name);
+  }
+  if (run.strategy.context_parallel > 1) throw Error("context parallelism is not modelled yet: cp must be 1");
+  if (run.strategy.expert_parallel > 1) throw Error("expert parallelism is not modelled yet: ep must be 1");
+}
 
 Prediction predict(const Run& asked) {
   asked.model.validate();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/base/error.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -76,6 +77,13 @@ TEST(Plan, AModelThatFitsNowhereNamesTheNearestMiss) {
       std::find_if(result.nearest.begin(), result.nearest.end(), [](const NearestMiss& m) { return m.rule == "out of memory"; });
   ASSERT_NE(miss, result.nearest.end());
   EXPECT_GT(miss->needed, miss->available);
+}
+
+TEST(Plan, UnsupportedShapesAreNamedEvenWhereNothingFits) {
+  PlanQuery query = small_query(2);
+  query.base.cluster.device.usable_memory = Bytes(1.0);
+  query.base.model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 4096};
+  EXPECT_THROW(plan(query), Error);
 }
 
 TEST(Plan, ListsRestrictTheSearch) {
