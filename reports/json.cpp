@@ -40,31 +40,10 @@ Json mla_json(const std::optional<sim::LatentAttention>& mla) {
           {"v_head_dim", mla->v_head_dim}};
 }
 
-Json model_json(const sim::Run& run) {
-  const sim::Transformer& m = run.model;
-  Json json{{"name", m.name},
-            {"architecture", "decoder"},
-            {"num_layers", m.num_layers},
-            {"hidden_size", m.hidden_size},
-            {"num_heads", m.num_heads},
-            {"num_kv_heads", m.num_kv_heads},
-            {"head_dim", m.head_dim},
-            {"ffn_size", m.ffn_size},
-            {"vocab_size", m.vocab_size},
-            {"seq_len", m.seq_len},
-            {"gated_mlp", m.gated_mlp},
-            {"tied_embeddings", m.tied_embeddings},
-            {"bias", m.bias.qkv || m.bias.attention_output || m.bias.mlp},
-            {"parallel_block", m.parallel_block},
-            {"norm", name_of(m.norm)},
-            {"position", name_of(m.position)},
-            {"sliding_window", or_null(m.sliding_window)},
-            {"moe", moe_json(m.moe)},
-            {"mla", mla_json(m.mla)},
-            {"mtp_layers", m.mtp_layers > 0 ? Json(m.mtp_layers) : Json(nullptr)},
-            {"num_parameters", sim::parameters(m).total()},
-            {"trainable", run.strategy.adapters ? "lora" : "all"}};
+Json trained_model_json(const sim::Run& run) {
+  Json json = transformer_json(run.model);
   if (const auto& adapters = run.strategy.adapters) {
+    json["trainable"] = "lora";
     json["lora"] = {{"rank", adapters->rank}, {"targets", adapters->all_linear ? Json::array({"all"}) : Json::array({"q", "v"})}};
   }
   return json;
@@ -202,10 +181,35 @@ void add_nulls(Json& json) {
 
 }  // namespace
 
+Json transformer_json(const sim::Transformer& m) {
+  return {{"name", m.name},
+          {"architecture", "decoder"},
+          {"num_layers", m.num_layers},
+          {"hidden_size", m.hidden_size},
+          {"num_heads", m.num_heads},
+          {"num_kv_heads", m.num_kv_heads},
+          {"head_dim", m.head_dim},
+          {"ffn_size", m.ffn_size},
+          {"vocab_size", m.vocab_size},
+          {"seq_len", m.seq_len},
+          {"gated_mlp", m.gated_mlp},
+          {"tied_embeddings", m.tied_embeddings},
+          {"bias", m.bias.qkv || m.bias.attention_output || m.bias.mlp},
+          {"parallel_block", m.parallel_block},
+          {"norm", name_of(m.norm)},
+          {"position", name_of(m.position)},
+          {"sliding_window", or_null(m.sliding_window)},
+          {"moe", moe_json(m.moe)},
+          {"mla", mla_json(m.mla)},
+          {"mtp_layers", m.mtp_layers > 0 ? Json(m.mtp_layers) : Json(nullptr)},
+          {"num_parameters", sim::parameters(m).total()},
+          {"trainable", "all"}};
+}
+
 Json run_json(const sim::Run& run) {
   return {{"id", run.id},
           {"group", run.group},
-          {"model", model_json(run)},
+          {"model", trained_model_json(run)},
           {"hardware", hardware_json(run.cluster)},
           {"training", training_json(run)}};
 }

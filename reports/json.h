@@ -12,6 +12,9 @@ namespace llmsim::reports {
 // Keeps the order in which keys are written.
 using Json = nlohmann::ordered_json;
 
+// A model in the schema of run records, all of it trained.
+Json transformer_json(const sim::Transformer& model);
+
 // A run as it was resolved, in the schema of run records (tests/validation/runs/README.md): reading it back gives the same run.
 Json run_json(const sim::Run& run);
 

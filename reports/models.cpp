@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <nlohmann/json.hpp>
+#include "reports/json.h"
 
 #include "sim/model/conventions.h"
 #include "sim/model/flops.h"
@@ -11,7 +11,6 @@
 namespace llmsim::reports {
 namespace {
 
-using nlohmann::ordered_json;
 using sim::CatalogueEntry;
 using sim::Transformer;
 
@@ -126,49 +125,6 @@ std::vector<sim::Convention> training_conventions(const Transformer& model) {
   return list;
 }
 
-ordered_json experts_json(const sim::MixtureOfExperts& moe) {
-  return {{"num_experts", moe.num_experts},
-          {"top_k", moe.top_k},
-          {"expert_ffn_size", moe.expert_ffn_size},
-          {"num_shared_experts", moe.num_shared_experts},
-          {"shared_expert_ffn_size", moe.shared_expert_ffn_size},
-          {"num_dense_layers", moe.num_dense_layers},
-          {"layer_interval", moe.layer_interval}};
-}
-
-ordered_json latent_json(const sim::LatentAttention& mla) {
-  return {{"q_lora_rank", mla.q_lora_rank ? ordered_json(*mla.q_lora_rank) : ordered_json()},
-          {"kv_lora_rank", mla.kv_lora_rank},
-          {"qk_nope_head_dim", mla.qk_nope_head_dim},
-          {"qk_rope_head_dim", mla.qk_rope_head_dim},
-          {"v_head_dim", mla.v_head_dim}};
-}
-
-ordered_json block_json(const Transformer& m) {
-  return {{"name", m.name},
-          {"architecture", "decoder"},
-          {"num_layers", m.num_layers},
-          {"hidden_size", m.hidden_size},
-          {"num_heads", m.num_heads},
-          {"num_kv_heads", m.num_kv_heads},
-          {"head_dim", m.head_dim},
-          {"ffn_size", m.ffn_size},
-          {"vocab_size", m.vocab_size},
-          {"seq_len", m.seq_len},
-          {"gated_mlp", m.gated_mlp},
-          {"tied_embeddings", m.tied_embeddings},
-          {"bias", m.bias.mlp},
-          {"parallel_block", m.parallel_block},
-          {"norm", name_of(m.norm)},
-          {"position", name_of(m.position)},
-          {"sliding_window", m.sliding_window ? ordered_json(*m.sliding_window) : ordered_json()},
-          {"moe", m.moe ? experts_json(*m.moe) : ordered_json()},
-          {"mla", m.mla ? latent_json(*m.mla) : ordered_json()},
-          {"mtp_layers", m.mtp_layers},
-          {"num_parameters", sim::parameters(m).total()},
-          {"trainable", "all"}};
-}
-
 }  // namespace
 
 Table catalogue_table(const std::vector<const CatalogueEntry*>& entries) {
@@ -233,19 +189,18 @@ Table training_flops_table(const Transformer& model) {
 
 std::string model_json(const CatalogueEntry& entry) {
   const sim::Parameters p = sim::parameters(entry.model);
-  ordered_json document = {{"name", entry.model.name},         {"family", sim::family_of(entry.model.name)},
-                           {"aliases", entry.aliases},         {"source", entry.source},
-                           {"model", block_json(entry.model)}, {"parameters", ordered_json::object()},
-                           {"published_parameters", {}},       {"flops_per_token", ordered_json::object()}};
+  Json document = {{"name", entry.model.name},   {"family", sim::family_of(entry.model.name)}, {"aliases", entry.aliases},
+                   {"source", entry.source},     {"model", transformer_json(entry.model)},     {"parameters", Json::object()},
+                   {"published_parameters", {}}, {"flops_per_token", Json::object()}};
   for (const auto& [name, n] : parts(p)) document["parameters"][name] = n;
   document["parameters"]["total"] = p.total();
   document["parameters"]["without_embedding"] = p.without_embedding();
   document["parameters"]["active"] = p.active();
-  document["published_parameters"] = entry.published_parameters ? ordered_json(*entry.published_parameters) : ordered_json();
+  document["published_parameters"] = entry.published_parameters ? Json(*entry.published_parameters) : Json();
   for (const sim::Convention& convention : training_conventions(entry.model)) {
     document["flops_per_token"][convention.name] = convention.flops_per_step.value();
   }
-  return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace llmsim::reports

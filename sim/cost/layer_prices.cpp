@@ -34,7 +34,6 @@ LayerPrices layer_prices(const Run& run) {
   prices.kept_block = kind == RecomputeKind::EveryN ? price_block(run, stack, pricer, RecomputeKind::None) : prices.block;
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, stack), pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, stack), pricer);
-  prices.block_input = block_input(run.model, run.strategy);
   return prices;
 }
 

@@ -30,7 +30,6 @@ struct LayerPrices {
   BlockPrice kept_block;  // without recomputation; equal to `block` unless the mode is EveryN
   EndPrice embedding;
   EndPrice head;
-  Bytes block_input{};  // one checkpoint
 };
 
 // Throws Error where the device cannot multiply in the run's formats.

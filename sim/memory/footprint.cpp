@@ -80,7 +80,7 @@ class StageFootprint {
   }
 
   void add_states(StageBytes& bytes, int stage, double parameters, double trained) {
-    const double state = state_bytes_per_parameter(strategy_.optimizer, run_.stack);
+    const double state = state_bytes_per_parameter(strategy_.optimizer, storage_);
     bytes.weights = weight_bytes(parameters, stage) / shards_.weights;
     if (strategy_.adapters) bytes.weights += Bytes(trained * size_of(DType::Bf16).value());
     bytes.gradients = Bytes(trained * storage_.gradient_bytes / shards_.gradients);

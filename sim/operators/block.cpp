@@ -236,9 +236,4 @@ BlockOperators lower_block(const Transformer& model, const Strategy& strategy, c
   return BlockLowering(model, strategy, stack).lower(recompute);
 }
 
-Bytes block_input(const Transformer& model, const Strategy& strategy) {
-  const Stack plain;
-  return BlockLowering(model, strategy, plain).residual_bytes();
-}
-
 }  // namespace llmsim::sim

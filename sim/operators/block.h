@@ -35,7 +35,4 @@ struct BlockOperators {
 // Requires a dense block and a valid strategy.
 BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute);
 
-// Bytes of the block's input that full recomputation keeps: t h e, over n with sequence parallelism.
-Bytes block_input(const Transformer& model, const Strategy& strategy);
-
 }  // namespace llmsim::sim

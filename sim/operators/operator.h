@@ -31,8 +31,6 @@ enum class OperatorKind {
   HostCopy  // over the host link
 };
 
-enum class Pass { Forward, Backward, Recompute, Update };
-
 enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, SendRecv };
 
 const char* name_of(OperatorKind kind);

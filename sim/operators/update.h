@@ -18,10 +18,10 @@ namespace llmsim::sim {
 double state_values(OptimizerKind optimizer);
 
 // Bytes of optimizer state per parameter: state_values times the stack's state_bytes (1 byte for the 8-bit Adam).
-double state_bytes_per_parameter(OptimizerKind optimizer, const Stack& stack);
+double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage& storage);
 
 // Update of `parameters` values held by this rank, with gradient norm and clipping.  `gradients` is the number of gradient values
 // the norm reads.
-OperatorList lower_update(OptimizerKind optimizer, const Stack& stack, double parameters, double gradients);
+OperatorList lower_update(OptimizerKind optimizer, const ParameterStorage& storage, double parameters, double gradients);
 
 }  // namespace llmsim::sim

@@ -13,11 +13,8 @@ Seconds serial_time(std::span<const OverlapBlock> blocks) {
 
 }  // namespace
 
-OverlapTimes simulate_overlap(std::span<const OverlapBlock> blocks, bool prefetch, bool overlap) {
-  if (!overlap) {
-    const Seconds end = serial_time(blocks);
-    return {.compute_end = end, .end = end};
-  }
+Seconds overlap_end(std::span<const OverlapBlock> blocks, bool prefetch, bool overlap) {
+  if (!overlap) return serial_time(blocks);
   Seconds compute_start, compute_end, gather_end, reduce_end;
   for (const OverlapBlock& block : blocks) {
     const Seconds may_gather = prefetch ? compute_start : compute_end;
@@ -29,7 +26,7 @@ OverlapTimes simulate_overlap(std::span<const OverlapBlock> blocks, bool prefetc
   // Gathers and reductions share the network: together they cannot end before all bytes have passed.
   Seconds traffic;
   for (const OverlapBlock& block : blocks) traffic += block.gather + block.reduce;
-  return {.compute_end = compute_end, .end = std::max({compute_end, reduce_end, traffic})};
+  return std::max({compute_end, reduce_end, traffic});
 }
 
 }  // namespace llmsim::sim

@@ -23,13 +23,8 @@ struct OverlapBlock {
   Seconds reduce{};  // gradients to send after compute
 };
 
-struct OverlapTimes {
-  Seconds compute_end{};  // compute stream finished
-  Seconds end{};          // both streams finished
-};
-
-// Runs the blocks in order.  Without `prefetch` a gather starts when the block before has computed; without `overlap` everything
-// runs one after the other.
-OverlapTimes simulate_overlap(std::span<const OverlapBlock> blocks, bool prefetch, bool overlap);
+// When both streams have finished.  Runs the blocks in order.  Without `prefetch` a gather starts when the block before has
+// computed; without `overlap` everything runs one after the other.
+Seconds overlap_end(std::span<const OverlapBlock> blocks, bool prefetch, bool overlap);
 
 }  // namespace llmsim::sim

@@ -86,10 +86,10 @@ class PassBuilder {
   void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
     const Seconds compute = terms.total();
     const std::vector<OverlapBlock> blocks = overlap_blocks(compute, gathers, reduces);
-    const OverlapTimes times = simulate_overlap(blocks, stack_.prefetches, strategy_.data_overlap);
+    const Seconds end = overlap_end(blocks, stack_.prefetches, strategy_.data_overlap);
     Seconds traffic;
     for (const OverlapBlock& block : blocks) traffic += block.gather + block.reduce;
-    const Seconds wait = std::max(Seconds(0.0), times.end - compute);
+    const Seconds wait = std::max(Seconds(0.0), end - compute);
     const Seconds hidden = std::min(compute, std::max(Seconds(0.0), traffic - wait));
     terms[exposed] += wait;
     terms[Term::Contention] += run_.cluster.device.achieved.contention * hidden;

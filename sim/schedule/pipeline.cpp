@@ -177,15 +177,6 @@ int peak_in_flight(const PipelineShape& shape, int stage) {
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
   PipelineTimes times;
   times.finish = finish_times(shape, chunks);
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    Seconds busy;
-    for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) {
-      const ChunkTimes& part = chunks[static_cast<std::size_t>(chunk * shape.stages + stage)];
-      busy += shape.num_microbatches * (part.forward + part.backward);
-    }
-    times.busy.push_back(busy);
-    times.in_flight.push_back(peak_in_flight(shape, stage));
-  }
   times.makespan = *std::max_element(times.finish.begin(), times.finish.end());
   return times;
 }

@@ -34,8 +34,6 @@ struct PipelineShape {
 struct PipelineTimes {
   Seconds makespan{};
   std::vector<Seconds> finish;  // when each stage ends its last backward pass
-  std::vector<Seconds> busy;    // compute time of each stage
-  std::vector<int> in_flight;   // largest number of micro-batch chunks each stage holds activations of
 };
 
 // After a few rounds of all stages the events repeat with a fixed period; longer pipelines are simulated up to there and the rest
