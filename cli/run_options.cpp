@@ -16,6 +16,10 @@ void add_work(CLI::App& c, RunOptions& o) {
   add(c, "--hardware", o.hardware, "ID", "accelerator, id or alias; default h100 in DGX nodes; example: --hardware mi300x");
   add(c, "--system", o.system, "ID",
       "system or node type; default the usual nodes of the accelerator; example: --system frontier");
+  add(c, "--transport", o.transport, "NAME",
+      "how collectives reach the network: rdma or sockets (no plugin); default rdma; example: --transport sockets");
+  add(c, "--collective-algorithm", o.algorithm, "NAME",
+      "auto, ring, tree or hierarchical; default auto, the fastest of ring and tree; example: --collective-algorithm tree");
   add(c, "--seq-len", o.seq_len, "TOKENS",
       "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
   add(c, "--global-batch", o.global_batch, "SEQS",

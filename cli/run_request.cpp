@@ -108,6 +108,16 @@ Text optimizer_in(const Text& text) {
   return text;
 }
 
+Text transport_in(const Text& text) {
+  if (text && !sim::transport_named(*text)) refuse("--transport", *text, "rdma or sockets");
+  return text;
+}
+
+Text algorithm_in(const Text& text) {
+  if (text && !sim::algorithm_named(*text)) refuse("--collective-algorithm", *text, "auto, ring, tree or hierarchical");
+  return text;
+}
+
 // --- model ---
 
 sim::Transformer model_named(const std::string& name) {
@@ -153,6 +163,8 @@ hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices, c
   hwdb::RecordedHardware hardware;
   hardware.num_devices = num_devices;
   hardware.system = options.system;
+  hardware.transport = transport_in(options.transport);
+  hardware.collective_algorithm = algorithm_in(options.algorithm);
   if (options.hardware) hardware.accelerator = hwdb::device(database, *options.hardware).device.id;
   if (!options.hardware && !options.system) {
     hardware.accelerator = "h100_sxm";

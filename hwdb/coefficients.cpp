@@ -54,7 +54,7 @@ const std::array<Field<GemmCoefficients>, 7> kGemmFields = {{
      [](auto& g, double v) { g.kernel_time = sim::Seconds(v); }},
 }};
 
-const std::array<Field<Cluster>, 16> kFields = {{
+const std::array<Field<Cluster>, 18> kFields = {{
     {"attention.flash_forward",
      {0.01, 1.2},
      "",
@@ -115,6 +115,16 @@ const std::array<Field<Cluster>, 16> kFields = {{
      [](auto& c, double v) { c.fabric.latency = sim::Seconds(v); }},
     {"network.ring_decay", kRatio, "", [](const auto& c) { return c.network.ring_decay; },
      [](auto& c, double v) { c.network.ring_decay = v; }},
+    {"network.slow_fraction",
+     {0.01, 1.0},
+     "",
+     [](const auto& c) { return c.network.slow_fraction; },
+     [](auto& c, double v) { c.network.slow_fraction = v; }},
+    {"network.socket_bytes_per_s",
+     {1e6, 1e14},
+     "B/s",
+     [](const auto& c) { return c.network.socket_bandwidth.value(); },
+     [](auto& c, double v) { c.network.socket_bandwidth = sim::BytesPerSecond(v); }},
     {"network.latency_s", kSmallTime, "s", [](const auto& c) { return c.network.latency.value(); },
      [](auto& c, double v) { c.network.latency = sim::Seconds(v); }},
 }};

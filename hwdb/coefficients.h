@@ -6,7 +6,7 @@
 //   attention.K       K in flash_forward flash_backward seq_half head_dim_64_factor
 //   kernel_time_s, memory_fraction, sustained_clock, collective_fraction, scale_out_fraction, contention, device_spread
 //   context_bytes, host_bytes_per_s
-//   fabric.latency_s, network.latency_s, network.ring_decay
+//   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction, network.socket_bytes_per_s
 #pragma once
 
 #include <optional>

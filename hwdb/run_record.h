@@ -35,6 +35,8 @@ struct RecordedHardware {
   std::optional<std::string> accelerator, system;
   std::optional<int> num_devices, devices_per_node;
   std::optional<double> inter_node_bytes_per_s_per_device;  // one direction
+  std::optional<std::string> transport;                     // "rdma", "sockets"
+  std::optional<std::string> collective_algorithm;          // "auto", "ring", "tree", "hierarchical"
 };
 
 struct RecordedRecompute {

@@ -328,6 +328,19 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDe
   return s;
 }
 
+// --- network ---
+
+// How the collective library uses the network.  Nothing is noted where only the usual is assumed.
+void set_collectives(const RecordedHardware& h, const StackDefaults& defaults, sim::Cluster& cluster, Assumptions& assume) {
+  cluster.network.transport = h.transport ? *sim::transport_named(*h.transport) : defaults.transport;
+  cluster.algorithm = h.collective_algorithm ? *sim::algorithm_named(*h.collective_algorithm) : defaults.collective_algorithm;
+  const std::string reason = "said in words by the run";
+  if (!h.transport && cluster.network.transport != sim::Transport::Rdma)
+    assume.note("hardware.transport", name_of(cluster.network.transport), reason);
+  if (!h.collective_algorithm && cluster.algorithm != sim::CollectiveAlgorithm::Auto)
+    assume.note("hardware.collective_algorithm", name_of(cluster.algorithm), reason);
+}
+
 // --- stack ---
 
 // What most people use for such a layout.
@@ -348,7 +361,8 @@ StackQuery query_of(const RunRecord& record, Assumptions& assume) {
           .precision_detail = t.precision_detail.value_or(""),
           .accelerator = record.hardware.accelerator.value_or(""),
           .position = record.model.position.value_or(""),
-          .sharding = t.sharding.value_or("")};
+          .sharding = t.sharding.value_or(""),
+          .notes = record.notes.value_or("")};
 }
 
 }  // namespace
@@ -383,6 +397,7 @@ Run RunResolver::resolve(const RunRecord& record) {
     run.stack = std::move(choice.stack);
     run.optimizer_step = choice.defaults.optimizer_step;
     run.cluster = known.cluster;
+    set_collectives(record.hardware, choice.defaults, run.cluster, assume);
     run.model = model_of(record, choice.defaults, assume);
     run.strategy = strategy_of(record, run, choice.defaults, assume);
     run.model.validate();

@@ -59,6 +59,18 @@ bool set_sharding(StackChoice& choice, const json& value) {
   return sharding.has_value();
 }
 
+bool set_transport(StackChoice& choice, const json& value) {
+  const auto transport = value.is_string() ? sim::transport_named(value.get<std::string>()) : std::nullopt;
+  if (transport) choice.defaults.transport = *transport;
+  return transport.has_value();
+}
+
+bool set_algorithm(StackChoice& choice, const json& value) {
+  const auto algorithm = value.is_string() ? sim::algorithm_named(value.get<std::string>()) : std::nullopt;
+  if (algorithm) choice.defaults.collective_algorithm = *algorithm;
+  return algorithm.has_value();
+}
+
 bool set_vocab_multiple(StackChoice& choice, const json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 || value.get<std::uint64_t>() > 65536) return false;
   choice.stack.vocab_multiple = value.get<int>();
@@ -141,6 +153,8 @@ const std::vector<NamedSetter>& setters() {
       {"default.dp_overlap", flag([](C& c) -> bool& { return c.defaults.data_overlap; })},
       {"default.cuda_graph", flag([](C& c) -> bool& { return c.defaults.cuda_graph; })},
       {"default.sharding", set_sharding},
+      {"default.transport", set_transport},
+      {"default.collective_algorithm", set_algorithm},
       {"default.optimizer_step", flag([](C& c) -> bool& { return c.defaults.optimizer_step; })},
       {"default.bias", set_bias},
       {"default.embedding_norm", flag([](C& c) -> bool& { return c.defaults.embedding_norm; })},
@@ -224,7 +238,8 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
 
 const std::vector<std::string>& condition_keys() {
   static const std::vector<std::string> keys = {"framework",        "group",       "before",   "framework_detail", "precision",
-                                                "precision_detail", "accelerator", "position", "sharding"};
+                                                "precision_detail", "accelerator", "position", "sharding",
+                                                "notes"};
   return keys;
 }
 
@@ -253,17 +268,18 @@ const std::string& asked(const StackQuery& query, const std::string& key) {
   if (key == "precision_detail") return query.precision_detail;
   if (key == "accelerator") return query.accelerator;
   if (key == "position") return query.position;
+  if (key == "notes") return query.notes;
   return query.sharding;
 }
 
-// Details match where they contain the words; dates where they are earlier; accelerators by their beginning; all else must be
+// Details and notes match where they contain the words; dates where they are earlier; accelerators by their beginning; all else must be
 // equal.
 bool holds(const Stacks::Condition& condition, const StackQuery& query) {
   const std::string& value = asked(query, condition.key);
   return std::any_of(condition.values.begin(), condition.values.end(), [&](const std::string& wanted) {
     if (condition.key == "before") return !value.empty() && value < wanted;
     if (condition.key == "accelerator") return value.starts_with(wanted);
-    if (condition.key.ends_with("_detail")) return value.find(wanted) != std::string::npos;
+    if (condition.key.ends_with("_detail") || condition.key == "notes") return value.find(wanted) != std::string::npos;
     return value == wanted;
   });
 }

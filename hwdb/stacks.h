@@ -24,6 +24,7 @@ struct StackQuery {
   std::string accelerator;
   std::string position;
   std::string sharding;
+  std::string notes;
 };
 
 // What a stack does where a run's record is silent.
@@ -37,6 +38,8 @@ struct StackDefaults {
   bool cuda_graph = false;
   sim::Sharding sharding = sim::Sharding::None;
   bool optimizer_step = true;   // false: a recorded step is a micro-step without optimizer
+  sim::Transport transport = sim::Transport::Rdma;
+  sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;
   std::optional<bool> bias;     // linear layers have biases; none: as the kind of norm suggests
   bool embedding_norm = false;  // a norm after the embedding
 };

@@ -160,6 +160,7 @@ void add_figures(const sim::Prediction& p, Json& json) {
   json["step_time_s"] = number(p.step_time.value());
   json["step_time_interval_s"] = Json::array({number(p.interval.first.value()), number(p.interval.second.value())});
   json["interval_level"] = p.interval_level;
+  if (p.slow_step_time) json["slow_step_time_s"] = number(p.slow_step_time->value());
   json["tokens_per_s_per_device"] = number(p.tokens_per_second_per_device);
   json["tflops_per_device"] = number(p.flops_per_device / sim::TFLOPS);
   json["mfu"] = number(p.mfu);

@@ -39,7 +39,8 @@ std::string title_of(const Prediction& p) { return p.run.model.name + " on " + h
 
 std::string step_time_text(const Prediction& p) {
   return human(p.step_time) + " (" + human(p.interval.first) + " to " + human(p.interval.second) + " with " +
-         std::to_string(std::lround(p.interval_level * 100.0)) + " % probability)";
+         std::to_string(std::lround(p.interval_level * 100.0)) + " % probability)" +
+         (p.slow_step_time ? "; " + human(*p.slow_step_time) + " while the network is in its slow state" : "");
 }
 
 std::string throughput_text(const Prediction& p) {

@@ -1,5 +1,6 @@
 #include "sim/predict.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/base/error.h"
@@ -45,6 +46,17 @@ void add_step(Prediction& prediction, StepTimes step) {
   prediction.bubble = step.bubble;
 }
 
+// The same step while the network is slow.
+void add_slow_state(Prediction& prediction) {
+  const double fraction = prediction.run.cluster.network.slow_fraction;
+  if (fraction >= 1.0 || prediction.run.cluster.num_nodes() == 1) return;
+  Run slow = prediction.run;
+  slow.cluster.network.node_bandwidth = fraction * slow.cluster.network.node_bandwidth;
+  slow.cluster.network.socket_bandwidth = fraction * slow.cluster.network.socket_bandwidth;
+  prediction.slow_step_time = step_time(slow, layer_prices(slow));
+  prediction.interval.second = std::max(prediction.interval.second, *prediction.slow_step_time);
+}
+
 void add_rates(Prediction& prediction) {
   const Run& run = prediction.run;
   const double tokens = static_cast<double>(run.strategy.global_batch) * run.model.seq_len;
@@ -86,6 +98,7 @@ Prediction predict(const Run& asked) {
   require_supported(run);
   const LayerPrices prices = layer_prices(run);
   add_step(prediction, simulate_step(run, prices));
+  add_slow_state(prediction);
   prediction.model_flops = step_flops(run, prices, false);
   prediction.hardware_flops = step_flops(run, prices, true);
   prediction.memory = memory_footprint(run, prices);

@@ -27,6 +27,9 @@ struct Prediction {
   std::pair<Seconds, Seconds> interval{};  // holds the measured step time with probability interval_level
   double interval_level = 0.9;
 
+  // On networks that have two states: the step time in the slow one.  `step_time` is of the fast one; `interval` holds both.
+  std::optional<Seconds> slow_step_time{};
+
   double tokens_per_second_per_device = 0.0;
   FlopsPerSecond flops_per_device{};  // exact model FLOPs (GEMM and causal attention)
   double mfu = 0.0;                   // exact model FLOPs over the peak of the recipe's format

@@ -76,12 +76,34 @@ Seconds tree_time(Bytes message, const GroupLinks& links, const Protocol& protoc
          wire / (kTreeBandwidth * protocol.bandwidth);
 }
 
+// Each of `rounds` phases goes around the ranks of a domain and halves or doubles its way over the domains.
+Seconds hierarchical_time(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
+  const double inside = links.place.ranks_per_domain, domains = links.place.domains;
+  const Bytes near = (inside - 1.0) / inside * message, far = (domains - 1.0) / domains * message;
+  return protocol.base + rounds * (hops(links, protocol, inside - 1.0, std::log2(domains)) + near / (protocol.bandwidth * links.fabric) +
+                                   far / (protocol.bandwidth * links.network));
+}
+
+bool may_use(const GroupLinks& links, CollectiveAlgorithm algorithm) {
+  return links.algorithm == CollectiveAlgorithm::Auto || links.algorithm == algorithm;
+}
+
+bool is_hierarchical(const GroupLinks& links) {
+  return links.algorithm == CollectiveAlgorithm::Hierarchical && links.place.domains > 1;
+}
+
 Seconds all_reduce_time(Bytes message, const GroupLinks& links) {
   Seconds best{1e300};
   for (const Protocol& protocol : kProtocols) {
-    best = std::min({best, ring_time(2.0, message, links, protocol), tree_time(message, links, protocol)});
+    if (is_hierarchical(links)) {
+      best = std::min(best, hierarchical_time(2.0, message, links, protocol));
+      continue;
+    }
+    if (links.algorithm != CollectiveAlgorithm::Tree) best = std::min(best, ring_time(2.0, message, links, protocol));
+    if (may_use(links, CollectiveAlgorithm::Tree)) best = std::min(best, tree_time(message, links, protocol));
   }
-  if (links.in_switch_reduction && links.place.domains == 1 && links.place.ranks >= kInSwitchMinRanks) {
+  const bool one_domain = links.place.domains == 1;
+  if (links.in_switch_reduction && one_domain && links.place.ranks >= kInSwitchMinRanks && links.algorithm != CollectiveAlgorithm::Ring) {
     GroupLinks reduced = links;
     reduced.fabric *= kInSwitchGain;
     best = std::min(best, ring_time(2.0, message, reduced, kProtocols[0]));
@@ -91,7 +113,10 @@ Seconds all_reduce_time(Bytes message, const GroupLinks& links) {
 
 Seconds one_round_time(Bytes message, const GroupLinks& links) {
   Seconds best{1e300};
-  for (const Protocol& protocol : kProtocols) best = std::min(best, ring_time(1.0, message, links, protocol));
+  for (const Protocol& protocol : kProtocols) {
+    best = std::min(best, is_hierarchical(links) ? hierarchical_time(1.0, message, links, protocol)
+                                                 : ring_time(1.0, message, links, protocol));
+  }
   return best;
 }
 
@@ -117,18 +142,28 @@ BytesPerSecond GroupLinks::bus_bandwidth() const {
   return place.ranks_per_domain == 1 ? ring : std::min(fabric, ring);
 }
 
+namespace {
+
+// Achieved injection of one node.
+BytesPerSecond node_bandwidth(const Cluster& cluster, double efficiency) {
+  const BytesPerSecond adapters = efficiency * cluster.device.achieved.scale_out_fraction * cluster.network.node_bandwidth;
+  return cluster.network.transport == Transport::Sockets ? std::min(adapters, cluster.network.socket_bandwidth) : adapters;
+}
+
+}  // namespace
+
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency) {
   GroupLinks links{.place = place_group(strategy, kind, cluster)};
   const Achieved& achieved = cluster.device.achieved;
   const int domain = links.place.groups_per_domain * links.place.ranks_per_domain;
   const double nodes_per_domain = std::max(1.0, static_cast<double>(domain) / cluster.devices_per_node);
   links.fabric = efficiency * achieved.collective_fraction * fabric_bandwidth(cluster.fabric, links.place);
-  links.network = efficiency * achieved.scale_out_fraction * cluster.network.node_bandwidth * nodes_per_domain /
-                  links.place.groups_per_domain;
+  links.network = node_bandwidth(cluster, efficiency) * nodes_per_domain / links.place.groups_per_domain;
   if (links.place.domains > 2) links.ring_share = std::pow(links.place.domains / 2.0, -cluster.network.ring_decay);
   links.fabric_hop = cluster.fabric.latency;
   links.network_hop = cluster.network.latency;
   links.switched = cluster.fabric.kind == FabricKind::Switch;
+  links.algorithm = cluster.algorithm;
   links.in_switch_reduction = cluster.fabric.in_switch_reduction;
   return links;
 }

@@ -13,4 +13,31 @@ const char* name_of(FabricKind kind) {
   return "";
 }
 
+const char* name_of(Transport transport) { return transport == Transport::Rdma ? "rdma" : "sockets"; }
+
+const char* name_of(CollectiveAlgorithm algorithm) {
+  switch (algorithm) {
+    case CollectiveAlgorithm::Auto: return "auto";
+    case CollectiveAlgorithm::Ring: return "ring";
+    case CollectiveAlgorithm::Tree: return "tree";
+    case CollectiveAlgorithm::Hierarchical: return "hierarchical";
+  }
+  return "";
+}
+
+std::optional<Transport> transport_named(const std::string& name) {
+  for (const Transport transport : {Transport::Rdma, Transport::Sockets}) {
+    if (name == name_of(transport)) return transport;
+  }
+  return std::nullopt;
+}
+
+std::optional<CollectiveAlgorithm> algorithm_named(const std::string& name) {
+  for (const CollectiveAlgorithm algorithm : {CollectiveAlgorithm::Auto, CollectiveAlgorithm::Ring, CollectiveAlgorithm::Tree,
+                                              CollectiveAlgorithm::Hierarchical}) {
+    if (name == name_of(algorithm)) return algorithm;
+  }
+  return std::nullopt;
+}
+
 }  // namespace llmsim::sim

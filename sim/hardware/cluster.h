@@ -1,6 +1,7 @@
 // Devices joined by links: the node's scale-up fabric and the network between nodes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,21 @@ enum class FabricKind { Switch, Mesh, Paired, Torus, Host };
 // "switch", "mesh", "paired", "torus", "host".
 const char* name_of(FabricKind kind);
 
+// How messages get from a device to the network ports.
+//   Rdma     the adapter reads device memory: InfiniBand verbs, or libfabric through a plugin of the collective library
+//   Sockets  TCP through the host's kernel, however fast the adapters are
+enum class Transport { Rdma, Sockets };
+
+// How a collective goes over the ranks.  Auto: the fastest of ring and tree, as NCCL's tuner chooses; Hierarchical: recursive
+// halving between nodes, rings inside them (libraries for machines where flat rings scale badly).
+enum class CollectiveAlgorithm { Auto, Ring, Tree, Hierarchical };
+
+// "rdma", "sockets"; "auto", "ring", "tree", "hierarchical"; the inverse gives none for an unknown name.
+const char* name_of(Transport transport);
+const char* name_of(CollectiveAlgorithm algorithm);
+std::optional<Transport> transport_named(const std::string& name);
+std::optional<CollectiveAlgorithm> algorithm_named(const std::string& name);
+
 struct Fabric {
   FabricKind kind = FabricKind::Switch;
   int devices = 8;                   // devices that one domain joins
@@ -36,6 +52,11 @@ struct Network {
   BytesPerSecond node_bandwidth;  // injection of one node, one direction
   Seconds latency{14e-6};         // one hop of a collective
   double ring_decay = 0.0;        // a ring over D nodes reaches (D / 2)^-ring_decay of the bandwidth of one over two
+  double slow_fraction = 1.0;     // share of its bandwidth in the slow one of its two states; 1: it has one state
+  Transport transport = Transport::Rdma;
+  // Most that the kernels of one node's host carry, one direction: 1.1e9 parameters by FSDP in bf16 over two nodes of LUMI went
+  // from 7500 to 9500 tokens/s per GCD with the libfabric plugin.  Source: OLMo training log, 2023-04-12.
+  BytesPerSecond socket_bandwidth{3.2e9};
 };
 
 struct Cluster {
@@ -45,6 +66,7 @@ struct Cluster {
   int num_devices = 8;
   Fabric fabric;
   Network network;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;
 
   int num_nodes() const { return (num_devices + devices_per_node - 1) / devices_per_node; }
 };

@@ -34,7 +34,8 @@ double DataExchange::gathers_per_step() const {
 double DataExchange::reductions_per_step() const { return reduces_every_microbatch() ? run_.strategy.num_microbatches() : 1.0; }
 
 double DataExchange::gradient_wire_bytes() const {
-  return run_.stack.gradient_reduce_in_fp32 ? 4.0 : std::min(storage_.gradient_bytes, 4.0);
+  if (run_.stack.gradient_reduce_in_fp32) return 4.0;
+  return std::min(storage_.gradient_bytes, size_of(activation_dtype(run_.strategy.precision)).value());
 }
 
 double DataExchange::weight_wire_bytes() const {

@@ -163,5 +163,16 @@ TEST(RunOf, SwitchesReachTheStrategy) {
   EXPECT_EQ(s.offload, (sim::Offload{.optimizer = true, .parameters = false, .activations = true}));
 }
 
+TEST(RunOf, TransportAndAlgorithmReachTheCluster) {
+  RunOptions options{.model = "llama-8b"};
+  options.gpus = "16";
+  options.transport = "sockets";
+  options.algorithm = "tree";
+  EXPECT_EQ(run_of(options, database()).cluster.network.transport, sim::Transport::Sockets);
+  EXPECT_EQ(run_of(options, database()).cluster.algorithm, sim::CollectiveAlgorithm::Tree);
+  options.transport = "tcp";
+  EXPECT_EQ(error_of(options), "--transport = tcp: rdma or sockets is expected");
+}
+
 }  // namespace
 }  // namespace llmsim::cli

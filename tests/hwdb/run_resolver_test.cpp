@@ -174,5 +174,19 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
   EXPECT_GT(scored, 2700);  // 2736 alone have a scored outcome
 }
 
+TEST(RunResolver, TransportAndAlgorithmAreWhatTheRunSays) {
+  RunRecord record = llama(16);
+  EXPECT_EQ(resolved(record).cluster.network.transport, sim::Transport::Rdma);
+  EXPECT_EQ(resolved(record).cluster.algorithm, sim::CollectiveAlgorithm::Auto);
+  record.notes = "Slingshot without the OFI plugin";
+  record.training.framework_detail = "NCCL_ALGO=TREE";
+  EXPECT_EQ(resolved(record).cluster.network.transport, sim::Transport::Sockets);
+  EXPECT_EQ(resolved(record).cluster.algorithm, sim::CollectiveAlgorithm::Tree);
+  record.hardware.transport = "rdma";
+  record.hardware.collective_algorithm = "hierarchical";
+  EXPECT_EQ(resolved(record).cluster.network.transport, sim::Transport::Rdma);
+  EXPECT_EQ(resolved(record).cluster.algorithm, sim::CollectiveAlgorithm::Hierarchical);
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb

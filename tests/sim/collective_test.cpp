@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -84,6 +86,55 @@ TEST(Collective, TimeGrowsWithSizeAndRanks) {
   }
   EXPECT_LT(collective_time(CollectiveKind::AllGather, 1.0 * GB, links_of(small_run(16), GroupKind::Data)),
             collective_time(CollectiveKind::AllGather, 1.0 * GB, links_of(small_run(64), GroupKind::Data)));
+}
+
+TEST(Collective, SocketsCarryWhatTheHostsKernelsDo) {
+  // Two nodes of 80 GB/s adapters: over sockets 3.2 GB/s whatever the adapters are, and tp 4 still shares them by four.
+  TrainingRun run = small_run(16);
+  run.cluster.network.transport = Transport::Sockets;
+  run.cluster.network.socket_bandwidth = 3.2 * GBps;
+  EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 3.2, 1e-9);
+  run.strategy.tensor_parallel = 4, run.strategy.data_parallel = 4;
+  EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 0.8, 1e-9);
+  run.cluster.network.node_bandwidth = 1.6 * GBps;
+  EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 0.4, 1e-9);
+}
+
+TEST(Collective, AHierarchyCrossesEachLevelOnceAndDecaysWithNoRing) {
+  // 64 ranks on 8 nodes, S = 8 GB: inside 7/8 S at 100 GB/s, between nodes 7/8 S at 80 GB/s; rings lose half over 8 nodes at
+  // a decay of 1/2.
+  TrainingRun run = small_run(64);
+  run.cluster.network.ring_decay = 0.5;
+  const double ring = 63.0 / 64.0 * 8e9 / (80e9 / 2.0);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(run, GroupKind::Data)).value(), ring, 1e-4);
+  run.cluster.algorithm = CollectiveAlgorithm::Hierarchical;
+  const double levels = 7.0 / 8.0 * 8e9 / 100e9 + 7.0 / 8.0 * 8e9 / 80e9;
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(run, GroupKind::Data)).value(), levels, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(8e9), links_of(run, GroupKind::Data)).value(), 2.0 * levels, 1e-4);
+}
+
+TEST(Collective, SmallMessagesTakeLogarithmicallyManyHopsInAHierarchy) {
+  // 512 nodes of one rank, 10 us per hop, 1 kB at the low-latency protocol (hops at 2.7/14): 511 hops in a ring, log2(512) = 9
+  // in a hierarchy.
+  TrainingRun run = small_run(512);
+  run.cluster.devices_per_node = run.cluster.fabric.devices = 1;
+  run.cluster.network.latency = Seconds(10e-6);
+  const double hop = 10e-6 * 2.7 / 14.0;
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(1e3), links_of(run, GroupKind::Data)).value(), 6.6e-6 + 511 * hop,
+              1e-7);
+  run.cluster.algorithm = CollectiveAlgorithm::Hierarchical;
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(1e3), links_of(run, GroupKind::Data)).value(), 6.6e-6 + 9 * hop,
+              1e-7);
+}
+
+TEST(Collective, TheFastestOfRingAndTreeIsTakenUnlessTheRunSaysWhich) {
+  TrainingRun run = small_run(64);
+  const auto time = [&](CollectiveAlgorithm algorithm) {
+    run.cluster.algorithm = algorithm;
+    return collective_time(CollectiveKind::AllReduce, Bytes(1e9), links_of(run, GroupKind::Data));
+  };
+  EXPECT_EQ(time(CollectiveAlgorithm::Auto), std::min(time(CollectiveAlgorithm::Ring), time(CollectiveAlgorithm::Tree)));
+  EXPECT_NE(time(CollectiveAlgorithm::Ring), time(CollectiveAlgorithm::Tree));
 }
 
 }  // namespace

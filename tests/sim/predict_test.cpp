@@ -194,5 +194,20 @@ TEST(Predict, UnsupportedShapesAreNamed) {
   EXPECT_THROW(predict(run), Error);
 }
 
+TEST(Predict, ANetworkOfTwoStatesWidensTheIntervalUpwards) {
+  // One block's worth of compute against 8 nodes of gathers: with a tenth of the bandwidth the step is longer than the interval.
+  TrainingRun run = small_run(64);
+  run.strategy.sharding = Sharding::Zero3;
+  const Prediction fast = predict(run);
+  EXPECT_FALSE(fast.slow_step_time);
+  run.cluster.network.slow_fraction = 0.01;
+  const Prediction two = predict(run);
+  EXPECT_EQ(two.step_time, fast.step_time);
+  ASSERT_TRUE(two.slow_step_time);
+  EXPECT_GT(*two.slow_step_time, fast.interval.second);
+  EXPECT_EQ(two.interval.second, *two.slow_step_time);
+  EXPECT_EQ(two.interval.first, fast.interval.first);
+}
+
 }  // namespace
 }  // namespace llmsim::sim
