@@ -238,8 +238,7 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
 
 const std::vector<std::string>& condition_keys() {
   static const std::vector<std::string> keys = {"framework",        "group",       "before",   "framework_detail", "precision",
-                                                "precision_detail", "accelerator", "position", "sharding",
-                                                "notes"};
+                                                "precision_detail", "accelerator", "position", "sharding",         "notes"};
   return keys;
 }
 
@@ -272,8 +271,8 @@ const std::string& asked(const StackQuery& query, const std::string& key) {
   return query.sharding;
 }
 
-// Details and notes match where they contain the words; dates where they are earlier; accelerators by their beginning; all else must be
-// equal.
+// Details and notes match where they contain the words; dates where they are earlier; accelerators by their beginning; all else
+// must be equal.
 bool holds(const Stacks::Condition& condition, const StackQuery& query) {
   const std::string& value = asked(query, condition.key);
   return std::any_of(condition.values.begin(), condition.values.end(), [&](const std::string& wanted) {

@@ -37,7 +37,7 @@ struct StackDefaults {
   bool data_overlap = true;
   bool cuda_graph = false;
   sim::Sharding sharding = sim::Sharding::None;
-  bool optimizer_step = true;   // false: a recorded step is a micro-step without optimizer
+  bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer
   sim::Transport transport = sim::Transport::Rdma;
   sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;
   std::optional<bool> bias;     // linear layers have biases; none: as the kind of norm suggests

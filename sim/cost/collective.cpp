@@ -80,8 +80,8 @@ Seconds tree_time(Bytes message, const GroupLinks& links, const Protocol& protoc
 Seconds hierarchical_time(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
   const double inside = links.place.ranks_per_domain, domains = links.place.domains;
   const Bytes near = (inside - 1.0) / inside * message, far = (domains - 1.0) / domains * message;
-  return protocol.base + rounds * (hops(links, protocol, inside - 1.0, std::log2(domains)) + near / (protocol.bandwidth * links.fabric) +
-                                   far / (protocol.bandwidth * links.network));
+  return protocol.base + rounds * (hops(links, protocol, inside - 1.0, std::log2(domains)) +
+                                   near / (protocol.bandwidth * links.fabric) + far / (protocol.bandwidth * links.network));
 }
 
 bool may_use(const GroupLinks& links, CollectiveAlgorithm algorithm) {
@@ -103,7 +103,8 @@ Seconds all_reduce_time(Bytes message, const GroupLinks& links) {
     if (may_use(links, CollectiveAlgorithm::Tree)) best = std::min(best, tree_time(message, links, protocol));
   }
   const bool one_domain = links.place.domains == 1;
-  if (links.in_switch_reduction && one_domain && links.place.ranks >= kInSwitchMinRanks && links.algorithm != CollectiveAlgorithm::Ring) {
+  if (links.in_switch_reduction && one_domain && links.place.ranks >= kInSwitchMinRanks &&
+      links.algorithm != CollectiveAlgorithm::Ring) {
     GroupLinks reduced = links;
     reduced.fabric *= kInSwitchGain;
     best = std::min(best, ring_time(2.0, message, reduced, kProtocols[0]));

@@ -11,14 +11,15 @@
 //   pair    send_recv           t = o + (a or A) + S / b
 //   direct  all-to-all          t = o + (n-1)/n S / b, the part that leaves the domain over the network
 //
-//   hierarchical                t = o + r ((n/D - 1) a + log2(D) A + (n/D - 1)/(n/D) S / f + (D-1)/D S / w), r = 2 for all-reduce, else 1
+//   hierarchical                t = o + r ((n/D - 1) a + log2(D) A + (n/D - 1)/(n/D) S / f + (D-1)/D S / w), r = 2 for
+//   all-reduce, else 1
 //
-// and the fastest of ring and tree is taken, unless the cluster says which.  f and w are the fabric's and the network's part of b.  F is what a tree holds back at each level.
-// Inside a switched domain few ranks reach less of b than eight do, (1 + c/64) / (1 + c/n^2): 0.73 for gathers and scatters of
-// two ranks.  The bus bandwidth is the smaller of what the fabric gives the ranks of one domain and what the network gives the
-// group: a domain's injection bandwidth shared by the groups that run side by side, times (D/2)^-ring_decay on networks where
-// measured rings slow down with the number of nodes. Over sockets a node carries no more than its host's kernels do. One rank is free.  Source: NCCL src/graph/tuning.cc (latency and bandwidth
-// tables).
+// and the fastest of ring and tree is taken, unless the cluster says which.  f and w are the fabric's and the network's part of
+// b.  F is what a tree holds back at each level. Inside a switched domain few ranks reach less of b than eight do, (1 + c/64) /
+// (1 + c/n^2): 0.73 for gathers and scatters of two ranks.  The bus bandwidth is the smaller of what the fabric gives the ranks
+// of one domain and what the network gives the group: a domain's injection bandwidth shared by the groups that run side by side,
+// times (D/2)^-ring_decay on networks where measured rings slow down with the number of nodes. Over sockets a node carries no
+// more than its host's kernels do. One rank is free.  Source: NCCL src/graph/tuning.cc (latency and bandwidth tables).
 #pragma once
 
 #include "sim/hardware/cluster.h"

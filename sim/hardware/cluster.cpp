@@ -33,8 +33,8 @@ std::optional<Transport> transport_named(const std::string& name) {
 }
 
 std::optional<CollectiveAlgorithm> algorithm_named(const std::string& name) {
-  for (const CollectiveAlgorithm algorithm : {CollectiveAlgorithm::Auto, CollectiveAlgorithm::Ring, CollectiveAlgorithm::Tree,
-                                              CollectiveAlgorithm::Hierarchical}) {
+  for (const CollectiveAlgorithm algorithm :
+       {CollectiveAlgorithm::Auto, CollectiveAlgorithm::Ring, CollectiveAlgorithm::Tree, CollectiveAlgorithm::Hierarchical}) {
     if (name == name_of(algorithm)) return algorithm;
   }
   return std::nullopt;
