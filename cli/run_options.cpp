@@ -39,6 +39,11 @@ void add_recipe(CLI::App& c, RunOptions& o) {
   c.add_flag("--no-flash", o.no_flash, "attention as separate kernels; default flash attention; example: --no-flash");
   c.add_flag("--compile", o.compile, "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
   c.add_flag("--cuda-graph", o.cuda_graph, "no launch cost per kernel; default that of the stack; example: --cuda-graph");
+  add(c, "--cp-scheme", o.cp_scheme, "NAME",
+      "how context ranks share keys and values: ring, all-gather or all-to-all; default that of the stack; example: --cp-scheme "
+      "all-gather");
+  c.add_flag("--cp-unbalanced", o.cp_unbalanced,
+             "context ranks hold plain pieces of a sequence; default zigzag, equal causal work; example: --cp-unbalanced");
 }
 
 }  // namespace
@@ -72,7 +77,7 @@ void add_search_options(CLI::App& c, RunOptions& o) {
   add(c, "--tp", o.tp, "LIST", "tensor-parallel ranks; default all divisors of gpus; example: --tp 1,2,4,8");
   add(c, "--pp", o.pp, "LIST", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2");
   add(c, "--dp", o.dp, "LIST", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16");
-  add(c, "--cp", o.cp, "LIST", "context-parallel ranks; default 1; example: --cp 1,2");
+  add(c, "--cp", o.cp, "LIST", "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; example: --cp 1,2");
   add(c, "--micro-batch", o.micro_batch, "LIST",
       "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4");
   add(c, "--virtual-stages", o.virtual_stages, "LIST",

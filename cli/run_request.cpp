@@ -101,6 +101,11 @@ Text precision_in(const Text& text) {
   return text;
 }
 
+Text context_scheme_in(const Text& text) {
+  if (text && !sim::context_scheme_named(*text)) refuse("--cp-scheme", *text, "ring, all-gather or all-to-all");
+  return text;
+}
+
 Text optimizer_in(const Text& text) {
   if (text && !sim::optimizer_named(*text)) {
     refuse("--optimizer", *text, "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon");
@@ -267,6 +272,8 @@ hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
   training.precision = precision_in(options.precision);
   training.optimizer = optimizer_in(options.optimizer);
   training.offload = offload_in(options.offload);
+  training.cp_scheme = context_scheme_in(options.cp_scheme);
+  if (options.cp_unbalanced) training.cp_balanced = false;
   if (options.sequence_parallel) training.sequence_parallel = true;
   if (options.no_flash) training.flash_attention = false;
   if (options.compile) training.compile = true;

@@ -55,6 +55,8 @@ struct RecordedTraining {
   std::optional<int> num_microbatches;  // forward passes of one replica per optimizer step
   std::optional<int> dp, tp, pp, cp, ep, virtual_stages;
   std::optional<std::string> pipeline_schedule, sharding;
+  std::optional<std::string> cp_scheme;  // "ring", "all-gather", "all-to-all"
+  std::optional<bool> cp_balanced;       // zigzag order
   std::optional<int> shard_size, replicate_size;
   std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph;
   std::optional<RecordedRecompute> recompute;

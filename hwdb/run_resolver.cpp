@@ -255,19 +255,29 @@ void set_layer_split(int num_layers, sim::Strategy& s, Assumptions& assume) {
                   " chunks; with the embedding and the head they do");
 }
 
+void set_context(const RecordedTraining& t, const StackDefaults& defaults, sim::Strategy& s, Assumptions& assume) {
+  s.context_scheme = defaults.context_scheme;
+  s.context_balanced = defaults.context_balanced;
+  if (s.context_parallel == 1 && !t.cp_scheme && !t.cp_balanced) return;
+  const std::string reason = "default of the framework";
+  s.context_scheme = *sim::context_scheme_named(
+      assume.given(t.cp_scheme, "training.cp_scheme", std::string(name_of(defaults.context_scheme)), reason));
+  s.context_balanced = assume.given(t.cp_balanced, "training.cp_balanced", defaults.context_balanced, reason);
+}
+
 void set_sharding(const RecordedTraining& t, const StackDefaults& defaults, sim::Strategy& s, Assumptions& assume) {
   const bool alone = s.data_parallel * std::int64_t{s.context_parallel} == 1;
   const std::string fallback = alone ? "none" : name_of(defaults.sharding);
   s.sharding = *sim::sharding_named(assume.given(t.sharding, "training.sharding", fallback, "default of the framework"));
   if (s.sharding != sim::Sharding::Hsdp) return;
-  if (!t.shard_size && t.replicate_size && s.data_parallel % *t.replicate_size == 0)
-    s.shard_size = s.data_parallel / *t.replicate_size;
+  const int ranks = s.data_parallel * s.context_parallel;
+  if (!t.shard_size && t.replicate_size && ranks % *t.replicate_size == 0)
+    s.shard_size = ranks / *t.replicate_size;
   else
     s.shard_size = assume.required(t.shard_size, "training.shard_size");
-  if (s.data_parallel % s.shard_size != 0 ||
-      s.data_parallel / s.shard_size != t.replicate_size.value_or(s.data_parallel / s.shard_size)) {
+  if (ranks % s.shard_size != 0 || ranks / s.shard_size != t.replicate_size.value_or(ranks / s.shard_size)) {
     assume.refuse("training.shard_size = " + std::to_string(s.shard_size) +
-                  " times replicate_size must be dp = " + std::to_string(s.data_parallel));
+                  " times replicate_size must be dp * cp = " + std::to_string(ranks));
   }
 }
 
@@ -317,6 +327,7 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDe
   set_batch(t, s, assume);
   set_schedule(t, s, assume);
   set_layer_split(run.model.num_layers, s, assume);
+  set_context(t, defaults, s, assume);
   set_sharding(t, defaults, s, assume);
   set_recompute(t, s, assume);
   set_switches(t, defaults, s, assume);

@@ -71,6 +71,12 @@ bool set_algorithm(StackChoice& choice, const json& value) {
   return algorithm.has_value();
 }
 
+bool set_context_scheme(StackChoice& choice, const json& value) {
+  const auto scheme = value.is_string() ? sim::context_scheme_named(value.get<std::string>()) : std::nullopt;
+  if (scheme) choice.defaults.context_scheme = *scheme;
+  return scheme.has_value();
+}
+
 bool set_vocab_multiple(StackChoice& choice, const json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 || value.get<std::uint64_t>() > 65536) return false;
   choice.stack.vocab_multiple = value.get<int>();
@@ -155,6 +161,8 @@ const std::vector<NamedSetter>& setters() {
       {"default.sharding", set_sharding},
       {"default.transport", set_transport},
       {"default.collective_algorithm", set_algorithm},
+      {"default.cp_scheme", set_context_scheme},
+      {"default.cp_balanced", flag([](C& c) -> bool& { return c.defaults.context_balanced; })},
       {"default.optimizer_step", flag([](C& c) -> bool& { return c.defaults.optimizer_step; })},
       {"default.bias", set_bias},
       {"default.embedding_norm", flag([](C& c) -> bool& { return c.defaults.embedding_norm; })},

@@ -40,6 +40,8 @@ struct StackDefaults {
   bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer
   sim::Transport transport = sim::Transport::Rdma;
   sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;
+  sim::ContextScheme context_scheme = sim::ContextScheme::Ring;
+  bool context_balanced = true;
   std::optional<bool> bias;     // linear layers have biases; none: as the kind of norm suggests
   bool embedding_norm = false;  // a norm after the embedding
 };

@@ -12,6 +12,8 @@ namespace {
 
 // Micro-batches beyond this only lengthen the bubble and the activations.
 constexpr int kMaxMicroBatch = 64;
+// Shorter pieces of a sequence gain nothing over data parallelism and send more.
+constexpr int kContextTokens = 8192;
 constexpr const char* kOutOfMemory = "out of memory";
 
 std::vector<int> divisors(int number) {
@@ -42,7 +44,7 @@ class Search {
     const int devices = run_.cluster.num_devices;
     for (const int tensor : choose(query_.tensor_parallel, divisors(devices))) {
       for (const int pipeline : choose(query_.pipeline_parallel, divisors(std::max(1, devices / tensor)))) {
-        for (const int context : choose(query_.context_parallel, {1})) try_mesh(tensor, pipeline, context);
+        for (const int context : choose(query_.context_parallel, contexts())) try_mesh(tensor, pipeline, context);
       }
     }
     finish();
@@ -50,12 +52,20 @@ class Search {
   }
 
  private:
+  // Powers of two that leave every rank kContextTokens of a sequence.
+  std::vector<int> contexts() const {
+    std::vector<int> list;
+    for (int c = 1; c == 1 || run_.model.seq_len / c >= kContextTokens; c *= 2) list.push_back(c);
+    return list;
+  }
+
   void try_mesh(int tensor, int pipeline, int context) {
     Strategy s = query_.base.strategy;
     s.tensor_parallel = tensor;
     s.pipeline_parallel = pipeline;
     s.context_parallel = context;
     const int rest = tensor * pipeline * context;
+    if (rest > run_.cluster.num_devices && query_.context_parallel.empty() && context > 1) return;
     const int whole = run_.cluster.num_devices / rest;
     for (const int data : choose(query_.data_parallel, {std::max(1, whole)})) {
       s.data_parallel = data;

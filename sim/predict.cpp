@@ -80,10 +80,6 @@ void require_supported(const Run& run) {
   run.model.validate();
   if (run.model.moe) throw Error("mixture-of-experts costs are not modelled yet: " + run.model.name);
   if (run.model.mla) throw Error("latent-attention costs are not modelled yet: " + run.model.name);
-  if (run.model.sliding_window && run.model.sliding_window_interval > 1) {
-    throw Error("models that mix windowed and full attention are not modelled yet: " + run.model.name);
-  }
-  if (run.strategy.context_parallel > 1) throw Error("context parallelism is not modelled yet: cp must be 1");
   if (run.strategy.expert_parallel > 1) throw Error("expert parallelism is not modelled yet: ep must be 1");
 }
 

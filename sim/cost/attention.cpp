@@ -32,7 +32,7 @@ Seconds attention_time(const Operator& attention, bool backward, const Attention
   const double occupied = std::min(1.0, blocks / machine.compute_units);
   const double efficiency = (backward ? c.flash_backward : c.flash_forward) * head_factor(d, c.head_dim_64_factor);
   const Seconds compute = attention.repeats * attention.flops / (machine.peak * (efficiency * occupied * keys / (keys + half)));
-  return std::max(compute, attention.moved / machine.bandwidth) + machine.kernel_time;
+  return std::max(compute, attention.moved / machine.bandwidth) + attention.launches * machine.kernel_time;
 }
 
 }  // namespace llmsim::sim

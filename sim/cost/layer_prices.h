@@ -9,6 +9,7 @@
 
 namespace llmsim::sim {
 
+// Where some layers have a window and others see everything, the mean of both by their numbers: they differ in attention alone.
 struct BlockPrice {
   PassPrice forward;
   PassPrice recompute;

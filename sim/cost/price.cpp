@@ -1,5 +1,8 @@
 #include "sim/cost/price.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "sim/base/error.h"
 
 namespace llmsim::sim {
@@ -10,8 +13,29 @@ void CollectiveTally::add(Bytes size, Seconds duration, double times) {
   time += times * duration;
 }
 
+void CollectiveTally::add(const CollectiveTally& other, double times) {
+  count += times * other.count;
+  message += times * other.message;
+  time += times * other.time;
+}
+
+void PassPrice::add(const PassPrice& other, double times) {
+  gemm += times * other.gemm;
+  attention += times * other.attention;
+  memory_bound += times * other.memory_bound;
+  collective += times * other.collective;
+  context += times * other.context;
+  flops += times * other.flops;
+  kernels += static_cast<int>(std::lround(times * other.kernels));
+  for (std::size_t i = 0; i < tensor_collectives.size(); ++i) {
+    tensor_collectives[i].add(other.tensor_collectives[i], times);
+    context_collectives[i].add(other.context_collectives[i], times);
+  }
+}
+
 OperatorPricer::OperatorPricer(const Run& run)
     : tensor_links_(group_links(run.strategy, GroupKind::Tensor, run.cluster, run.stack.collective_efficiency)),
+      context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
       bandwidth_(run.cluster.device.achieved.memory_fraction * run.cluster.device.memory_bandwidth),
       kernel_time_(run.cluster.device.achieved.kernel_time),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.stack.efficiency) {
@@ -30,15 +54,33 @@ const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
 
 Seconds OperatorPricer::streaming_time(const Operator& op) const { return op.moved / bandwidth_ + op.kernels * kernel_time_; }
 
+// `beside`: the time of one launch of the attention operator before it.
+void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds beside) const {
+  const Seconds time = collective_time(op.collective, op.message, context_links_);
+  const Seconds hidden = op.beside_attention ? std::min(time, beside) : Seconds(0.0);
+  pass.context += op.launches * (time - hidden);
+  pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time, op.launches);
+}
+
 PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) const {
   PassPrice pass;
+  Seconds attention;
   for (const Operator& op : operators) {
     pass.flops += op.flops;
     pass.kernels += op.kernels;
     switch (op.kind) {
       case OperatorKind::Gemm: pass.gemm += gemm_time(op, gemm_machine_for(op.dtype)) / compute_rate_; break;
-      case OperatorKind::Attention: pass.attention += attention_time(op, backward, attention_machine_) / compute_rate_; break;
+      case OperatorKind::Attention: {
+        const Seconds time = attention_time(op, backward, attention_machine_) / compute_rate_;
+        pass.attention += time;
+        attention = time / op.launches;
+        break;
+      }
       case OperatorKind::Collective: {
+        if (op.group == GroupKind::Context) {
+          add_context(pass, op, attention);
+          break;
+        }
         const Seconds time = collective_time(op.collective, op.message, tensor_links_);
         pass.collective += time;
         pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time);

@@ -21,6 +21,7 @@ struct CollectiveTally {
   Seconds time{};
 
   void add(Bytes size, Seconds duration, double times = 1.0);
+  void add(const CollectiveTally& other, double times);
 };
 using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by CollectiveKind
 
@@ -30,12 +31,17 @@ struct PassPrice {
   Seconds attention{};
   Seconds memory_bound{};
   Seconds collective{};  // tensor-parallel, on the compute stream
+  Seconds context{};     // context-parallel, what attention does not hide
   int kernels = 0;
   Flops flops{};
   CollectiveTallies tensor_collectives{};
+  CollectiveTallies context_collectives{};
+
+  // `times` as much of another pass; kernels are rounded.
+  void add(const PassPrice& other, double times);
 
   Seconds compute() const { return gemm + attention + memory_bound; }
-  Seconds total() const { return compute() + collective; }
+  Seconds total() const { return compute() + collective + context; }
 };
 
 // Prices operators for one run: the machines and links that do not change from operator to operator.
@@ -50,10 +56,12 @@ class OperatorPricer {
 
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
+  void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
 
   std::array<std::optional<GemmMachine>, kNumDTypes> gemm_machines_;
   AttentionMachine attention_machine_;
   GroupLinks tensor_links_;
+  GroupLinks context_links_;
   BytesPerSecond bandwidth_;
   Seconds kernel_time_;
   double compute_rate_;  // sustained clock and stack efficiency

@@ -128,6 +128,13 @@ std::optional<int> window_of_layer(const Transformer& model, int layer) {
   return model.sliding_window;
 }
 
+double full_attention_share(const Transformer& model) {
+  if (!model.sliding_window) return 0.0;
+  int whole = 0;
+  for (int layer = 0; layer < model.num_layers; ++layer) whole += window_of_layer(model, layer) ? 0 : 1;
+  return static_cast<double>(whole) / model.num_layers;
+}
+
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel) {
   const int unit = multiple * tensor_parallel;
   return (vocab_size + unit - 1) / unit * unit;

@@ -114,6 +114,9 @@ bool is_moe_layer(const Transformer& model, int layer);
 // n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3, GPT-OSS).
 std::optional<int> window_of_layer(const Transformer& model, int layer);
 
+// Share of the layers that see everything although the model has a window: 0 without a window or where all layers have it.
+double full_attention_share(const Transformer& model);
+
 // Vocabulary rounded up so that every tensor-parallel rank holds a multiple of `multiple` rows (Megatron-LM: 128).
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/operators/attention_core.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/traffic.h"
 
@@ -46,7 +47,7 @@ class BlockLowering {
     }
     keep(Bytes((q_elements + 2 * kv_elements) * element_));
     core_begin_ = block_.forward.size();
-    strategy_.flash_attention ? flash_attention(heads) : unfused_attention(heads);
+    attention_core();
     core_end_ = block_.forward.size();
     keep(Bytes(q_elements * element_));  // input of the projection
     add(lower_linear(linear_, "attention_output", tokens_, h, heads * d));
@@ -72,46 +73,11 @@ class BlockLowering {
     residual("mlp_residual");
   }
 
-  void flash_attention(std::int64_t heads) {
-    const std::int64_t queries = model_.seq_len / strategy_.context_parallel;
-    const std::int64_t keys = std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len));
-    const double io = static_cast<double>(tokens_ * model_.head_dim) *
-                      (2.0 * static_cast<double>(heads) + 2.0 * std::max(1, model_.num_kv_heads / tensor_));
-    Operator op{.kind = OperatorKind::Attention, .label = "attention", .dtype = activation_dtype(strategy_.precision)};
-    op.batch = strategy_.micro_batch * heads;
-    op.m = queries;
-    op.n = keys;
-    op.k = model_.head_dim;
-    op.causal = keys == model_.seq_len;
-    op.flops = attention_flops(op);
-    op.moved = Bytes(io * element_);
-    op.saved = static_cast<double>(op.batch * queries) * size_of(DType::Fp32);  // log-sum-exp
-    block_.forward.push_back(op);
-    Operator gradient = op;
-    gradient.label = "attention_backward";
-    gradient.flops = 2.0 * op.flops;  // four products instead of two; the kernel's repeated scores are no model work
-    gradient.repeats = 2.5 / 2.0;
-    gradient.moved = 2.0 * op.moved;
-    gradient.saved = Bytes(0.0);
-    gradient.kernels = 2;
-    block_.backward.push_back(gradient);
-  }
-
-  void unfused_attention(std::int64_t heads) {
-    const std::int64_t s = model_.seq_len, d = model_.head_dim, batch = strategy_.micro_batch * heads;
-    const DType dtype = activation_dtype(strategy_.precision);
-    const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
-    block_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype, dtype));
-    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_));
-    const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
-    keep(Bytes(scores * kept));
-    block_.forward.push_back(gemm("attention_values", batch, s, d, s, dtype, dtype));
-    block_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, d, dtype, dtype));
-    block_.backward.push_back(gemm("attention_values_wgrad", batch, s, d, s, dtype, dtype));
-    block_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype));
-    block_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype));
-    stream(OperatorKind::Copy, "attention_layout", 2.0 * static_cast<double>(tokens_ * (heads * d)),
-           layout_traffic(stack_, element_));
+  void attention_core() {
+    AttentionCore core = lower_attention_core(model_, strategy_, stack_);
+    block_.forward.insert(block_.forward.end(), core.forward.begin(), core.forward.end());
+    block_.backward.insert(block_.backward.end(), core.backward.begin(), core.backward.end());
+    core_working_ = core.working;
   }
 
   void norm(const char* label) {
@@ -189,7 +155,7 @@ class BlockLowering {
   // output.
   Bytes activation_gradients() const {
     const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 3.0 : 2.0);
-    return Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_);
+    return std::max(Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_), core_working_);
   }
 
   Bytes core_saved() const {
@@ -226,6 +192,7 @@ class BlockLowering {
   std::int64_t tokens_;
   int tensor_;
   BlockOperators block_;
+  Bytes core_working_{};
   std::size_t core_begin_ = 0;
   std::size_t core_end_ = 0;
 };

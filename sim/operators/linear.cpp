@@ -60,13 +60,4 @@ double linear_input_bytes(const LinearContext& context) {
   return size_of(activation_dtype(context.precision)).value();
 }
 
-Flops attention_flops(const Operator& attention) {
-  const double batch = static_cast<double>(attention.batch), m = static_cast<double>(attention.m);
-  const double n = static_cast<double>(attention.n), k = static_cast<double>(attention.k);
-  const double whole = 4.0 * batch * m * n * k;
-  if (attention.causal) return whole / 2.0 * FLOP;
-  if (n < m) return 4.0 * batch * k * (m * n - n * n / 2.0) * FLOP;  // a window: the first n queries see a triangle
-  return whole * FLOP;
-}
-
 }  // namespace llmsim::sim

@@ -34,8 +34,4 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
 // Bytes of one element of a linear layer's input as kept for the weight gradient.
 double linear_input_bytes(const LinearContext& context);
 
-// FLOPs of an attention forward pass: two products of 2 m n k for each of `batch` heads, half of them under a causal mask; a
-// window of n keys shows each query min(position, n) of them.
-Flops attention_flops(const Operator& attention);
-
 }  // namespace llmsim::sim

@@ -51,10 +51,12 @@ struct Operator {
   Bytes moved{};                 // device memory read and written
   Bytes saved{};                 // kept from forward until the backward pass has used it
   int kernels = 1;               // launches
+  int launches = 1;              // Attention, Collective: equal kernels or messages one after the other; flops, moved are of all
 
   CollectiveKind collective = CollectiveKind::AllReduce;
   GroupKind group = GroupKind::Tensor;
-  Bytes message{};  // nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
+  bool beside_attention = false;  // each message travels while one launch of the attention operator before it computes
+  Bytes message{};                // of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
 };
 
 using OperatorList = std::vector<Operator>;

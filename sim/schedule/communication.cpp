@@ -7,29 +7,29 @@
 namespace llmsim::sim {
 namespace {
 
-void add_scaled(CollectiveTallies& tallies, const PassPrice& pass, double times) {
-  for (std::size_t i = 0; i < tallies.size(); ++i) {
-    tallies[i].count += times * pass.tensor_collectives[i].count;
-    tallies[i].message += times * pass.tensor_collectives[i].message;
-    tallies[i].time += times * pass.tensor_collectives[i].time;
-  }
+// The collectives of a pass over one kind of group.
+using TalliesOf = CollectiveTallies PassPrice::*;
+
+void add_scaled(CollectiveTallies& tallies, const CollectiveTallies& pass, double times) {
+  for (std::size_t i = 0; i < tallies.size(); ++i) tallies[i].add(pass[i], times);
 }
 
-CollectiveTallies tensor_tallies(const Run& run, const LayerPrices& prices, const std::vector<ModelPart>& parts) {
+CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices, const std::vector<ModelPart>& parts) {
   CollectiveTallies tallies{};
   for (const ModelPart& part : parts) {
-    add_scaled(tallies, prices.block.forward, part.blocks);
-    add_scaled(tallies, prices.block.backward, part.blocks);
-    add_scaled(tallies, prices.block.recompute, recomputed_blocks(run.strategy, part));
-    if (part.embedding) add_scaled(tallies, prices.embedding.forward, 1.0);
+    add_scaled(tallies, prices.block.forward.*group, part.blocks);
+    add_scaled(tallies, prices.block.backward.*group, part.blocks);
+    add_scaled(tallies, prices.block.recompute.*group, recomputed_blocks(run.strategy, part));
+    if (part.embedding) add_scaled(tallies, prices.embedding.forward.*group, 1.0);
     if (!part.head) continue;
-    add_scaled(tallies, prices.head.forward, 1.0);
-    add_scaled(tallies, prices.head.backward, 1.0);
+    add_scaled(tallies, prices.head.forward.*group, 1.0);
+    add_scaled(tallies, prices.head.backward.*group, 1.0);
   }
   return tallies;
 }
 
-void add_tensor(std::vector<CommunicationTerm>& list, const Run& run, const CollectiveTallies& tallies, Seconds exposed) {
+void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind group, const CollectiveTallies& tallies,
+               Seconds exposed) {
   const double m = run.strategy.num_microbatches();
   Seconds all;
   for (const CollectiveTally& tally : tallies) all += m * tally.time;
@@ -37,8 +37,8 @@ void add_tensor(std::vector<CommunicationTerm>& list, const Run& run, const Coll
     const CollectiveTally& tally = tallies[static_cast<std::size_t>(i)];
     if (tally.count == 0.0) continue;
     list.push_back({.collective = name_of(static_cast<CollectiveKind>(i)),
-                    .group = name_of(GroupKind::Tensor),
-                    .ranks = run.strategy.tensor_parallel,
+                    .group = name_of(group),
+                    .ranks = group_ranks(run.strategy, group),
                     .size = m * tally.message,
                     .count = m * tally.count,
                     .time = m * tally.time,
@@ -99,7 +99,12 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
                                                 const Terms& terms) {
   std::vector<CommunicationTerm> list;
   if (run.strategy.tensor_parallel > 1) {
-    add_tensor(list, run, tensor_tallies(run, prices, parts), terms[Term::TensorExposed]);
+    add_inner(list, run, GroupKind::Tensor, tallies_of(&PassPrice::tensor_collectives, run, prices, parts),
+              terms[Term::TensorExposed]);
+  }
+  if (run.strategy.context_parallel > 1) {
+    add_inner(list, run, GroupKind::Context, tallies_of(&PassPrice::context_collectives, run, prices, parts),
+              terms[Term::ContextExposed]);
   }
   add_data(list, run, exchange, rank_parameters(run.model, run.strategy), parts, terms);
   if (run.strategy.pipeline_parallel > 1) add_pipeline(list, run.strategy, transfer, terms[Term::PipelineBubble]);

@@ -32,6 +32,7 @@ class PassBuilder {
     add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, prices_.block.backward);
     terms[Term::Recompute] += recomputed * prices_.block.recompute.compute();
     terms[Term::TensorExposed] += recomputed * exposed_share() * prices_.block.recompute.collective;
+    terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
     int kernels = part_.blocks * prices_.block.backward.kernels + static_cast<int>(recomputed) * prices_.block.recompute.kernels;
     if (part_.embedding) kernels += add_end(terms, Term::Embedding, prices_.embedding.backward);
     if (part_.head) kernels += add_end(terms, Term::HeadAndLoss, prices_.head.backward);
@@ -53,6 +54,7 @@ class PassBuilder {
     terms[into.attention] += part_.blocks * pass.attention;
     terms[into.memory_bound] += part_.blocks * pass.memory_bound;
     terms[Term::TensorExposed] += part_.blocks * exposed_share() * pass.collective;
+    terms[Term::ContextExposed] += part_.blocks * pass.context;
   }
 
   // Returns the kernels of the end.

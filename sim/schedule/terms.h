@@ -18,6 +18,7 @@ enum class Term {
   HeadAndLoss,
   Embedding,
   TensorExposed,   // tensor-parallel collectives that no product hides
+  ContextExposed,  // keys and values of other context ranks that attention does not hide
   GatherExposed,   // weights of sharded models that arrive after they are needed
   ReduceExposed,   // gradients still on the way when compute has ended
   Contention,      // compute slowed down by collectives beside it

@@ -45,6 +45,9 @@ constexpr NameTable<PipelineSchedule, 3> kSchedules{{{PipelineSchedule::GPipe, "
                                                      {PipelineSchedule::OneForwardOneBackward, "1f1b"},
                                                      {PipelineSchedule::Interleaved, "interleaved"}}};
 
+constexpr NameTable<ContextScheme, 3> kContextSchemes{
+    {{ContextScheme::Ring, "ring"}, {ContextScheme::AllGather, "all-gather"}, {ContextScheme::AllToAll, "all-to-all"}}};
+
 template <typename Enum, std::size_t N>
 const char* name_in(const NameTable<Enum, N>& table, Enum value) {
   for (const auto& [known, name] : table) {
@@ -100,11 +103,13 @@ const char* name_of(OptimizerKind optimizer) { return name_in(kOptimizers, optim
 const char* name_of(Sharding sharding) { return name_in(kShardings, sharding); }
 const char* name_of(RecomputeKind recompute) { return name_in(kRecomputes, recompute); }
 const char* name_of(PipelineSchedule schedule) { return name_in(kSchedules, schedule); }
+const char* name_of(ContextScheme scheme) { return name_in(kContextSchemes, scheme); }
 
 std::optional<Precision> precision_named(const std::string& name) { return value_in(kPrecisions, name); }
 std::optional<OptimizerKind> optimizer_named(const std::string& name) { return value_in(kOptimizers, name); }
 std::optional<Sharding> sharding_named(const std::string& name) { return value_in(kShardings, name); }
 std::optional<RecomputeKind> recompute_named(const std::string& name) { return value_in(kRecomputes, name); }
 std::optional<PipelineSchedule> schedule_named(const std::string& name) { return value_in(kSchedules, name); }
+std::optional<ContextScheme> context_scheme_named(const std::string& name) { return value_in(kContextSchemes, name); }
 
 }  // namespace llmsim::sim

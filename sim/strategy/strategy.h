@@ -40,6 +40,9 @@ struct Recompute {
   bool operator==(const Recompute&) const = default;
 };
 
+// How context-parallel ranks share keys and values, see operators/attention_core.h.
+enum class ContextScheme { Ring, AllGather, AllToAll };
+
 enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved };
 
 struct Offload {
@@ -63,6 +66,8 @@ struct Strategy {
   int pipeline_parallel = 1;
   int context_parallel = 1;
   int expert_parallel = 1;
+  ContextScheme context_scheme = ContextScheme::Ring;
+  bool context_balanced = true;    // each context rank holds an early and a late piece of a sequence (zigzag): equal causal work
   bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
 
   int virtual_stages = 1;  // model chunks per pipeline stage
@@ -103,6 +108,7 @@ const char* name_of(OptimizerKind optimizer);
 const char* name_of(Sharding sharding);
 const char* name_of(RecomputeKind recompute);
 const char* name_of(PipelineSchedule schedule);
+const char* name_of(ContextScheme scheme);  // "ring", "all-gather", "all-to-all"
 
 // The inverse; none for an unknown name.
 std::optional<Precision> precision_named(const std::string& name);
@@ -110,5 +116,6 @@ std::optional<OptimizerKind> optimizer_named(const std::string& name);
 std::optional<Sharding> sharding_named(const std::string& name);
 std::optional<RecomputeKind> recompute_named(const std::string& name);
 std::optional<PipelineSchedule> schedule_named(const std::string& name);
+std::optional<ContextScheme> context_scheme_named(const std::string& name);
 
 }  // namespace llmsim::sim

@@ -14,6 +14,10 @@ constexpr const char* kHeads = "tp does not divide num_heads";
 constexpr const char* kKvHeads = "tp and num_kv_heads do not divide each other";
 constexpr const char* kFfn = "tp does not divide ffn_size";
 constexpr const char* kSequence = "cp * tp does not divide seq_len";
+constexpr const char* kZigzag = "2 * cp does not divide seq_len";
+constexpr const char* kContextHeads = "cp * tp does not divide num_heads";
+constexpr const char* kContextKvHeads = "cp * tp and num_kv_heads do not divide each other";
+constexpr const char* kContextFlash = "context parallelism needs flash attention";
 constexpr const char* kLayers = "pp * virtual stages > num_layers";
 constexpr const char* kVirtual = "virtual stages need pp > 1";
 constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
@@ -42,14 +46,26 @@ const char* broken_size(const Strategy& strategy) {
   return nullptr;
 }
 
+bool divide_each_other(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
+
+const char* broken_context(const Transformer& model, const Strategy& strategy) {
+  if (!strategy.flash_attention) return kContextFlash;
+  const std::int64_t ranks = product_of(strategy.context_parallel, strategy.tensor_parallel);
+  if (strategy.context_scheme == ContextScheme::AllToAll) {
+    if (model.num_heads % ranks != 0) return kContextHeads;
+    return divide_each_other(model.num_kv_heads, ranks) ? nullptr : kContextKvHeads;
+  }
+  return strategy.context_balanced && model.seq_len % product_of(2, strategy.context_parallel) != 0 ? kZigzag : nullptr;
+}
+
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   const int tp = strategy.tensor_parallel;
   if (model.num_heads % tp != 0) return kHeads;
-  if (model.num_kv_heads % tp != 0 && tp % model.num_kv_heads != 0) return kKvHeads;
+  if (!divide_each_other(model.num_kv_heads, tp)) return kKvHeads;
   if (model.ffn_size % tp != 0) return kFfn;
   const std::int64_t pieces = product_of(strategy.context_parallel, strategy.sequence_parallel ? tp : 1);
   if (model.seq_len % pieces != 0) return kSequence;
-  return nullptr;
+  return strategy.context_parallel > 1 ? broken_context(model, strategy) : nullptr;
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
@@ -98,6 +114,12 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kKvHeads) return divides_message("tp", s.tensor_parallel, "num_kv_heads", model.num_kv_heads);
   if (rule == kSequence)
     return divides_message("cp * tp", product_of(s.context_parallel, s.tensor_parallel), "seq_len", model.seq_len);
+  const std::int64_t context = product_of(s.context_parallel, s.tensor_parallel);
+  if (rule == kContextHeads) return divides_message("cp * tp", context, "num_heads", model.num_heads);
+  if (rule == kContextKvHeads) return divides_message("cp * tp", context, "num_kv_heads", model.num_kv_heads);
+  if (rule == kZigzag) return divides_message("2 * cp", 2 * std::int64_t{s.context_parallel}, "seq_len", model.seq_len);
+  if (rule == kContextFlash)
+    return "cp = " + std::to_string(s.context_parallel) + " needs flash attention: kernels that return partial results";
   if (rule == kBatch) {
     return divides_message("dp * micro_batch", product_of(s.data_parallel, s.micro_batch), "global_batch", s.global_batch);
   }

@@ -135,7 +135,7 @@ TEST(RunResolver, HybridShardingKeepsTheSizeOfItsShardGroups) {
   record.training.replicate_size = 2;
   EXPECT_EQ(resolved(record).strategy.shard_size, 8);
   record.training.replicate_size = 4;
-  EXPECT_EQ(error_of(record), "mine.json: run a: training.shard_size = 8 times replicate_size must be dp = 16");
+  EXPECT_EQ(error_of(record), "mine.json: run a: training.shard_size = 8 times replicate_size must be dp * cp = 16");
 }
 
 TEST(RunResolver, EncodersAreRefused) {

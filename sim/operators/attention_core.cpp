@@ -1,0 +1,202 @@
+#include "sim/operators/attention_core.h"
+
+#include <algorithm>
+
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr double kFp32 = 4.0;
+
+class CoreLowering {
+ public:
+  CoreLowering(const Transformer& model, const Strategy& strategy, const Stack& stack)
+      : model_(model),
+        strategy_(strategy),
+        stack_(stack),
+        dtype_(activation_dtype(strategy.precision)),
+        element_(size_of(dtype_).value()),
+        ranks_(strategy.context_parallel),
+        heads_(model.num_heads / strategy.tensor_parallel),
+        kv_heads_(std::max(1, model.num_kv_heads / strategy.tensor_parallel)),
+        tokens_(model.seq_len / ranks_) {}
+
+  AttentionCore lower() {
+    if (!strategy_.flash_attention) {
+      unfused();
+    } else if (ranks_ == 1) {
+      add_kernel(flash(heads_, model_.seq_len, keys(), 1, area(model_.seq_len)));
+    } else {
+      across_ranks();
+    }
+    return std::move(core_);
+  }
+
+ private:
+  void across_ranks() {
+    switch (context_scheme_of(model_, strategy_)) {
+      case ContextScheme::Ring: ring(); break;
+      case ContextScheme::AllGather: gather(); break;
+      case ContextScheme::AllToAll: exchange_heads(); break;
+    }
+  }
+
+  void ring() {
+    const std::int64_t steps = ranks_ - 1;
+    const double m = static_cast<double>(tokens_), whole = area(model_.seq_len) / static_cast<double>(ranks_);
+    Operator own = flash(heads_, tokens_, tokens_, 1, m * m / 2.0);
+    own.causal = true;
+    add_kernel(own);
+    Operator others = flash(heads_, tokens_, strategy_.context_balanced ? std::max<std::int64_t>(1, tokens_ / 2) : tokens_,
+                            static_cast<int>(steps), whole - m * m / 2.0);
+    others.causal = false;
+    others.saved = Bytes(0.0);
+    add_kernel(others, strategy_.context_balanced ? 1.0 : 2.0);
+    const Bytes message = keys_and_values();
+    core_.forward.push_back(hop("context_keys", message, static_cast<int>(steps), true));
+    core_.backward.push_back(hop("context_keys_gradients", 2.0 * message, static_cast<int>(steps), true));
+    core_.backward.push_back(hop("context_last_gradients", message, 1, false));
+    merge(static_cast<double>(steps));
+    core_.working = 4.0 * message + static_cast<double>(steps) * queries() * size_of(dtype_);
+  }
+
+  // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k and v.
+  void merge(double steps) {
+    const double keys = keys_and_values().value() / element_;
+    core_.forward.push_back(streaming(OperatorKind::Residual, "context_merge", queries(), steps * (element_ + 2.0 * kFp32),
+                                      static_cast<int>(2 * steps)));
+    core_.backward.push_back(streaming(OperatorKind::Residual, "context_merge_gradients", queries() + keys,
+                                       steps * 3.0 * element_, static_cast<int>(3 * steps)));
+  }
+
+  void gather() {
+    const Bytes whole = static_cast<double>(ranks_) * keys_and_values();
+    core_.forward.push_back(collective("context_keys", CollectiveKind::AllGather, GroupKind::Context, whole));
+    core_.backward.push_back(collective("context_keys_again", CollectiveKind::AllGather, GroupKind::Context, whole));
+    Operator op = flash(heads_, tokens_, keys(), 1, area(model_.seq_len) / static_cast<double>(ranks_));
+    add_kernel(op, strategy_.context_balanced || model_.sliding_window ? 1.0 : 2.0 - 1.0 / static_cast<double>(ranks_));
+    core_.backward.push_back(collective("context_key_gradients", CollectiveKind::ReduceScatter, GroupKind::Context, whole));
+    core_.working = 2.0 * whole;
+  }
+
+  void exchange_heads() {
+    const Bytes q = queries() * size_of(dtype_), kv = replicated_keys();
+    for (const char* label : {"context_keys", "context_values"}) add_exchange(label, kv / 2.0);
+    add_exchange("context_queries", q);
+    add_kernel(flash(heads_ / ranks_, model_.seq_len, keys(), 1, area(model_.seq_len)));
+    add_exchange("context_output", q);
+    core_.working = q + kv;
+  }
+
+  void add_exchange(const char* label, Bytes message) {
+    const Operator op = collective(label, CollectiveKind::AllToAll, GroupKind::Context, message);
+    core_.forward.push_back(op);
+    core_.backward.push_back(op);
+  }
+
+  // Fewer key/value heads than ranks are sent to several of them.
+  Bytes replicated_keys() const {
+    const double copies = std::max(1.0, static_cast<double>(ranks_) / static_cast<double>(kv_heads_));
+    return copies * keys_and_values();
+  }
+
+  Operator hop(const char* label, Bytes message, int launches, bool beside_attention) const {
+    Operator op = collective(label, CollectiveKind::SendRecv, GroupKind::Context, message);
+    op.kernels *= launches;
+    op.launches = launches;
+    op.beside_attention = beside_attention;
+    return op;
+  }
+
+  // `launches` kernels of m queries and n keys that together have `scores` useful scores for each head.
+  Operator flash(std::int64_t heads, std::int64_t m, std::int64_t n, int launches, double scores) const {
+    const double kv = std::max(1.0, static_cast<double>(kv_heads_ * heads) / static_cast<double>(heads_));
+    Operator op{.kind = OperatorKind::Attention, .label = "attention", .dtype = dtype_};
+    op.batch = strategy_.micro_batch * heads;
+    op.m = m;
+    op.n = n;
+    op.k = model_.head_dim;
+    op.causal = n == model_.seq_len;
+    op.kernels = op.launches = launches;
+    op.flops = 4.0 * static_cast<double>(op.batch) * scores * static_cast<double>(op.k) * FLOP;
+    const double io = 2.0 * static_cast<double>(strategy_.micro_batch * model_.head_dim) *
+                      (static_cast<double>(heads * m) + kv * static_cast<double>(std::max(m, n)));
+    op.moved = Bytes(io * element_ * launches);
+    op.saved = static_cast<double>(op.batch * m) * size_of(DType::Fp32);  // log-sum-exp
+    return op;
+  }
+
+  // Forward, and backward with four products instead of two; the scores that the kernel makes again are no model work.  Every
+  // rank waits for one that has `imbalance` of the mean work.
+  void add_kernel(Operator op, double imbalance = 1.0) {
+    op.repeats = imbalance;
+    core_.forward.push_back(op);
+    op.label = "attention_backward";
+    op.flops = 2.0 * op.flops;
+    op.repeats = 2.5 / 2.0 * imbalance;
+    op.moved = 2.0 * op.moved;
+    op.saved = Bytes(0.0);
+    op.kernels = 2 * op.launches;
+    core_.backward.push_back(op);
+  }
+
+  void unfused() {
+    const std::int64_t s = model_.seq_len, d = model_.head_dim, batch = strategy_.micro_batch * heads_;
+    const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
+    core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype_, dtype_));
+    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_));
+    const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
+    core_.forward.back().saved += Bytes(scores * kept);
+    core_.forward.push_back(gemm("attention_values", batch, s, d, s, dtype_, dtype_));
+    core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, d, dtype_, dtype_));
+    core_.backward.push_back(gemm("attention_values_wgrad", batch, s, d, s, dtype_, dtype_));
+    core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype_, dtype_));
+    core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype_, dtype_));
+    stream(OperatorKind::Copy, "attention_layout", 2.0 * queries(), layout_traffic(stack_, element_));
+  }
+
+  void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
+    if (traffic.forward_kernels == 0) return;
+    core_.forward.push_back(streaming(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
+    core_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
+  }
+
+  std::int64_t keys() const { return std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len)); }
+
+  // Scores of one head over a whole causal sequence: the first w queries of a window see a triangle.
+  double area(std::int64_t sequence) const {
+    const double s = static_cast<double>(sequence), w = static_cast<double>(keys());
+    return s * w - w * w / 2.0;
+  }
+
+  // Elements of q (or of the output), and bytes of k and v, on this rank.
+  double queries() const { return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * model_.head_dim); }
+  Bytes keys_and_values() const {
+    return 2.0 * static_cast<double>(strategy_.micro_batch * tokens_ * kv_heads_ * model_.head_dim) * size_of(dtype_);
+  }
+
+  const Transformer& model_;
+  const Strategy& strategy_;
+  const Stack& stack_;
+  DType dtype_;
+  double element_;
+  std::int64_t ranks_;
+  std::int64_t heads_;
+  std::int64_t kv_heads_;
+  std::int64_t tokens_;
+  AttentionCore core_;
+};
+
+}  // namespace
+
+AttentionCore lower_attention_core(const Transformer& model, const Strategy& strategy, const Stack& stack) {
+  return CoreLowering(model, strategy, stack).lower();
+}
+
+ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {
+  const bool windowed = model.sliding_window && *model.sliding_window < model.seq_len;
+  return windowed && strategy.context_scheme == ContextScheme::Ring ? ContextScheme::AllGather : strategy.context_scheme;
+}
+
+}  // namespace llmsim::sim

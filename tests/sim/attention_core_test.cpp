@@ -1,0 +1,174 @@
+#include "sim/operators/attention_core.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "sim/cost/layer_prices.h"
+#include "sim/model/flops.h"
+#include "sim/plan.h"
+#include "sim/predict.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+TrainingRun context_run(ContextScheme scheme, int ranks = 2) {
+  TrainingRun run = small_run(ranks);
+  run.strategy.data_parallel = 1;
+  run.strategy.context_parallel = ranks;
+  run.strategy.context_scheme = scheme;
+  return run;
+}
+
+AttentionCore core_of(const TrainingRun& run) { return lower_attention_core(run.model, run.strategy, run.stack); }
+
+const Operator& only_collective(const OperatorList& operators) {
+  return *std::find_if(operators.begin(), operators.end(), [](const Operator& op) { return op.kind == OperatorKind::Collective; });
+}
+
+// One sequence of 1024 tokens, 8 heads of 128: half the square is 2 s^2 h = 2 * 1024^3 FLOP.
+constexpr double kWhole = 2.0 * 1024.0 * 1024.0 * 1024.0;
+// K and V of 512 tokens of width 1024 in two bytes.
+constexpr double kKeysAndValues = 2.0 * 512.0 * 1024.0 * 2.0;
+
+TEST(AttentionCore, EverySchemeDividesTheSameWorkByTheRanks) {
+  EXPECT_DOUBLE_EQ(total_flops(core_of(small_run()).forward).value(), kWhole);
+  for (const ContextScheme scheme : {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
+    for (const int ranks : {2, 4, 8}) {
+      const AttentionCore core = core_of(context_run(scheme, ranks));
+      EXPECT_DOUBLE_EQ(total_flops(core.forward).value(), kWhole / ranks) << name_of(scheme);
+      EXPECT_DOUBLE_EQ(total_flops(core.backward).value(), 2.0 * kWhole / ranks) << name_of(scheme);
+    }
+  }
+}
+
+TEST(AttentionCore, ARingComputesItsOwnTriangleAndHalfOfEachOtherPiece) {
+  const AttentionCore core = core_of(context_run(ContextScheme::Ring, 4));
+  const Operator &own = core.forward[0], &others = core.forward[1];
+  EXPECT_TRUE(own.causal);
+  EXPECT_EQ(own.m, 256);
+  EXPECT_EQ(own.n, 256);
+  EXPECT_FALSE(others.causal);
+  EXPECT_EQ(others.m, 256);
+  EXPECT_EQ(others.n, 128);
+  EXPECT_EQ(others.launches, 3);
+}
+
+TEST(AttentionCore, ARingSendsKeysAndValuesOnAndTheirGradientsBack) {
+  const AttentionCore core = core_of(context_run(ContextScheme::Ring));
+  EXPECT_EQ(only_collective(core.forward).collective, CollectiveKind::SendRecv);
+  EXPECT_DOUBLE_EQ(only_collective(core.forward).message.value(), kKeysAndValues);
+  EXPECT_EQ(only_collective(core_of(context_run(ContextScheme::Ring, 8)).forward).launches, 7);
+  EXPECT_DOUBLE_EQ(only_collective(core.backward).message.value(), 2.0 * kKeysAndValues);
+}
+
+TEST(AttentionCore, GatheringMovesTheKeysOfTheWholeSequence) {
+  const AttentionCore core = core_of(context_run(ContextScheme::AllGather));
+  EXPECT_EQ(only_collective(core.forward).collective, CollectiveKind::AllGather);
+  EXPECT_DOUBLE_EQ(only_collective(core.forward).message.value(), 2.0 * kKeysAndValues);
+}
+
+TEST(AttentionCore, ExchangingHeadsMovesQueriesKeysValuesAndOutput) {
+  const AttentionCore core = core_of(context_run(ContextScheme::AllToAll, 4));
+  double bytes = 0.0;
+  for (const Operator& op : core.forward) bytes += op.message.value();
+  EXPECT_DOUBLE_EQ(bytes, 4.0 * 256.0 * 1024.0 * 2.0);
+  const auto kernel = std::find_if(core.forward.begin(), core.forward.end(),
+                                   [](const Operator& op) { return op.kind == OperatorKind::Attention; });
+  EXPECT_EQ(kernel->batch, 2);
+  EXPECT_EQ(kernel->m, 1024);
+}
+
+TEST(AttentionCore, FewKeyHeadsAreSentToSeveralRanks) {
+  // 2 key heads on 4 ranks: each rank needs one, so the 256 tokens' keys of width 256 travel twice.
+  TrainingRun run = context_run(ContextScheme::AllToAll, 4);
+  run.model.num_kv_heads = 2;
+  EXPECT_DOUBLE_EQ(only_collective(core_of(run).forward).message.value(), 2.0 * 256.0 * 256.0 * 2.0);
+}
+
+TEST(AttentionCore, InPlainOrderAllWaitForTheLastPiece) {
+  // Of four pieces the last sees 3.5 of the 8 quarter squares of work: 7/4 of the mean.
+  TrainingRun run = context_run(ContextScheme::AllGather, 4);
+  EXPECT_DOUBLE_EQ(core_of(run).forward[1].repeats, 1.0);
+  run.strategy.context_balanced = false;
+  EXPECT_DOUBLE_EQ(core_of(run).forward[1].repeats, 1.75);
+}
+
+TEST(AttentionCore, ARingHidesItsMessagesUnderTheKernels) {
+  // 100 GB/s: 2 MiB take 21 us and 8.4 us of latency; the kernel beside them takes 5.4 us at 100 TFLOP/s, a million times longer
+  // at 100 MFLOP/s.
+  TrainingRun run = context_run(ContextScheme::Ring);
+  const PassPrice fast = layer_prices(run).block.forward;
+  const Seconds message = Seconds(8.4e-6) + Bytes(kKeysAndValues) / (100.0 * GBps);
+  const Seconds kernel = 0.25 * kWhole * FLOP / (100.0 * TFLOPS);
+  EXPECT_NEAR(fast.context.value(), (message - kernel).value(), 1e-12);
+  run.cluster.device.matrix_peak.fill(1e-4 * TFLOPS);
+  EXPECT_EQ(layer_prices(run).block.forward.context, Seconds(0.0));
+}
+
+TEST(AttentionCore, AWindowGathersBecauseARingWouldPassMostInVain) {
+  TrainingRun run = context_run(ContextScheme::Ring);
+  run.model.sliding_window = 128;
+  EXPECT_EQ(context_scheme_of(run.model, run.strategy), ContextScheme::AllGather);
+  run.model.sliding_window = 4096;  // sees everything
+  EXPECT_EQ(context_scheme_of(run.model, run.strategy), ContextScheme::Ring);
+}
+
+TEST(AttentionCore, LayersWithAndWithoutWindowCostTheirMean) {
+  TrainingRun run = small_run();
+  run.model.sliding_window = 256, run.model.sliding_window_interval = 2;
+  const Prediction mixed = predict(run);
+  const double tokens = 8.0 * 1024.0;
+  EXPECT_DOUBLE_EQ(mixed.model_flops.value(), 3.0 * tokens * forward_flops_per_token(run.model, true).value());
+  run.model.sliding_window_interval = 1;
+  const Seconds windowed = predict(run).step_time;
+  run.model.sliding_window.reset();
+  const Seconds whole = predict(run).step_time;
+  EXPECT_NEAR(mixed.step_time.value(), 0.5 * (windowed + whole).value(), 1e-9 * whole.value());
+}
+
+TEST(ContextParallelism, IsAGroupOfItsOwnInTheCommunicationAndATermOfTheStep) {
+  const Prediction p = predict(context_run(ContextScheme::AllGather));
+  ASSERT_TRUE(p.feasible());
+  const auto group = std::find_if(p.communication.begin(), p.communication.end(),
+                                  [](const CommunicationTerm& term) { return std::string(term.group) == "cp"; });
+  ASSERT_NE(group, p.communication.end());
+  EXPECT_EQ(group->ranks, 2);
+  // 16 micro-batches, 8 layers, forward and backward.
+  EXPECT_DOUBLE_EQ(group->count, 256.0);
+  EXPECT_TRUE(std::any_of(p.breakdown.begin(), p.breakdown.end(),
+                          [](const TimeTerm& term) { return std::string(term.name) == "context_parallel_exposed"; }));
+}
+
+TEST(ContextParallelism, NeedsTwoPiecesOfTheSequenceForEachRankInBalancedOrder) {
+  TrainingRun run = context_run(ContextScheme::Ring);
+  run.model.seq_len = 1022;
+  EXPECT_EQ(broken_rule(run.model, run.strategy, run.cluster)->message,
+            "2 * cp = 4 does not divide seq_len = 1022 (nearest: 2 or 7)");
+  run.strategy.context_balanced = false;
+  EXPECT_FALSE(broken_rule(run.model, run.strategy, run.cluster));
+}
+
+TEST(ContextParallelism, ExchangesNoMoreThanThereAreHeads) {
+  const TrainingRun run = context_run(ContextScheme::AllToAll, 16);
+  EXPECT_EQ(broken_rule(run.model, run.strategy, run.cluster)->message,
+            "cp * tp = 16 does not divide num_heads = 8 (nearest: 8)");
+}
+
+TEST(ContextParallelism, IsSearchedWhereSequencesAreLong) {
+  PlanQuery query;
+  query.base = small_run(8);
+  query.top = 1000;
+  query.base.model.seq_len = query.base.model.max_positions = 32768;
+  query.base.strategy.global_batch = 8;
+  query.base.strategy.data_parallel = 1;
+  int longest = 0;
+  for (const Prediction& p : plan(query).plans) longest = std::max(longest, p.run.strategy.context_parallel);
+  EXPECT_EQ(longest, 4);  // 32768 / 8192
+  query.base.model.seq_len = 8192;
+  for (const Prediction& p : plan(query).plans) EXPECT_EQ(p.run.strategy.context_parallel, 1);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
