@@ -77,7 +77,8 @@ void add_search_options(CLI::App& c, RunOptions& o) {
   add(c, "--tp", o.tp, "LIST", "tensor-parallel ranks; default all divisors of gpus; example: --tp 1,2,4,8");
   add(c, "--pp", o.pp, "LIST", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2");
   add(c, "--dp", o.dp, "LIST", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16");
-  add(c, "--cp", o.cp, "LIST", "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; example: --cp 1,2");
+  add(c, "--cp", o.cp, "LIST",
+      "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; example: --cp 1,2");
   add(c, "--micro-batch", o.micro_batch, "LIST",
       "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4");
   add(c, "--virtual-stages", o.virtual_stages, "LIST",

@@ -23,7 +23,8 @@ std::string mesh_text(const sim::Strategy& s) {
   if (s.sequence_parallel) text += " with sp";
   add("pp", s.pipeline_parallel);
   add("cp", s.context_parallel);
-  if (s.context_parallel > 1) text += std::string(" ") + sim::name_of(s.context_scheme) + (s.context_balanced ? "" : " unbalanced");
+  if (s.context_parallel > 1)
+    text += std::string(" ") + sim::name_of(s.context_scheme) + (s.context_balanced ? "" : " unbalanced");
   add("dp", s.data_parallel);
   add("ep", s.expert_parallel);
   return text.empty() ? "one device" : text;

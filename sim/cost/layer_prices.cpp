@@ -6,7 +6,8 @@
 namespace llmsim::sim {
 namespace {
 
-BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer, RecomputeKind recompute) {
+BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer,
+                      RecomputeKind recompute) {
   const BlockOperators block = lower_block(model, run.strategy, stack, recompute);
   return {.forward = pricer.price(block.forward, false),
           .recompute = pricer.price(block.recompute, false),

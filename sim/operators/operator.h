@@ -56,7 +56,7 @@ struct Operator {
   CollectiveKind collective = CollectiveKind::AllReduce;
   GroupKind group = GroupKind::Tensor;
   bool beside_attention = false;  // each message travels while one launch of the attention operator before it computes
-  Bytes message{};                // of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
+  Bytes message{};  // of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
 };
 
 using OperatorList = std::vector<Operator>;

@@ -24,7 +24,8 @@ TrainingRun context_run(ContextScheme scheme, int ranks = 2) {
 AttentionCore core_of(const TrainingRun& run) { return lower_attention_core(run.model, run.strategy, run.stack); }
 
 const Operator& only_collective(const OperatorList& operators) {
-  return *std::find_if(operators.begin(), operators.end(), [](const Operator& op) { return op.kind == OperatorKind::Collective; });
+  return *std::find_if(operators.begin(), operators.end(),
+                       [](const Operator& op) { return op.kind == OperatorKind::Collective; });
 }
 
 // One sequence of 1024 tokens, 8 heads of 128: half the square is 2 s^2 h = 2 * 1024^3 FLOP.
