@@ -23,6 +23,8 @@ constexpr Bytes size_of(DType dtype) {
   return Bytes(0.0);
 }
 
+constexpr bool is_narrow(DType dtype) { return dtype == DType::Fp8 || dtype == DType::Fp4; }
+
 // "fp32", "tf32", "fp16", "bf16", "fp8", "fp4".
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {

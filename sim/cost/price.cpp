@@ -69,7 +69,10 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
     pass.flops += op.flops;
     pass.kernels += op.kernels;
     switch (op.kind) {
-      case OperatorKind::Gemm: pass.gemm += gemm_time(op, gemm_machine_for(op.dtype)) / compute_rate_; break;
+      case OperatorKind::Gemm:
+        pass.gemm += gemm_time(op, gemm_machine_for(op.dtype)) / compute_rate_;
+        pass.narrow_products += is_narrow(op.dtype) ? 1 : 0;
+        break;
       case OperatorKind::Attention: {
         const Seconds time = attention_time(op, backward, attention_machine_) / compute_rate_;
         pass.attention += time;

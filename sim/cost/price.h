@@ -33,6 +33,7 @@ struct PassPrice {
   Seconds collective{};  // tensor-parallel, on the compute stream
   Seconds context{};     // context-parallel, what attention does not hide
   int kernels = 0;
+  int narrow_products = 0;  // products in 8- or 4-bit formats
   Flops flops{};
   CollectiveTallies tensor_collectives{};
   CollectiveTallies context_collectives{};

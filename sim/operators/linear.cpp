@@ -3,8 +3,6 @@
 namespace llmsim::sim {
 namespace {
 
-bool is_narrow(DType dtype) { return dtype == DType::Fp8 || dtype == DType::Fp4; }
-
 // Reads a 16-bit tensor and writes its narrow copy and the transpose that the other products need.
 Operator quantise(const char* label, double elements, DType dtype) {
   Operator op = streaming(OperatorKind::Cast, label, elements, 2.0 + 2.0 * size_of(dtype).value(), 2);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/schedule/host_queue.h"
 #include "sim/schedule/overlap.h"
 
 namespace llmsim::sim {
@@ -12,31 +13,24 @@ class PassBuilder {
  public:
   PassBuilder(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
               const ModelPart& part)
-      : run_(run), strategy_(run.strategy), stack_(run.stack), prices_(prices), exchange_(exchange), rank_(rank), part_(part) {}
+      : run_(run), strategy_(run.strategy), stack_(run.stack), prices_(prices), exchange_(exchange), rank_(rank), part_(part) {
+    if (strategy_.cuda_graph) return;
+    const PassLoad forward{.device = forward_compute().total(), .host = forward_calls().time(stack_)};
+    const PassLoad backward{.device = backward_compute().total(), .host = backward_calls().time(stack_)};
+    waits_ = launch_waits(forward, backward, strategy_.pipeline_parallel == 1);
+  }
 
   Terms forward(bool gathers) const {
-    Terms terms;
-    int kernels = part_.blocks * prices_.block.forward.kernels;
-    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound}, prices_.block.forward);
-    if (part_.embedding) kernels += add_end(terms, Term::Embedding, prices_.embedding.forward);
-    if (part_.head) kernels += add_end(terms, Term::HeadAndLoss, prices_.head.forward);
-    add_launch_wait(terms, kernels, 0.0);
+    Terms terms = forward_compute();
+    terms[Term::LaunchWait] += waits_.forward;
     if (gathers) add_exchange(terms, true, false, Term::GatherExposed);
     add_host_traffic(terms, false);
     return terms;
   }
 
   Terms backward(bool reduces, bool last) const {
-    Terms terms;
-    const double recomputed = recomputed_blocks(strategy_, part_);
-    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, prices_.block.backward);
-    terms[Term::Recompute] += recomputed * prices_.block.recompute.compute();
-    terms[Term::TensorExposed] += recomputed * exposed_share() * prices_.block.recompute.collective;
-    terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
-    int kernels = part_.blocks * prices_.block.backward.kernels + static_cast<int>(recomputed) * prices_.block.recompute.kernels;
-    if (part_.embedding) kernels += add_end(terms, Term::Embedding, prices_.embedding.backward);
-    if (part_.head) kernels += add_end(terms, Term::HeadAndLoss, prices_.head.backward);
-    add_launch_wait(terms, kernels, recomputed);
+    Terms terms = backward_compute();
+    terms[Term::LaunchWait] += waits_.backward;
     add_backward_exchange(terms, reduces, last);
     add_host_traffic(terms, true);
     return terms;
@@ -57,21 +51,49 @@ class PassBuilder {
     terms[Term::ContextExposed] += part_.blocks * pass.context;
   }
 
-  // Returns the kernels of the end.
-  static int add_end(Terms& terms, Term into, const PassPrice& pass) {
-    terms[into] += pass.total();
-    return pass.kernels;
+  Terms forward_compute() const {
+    Terms terms;
+    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound}, prices_.block.forward);
+    if (part_.embedding) terms[Term::Embedding] += prices_.embedding.forward.total();
+    if (part_.head) terms[Term::HeadAndLoss] += prices_.head.forward.total();
+    return terms;
+  }
+
+  Terms backward_compute() const {
+    Terms terms;
+    const double recomputed = recomputed_blocks(strategy_, part_);
+    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, prices_.block.backward);
+    terms[Term::Recompute] += recomputed * prices_.block.recompute.compute();
+    terms[Term::TensorExposed] += recomputed * exposed_share() * prices_.block.recompute.collective;
+    terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
+    if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
+    if (part_.head) terms[Term::HeadAndLoss] += prices_.head.backward.total();
+    return terms;
+  }
+
+  HostCalls forward_calls() const {
+    HostCalls calls;
+    calls.add(prices_.block.forward, part_.blocks);
+    if (part_.embedding) calls.add(prices_.embedding.forward, 1.0);
+    if (part_.head) calls.add(prices_.head.forward, 1.0);
+    calls.units = part_.blocks * units_per_block(run_.model, stack_);
+    return calls;
+  }
+
+  HostCalls backward_calls() const {
+    HostCalls calls;
+    calls.recomputed_blocks = recomputed_blocks(strategy_, part_);
+    calls.add(prices_.block.backward, part_.blocks);
+    calls.add(prices_.block.recompute, calls.recomputed_blocks);
+    if (part_.embedding) calls.add(prices_.embedding.backward, 1.0);
+    if (part_.head) calls.add(prices_.head.backward, 1.0);
+    const double fetched = part_.blocks + (stack_.modules_are_units ? calls.recomputed_blocks : 0.0);
+    calls.units = fetched * units_per_block(run_.model, stack_);
+    return calls;
   }
 
   // Part of a tensor-parallel collective that its product does not hide.
   double exposed_share() const { return strategy_.tensor_overlap ? stack_.tensor_overlap_exposed : 1.0; }
-
-  // The host launches kernels one after the other; a pass is never faster than that.
-  void add_launch_wait(Terms& terms, int kernels, double recomputed) const {
-    if (strategy_.cuda_graph) return;
-    const Seconds host = kernels * stack_.host_time_per_kernel + recomputed * stack_.host_time_per_recomputed_block;
-    terms[Term::LaunchWait] += std::max(Seconds(0.0), host - terms.total());
-  }
 
   void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
     const bool gathers = exchange_.shards_weights() && stack_.regathers_in_backward;
@@ -135,6 +157,7 @@ class PassBuilder {
   const DataExchange& exchange_;
   const RankParameters& rank_;
   const ModelPart& part_;
+  LaunchWaits waits_;
 };
 
 }  // namespace

@@ -55,6 +55,9 @@ struct Stack {
 
   Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
   Seconds host_time_per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
+  Seconds host_time_per_narrow_product{0.0};    // bookkeeping of a product in an 8- or 4-bit format: scales, caches, amax
+  Seconds host_time_per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
+  bool modules_are_units = false;               // every module with weights is such a unit, not every block
   Seconds host_time_per_step{0.0};              // work of the host between steps: data, logging, scaler synchronisation
   double tensor_overlap_exposed = 0.35;  // part of a tensor-parallel collective that overlapping with its product leaves visible
   // Rates at which weights and gradients move between device and host under offload, host copies included; none: the host link's.

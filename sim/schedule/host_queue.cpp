@@ -1,0 +1,35 @@
+#include "sim/schedule/host_queue.h"
+
+#include <algorithm>
+
+namespace llmsim::sim {
+namespace {
+
+Seconds lack(const PassLoad& pass) { return std::max(Seconds(0.0), pass.host - pass.device); }
+
+}  // namespace
+
+void HostCalls::add(const PassPrice& pass, double times) {
+  kernels += times * pass.kernels;
+  narrow_products += times * pass.narrow_products;
+}
+
+Seconds HostCalls::time(const Stack& stack) const {
+  return kernels * stack.host_time_per_kernel + narrow_products * stack.host_time_per_narrow_product +
+         units * stack.host_time_per_unit + recomputed_blocks * stack.host_time_per_recomputed_block;
+}
+
+double units_per_block(const Transformer& model, const Stack& stack) {
+  if (!stack.modules_are_units) return 1.0;
+  return model.norms_per_layer + (model.gated_mlp ? 5.0 : 4.0);
+}
+
+LaunchWaits launch_waits(const PassLoad& forward, const PassLoad& backward, bool runs_ahead) {
+  const LaunchWaits alone{.forward = lack(forward), .backward = lack(backward)};
+  const Seconds both = alone.forward + alone.backward;
+  if (!runs_ahead || both == Seconds(0.0)) return alone;
+  const double share = lack({forward.device + backward.device, forward.host + backward.host}) / both;
+  return {.forward = share * alone.forward, .backward = share * alone.backward};
+}
+
+}  // namespace llmsim::sim

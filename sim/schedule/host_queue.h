@@ -1,0 +1,48 @@
+// How long a device waits for its host.
+//
+// A framework calls one kernel after the other on the host; the device executes them in that order.  With host times h and device
+// times d of the forward and the backward pass of one micro-batch
+//
+//   alone       wait_i = max(0, h_i - d_i)                     a stage of a pipeline begins each pass with an empty queue, because
+//                                                              it has waited for its neighbour
+//   run ahead   wait = max(0, h_f + h_b - d_f - d_b)           one queue for the whole step: calls made during a long backward
+//                                                              pass feed the next forward pass
+//
+// The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit products, the hooks around units of sharded weights, and
+// the bookkeeping of recomputed blocks.  Captured as a graph, a pass is one call and waits for nothing.
+#pragma once
+
+#include "sim/cost/price.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/stack.h"
+
+namespace llmsim::sim {
+
+// What the host calls in one pass.
+struct HostCalls {
+  double kernels = 0.0;
+  double narrow_products = 0.0;
+  double units = 0.0;              // of sharded weights, each fetched and released
+  double recomputed_blocks = 0.0;
+
+  // Adds the calls of `times` passes.
+  void add(const PassPrice& pass, double times);
+  Seconds time(const Stack& stack) const;
+};
+
+// Units of sharded weights in a block: one, or each module that holds weights (norms, and the four or five products of a block).
+double units_per_block(const Transformer& model, const Stack& stack);
+
+struct PassLoad {
+  Seconds device{};
+  Seconds host{};
+};
+
+struct LaunchWaits {
+  Seconds forward{};
+  Seconds backward{};
+};
+
+LaunchWaits launch_waits(const PassLoad& forward, const PassLoad& backward, bool runs_ahead);
+
+}  // namespace llmsim::sim
