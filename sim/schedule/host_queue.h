@@ -3,13 +3,14 @@
 // A framework calls one kernel after the other on the host; the device executes them in that order.  With host times h and device
 // times d of the forward and the backward pass of one micro-batch
 //
-//   alone       wait_i = max(0, h_i - d_i)                     a stage of a pipeline begins each pass with an empty queue, because
+//   alone       wait_i = max(0, h_i - d_i)                     a stage of a pipeline begins each pass with an empty queue,
+//   because
 //                                                              it has waited for its neighbour
 //   run ahead   wait = max(0, h_f + h_b - d_f - d_b)           one queue for the whole step: calls made during a long backward
 //                                                              pass feed the next forward pass
 //
-// The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit products, the hooks around units of sharded weights, and
-// the bookkeeping of recomputed blocks.  Captured as a graph, a pass is one call and waits for nothing.
+// The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit products, the hooks around units of sharded weights,
+// and the bookkeeping of recomputed blocks.  Captured as a graph, a pass is one call and waits for nothing.
 #pragma once
 
 #include "sim/cost/price.h"
@@ -22,7 +23,7 @@ namespace llmsim::sim {
 struct HostCalls {
   double kernels = 0.0;
   double narrow_products = 0.0;
-  double units = 0.0;              // of sharded weights, each fetched and released
+  double units = 0.0;  // of sharded weights, each fetched and released
   double recomputed_blocks = 0.0;
 
   // Adds the calls of `times` passes.
