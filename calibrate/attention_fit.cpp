@@ -16,8 +16,7 @@ constexpr double kUsualMisfit = 0.08;
 constexpr double kBackwardOverForward = 0.82;
 
 AttentionMachine with(AttentionMachine machine, std::span<const double> values) {
-  machine.coefficients = {
-      .flash_forward = values[0], .flash_backward = values[1], .seq_half = values[2], .head_dim_64_factor = values[3]};
+  machine.coefficients = {.forward = values[0], .backward = values[1], .seq_half = values[2], .head_dim_64_factor = values[3]};
   return machine;
 }
 
@@ -60,10 +59,8 @@ sim::Flops attention_flops(const sim::Operator& forward, AttentionPass pass) {
 
 AttentionFit fit_attention(const AttentionMachine& machine, std::span<const AttentionSample> samples) {
   if (samples.empty()) throw Error("fit: no measured attention; add measurements of the subject \"attention\"");
-  const std::vector<Parameter> parameters{{"attention.flash_forward", 0.5, 0.0},
-                                          {"attention.flash_backward", 0.4, 0.0},
-                                          {"attention.seq_half", 500.0, 0.0},
-                                          {"attention.head_dim_64_factor", 0.8, 0.0}};
+  const std::vector<Parameter> parameters{
+      {"forward", 0.5, 0.0}, {"backward", 0.4, 0.0}, {"seq_half", 500.0, 0.0}, {"head_dim_64_factor", 0.8, 0.0}};
   const auto residuals = [&](std::span<const double> values, std::span<double> out) {
     const AttentionMachine trial = with(machine, values);
     for (std::size_t i = 0; i < samples.size(); ++i) out[i] = std::log(predicted(samples[i], trial) / samples[i].time);

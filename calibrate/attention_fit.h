@@ -1,7 +1,7 @@
 // Fits the coefficients of flash attention (sim/cost/attention.h) to measured rates of one implementation on one device.
 //
 // Residuals are  ln(predicted / measured)  with Huber weights.  Tables give forward, backward or both together, so three weak
-// priors stand beside them, each as  0.08 (u - u0) / spread  of u = ln value:  flash_backward / flash_forward = 0.82 (spread
+// priors stand beside them, each as  0.08 (u - u0) / spread  of u = ln value:  backward / forward = 0.82 (spread
 // 0.15; FlashAttention-2 and Composable Kernel, where both are measured), seq_half = 500 (1.0), head_dim_64_factor = 0.8 (0.3).
 //
 // Rates follow the tables' convention: 4 b h s^2 d FLOPs forward, half of it under a causal mask, 2.5 times it backward.
@@ -30,7 +30,7 @@ sim::Flops attention_flops(const sim::Operator& forward, AttentionPass pass);
 
 struct AttentionFit {
   sim::AttentionCoefficients coefficients;
-  std::vector<FittedValue> values;  // named by their keys
+  std::vector<FittedValue> values;  // named by the last part of their keys
   double rms = 0.0;
   std::size_t samples = 0;
 };

@@ -377,28 +377,39 @@ std::vector<AttentionSample> attention_table(const Database& database, const std
   return samples;
 }
 
-AttentionFit add_attention(FactFits& fits, const Database& database, const std::string& id,
-                           const std::vector<std::string>& implementations, bool shipped) {
+AttentionFit fit_attention_table(FactFits& fits, const Database& database, const std::string& id,
+                                 const std::vector<std::string>& implementations) {
   const std::vector<AttentionSample> samples = attention_table(database, id, implementations);
-  const AttentionFit fit = fit_attention(sim::attention_machine(hwdb::device(database, id).device, DType::Bf16), samples);
-  const std::string& name = implementations.front();
-  const Origin origin{sim::Evidence::Fitted, name + ": attention tables of " + id,
+  const sim::Device device = hwdb::device(database, id).device;
+  const AttentionFit fit = fit_attention(sim::attention_machine(device, DType::Bf16, sim::AttentionKernel::Flash2), samples);
+  fits.summaries.push_back({id, "attention, " + implementations.front(), listed(fit.values), fit.samples, fit.rms, std::nullopt});
+  return fit;
+}
+
+// Rows of one kernel: `kernel` is "flash-2.", or "" for all kernels that have no rows of their own.
+void add_attention(FactFits& fits, const std::string& id, const std::string& kernel, const AttentionFit& fit,
+                   const std::string& implementation) {
+  const Origin origin{sim::Evidence::Fitted, implementation + ": attention tables of " + id,
                       std::to_string(fit.samples) + " rates, RMS error " + printed(100.0 * fit.rms) + " %"};
-  if (shipped) {
-    for (const FittedValue& value : fit.values) add(fits, id, value.name, value.value, value.standard_error, origin);
-  }
-  fits.summaries.push_back({id, "attention, " + name, listed(fit.values), fit.samples, fit.rms, std::nullopt});
+  for (const FittedValue& value : fit.values)
+    add(fits, id, "attention." + kernel + value.name, value.value, value.standard_error, origin);
+}
+
+AttentionFit fit_kernel(FactFits& fits, const Database& database, const std::string& id, const std::string& kernel,
+                        const std::vector<std::string>& implementations) {
+  const AttentionFit fit = fit_attention_table(fits, database, id, implementations);
+  add_attention(fits, id, kernel, fit, implementations.front());
   return fit;
 }
 
 // What nobody measured: a fraction of what the same kernels reach on the nearest device that was.
-void add_assumed_attention(FactFits& fits, const std::string& id, const AttentionFit& like, double factor,
-                           const std::string& why) {
+void add_assumed_attention(FactFits& fits, const std::string& id, const std::string& kernel, const AttentionFit& like,
+                           double factor, const std::string& why) {
   const Origin origin{sim::Evidence::Assumed, why, ""};
   for (const FittedValue& value : like.values) {
-    const bool rate = value.name.find("flash_") != std::string::npos;
+    const bool rate = value.name == "forward" || value.name == "backward";
     const double scaled = rate ? factor * value.value : value.value;
-    add(fits, id, value.name, scaled, std::hypot(value.standard_error, 0.25 * scaled), origin);
+    add(fits, id, "attention." + kernel + value.name, scaled, std::hypot(value.standard_error, 0.25 * scaled), origin);
   }
 }
 
@@ -495,23 +506,53 @@ FactFits fit_gemm_facts(const Database& database) {
   return fits;
 }
 
-// Defaults are what training programs of 2023 and 2024 call: FlashAttention-2 on A100 and Hopper.  Blackwell programs call cuDNN,
-// of which FlashAttention-4 is the nearest measured relative.
+namespace {
+
+void fit_nvidia_attention(FactFits& fits, const Database& database) {
+  for (const char* id : {"a100_sxm_80", "h100_sxm"}) {
+    const AttentionFit flash2 = fit_kernel(fits, database, id, "", {"FlashAttention-2"});
+    add_assumed_attention(
+        fits, id, "flash-triton.", flash2, 1.0 / 1.55,
+        "FlashAttention-2 is 1.3 to 2.5 times as fast as FlashAttention in Triton (arXiv 2307.08691); 1.55 in MPT "
+        "throughput tables of A100-40, A100-80 and H100, 16k tokens and more");
+  }
+  fit_kernel(fits, database, "a100_sxm_80", "flash-1.", {"FlashAttention-1"});
+  fit_kernel(fits, database, "h100_sxm", "flash-1.", {"FlashAttention-1"});
+  fit_kernel(fits, database, "h100_sxm", "flash-3.", {"FlashAttention-3"});
+  fit_kernel(fits, database, "h100_sxm", "cudnn.", {"cuDNN"});
+  // FlashAttention-4 is the nearest measured relative of cuDNN's Blackwell kernels.
+  const std::vector<std::string> blackwell{"FlashAttention-4 (CuTe DSL)", "FlashAttention-4, 1-CTA backward"};
+  fit_kernel(fits, database, "b200_sxm", "", blackwell);
+  fit_kernel(fits, database, "b200_sxm", "flash-2.", {"FlashAttention-2 (2.7.4)"});
+}
+
+// A backward pass of AOTriton's first kernels: what is known is its rate in one run each.
+void add_first_aotriton(FactFits& fits) {
+  add(fits, "mi300x", "attention.aotriton-first.backward", 0.0073, 0.002,
+      {sim::Evidence::Measured, "9.6 TFLOP/s: pytorch issue 135431 (2024-09)", ""});
+  add(fits, "mi250x_gcd", "attention.aotriton-first.backward", 0.0335, 0.004,
+      {sim::Evidence::Fitted, "Llama 3 8B on 8 Frontier nodes, 645 tokens/s before and 1250 after pytorch issue 135431 was fixed",
+       "the difference of two step times, 6.15 s for 44 TFLOP"});
+}
+
+void fit_amd_attention(FactFits& fits, const Database& database) {
+  const AttentionFit composable = fit_kernel(fits, database, "mi355x", "", {"Composable Kernel"});
+  const AttentionFit aotriton = fit_kernel(fits, database, "mi355x", "aotriton.", {"torch SDPA"});
+  fit_attention_table(fits, database, "mi355x", {"AITER (FlashAttention-class, assembly)"});
+  add_assumed_attention(fits, "mi300x", "", composable, 1.4,
+                        "1.4 of Composable Kernel's fraction of peak on mi355x: 328.6 TFLOP/s of FlashAttention-2, 8192 tokens");
+  add_assumed_attention(fits, "mi300x", "aotriton.", aotriton, 1.4,
+                        "1.4 of PyTorch's fraction of peak on mi355x, as Composable Kernel");
+  add_assumed_attention(fits, "mi250x_gcd", "", composable, 1.0, "Composable Kernel's fraction of peak on mi355x");
+  add_first_aotriton(fits);
+}
+
+}  // namespace
+
 FactFits fit_attention_facts(const Database& database) {
   FactFits fits;
-  add_attention(fits, database, "a100_sxm_80", {"FlashAttention-2"}, true);
-  add_attention(fits, database, "a100_sxm_80", {"FlashAttention-1"}, false);
-  add_attention(fits, database, "h100_sxm", {"FlashAttention-2"}, true);
-  add_attention(fits, database, "h100_sxm", {"FlashAttention-3"}, false);
-  add_attention(fits, database, "h100_sxm", {"cuDNN"}, false);
-  add_attention(fits, database, "b200_sxm", {"FlashAttention-4 (CuTe DSL)", "FlashAttention-4, 1-CTA backward"}, true);
-  add_attention(fits, database, "b200_sxm", {"FlashAttention-2 (2.7.4)"}, false);
-  const AttentionFit ck = add_attention(fits, database, "mi355x", {"Composable Kernel"}, true);
-  add_attention(fits, database, "mi355x", {"AITER (FlashAttention-class, assembly)"}, false);
-  add_attention(fits, database, "mi355x", {"torch SDPA"}, false);
-  add_assumed_attention(fits, "mi300x", ck, 1.4,
-                        "1.4 of Composable Kernel's fraction of peak on mi355x: 328.6 TFLOP/s of FlashAttention-2, 8192 tokens");
-  add_assumed_attention(fits, "mi250x_gcd", ck, 1.0, "Composable Kernel's fraction of peak on mi355x");
+  fit_nvidia_attention(fits, database);
+  fit_amd_attention(fits, database);
   return fits;
 }
 

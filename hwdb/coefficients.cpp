@@ -7,6 +7,8 @@
 namespace llmsim::hwdb {
 namespace {
 
+using sim::AttentionCoefficients;
+using sim::AttentionKernel;
 using sim::Cluster;
 using sim::GemmCoefficients;
 
@@ -54,27 +56,18 @@ const std::array<Field<GemmCoefficients>, 7> kGemmFields = {{
      [](auto& g, double v) { g.kernel_time = sim::Seconds(v); }},
 }};
 
-const std::array<Field<Cluster>, 18> kFields = {{
-    {"attention.flash_forward",
-     {0.01, 1.2},
-     "",
-     [](const auto& c) { return c.device.achieved.attention.flash_forward; },
-     [](auto& c, double v) { c.device.achieved.attention.flash_forward = v; }},
-    {"attention.flash_backward",
-     {0.01, 1.2},
-     "",
-     [](const auto& c) { return c.device.achieved.attention.flash_backward; },
-     [](auto& c, double v) { c.device.achieved.attention.flash_backward = v; }},
-    {"attention.seq_half",
-     {0.0, 65536.0},
-     "",
-     [](const auto& c) { return c.device.achieved.attention.seq_half; },
-     [](auto& c, double v) { c.device.achieved.attention.seq_half = v; }},
-    {"attention.head_dim_64_factor",
+const std::array<Field<AttentionCoefficients>, 4> kAttentionFields = {{
+    {"forward", {0.01, 1.2}, "", [](const auto& a) { return a.forward; }, [](auto& a, double v) { a.forward = v; }},
+    {"backward", {0.001, 1.2}, "", [](const auto& a) { return a.backward; }, [](auto& a, double v) { a.backward = v; }},
+    {"seq_half", {0.0, 65536.0}, "", [](const auto& a) { return a.seq_half; }, [](auto& a, double v) { a.seq_half = v; }},
+    {"head_dim_64_factor",
      {0.01, 2.0},
      "",
-     [](const auto& c) { return c.device.achieved.attention.head_dim_64_factor; },
-     [](auto& c, double v) { c.device.achieved.attention.head_dim_64_factor = v; }},
+     [](const auto& a) { return a.head_dim_64_factor; },
+     [](auto& a, double v) { a.head_dim_64_factor = v; }},
+}};
+
+const std::array<Field<Cluster>, 14> kFields = {{
     {"kernel_time_s", kSmallTime, "s", [](const auto& c) { return c.device.achieved.kernel_time.value(); },
      [](auto& c, double v) { c.device.achieved.kernel_time = sim::Seconds(v); }},
     {"memory_fraction",
@@ -129,34 +122,81 @@ const std::array<Field<Cluster>, 18> kFields = {{
      [](auto& c, double v) { c.network.latency = sim::Seconds(v); }},
 }};
 
-std::string gemm_key(sim::DType dtype, const char* field) { return std::string("gemm.") + sim::name_of(dtype) + "." + field; }
+const std::array<AttentionKernel, sim::kNumAttentionKernels> kKernels = [] {
+  std::array<AttentionKernel, sim::kNumAttentionKernels> kernels{};
+  for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i] = static_cast<AttentionKernel>(i);
+  return kernels;
+}();
 
-const Field<GemmCoefficients>* gemm_field(std::string_view name) {
-  const auto found = std::find_if(kGemmFields.begin(), kGemmFields.end(), [&](const auto& field) { return field.name == name; });
-  return found == kGemmFields.end() ? nullptr : &*found;
+GemmCoefficients& coefficients_of(sim::Achieved& achieved, sim::DType dtype) {
+  return achieved.gemm[static_cast<std::size_t>(dtype)];
+}
+AttentionCoefficients& coefficients_of(sim::Achieved& achieved, AttentionKernel kernel) {
+  return achieved.attention[static_cast<std::size_t>(kernel)];
 }
 
-const Field<Cluster>* field(std::string_view name) {
-  const auto found = std::find_if(kFields.begin(), kFields.end(), [&](const auto& entry) { return entry.name == name; });
-  return found == kFields.end() ? nullptr : &*found;
+template <typename Fields>
+auto named_field(const Fields& fields, std::string_view name) {
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.name == name; });
+  return found == fields.end() ? nullptr : &*found;
 }
 
-// The format and the field of "gemm.bf16.k_half"; of "gemm.k_half" the field only.
-struct GemmKey {
-  std::optional<sim::DType> dtype;
-  const Field<GemmCoefficients>* field = nullptr;
+// A family of coefficients that a device has once for each member: gemm.bf16.k_half, attention.flash-2.forward.  Without the
+// member, the key means all of them.
+template <typename Member, std::size_t kMembers, typename Owner, std::size_t kNumFields>
+struct Family {
+  std::string_view prefix;
+  const std::array<Member, kMembers>& members;
+  const std::array<Field<Owner>, kNumFields>& fields;
+
+  struct Key {
+    std::optional<Member> member;
+    const Field<Owner>* field = nullptr;
+  };
+
+  std::string key(Member member, const Field<Owner>& field) const {
+    return std::string(prefix) + name_of(member) + "." + field.name;
+  }
+
+  Key parsed(std::string_view text) const {
+    if (!text.starts_with(prefix)) return {};
+    text.remove_prefix(prefix.size());
+    for (const Member member : members) {
+      const std::string name = std::string(name_of(member)) + ".";
+      if (text.starts_with(name)) return {member, named_field(fields, text.substr(name.size()))};
+    }
+    return {std::nullopt, named_field(fields, text)};
+  }
+
+  std::vector<std::string> keys(const Key& parsed) const {
+    std::vector<std::string> all;
+    for (const Member member : members) {
+      if (parsed.field && (!parsed.member || *parsed.member == member)) all.push_back(key(member, *parsed.field));
+    }
+    return all;
+  }
+
+  void add_keys(std::vector<std::string>& all) const {
+    for (const Member member : members) {
+      for (const auto& field : fields) all.push_back(key(member, field));
+    }
+  }
+
+  void set(sim::Achieved& achieved, const Key& parsed, double value) const {
+    for (const Member member : members) {
+      if (!parsed.member || *parsed.member == member) parsed.field->set(coefficients_of(achieved, member), value);
+    }
+  }
+
+  void add_values(sim::Achieved achieved, Member member, std::vector<CoefficientValue>& values) const {
+    for (const auto& field : fields)
+      values.push_back({key(member, field), field.get(coefficients_of(achieved, member)), field.unit});
+  }
 };
 
-GemmKey parsed_gemm_key(std::string_view key) {
-  constexpr std::string_view kPrefix = "gemm.";
-  if (!key.starts_with(kPrefix)) return {};
-  key.remove_prefix(kPrefix.size());
-  for (const sim::DType dtype : kDTypes) {
-    const std::string format = std::string(sim::name_of(dtype)) + ".";
-    if (key.starts_with(format)) return {dtype, gemm_field(key.substr(format.size()))};
-  }
-  return {std::nullopt, gemm_field(key)};
-}
+const Family<sim::DType, sim::kNumDTypes, GemmCoefficients, 7> kGemm{"gemm.", kDTypes, kGemmFields};
+const Family<AttentionKernel, sim::kNumAttentionKernels, AttentionCoefficients, 4> kAttention{"attention.", kKernels,
+                                                                                              kAttentionFields};
 
 }  // namespace
 
@@ -164,49 +204,41 @@ const std::vector<std::string>& coefficient_keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> all;
     for (const auto& entry : kFields) all.emplace_back(entry.name);
-    for (const sim::DType dtype : kDTypes) {
-      for (const auto& entry : kGemmFields) all.push_back(gemm_key(dtype, entry.name));
-    }
+    kGemm.add_keys(all);
+    kAttention.add_keys(all);
     return all;
   }();
   return keys;
 }
 
 std::optional<CoefficientRange> coefficient_range(std::string_view key) {
-  if (const auto* entry = field(key)) return entry->range;
-  if (const auto* entry = parsed_gemm_key(key).field) return entry->range;
+  if (const auto* entry = named_field(kFields, key)) return entry->range;
+  if (const auto* entry = kGemm.parsed(key).field) return entry->range;
+  if (const auto* entry = kAttention.parsed(key).field) return entry->range;
   return std::nullopt;
 }
 
 std::vector<std::string> keys_set_by(std::string_view key) {
-  if (field(key)) return {std::string(key)};
-  const GemmKey gemm = parsed_gemm_key(key);
-  if (!gemm.field) return {};
-  if (gemm.dtype) return {std::string(key)};
-  std::vector<std::string> keys;
-  for (const sim::DType dtype : kDTypes) keys.push_back(gemm_key(dtype, gemm.field->name));
-  return keys;
+  if (named_field(kFields, key)) return {std::string(key)};
+  const std::vector<std::string> keys = kGemm.keys(kGemm.parsed(key));
+  return keys.empty() ? kAttention.keys(kAttention.parsed(key)) : keys;
 }
 
 void set_coefficient(sim::Cluster& cluster, std::string_view key, double value) {
-  if (const auto* entry = field(key)) return entry->set(cluster, value);
-  const GemmKey gemm = parsed_gemm_key(key);
-  assert(gemm.field);
-  for (const sim::DType dtype : kDTypes) {
-    if (!gemm.dtype || *gemm.dtype == dtype)
-      gemm.field->set(cluster.device.achieved.gemm[static_cast<std::size_t>(dtype)], value);
-  }
+  if (const auto* entry = named_field(kFields, key)) return entry->set(cluster, value);
+  if (const auto gemm = kGemm.parsed(key); gemm.field) return kGemm.set(cluster.device.achieved, gemm, value);
+  const auto attention = kAttention.parsed(key);
+  assert(attention.field);
+  kAttention.set(cluster.device.achieved, attention, value);
 }
 
 std::vector<CoefficientValue> coefficient_values(const sim::Cluster& cluster) {
   std::vector<CoefficientValue> values;
   for (const sim::DType dtype : kDTypes) {
-    const auto index = static_cast<std::size_t>(dtype);
-    if (cluster.device.matrix_peak[index].value() <= 0.0) continue;
-    for (const auto& entry : kGemmFields) {
-      values.push_back({gemm_key(dtype, entry.name), entry.get(cluster.device.achieved.gemm[index]), entry.unit});
-    }
+    if (cluster.device.matrix_peak[static_cast<std::size_t>(dtype)].value() <= 0.0) continue;
+    kGemm.add_values(cluster.device.achieved, dtype, values);
   }
+  for (const AttentionKernel kernel : kKernels) kAttention.add_values(cluster.device.achieved, kernel, values);
   for (const auto& entry : kFields) values.push_back({entry.name, entry.get(cluster), entry.unit});
   return values;
 }

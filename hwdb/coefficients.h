@@ -3,7 +3,10 @@
 //   gemm.F.K          of matrix products in one format, F in fp32 tf32 fp16 bf16 fp8 fp4
 //   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation misaligned_factor alignment
 //                     weight_gradient_factor kernel_time_s
-//   attention.K       K in flash_forward flash_backward seq_half head_dim_64_factor
+//   attention.A.K     of one kind of attention kernel, A in flash-1 flash-triton flash-2 flash-3 cudnn composable-kernel aotriton
+//   aotriton-first
+//                     splash; K in forward backward seq_half head_dim_64_factor
+//   attention.K       of all kernels
 //   kernel_time_s, memory_fraction, sustained_clock, collective_fraction, scale_out_fraction, contention, device_spread
 //   context_bytes, host_bytes_per_s
 //   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction, network.socket_bytes_per_s
@@ -36,7 +39,7 @@ const std::vector<std::string>& coefficient_keys();
 // What values a key may have; none for an unknown key.
 std::optional<CoefficientRange> coefficient_range(std::string_view key);
 
-// The keys that `key` sets: itself, or one per format for a key of all formats.  Empty for an unknown key.
+// The keys that `key` sets: itself, or one per format or kernel for a key of all of them.  Empty for an unknown key.
 std::vector<std::string> keys_set_by(std::string_view key);
 
 // Sets the coefficient of a known key (see keys_set_by).

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -284,11 +285,18 @@ std::string with_error(const CoefficientValue& value, const Coefficient& row) {
   return printed(value) + " +- " + printed(CoefficientValue{value.key, *row.standard_error, value.unit});
 }
 
+// Attention kernels without a row of their own are noted once, under the key of all kernels.
 void note_coefficients(const sim::Cluster& cluster, const Sources& sources, bool links, Ledger& ledger) {
+  std::set<std::string> shared;
   for (const CoefficientValue& value : coefficient_values(cluster)) {
     if (of_links(value.key) != links) continue;
     const auto found = sources.find(value.key);
-    if (found != sources.end()) {
+    const bool attention = value.key.starts_with("attention.");
+    if (attention && found == sources.end()) continue;
+    if (attention && found->second.key != value.key) {
+      const Coefficient& row = found->second;
+      if (shared.insert(row.key).second) ledger.note(row.key, with_error(value, row), row.evidence, row.source);
+    } else if (found != sources.end()) {
       ledger.note(value.key, with_error(value, found->second), found->second.evidence, found->second.source);
     } else if (value.key != "host_bytes_per_s") {  // noted with the record's own value
       ledger.note(value.key, printed(value), Evidence::Assumed, "default of sim/hardware");

@@ -135,6 +135,8 @@ RecordedTraining read_training(ObjectReader reader) {
   read_mesh(reader, t);
   t.sequence_parallel = reader.boolean("sequence_parallel");
   t.flash_attention = reader.boolean("flash_attention");
+  t.attention_kernel = reader.one_of("attention_kernel", {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn",
+                                                          "composable-kernel", "aotriton", "aotriton-first", "splash"});
   t.compile = reader.boolean("compile");
   t.fused_cross_entropy = reader.boolean("fused_cross_entropy");
   t.tp_overlap = reader.boolean("tp_overlap");

@@ -58,6 +58,7 @@ struct RecordedTraining {
   std::optional<std::string> cp_scheme;  // "ring", "all-gather", "all-to-all"
   std::optional<bool> cp_balanced;       // zigzag order
   std::optional<int> shard_size, replicate_size;
+  std::optional<std::string> attention_kernel;  // "flash-2", "cudnn", ...: sim/base/attention_kernel.h; none: the framework's
   std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph;
   std::optional<RecordedRecompute> recompute;
   RecordedOffload offload;

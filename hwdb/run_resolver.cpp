@@ -406,6 +406,8 @@ Run RunResolver::resolve(const RunRecord& record) {
     StackChoice choice = stacks_.choose(query_of(record, assume));
     const ClusterRecord& known = cluster_of(record.hardware);
     run.stack = std::move(choice.stack);
+    if (record.training.attention_kernel)
+      run.stack.attention_kernel = *sim::attention_kernel_named(*record.training.attention_kernel);
     run.optimizer_step = choice.defaults.optimizer_step;
     run.cluster = known.cluster;
     set_collectives(record.hardware, choice.defaults, run.cluster, assume);

@@ -53,6 +53,13 @@ bool set_fusion(StackChoice& choice, const json& value) {
   return true;
 }
 
+bool set_attention_kernel(StackChoice& choice, const json& value) {
+  const std::optional<sim::AttentionKernel> kernel =
+      value.is_string() ? sim::attention_kernel_named(value.get<std::string>()) : std::nullopt;
+  if (kernel) choice.stack.attention_kernel = *kernel;
+  return kernel.has_value();
+}
+
 bool set_sharding(StackChoice& choice, const json& value) {
   const std::optional<sim::Sharding> sharding = value.is_string() ? sim::sharding_named(value.get<std::string>()) : std::nullopt;
   if (sharding) choice.defaults.sharding = *sharding;
@@ -114,6 +121,7 @@ const std::vector<NamedSetter>& setters() {
   using C = StackChoice;
   static const std::vector<NamedSetter> all = {
       {"fusion", set_fusion},
+      {"attention_kernel", set_attention_kernel},
       {"storage.weight_bytes", number([](C& c) -> double& { return c.stack.storage.weight_bytes; })},
       {"storage.gradient_bytes", number([](C& c) -> double& { return c.stack.storage.gradient_bytes; })},
       {"storage.main_gradient_bytes", number([](C& c) -> double& { return c.stack.storage.main_gradient_bytes; })},

@@ -96,6 +96,7 @@ Json training_json(const sim::Run& run) {
           {"replicate_size", hsdp ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr)},
           {"sequence_parallel", s.sequence_parallel},
           {"flash_attention", s.flash_attention},
+          {"attention_kernel", s.flash_attention ? Json(sim::name_of(run.stack.attention_kernel)) : Json(nullptr)},
           {"compile", s.compile},
           {"fused_cross_entropy", s.fused_cross_entropy},
           {"tp_overlap", s.tensor_overlap},

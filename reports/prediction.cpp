@@ -94,8 +94,9 @@ std::string batch_text(const sim::Run& run) {
          " tokens per step; micro-batch " + std::to_string(s.micro_batch);
 }
 
-std::string switches_text(const sim::Strategy& s) {
-  std::string text = s.flash_attention ? "flash attention" : "unfused attention";
+std::string switches_text(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  std::string text = s.flash_attention ? std::string("attention by ") + name_of(run.stack.attention_kernel) : "unfused attention";
   const auto add = [&](bool on, const char* name) {
     if (on) text += std::string(", ") + name;
   };
@@ -124,7 +125,7 @@ Table run_table(const Prediction& p) {
   if (s.pipeline_parallel > 1) {
     figures.add("pipeline", std::string(sim::name_of(s.schedule)) + ", " + count(s.virtual_stages, "virtual stage"));
   }
-  figures.add("switches", switches_text(s));
+  figures.add("switches", switches_text(run));
   figures.add("stack", run.stack.id);
   return figures.take();
 }

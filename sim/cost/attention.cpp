@@ -16,11 +16,11 @@ double head_factor(double d, double factor_64) {
 
 }  // namespace
 
-AttentionMachine attention_machine(const Device& device, DType dtype) {
+AttentionMachine attention_machine(const Device& device, DType dtype, AttentionKernel kernel) {
   return {.peak = device.peak(dtype),
           .compute_units = device.compute_units,
           .bandwidth = device.achieved.memory_fraction * device.memory_bandwidth,
-          .coefficients = device.achieved.attention,
+          .coefficients = device.achieved.attention[static_cast<std::size_t>(kernel)],
           .kernel_time = device.achieved.gemm[static_cast<std::size_t>(dtype)].kernel_time};
 }
 
@@ -30,7 +30,7 @@ Seconds attention_time(const Operator& attention, bool backward, const Attention
   const double half = attention.causal ? c.seq_half : c.seq_half / 3.0;
   const double blocks = static_cast<double>(attention.batch) * std::max(1.0, static_cast<double>(attention.m) / kQueryBlock);
   const double occupied = std::min(1.0, blocks / machine.compute_units);
-  const double efficiency = (backward ? c.flash_backward : c.flash_forward) * head_factor(d, c.head_dim_64_factor);
+  const double efficiency = (backward ? c.backward : c.forward) * head_factor(d, c.head_dim_64_factor);
   const Seconds compute = attention.repeats * attention.flops / (machine.peak * (efficiency * occupied * keys / (keys + half)));
   return std::max(compute, attention.moved / machine.bandwidth) + attention.launches * machine.kernel_time;
 }

@@ -6,7 +6,7 @@
 // P is the 16-bit matrix peak, n the keys a query sees; n_half is seq_half under a causal mask (half-empty diagonal tiles, uneven
 // rows) and a third of it without.  u = min(1, blocks / compute_units) is the share of the device that batch * heads * m / 128
 // blocks of queries can occupy. Head sizes between and beyond 64 and 128 are interpolated in 1/d and capped at 128. Source:
-// throughput tables of FlashAttention-2 and -3 (hwdb/facts/achieved_attention.json); fitted by calibrate/attention_fit.h.
+// throughput tables of each kernel (hwdb/facts/achieved_attention.json); fitted by calibrate/attention_fit.h.
 #pragma once
 
 #include "sim/hardware/device.h"
@@ -22,7 +22,7 @@ struct AttentionMachine {
   Seconds kernel_time;
 };
 
-AttentionMachine attention_machine(const Device& device, DType dtype);
+AttentionMachine attention_machine(const Device& device, DType dtype, AttentionKernel kernel);
 
 Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine);
 

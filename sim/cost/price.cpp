@@ -45,7 +45,7 @@ OperatorPricer::OperatorPricer(const Run& run)
     const bool needed = dtype != DType::Bf16 || run.strategy.adapters || wide == DType::Bf16;
     if (!machine && needed) machine = gemm_machine(run.cluster.device, dtype);
   }
-  attention_machine_ = attention_machine(run.cluster.device, wide);
+  attention_machine_ = attention_machine(run.cluster.device, wide, run.stack.attention_kernel);
 }
 
 const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {

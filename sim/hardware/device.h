@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
 
@@ -23,18 +24,18 @@ struct GemmCoefficients {
 
 // How attention kernels fall short of the matrix peak.  See cost/attention.h.
 struct AttentionCoefficients {
-  double flash_forward = 0.50;       // fraction of the 16-bit peak of a long, full, head_dim 128 forward pass
-  double flash_backward = 0.40;      // of a backward pass
+  double forward = 0.50;             // fraction of the 16-bit peak of a long, full, head_dim 128 forward pass
+  double backward = 0.40;            // of a backward pass
   double seq_half = 512.0;           // sequence length at which half of that is reached
   double head_dim_64_factor = 0.80;  // rate at head_dim 64 relative to 128
 };
 
 // Sustained rates that measurements showed, relative to data-sheet peaks.
 struct Achieved {
-  std::array<GemmCoefficients, kNumDTypes> gemm;  // by DType
-  AttentionCoefficients attention;
-  Seconds kernel_time{2.5e-6};        // device time of a kernel that has almost nothing to do
-  double memory_fraction = 0.85;      // of memory_bandwidth, for streaming kernels
+  std::array<GemmCoefficients, kNumDTypes> gemm;                      // by DType
+  std::array<AttentionCoefficients, kNumAttentionKernels> attention;  // by AttentionKernel
+  Seconds kernel_time{2.5e-6};                                        // device time of a kernel that has almost nothing to do
+  double memory_fraction = 0.85;                                      // of memory_bandwidth, for streaming kernels
   double sustained_clock = 1.0;       // clock under a long training step relative to the clock of the measured kernels
   double collective_fraction = 0.80;  // of the scale-up link, for large messages
   double scale_out_fraction = 0.85;   // of the network, for large messages

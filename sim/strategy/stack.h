@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
 
@@ -34,6 +35,7 @@ struct Stack {
 
   ElementwiseFusion fusion = ElementwiseFusion::Eager;
   ParameterStorage storage;
+  AttentionKernel attention_kernel = AttentionKernel::Flash2;  // where a strategy has flash attention
 
   // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false: cast once per step.
   bool casts_weights_per_microbatch = false;

@@ -14,7 +14,7 @@ sim::AttentionMachine machine() {
   return {.peak = 300.0 * sim::TFLOPS,
           .compute_units = 108,
           .bandwidth = 1.6 * sim::TBps,
-          .coefficients = {.flash_forward = 0.7, .flash_backward = 0.55, .seq_half = 400.0, .head_dim_64_factor = 0.85},
+          .coefficients = {.forward = 0.7, .backward = 0.55, .seq_half = 400.0, .head_dim_64_factor = 0.85},
           .kernel_time = sim::Seconds(3e-6)};
 }
 

@@ -244,6 +244,8 @@ TEST(Coefficients, AKeyWithoutFormatSetsAllFormats) {
   EXPECT_EQ(keys_set_by("gemm.k_half").size(), 6U);
   EXPECT_EQ(keys_set_by("gemm.bf16.k_half").size(), 1U);
   EXPECT_TRUE(keys_set_by("gemm.bf17.k_half").empty());
+  EXPECT_EQ(keys_set_by("attention.seq_half").size(), 9U);
+  EXPECT_EQ(keys_set_by("attention.flash-2.seq_half").size(), 1U);
 }
 
 TEST(Coefficients, EveryShippedOneIsKnownAndInRange) {

@@ -149,5 +149,36 @@ TEST(ShippedStacks, NoFlashAttentionOnV100OrWithAlibi) {
   EXPECT_FALSE(Stacks::shipped().choose(query).defaults.flash_attention);
 }
 
+sim::AttentionKernel kernel(const std::string& framework, const std::string& accelerator, const std::string& date,
+                            const std::string& detail = "") {
+  StackQuery query = asked(framework, date, detail);
+  query.accelerator = accelerator;
+  return Stacks::shipped().choose(query).stack.attention_kernel;
+}
+
+TEST(Stacks, TheAttentionKernelFollowsFrameworkDeviceAndDate) {
+  using sim::AttentionKernel;
+  EXPECT_EQ(kernel("megatron-lm", "h100_sxm", "2025-01-01"), AttentionKernel::Cudnn);
+  EXPECT_EQ(kernel("megatron-lm", "a100_sxm_80", "2025-01-01"), AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("fsdp2", "h100_sxm", "2025-01-01"), AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("fsdp1", "a100_sxm_80", "2023-05-01"), AttentionKernel::Flash1);
+  EXPECT_EQ(kernel("maxtext", "tpu_v5e", ""), AttentionKernel::Splash);
+  EXPECT_EQ(kernel("megatron-lm", "gb200", "2026-01-01", "deterministic=true"), AttentionKernel::Flash2);
+}
+
+// torchtitan pull request 1196 of 2025-05-15.
+TEST(Stacks, TorchtitanCallsCudnnOnBlackwellSinceItsPullRequest) {
+  EXPECT_EQ(kernel("torchtitan", "b200_sxm", "2025-05-14"), sim::AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("torchtitan", "b200_sxm", "2025-05-15"), sim::AttentionKernel::Cudnn);
+}
+
+// pytorch issue 135431: fixed in the nightly build of 2024-09-30.
+TEST(Stacks, PyTorchOnRocmHadASlowBackwardKernelUntilOctober2024) {
+  EXPECT_EQ(kernel("torchtitan", "mi250x_gcd", "2024-09-25"), sim::AttentionKernel::AotritonFirst);
+  EXPECT_EQ(kernel("torchtitan", "mi250x_gcd", "2024-10-01"), sim::AttentionKernel::Aotriton);
+  EXPECT_EQ(kernel("ddp", "mi300x", "2024-09-09", "CK flash-attention"), sim::AttentionKernel::ComposableKernel);
+  EXPECT_EQ(kernel("megatron-lm", "mi300x", "2026-02-02"), sim::AttentionKernel::ComposableKernel);
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb

@@ -25,7 +25,7 @@ inline Device ideal_device() {
                              .alignment = 8,
                              .weight_gradient_factor = 1.0,
                              .kernel_time = Seconds(0.0)});
-  device.achieved.attention = {.flash_forward = 1.0, .flash_backward = 1.0, .seq_half = 0.0, .head_dim_64_factor = 1.0};
+  device.achieved.attention.fill({.forward = 1.0, .backward = 1.0, .seq_half = 0.0, .head_dim_64_factor = 1.0});
   device.achieved.kernel_time = Seconds(0.0);
   device.achieved.memory_fraction = 1.0;
   device.achieved.collective_fraction = 1.0;
