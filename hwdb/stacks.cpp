@@ -84,6 +84,26 @@ bool set_context_scheme(StackChoice& choice, const json& value) {
   return scheme.has_value();
 }
 
+bool set_fused_loss(StackChoice& choice, const json& value) {
+  if (value == "kernel")
+    choice.stack.fused_loss = sim::FusedLoss::Kernel;
+  else if (value == "logits")
+    choice.stack.fused_loss = sim::FusedLoss::Logits;
+  else if (value == "recomputed")
+    choice.stack.fused_loss = sim::FusedLoss::Recomputed;
+  else if (value == "gradient")
+    choice.stack.fused_loss = sim::FusedLoss::Gradient;
+  else
+    return false;
+  return true;
+}
+
+bool set_loss_chunks(StackChoice& choice, const json& value) {
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 65536) return false;
+  choice.stack.loss_chunks = value.get<int>();
+  return true;
+}
+
 bool set_vocab_multiple(StackChoice& choice, const json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 || value.get<std::uint64_t>() > 65536) return false;
   choice.stack.vocab_multiple = value.get<int>();
@@ -134,6 +154,9 @@ const std::vector<NamedSetter>& setters() {
       {"saves_narrow_inputs", flag([](C& c) -> bool& { return c.stack.saves_narrow_inputs; })},
       {"dropout", number([](C& c) -> double& { return c.stack.dropout; })},
       {"fp32_logit_copies", number([](C& c) -> double& { return c.stack.fp32_logit_copies; })},
+      {"fused_loss", set_fused_loss},
+      {"loss_chunks", set_loss_chunks},
+      {"loss_in_fp32", flag([](C& c) -> bool& { return c.stack.loss_in_fp32; })},
       {"fp32_logits", flag([](C& c) -> bool& { return c.stack.fp32_logits; })},
       {"gradient_reduce_in_fp32", flag([](C& c) -> bool& { return c.stack.gradient_reduce_in_fp32; })},
       {"gradient_accumulation_in_backward", flag([](C& c) -> bool& { return c.stack.gradient_accumulation_in_backward; })},
@@ -149,12 +172,18 @@ const std::vector<NamedSetter>& setters() {
       {"modules_are_units", flag([](C& c) -> bool& { return c.stack.modules_are_units; })},
       {"host_time_per_step_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_step; })},
       {"tensor_overlap_exposed", number([](C& c) -> double& { return c.stack.tensor_overlap_exposed; })},
-      {"offload_weight_bytes_per_s",
-       rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.offload_weight_rate; })},
-      {"offload_gradient_bytes_per_s",
-       rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.offload_gradient_rate; })},
+      {"offload.checkpoint_down_bytes_per_s",
+       rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.host_copies.checkpoints_down; })},
+      {"offload.checkpoint_up_bytes_per_s",
+       rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.host_copies.checkpoints_up; })},
+      {"offload.gradients_return", flag([](C& c) -> bool& { return c.stack.host_copies.gradients_return; })},
+      {"offload.last_gradient_bytes", number([](C& c) -> double& { return c.stack.host_copies.last_gradient_bytes; })},
+      {"offload.gradient_cast_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_copies.gradient_cast; })},
+      {"offload.update_slowdown", number([](C& c) -> double& { return c.stack.host_copies.update_slowdown; })},
       {"loads_whole_model", flag([](C& c) -> bool& { return c.stack.loads_whole_model; })},
       {"gradients_persist", flag([](C& c) -> bool& { return c.stack.gradients_persist; })},
+      {"fused_update", flag([](C& c) -> bool& { return c.stack.fused_update; })},
+      {"optimizer_in_backward", flag([](C& c) -> bool& { return c.stack.optimizer_in_backward; })},
       {"update_temporary_bytes", number([](C& c) -> double& { return c.stack.update_temporary_bytes; })},
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
       {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},

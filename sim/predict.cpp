@@ -19,7 +19,8 @@ Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute)
     const double share = s.recompute.kind == RecomputeKind::EveryN ? 1.0 / s.recompute.every_n : 1.0;
     blocks += share * prices.block.recompute.flops;
   }
-  const Flops ends = prices.head.forward.flops + prices.head.backward.flops;
+  Flops ends = prices.head.forward.flops + prices.head.backward.flops;
+  if (with_recompute) ends += prices.head.recompute.flops;
   const double replicas = static_cast<double>(s.tensor_parallel) * s.context_parallel * s.global_batch / s.micro_batch;
   return replicas * (run.model.num_layers * blocks + ends);
 }

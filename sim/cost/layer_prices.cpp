@@ -40,6 +40,7 @@ BlockPrice price_block(const Run& run, const Stack& stack, const OperatorPricer&
 
 EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
   return {.forward = pricer.price(end.forward, false),
+          .recompute = pricer.price(end.recompute, false),
           .backward = pricer.price(end.backward, true),
           .saved = end.saved,
           .working = end.working};

@@ -21,6 +21,7 @@ struct BlockPrice {
 
 struct EndPrice {
   PassPrice forward;
+  PassPrice recompute;
   PassPrice backward;
   Bytes saved{};
   Bytes working{};

@@ -40,4 +40,15 @@ std::optional<CollectiveAlgorithm> algorithm_named(const std::string& name) {
   return std::nullopt;
 }
 
+// Devices of a node take different switches first.
+BytesPerSecond Cluster::host_link_share() const {
+  const int links = std::max(1, devices_per_node / std::max(1, devices_per_host_link));
+  return device.host_bandwidth / ((devices_on_a_node() + links - 1) / links);
+}
+
+// Devices that stay idle leave their share to the others.
+BytesPerSecond Cluster::host_memory_share() const {
+  return device.host_memory_bandwidth * devices_per_node / devices_on_a_node();
+}
+
 }  // namespace llmsim::sim

@@ -1,6 +1,7 @@
 // Devices joined by links: the node's scale-up fabric and the network between nodes.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,6 +69,13 @@ struct Cluster {
   Network network;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;
 
+  int devices_per_host_link = 1;  // devices behind one PCIe switch share its link to the host
+  Bytes host_memory{0.0};         // of one node; 0: unknown
+
+  int devices_on_a_node() const { return std::min(num_devices, devices_per_node); }
+  // Rate of one device's copies to the host, and of one process on host memory, while all devices of the run do the same.
+  BytesPerSecond host_link_share() const;
+  BytesPerSecond host_memory_share() const;
   int num_nodes() const { return (num_devices + devices_per_node - 1) / devices_per_node; }
 };
 

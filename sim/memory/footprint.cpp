@@ -87,7 +87,9 @@ class StageFootprint {
     bytes.gradients += Bytes(trained * storage_.main_gradient_bytes / shards_.optimizer);
     bytes.master = Bytes(trained * storage_.master_bytes / shards_.optimizer);
     bytes.states = Bytes(trained * state / shards_.optimizer);
-    bytes.temporaries = Bytes(trained / shards_.optimizer * run_.stack.update_temporary_bytes);
+    const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.fused_update);
+    bytes.temporaries = Bytes(trained / shards_.optimizer * (run_.stack.update_temporary_bytes + temporary));
+    if (run_.stack.optimizer_in_backward) free_gradients(bytes);
     if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes);
     move_to_host(bytes);
   }
@@ -109,6 +111,14 @@ class StageFootprint {
     if (strategy_.adapters) return;
     bytes.gradient_buffers =
         Bytes(run_.stack.gradient_blocks * rank_.block * (compute_bytes + (run_.stack.gradient_reduce_in_fp32 ? 4.0 : 0.0)));
+  }
+
+  // The gradient at hand and its temporaries, at most the larger end's.
+  void free_gradients(StageBytes& bytes) const {
+    const double largest = std::max({rank_.embedding, rank_.head, rank_.block});
+    const double all = std::max(1.0, bytes.gradients.value() / storage_.gradient_bytes);
+    bytes.gradients = bytes.gradients * std::min(1.0, largest / all);
+    bytes.temporaries = bytes.temporaries * std::min(1.0, largest / all);
   }
 
   void move_to_host(StageBytes& bytes) {

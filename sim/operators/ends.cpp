@@ -1,8 +1,8 @@
 #include "sim/operators/ends.h"
 
-#include <algorithm>
+#include <utility>
 
-#include "sim/operators/linear.h"
+#include "sim/operators/loss.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -26,30 +26,11 @@ Bytes whole_residual(const Transformer& model, const EndShape& shape) {
   return Bytes(static_cast<double>(shape.tokens) * model.hidden_size * shape.element);
 }
 
-// The head multiplies in 16 bits under the narrow recipes unless the stack says otherwise; under adapters it is frozen.
-void add_head_product(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack,
-                      const EndShape& shape) {
-  const bool wide = size_of(matmul_dtype(strategy.precision)) < size_of(DType::Bf16) && !stack.narrow_head;
-  const LinearContext context{.precision = wide ? Precision::Bf16 : strategy.precision,
-                              .stack = &stack,
-                              .adapters = {},
-                              .frozen = strategy.adapters.has_value()};
-  const LinearOperators head =
-      lower_linear(context, "head", shape.tokens, model.vocab_size / strategy.tensor_parallel, model.hidden_size);
-  ends.forward.insert(ends.forward.end(), head.forward.begin(), head.forward.end());
-  ends.backward.insert(ends.backward.end(), head.backward.begin(), head.backward.end());
-}
-
-void add_loss(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack, const EndShape& shape) {
-  const double logits = static_cast<double>(shape.tokens) * model.vocab_size / strategy.tensor_parallel;
-  const Traffic traffic = cross_entropy_traffic(stack, shape.element);
-  ends.forward.push_back(
-      streaming(OperatorKind::CrossEntropy, "cross_entropy", logits, traffic.forward_bytes, traffic.forward_kernels));
-  ends.backward.push_back(
-      streaming(OperatorKind::CrossEntropy, "cross_entropy", logits, traffic.backward_bytes, traffic.backward_kernels));
-  const double upcast = stack.fp32_logits ? stack.fp32_logit_copies * size_of(DType::Fp32).value() : shape.element;
-  const Bytes whole = Bytes(logits * (shape.element + upcast));
-  ends.working = strategy.fused_cross_entropy ? whole / cross_entropy_chunks(model) : whole;
+void add_loss(EndOperators& ends, LossOperators loss) {
+  ends.forward.insert(ends.forward.end(), loss.forward.begin(), loss.forward.end());
+  ends.backward.insert(ends.backward.end(), loss.backward.begin(), loss.backward.end());
+  ends.recompute = std::move(loss.recompute);
+  ends.working = loss.working;
 }
 
 void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
@@ -64,10 +45,6 @@ void add_tensor_collectives(EndOperators& ends, const Transformer& model, const 
 }
 
 }  // namespace
-
-double cross_entropy_chunks(const Transformer& model) {
-  return std::max(8.0, static_cast<double>(model.vocab_size) / model.hidden_size);
-}
 
 EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Stack& stack) {
   const EndShape shape = shape_of(model, strategy);
@@ -98,8 +75,7 @@ EndOperators lower_head(const Transformer& model, const Strategy& strategy, cons
   }
   ends.saved = Bytes(2.0 * shape.residual * shape.element);
   add_tensor_collectives(ends, model, strategy, shape);
-  add_head_product(ends, model, strategy, stack, shape);
-  add_loss(ends, model, strategy, stack, shape);
+  add_loss(ends, lower_loss(model, strategy, stack, shape.tokens));
   return ends;
 }
 

@@ -1,6 +1,42 @@
 #include "sim/operators/update.h"
 
 namespace llmsim::sim {
+namespace {
+
+constexpr double kEightBitState = 1.0 + 4.0 / 256.0;
+constexpr double kFp32 = 4.0;
+
+double master_bytes(const ParameterStorage& storage) {
+  return storage.master_bytes > 0.0 ? storage.master_bytes : storage.weight_bytes;
+}
+
+// The 8-bit Adam is one kernel everywhere.
+bool is_fused(OptimizerKind optimizer, bool fused) {
+  if (optimizer == OptimizerKind::Adam8bit) return true;
+  return fused && optimizer != OptimizerKind::Adafactor;
+}
+
+double unfused_values(OptimizerKind optimizer) {
+  switch (optimizer) {
+    case OptimizerKind::Adam: return 18.0;
+    case OptimizerKind::Lamb: return 25.0;
+    case OptimizerKind::Lion: return 17.0;
+    case OptimizerKind::Adafactor: return 15.0;
+    case OptimizerKind::Sgd: return 3.0;
+    case OptimizerKind::Momentum:
+    case OptimizerKind::Muon: return 8.0;
+    case OptimizerKind::AdamW:
+    case OptimizerKind::Adam8bit: break;
+  }
+  return 20.0;
+}
+
+double fused_bytes(OptimizerKind optimizer, const ParameterStorage& storage, double gradient) {
+  const double second_pass = optimizer == OptimizerKind::Lamb ? 3.0 * kFp32 : 0.0;
+  return gradient + 2.0 * master_bytes(storage) + 2.0 * state_bytes_per_parameter(optimizer, storage) + second_pass;
+}
+
+}  // namespace
 
 double state_values(OptimizerKind optimizer) {
   switch (optimizer) {
@@ -14,20 +50,25 @@ double state_values(OptimizerKind optimizer) {
 }
 
 double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage& storage) {
-  const double bytes = optimizer == OptimizerKind::Adam8bit ? 1.0 : storage.state_bytes;
+  const double bytes = optimizer == OptimizerKind::Adam8bit ? kEightBitState : storage.state_bytes;
   return state_values(optimizer) * bytes;
 }
 
-OperatorList lower_update(OptimizerKind optimizer, const ParameterStorage& storage, double parameters, double gradients) {
+double update_temporary_bytes(OptimizerKind optimizer, const ParameterStorage& storage, bool fused) {
+  return is_fused(optimizer, fused) || optimizer == OptimizerKind::Sgd ? 0.0 : storage.state_bytes;
+}
+
+UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused, double parameters,
+                             double gradients) {
+  const bool one_pass = is_fused(optimizer, fused);
   const double gradient = storage.main_gradient_bytes > 0.0 ? storage.main_gradient_bytes : storage.gradient_bytes;
-  const double master = storage.master_bytes > 0.0 ? storage.master_bytes : storage.weight_bytes;
   const double low_precision_copy = storage.master_bytes > 0.0 ? storage.weight_bytes : 0.0;
-  const double update = gradient + 2.0 * master + 2.0 * state_bytes_per_parameter(optimizer, storage) + low_precision_copy;
-  OperatorList operators;
-  operators.push_back(streaming(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2));
-  operators.push_back(streaming(OperatorKind::GradientNorm, "gradient_clip", gradients, 2.0 * gradient, 1));
-  operators.push_back(streaming(OperatorKind::Optimizer, "optimizer_update", parameters, update, 2));
-  return operators;
+  const double arithmetic =
+      one_pass ? fused_bytes(optimizer, storage, gradient) : unfused_values(optimizer) * master_bytes(storage);
+  const int passes = one_pass ? 2 : static_cast<int>(unfused_values(optimizer) / 2.0);
+  return {.norm = streaming(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
+          .clip = streaming(OperatorKind::GradientNorm, "gradient_clip", gradients, 2.0 * gradient, 1),
+          .update = streaming(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
 }
 
 }  // namespace llmsim::sim

@@ -1,11 +1,19 @@
 // The optimizer step as operators on one rank.
 //
-// An update streams, for each parameter it owns, the gradient, the fp32 master weight, the states, and writes the low-precision
-// copy:
+// A fused update streams, for each parameter it owns, the gradient, the fp32 master weight and the states, and writes the
+// low-precision copy:
 //
 //   bytes per parameter = gradient + 2 master + 2 states * state_bytes + weight
 //
-// The gradient norm reads every gradient once more; clipping scales it (read and write).
+// LAMB writes its step and reads it again with the weight, once the norms are known: 3 values more.  Unfused updates (torch's
+// foreach and single-tensor ones) make one pass over all parameters for every arithmetic operation and stream, in values,
+//
+//   AdamW  decay 2, lerp 3, scale 2, addcmul 3, sqrt 2, divide 2, add 2, addcdiv 4 = 20      Adam  18, LAMB 25
+//   Lion   decay 2, interpolate 5, sign 2, add 3, momentum 5 = 17     SGD  3     momentum, Muon  2 + 3 + 3 = 8
+//   Adafactor  square 2, row and column means 2, outer product 2, scale 3, clip 3, add 3 = 15 (never fused)
+//
+// with the square root as a temporary of one state value.  The gradient norm reads every gradient once more; clipping scales it
+// (read and write).
 #pragma once
 
 #include "sim/operators/operator.h"
@@ -17,11 +25,21 @@ namespace llmsim::sim {
 // Values of state an optimizer keeps per parameter: AdamW 2, Lion 1, SGD 0; Adafactor's row and column sums are neglected.
 double state_values(OptimizerKind optimizer);
 
-// Bytes of optimizer state per parameter: state_values times the stack's state_bytes (1 byte for the 8-bit Adam).
+// Bytes of optimizer state per parameter: state_values times the stack's state_bytes; for the 8-bit Adam 1 byte each and an
+// fp32 scale for every 256 of them.
 double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage& storage);
 
-// Update of `parameters` values held by this rank, with gradient norm and clipping.  `gradients` is the number of gradient values
-// the norm reads.
-OperatorList lower_update(OptimizerKind optimizer, const ParameterStorage& storage, double parameters, double gradients);
+// Bytes that an unfused update allocates per parameter.
+double update_temporary_bytes(OptimizerKind optimizer, const ParameterStorage& storage, bool fused);
+
+// The step's parts.  `parameters` are those that this rank updates, `gradients` the values that the norm reads.
+struct UpdateOperators {
+  Operator norm;
+  Operator clip;
+  Operator update;
+};
+
+UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused, double parameters,
+                             double gradients);
 
 }  // namespace llmsim::sim

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/schedule/host_queue.h"
+#include "sim/schedule/host_traffic.h"
 #include "sim/schedule/overlap.h"
 
 namespace llmsim::sim {
@@ -24,7 +25,7 @@ class PassBuilder {
     Terms terms = forward_compute();
     terms[Term::LaunchWait] += waits_.forward;
     if (gathers) add_exchange(terms, true, false, Term::GatherExposed);
-    add_host_traffic(terms, false);
+    add_host_traffic(terms, false, false);
     return terms;
   }
 
@@ -32,7 +33,7 @@ class PassBuilder {
     Terms terms = backward_compute();
     terms[Term::LaunchWait] += waits_.backward;
     add_backward_exchange(terms, reduces, last);
-    add_host_traffic(terms, true);
+    add_host_traffic(terms, true, last);
     return terms;
   }
 
@@ -67,7 +68,7 @@ class PassBuilder {
     terms[Term::TensorExposed] += recomputed * exposed_share() * prices_.block.recompute.collective;
     terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
-    if (part_.head) terms[Term::HeadAndLoss] += prices_.head.backward.total();
+    if (part_.head) terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
     return terms;
   }
 
@@ -86,6 +87,7 @@ class PassBuilder {
     calls.add(prices_.block.backward, part_.blocks);
     calls.add(prices_.block.recompute, calls.recomputed_blocks);
     if (part_.embedding) calls.add(prices_.embedding.backward, 1.0);
+    if (part_.head) calls.add(prices_.head.recompute, 1.0);
     if (part_.head) calls.add(prices_.head.backward, 1.0);
     const double fetched = part_.blocks + (stack_.modules_are_units ? calls.recomputed_blocks : 0.0);
     calls.units = fetched * units_per_block(run_.model, stack_);
@@ -134,20 +136,14 @@ class PassBuilder {
     return blocks;
   }
 
-  // Checkpoints cross the host link beside the compute: only what is longer shows.  Streamed weights and gradients are waited for
-  // where the stack states a rate of its own (its host copies are in the way), and hidden like checkpoints where it does not.
-  void add_host_traffic(Terms& terms, bool backward) const {
-    const Offload& offload = strategy_.offload;
-    const BytesPerSecond link = run_.cluster.device.host_bandwidth;
-    const double owned = part_parameters(rank_, part_, run_.model.tied_embeddings) / std::max(1, strategy_.shard_ranks());
-    Seconds hidden, waited;
-    const auto move = [&](Bytes size, const std::optional<BytesPerSecond>& rate) {
-      rate ? waited += size / * rate : hidden += size / link;
-    };
-    if (offload.activations) move(part_.blocks * prices_.block.saved, std::nullopt);
-    if (offload.parameters) move(Bytes(owned * exchange_.weight_wire_bytes()), stack_.offload_weight_rate);
-    if (offload.optimizer && backward) move(Bytes(owned * exchange_.gradient_wire_bytes()), stack_.offload_gradient_rate);
-    terms[Term::OffloadExposed] += waited + std::max(Seconds(0.0), hidden - terms.total());
+  void add_host_traffic(Terms& terms, bool backward, bool last) const {
+    HostTraffic traffic(run_);
+    if (strategy_.offload.activations) traffic.checkpoints(part_.blocks * prices_.block.saved, backward);
+    const double owned = exchange_.trained_parameters(part_) / std::max(1, strategy_.shard_ranks());
+    const double held = part_parameters(rank_, part_, run_.model.tied_embeddings) / std::max(1, strategy_.shard_ranks());
+    if (strategy_.offload.parameters) traffic.weights(Bytes(held * exchange_.weight_wire_bytes()));
+    if (strategy_.offload.optimizer && backward) traffic.gradients(owned, Bytes(owned * exchange_.gradient_wire_bytes()), last);
+    terms[Term::OffloadExposed] += traffic.exposed(terms.total());
   }
 
   const Run& run_;

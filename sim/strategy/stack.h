@@ -19,6 +19,25 @@ namespace llmsim::sim {
 //   Fused     hand-written fused kernels (bias+GELU, bias+dropout+residual, fused norms)
 enum class ElementwiseFusion { Eager, Compiled, Fused };
 
+// What a stack's fused cross entropy does with the logits.
+//   Kernel      one kernel makes the loss and one its gradient; the logits stay whole
+//   Logits      the 16-bit logits stay whole, their fp32 copies are made chunk by chunk
+//   Recomputed  each chunk of tokens is checkpointed: its logits are made again in the backward pass
+//   Gradient    logits, loss and both gradients of the head, chunk by chunk, in the forward pass
+enum class FusedLoss { Kernel, Logits, Recomputed, Gradient };
+
+// How offloaded values cross the host link.
+struct HostCopies {
+  // Checkpoints through memory that is not pinned, the device waiting.  None: pinned memory, at the rate of the host link and
+  // beside compute.
+  std::optional<BytesPerSecond> checkpoints_down;
+  std::optional<BytesPerSecond> checkpoints_up;
+  bool gradients_return = false;     // sums of earlier micro-batches are read back and added to on the device
+  double last_gradient_bytes = 0.0;  // per gradient, sent once more in fp32 when the step ends
+  Seconds gradient_cast{0.0};        // per gradient, cast to fp32 by the host when the step ends, the device waiting
+  double update_slowdown = 1.0;      // of the host's optimizer relative to one that streams every value once
+};
+
 // Rings of bytes a stack keeps for every parameter, apart from optimizer states (which follow from the optimizer).
 struct ParameterStorage {
   double weight_bytes = 2.0;         // the copy that the forward pass reads
@@ -47,6 +66,9 @@ struct Stack {
 
   bool fp32_logits = true;                         // the loss upcasts the logits to fp32
   double fp32_logit_copies = 2.0;                  // of which this many live at once: the copy and its gradient
+  FusedLoss fused_loss = FusedLoss::Gradient;      // what a fused cross entropy is
+  int loss_chunks = 0;                             // of its tokens; 0: as many as make a chunk's logits as large as its input
+  bool loss_in_fp32 = false;                       // it takes the hidden states in fp32: the head multiplies in fp32
   bool gradient_reduce_in_fp32 = false;            // data-parallel reduction sends 4 bytes per parameter
   bool gradient_accumulation_in_backward = false;  // weight gradients are accumulated into the main buffer by the GEMM itself
   bool reduces_every_microbatch = false;           // gradients are reduced after each micro-batch, not once per step
@@ -62,15 +84,15 @@ struct Stack {
   bool modules_are_units = false;               // every module with weights is such a unit, not every block
   Seconds host_time_per_step{0.0};              // work of the host between steps: data, logging, scaler synchronisation
   double tensor_overlap_exposed = 0.35;  // part of a tensor-parallel collective that overlapping with its product leaves visible
-  // Rates at which weights and gradients move between device and host under offload, host copies included; none: the host link's.
-  std::optional<BytesPerSecond> offload_weight_rate;
-  std::optional<BytesPerSecond> offload_gradient_rate;
+  HostCopies host_copies;                // under offload
   double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
   double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
 
   bool loads_whole_model = false;       // each device holds all weights once, before they are sharded
   bool gradients_persist = false;       // gradient buffers stay allocated between steps
-  double update_temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers)
+  bool fused_update = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
+  bool optimizer_in_backward = false;   // each gradient is used and freed as soon as it exists
+  double update_temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs, beside those of an unfused update
   Bytes framework_memory{0.0};          // workspaces and buffers that the framework holds beside the model
   double fragmentation = 1.08;          // reserved / allocated at the peak
   int vocab_multiple = 1;               // the vocabulary is padded to vocab_multiple * tensor_parallel

@@ -63,11 +63,23 @@ TEST(Footprint, LogitsLiveInSixteenAndTwiceThirtyTwoBits) {
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "logits"), 1024.0 * 32768.0 * 10.0);
 }
 
-TEST(Footprint, AFusedLossKeepsOneChunkOfLogits) {
+TEST(Footprint, AnOptimizerInTheBackwardPassHoldsOneGradient) {
   TrainingRun run = small_run();
-  const double whole = layer_prices(run).head.working.value();
+  run.strategy.global_batch = 1;
   run.strategy.fused_cross_entropy = true;
-  EXPECT_DOUBLE_EQ(layer_prices(run).head.working.value(), whole / 32.0);  // V / h = 32768 / 1024
+  run.strategy.recompute = {RecomputeKind::Full, 1};
+  run.stack.update_temporary_bytes = 100.0;  // the update is the peak
+  const auto at_update = [&] {
+    const StageMemory stage = footprint(run).stages[0];
+    EXPECT_STREQ(stage.instant, "update");
+    return std::pair{term(stage, "gradients"), term(stage, "optimizer_temporaries")};
+  };
+  EXPECT_EQ(at_update(), std::pair(2.0 * count(run), 100.0 * count(run)));
+  run.stack.optimizer_in_backward = true;
+  const double largest = rank_parameters(run.model, run.strategy).embedding;  // 33792 * 1024
+  const auto [gradients, temporaries] = at_update();
+  EXPECT_NEAR(gradients, 2.0 * largest, 1.0);
+  EXPECT_NEAR(temporaries, 100.0 * largest, 100.0);
 }
 
 TEST(Footprint, TheFirstStageOfAPipelineHoldsMostMicroBatches) {

@@ -1,0 +1,173 @@
+#include "sim/operators/loss.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "sim/operators/linear.h"
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr double kFp32 = 4.0;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+class LossLowering {
+ public:
+  LossLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens)
+      : model_(model),
+        strategy_(strategy),
+        stack_(stack),
+        tokens_(tokens),
+        columns_(model.vocab_size / strategy.tensor_parallel),
+        element_(size_of(activation_dtype(strategy.precision)).value()),
+        chunks_(loss_chunks(model, stack, tokens)) {}
+
+  LossOperators plain() {
+    add_linear();
+    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(stack_, element_), 1);
+    loss_.working = Bytes(logits() * (element_ + fp32_copies()));
+    return std::move(loss_);
+  }
+
+  LossOperators fused() {
+    switch (stack_.fused_loss) {
+      case FusedLoss::Kernel: return kernel();
+      case FusedLoss::Logits: return whole_logits();
+      case FusedLoss::Recomputed: return recomputed();
+      case FusedLoss::Gradient: return gradient_in_forward();
+    }
+    return plain();
+  }
+
+ private:
+  LossOperators kernel() {
+    add_linear();
+    const double bytes = element_ + 2.0 * kFp32;
+    add_entropy(loss_.forward, loss_.backward,
+                {.forward_bytes = bytes, .forward_kernels = 2, .backward_bytes = bytes, .backward_kernels = 2}, 1);
+    loss_.working = Bytes(logits() * (element_ + kFp32));
+    return std::move(loss_);
+  }
+
+  LossOperators whole_logits() {
+    add_linear();
+    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(stack_, element_), static_cast<int>(chunks_));
+    loss_.working = Bytes(logits() * (2.0 * element_ + 2.0 * kFp32 / static_cast<double>(chunks_)));
+    return std::move(loss_);
+  }
+
+  LossOperators recomputed() {
+    const double e = size_of(dtype()).value();
+    add_cast();
+    loss_.forward.push_back(logits_product());
+    loss_.recompute.push_back(logits_product());
+    const Traffic traffic = cross_entropy_traffic(stack_, e);
+    add_entropy(loss_.forward, loss_.backward, traffic, static_cast<int>(chunks_));
+    loss_.recompute.push_back(
+        streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes, traffic.forward_kernels));
+    loss_.backward.push_back(input_gradient());
+    if (trains()) loss_.backward.push_back(weight_gradient());
+    const double gradients = trains() ? 2.0 * weights() * e : 0.0;
+    loss_.working = Bytes(logits() * (e + fp32_copies()) / static_cast<double>(chunks_) + gradients);
+    return std::move(loss_);
+  }
+
+  LossOperators gradient_in_forward() {
+    const double e = size_of(dtype()).value();
+    const bool wide = e >= kFp32;
+    add_cast();
+    loss_.forward.push_back(logits_product());
+    // upcast, two reads and one write by the kernel, cast back
+    const double bytes = 3.0 * kFp32 + (wide ? 0.0 : 2.0 * (e + kFp32));
+    loss_.forward.push_back(
+        streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), bytes, static_cast<int>(chunks_) * (wide ? 1 : 3)));
+    loss_.forward.push_back(input_gradient());
+    if (trains()) loss_.forward.push_back(weight_gradient());
+    const double waiting = (trains() ? weights() : 0.0) + static_cast<double>(tokens_) * model_.hidden_size;
+    loss_.backward.push_back(streaming(OperatorKind::CrossEntropy, "gradient_scale", waiting, 2.0 * e, 2));
+    const double chunk = logits() / static_cast<double>(chunks_);
+    loss_.working = Bytes(chunk * (wide ? e : 2.0 * e + kFp32) + waiting * e + (casts() ? weights() * e : 0.0));
+    return std::move(loss_);
+  }
+
+  // The head multiplies in 16 bits under the narrow recipes unless the stack says otherwise; under adapters it is frozen.
+  void add_linear() {
+    const bool narrow = size_of(matmul_dtype(strategy_.precision)) < size_of(DType::Bf16);
+    const LinearContext context{.precision = narrow && !stack_.narrow_head ? Precision::Bf16 : strategy_.precision,
+                                .stack = &stack_,
+                                .adapters = {},
+                                .frozen = !trains()};
+    LinearOperators head = lower_linear(context, "head", tokens_, columns_, model_.hidden_size);
+    loss_.forward = std::move(head.forward);
+    loss_.backward = std::move(head.backward);
+  }
+
+  void add_entropy(OperatorList& forward, OperatorList& backward, const Traffic& traffic, int chunks) const {
+    forward.push_back(streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes,
+                                traffic.forward_kernels * chunks));
+    backward.push_back(streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.backward_bytes,
+                                 traffic.backward_kernels * chunks));
+  }
+
+  void add_cast() {
+    if (casts()) loss_.forward.push_back(streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32, 1));
+  }
+
+  Operator chunk_product(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    Operator product = gemm("head", chunks_, m, n, k, dtype(), dtype());
+    product.kernels = static_cast<int>(chunks_);
+    return product;
+  }
+
+  Operator logits_product() const { return chunk_product(chunk_tokens(), columns_, model_.hidden_size); }
+  Operator input_gradient() const { return chunk_product(chunk_tokens(), model_.hidden_size, columns_); }
+
+  // Each chunk reads the sum that it adds to.
+  Operator weight_gradient() const {
+    Operator product = chunk_product(model_.hidden_size, columns_, chunk_tokens());
+    product.moved += static_cast<double>(chunks_) * weights() * size_of(dtype());
+    product.weight_gradient = true;
+    return product;
+  }
+
+  DType dtype() const { return loss_dtype(strategy_, stack_); }
+  bool trains() const { return !strategy_.adapters; }
+  bool casts() const {
+    const bool fp32_weights = stack_.casts_weights_per_microbatch, fp32_loss = size_of(dtype()) == size_of(DType::Fp32);
+    return element_ < kFp32 && fp32_weights != fp32_loss;
+  }
+  double fp32_copies() const { return stack_.fp32_logits ? stack_.fp32_logit_copies * kFp32 : element_; }
+  double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }
+  double weights() const { return static_cast<double>(columns_) * model_.hidden_size; }
+  std::int64_t chunk_tokens() const { return ceil_div(tokens_, chunks_); }
+
+  const Transformer& model_;
+  const Strategy& strategy_;
+  const Stack& stack_;
+  std::int64_t tokens_;
+  std::int64_t columns_;
+  double element_;
+  std::int64_t chunks_;
+  LossOperators loss_;
+};
+
+}  // namespace
+
+LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens) {
+  LossLowering lowering(model, strategy, stack, tokens);
+  return strategy.fused_cross_entropy ? lowering.fused() : lowering.plain();
+}
+
+std::int64_t loss_chunks(const Transformer& model, const Stack& stack, std::int64_t tokens) {
+  if (stack.loss_chunks > 0) return std::min<std::int64_t>(stack.loss_chunks, tokens);
+  const std::int64_t at_least = ceil_div(tokens, ceil_div(model.vocab_size, model.hidden_size));
+  return ceil_div(tokens, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(at_least))));
+}
+
+DType loss_dtype(const Strategy& strategy, const Stack& stack) {
+  return stack.loss_in_fp32 ? DType::Fp32 : activation_dtype(strategy.precision);
+}
+
+}  // namespace llmsim::sim

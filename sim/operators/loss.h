@@ -1,0 +1,45 @@
+// The output projection and the cross entropy, plain or fused.
+//
+// Logits (t, V/n) of t tokens and a vocabulary of V over n tensor ranks are made in the activation format (e bytes), upcast to fp32
+// by most stacks, and their gradient replaces them.  Bytes that live while the loss is computed, h the hidden size:
+//
+//   plain       t V/n (e + 4 k), k fp32 copies
+//   Kernel      t V/n (e + 4): the copy that its kernels share
+//   Logits      t V/n (2 e + 8 / c), c chunks of tokens: logits and their gradient are whole, fp32 copies are of one chunk
+//   Recomputed  t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum; logits are multiplied twice
+//   Gradient    t V/n (2 e + 4) / c, and the gradients of the head (V/n h e) and of its input (t h e), which wait for backward
+//
+// Every chunk reads the head's weights three times, and in Gradient and Recomputed it reads and writes the whole gradient of
+// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write).  A loss that takes fp32
+// hidden states (`loss_in_fp32`) casts the weights and multiplies in fp32 all three times: e is 4.
+// Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss; fp32
+// hidden states: optimized_hf_llama_class_for_training, UPCASTING_LAST_HIDDEN.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/model/transformer.h"
+#include "sim/operators/operator.h"
+#include "sim/strategy/stack.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+struct LossOperators {
+  OperatorList forward;
+  OperatorList backward;
+  OperatorList recompute;  // repeated in the backward pass
+  Bytes working;           // while the loss is computed
+};
+
+// The head's products and the loss of `tokens` tokens on one tensor rank.
+LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens);
+
+// Chunks into which a fused cross entropy divides `tokens`: the stack's number, or Liger-Kernel's rule: ceil(t / 2^k) chunks, 2^k
+// the smallest power of two of at least t / ceil(V / h) tokens, so that a chunk's logits are about as large as its whole input.
+std::int64_t loss_chunks(const Transformer& model, const Stack& stack, std::int64_t tokens);
+
+// Format in which the head multiplies under a fused loss that works chunk by chunk.
+DType loss_dtype(const Strategy& strategy, const Stack& stack);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,109 @@
+#include "sim/operators/loss.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/predict.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// t = 1024 tokens, V = 32768, h = 1024.
+constexpr double kTokens = 1024.0, kVocab = 32768.0, kHidden = 1024.0;
+
+TrainingRun fused_run(FusedLoss kind, int chunks = 0) {
+  TrainingRun run = small_run();
+  run.strategy.fused_cross_entropy = true;
+  run.stack.fused_loss = kind;
+  run.stack.loss_chunks = chunks;
+  return run;
+}
+
+LossOperators loss_of(const TrainingRun& run) { return lower_loss(run.model, run.strategy, run.stack, 1024); }
+
+TEST(Loss, ChunksFollowTheRuleOfLiger) {
+  Transformer model = small_model();
+  model.vocab_size = 128256, model.hidden_size = 4096;
+  const Stack stack;
+  // V / h = 31.3: 32 parts of 256 tokens; of 5000 tokens parts of 157, rounded up to 256.
+  EXPECT_EQ(loss_chunks(model, stack, 8192), 32);
+  EXPECT_EQ(loss_chunks(model, stack, 5000), 20);
+}
+
+TEST(Loss, AStackMayFixTheChunksUpToOneTokenEach) {
+  Stack stack;
+  stack.loss_chunks = 8;
+  EXPECT_EQ(loss_chunks(small_model(), stack, 8192), 8);
+  EXPECT_EQ(loss_chunks(small_model(), stack, 3), 3);
+}
+
+TEST(Loss, PlainLogitsLiveInSixteenAndTwiceThirtyTwoBits) {
+  EXPECT_DOUBLE_EQ(loss_of(small_run()).working.value(), kTokens * kVocab * (2.0 + 4.0 + 4.0));
+}
+
+TEST(Loss, AFusedKernelSharesOneCopyOfWholeLogits) {
+  EXPECT_DOUBLE_EQ(loss_of(fused_run(FusedLoss::Kernel)).working.value(), kTokens * kVocab * (2.0 + 4.0));
+}
+
+TEST(Loss, ChunkedUpcastsKeepSixteenBitLogitsAndTheirGradient) {
+  // 2 + 2 bytes whole, 4 + 4 bytes of one chunk in eight.
+  EXPECT_DOUBLE_EQ(loss_of(fused_run(FusedLoss::Logits, 8)).working.value(), kTokens * kVocab * (2.0 + 2.0 + 8.0 / 8.0));
+}
+
+TEST(Loss, GradientsInTheForwardPassWaitForTheBackwardPass) {
+  // One chunk in 32 of 16-bit logits, their fp32 copy and the 16-bit gradient; the head's gradient and its input's.
+  const double chunk = kTokens * kVocab / 32.0 * (2.0 + 4.0 + 2.0);
+  const double waiting = (kVocab * kHidden + kTokens * kHidden) * 2.0;
+  EXPECT_DOUBLE_EQ(loss_of(fused_run(FusedLoss::Gradient)).working.value(), chunk + waiting);
+}
+
+TEST(Loss, GradientsInTheForwardPassLeaveNoProductForTheBackwardPass) {
+  const LossOperators plain = loss_of(small_run()), fused = loss_of(fused_run(FusedLoss::Gradient));
+  const double product = 2.0 * kTokens * kVocab * kHidden;
+  EXPECT_DOUBLE_EQ(total_flops(plain.forward).value(), product);
+  EXPECT_DOUBLE_EQ(total_flops(plain.backward).value(), 2.0 * product);
+  EXPECT_DOUBLE_EQ(total_flops(fused.forward).value(), 3.0 * product);
+  EXPECT_EQ(total_flops(fused.backward).value(), 0.0);
+}
+
+TEST(Loss, EveryChunkReadsAndWritesTheHeadsGradient) {
+  const auto moved = [](int chunks) {
+    Bytes sum;
+    for (const Operator& op : loss_of(fused_run(FusedLoss::Gradient, chunks)).forward) {
+      if (op.kind == OperatorKind::Gemm) sum += op.moved;
+    }
+    return sum.value();
+  };
+  // A chunk reads the weights twice (logits, input gradient) and reads and writes the gradient: 4 * 2 V h bytes.
+  EXPECT_DOUBLE_EQ(moved(32) - moved(16), 16.0 * 4.0 * 2.0 * kVocab * kHidden);
+}
+
+TEST(Loss, ACheckpointedChunkMakesItsLogitsTwice) {
+  TrainingRun run = fused_run(FusedLoss::Recomputed, 8);
+  EXPECT_DOUBLE_EQ(total_flops(loss_of(run).recompute).value(), 2.0 * kTokens * kVocab * kHidden);
+  const Prediction once = predict(small_run()), twice = predict(run);
+  EXPECT_EQ(twice.model_flops, once.model_flops);
+  EXPECT_DOUBLE_EQ((twice.hardware_flops - twice.model_flops).value(), 8.0 * 2.0 * kTokens * kVocab * kHidden);
+  EXPECT_GT(twice.step_time, once.step_time);
+}
+
+TEST(Loss, Fp32HiddenStatesMultiplyInFp32) {
+  // The ideal device multiplies fp32 at a tenth: three products of the head in 9 times as long more.
+  // In one chunk, loads and casts take little beside that.
+  TrainingRun run = fused_run(FusedLoss::Gradient, 1);
+  run.cluster.device.matrix_peak[static_cast<std::size_t>(DType::Fp32)] = 10.0 * TFLOPS;
+  const Seconds narrow = predict(run).step_time;
+  run.stack.loss_in_fp32 = true;
+  const double products = 8.0 * 3.0 * 2.0 * kTokens * kVocab * kHidden;
+  const double longer = products / 10e12 - products / 100e12;
+  EXPECT_NEAR((predict(run).step_time - narrow).value(), longer, 0.05 * longer);
+}
+
+TEST(Loss, AFrozenHeadHasNoWeightGradient) {
+  TrainingRun run = fused_run(FusedLoss::Gradient);
+  run.strategy.adapters = Adapters{.rank = 8};
+  EXPECT_DOUBLE_EQ(total_flops(loss_of(run).forward).value(), 2.0 * 2.0 * kTokens * kVocab * kHidden);
+}
+
+}  // namespace
+}  // namespace llmsim::sim

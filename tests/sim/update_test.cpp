@@ -1,0 +1,87 @@
+#include "sim/operators/update.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/schedule/update_time.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// 2-byte weights and gradients, fp32 master weights and states.
+constexpr ParameterStorage kMixed{};
+constexpr ParameterStorage kFp32{.weight_bytes = 4, .gradient_bytes = 4, .master_bytes = 0};
+
+double bytes(OptimizerKind optimizer, const ParameterStorage& storage, bool fused) {
+  return lower_update(optimizer, storage, fused, 1.0, 1.0).update.moved.value();
+}
+
+TEST(Update, AFusedUpdateStreamsEveryValueOnce) {
+  // gradient 2, master 2 * 4, states 2 * (4 + 4), weight 2
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kMixed, true), 2.0 + 8.0 + 16.0 + 2.0);
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Lion, kMixed, true), 2.0 + 8.0 + 8.0 + 2.0);
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Sgd, kMixed, true), 2.0 + 8.0 + 2.0);
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kFp32, true), 4.0 + 8.0 + 16.0);
+}
+
+TEST(Update, LambReadsItsStepAgain) {
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Lamb, kFp32, true) - bytes(OptimizerKind::Adam, kFp32, true), 12.0);
+}
+
+TEST(Update, AnUnfusedUpdateStreamsEveryOperation) {
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kFp32, false), 20.0 * 4.0);
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Momentum, kFp32, false), 8.0 * 4.0);
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kMixed, false), 20.0 * 4.0 + 2.0);  // and the 16-bit copy
+}
+
+TEST(Update, AnEightBitStateHasAScalePer256Values) {
+  EXPECT_DOUBLE_EQ(state_bytes_per_parameter(OptimizerKind::Adam8bit, kMixed), 2.0 * (1.0 + 4.0 / 256.0));
+  EXPECT_DOUBLE_EQ(state_bytes_per_parameter(OptimizerKind::Adafactor, kMixed), 0.0);
+}
+
+TEST(Update, OnlyUnfusedUpdatesNeedATemporary) {
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::AdamW, kMixed, true), 0.0);
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::AdamW, kMixed, false), 4.0);
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::Adafactor, kMixed, true), 4.0);
+  EXPECT_DOUBLE_EQ(update_temporary_bytes(OptimizerKind::Sgd, kMixed, false), 0.0);
+}
+
+TEST(Update, OnTheDeviceItStreamsAtMemoryBandwidth) {
+  // 28 bytes, the norm 2 and clipping 4 of 1e9 parameters at 1 TB/s.
+  EXPECT_DOUBLE_EQ(update_time(small_run(), 1e9).value(), 34e9 / 1e12);
+}
+
+TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
+  TrainingRun run = small_run();
+  run.stack.optimizer_in_backward = true;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 28e9 / 1e12);
+}
+
+TEST(Update, OnTheHostItStreamsAtARanksShareOfHostMemory) {
+  // fp32 gradient 4, master 8, states 16, weight 2, clipping 8; a share of 10 GB/s with all eight devices busy; 2-byte weights go
+  // up at 25 GB/s.
+  TrainingRun run = small_run(8);
+  run.strategy.offload.optimizer = true;
+  run.cluster.device.host_memory_bandwidth = 10.0 * GBps;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 38e9 / 10e9 + 2e9 / 25e9);
+  run.strategy.offload.parameters = true;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 38e9 / 10e9);
+}
+
+TEST(Update, AnUnfusedHostOptimizerIsSlower) {
+  TrainingRun run = small_run(8);
+  run.strategy.offload = {.optimizer = true, .parameters = true};
+  run.cluster.device.host_memory_bandwidth = 10.0 * GBps;
+  run.stack.host_copies.update_slowdown = 5.6;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), (5.6 * 30e9 + 8e9) / 10e9);
+}
+
+TEST(Update, ShardedRanksUpdateTheirShare) {
+  TrainingRun run = small_run(8);
+  const double whole = update_time(run, 1e9).value();
+  run.strategy.sharding = Sharding::Zero1;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), whole / 8.0);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
