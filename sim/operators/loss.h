@@ -1,7 +1,7 @@
 // The output projection and the cross entropy, plain or fused.
 //
-// Logits (t, V/n) of t tokens and a vocabulary of V over n tensor ranks are made in the activation format (e bytes), upcast to fp32
-// by most stacks, and their gradient replaces them.  Bytes that live while the loss is computed, h the hidden size:
+// Logits (t, V/n) of t tokens and a vocabulary of V over n tensor ranks are made in the activation format (e bytes), upcast to
+// fp32 by most stacks, and their gradient replaces them.  Bytes that live while the loss is computed, h the hidden size:
 //
 //   plain       t V/n (e + 4 k), k fp32 copies
 //   Kernel      t V/n (e + 4): the copy that its kernels share

@@ -25,8 +25,6 @@ void HostTraffic::checkpoints(Bytes size, bool backward) {
     (backward ? up_ : down_) += size / link_;
 }
 
-Seconds HostTraffic::exposed(Seconds compute) const {
-  return waited_ + std::max(Seconds(0.0), std::max(down_, up_) - compute);
-}
+Seconds HostTraffic::exposed(Seconds compute) const { return waited_ + std::max(Seconds(0.0), std::max(down_, up_) - compute); }
 
 }  // namespace llmsim::sim

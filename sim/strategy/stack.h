@@ -85,8 +85,8 @@ struct Stack {
   Seconds host_time_per_step{0.0};              // work of the host between steps: data, logging, scaler synchronisation
   double tensor_overlap_exposed = 0.35;  // part of a tensor-parallel collective that overlapping with its product leaves visible
   HostCopies host_copies;                // under offload
-  double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
-  double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
+  double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
+  double collective_efficiency = 1.0;    // achieved collective bandwidth relative to the library measured alone
 
   bool loads_whole_model = false;       // each device holds all weights once, before they are sharded
   bool gradients_persist = false;       // gradient buffers stay allocated between steps
