@@ -67,7 +67,7 @@ const std::array<Field<AttentionCoefficients>, 4> kAttentionFields = {{
      [](auto& a, double v) { a.head_dim_64_factor = v; }},
 }};
 
-const std::array<Field<Cluster>, 14> kFields = {{
+const std::array<Field<Cluster>, 15> kFields = {{
     {"kernel_time_s", kSmallTime, "s", [](const auto& c) { return c.device.achieved.kernel_time.value(); },
      [](auto& c, double v) { c.device.achieved.kernel_time = sim::Seconds(v); }},
     {"memory_fraction",
@@ -80,6 +80,11 @@ const std::array<Field<Cluster>, 14> kFields = {{
      "",
      [](const auto& c) { return c.device.achieved.sustained_clock; },
      [](auto& c, double v) { c.device.achieved.sustained_clock = v; }},
+    {"training_rate",
+     {0.1, 2.0},
+     "",
+     [](const auto& c) { return c.device.achieved.training_rate; },
+     [](auto& c, double v) { c.device.achieved.training_rate = v; }},
     {"collective_fraction",
      {0.01, 1.1},
      "",

@@ -7,7 +7,8 @@
 //   aotriton-first
 //                     splash; K in forward backward seq_half head_dim_64_factor
 //   attention.K       of all kernels
-//   kernel_time_s, memory_fraction, sustained_clock, collective_fraction, scale_out_fraction, contention, device_spread
+//   kernel_time_s, memory_fraction, sustained_clock, training_rate, collective_fraction, scale_out_fraction, contention,
+//   device_spread
 //   context_bytes, host_bytes_per_s
 //   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction, network.socket_bytes_per_s
 #pragma once

@@ -378,7 +378,11 @@ StackQuery query_of(const RunRecord& record, Assumptions& assume) {
 
 }  // namespace
 
-RunResolver::RunResolver(const Database& database, Stacks stacks) : database_(&database), stacks_(std::move(stacks)) {}
+RunResolver::RunResolver(const Database& database, Stacks stacks) : database_(&database), stacks_(std::move(stacks)) {
+  for (const std::string& id : stacks_.ids()) {
+    for (const Coefficient& row : database.coefficients("stack", id)) stacks_.put(row);
+  }
+}
 
 const ClusterRecord& RunResolver::cluster_of(const RecordedHardware& h) {
   ClusterOverrides overrides{

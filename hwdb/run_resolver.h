@@ -14,7 +14,7 @@ namespace llmsim::hwdb {
 // Remembers hardware and stacks between calls, so that thousands of records are resolved fast.
 class RunResolver {
  public:
-  // `database` must outlive the resolver.
+  // `database` must outlive the resolver; its coefficients of scope "stack" replace fields of `stacks`.
   explicit RunResolver(const Database& database, Stacks stacks = Stacks::shipped());
 
   // Fills unknown fields and checks the rest:

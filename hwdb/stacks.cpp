@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "hwdb/database.h"
 #include "hwdb/json_reader.h"
 #include "hwdb/shipped_facts.h"
 #include "hwdb/spelling.h"
@@ -223,6 +222,12 @@ std::vector<std::string> field_keys() {
   return keys;
 }
 
+void set_field(StackChoice& choice, const std::string& key, const json& value, const std::string& place) {
+  const NamedSetter* named = setter(key);
+  if (!named) throw Error(place + ": " + key + ": unknown field" + did_you_mean(key, field_keys()));
+  if (!named->set(choice, value)) throw Error(place + ": " + key + " = " + shown(value) + ": wrong type or range for this field");
+}
+
 Stacks::Field read_field(const std::string& key, const json& value, const std::string& place) {
   ObjectReader reader(value, place, key);
   Stacks::Field field{.key = key, .value = {}, .evidence = {}, .source = {}};
@@ -234,11 +239,8 @@ Stacks::Field read_field(const std::string& key, const json& value, const std::s
   field.value = content->dump();
   field.evidence = *evidence_named(*evidence);
   field.source = *source;
-  const NamedSetter* named = setter(key);
-  if (!named) throw Error(place + ": " + key + ": unknown field" + did_you_mean(key, field_keys()));
   StackChoice probe;
-  if (!named->set(probe, *content))
-    throw Error(place + ": " + key + " = " + shown(*content) + ": wrong type or range for this field");
+  set_field(probe, key, *content, place);
   return field;
 }
 
@@ -272,14 +274,12 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
   const std::string place = file + ": stack " + *id;
   ObjectReader reader(value, place);
   reader.any("id");
-  Stacks::Record record{.id = *id, .name = reader.text("name").value_or(""), .fields = {}};
+  Stacks::Record record{
+      .id = *id, .name = reader.text("name").value_or(""), .like = reader.text("like").value_or(""), .fields = {}};
   if (find_record(before, record.id)) throw Error(place + ": this id appears twice");
-  if (const std::optional<std::string> like = reader.text("like")) {
-    const Stacks::Record* parent = find_record(before, *like);
-    if (!parent) throw Error(place + ": like = " + *like + ": no stack before this one has that id");
-    record.fields = parent->fields;
-  }
-  record.fields = merged(record.fields, read_fields(reader, "fields", place));
+  if (!record.like.empty() && !find_record(before, record.like))
+    throw Error(place + ": like = " + record.like + ": no stack before this one has that id");
+  record.fields = read_fields(reader, "fields", place);
   reader.finish();
   return record;
 }
@@ -373,17 +373,50 @@ Stacks Stacks::shipped() { return parse(std::string(shipped_stacks_json()), "fac
 StackChoice Stacks::choose(const StackQuery& query) const {
   const Record* record = find_record(records_, query.framework);
   if (!record) throw Error("framework = " + query.framework + ": unknown training stack" + did_you_mean(query.framework, ids()));
-  std::vector<Field> fields = record->fields;
+  std::vector<Field> fields = fields_of(record->id);
   for (const Rule& rule : rules_) {
     if (applies(rule, query)) fields = merged(std::move(fields), rule.set);
   }
   return choice_of(record->id, fields);
 }
 
+std::vector<Stacks::Field> Stacks::fields_of(const std::string& id) const {
+  const Record* record = find_record(records_, id);
+  return merged(record->like.empty() ? std::vector<Field>{} : fields_of(record->like), record->fields);
+}
+
+std::optional<double> Stacks::number(const std::string& id, const std::string& key) const {
+  if (!find_record(records_, id)) return std::nullopt;
+  for (const Field& field : fields_of(id)) {
+    const json value = json::parse(field.value);
+    if (field.key == key && value.is_number()) return value.get<double>();
+  }
+  return std::nullopt;
+}
+
+void Stacks::put(const Coefficient& coefficient) {
+  const auto record = std::find_if(records_.begin(), records_.end(), [&](const Record& r) { return r.id == coefficient.id; });
+  const std::string place = "coefficient of stack " + coefficient.id;
+  if (record == records_.end()) throw Error(place + ": unknown training stack" + did_you_mean(coefficient.id, ids()));
+  const json value = coefficient.value;
+  StackChoice probe;
+  set_field(probe, coefficient.key, value, place);
+  record->fields =
+      merged(std::move(record->fields),
+             {{.key = coefficient.key, .value = value.dump(), .evidence = coefficient.evidence, .source = coefficient.source}});
+}
+
 std::vector<std::string> Stacks::ids() const {
   std::vector<std::string> ids;
   for (const Record& record : records_) ids.push_back(record.id);
   return ids;
+}
+
+void set_coefficient(sim::Stack& stack, const std::string& key, double value) {
+  StackChoice choice;
+  choice.stack = std::move(stack);
+  set_field(choice, key, value, "stack " + choice.stack.id);
+  stack = std::move(choice.stack);
 }
 
 }  // namespace llmsim::hwdb

@@ -3,12 +3,14 @@
 // facts/stacks.json holds two lists.  A *stack* describes a framework by fields, each with its evidence and source; "like" takes
 // over the fields of a stack that stands before it.  A *rule* changes fields for runs of a certain kind (an old version, fp32
 // training, a position scheme without flash attention); all rules whose conditions hold apply, in the order of the file.
+// Coefficients of scope "stack" in the database replace fields of a stack, not of a rule.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "hwdb/database.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
@@ -65,6 +67,13 @@ class Stacks {
 
   std::vector<std::string> ids() const;
 
+  // The number that a stack, or one that it is like, has in a field; none where the field is not set or is no number.
+  std::optional<double> number(const std::string& id, const std::string& key) const;
+
+  // Replaces the field of a stack by a coefficient of scope "stack", for the stacks that are like it too unless they have their
+  // own.  Throws Error for an unknown stack or field and for a value out of range.
+  void put(const Coefficient& coefficient);
+
   struct Field {
     std::string key;
     std::string value;  // JSON text
@@ -74,7 +83,8 @@ class Stacks {
   struct Record {
     std::string id;
     std::string name;
-    std::vector<Field> fields;
+    std::string like;           // the stack whose fields hold where it has none; empty: none
+    std::vector<Field> fields;  // its own
   };
   struct Condition {
     std::string key;
@@ -86,8 +96,13 @@ class Stacks {
   };
 
  private:
+  std::vector<Field> fields_of(const std::string& id) const;
+
   std::vector<Record> records_;
   std::vector<Rule> rules_;
 };
+
+// Sets a field that is a number, as Stacks::put would.  Throws Error for an unknown field and for a value out of range.
+void set_coefficient(sim::Stack& stack, const std::string& key, double value);
 
 }  // namespace llmsim::hwdb

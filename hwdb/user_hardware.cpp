@@ -8,6 +8,7 @@
 #include "hwdb/json_reader.h"
 #include "hwdb/shipping.h"
 #include "hwdb/spelling.h"
+#include "hwdb/stacks.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -210,18 +211,25 @@ void check_system(ObjectReader& reader, const Context& context) {
   reader.finish();
 }
 
-Coefficient checked_coefficient(ObjectReader& reader, const Context& context) {
-  Coefficient coefficient;
-  for (const char* key : {"scope", "id", "key", "value", "source"}) require(reader, key);
-  coefficient.scope = *reader.one_of("scope", {"device", "system"});
-  coefficient.id = *reader.text("id");
+void check_hardware_coefficient(ObjectReader& reader, Coefficient& coefficient, const Context& context) {
   const HardwareKind kind = coefficient.scope == "system" ? HardwareKind::System : HardwareKind::Accelerator;
   check_reference(reader, "id", coefficient.id, kind, context);
-  coefficient.key = *reader.text("key");
   const auto range = coefficient_range(coefficient.key);
   if (!range) reader.refuse("key", "unknown coefficient" + did_you_mean(coefficient.key, coefficient_keys()));
   coefficient.value = *reader.number("value", range->least);
   check_number(reader, "value", range->most, false);
+}
+
+Coefficient checked_coefficient(ObjectReader& reader, const Context& context) {
+  Coefficient coefficient;
+  for (const char* key : {"scope", "id", "key", "value", "source"}) require(reader, key);
+  coefficient.scope = *reader.one_of("scope", {"device", "system", "stack"});
+  coefficient.id = *reader.text("id");
+  coefficient.key = *reader.text("key");
+  if (coefficient.scope == "stack")
+    coefficient.value = *reader.number("value", 0.0);
+  else
+    check_hardware_coefficient(reader, coefficient, context);
   coefficient.standard_error = reader.number("standard_error", 0.0);
   coefficient.evidence =
       evidence_named(reader.one_of("evidence", {"data_sheet", "measured", "fitted", "assumed", "given"}).value_or("given"))
@@ -229,6 +237,7 @@ Coefficient checked_coefficient(ObjectReader& reader, const Context& context) {
   coefficient.source = *reader.text("source");
   coefficient.fitted_from = reader.text("fitted_from").value_or("");
   reader.finish();
+  if (coefficient.scope == "stack") Stacks::shipped().put(coefficient);  // refuses what is wrong
   return coefficient;
 }
 

@@ -38,7 +38,8 @@ OperatorPricer::OperatorPricer(const Run& run)
       context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
       bandwidth_(run.cluster.device.achieved.memory_fraction * run.cluster.device.memory_bandwidth),
       kernel_time_(run.cluster.device.achieved.kernel_time),
-      compute_rate_(run.cluster.device.achieved.sustained_clock * run.stack.efficiency) {
+      compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
+                    run.stack.efficiency) {
   const DType wide = activation_dtype(run.strategy.precision);
   for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];

@@ -65,7 +65,7 @@ class OperatorPricer {
   GroupLinks context_links_;
   BytesPerSecond bandwidth_;
   Seconds kernel_time_;
-  double compute_rate_;  // sustained clock and stack efficiency
+  double compute_rate_;  // sustained clock, training rate and stack efficiency
 };
 
 }  // namespace llmsim::sim

@@ -36,6 +36,7 @@ struct Achieved {
   std::array<AttentionCoefficients, kNumAttentionKernels> attention;  // by AttentionKernel
   Seconds kernel_time{2.5e-6};                                        // device time of a kernel that has almost nothing to do
   double memory_fraction = 0.85;                                      // of memory_bandwidth, for streaming kernels
+  double training_rate = 1.0;         // rate of products and attention inside training steps, relative to what the above says
   double sustained_clock = 1.0;       // clock under a long training step relative to the clock of the measured kernels
   double collective_fraction = 0.80;  // of the scale-up link, for large messages
   double scale_out_fraction = 0.85;   // of the network, for large messages

@@ -55,6 +55,12 @@ TEST(RunResolver, AModelsNameGivesItsShape) {
   EXPECT_EQ(run.model.seq_len, 4096);
 }
 
+TEST(RunResolver, CoefficientsOfAStackComeFromTheDatabase) {
+  Database database(":memory:");
+  database.put({"stack", "megatron-lm", "efficiency", 0.5, 0.1, sim::Evidence::Fitted, "own runs", "", Origin::User});
+  EXPECT_EQ(RunResolver(database).resolve(llama(8)).stack.efficiency, 0.5);
+}
+
 TEST(RunResolver, DataParallelismIsWhatTheOtherDimensionsLeave) {
   RunRecord record = llama(16);
   record.training.tp = 2;

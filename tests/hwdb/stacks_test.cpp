@@ -84,6 +84,52 @@ TEST(Stacks, AnUnknownFrameworkIsRefusedWithTheNearestOne) {
   }
 }
 
+Coefficient of_stack(const std::string& id, const std::string& key, double value) {
+  return {"stack", id, key, value, 0.1, sim::Evidence::Fitted, "own runs", "step times", Origin::User};
+}
+
+TEST(Stacks, ACoefficientReplacesAFieldAlsoOfThoseThatAreLikeTheStack) {
+  Stacks stacks = two();
+  stacks.put(of_stack("plain", "efficiency", 0.7));
+  const StackChoice choice = stacks.choose(asked("better"));
+  EXPECT_EQ(choice.stack.efficiency, 0.7);
+  EXPECT_EQ(fact(choice, "stack.better.efficiency")->source, "own runs");
+  EXPECT_EQ(fact(choice, "stack.better.efficiency")->evidence, sim::Evidence::Fitted);
+}
+
+TEST(Stacks, ANearerFieldAndARuleWinOverACoefficient) {
+  Stacks stacks = two();
+  stacks.put(of_stack("plain", "fragmentation", 3.0));
+  stacks.put(of_stack("plain", "efficiency", 0.7));
+  EXPECT_EQ(stacks.choose(asked("plain")).stack.fragmentation, 3.0);
+  EXPECT_EQ(stacks.choose(asked("better")).stack.fragmentation, 1.1);
+  EXPECT_EQ(stacks.choose(asked("plain", "", "slow")).stack.efficiency, 0.5);
+}
+
+TEST(Stacks, ACoefficientOfAnUnknownStackOrFieldIsRefused) {
+  const auto message = [](const Coefficient& coefficient) -> std::string {
+    try {
+      two().put(coefficient);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message(of_stack("beter", "efficiency", 1.0)),
+            "coefficient of stack beter: unknown training stack; did you mean better?");
+  EXPECT_EQ(message(of_stack("better", "eficiency", 1.0)),
+            "coefficient of stack better: eficiency: unknown field; did you mean efficiency?");
+  EXPECT_EQ(message(of_stack("better", "fp32_logits", 1.0)),
+            "coefficient of stack better: fp32_logits = 1.0: wrong type or range for this field");
+}
+
+TEST(Stacks, ANumberIsThatOfTheNearestStackThatSetsIt) {
+  EXPECT_EQ(two().number("better", "storage.gradient_bytes"), 2.0);
+  EXPECT_EQ(two().number("better", "fragmentation"), 1.1);
+  EXPECT_FALSE(two().number("better", "efficiency"));
+  EXPECT_FALSE(two().number("best", "fragmentation"));
+}
+
 TEST(Stacks, MistakesInTheFileAreNamed) {
   const auto one = [](const std::string& fields) {
     return R"({"stacks": [{"id": "a", "name": "A", "fields": {)" + fields + "}}]}";

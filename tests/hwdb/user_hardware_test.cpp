@@ -50,6 +50,16 @@ std::string refusal(const std::string& from, const std::string& to) {
   return message;
 }
 
+TEST(UserHardware, CoefficientsOfStacksAreCheckedAsThoseOfDevices) {
+  constexpr const char* kDevice = R"("scope": "device", "id": "my_gpu", "key": "memory_fraction")";
+  Database database(":memory:", Access::Write);
+  const std::string right = R"("scope": "stack", "id": "megatron-lm", "key": "efficiency")";
+  EXPECT_EQ(message_of(database, replaced(kCluster, kDevice, right)), "");
+  EXPECT_EQ(database.coefficients("stack", "megatron-lm").back().value, 0.9);
+  EXPECT_EQ(refusal(kDevice, R"("scope": "stack", "id": "megatron-lm", "key": "eficiency")"),
+            "coefficient of stack megatron-lm: eficiency: unknown field; did you mean efficiency?");
+}
+
 TEST(UserHardware, OneFileMakesACluster) {
   Database database(":memory:", Access::Write);
   const AddedHardware added = add_hardware(database, kCluster, "mine.json", false);
