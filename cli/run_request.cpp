@@ -70,14 +70,9 @@ sim::Sharding sharding_in(const std::string& text) {
 }
 
 sim::Recompute recompute_in(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  std::string name = text.substr(0, equals);
-  std::replace(name.begin(), name.end(), '-', '_');
-  const auto kind = sim::recompute_named(name);
-  const bool spaced = kind == sim::RecomputeKind::EveryN;
-  if (!kind || spaced != (equals != std::string::npos)) refuse("--recompute", text, "none, selective, full or every-n=K");
-  if (!spaced) return {.kind = *kind};
-  return {.kind = *kind, .every_n = static_cast<int>(number_in("--recompute every-n", text.substr(equals + 1), {1, 1024}))};
+  if (const auto recompute = sim::recompute_from(text)) return *recompute;
+  refuse("--recompute", text,
+         "none, selective, selective=core_attn+mlp+layernorm+activation, full, full=K, every-n=K, every-n=Q/P, op, op=all or op=qkv");
 }
 
 hwdb::RecordedOffload offload_in(const Text& text) {
@@ -295,7 +290,8 @@ void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
   if (options.recompute) {
     const sim::Recompute recompute = recompute_in(*options.recompute);
     training.recompute =
-        hwdb::RecordedRecompute{.kind = sim::name_of(recompute.kind), .detail = {}, .every_n = recompute.every_n};
+        hwdb::RecordedRecompute{
+        .kind = sim::name_of(recompute.kind), .detail = sim::description_of(recompute), .every_n = recompute.every_n};
   }
   if (options.sharding) training.sharding = sim::name_of(sharding_in(*options.sharding));
   training.shard_size = optional_number("--shard-size", options.shard_size, kRanks);

@@ -284,7 +284,9 @@ void set_sharding(const RecordedTraining& t, const StackDefaults& defaults, sim:
 void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
   const std::optional<std::string> kind = t.recompute ? t.recompute->kind : std::nullopt;
   s.recompute.kind = *sim::recompute_named(assume.given(kind, "training.recompute.kind", std::string("none"), "not recorded"));
-  s.recompute.every_n = t.recompute ? t.recompute->every_n.value_or(1) : 1;
+  if (!t.recompute) return;
+  s.recompute.every_n = t.recompute->every_n.value_or(1);
+  s.recompute = sim::described(s.recompute, t.recompute->detail.value_or(""));
 }
 
 void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {

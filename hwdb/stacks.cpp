@@ -165,6 +165,7 @@ const std::vector<NamedSetter>& setters() {
       {"gradient_blocks", number([](C& c) -> double& { return c.stack.gradient_blocks; })},
       {"prefetches", flag([](C& c) -> bool& { return c.stack.prefetches; })},
       {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
+      {"recompute_stops_early", flag([](C& c) -> bool& { return c.stack.recompute_stops_early; })},
       {"host_time_per_recomputed_block_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_recomputed_block; })},
       {"host_time_per_narrow_product_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_narrow_product; })},
       {"host_time_per_unit_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_unit; })},

@@ -60,8 +60,10 @@ Json hardware_json(const sim::Cluster& cluster) {
 
 Json recompute_json(const sim::Recompute& recompute) {
   const bool spaced = recompute.kind == sim::RecomputeKind::EveryN || recompute.every_n > 1;
-  return {
-      {"kind", sim::name_of(recompute.kind)}, {"every_n", spaced ? Json(recompute.every_n) : Json(nullptr)}, {"detail", nullptr}};
+  const std::string detail = sim::description_of(recompute);
+  return {{"kind", sim::name_of(recompute.kind)},
+          {"every_n", spaced ? Json(recompute.every_n) : Json(nullptr)},
+          {"detail", detail.empty() ? Json(nullptr) : Json(detail)}};
 }
 
 // None where the strategy's numbers do not go together.

@@ -2,12 +2,7 @@
 
 namespace llmsim::reports {
 
-std::string recompute_text(const sim::Recompute& recompute) {
-  if (recompute.kind == sim::RecomputeKind::EveryN) return "every-n=" + std::to_string(recompute.every_n);
-  const std::string name = sim::name_of(recompute.kind);
-  const bool sparse = recompute.kind == sim::RecomputeKind::Full && recompute.every_n > 1;
-  return sparse ? name + " every " + std::to_string(recompute.every_n) : name;
-}
+std::string recompute_text(const sim::Recompute& recompute) { return sim::text_of(recompute); }
 
 std::string sharding_text(const sim::Strategy& strategy) {
   const std::string name = sim::name_of(strategy.sharding);

@@ -127,11 +127,11 @@ class Search {
   }
 
   void try_recomputes(Strategy s) {
-    static const std::vector<Recompute> sensible{{RecomputeKind::None, 1},
-                                                 {RecomputeKind::Selective, 1},
-                                                 {RecomputeKind::EveryN, 4},
-                                                 {RecomputeKind::EveryN, 2},
-                                                 {RecomputeKind::Full, 1}};
+    static const std::vector<Recompute> sensible{{.kind = RecomputeKind::None},
+                                                 {.kind = RecomputeKind::Selective},
+                                                 {.kind = RecomputeKind::EveryN, .every_n = 4},
+                                                 {.kind = RecomputeKind::EveryN, .every_n = 2},
+                                                 {.kind = RecomputeKind::Full}};
     for (const Recompute& recompute : query_.recompute.empty() ? sensible : query_.recompute) {
       s.recompute = recompute;
       evaluate(s);
@@ -159,7 +159,7 @@ class Search {
 
   // Layer prices depend on these dimensions of a strategy alone.
   const LayerPrices& prices_for(const Strategy& s) {
-    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.sequence_parallel, s.micro_batch, s.recompute.kind);
+    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.sequence_parallel, s.micro_batch, s.recompute);
     auto found = prices_.find(key);
     if (found == prices_.end()) found = prices_.emplace(key, layer_prices(run_)).first;
     return found->second;
@@ -211,7 +211,7 @@ class Search {
   const PlanQuery& query_;
   Run run_;
   Plan plan_;
-  std::map<std::tuple<int, int, bool, int, RecomputeKind>, LayerPrices> prices_;
+  std::map<std::tuple<int, int, bool, int, Recompute>, LayerPrices> prices_;
   std::vector<Candidate> candidates_;
 };
 

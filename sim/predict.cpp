@@ -14,15 +14,14 @@ constexpr double kNinetyPercent = 1.645;
 // FLOPs of one step on the whole cluster, from the operators of one tensor rank.
 Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute) {
   const Strategy& s = run.strategy;
-  Flops blocks = prices.block.forward.flops + prices.block.backward.flops;
-  if (with_recompute) {
-    const double share = s.recompute.kind == RecomputeKind::EveryN ? 1.0 / s.recompute.every_n : 1.0;
-    blocks += share * prices.block.recompute.flops;
+  Flops blocks = run.model.num_layers * (prices.block.forward.flops + prices.block.backward.flops);
+  for (const ModelPart& part : model_parts(run.model, s)) {
+    if (with_recompute) blocks += s.recompute.blocks_of(part.blocks) * prices.block.recompute.flops;
   }
   Flops ends = prices.head.forward.flops + prices.head.backward.flops;
   if (with_recompute) ends += prices.head.recompute.flops;
   const double replicas = static_cast<double>(s.tensor_parallel) * s.context_parallel * s.global_batch / s.micro_batch;
-  return replicas * (run.model.num_layers * blocks + ends);
+  return replicas * (blocks + ends);
 }
 
 void add_out_of_memory(Prediction& prediction) {

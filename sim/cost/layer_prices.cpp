@@ -54,7 +54,7 @@ LayerPrices layer_prices(const Run& run) {
   const RecomputeKind kind = run.strategy.recompute.kind;
   LayerPrices prices;
   prices.block = price_block(run, stack, pricer, kind);
-  prices.kept_block = kind == RecomputeKind::EveryN ? price_block(run, stack, pricer, RecomputeKind::None) : prices.block;
+  prices.kept_block = run.strategy.recompute.mixes() ? price_block(run, stack, pricer, RecomputeKind::None) : prices.block;
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, stack), pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, stack), pricer);
   return prices;

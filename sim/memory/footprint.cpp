@@ -161,8 +161,8 @@ class StageFootprint {
   Bytes part_activations(const ModelPart& part) const {
     const double n = std::max(1, strategy_.recompute.every_n);
     Bytes sum;
-    if (strategy_.recompute.kind == RecomputeKind::EveryN) {
-      const double recomputed = part.blocks / n;
+    if (strategy_.recompute.mixes()) {
+      const double recomputed = strategy_.recompute.blocks_of(part.blocks);
       sum = recomputed * prices_.block.saved + (part.blocks - recomputed) * prices_.kept_block.saved;
     } else {
       sum = part.blocks / (strategy_.recompute.kind == RecomputeKind::Full ? n : 1.0) * prices_.block.saved;

@@ -1,6 +1,9 @@
 #include "sim/operators/block.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
 
 #include "sim/operators/attention_core.h"
 #include "sim/operators/linear.h"
@@ -8,6 +11,21 @@
 
 namespace llmsim::sim {
 namespace {
+
+// One product of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
+struct Product {
+  using Widths = std::array<std::int64_t, 3>;  // 0: none
+  std::size_t gemm = 0;
+  Widths parts{};
+  bool row_parallel = false;
+};
+
+// Bytes that recomputing a part of the block makes superfluous.
+struct Kept {
+  Bytes norms{};
+  Bytes mlp_inner{};
+  Bytes activation{};
+};
 
 // Collects the operators of a block; one method per half, one per idiom.
 class BlockLowering {
@@ -41,7 +59,7 @@ class BlockLowering {
     const double q_elements = static_cast<double>(tokens_ * heads * d), kv_elements = static_cast<double>(tokens_ * kv_heads * d);
     norm("attention_norm");
     gather();
-    add(lower_linear(linear_, "qkv", tokens_, (heads + 2 * kv_heads) * d, h));
+    product("qkv", h, {heads * d, kv_heads * d, kv_heads * d});
     if (model_.position == Position::Rope) {
       stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(stack_, element_));
     }
@@ -50,7 +68,7 @@ class BlockLowering {
     attention_core();
     core_end_ = block_.forward.size();
     keep(Bytes(q_elements * element_));  // input of the projection
-    add(lower_linear(linear_, "attention_output", tokens_, h, heads * d));
+    product("attention_output", heads * d, {h}, true);
     reduce();
     if (model_.norms_per_layer >= 4) norm("post_attention_norm");
     if (!model_.parallel_block) residual("attention_residual");
@@ -61,14 +79,19 @@ class BlockLowering {
     const double ffn_elements = static_cast<double>(tokens_ * f);
     const int width = model_.gated_mlp ? 2 : 1;
     if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm");
+    mlp_begin_ = block_.forward.size();
     if (!model_.parallel_block) gather();
-    add(lower_linear(linear_, "mlp_up", tokens_, width * f, h));
-    keep(Bytes(width * ffn_elements * element_));
+    product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
+    kept_.mlp_inner = Bytes(width * ffn_elements * element_);
+    keep(kept_.mlp_inner);
+    activation_ = block_.forward.size();
     stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
     const bool keeps_both = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;  // silu(gate) and the product
-    keep(Bytes((keeps_both ? 2 : 1) * ffn_elements * linear_input_bytes(linear_)));
-    add(lower_linear(linear_, "mlp_down", tokens_, h, f));
+    kept_.activation = Bytes((keeps_both ? 2 : 1) * ffn_elements * linear_input_bytes(linear_));
+    keep(kept_.activation);
+    product("mlp_down", f, {h}, true);
     reduce();
+    mlp_end_ = block_.forward.size();
     if (model_.norms_per_layer >= 4) norm("post_mlp_norm");
     residual("mlp_residual");
   }
@@ -84,7 +107,9 @@ class BlockLowering {
     stream(OperatorKind::Norm, label, residual_elements(), norm_traffic(model_.norm, stack_, element_));
     const double input = stack_.norms_in_fp32 ? size_of(DType::Fp32).value() : element_;
     keep(Bytes(residual_elements() * input));                        // its input
-    keep(Bytes(residual_elements() * linear_input_bytes(linear_)));  // its output feeds the weight gradient of the next product
+    const Bytes output(residual_elements() * linear_input_bytes(linear_));  // feeds the weight gradient of the next product
+    keep(output);
+    kept_.norms += output;
   }
 
   void residual(const char* label) {
@@ -125,6 +150,17 @@ class BlockLowering {
     block_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
   }
 
+  // The product of tokens and a matrix of all `parts` side by side: q, k and v; gate and up.
+  void product(const char* label, std::int64_t in, const Product::Widths& parts, bool row_parallel = false) {
+    const std::int64_t out = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
+    const LinearOperators linear = lower_linear(linear_, label, tokens_, out, in);
+    const auto own = std::find_if(linear.forward.begin(), linear.forward.end(),
+                                  [](const Operator& op) { return op.kind == OperatorKind::Gemm; });
+    const std::size_t place = block_.forward.size() + static_cast<std::size_t>(own - linear.forward.begin());
+    products_.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
+    add(linear);
+  }
+
   void add(const LinearOperators& linear) {
     block_.forward.insert(block_.forward.end(), linear.forward.begin(), linear.forward.end());
     block_.backward.insert(block_.backward.end(), linear.backward.begin(), linear.backward.end());
@@ -136,19 +172,52 @@ class BlockLowering {
   void apply(RecomputeKind recompute) {
     const Bytes everything = total_saved(block_.forward);
     block_.saved = everything;
-    const auto core_first = block_.forward.begin() + static_cast<std::ptrdiff_t>(core_begin_);
-    const auto core_last = block_.forward.begin() + static_cast<std::ptrdiff_t>(core_end_);
-    if (recompute == RecomputeKind::Selective) {
-      block_.recompute.assign(core_first, core_last);
-      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
-    } else if (recompute == RecomputeKind::Full || recompute == RecomputeKind::EveryN) {
-      block_.recompute = block_.forward;
-      block_.saved = residual_bytes();
-    } else if (recompute == RecomputeKind::Op) {
-      recompute_cheap_operators();
+    switch (recompute) {
+      case RecomputeKind::None: break;
+      case RecomputeKind::Selective: recompute_modules(strategy_.recompute.modules); break;
+      case RecomputeKind::Full:
+      case RecomputeKind::EveryN: recompute_all(); break;
+      case RecomputeKind::Op: recompute_operators(strategy_.recompute.kept); break;
     }
     block_.restored = everything - block_.saved;
     block_.gradients = activation_gradients();
+  }
+
+  void recompute_modules(const RecomputedModules& modules) {
+    if (modules.core_attention) {
+      again(core_begin_, core_end_);
+      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
+    }
+    if (modules.norms) {
+      for (std::size_t i = 0; i < block_.forward.size(); ++i) {
+        if (block_.forward[i].kind == OperatorKind::Norm) again(i, i + 1);
+      }
+      block_.saved -= kept_.norms;
+    }
+    if (modules.mlp) {
+      again(mlp_begin_, mlp_end_);
+      block_.saved -= kept_.mlp_inner + kept_.activation;
+    } else if (modules.activation) {
+      again(activation_, activation_ + 1);
+      block_.saved -= kept_.activation;
+    }
+  }
+
+  void recompute_all() {
+    again(0, last_needed());
+    block_.saved = residual_bytes();
+  }
+
+  // Nothing of what follows the last product's inputs is needed again, unless a norm or a dropout mask there is.
+  std::size_t last_needed() const {
+    const bool needed = stack_.dropout > 0.0 || model_.norms_per_layer >= 4;
+    return stack_.recompute_stops_early && !needed ? products_.back().gemm : block_.forward.size();
+  }
+
+  void again(std::size_t first, std::size_t last) {
+    const auto begin = block_.forward.begin();
+    block_.recompute.insert(block_.recompute.end(), begin + static_cast<std::ptrdiff_t>(first),
+                            begin + static_cast<std::ptrdiff_t>(last));
   }
 
   // The MLP is the widest point: gradients of the activation's output and of its one or two inputs, of the block's input and
@@ -166,22 +235,55 @@ class BlockLowering {
     return sum;
   }
 
-  // Keeps the block's input, attention's output and the outputs of every second product; everything else is made again.  Products
-  // come in pairs of unequal width, so half of each is charged.
-  void recompute_cheap_operators() {
+  void recompute_operators(KeptProducts kept) {
     block_.saved = residual_bytes();
-    for (Operator op : block_.forward) {
-      if (op.kind == OperatorKind::Attention) {
-        block_.saved += op.saved + Bytes(static_cast<double>(op.batch * op.m * op.k) * element_);
-      } else if (op.kind == OperatorKind::Gemm) {
-        block_.saved += Bytes(0.5 * static_cast<double>(op.batch * op.m * op.n) * element_);
-        op.m = (op.m + 1) / 2;
-        op.flops /= 2.0;
-        block_.recompute.push_back(op);
-      } else if (op.kind != OperatorKind::Collective) {
-        block_.recompute.push_back(op);
-      }
+    keep_attention(kept == KeptProducts::EverySecond && strategy_.flash_attention);
+    int count = 0;
+    for (const Product& product : products_) keep_parts(product, kept, count);
+    for (std::size_t i = 0; i < last_needed(); ++i) {
+      const Operator& op = block_.forward[i];
+      const bool core = core_begin_ <= i && i < core_end_;
+      if (!core && op.kind != OperatorKind::Gemm && op.kind != OperatorKind::Collective) block_.recompute.push_back(op);
+      if (!core && op.collective == CollectiveKind::ReduceScatter && op.kind == OperatorKind::Collective)
+        block_.saved += kept == KeptProducts::EverySecond ? residual_bytes() : Bytes(0.0);
     }
+  }
+
+  // Its output and log-sum-exp are kept, or the kernel runs again.
+  void keep_attention(bool kept) {
+    if (!kept) return again(core_begin_, core_end_);
+    for (std::size_t i = core_begin_; i < core_end_; ++i) {
+      const Operator& op = block_.forward[i];
+      if (op.kind != OperatorKind::Attention || op.saved <= Bytes(0.0)) continue;
+      block_.saved += static_cast<double>(op.batch * op.m) * (size_of(DType::Fp32) + static_cast<double>(op.k) * Bytes(element_));
+    }
+  }
+
+  // A compiler that sees the whole step keeps the output of a row-parallel product as reduced over the tensor ranks, and not that
+  // of the last one, which nothing needs.  A policy that sees one operator at a time keeps what the operator returns.
+  Bytes kept_output(const Product& product, KeptProducts kept, std::int64_t part) const {
+    const Bytes whole(static_cast<double>(tokens_ * part) * element_);
+    if (kept == KeptProducts::EverySecond || !product.row_parallel) return whole;
+    return &product == &products_.back() ? Bytes(0.0) : residual_bytes();
+  }
+
+  // Keeps the outputs of some parts of a product (q of q, k, v) and makes the others again.  `count` runs over the block's parts.
+  void keep_parts(const Product& product, KeptProducts kept, int& count) {
+    const Operator& whole = block_.forward[product.gemm];
+    const bool wide = size_of(whole.dtype) >= size_of(DType::Bf16);
+    std::int64_t made_again = 0;
+    for (const std::int64_t part : product.parts) {
+      if (part == 0) continue;
+      ++count;
+      const bool keeps = kept == KeptProducts::All || (kept == KeptProducts::Qkv && &product == &products_.front()) ||
+                         (kept == KeptProducts::EverySecond && wide && count % 2 == 1);
+      if (keeps)
+        block_.saved += kept_output(product, kept, part);
+      else
+        made_again += part;
+    }
+    if (made_again == 0 || product.gemm >= last_needed()) return;
+    block_.recompute.push_back(gemm(whole.label, 1, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
   }
 
   const Transformer& model_;
@@ -192,9 +294,14 @@ class BlockLowering {
   std::int64_t tokens_;
   int tensor_;
   BlockOperators block_;
+  std::vector<Product> products_;
+  Kept kept_;
   Bytes core_working_{};
   std::size_t core_begin_ = 0;
   std::size_t core_end_ = 0;
+  std::size_t mlp_begin_ = 0;
+  std::size_t mlp_end_ = 0;
+  std::size_t activation_ = 0;
 };
 
 }  // namespace

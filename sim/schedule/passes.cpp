@@ -158,11 +158,7 @@ class PassBuilder {
 
 }  // namespace
 
-double recomputed_blocks(const Strategy& strategy, const ModelPart& part) {
-  if (strategy.recompute.kind == RecomputeKind::None) return 0.0;
-  if (strategy.recompute.kind != RecomputeKind::EveryN) return part.blocks;
-  return static_cast<double>(part.blocks) / std::max(1, strategy.recompute.every_n);
-}
+double recomputed_blocks(const Strategy& strategy, const ModelPart& part) { return strategy.recompute.blocks_of(part.blocks); }
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
                        const ModelPart& part) {

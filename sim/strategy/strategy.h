@@ -5,6 +5,7 @@
 #include <string>
 
 #include "sim/base/dtype.h"
+#include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {
 
@@ -25,20 +26,6 @@ enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum
 //   Zero3  and weights (FSDP FULL_SHARD)
 //   Hsdp   Zero3 inside groups of `shard_size`, replicated across them
 enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
-
-// What the backward pass recomputes instead of keeping.
-//   None       nothing
-//   Selective  the core of attention (scores, softmax, dropout, weighted sum)
-//   Full       every block from its input; with every_n = n a checkpoint is stored every n blocks
-//   EveryN     every_n-th block as in Full, the others not at all
-//   Op         cheap operators and every second matmul (torchtitan's "selective op")
-enum class RecomputeKind { None, Selective, Full, EveryN, Op };
-
-struct Recompute {
-  RecomputeKind kind = RecomputeKind::None;
-  int every_n = 1;
-  bool operator==(const Recompute&) const = default;
-};
 
 // How context-parallel ranks share keys and values, see operators/attention_core.h.
 enum class ContextScheme { Ring, AllGather, AllToAll };

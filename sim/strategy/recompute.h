@@ -1,0 +1,66 @@
+// What the backward pass makes again instead of keeping.
+//
+//   none        nothing
+//   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
+//               Megatron's recompute_modules: core_attn, mlp (all of it, collectives included), layernorm; activation is the
+//               MLP's activation function alone.  Only what the part would keep inside is dropped.
+//   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only the
+//               first k blocks of each model chunk (Megatron's recompute_method "block")
+//   every_n     `share` of every `every_n` blocks as in full, the others not at all
+//   op          operator by operator.  Cheap ones are made again; of the matrix products are kept
+//                 every second one   torchtitan: products counted from the block's start as q, k, v, out, gate, up, down; the
+//                                    outputs of attention and of reduce-scatters too; 8-bit products are none of those that
+//                                    the policy knows, so all of them are made again
+//                 all                MaxText's "minimal"; attention is made again
+//                 qkv                MaxText's "save_qkv_proj" and, on the host, "qkv_proj_offloaded"
+//
+// Sources: NVIDIA Megatron-LM transformer_config.py; pytorch/torchtitan activation_checkpoint.py (_save_list, every second mm);
+// AI-Hypercomputer/maxtext decoders.py (remat_policy).
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <string>
+
+namespace llmsim::sim {
+
+enum class RecomputeKind { None, Selective, Full, EveryN, Op };
+
+struct RecomputedModules {
+  bool core_attention = true;
+  bool mlp = false;
+  bool norms = false;
+  bool activation = false;
+  auto operator<=>(const RecomputedModules&) const = default;
+};
+
+enum class KeptProducts { EverySecond, All, Qkv };
+
+struct Recompute {
+  RecomputeKind kind = RecomputeKind::None;
+  int every_n = 1;
+  int share = 1;         // EveryN: blocks of every `every_n` that are made again
+  int first_blocks = 0;  // Full: of each model chunk; 0: all
+  RecomputedModules modules = {};
+  KeptProducts kept = KeptProducts::EverySecond;
+  auto operator<=>(const Recompute&) const = default;
+
+  // Blocks of a chunk of `blocks` whose forward pass (or parts of it) is repeated.
+  double blocks_of(int blocks) const;
+  // Whether some blocks of a chunk are made again and others kept.
+  bool mixes() const { return kind == RecomputeKind::EveryN || first_blocks > 0; }
+};
+
+// As people type it: none, selective, selective=core_attn+mlp, full, full/2 (a checkpoint every two blocks), full=5 (the first
+// five blocks of each chunk), every-n=4, every-n=2/3 (two of every three blocks), op, op=all, op=qkv.
+std::string text_of(const Recompute& recompute);
+// The inverse; none where the text is nothing of that.
+std::optional<Recompute> recompute_from(const std::string& text);
+
+// Reads what a run's record says in free words about the recomputation whose kind is known: "modules: mlp,layernorm", "full
+// recompute of the first 5 layers per stage", "2 of every 3 blocks", "matmul outputs are saved", "qkv projections are offloaded".
+Recompute described(Recompute recompute, const std::string& detail);
+// Words that `described` understands; empty where the kind and every_n say it all.
+std::string description_of(const Recompute& recompute);
+
+}  // namespace llmsim::sim
