@@ -61,7 +61,9 @@ void add_run_options(CLI::App& c, RunOptions& o) {
   add(c, "--micro-batch", o.micro_batch, "SEQS", "sequences per forward pass of a replica; default 1; example: --micro-batch 2");
   add(c, "--virtual-stages", o.virtual_stages, "N",
       "model chunks per pipeline stage, interleaved; default 1; example: --virtual-stages 2");
-  add(c, "--recompute", o.recompute, "MODE", "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; default none; example: --recompute selective=core_attn+mlp");
+  add(c, "--recompute", o.recompute, "MODE",
+      "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; default none; example: --recompute "
+      "selective=core_attn+mlp");
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
   add(c, "--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");
@@ -83,7 +85,8 @@ void add_search_options(CLI::App& c, RunOptions& o) {
       "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4");
   add(c, "--virtual-stages", o.virtual_stages, "LIST",
       "model chunks per pipeline stage, interleaved; default all that divide the layers; example: --virtual-stages 1,2");
-  add(c, "--recompute", o.recompute, "LIST", "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute none,full");
+  add(c, "--recompute", o.recompute, "LIST",
+      "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute none,full");
   add(c, "--sharding", o.sharding, "LIST",
       "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding zero1,zero3");
   add_recipe(c, o);

@@ -72,7 +72,8 @@ sim::Sharding sharding_in(const std::string& text) {
 sim::Recompute recompute_in(const std::string& text) {
   if (const auto recompute = sim::recompute_from(text)) return *recompute;
   refuse("--recompute", text,
-         "none, selective, selective=core_attn+mlp+layernorm+activation, full, full=K, every-n=K, every-n=Q/P, op, op=all or op=qkv");
+         "none, selective, selective=core_attn+mlp+layernorm+activation, full, full=K, every-n=K, every-n=Q/P, op, op=all or "
+         "op=qkv");
 }
 
 hwdb::RecordedOffload offload_in(const Text& text) {
@@ -289,8 +290,7 @@ void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
   training.virtual_stages = optional_number("--virtual-stages", options.virtual_stages, kVirtualStages);
   if (options.recompute) {
     const sim::Recompute recompute = recompute_in(*options.recompute);
-    training.recompute =
-        hwdb::RecordedRecompute{
+    training.recompute = hwdb::RecordedRecompute{
         .kind = sim::name_of(recompute.kind), .detail = sim::description_of(recompute), .every_n = recompute.every_n};
   }
   if (options.sharding) training.sharding = sim::name_of(sharding_in(*options.sharding));

@@ -106,7 +106,7 @@ class BlockLowering {
   void norm(const char* label) {
     stream(OperatorKind::Norm, label, residual_elements(), norm_traffic(model_.norm, stack_, element_));
     const double input = stack_.norms_in_fp32 ? size_of(DType::Fp32).value() : element_;
-    keep(Bytes(residual_elements() * input));                        // its input
+    keep(Bytes(residual_elements() * input));                               // its input
     const Bytes output(residual_elements() * linear_input_bytes(linear_));  // feeds the weight gradient of the next product
     keep(output);
     kept_.norms += output;
@@ -283,7 +283,8 @@ class BlockLowering {
         made_again += part;
     }
     if (made_again == 0 || product.gemm >= last_needed()) return;
-    block_.recompute.push_back(gemm(whole.label, 1, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
+    block_.recompute.push_back(
+        gemm(whole.label, 1, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
   }
 
   const Transformer& model_;

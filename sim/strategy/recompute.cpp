@@ -137,7 +137,8 @@ Recompute described(Recompute recompute, const std::string& detail) {
     recompute.kept = KeptProducts::All;
   } else if (recompute.kind == RecomputeKind::Op && contains(detail, "qkv projections")) {
     recompute.kept = KeptProducts::Qkv;
-  } else if (const std::size_t of = detail.find(" of every "); recompute.kind == RecomputeKind::EveryN && of != std::string::npos) {
+  } else if (const std::size_t of = detail.find(" of every ");
+             recompute.kind == RecomputeKind::EveryN && of != std::string::npos) {
     const std::size_t start = detail.find_last_not_of("0123456789", of - 1) + 1;
     recompute.share = std::min(recompute.every_n, count_from(detail.substr(start, of - start)).value_or(1));
   }

@@ -4,7 +4,8 @@
 //   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
 //               Megatron's recompute_modules: core_attn, mlp (all of it, collectives included), layernorm; activation is the
 //               MLP's activation function alone.  Only what the part would keep inside is dropped.
-//   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only the
+//   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only
+//   the
 //               first k blocks of each model chunk (Megatron's recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
 //   op          operator by operator.  Cheap ones are made again; of the matrix products are kept

@@ -77,7 +77,7 @@ struct Stack {
   double gradient_blocks = 1.0;                    // Zero2, Zero3: blocks whose whole gradients are
   bool prefetches = true;                          // Zero3: the next gather runs under the current block
 
-  bool recompute_stops_early = false;              // a replayed block ends where its last product has its input
+  bool recompute_stops_early = false;           // a replayed block ends where its last product has its input
   Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
   Seconds host_time_per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
   Seconds host_time_per_narrow_product{0.0};    // bookkeeping of a product in an 8- or 4-bit format: scales, caches, amax

@@ -39,14 +39,16 @@ TEST(Recompute, EveryTextIsReadBackAsWritten) {
 }
 
 TEST(Recompute, OtherTextsAreNothing) {
-  for (const char* text : {"", "some", "every-n", "every-n=0", "every-n=3/2", "full=x", "selective=", "selective=softmax", "none=1", "op=2",
-                           "every-n/4", "full=99999"}) {
+  for (const char* text : {"", "some", "every-n", "every-n=0", "every-n=3/2", "full=x", "selective=", "selective=softmax",
+                           "none=1", "op=2", "every-n/4", "full=99999"}) {
     EXPECT_FALSE(recompute_from(text)) << text;
   }
 }
 
 TEST(Recompute, WordsOfARecordSayWhichParts) {
-  const auto read = [](RecomputeKind kind, const char* detail) { return text_of(described({.kind = kind, .every_n = 3}, detail)); };
+  const auto read = [](RecomputeKind kind, const char* detail) {
+    return text_of(described({.kind = kind, .every_n = 3}, detail));
+  };
   EXPECT_EQ(read(RecomputeKind::Selective, "modules: mlp,layernorm"), "selective=mlp+layernorm");
   EXPECT_EQ(read(RecomputeKind::Selective, "full recompute of the first 5 layers per stage"), "full=5");
   EXPECT_EQ(read(RecomputeKind::Op, "minimal: matmul outputs are saved"), "op=all");
@@ -119,7 +121,7 @@ TEST(Recompute, AnEarlyStopLeavesOutTheLastProduct) {
 
 TEST(Recompute, ModulesDropWhatTheyKeepInside) {
   const Bytes whole = block_of(small_run(), "none").saved;
-  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=mlp").saved).value(), 8.0 * kRow);        // of up and of GELU
+  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=mlp").saved).value(), 8.0 * kRow);         // of up and of GELU
   EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=activation").saved).value(), 4.0 * kRow);  // of GELU
   EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=layernorm").saved).value(), 2.0 * kRow);   // of two norms
   EXPECT_DOUBLE_EQ(product_flops(block_of(small_run(), "selective=mlp").recompute), 8.0 * kUnit);
@@ -136,7 +138,8 @@ TEST(Recompute, OfTheFirstBlocksLiesBetweenNoneAndFull) {
   const Prediction none = step("none"), some = step("full=2"), full = step("full");
   // Two of eight blocks.
   EXPECT_NEAR((some.step_time - none.step_time).value(), 0.25 * (full.step_time - none.step_time).value(), 1e-12);
-  EXPECT_NEAR((some.hardware_flops - none.hardware_flops).value(), 0.25 * (full.hardware_flops - none.hardware_flops).value(), 1.0);
+  EXPECT_NEAR((some.hardware_flops - none.hardware_flops).value(), 0.25 * (full.hardware_flops - none.hardware_flops).value(),
+              1.0);
   EXPECT_GT(none.memory.peak, some.memory.peak);
   EXPECT_GT(some.memory.peak, full.memory.peak);
 }
