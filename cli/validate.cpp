@@ -10,9 +10,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
+#include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
+#include "reports/ablation.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
 
@@ -22,9 +25,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRegressionSet = "tests/validation/runs";
+constexpr const char* kComparisons = "tests/validation/comparisons.json";
 
-// The regression set of the project that the program was built in.
-std::string regression_set() {
+// The root of the project that the program was built in.
+fs::path project_root() {
   std::error_code error;
   const fs::path program = fs::canonical("/proc/self/exe", error);
   std::vector<fs::path> roots;
@@ -32,7 +36,7 @@ std::string regression_set() {
   for (fs::path folder = program.parent_path(); !error && folder.has_relative_path(); folder = folder.parent_path())
     roots.push_back(folder);
   for (const fs::path& root : roots) {
-    if (fs::is_directory(root / kRegressionSet, error)) return (root / kRegressionSet).string();
+    if (fs::is_directory(root / kRegressionSet, error)) return root;
   }
   throw Error(std::string("no files given, and the project's ") + kRegressionSet +
               " was not found above the program; name run files or folders, or set LLMSIM_SOURCE_DIR to the project's folder");
@@ -59,16 +63,30 @@ void clear_progress_line() {
   if (isatty(STDERR_FILENO) != 0) std::cerr << "\r\x1b[K" << std::flush;
 }
 
-calibrate::Backtest backtested(const ValidateOptions& options) {
-  const std::optional<calibrate::Scope> scope = calibrate::scope_named(options.scope);
-  if (!scope) throw Error("--scope = " + options.scope + ": dense, moe or all is expected");
-  const std::vector<hwdb::RunFile> files = read_all(options.files.empty() ? std::vector{regression_set()} : options.files);
-  const hwdb::Database database(options.database.value_or(hwdb::default_database_path()));
-  hwdb::RunResolver resolver(database);
-  const auto predict = [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); };
-  calibrate::Backtest result = calibrate::backtest(files, *scope, predict, progress_line());
+// The measured runs that were asked for, and what the simulator says about them.
+struct Validation {
+  std::vector<hwdb::RunFile> files;
+  hwdb::Database database;
+  hwdb::RunResolver resolver;
+  calibrate::Backtest backtest;
+
+  explicit Validation(const ValidateOptions& options);
+
+  sim::Prediction predict(const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); }
+};
+
+calibrate::Scope scope_of(const ValidateOptions& options) {
+  if (const auto scope = calibrate::scope_named(options.scope)) return *scope;
+  throw Error("--scope = " + options.scope + ": dense, moe or all is expected");
+}
+
+Validation::Validation(const ValidateOptions& options)
+    : files(read_all(options.files.empty() ? std::vector{(project_root() / kRegressionSet).string()} : options.files)),
+      database(options.database.value_or(hwdb::default_database_path())),
+      resolver(database) {
+  backtest = calibrate::backtest(
+      files, scope_of(options), [this](const hwdb::RunRecord& record) { return predict(record); }, progress_line());
   clear_progress_line();
-  return result;
 }
 
 // An empty answer is an error.
@@ -95,6 +113,36 @@ void print_skipped(const calibrate::Backtest& backtest, const ValidateOptions& o
     std::cerr << without - shown.rows.size()
               << " runs whose figures are not scored have no prediction; --skipped lists them with the reasons\n";
   }
+}
+
+void print_validation(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
+  if (format == reports::Format::Json) {
+    std::cout << reports::validation_json(backtest);
+    return;
+  }
+  std::cout << reports::render(reports::validation_table(backtest), format);
+  if (format != reports::Format::Csv) print_skipped(backtest, options, format);
+}
+
+std::vector<hwdb::Comparison> comparisons_of(const ValidateOptions& options) {
+  if (!options.comparisons.empty()) return hwdb::read_comparisons(options.comparisons);
+  if (!options.files.empty()) return {};
+  return hwdb::read_comparisons((project_root() / kComparisons).string());
+}
+
+void print_ablations(Validation& validation, const ValidateOptions& options, reports::Format format) {
+  const calibrate::Ablations ablations =
+      calibrate::ablations(validation.files, comparisons_of(options), validation.backtest,
+                           [&](const hwdb::RunRecord& record) { return validation.predict(record); });
+  if (ablations.pairs.empty()) throw Error("no two scored runs of one study differ in one setting only");
+  if (format == reports::Format::Json) {
+    std::cout << reports::ablation_json(ablations);
+    return;
+  }
+  const bool machine = format == reports::Format::Csv;
+  if (!machine || !options.rows) std::cout << reports::render(reports::ablation_table(ablations), format);
+  if (!machine && options.rows) std::cout << "\n";
+  if (options.rows) std::cout << reports::render(reports::ablation_rows_table(ablations), format);
 }
 
 }  // namespace
@@ -126,6 +174,14 @@ CLI::App* add_validate(CLI::App& app, ValidateOptions& options) {
   command->add_option("--scope", options.scope, "dense, moe (experts, expert or context parallelism) or all")
       ->capture_default_str();
   command->add_option("--format", options.format, "table, markdown, csv, json or latex")->capture_default_str();
+  CLI::Option* ablations =
+      command->add_flag("--ablations", options.ablations,
+                        "what settings are worth: step times and peaks of runs that differ in one setting, as ratios");
+  command->add_flag("--rows", options.rows, "with --ablations: every pair of runs")->needs(ablations);
+  command
+      ->add_option("--comparisons", options.comparisons,
+                   "with --ablations: file of pairs and speed-ups that studies state; default: the project's, without files")
+      ->needs(ablations);
   command->add_flag("--skipped", options.skipped, "list every run without a prediction, with the reason");
   command->add_option("--db", options.database, "database file; default: that of the user");
   return command;
@@ -134,14 +190,12 @@ CLI::App* add_validate(CLI::App& app, ValidateOptions& options) {
 int run_validate(const ValidateOptions& options) {
   const std::optional<reports::Format> format = reports::format_named(options.format);
   if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
-  const calibrate::Backtest backtest = backtested(options);
-  require_predictions(backtest, options);
-  if (*format == reports::Format::Json) {
-    std::cout << reports::validation_json(backtest);
-    return 0;
-  }
-  std::cout << reports::render(reports::validation_table(backtest), *format);
-  if (*format != reports::Format::Csv) print_skipped(backtest, options, *format);
+  Validation validation(options);
+  require_predictions(validation.backtest, options);
+  if (options.ablations)
+    print_ablations(validation, options, *format);
+  else
+    print_validation(validation.backtest, options, *format);
   return 0;
 }
 

@@ -12,6 +12,9 @@ struct ValidateOptions {
   std::vector<std::string> files;  // run files, or folders of them; empty: the regression set of the project
   std::string scope = "all";       // "dense", "moe", "all"
   std::string format = "table";
+  bool ablations = false;               // what settings are worth, as ratios, instead of errors by group
+  bool rows = false;                    // with ablations: every pair
+  std::string comparisons;              // file of stated pairs; empty: the project's, if `files` is empty
   bool skipped = false;                 // list every run without a prediction, not only scored ones
   std::optional<std::string> database;  // none: that of the user
 };

@@ -57,6 +57,11 @@ TEST_F(Program, ExitsZeroWithTheResultOnStandardOutput) {
   EXPECT_EQ(outcome.messages, "");
 }
 
+TEST_F(Program, RowsOfAblationsWithoutAblationsAreAUsageError) {
+  EXPECT_EQ(run("validate --rows").status, 2);
+  EXPECT_EQ(run("validate --comparisons x.json").status, 2);
+}
+
 TEST_F(Program, BadValuesAreOneLineAndStatusOne) {
   for (const char* arguments : {"plan --model nonesuch --gpus 8", "plan --model gpt2 --gpus 0", "predict missing.json",
                                 "predict --model gpt2 --format yaml", "plan --model gpt2 --gpus 8 --tp 1-"}) {

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
+#include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
 #include "sim/predict.h"
@@ -32,17 +34,23 @@ class Validation : public testing::Test {
     const hwdb::Database database(":memory:");
     hwdb::RunResolver resolver(database);
     const std::vector<hwdb::RunFile> files = shipped_runs();
-    result_ = new Backtest(
-        backtest(files, Scope::Dense, [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); }));
+    const Predictor predict = [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); };
+    result_ = new Backtest(backtest(files, Scope::Dense, predict));
+    ablations_ = new Ablations(ablations(files, hwdb::read_comparisons(LLMSIM_COMPARISONS), *result_, predict));
   }
-  static void TearDownTestSuite() { delete result_; }
+  static void TearDownTestSuite() {
+    delete result_;
+    delete ablations_;
+  }
 
   static const OverallErrors& overall() { return result_->overall; }
 
   static Backtest* result_;
+  static Ablations* ablations_;
 };
 
 Backtest* Validation::result_ = nullptr;
+Ablations* Validation::ablations_ = nullptr;
 
 TEST_F(Validation, EveryScoredDenseRunIsPredicted) {
   EXPECT_GT(overall().scored, 2000);
@@ -64,6 +72,24 @@ TEST_F(Validation, EightOutOfTenVerdictsAreRightInBothClasses) { EXPECT_GE(*over
 TEST_F(Validation, IntervalsHoldAboutAsOftenAsTheySay) {
   EXPECT_GE(*overall().coverage, 0.85);
   EXPECT_LE(*overall().coverage, 0.95);
+}
+
+// What a setting is worth: 8 of 10 signs and a median error of the ratio of 12 %; 95 % and 5 % are the aim.
+TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinTwelvePercent) {
+  for (const AblationErrors& errors : ablations_->settings) {
+    if (errors.median_error)
+      std::printf("%-28s %5d pairs  signs %d/%d  median error %.3f\n", errors.setting.c_str(), errors.pairs, errors.right,
+                  errors.decided, *errors.median_error);
+  }
+  EXPECT_GT(ablations_->all.pairs, 900);
+  EXPECT_GE(*ablations_->all.sign_accuracy(), 0.80);
+  EXPECT_LE(*ablations_->all.median_error, 0.12);
+  EXPECT_LE(*ablations_->all.memory_median_error, 0.04);
+}
+
+TEST_F(Validation, TopologiesOnTheSameDevicesAreRankedRightNineTimesOfTen) {
+  EXPECT_GT(ablations_->topology.pairs, 600);
+  EXPECT_GE(*ablations_->topology.sign_accuracy(), 0.90);
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+// What a run record says about each thing that a study may switch, so that runs that differ in one of them can be paired.
+//
+// Settings of the schema come first: recompute, precision, optimizer, vocab_size, sharding, virtual_stages, micro_batch,
+// topology, sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph,
+// offload.optimizer, offload.parameters, offload.activations.  framework_detail is read as clauses between semicolons:
+// "key=value" is a setting named "detail.key", any other clause is part of "software" together with the framework and its
+// version.  A clause that only restates a setting of the schema ("torch.compile mode default") is no difference where that
+// setting differs.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hwdb/run_record.h"
+
+namespace llmsim::calibrate {
+
+// One value of a setting.  Values of one setting are ordered by rank (off before on, no recomputation before all of it, wide
+// formats before narrow ones, few ranks before many), then by text.
+struct SettingValue {
+  std::string text;  // as people write it: "on", "full", "bf16", "tp 4, pp 12, dp 8"
+  double rank = 0.0;
+  bool known = true;  // false: the record does not say
+
+  bool operator==(const SettingValue& other) const { return known == other.known && text == other.text; }
+};
+
+bool operator<(const SettingValue& a, const SettingValue& b);
+
+inline constexpr const char* kTopology = "topology";  // tensor, pipeline and data ranks on the same devices
+inline constexpr const char* kSoftware = "software";  // framework and version
+
+// Values of these settings lie on a line, so that only neighbours are worth pairing; of the others, any two are.
+bool is_scale(const std::string& setting);
+
+// The value of every setting of a run, by name.
+using Settings = std::map<std::string, SettingValue>;
+Settings settings_of(const hwdb::RunRecord& record);
+
+// Text that two runs share exactly where they are the same study, model, hardware and global batch and agree in every setting but
+// `setting`.  `settings` are those of the record.
+std::string all_but(const std::string& setting, const hwdb::RunRecord& record, const Settings& settings);
+
+}  // namespace llmsim::calibrate

@@ -1,0 +1,186 @@
+#include "calibrate/ablation.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using sim::Seconds;
+
+hwdb::RunRecord timed(const std::string& id, double seconds) {
+  hwdb::RunRecord record;
+  record.id = id;
+  record.group = "study";
+  record.model.num_layers = 4;
+  record.training.global_batch = 64;
+  record.training.framework = "fsdp1";
+  record.measured.emplace();
+  record.measured->step_time = Seconds(seconds);
+  record.scored.step_time = true;
+  return record;
+}
+
+hwdb::RunRecord compiled(const std::string& id, double seconds, bool on) {
+  hwdb::RunRecord record = timed(id, seconds);
+  record.training.compile = on;
+  return record;
+}
+
+hwdb::RunRecord batched(const std::string& id, double seconds, int micro_batch) {
+  hwdb::RunRecord record = timed(id, seconds);
+  record.training.micro_batch = micro_batch;
+  return record;
+}
+
+// Predicts `with` seconds for compiled runs, 10 for others.
+Predictor compiled_takes(double with) {
+  return [with](const hwdb::RunRecord& record) {
+    sim::Prediction prediction;
+    prediction.step_time = Seconds(record.training.compile.value_or(false) ? with : 10.0);
+    return prediction;
+  };
+}
+
+Ablations of(const std::vector<hwdb::RunRecord>& runs, const Predictor& predict,
+             const std::vector<hwdb::Comparison>& comparisons = {}) {
+  const std::vector<hwdb::RunFile> files{{.file = "f", .group = "study", .description = {}, .runs = runs, .rejected = {}}};
+  return ablations(files, comparisons, backtest(files, Scope::All, predict), predict);
+}
+
+// Measured 8 / 10, predicted 9 / 10.
+TEST(Ablations, ComparesTheRatioOnToOff) {
+  const Ablations result = of({compiled("off", 10.0, false), compiled("on", 8.0, true)}, compiled_takes(9.0));
+  ASSERT_EQ(result.pairs.size(), 1u);
+  const AblationPair& pair = result.pairs.front();
+  EXPECT_EQ(pair.setting, "compile");
+  EXPECT_EQ(pair.off_id, "off");
+  EXPECT_NEAR(*pair.measured_time, 0.8, 1e-12);
+  EXPECT_NEAR(*pair.predicted_time, 0.9, 1e-12);
+  EXPECT_NEAR(*pair.time_error(), std::log(0.9 / 0.8), 1e-12);
+  EXPECT_TRUE(pair.decides());
+  EXPECT_TRUE(pair.right());
+  EXPECT_EQ(result.all.right, 1);
+  EXPECT_NEAR(*result.all.median_error, std::log(9.0 / 8.0), 1e-12);
+}
+
+TEST(Ablations, APredictionOnTheOtherSideOfOneOrOfNoEffectIsAWrongSign) {
+  for (const double predicted : {11.0, 10.0}) {
+    const Ablations result = of({compiled("off", 10.0, false), compiled("on", 8.0, true)}, compiled_takes(predicted));
+    EXPECT_EQ(result.all.decided, 1);
+    EXPECT_EQ(result.all.right, 0);
+  }
+}
+
+// 9.4 of 10 is 6 % less; a study that states 5 % of noise cannot tell: twice that is 10 %.
+TEST(Ablations, PairsWithinTheStatedNoiseHaveNoSign) {
+  std::vector runs{compiled("off", 10.0, false), compiled("on", 9.4, true)};
+  EXPECT_EQ(of(runs, compiled_takes(9.0)).all.decided, 1);
+  runs.front().noise = 0.05;
+  EXPECT_EQ(of(runs, compiled_takes(9.0)).all.decided, 0);
+  EXPECT_EQ(of(runs, compiled_takes(9.0)).all.pairs, 1);
+}
+
+TEST(Ablations, RunsThatDifferInTwoSettingsOrInAnUnknownOneAreNoPair) {
+  hwdb::RunRecord two = compiled("two", 8.0, true);
+  two.training.flash_attention = true;
+  EXPECT_TRUE(of({compiled("off", 10.0, false), two}, compiled_takes(9.0)).pairs.empty());
+  EXPECT_TRUE(of({timed("unknown", 10.0), compiled("on", 8.0, true)}, compiled_takes(9.0)).pairs.empty());
+}
+
+TEST(Ablations, OfMicroBatchesNeighboursArePaired) {
+  const Ablations result = of({batched("four", 8.0, 4), batched("one", 10.0, 1), batched("two", 9.0, 2)}, compiled_takes(9.0));
+  ASSERT_EQ(result.pairs.size(), 2u);
+  EXPECT_EQ(result.pairs[0].off_id + " " + result.pairs[0].on_id, "one two");
+  EXPECT_EQ(result.pairs[1].off_id + " " + result.pairs[1].on_id, "two four");
+}
+
+TEST(Ablations, OfRepeatsTheFastestCounts) {
+  const Ablations result =
+      of({compiled("off", 10.0, false), compiled("slow", 12.0, true), compiled("on", 8.0, true)}, compiled_takes(9.0));
+  ASSERT_EQ(result.pairs.size(), 1u);
+  EXPECT_EQ(result.pairs.front().on_id, "on");
+}
+
+TEST(Ablations, RecipesOfOneFormatAreApartFromFormats) {
+  hwdb::RunRecord bf16 = timed("bf16", 10.0), rows = timed("rows", 9.0), tensors = timed("tensors", 8.0);
+  bf16.training.precision = "bf16";
+  rows.training.precision = tensors.training.precision = "fp8";
+  rows.training.precision_detail = "rowwise";
+  tensors.training.precision_detail = "tensorwise";
+  const Ablations result = of({bf16, rows, tensors}, compiled_takes(9.0));
+  ASSERT_EQ(result.settings.size(), 2u);
+  EXPECT_EQ(result.settings[0].setting, "precision");
+  EXPECT_EQ(result.settings[0].pairs, 2);
+  EXPECT_EQ(result.settings[1].setting, "recipe");
+  EXPECT_EQ(result.settings[1].pairs, 1);
+}
+
+TEST(Ablations, TopologyIsScoredApart) {
+  hwdb::RunRecord wide = timed("wide", 10.0), deep = timed("deep", 8.0);
+  wide.training.tp = 2;
+  deep.training.pp = 2;
+  const Ablations result = of({wide, deep}, compiled_takes(9.0));
+  EXPECT_EQ(result.topology.pairs, 1);
+  EXPECT_EQ(result.all.pairs, 0);
+  EXPECT_TRUE(result.settings.empty());
+}
+
+// Many pairs of one study and one of another: 0, 0, 0 and ln(1.25).
+TEST(Ablations, EachStudyCountsOnceInTheStudyError) {
+  std::vector runs{compiled("off", 10.0, false), compiled("on", 8.0, true)};
+  for (int layers = 5; layers < 8; ++layers) {
+    for (hwdb::RunRecord run : {compiled("off", 10.0, false), compiled("on", 10.0, true)}) {
+      run.group = "other";
+      run.id += std::to_string(layers);
+      run.model.num_layers = layers;
+      runs.push_back(run);
+    }
+  }
+  const Ablations result = of(runs, compiled_takes(10.0));
+  EXPECT_EQ(result.all.pairs, 4);
+  EXPECT_NEAR(*result.all.median_error, 0.0, 1e-12);
+  EXPECT_NEAR(*result.study_median_error, std::log(1.25) / 2.0, 1e-12);
+}
+
+// +25 % of speed is a step of 0.8.
+TEST(Ablations, StatedSpeedUpsAreComparedWithBothEndsPredicted) {
+  hwdb::Comparison stated;
+  stated.setting = "compile";
+  stated.group = "log";
+  stated.off = compiled("x", 1.0, false);
+  stated.on = compiled("x", 1.0, true);
+  stated.speedup = 0.25;
+  const Ablations result = of({timed("other", 1.0)}, compiled_takes(9.0), {stated});
+  ASSERT_EQ(result.pairs.size(), 1u);
+  EXPECT_NEAR(*result.pairs.front().measured_time, 0.8, 1e-12);
+  EXPECT_NEAR(*result.pairs.front().predicted_time, 0.9, 1e-12);
+}
+
+TEST(Ablations, NamedPairsNeedRunsThatAreThere) {
+  hwdb::Comparison named;
+  named.setting = "transport";
+  named.off_id = "slow";
+  named.on_id = "fast";
+  const Ablations result = of({timed("slow", 10.0), timed("fast", 8.0)}, compiled_takes(9.0), {named});
+  ASSERT_EQ(result.pairs.size(), 1u);
+  EXPECT_EQ(result.pairs.front().off + " " + result.pairs.front().on, "off on");
+  EXPECT_THROW(of({timed("slow", 10.0)}, compiled_takes(9.0), {named}), Error);
+}
+
+TEST(Rounding, IsHalfAUnitOfTheLastPrintedDigitOfTheSourcesFigure) {
+  hwdb::Measured measured;
+  measured.step_time = Seconds(4.369067);
+  EXPECT_NEAR(rounding(measured), 0.5e-6 / 4.369067, 1e-12);
+  measured.step_time_derived_from = "tokens_per_s_per_device";
+  measured.tokens_per_second_per_device = 7500.0;
+  EXPECT_NEAR(rounding(measured), 50.0 / 7500.0, 1e-12);
+  measured.tokens_per_second_per_device = 60.0;  // at least two digits
+  EXPECT_NEAR(rounding(measured), 0.5 / 60.0, 1e-12);
+}
+
+}  // namespace
+}  // namespace llmsim::calibrate
