@@ -42,6 +42,7 @@ class BlockLowering {
   BlockOperators lower(RecomputeKind recompute) {
     attention_half();
     mlp_half();
+    bias_gradients();
     apply(recompute);
     return std::move(block_);
   }
@@ -101,6 +102,21 @@ class BlockLowering {
     block_.forward.insert(block_.forward.end(), core.forward.begin(), core.forward.end());
     block_.backward.insert(block_.backward.end(), core.backward.begin(), core.backward.end());
     core_working_ = core.working;
+  }
+
+  // The gradient of a bias is the sum of its product's output gradient over the tokens.
+  void bias_gradients() {
+    if (stack_.fused_bias_gradients || strategy_.adapters) return;
+    const double heads = static_cast<double>(model_.num_heads + 2 * model_.num_kv_heads) * model_.head_dim / tensor_;
+    const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 2.0 : 1.0);
+    const auto add = [&](bool bias, double width, int kernels) {
+      if (!bias) return;
+      const double elements = static_cast<double>(tokens_) * width;
+      block_.backward.push_back(streaming(OperatorKind::Residual, "bias_gradient", elements, element_, kernels));
+    };
+    add(model_.bias.qkv, heads, 1);
+    add(model_.bias.attention_output, model_.hidden_size, 1);
+    add(model_.bias.mlp, ffn + model_.hidden_size, 2);
   }
 
   void norm(const char* label) {

@@ -10,8 +10,8 @@ Operator quantise(const char* label, double elements, DType dtype) {
   return op;
 }
 
-// Autocast reads fp32 weights and writes a 16-bit copy in every forward pass.
-Operator cast_weights(double elements) { return streaming(OperatorKind::Cast, "weight_cast", elements, 6.0, 1); }
+// Autocast makes a 16-bit copy of fp32 weights in every forward pass, and fp32 gradients of the copy's.
+Operator cast(const char* label, double elements) { return streaming(OperatorKind::Cast, label, elements, 6.0, 1); }
 
 void add_adapter(LinearOperators& linear, std::int64_t tokens, std::int64_t out, std::int64_t in, std::int64_t rank) {
   const DType dtype = DType::Bf16;
@@ -30,9 +30,8 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
   const double weights = static_cast<double>(out) * static_cast<double>(in);
   LinearOperators linear;
-  if (context.stack->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32)) {
-    linear.forward.push_back(cast_weights(weights));
-  }
+  const bool casts = context.stack->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
+  if (casts) linear.forward.push_back(cast("weight_cast", weights));
   if (is_narrow(dtype)) {
     linear.forward.push_back(quantise("quantise_input", static_cast<double>(tokens * in), dtype));
     if (!context.stack->caches_narrow_weights) linear.forward.push_back(quantise("quantise_weight", weights, dtype));
@@ -48,6 +47,7 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
     Operator wgrad = gemm(label, 1, in, out, tokens, dtype, accumulated);
     wgrad.weight_gradient = true;
     linear.backward.push_back(wgrad);
+    if (casts) linear.backward.push_back(cast("gradient_cast", weights));
   }
   return linear;
 }

@@ -19,13 +19,21 @@ Traffic norm_traffic(Norm norm, const Stack& stack, double e) {
             .backward_kernels = 12};
   }
   if (eager(stack) && stack.norms_in_fp32) {
-    // cast in, norm in fp32, cast out for the next product
-    return {.forward_bytes = 2 * e + 4 * kFp32, .forward_kernels = 3, .backward_bytes = 2 * e + 5 * kFp32, .backward_kernels = 4};
+    // cast in, norm in fp32, cast out for the next product; back: cast, input gradient, weight and bias gradients, cast
+    return {.forward_bytes = 2 * e + 4 * kFp32, .forward_kernels = 3, .backward_bytes = 2 * e + 7 * kFp32, .backward_kernels = 4};
+  }
+  if (eager(stack)) {
+    // the weight and bias gradients read dy and x a second time
+    return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 5 * e, .backward_kernels = 2};
   }
   return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 2};
 }
 
 Traffic activation_traffic(bool gated, const Stack& stack, double e) {
+  if (!gated && eager(stack) && stack.composed_activation) {
+    // x^3, times, plus x, times, tanh, plus 1, x / 2, times; each with its own backward kernels
+    return {.forward_bytes = 18 * e, .forward_kernels = 8, .backward_bytes = 28 * e, .backward_kernels = 13};
+  }
   if (!gated) return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
   if (eager(stack)) return {.forward_bytes = 5 * e, .forward_kernels = 2, .backward_bytes = 9 * e, .backward_kernels = 3};
   return {.forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 5 * e, .backward_kernels = 1};
@@ -76,8 +84,8 @@ Traffic cross_entropy_traffic(const Stack& stack, double e) {
     return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 1};
   }
   if (!stack.fp32_logits) return {.forward_bytes = 2 * e, .forward_kernels = 3, .backward_bytes = 2 * e, .backward_kernels = 2};
-  // cast up, log-softmax, gather; softmax gradient, cast down
-  return {.forward_bytes = e + 3 * kFp32, .forward_kernels = 4, .backward_bytes = 3 * kFp32 + e, .backward_kernels = 3};
+  // cast up, log-softmax, gather; gradient of the gathered values, of the softmax, cast down
+  return {.forward_bytes = e + 3 * kFp32, .forward_kernels = 4, .backward_bytes = 5 * kFp32 + e, .backward_kernels = 3};
 }
 
 }  // namespace llmsim::sim

@@ -18,10 +18,11 @@ struct Traffic {
 };
 
 // LayerNorm or RMSNorm, per element of the normalised tensor.  Fused: read x, write y (2 e); backward reads dy and x, writes dx
-// (3 e). An eager RMSNorm is about six kernels on fp32 copies.
+// (3 e). An eager LayerNorm reads dy and x again for the gradients of its weights (5 e); an eager RMSNorm is about six kernels on
+// fp32 copies.
 Traffic norm_traffic(Norm norm, const Stack& stack, double e);
 
-// GELU (2 e, 3 e) or a gated activation (fused 3 e, 5 e; eager silu then product 5 e, 9 e), per element of the ffn width.
+// GELU (2 e, 3 e; composed of eight elementwise operators 18 e, 28 e) or a gated activation (fused 3 e, 5 e; eager silu then product 5 e, 9 e), per element of the ffn width.
 Traffic activation_traffic(bool gated, const Stack& stack, double e);
 
 // Rotary positions, per element of q and k.

@@ -6,6 +6,7 @@
 #include "sim/schedule/host_queue.h"
 #include "sim/schedule/host_traffic.h"
 #include "sim/schedule/overlap.h"
+#include "sim/schedule/parameter_copies.h"
 
 namespace llmsim::sim {
 namespace {
@@ -23,6 +24,7 @@ class PassBuilder {
 
   Terms forward(bool gathers) const {
     Terms terms = forward_compute();
+    if (gathers) terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
     terms[Term::LaunchWait] += waits_.forward;
     if (gathers) add_exchange(terms, true, false, Term::GatherExposed);
     add_host_traffic(terms, false, false);
@@ -31,6 +33,8 @@ class PassBuilder {
 
   Terms backward(bool reduces, bool last) const {
     Terms terms = backward_compute();
+    if (reduces) terms[Term::GradientCopies] += copied(reduction_copy_bytes(run_, exchange_));
+    if (regathers()) terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
     terms[Term::LaunchWait] += waits_.backward;
     add_backward_exchange(terms, reduces, last);
     add_host_traffic(terms, true, last);
@@ -69,7 +73,17 @@ class PassBuilder {
     terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
     if (part_.head) terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
+    terms[Term::GradientCopies] += copied(accumulation_bytes(run_, exchange_));
     return terms;
+  }
+
+  bool regathers() const { return exchange_.shards_weights() && stack_.regathers_in_backward; }
+
+  // Time to copy this much of every trained parameter through device memory.
+  Seconds copied(double bytes_per_parameter) const {
+    const Device& device = run_.cluster.device;
+    return Bytes(bytes_per_parameter * exchange_.trained_parameters(part_)) /
+           (device.achieved.memory_fraction * device.memory_bandwidth);
   }
 
   HostCalls forward_calls() const {
@@ -98,7 +112,7 @@ class PassBuilder {
   double exposed_share() const { return strategy_.tensor_overlap ? stack_.tensor_overlap_exposed : 1.0; }
 
   void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
-    const bool gathers = exchange_.shards_weights() && stack_.regathers_in_backward;
+    const bool gathers = regathers();
     if (!gathers && !reduces) return;
     if (!gathers && !strategy_.data_overlap && last) {
       // All gradients of the part in one message, after the backward pass.

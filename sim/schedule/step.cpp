@@ -130,7 +130,7 @@ class StepSimulation {
   Seconds compute_time() const {
     Seconds sum = terms_[Term::PipelineBubble];
     for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm,
-                            Term::BackwardAttention, Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss}) {
+                            Term::BackwardAttention, Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
       sum += terms_[term];
     }
     return sum;

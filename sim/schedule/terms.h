@@ -22,6 +22,7 @@ enum class Term {
   GatherExposed,   // weights of sharded models that arrive after they are needed
   ReduceExposed,   // gradients still on the way when compute has ended
   Contention,      // compute slowed down by collectives beside it
+  GradientCopies,  // gradients added up and copied into and out of buckets, weights out of gathered buffers
   LaunchWait,      // the device waits for the host to launch kernels
   OffloadExposed,  // host link
   PipelineBubble,

@@ -58,6 +58,7 @@ struct Stack {
 
   // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false: cast once per step.
   bool casts_weights_per_microbatch = false;
+  bool composed_activation = false;    // GELU written out as elementwise operators, each a kernel in eager mode
   bool norms_in_fp32 = false;          // norms read and save fp32 copies of 16-bit activations
   bool caches_narrow_weights = false;  // 8-bit recipes: weights are quantised once per step, not per micro-batch
   bool narrow_head = false;            // 8-bit recipes: the output projection multiplies in the narrow format too
@@ -70,7 +71,10 @@ struct Stack {
   int loss_chunks = 0;                             // of its tokens; 0: as many as make a chunk's logits as large as its input
   bool loss_in_fp32 = false;                       // it takes the hidden states in fp32: the head multiplies in fp32
   bool gradient_reduce_in_fp32 = false;            // data-parallel reduction sends 4 bytes per parameter
+  bool fused_bias_gradients = false;               // sums over tokens come out of the weight-gradient product
   bool gradient_accumulation_in_backward = false;  // weight gradients are accumulated into the main buffer by the GEMM itself
+  double gradient_copies = 0.0;  // copies of whole gradients around a reduction: into and out of buckets, division by the ranks
+  double weight_copies = 0.0;    // copies of whole weights around a gather
   bool reduces_every_microbatch = false;           // gradients are reduced after each micro-batch, not once per step
   bool regathers_in_backward = true;               // Zero3: weights are freed after forward and gathered again
   double gathered_blocks = 2.0;                    // Zero3: blocks whose whole weights are on the device at once

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -142,6 +144,43 @@ TEST(Block, AWindowShowsEachQueryOnlyItsKeys) {
   // causal: s^2/2 scores; window w: s w - w^2/2
   const double s = 1024.0, w = 256.0;
   EXPECT_DOUBLE_EQ(dense - windowed, 4.0 * kHidden * (s * s / 2.0 - (s * w - w * w / 2.0)));
+}
+
+double moved_by(const OperatorList& operators, const std::string& label) {
+  double sum = 0.0;
+  for (const Operator& op : operators) sum += label == op.label ? op.moved.value() : 0.0;
+  return sum;
+}
+
+TEST(Block, BiasGradientsReadTheOutputGradientsOnce) {
+  // qkv 3 h, projection h, MLP 4 h and h values of 2 bytes for each token; nothing where the product's epilogue sums them.
+  TrainingRun run = small_run();
+  run.model.bias = Biases::gpt();
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(moved_by(block.backward, "bias_gradient"), kTokens * 9.0 * kHidden * 2.0);
+  run.stack.fused_bias_gradients = true;
+  const BlockOperators fused = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(moved_by(fused.backward, "bias_gradient"), 0.0);
+}
+
+TEST(Block, AutocastCastsWeightsAndTheirGradients) {
+  // 12 h^2 weights: fp32 read and 16 bits written in forward, the other way round in backward.
+  TrainingRun run = small_run();
+  run.stack.casts_weights_per_microbatch = true;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(moved_by(block.forward, "weight_cast"), 12.0 * kHidden * kHidden * 6.0);
+  EXPECT_DOUBLE_EQ(moved_by(block.backward, "gradient_cast"), 12.0 * kHidden * kHidden * 6.0);
+}
+
+TEST(Block, AGeluOfEightOperatorsMovesNineTimesAFusedOne) {
+  // 18 e against 2 e for each of 4 h values of a token, in forward.
+  TrainingRun run = small_run();
+  run.stack.fusion = ElementwiseFusion::Eager;
+  const double one = moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "activation");
+  run.stack.composed_activation = true;
+  const double eight = moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "activation");
+  EXPECT_DOUBLE_EQ(one, kTokens * 4.0 * kHidden * 4.0);
+  EXPECT_DOUBLE_EQ(eight, 9.0 * one);
 }
 
 }  // namespace
