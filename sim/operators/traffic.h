@@ -22,7 +22,8 @@ struct Traffic {
 // fp32 copies.
 Traffic norm_traffic(Norm norm, const Stack& stack, double e);
 
-// GELU (2 e, 3 e; composed of eight elementwise operators 18 e, 28 e) or a gated activation (fused 3 e, 5 e; eager silu then product 5 e, 9 e), per element of the ffn width.
+// GELU (2 e, 3 e; composed of eight elementwise operators 18 e, 28 e) or a gated activation (fused 3 e, 5 e; eager silu then
+// product 5 e, 9 e), per element of the ffn width.
 Traffic activation_traffic(bool gated, const Stack& stack, double e);
 
 // Rotary positions, per element of q and k.

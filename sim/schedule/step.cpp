@@ -129,8 +129,9 @@ class StepSimulation {
   // Device time of the busiest stage that its clock can stretch, with the bubble that scales with it.
   Seconds compute_time() const {
     Seconds sum = terms_[Term::PipelineBubble];
-    for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm,
-                            Term::BackwardAttention, Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
+    for (const Term term :
+         {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm, Term::BackwardAttention,
+          Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
       sum += terms_[term];
     }
     return sum;

@@ -75,11 +75,11 @@ struct Stack {
   bool gradient_accumulation_in_backward = false;  // weight gradients are accumulated into the main buffer by the GEMM itself
   double gradient_copies = 0.0;  // copies of whole gradients around a reduction: into and out of buckets, division by the ranks
   double weight_copies = 0.0;    // copies of whole weights around a gather
-  bool reduces_every_microbatch = false;           // gradients are reduced after each micro-batch, not once per step
-  bool regathers_in_backward = true;               // Zero3: weights are freed after forward and gathered again
-  double gathered_blocks = 2.0;                    // Zero3: blocks whose whole weights are on the device at once
-  double gradient_blocks = 1.0;                    // Zero2, Zero3: blocks whose whole gradients are
-  bool prefetches = true;                          // Zero3: the next gather runs under the current block
+  bool reduces_every_microbatch = false;  // gradients are reduced after each micro-batch, not once per step
+  bool regathers_in_backward = true;      // Zero3: weights are freed after forward and gathered again
+  double gathered_blocks = 2.0;           // Zero3: blocks whose whole weights are on the device at once
+  double gradient_blocks = 1.0;           // Zero2, Zero3: blocks whose whole gradients are
+  bool prefetches = true;                 // Zero3: the next gather runs under the current block
 
   bool recompute_stops_early = false;           // a replayed block ends where its last product has its input
   Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
