@@ -229,11 +229,13 @@ void set_errors(Backtest& result) {
   result.overall = overall_errors(result.groups, all);
 }
 
-sim::Bytes stage_peak(const sim::Memory& memory, const std::string& scope) {
-  if (memory.stages.empty()) return memory.peak;
-  if (scope == "last-stage") return memory.stages.back().peak;
-  if (scope == "first-or-last-stage") return std::max(memory.stages.front().peak, memory.stages.back().peak);
-  return memory.peak;
+// Largest of a figure over the stages that a measurement speaks of.
+sim::Bytes largest(const sim::Memory& memory, const std::string& scope, sim::Bytes sim::StageMemory::*figure) {
+  if (scope == "last-stage") return memory.stages.back().*figure;
+  if (scope == "first-or-last-stage") return std::max(memory.stages.front().*figure, memory.stages.back().*figure);
+  sim::Bytes most{};
+  for (const sim::StageMemory& stage : memory.stages) most = std::max(most, stage.*figure);
+  return most;
 }
 
 }  // namespace
@@ -252,11 +254,11 @@ bool in_scope(const RunRecord& record, Scope scope) {
 }
 
 sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& measured) {
-  const sim::Bytes allocated = stage_peak(memory, measured.memory_scope.value_or(""));
-  const std::string kind = measured.memory_kind.value_or("reserved");
-  if (kind == "allocated" || memory.peak <= sim::Bytes(0.0)) return allocated;
-  const sim::Bytes reserved = allocated * (memory.reserved / memory.peak);
-  return kind == "device" ? reserved + (memory.device - memory.reserved) : reserved;
+  if (memory.stages.empty()) return memory.peak;
+  const std::string kind = measured.memory_kind.value_or("reserved"), scope = measured.memory_scope.value_or("");
+  if (kind == "allocated") return largest(memory, scope, &sim::StageMemory::peak);
+  const sim::Bytes reserved = largest(memory, scope, &sim::StageMemory::reserved);
+  return kind == "device" ? reserved + memory.context : reserved;
 }
 
 Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict, const Progress& progress) {

@@ -67,7 +67,7 @@ const std::array<Field<AttentionCoefficients>, 4> kAttentionFields = {{
      [](auto& a, double v) { a.head_dim_64_factor = v; }},
 }};
 
-const std::array<Field<Cluster>, 15> kFields = {{
+const std::array<Field<Cluster>, 17> kFields = {{
     {"kernel_time_s", kSmallTime, "s", [](const auto& c) { return c.device.achieved.kernel_time.value(); },
      [](auto& c, double v) { c.device.achieved.kernel_time = sim::Seconds(v); }},
     {"memory_fraction",
@@ -104,6 +104,16 @@ const std::array<Field<Cluster>, 15> kFields = {{
      "B",
      [](const auto& c) { return c.device.context_memory.value(); },
      [](auto& c, double v) { c.device.context_memory = sim::Bytes(v); }},
+    {"communicator_bytes",
+     {0.0, 1e11},
+     "B",
+     [](const auto& c) { return c.device.communicator_memory.value(); },
+     [](auto& c, double v) { c.device.communicator_memory = sim::Bytes(v); }},
+    {"matmul_workspace_bytes",
+     {0.0, 1e11},
+     "B",
+     [](const auto& c) { return c.device.matmul_workspace.value(); },
+     [](auto& c, double v) { c.device.matmul_workspace = sim::Bytes(v); }},
     {"host_bytes_per_s",
      {1e6, 1e14},
      "B/s",

@@ -130,6 +130,12 @@ bool set_framework_memory(StackChoice& choice, const json& value) {
   return true;
 }
 
+bool set_matmul_workspace(StackChoice& choice, const json& value) {
+  if (!value.is_number() || value.get<double>() < 0.0) return false;
+  choice.stack.matmul_workspace = sim::Bytes(value.get<double>());
+  return true;
+}
+
 struct NamedSetter {
   const char* key;
   Setter set;
@@ -168,6 +174,15 @@ const std::vector<NamedSetter>& setters() {
       {"gathered_blocks", number([](C& c) -> double& { return c.stack.gathered_blocks; })},
       {"gradient_blocks", number([](C& c) -> double& { return c.stack.gradient_blocks; })},
       {"prefetches", flag([](C& c) -> bool& { return c.stack.prefetches; })},
+      {"live_parameters", number([](C& c) -> double& { return c.stack.live_parameters; })},
+      {"keeps_stage_outputs", flag([](C& c) -> bool& { return c.stack.keeps_stage_outputs; })},
+      {"partitions_checkpoints", flag([](C& c) -> bool& { return c.stack.partitions_checkpoints; })},
+      {"expands_kv_heads", flag([](C& c) -> bool& { return c.stack.expands_kv_heads; })},
+      {"keeps_fused_qkv", flag([](C& c) -> bool& { return c.stack.keeps_fused_qkv; })},
+      {"parts_per_block", number([](C& c) -> double& { return c.stack.parts_per_block; })},
+      {"keeps_frozen_gathered", flag([](C& c) -> bool& { return c.stack.keeps_frozen_gathered; })},
+      {"keeps_frozen_inputs", flag([](C& c) -> bool& { return c.stack.keeps_frozen_inputs; })},
+      {"adapter_dropout", number([](C& c) -> double& { return c.stack.adapter_dropout; })},
       {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
       {"recompute_stops_early", flag([](C& c) -> bool& { return c.stack.recompute_stops_early; })},
       {"host_time_per_recomputed_block_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_recomputed_block; })},
@@ -184,7 +199,6 @@ const std::vector<NamedSetter>& setters() {
       {"offload.last_gradient_bytes", number([](C& c) -> double& { return c.stack.host_copies.last_gradient_bytes; })},
       {"offload.gradient_cast_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_copies.gradient_cast; })},
       {"offload.update_slowdown", number([](C& c) -> double& { return c.stack.host_copies.update_slowdown; })},
-      {"loads_whole_model", flag([](C& c) -> bool& { return c.stack.loads_whole_model; })},
       {"gradients_persist", flag([](C& c) -> bool& { return c.stack.gradients_persist; })},
       {"fused_update", flag([](C& c) -> bool& { return c.stack.fused_update; })},
       {"optimizer_in_backward", flag([](C& c) -> bool& { return c.stack.optimizer_in_backward; })},
@@ -192,7 +206,10 @@ const std::vector<NamedSetter>& setters() {
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
       {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},
       {"framework_memory_bytes", set_framework_memory},
+      {"matmul_workspace_bytes", set_matmul_workspace},
+      {"transformer_engine", flag([](C& c) -> bool& { return c.stack.transformer_engine; })},
       {"fragmentation", number([](C& c) -> double& { return c.stack.fragmentation; })},
+      {"unrecoverable_gaps", number([](C& c) -> double& { return c.stack.unrecoverable_gaps; })},
       {"vocab_multiple", set_vocab_multiple},
       {"spread", number([](C& c) -> double& { return c.stack.spread; })},
       {"default.flash_attention", flag([](C& c) -> bool& { return c.defaults.flash_attention; })},

@@ -118,13 +118,25 @@ Json conventions_json(const sim::Prediction& p) {
   return json;
 }
 
+Json terms_json(const std::vector<sim::MemoryTerm>& terms) {
+  Json json = Json::object();
+  for (const sim::MemoryTerm& term : terms) json[term.name] = amount(term.size.value());
+  return json;
+}
+
 Json memory_json(const sim::Memory& memory) {
-  Json stages = Json::array();
+  Json stages = Json::array(), timeline = Json::array();
   for (const sim::StageMemory& stage : memory.stages) {
-    Json terms = Json::object();
-    for (const sim::MemoryTerm& term : stage.terms) terms[term.name] = amount(term.size.value());
-    stages.push_back(
-        {{"stage", stage.stage}, {"instant", stage.instant}, {"peak_bytes", amount(stage.peak.value())}, {"terms", terms}});
+    stages.push_back({{"stage", stage.stage},
+                      {"instant", stage.instant},
+                      {"peak_bytes", amount(stage.peak.value())},
+                      {"reserved_bytes", amount(stage.reserved.value())},
+                      {"terms", terms_json(stage.terms)}});
+  }
+  for (const sim::MemoryInstant& instant : memory.timeline) {
+    timeline.push_back({{"instant", instant.name},
+                        {"allocated_bytes", amount(instant.allocated.value())},
+                        {"terms", terms_json(instant.terms)}});
   }
   return {{"peak_bytes", amount(memory.peak.value())},
           {"reserved_bytes", amount(memory.reserved.value())},
@@ -132,7 +144,9 @@ Json memory_json(const sim::Memory& memory) {
           {"context_bytes", amount(memory.context.value())},
           {"capacity_bytes", amount(memory.capacity.value())},
           {"host_bytes", amount(memory.host.value())},
-          {"stages", stages}};
+          {"margin_bytes", amount(memory.margin.value())},
+          {"stages", stages},
+          {"timeline", timeline}};
 }
 
 Json communication_json(const std::vector<sim::CommunicationTerm>& terms) {

@@ -53,10 +53,11 @@ std::string utilisation_text(const Prediction& p) {
 }
 
 std::string memory_text(const sim::Memory& memory) {
-  const sim::Bytes needed = memory.peak + memory.context;
-  const std::string verdict = memory.fits() ? "fits, " + human(memory.capacity - needed) + " to spare"
-                                            : "OUT OF MEMORY, " + human(needed - memory.capacity) + " too much";
-  return human(memory.peak) + " + " + human(memory.context) + " context of " + human(memory.capacity) + " usable: " + verdict;
+  const std::string verdict = memory.fits() ? "fits, " + human(memory.capacity - memory.needed()) + " to spare"
+                                            : "OUT OF MEMORY, " + human(memory.needed() - memory.capacity) + " too much";
+  const std::string gaps = memory.margin > sim::Bytes(0.0) ? " + " + human(memory.margin) + " gaps" : "";
+  return human(memory.peak) + gaps + " + " + human(memory.context) + " context of " + human(memory.capacity) +
+         " usable: " + verdict;
 }
 
 Table result_table(const Prediction& p) {
@@ -161,32 +162,62 @@ Table communication_table(const Prediction& p) {
   return table;
 }
 
-std::vector<std::string> memory_terms(const sim::Memory& memory) {
-  std::vector<std::string> names;
-  for (const sim::StageMemory& stage : memory.stages) {
-    for (const sim::MemoryTerm& term : stage.terms) {
-      if (std::find(names.begin(), names.end(), term.name) == names.end()) names.push_back(term.name);
+// A table with one column for each term that any row has.
+class MemoryTable {
+ public:
+  MemoryTable(const char* title, std::vector<Column> columns) : title_(title), columns_(std::move(columns)) {}
+
+  void add(std::vector<Cell> cells, const std::vector<sim::MemoryTerm>& terms) {
+    for (const sim::MemoryTerm& term : terms) {
+      if (std::find(names_.begin(), names_.end(), term.name) == names_.end()) names_.emplace_back(term.name);
     }
+    rows_.push_back({std::move(cells), terms});
   }
-  return names;
-}
+
+  Table take() {
+    for (const std::string& name : names_) columns_.push_back({name + "_bytes", name, Kind::Bytes});
+    Table table(title_, columns_);
+    for (Row& row : rows_) {
+      for (const std::string& name : names_) row.cells.emplace_back(size_of(row.terms, name));
+      table.add_row(std::move(row.cells));
+    }
+    return table;
+  }
+
+ private:
+  struct Row {
+    std::vector<Cell> cells;
+    std::vector<sim::MemoryTerm> terms;
+  };
+
+  static sim::Bytes size_of(const std::vector<sim::MemoryTerm>& terms, const std::string& name) {
+    sim::Bytes sum{0.0};
+    for (const sim::MemoryTerm& term : terms) sum += term.name == name ? term.size : sim::Bytes(0.0);
+    return sum;
+  }
+
+  const char* title_;
+  std::vector<Column> columns_;
+  std::vector<std::string> names_;
+  std::vector<Row> rows_;
+};
 
 Table memory_table(const Prediction& p) {
-  const std::vector<std::string> names = memory_terms(p.memory);
-  std::vector<Column> columns{
-      {"stage", "stage", Kind::Integer}, {"instant", "peak in", Kind::Text}, {"peak_bytes", "peak", Kind::Bytes}};
-  for (const std::string& name : names) columns.push_back({name + "_bytes", name, Kind::Bytes});
-  Table table("Memory of each pipeline stage at its peak", columns);
+  MemoryTable table("Memory of each pipeline stage at its peak",
+                    {{"stage", "stage", Kind::Integer}, {"instant", "peak in", Kind::Text}, {"peak_bytes", "peak", Kind::Bytes}});
   for (const sim::StageMemory& stage : p.memory.stages) {
-    std::vector<Cell> row{std::int64_t{stage.stage}, stage.instant, stage.peak};
-    for (const std::string& name : names) {
-      sim::Bytes sum{0.0};
-      for (const sim::MemoryTerm& term : stage.terms) sum += term.name == name ? term.size : sim::Bytes(0.0);
-      row.emplace_back(sum);
-    }
-    table.add_row(std::move(row));
+    table.add({std::int64_t{stage.stage}, std::string(stage.instant), stage.peak}, stage.terms);
   }
-  return table;
+  return table.take();
+}
+
+Table timeline_table(const Prediction& p) {
+  MemoryTable table("Memory through a step of the fullest stage",
+                    {{"instant", "instant", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}});
+  for (const sim::MemoryInstant& instant : p.memory.timeline) {
+    table.add({std::string(instant.name), instant.allocated}, instant.terms);
+  }
+  return table.take();
 }
 
 Table conventions_table(const Prediction& p) {
@@ -231,6 +262,7 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance) 
     tables.push_back(breakdown_table(p));
     if (!p.communication.empty()) tables.push_back(communication_table(p));
     tables.push_back(memory_table(p));
+    tables.push_back(timeline_table(p));
     tables.push_back(conventions_table(p));
     tables.push_back(evidence_table(p.run, provenance));
   }

@@ -98,6 +98,7 @@ Prediction predict(const Run& asked) {
   prediction.model_flops = step_flops(run, prices, false);
   prediction.hardware_flops = step_flops(run, prices, true);
   prediction.memory = memory_footprint(run, prices);
+  prediction.memory.timeline = memory_timeline(run, prices, prediction.memory.fullest().stage);
   add_rates(prediction);
   add_out_of_memory(prediction);
   return prediction;

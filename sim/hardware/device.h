@@ -57,7 +57,11 @@ struct Device {
   BytesPerSecond memory_bandwidth;
   Bytes cache;                  // last-level cache, 0 if unknown
   int compute_units = 1;        // SMs, CUs, tensor cores of a TPU
-  Bytes context_memory{0.5e9};  // driver context and libraries of one process
+  Bytes context_memory{0.5e9};  // driver context and libraries of one process, with one communicator
+  // Each further communicator. Source: BigScience memory notes, 1271 MiB with one and 1113 MiB without on V100.
+  Bytes communicator_memory = 158.0 * MiB;
+  // Workspace of the matrix library. Source: PyTorch, cuBLAS workspaces of 8 x 16 KiB + 2 x 4 MiB; 32 MiB from Hopper on.
+  Bytes matmul_workspace = 8.125 * MiB;
   std::optional<double> watts;
   std::optional<double> price_per_hour;  // USD
   BytesPerSecond host_bandwidth;         // one direction of the host link

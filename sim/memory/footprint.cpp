@@ -11,11 +11,19 @@
 namespace llmsim::sim {
 namespace {
 
-enum class Instant { Load, Loss, Backward, Gradients, Update };
+enum class Instant { Idle, Forward, Loss, Backward, Gradients, Update };
 
-constexpr std::array<const char*, 5> kInstantNames{"load", "loss", "backward", "gradients", "update"};
-constexpr std::array<Instant, 5> kInstants{Instant::Load, Instant::Loss, Instant::Backward, Instant::Gradients, Instant::Update};
-constexpr int kNumTerms = 12;
+constexpr std::array<const char*, 6> kInstantNames{"idle", "forward", "loss", "backward", "gradients", "update"};
+constexpr std::array<Instant, 6> kInstants{Instant::Idle,     Instant::Forward,   Instant::Loss,
+                                           Instant::Backward, Instant::Gradients, Instant::Update};
+constexpr std::size_t kNumTerms = 16;
+
+// TransformerEngine's workspace is as large as the matrix library's from Hopper on, and this before.
+constexpr Bytes kLargeWorkspace = 32.0 * MiB;
+constexpr Bytes kEarlyEngineWorkspace = 4.0 * MiB;
+
+// Received activations, received gradients and the tensor being sent.
+constexpr double kPipelineBuffers = 3.0;
 
 // Ranks that divide each kind of state under the strategy's sharding.
 struct StateShards {
@@ -36,8 +44,9 @@ StateShards state_shards(const Strategy& strategy) {
 
 // Bytes of one stage, one field per term.
 struct StageBytes {
-  Bytes weights{}, gathered{}, gradients{}, gradient_buffers{}, master{}, states{};
-  Bytes activations{}, last_block{}, logits{}, restored{}, activation_gradients{}, temporaries{}, whole_model{}, framework{};
+  Bytes weights{}, gathered{}, gradients{}, main_gradients{}, gradient_buffers{}, master{}, states{};
+  Bytes activations{}, last_block{}, logits{}, restored{}, activation_gradients{}, temporaries{};
+  Bytes pipeline_buffers{}, workspaces{}, framework{};
 };
 
 class StageFootprint {
@@ -58,11 +67,23 @@ class StageFootprint {
       if (sum(terms_at(instant, bytes)) > sum(terms_at(worst, bytes))) worst = instant;
     }
     StageMemory memory{.stage = index, .instant = kInstantNames[static_cast<std::size_t>(worst)]};
-    for (const MemoryTerm& term : terms_at(worst, bytes)) {
-      if (term.size > Bytes(0.0)) memory.terms.push_back(term);
-    }
-    memory.peak = sum(terms_at(worst, bytes));
+    const Terms terms = terms_at(worst, bytes);
+    memory.terms = present(terms);
+    memory.peak = sum(terms);
+    memory.lost = lost_at(worst, bytes);
+    memory.reserved = reserved(memory, worst, bytes);
     return memory;
+  }
+
+  std::vector<MemoryInstant> timeline(int index) {
+    const StageBytes bytes = stage_bytes(index);
+    std::vector<MemoryInstant> instants;
+    for (const Instant instant : kInstants) {
+      if (instant == Instant::Loss && bytes.logits <= Bytes(0.0)) continue;
+      const Terms terms = terms_at(instant, bytes);
+      instants.push_back({kInstantNames[static_cast<std::size_t>(instant)], sum(terms), present(terms)});
+    }
+    return instants;
   }
 
   Bytes host_bytes() const { return host_; }
@@ -74,8 +95,7 @@ class StageFootprint {
     const double trained = strategy_.adapters ? stage_blocks(stage) * rank_.block_adapters : parameters;
     add_states(bytes, stage, parameters, trained);
     add_activations(bytes, stage);
-    bytes.framework = run_.stack.framework_memory;
-    if (run_.stack.loads_whole_model) bytes.whole_model = weight_bytes(parameters, stage);
+    add_buffers(bytes);
     return bytes;
   }
 
@@ -84,13 +104,13 @@ class StageFootprint {
     bytes.weights = weight_bytes(parameters, stage) / shards_.weights;
     if (strategy_.adapters) bytes.weights += Bytes(trained * size_of(DType::Bf16).value());
     bytes.gradients = Bytes(trained * storage_.gradient_bytes / shards_.gradients);
-    bytes.gradients += Bytes(trained * storage_.main_gradient_bytes / shards_.optimizer);
+    bytes.main_gradients = Bytes(trained * storage_.main_gradient_bytes / shards_.optimizer);
     bytes.master = Bytes(trained * storage_.master_bytes / shards_.optimizer);
     bytes.states = Bytes(trained * state / shards_.optimizer);
     const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.fused_update);
     bytes.temporaries = Bytes(trained / shards_.optimizer * (run_.stack.update_temporary_bytes + temporary));
     if (run_.stack.optimizer_in_backward) free_gradients(bytes);
-    if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes);
+    if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters);
     move_to_host(bytes);
   }
 
@@ -104,10 +124,9 @@ class StageFootprint {
 
   // Weights of the block at hand, of the next one with prefetch, and of the larger end; gradients of a block in the compute
   // format and, where they are reduced in fp32, once more.
-  void add_gathered_unit(StageBytes& bytes) const {
+  void add_gathered_unit(StageBytes& bytes, double parameters) const {
     const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
-    bytes.gathered = Bytes(run_.stack.gathered_blocks * rank_.block * compute_bytes);
-    bytes.gathered += Bytes(std::max(rank_.embedding, rank_.head) * compute_bytes);
+    bytes.gathered = Bytes(gathered_parameters(parameters) * compute_bytes);
     if (strategy_.adapters) return;
     bytes.gradient_buffers =
         Bytes(run_.stack.gradient_blocks * rank_.block * (compute_bytes + (run_.stack.gradient_reduce_in_fp32 ? 4.0 : 0.0)));
@@ -121,10 +140,18 @@ class StageFootprint {
     bytes.temporaries = bytes.temporaries * std::min(1.0, largest / all);
   }
 
+  double gathered_parameters(double parameters) const {
+    if (strategy_.adapters && run_.stack.keeps_frozen_gathered) return parameters;
+    const double end = std::max(rank_.embedding, rank_.head);
+    const double blocks = run_.stack.gathered_blocks * rank_.block;
+    if (run_.stack.live_parameters <= 0.0) return blocks + end;
+    return std::max({std::min(run_.stack.live_parameters, parameters), blocks, end});
+  }
+
   void move_to_host(StageBytes& bytes) {
     if (strategy_.offload.optimizer) {
-      host_ = std::max(host_, bytes.master + bytes.states + bytes.gradients);
-      bytes.master = bytes.states = bytes.temporaries = Bytes(0.0);
+      host_ = std::max(host_, bytes.master + bytes.states + bytes.gradients + bytes.main_gradients);
+      bytes.master = bytes.states = bytes.temporaries = bytes.main_gradients = Bytes(0.0);
       bytes.gradients = bytes.gradient_buffers;
     }
     if (strategy_.offload.parameters) {
@@ -134,43 +161,85 @@ class StageFootprint {
   }
 
   void add_activations(StageBytes& bytes, int stage) {
-    const PipelineShape shape{.schedule = strategy_.schedule,
-                              .stages = strategy_.pipeline_parallel,
-                              .virtual_stages = strategy_.virtual_stages,
-                              .num_microbatches = strategy_.num_microbatches()};
+    const int passes = peak_in_flight(shape(), stage);
+    const double chunks = strategy_.virtual_stages;
     Bytes one_pass;
-    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) one_pass += part_activations(part(stage, chunk));
-    const double in_flight = peak_in_flight(shape, stage) / static_cast<double>(strategy_.virtual_stages);
-    bytes.activations = in_flight * one_pass;
+    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) one_pass += block_activations(part(stage, chunk).blocks);
+    bytes.activations = passes / chunks * one_pass;
+    if (part(stage, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
+    if (run_.stack.keeps_stage_outputs) bytes.activations += passes * whole_residual();
+    if (part(stage, strategy_.virtual_stages - 1).head) {
+      bytes.activations += last_chunk_passes() * prices_.head.saved;
+      bytes.logits = prices_.head.working;
+    }
     bytes.last_block = prices_.block.saved + prices_.block.restored;
     bytes.restored = prices_.block.restored * restored_blocks();
     bytes.activation_gradients = prices_.block.gradients;
-    if (part(stage, strategy_.virtual_stages - 1).head) bytes.logits = prices_.head.working;
-    if (strategy_.offload.activations) {
-      const Bytes resident = 2.0 * prices_.block.saved;
-      host_ += std::max(Bytes(0.0), bytes.activations - resident);
-      bytes.activations = std::min(bytes.activations, resident);
-    }
+    if (strategy_.offload.activations) move_activations_to_host(bytes);
   }
+
+  void move_activations_to_host(StageBytes& bytes) {
+    const Bytes resident = 2.0 * checkpoint(prices_.block.saved) + unpartitioned();
+    host_ += std::max(Bytes(0.0), bytes.activations - resident);
+    bytes.activations = std::min(bytes.activations, resident);
+  }
+
+  void add_buffers(StageBytes& bytes) const {
+    if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.stack.framework_memory;
+    const Bytes workspace = run_.stack.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
+    bytes.workspaces = run_.stack.matmul_workspaces * workspace;
+    if (run_.stack.transformer_engine) {
+      const bool large = run_.cluster.device.matmul_workspace >= kLargeWorkspace;
+      bytes.workspaces += large ? kLargeWorkspace : kEarlyEngineWorkspace;
+    }
+    if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * whole_residual();
+  }
+
+  PipelineShape shape() const {
+    return {.schedule = strategy_.schedule,
+            .stages = strategy_.pipeline_parallel,
+            .virtual_stages = strategy_.virtual_stages,
+            .num_microbatches = strategy_.num_microbatches()};
+  }
+
+  // Of the forward passes in flight, those of the first chunk: an interleaved schedule runs `stages` of them, then as many of
+  // every other chunk, then comes back to the first.
+  double first_chunk_passes(int passes) const {
+    return std::max(passes - strategy_.pipeline_parallel * (strategy_.virtual_stages - 1),
+                    std::min(passes, strategy_.pipeline_parallel));
+  }
+
+  // The stage with the head runs the backward pass of its last chunk at once.
+  double last_chunk_passes() const { return strategy_.schedule == PipelineSchedule::GPipe ? strategy_.num_microbatches() : 1.0; }
+
+  // The residual stream that one stage hands to the next.
+  Bytes whole_residual() const {
+    const double tokens = static_cast<double>(strategy_.micro_batch) * run_.model.seq_len / strategy_.context_parallel;
+    const double shards = strategy_.sequence_parallel ? strategy_.tensor_parallel : 1.0;
+    return tokens * run_.model.hidden_size / shards * size_of(activation_dtype(strategy_.precision));
+  }
+
+  // Blocks between two checkpoints.
+  double checkpoint_spacing() const { return std::max(1.0, strategy_.recompute.every_n / run_.stack.parts_per_block); }
 
   // Blocks that recomputation brings back at once: all between two checkpoints.
-  double restored_blocks() const {
-    return strategy_.recompute.kind == RecomputeKind::Full ? std::max(1, strategy_.recompute.every_n) : 1.0;
+  double restored_blocks() const { return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing() : 1.0; }
+
+  Bytes block_activations(int blocks) const {
+    if (strategy_.recompute.mixes()) {
+      const double recomputed = strategy_.recompute.blocks_of(blocks);
+      return recomputed * checkpoint(prices_.block.saved) + (blocks - recomputed) * prices_.kept_block.saved;
+    }
+    if (strategy_.recompute.kind != RecomputeKind::Full) return blocks * prices_.block.saved;
+    return blocks / checkpoint_spacing() * checkpoint(prices_.block.saved);
   }
 
-  Bytes part_activations(const ModelPart& part) const {
-    const double n = std::max(1, strategy_.recompute.every_n);
-    Bytes sum;
-    if (strategy_.recompute.mixes()) {
-      const double recomputed = strategy_.recompute.blocks_of(part.blocks);
-      sum = recomputed * prices_.block.saved + (part.blocks - recomputed) * prices_.kept_block.saved;
-    } else {
-      sum = part.blocks / (strategy_.recompute.kind == RecomputeKind::Full ? n : 1.0) * prices_.block.saved;
-    }
-    if (part.embedding) sum += prices_.embedding.saved;
-    if (part.head) sum += prices_.head.saved;
-    return sum;
+  bool partitions() const {
+    return run_.stack.partitions_checkpoints && strategy_.recompute.kind == RecomputeKind::Full && !strategy_.sequence_parallel;
   }
+  Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
+  // A partitioned checkpoint is gathered before its block is made again.
+  Bytes unpartitioned() const { return partitions() ? prices_.block.saved : Bytes(0.0); }
 
   using Terms = std::array<MemoryTerm, kNumTerms>;
 
@@ -180,27 +249,56 @@ class StageFootprint {
     return total;
   }
 
+  static std::vector<MemoryTerm> present(const Terms& terms) {
+    std::vector<MemoryTerm> list;
+    for (const MemoryTerm& term : terms) {
+      if (term.size > Bytes(0.0)) list.push_back(term);
+    }
+    return list;
+  }
+
+  bool gradients_stay() const { return run_.stack.gradients_persist || strategy_.num_microbatches() > 1; }
+
   Terms terms_at(Instant instant, const StageBytes& b) const {
     const Bytes none{};
-    if (instant == Instant::Load) return {{{"weights", b.weights}, {"whole_model", b.whole_model}, {"framework", b.framework}}};
-    const bool loss = instant == Instant::Loss, backward = instant == Instant::Backward,
-               gradients = instant == Instant::Gradients;
-    const bool update = instant == Instant::Update, deep = backward || gradients;
-    const bool accumulates = run_.stack.gradients_persist || strategy_.num_microbatches() > 1;
+    const bool update = instant == Instant::Update, idle = instant == Instant::Idle;
+    const bool loss = instant == Instant::Loss, backward = instant == Instant::Backward, last = instant == Instant::Gradients;
+    const bool full = loss || backward || instant == Instant::Forward;
+    const bool gradients = last || update || (idle ? run_.stack.gradients_persist : gradients_stay());
     return {{
         {"weights", b.weights},
-        {"gathered_weights", update ? none : b.gathered},
-        {"gradients", gradients || update || accumulates ? b.gradients : none},
-        {"gradient_buffers", deep ? b.gradient_buffers : none},
+        {"gathered_weights", update || idle ? none : b.gathered},
+        {"gradients", gradients ? b.gradients : none},
+        {"main_gradients", update ? b.main_gradients : none},
+        {"gradient_buffers", last ? b.gradient_buffers : (backward ? waiting_gradients(b) : none)},
         {"master_weights", b.master},
         {"optimizer_states", b.states},
-        {"activations", loss || backward ? b.activations : (gradients ? b.last_block : none)},
+        {"activations", full ? b.activations : (last ? b.last_block : none)},
         {"logits", loss ? b.logits : none},
-        {"recomputed_activations", backward ? b.restored : none},
-        {"activation_gradients", deep ? b.activation_gradients : none},
+        {"recomputed_activations", backward ? b.restored + unpartitioned() : none},
+        {"activation_gradients", backward || last ? b.activation_gradients : none},
         {"optimizer_temporaries", update ? b.temporaries : none},
+        {"pipeline_buffers", b.pipeline_buffers},
+        {"workspaces", b.workspaces},
         {"framework", b.framework},
     }};
+  }
+
+  // Whole gradients of a block wait for their reduction while the next block runs, when its own activations are gone.
+  Bytes waiting_gradients(const StageBytes& b) const {
+    return std::max(Bytes(0.0), b.gradient_buffers - prices_.kept_block.saved);
+  }
+
+  // Gaps among the blocks that a step allocates and frees.  Flat buffers of the update leave none.
+  Bytes lost_at(Instant instant, const StageBytes& b) const {
+    const Bytes flat = instant == Instant::Update ? b.temporaries + b.main_gradients : Bytes(0.0);
+    const Bytes passing = sum(terms_at(instant, b)) - sum(terms_at(Instant::Idle, b)) - flat;
+    return std::max(Bytes(0.0), (run_.stack.fragmentation - 1.0) * passing);
+  }
+
+  Bytes reserved(const StageMemory& memory, Instant worst, const StageBytes& b) const {
+    if (worst == Instant::Update) return memory.peak + memory.lost;
+    return memory.peak + memory.lost + b.temporaries + b.main_gradients;
   }
 
   const ModelPart& part(int stage, int chunk) const {
@@ -233,19 +331,36 @@ class StageFootprint {
 
 }  // namespace
 
+const StageMemory& Memory::fullest() const {
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const StageMemory& a, const StageMemory& b) { return a.peak < b.peak; });
+}
+
 Memory memory_footprint(const Run& run, const LayerPrices& prices) {
   StageFootprint footprint(run, prices);
   Memory memory;
   for (int stage = 0; stage < run.strategy.pipeline_parallel; ++stage) {
     memory.stages.push_back(footprint.stage(stage));
     memory.peak = std::max(memory.peak, memory.stages.back().peak);
+    memory.reserved = std::max(memory.reserved, memory.stages.back().reserved);
   }
-  memory.context = run.cluster.device.context_memory;
+  memory.context = context_memory(run);
+  memory.margin = run.stack.unrecoverable_gaps * memory.fullest().lost;
   memory.capacity = run.cluster.device.usable_memory;
-  memory.reserved = memory.peak * run.stack.fragmentation;
   memory.device = memory.reserved + memory.context;
   memory.host = footprint.host_bytes();
   return memory;
+}
+
+std::vector<MemoryInstant> memory_timeline(const Run& run, const LayerPrices& prices, int stage) {
+  return StageFootprint(run, prices).timeline(stage);
+}
+
+Bytes context_memory(const Run& run) {
+  const Strategy& s = run.strategy;
+  const int kinds = (s.data_parallel > 1) + (s.tensor_parallel > 1) + (s.pipeline_parallel > 1) + (s.context_parallel > 1);
+  const int further = kinds > 1 ? kinds : 0;
+  return run.cluster.device.context_memory + further * run.cluster.device.communicator_memory;
 }
 
 }  // namespace llmsim::sim

@@ -58,20 +58,22 @@ class BlockLowering {
     const std::int64_t h = model_.hidden_size, d = model_.head_dim;
     const std::int64_t heads = model_.num_heads / tensor_, kv_heads = std::max(1, model_.num_kv_heads / tensor_);
     const double q_elements = static_cast<double>(tokens_ * heads * d), kv_elements = static_cast<double>(tokens_ * kv_heads * d);
-    norm("attention_norm");
+    norm("attention_norm", keeps_input(true));
     gather();
     product("qkv", h, {heads * d, kv_heads * d, kv_heads * d});
+    if (strategy_.adapters) keep_adapter_dropout(residual_elements());
     if (model_.position == Position::Rope) {
       stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(stack_, element_));
     }
-    keep(Bytes((q_elements + 2 * kv_elements) * element_));
+    keep(Bytes((q_elements + 2 * (stack_.expands_kv_heads ? q_elements : kv_elements)) * element_));
+    if (stack_.keeps_fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
     core_begin_ = block_.forward.size();
     attention_core();
     core_end_ = block_.forward.size();
-    keep(Bytes(q_elements * element_));  // input of the projection
+    if (strategy_.flash_attention || keeps_input(all_adapted())) keep(Bytes(q_elements * element_));  // input of the projection
     product("attention_output", heads * d, {h}, true);
     reduce();
-    if (model_.norms_per_layer >= 4) norm("post_attention_norm");
+    if (model_.norms_per_layer >= 4) norm("post_attention_norm", false);
     if (!model_.parallel_block) residual("attention_residual");
   }
 
@@ -79,7 +81,7 @@ class BlockLowering {
     const std::int64_t h = model_.hidden_size, f = model_.ffn_size / tensor_;
     const double ffn_elements = static_cast<double>(tokens_ * f);
     const int width = model_.gated_mlp ? 2 : 1;
-    if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm");
+    if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm", keeps_input(all_adapted()));
     mlp_begin_ = block_.forward.size();
     if (!model_.parallel_block) gather();
     product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
@@ -87,13 +89,15 @@ class BlockLowering {
     keep(kept_.mlp_inner);
     activation_ = block_.forward.size();
     stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
-    const bool keeps_both = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;  // silu(gate) and the product
-    kept_.activation = Bytes((keeps_both ? 2 : 1) * ffn_elements * linear_input_bytes(linear_));
+    const bool eager_gate = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
+    if (eager_gate) kept_.activation += Bytes(ffn_elements * element_);  // silu(gate)
+    if (keeps_input(all_adapted())) kept_.activation += Bytes(ffn_elements * linear_input_bytes(linear_));
     keep(kept_.activation);
+    if (all_adapted()) keep_adapter_dropout(ffn_elements);
     product("mlp_down", f, {h}, true);
     reduce();
     mlp_end_ = block_.forward.size();
-    if (model_.norms_per_layer >= 4) norm("post_mlp_norm");
+    if (model_.norms_per_layer >= 4) norm("post_mlp_norm", false);
     residual("mlp_residual");
   }
 
@@ -119,13 +123,22 @@ class BlockLowering {
     add(model_.bias.mlp, ffn + model_.hidden_size, 2);
   }
 
-  void norm(const char* label) {
+  // An eager RMSNorm keeps its input in fp32 and, for the gradient of its scale, the normalised input.
+  void norm(const char* label, bool feeds_kept_input) {
     stream(OperatorKind::Norm, label, residual_elements(), norm_traffic(model_.norm, stack_, element_));
-    const double input = stack_.norms_in_fp32 ? size_of(DType::Fp32).value() : element_;
-    keep(Bytes(residual_elements() * input));                               // its input
-    const Bytes output(residual_elements() * linear_input_bytes(linear_));  // feeds the weight gradient of the next product
-    keep(output);
-    kept_.norms += output;
+    const bool eager_rms = model_.norm == Norm::RmsNorm && stack_.fusion == ElementwiseFusion::Eager;
+    const double input = stack_.norms_in_fp32 || eager_rms ? size_of(DType::Fp32).value() : element_;
+    const double normalised = eager_rms && !strategy_.adapters ? element_ : 0.0;
+    const double output = feeds_kept_input ? linear_input_bytes(linear_) : 0.0;
+    keep(Bytes(residual_elements() * (input + normalised + output)));
+    kept_.norms += Bytes(residual_elements() * (normalised + output));
+  }
+
+  // Linear layers keep their input for the weight gradient; frozen ones have none.
+  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || stack_.keeps_frozen_inputs; }
+  bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }
+  void keep_adapter_dropout(double elements) {
+    if (stack_.adapter_dropout > 0.0) keep(Bytes(elements * (element_ + 1.0)));
   }
 
   void residual(const char* label) {

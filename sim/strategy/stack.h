@@ -80,6 +80,17 @@ struct Stack {
   double gathered_blocks = 2.0;           // Zero3: blocks whose whole weights are on the device at once
   double gradient_blocks = 1.0;           // Zero2, Zero3: blocks whose whole gradients are
   bool prefetches = true;                 // Zero3: the next gather runs under the current block
+  double live_parameters = 0.0;           // Zero3: parameters that stay gathered until so many are; 0: `gathered_blocks` says it
+
+  // What is kept from forward to backward beside what the operators need.
+  bool keeps_stage_outputs = false;     // pipelines: every micro-batch in flight holds what its stage has sent on
+  bool partitions_checkpoints = false;  // stored block inputs are divided over the tensor ranks
+  bool expands_kv_heads = false;        // grouped keys and values are copied out to all heads before attention
+  bool keeps_fused_qkv = false;         // rotated q and k are new tensors beside the fused projection's output
+  double parts_per_block = 1.0;         // modules of a block that count when checkpoints are spaced
+  bool keeps_frozen_gathered = false;   // Zero3: frozen weights stay gathered until the step ends
+  bool keeps_frozen_inputs = false;     // frozen linear layers keep their input although they have no weight gradient
+  double adapter_dropout = 0.0;         // > 0: an adapter keeps its input after dropout, and the mask
 
   bool recompute_stops_early = false;           // a replayed block ends where its last product has its input
   Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
@@ -93,14 +104,17 @@ struct Stack {
   double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
   double collective_efficiency = 1.0;    // achieved collective bandwidth relative to the library measured alone
 
-  bool loads_whole_model = false;       // each device holds all weights once, before they are sharded
-  bool gradients_persist = false;       // gradient buffers stay allocated between steps
-  bool fused_update = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
-  bool optimizer_in_backward = false;   // each gradient is used and freed as soon as it exists
-  double update_temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs, beside those of an unfused update
-  Bytes framework_memory{0.0};          // workspaces and buffers that the framework holds beside the model
-  double fragmentation = 1.08;          // reserved / allocated at the peak
-  int vocab_multiple = 1;               // the vocabulary is padded to vocab_multiple * tensor_parallel
+  bool gradients_persist = false;         // gradient buffers stay allocated between steps
+  bool fused_update = true;               // one kernel per update; false: a pass over all parameters per arithmetic operation
+  bool optimizer_in_backward = false;     // each gradient is used and freed as soon as it exists
+  double update_temporary_bytes = 0.0;    // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
+  Bytes framework_memory{0.0};            // buckets of the data-parallel collectives
+  int matmul_workspaces = 2;              // of the matrix library: one for the forward and one for the backward thread
+  std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
+  bool transformer_engine = false;        // TransformerEngine has a workspace of its own
+  double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
+  double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
+  int vocab_multiple = 1;                 // the vocabulary is padded to vocab_multiple * tensor_parallel
 
   double spread = 0.20;  // standard deviation of ln(measured / predicted step time) of runs on this stack
 };

@@ -183,5 +183,44 @@ TEST(Block, AGeluOfEightOperatorsMovesNineTimesAFusedOne) {
   EXPECT_DOUBLE_EQ(eight, 9.0 * one);
 }
 
+TEST(Block, AnEagerLlamaKeepsFourWidthsForEachNormAndEveryFactorOfItsMlp) {
+  // Units of t h 16-bit values.  Each norm: its input in fp32 (2), the normalised input (1), its output (1).  Attention: q, k,
+  // v and its output (4).  MLP, f = 4 h: gate, up, silu(gate) and their product (16).
+  TrainingRun run = small_run();
+  run.model.norm = Norm::RmsNorm;
+  run.model.gated_mlp = true;
+  run.stack.fusion = ElementwiseFusion::Eager;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const double log_sum_exp = 8.0 * kTokens * 4.0;
+  EXPECT_DOUBLE_EQ(block.saved.value(), 2.0 * kTokens * kHidden * (8.0 + 4.0 + 16.0) + log_sum_exp);
+}
+
+TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
+  // As above, adapters on q and v: the norms keep their fp32 input (2 + 2), the first its output (1); no product of the MLP
+  // (12).
+  TrainingRun run = small_run();
+  run.model.norm = Norm::RmsNorm;
+  run.model.gated_mlp = true;
+  run.stack.fusion = ElementwiseFusion::Eager;
+  run.strategy.adapters = Adapters{.rank = 8};
+  const double unit = 2.0 * kTokens * kHidden, log_sum_exp = 8.0 * kTokens * 4.0;
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
+  EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0) + log_sum_exp);
+  run.stack.keeps_frozen_inputs = true;  // the second norm's output and the product
+  EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + log_sum_exp);
+  run.stack.keeps_frozen_inputs = false;
+  run.stack.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
+  EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0 + 1.5) + log_sum_exp);
+}
+
+TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
+  TrainingRun run = small_run();
+  run.model.num_kv_heads = 2;
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
+  const double grouped = saved();
+  run.stack.expands_kv_heads = true;
+  EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);  // k and v, 16-bit
+}
+
 }  // namespace
 }  // namespace llmsim::sim

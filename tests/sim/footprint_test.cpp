@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -122,6 +123,148 @@ TEST(Footprint, OffloadMovesTheOptimizerToTheHost) {
   const Memory memory = footprint(run);
   EXPECT_EQ(term(memory.stages[0], "optimizer_states"), 0.0);
   EXPECT_GE(memory.host.value(), 12.0 * count(run));
+}
+
+TEST(Footprint, ThePeakIsTheHighestInstantOfTheTimeline) {
+  for (const auto recompute : {RecomputeKind::None, RecomputeKind::Full}) {
+    TrainingRun run = small_run(8);
+    run.strategy.data_parallel = 2, run.strategy.pipeline_parallel = 4;
+    run.strategy.recompute.kind = recompute;
+    const LayerPrices prices = layer_prices(run);
+    const Memory memory = memory_footprint(run, prices);
+    for (const StageMemory& stage : memory.stages) {
+      Bytes highest{};
+      for (const MemoryInstant& instant : memory_timeline(run, prices, stage.stage)) {
+        highest = std::max(highest, instant.allocated);
+        Bytes sum{};
+        for (const MemoryTerm& t : instant.terms) sum += t.size;
+        EXPECT_DOUBLE_EQ(sum.value(), instant.allocated.value());
+      }
+      EXPECT_EQ(stage.peak, highest);
+    }
+  }
+}
+
+TEST(Footprint, TheTimelineRunsFromOneStepToTheNextAndOnlyTheLastStageHasALoss) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  const auto names = [&](int stage) {
+    std::string all;
+    for (const MemoryInstant& instant : memory_timeline(run, layer_prices(run), stage)) all += std::string(instant.name) + " ";
+    return all;
+  };
+  EXPECT_EQ(names(0), "idle forward backward gradients update ");
+  EXPECT_EQ(names(3), "idle forward loss backward gradients update ");
+}
+
+TEST(Footprint, MainGradientsLiveOnlyWhileTheOptimizerRuns) {
+  TrainingRun run = small_run();
+  run.stack.storage.main_gradient_bytes = 4.0;
+  for (const MemoryInstant& instant : memory_timeline(run, layer_prices(run), 0)) {
+    double main = 0.0;
+    for (const MemoryTerm& t : instant.terms) main += std::string(t.name) == "main_gradients" ? t.size.value() : 0.0;
+    EXPECT_EQ(main, std::string(instant.name) == "update" ? 4.0 * count(run) : 0.0) << instant.name;
+  }
+}
+
+TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
+  // 4 stages of 2 chunks of 1 block: the last stage holds (2 - 1) * 4 + 1 = 5 forward passes, one of them through the head.
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 2;
+  run.strategy.schedule = PipelineSchedule::Interleaved;
+  const LayerPrices prices = layer_prices(run);
+  const std::vector<MemoryInstant> timeline = memory_timeline(run, prices, 3);
+  EXPECT_DOUBLE_EQ(term({.terms = timeline[1].terms}, "activations"), (5.0 * prices.block.saved + prices.head.saved).value());
+}
+
+TEST(Footprint, StageOutputsAreKeptForEveryMicroBatchInFlight) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  const double without = term(footprint(run).stages[0], "activations");
+  run.stack.keeps_stage_outputs = true;
+  // 4 in flight of 1024 tokens x 1024 values x 2 bytes.
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "activations") - without, 4.0 * 1024.0 * 1024.0 * 2.0);
+}
+
+TEST(Footprint, PartitionedCheckpointsAreDividedByTheTensorRanksAndGatheredOneAtATime) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.recompute.kind = RecomputeKind::Full;
+  run.strategy.micro_batch = 8;
+  const LayerPrices prices = layer_prices(run);
+  const auto backward = [&] { return memory_timeline(run, prices, 0)[3]; };
+  const MemoryInstant whole = backward();
+  run.stack.partitions_checkpoints = true;
+  const MemoryInstant divided = backward();
+  ASSERT_STREQ(divided.name, "backward");
+  // Eight checkpoints of t h 2 bytes: three quarters of each go, one whole block input comes back.
+  EXPECT_DOUBLE_EQ((whole.allocated - divided.allocated).value(), (8.0 * 0.75 - 1.0) * 8.0 * 1024.0 * 1024.0 * 2.0);
+}
+
+TEST(Footprint, CheckpointsCountedInHalfBlocksBringBackHalfAsMuch) {
+  TrainingRun run = small_run();
+  run.strategy.recompute = {RecomputeKind::Full, 2};
+  const LayerPrices prices = layer_prices(run);
+  const auto restored = [&] { return term({.terms = memory_timeline(run, prices, 0)[3].terms}, "recomputed_activations"); };
+  EXPECT_DOUBLE_EQ(restored(), 2.0 * prices.block.restored.value());
+  run.stack.parts_per_block = 2.0;
+  EXPECT_DOUBLE_EQ(restored(), prices.block.restored.value());
+}
+
+TEST(Footprint, GatheredWeightsStayUpToTheLiveLimit) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  const auto gathered = [&](double limit) {
+    run.stack.live_parameters = limit;
+    return term(footprint(run).stages[0], "gathered_weights");
+  };
+  EXPECT_DOUBLE_EQ(gathered(1e8), 2e8);                // 16-bit copies of 1e8 parameters
+  EXPECT_DOUBLE_EQ(gathered(1e12), 2.0 * count(run));  // never more than there are
+  EXPECT_GE(gathered(1.0), 2.0 * 32768.0 * 1024.0);    // never less than the embedding
+}
+
+TEST(Footprint, FrozenWeightsThatNothingFreesStayGathered) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  run.strategy.adapters = Adapters{.rank = 8};
+  run.stack.keeps_frozen_gathered = true;
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * count(run));
+}
+
+TEST(Footprint, ReservedBytesAreThoseThatLastAndTheOthersWithTheirGaps) {
+  TrainingRun run = small_run();
+  run.stack.fragmentation = 1.25;
+  run.stack.update_temporary_bytes = 2.0;
+  const LayerPrices prices = layer_prices(run);
+  const StageMemory stage = memory_footprint(run, prices).stages[0];
+  const Bytes idle = memory_timeline(run, prices, 0)[0].allocated;
+  ASSERT_STREQ(stage.instant, "loss");
+  EXPECT_DOUBLE_EQ(stage.reserved.value(), (idle + 1.25 * (stage.peak - idle)).value() + 2.0 * count(run));
+}
+
+TEST(Footprint, AVerdictCountsTheGapsThatStayAndTheContext) {
+  TrainingRun run = small_run();
+  run.stack.fragmentation = 1.5;
+  run.stack.unrecoverable_gaps = 0.5;
+  run.cluster.device.context_memory = 1.0 * GiB;
+  const Memory memory = footprint(run);
+  EXPECT_EQ(memory.needed(), memory.peak + 0.5 * memory.stages[0].lost + 1.0 * GiB);
+}
+
+TEST(Footprint, EveryKindOfGroupHasACommunicator) {
+  TrainingRun run = small_run(8);
+  run.cluster.device.communicator_memory = 100.0 * MiB;
+  EXPECT_EQ(context_memory(run), Bytes(0.0));  // one kind of group: the context has its communicator
+  run.strategy.data_parallel = 2, run.strategy.tensor_parallel = 2, run.strategy.pipeline_parallel = 2;
+  EXPECT_EQ(context_memory(run), 300.0 * MiB);
+}
+
+TEST(Footprint, WorkspacesAreThoseOfTwoThreadsAndOfTheEngine) {
+  TrainingRun run = small_run();
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (2.0 * 8.125 * MiB).value());
+  run.stack.transformer_engine = true;
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), ((2.0 * 8.125 + 4.0) * MiB).value());
+  run.cluster.device.matmul_workspace = 32.0 * MiB;
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (96.0 * MiB).value());
 }
 
 TEST(Footprint, TensorRanksShareTheMatrices) {
