@@ -175,6 +175,7 @@ const std::vector<NamedSetter>& setters() {
       {"gradient_blocks", number([](C& c) -> double& { return c.stack.gradient_blocks; })},
       {"prefetches", flag([](C& c) -> bool& { return c.stack.prefetches; })},
       {"live_parameters", number([](C& c) -> double& { return c.stack.live_parameters; })},
+      {"copies_into_buckets", flag([](C& c) -> bool& { return c.stack.copies_into_buckets; })},
       {"keeps_stage_outputs", flag([](C& c) -> bool& { return c.stack.keeps_stage_outputs; })},
       {"partitions_checkpoints", flag([](C& c) -> bool& { return c.stack.partitions_checkpoints; })},
       {"expands_kv_heads", flag([](C& c) -> bool& { return c.stack.expands_kv_heads; })},

@@ -46,7 +46,7 @@ StateShards state_shards(const Strategy& strategy) {
 struct StageBytes {
   Bytes weights{}, gathered{}, gradients{}, main_gradients{}, gradient_buffers{}, master{}, states{};
   Bytes activations{}, last_block{}, logits{}, restored{}, activation_gradients{}, temporaries{};
-  Bytes pipeline_buffers{}, workspaces{}, framework{};
+  Bytes pipeline_buffers{}, buckets{}, workspaces{}, framework{};
 };
 
 class StageFootprint {
@@ -62,16 +62,18 @@ class StageFootprint {
 
   StageMemory stage(int index) {
     const StageBytes bytes = stage_bytes(index);
-    Instant worst = Instant::Loss;
+    Instant worst = Instant::Idle;
+    Terms terms = terms_at(worst, bytes);
+    const Bytes idle = sum(terms);
+    Bytes peak = idle;
     for (const Instant instant : kInstants) {
-      if (sum(terms_at(instant, bytes)) > sum(terms_at(worst, bytes))) worst = instant;
+      const Terms there = terms_at(instant, bytes);
+      if (sum(there) <= peak) continue;
+      worst = instant, terms = there, peak = sum(there);
     }
-    StageMemory memory{.stage = index, .instant = kInstantNames[static_cast<std::size_t>(worst)]};
-    const Terms terms = terms_at(worst, bytes);
+    StageMemory memory{.stage = index, .instant = kInstantNames[static_cast<std::size_t>(worst)], .peak = peak};
     memory.terms = present(terms);
-    memory.peak = sum(terms);
-    memory.lost = lost_at(worst, bytes);
-    memory.reserved = reserved(memory, worst, bytes);
+    add_gaps(memory, worst, idle, bytes);
     return memory;
   }
 
@@ -104,6 +106,9 @@ class StageFootprint {
     bytes.weights = weight_bytes(parameters, stage) / shards_.weights;
     if (strategy_.adapters) bytes.weights += Bytes(trained * size_of(DType::Bf16).value());
     bytes.gradients = Bytes(trained * storage_.gradient_bytes / shards_.gradients);
+    if (run_.stack.copies_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
+      bytes.buckets = bytes.gradients;
+    }
     bytes.main_gradients = Bytes(trained * storage_.main_gradient_bytes / shards_.optimizer);
     bytes.master = Bytes(trained * storage_.master_bytes / shards_.optimizer);
     bytes.states = Bytes(trained * state / shards_.optimizer);
@@ -279,6 +284,7 @@ class StageFootprint {
         {"activation_gradients", backward || last ? b.activation_gradients : none},
         {"optimizer_temporaries", update ? b.temporaries : none},
         {"pipeline_buffers", b.pipeline_buffers},
+        {"gradient_buckets", b.buckets},
         {"workspaces", b.workspaces},
         {"framework", b.framework},
     }};
@@ -289,16 +295,13 @@ class StageFootprint {
     return std::max(Bytes(0.0), b.gradient_buffers - prices_.kept_block.saved);
   }
 
-  // Gaps among the blocks that a step allocates and frees.  Flat buffers of the update leave none.
-  Bytes lost_at(Instant instant, const StageBytes& b) const {
-    const Bytes flat = instant == Instant::Update ? b.temporaries + b.main_gradients : Bytes(0.0);
-    const Bytes passing = sum(terms_at(instant, b)) - sum(terms_at(Instant::Idle, b)) - flat;
-    return std::max(Bytes(0.0), (run_.stack.fragmentation - 1.0) * passing);
-  }
-
-  Bytes reserved(const StageMemory& memory, Instant worst, const StageBytes& b) const {
-    if (worst == Instant::Update) return memory.peak + memory.lost;
-    return memory.peak + memory.lost + b.temporaries + b.main_gradients;
+  // Gaps among the blocks that a step allocates and frees.  The flat buffers of the update leave none, and fit into none.
+  void add_gaps(StageMemory& memory, Instant worst, Bytes idle, const StageBytes& b) const {
+    const Bytes flat = b.temporaries, none{};
+    const bool update = worst == Instant::Update;
+    const Bytes passing = memory.peak - idle - (update ? flat : none);
+    memory.lost = std::max(none, (run_.stack.fragmentation - 1.0) * passing);
+    memory.reserved = memory.peak + memory.lost + (update ? none : flat);
   }
 
   const ModelPart& part(int stage, int chunk) const {

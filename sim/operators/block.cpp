@@ -12,6 +12,9 @@
 namespace llmsim::sim {
 namespace {
 
+// Of 0.5 x (1 + tanh(...)) written out, beside x itself: 0.5 x, the tangent, and one more than it.
+constexpr double kComposedGeluKeeps = 3.0;
+
 // One product of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
 struct Product {
   using Widths = std::array<std::int64_t, 3>;  // 0: none
@@ -90,6 +93,8 @@ class BlockLowering {
     activation_ = block_.forward.size();
     stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
     const bool eager_gate = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
+    const bool composed = stack_.composed_activation && !model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
+    if (composed) kept_.activation += Bytes(kComposedGeluKeeps * ffn_elements * element_);
     if (eager_gate) kept_.activation += Bytes(ffn_elements * element_);  // silu(gate)
     if (keeps_input(all_adapted())) kept_.activation += Bytes(ffn_elements * linear_input_bytes(linear_));
     keep(kept_.activation);

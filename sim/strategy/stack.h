@@ -83,6 +83,7 @@ struct Stack {
   double live_parameters = 0.0;           // Zero3: parameters that stay gathered until so many are; 0: `gathered_blocks` says it
 
   // What is kept from forward to backward beside what the operators need.
+  bool copies_into_buckets = false;     // replicated gradients are reduced in buckets that are a second copy of them
   bool keeps_stage_outputs = false;     // pipelines: every micro-batch in flight holds what its stage has sent on
   bool partitions_checkpoints = false;  // stored block inputs are divided over the tensor ranks
   bool expands_kv_heads = false;        // grouped keys and values are copied out to all heads before attention

@@ -222,5 +222,14 @@ TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
   EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);  // k and v, 16-bit
 }
 
+TEST(Block, AGeluWrittenOutKeepsThreeMoreTensors) {
+  TrainingRun run = small_run();
+  run.stack.fusion = ElementwiseFusion::Eager;
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
+  const double one_kernel = saved();
+  run.stack.composed_activation = true;
+  EXPECT_DOUBLE_EQ(saved() - one_kernel, 3.0 * 2.0 * kTokens * 4096.0);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -222,6 +222,14 @@ TEST(Footprint, GatheredWeightsStayUpToTheLiveLimit) {
   EXPECT_GE(gathered(1.0), 2.0 * 32768.0 * 1024.0);    // never less than the embedding
 }
 
+TEST(Footprint, BucketsThatCopyHoldReplicatedGradientsTwice) {
+  TrainingRun run = small_run(8);
+  run.stack.copies_into_buckets = true;
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gradient_buckets"), 2.0 * count(run));
+  run.strategy.sharding = Sharding::Zero1;
+  EXPECT_EQ(term(footprint(run).stages[0], "gradient_buckets"), 0.0);
+}
+
 TEST(Footprint, FrozenWeightsThatNothingFreesStayGathered) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;

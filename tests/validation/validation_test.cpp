@@ -65,9 +65,9 @@ TEST_F(Validation, StepTimesAreWithinAQuarter) {
   EXPECT_LE(*overall().macro_median_abs_error, 0.25);
 }
 
-TEST_F(Validation, PeakMemoryIsWithinFifteenPercent) { EXPECT_LE(*overall().memory_macro_median_abs_error, 0.15); }
+TEST_F(Validation, PeakMemoryIsWithinFivePercent) { EXPECT_LE(*overall().memory_macro_median_abs_error, 0.05); }
 
-TEST_F(Validation, EightOutOfTenVerdictsAreRightInBothClasses) { EXPECT_GE(*overall().balanced_outcome_accuracy, 0.80); }
+TEST_F(Validation, NineOutOfTenVerdictsAreRightInBothClasses) { EXPECT_GE(*overall().balanced_outcome_accuracy, 0.90); }
 
 TEST_F(Validation, IntervalsHoldAboutAsOftenAsTheySay) {
   EXPECT_GE(*overall().coverage, 0.85);

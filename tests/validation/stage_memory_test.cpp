@@ -1,0 +1,111 @@
+// What the first, a middle and the last stage of a pipeline held, as BigScience's GPT-2 logs print it: bytes that torch had
+// allocated after a step, at most within one, and reserved, in MiB.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "hwdb/database.h"
+#include "hwdb/run_resolver.h"
+#include "sim/predict.h"
+
+namespace llmsim {
+namespace {
+
+struct StageLog {
+  double allocated, peak, reserved;  // MiB
+};
+
+struct RunLog {
+  const char* group;
+  const char* id;
+  std::array<StageLog, 3> stages;  // first, middle, last
+};
+
+constexpr std::array<RunLog, 4> kMegatron{{
+    {"jean-zay-gpt2-megatron",
+     "jz-v100-32gb-meg-18b-g16-pp4-maxsize",
+     {{{23215, 26205, 30772}, {21633, 24299, 29076}, {23121, 25792, 30806}}}},
+    {"jean-zay-gpt2-megatron",
+     "jz-v100-32gb-meg-30b-g32-pp8-maxsize",
+     {{{19539, 22113, 26732}, {17693, 20045, 24172}, {19428, 21740, 26184}}}},
+    {"jean-zay-gpt2-megatron",
+     "jz-v100-32gb-meg-65b-g64-pp16-maxsize",
+     {{{21865, 24762, 30164}, {19495, 22106, 26722}, {21722, 24357, 29424}}}},
+    {"jean-zay-gpt2-megatron",
+     "jz-v100-32gb-meg-206b-g256-pp64-maxsize",
+     {{{19642, 22770, 25658}, {15426, 18046, 22290}, {19387, 22241, 26940}}}},
+}};
+
+constexpr RunLog kDeepSpeed{"jean-zay-gpt2-deepspeed3d",
+                            "jz-v100-megds3d-52b-g64-ds-gbs1024",
+                            {{{12337, 19961, 22892}, {10837, 15558, 18606}, {12924, 18175, 19286}}}};
+
+sim::Prediction predicted(const RunLog& log) {
+  static const hwdb::Database database(":memory:");
+  hwdb::RunResolver resolver(database);
+  const hwdb::RunFile file = hwdb::read_runs(std::string(LLMSIM_PUBLISHED_RUNS) + "/" + log.group + ".json");
+  for (const hwdb::RunRecord& record : file.runs) {
+    if (record.id == log.id) return sim::predict(resolver.resolve(record));
+  }
+  ADD_FAILURE() << "no run " << log.id;
+  return {};
+}
+
+void expect_near(double mib, sim::Bytes predicted, double tolerance, const std::string& what) {
+  EXPECT_LT(std::abs(std::log(predicted / (mib * sim::MiB))), tolerance)
+      << what << ": measured " << mib << " MiB, predicted " << predicted / sim::MiB;
+}
+
+// Stages of a pipeline as the logs name them.
+std::array<std::size_t, 3> places(const sim::Memory& memory) { return {0, memory.stages.size() / 2, memory.stages.size() - 1}; }
+
+TEST(StageMemory, MegatronStagesPeakInTheUpdateAsLogged) {
+  for (const RunLog& log : kMegatron) {
+    const sim::Memory memory = predicted(log).memory;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const sim::StageMemory& stage = memory.stages[places(memory)[i]];
+      const std::string what = std::string(log.id) + " stage " + std::to_string(stage.stage);
+      EXPECT_STREQ(stage.instant, "update") << what;
+      expect_near(log.stages[i].peak, stage.peak, 0.06, what + " peak");
+      expect_near(log.stages[i].reserved, stage.reserved, 0.10, what + " reserved");
+    }
+  }
+}
+
+// Weights and gradients of 2 bytes, main gradients and master weights of 4, Adam's 8: 20 after a step of Megatron-LM.
+TEST(StageMemory, MegatronKeepsTwentyBytesPerParameter) {
+  for (const RunLog& log : kMegatron) {
+    const sim::Memory memory = predicted(log).memory;
+    for (std::size_t i = 0; i < 3; ++i) {
+      sim::Bytes kept{};
+      for (const sim::MemoryTerm& term : memory.stages[places(memory)[i]].terms) {
+        if (std::string(term.name) != "optimizer_temporaries") kept += term.size;
+      }
+      expect_near(log.stages[i].allocated, kept, 0.02, log.id);
+    }
+  }
+}
+
+TEST(StageMemory, DeepSpeedPeaksOverTheActivationsOfTheFirstStageAndInTheUpdateOfTheLast) {
+  const sim::Memory memory = predicted(kDeepSpeed).memory;
+  EXPECT_STREQ(memory.stages.front().instant, "backward");
+  EXPECT_STREQ(memory.stages.back().instant, "update");
+  for (std::size_t i = 0; i < 3; ++i) {
+    const sim::StageMemory& stage = memory.stages[places(memory)[i]];
+    expect_near(kDeepSpeed.stages[i].peak, stage.peak, 0.05, "peak of stage " + std::to_string(stage.stage));
+    expect_near(kDeepSpeed.stages[i].reserved, stage.reserved, 0.15, "reserved by stage " + std::to_string(stage.stage));
+  }
+}
+
+// ZeRO-3 over 16 ranks, 48 sequences, checkpoints on the host: 10,858 MiB after a step, at most 26,118, reserved 28,234.
+TEST(StageMemory, ZeroThreeHoldsFourteenBytesAndOneBlock) {
+  const sim::Memory memory = predicted({"jean-zay-gpt2-zero", "jz-v100-megzero3-52b-tp4-dp16-mbs48-0525", {}}).memory;
+  expect_near(10858, memory.timeline.front().allocated, 0.03, "after a step");
+  expect_near(26118, memory.peak, 0.03, "peak");
+  expect_near(28234, memory.reserved, 0.03, "reserved");
+}
+
+}  // namespace
+}  // namespace llmsim
