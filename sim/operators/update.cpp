@@ -1,10 +1,14 @@
 #include "sim/operators/update.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace llmsim::sim {
 namespace {
 
 constexpr double kEightBitState = 1.0 + 4.0 / 256.0;
 constexpr double kFp32 = 4.0;
+constexpr int kNewtonSchulzSteps = 5;
 
 double master_bytes(const ParameterStorage& storage) {
   return storage.master_bytes > 0.0 ? storage.master_bytes : storage.weight_bytes;
@@ -69,6 +73,21 @@ UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& st
   return {.norm = streaming(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
           .clip = streaming(OperatorKind::GradientNorm, "gradient_clip", gradients, 2.0 * gradient, 1),
           .update = streaming(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
+}
+
+OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel) {
+  const std::int64_t h = model.hidden_size, q = std::int64_t{model.num_heads} * model.head_dim / tensor_parallel;
+  const std::int64_t kv = std::int64_t{model.num_kv_heads} * model.head_dim / tensor_parallel, f = model.ffn_size / tensor_parallel;
+  OperatorList operators;
+  for (const std::int64_t width : {q + 2 * kv, q, model.gated_mlp ? 2 * f : f, f}) {
+    const std::int64_t m = std::min(h, width), n = std::max(h, width);
+    const std::int64_t steps = kNewtonSchulzSteps;
+    for (const auto& [rows, inner] : {std::pair{m, n}, std::pair{m, m}}) {
+      operators.push_back(gemm("orthogonalise", steps, m, rows, inner, DType::Bf16, DType::Bf16));
+    }
+    operators.push_back(gemm("orthogonalise", steps, m, n, m, DType::Bf16, DType::Bf16));
+  }
+  return operators;
 }
 
 }  // namespace llmsim::sim

@@ -14,8 +14,15 @@
 //
 // with the square root as a temporary of one state value.  The gradient norm reads every gradient once more; clipping scales it
 // (read and write).
+//
+// Muon makes the momentum of each matrix of a block (m, n), m <= n, orthogonal by five steps of Newton-Schulz in bf16,
+//
+//   A = X X^T,  B = b A + c A A,  X = a X + B X        2 (2 m^2 n + m^3) FLOP a step
+//
+// Source: K. Jordan, "Muon: an optimizer for hidden layers" (2024); DeepSpeed and Megatron Core do the same.
 #pragma once
 
+#include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
 #include "sim/strategy/stack.h"
 #include "sim/strategy/strategy.h"
@@ -41,5 +48,8 @@ struct UpdateOperators {
 
 UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused, double parameters,
                              double gradients);
+
+// The products of Newton-Schulz for the matrices of one block on one tensor rank.
+OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel);
 
 }  // namespace llmsim::sim

@@ -1,5 +1,9 @@
 #include "sim/schedule/update_time.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "sim/cost/gemm.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/update.h"
 
@@ -16,11 +20,22 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
   return moved / run.cluster.host_memory_share() + up / run.cluster.host_link_share();
 }
 
+// Ranks that share the states share the matrices.
+Seconds orthogonalisation_time(const Run& run) {
+  const GemmMachine machine = gemm_machine(run.cluster.device, DType::Bf16);
+  Seconds block;
+  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tensor_parallel)) block += gemm_time(op, machine);
+  const int ranks = run.strategy.sharding == Sharding::None ? 1 : std::max(1, run.strategy.shard_ranks());
+  const double blocks = std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pipeline_parallel / ranks);
+  return blocks * block / (run.cluster.device.achieved.sustained_clock * run.stack.efficiency);
+}
+
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
   const Achieved& achieved = run.cluster.device.achieved;
   const BytesPerSecond bandwidth = achieved.memory_fraction * run.cluster.device.memory_bandwidth;
   const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.stack.fused_update, owned, owned);
   Seconds time;
+  if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
     const bool in_backward = run.stack.optimizer_in_backward && op != &step.update;
     if (!in_backward) time += op->moved / bandwidth + op->kernels * achieved.kernel_time;
