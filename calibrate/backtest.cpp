@@ -20,7 +20,8 @@ constexpr std::size_t kSmallGroup = 3;
 
 std::string verdict(const sim::Prediction& prediction) {
   if (prediction.feasible()) return "ok";
-  return prediction.infeasible->rule == "out of memory" ? "oom" : "infeasible";
+  const std::string& rule = prediction.infeasible->rule;
+  return rule == "out of memory" || rule == "out of host memory" ? "oom" : "infeasible";
 }
 
 bool usable(double value) { return std::isfinite(value) && value > 0.0; }

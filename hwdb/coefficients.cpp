@@ -67,7 +67,7 @@ const std::array<Field<AttentionCoefficients>, 4> kAttentionFields = {{
      [](auto& a, double v) { a.head_dim_64_factor = v; }},
 }};
 
-const std::array<Field<Cluster>, 17> kFields = {{
+const std::array<Field<Cluster>, 19> kFields = {{
     {"kernel_time_s", kSmallTime, "s", [](const auto& c) { return c.device.achieved.kernel_time.value(); },
      [](auto& c, double v) { c.device.achieved.kernel_time = sim::Seconds(v); }},
     {"memory_fraction",
@@ -119,6 +119,16 @@ const std::array<Field<Cluster>, 17> kFields = {{
      "B/s",
      [](const auto& c) { return c.device.host_bandwidth.value(); },
      [](auto& c, double v) { c.device.host_bandwidth = sim::BytesPerSecond(v); }},
+    {"host_memory_bytes_per_s",
+     {1e6, 1e14},
+     "B/s",
+     [](const auto& c) { return c.device.host_memory_bandwidth.value(); },
+     [](auto& c, double v) { c.device.host_memory_bandwidth = sim::BytesPerSecond(v); }},
+    {"devices_per_host_link",
+     {1.0, 64.0},
+     "",
+     [](const auto& c) { return double(c.devices_per_host_link); },
+     [](auto& c, double v) { c.devices_per_host_link = static_cast<int>(v); }},
     {"fabric.latency_s", kSmallTime, "s", [](const auto& c) { return c.fabric.latency.value(); },
      [](auto& c, double v) { c.fabric.latency = sim::Seconds(v); }},
     {"network.ring_decay", kRatio, "", [](const auto& c) { return c.network.ring_decay; },

@@ -9,7 +9,8 @@
 //   attention.K       of all kernels
 //   kernel_time_s, memory_fraction, sustained_clock, training_rate, collective_fraction, scale_out_fraction, contention,
 //   device_spread
-//   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s
+//   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s, host_memory_bytes_per_s,
+//   devices_per_host_link
 //   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction, network.socket_bytes_per_s
 #pragma once
 

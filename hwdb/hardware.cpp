@@ -515,6 +515,15 @@ void set_fabric(sim::Cluster& cluster, const Home& home, const Record& accelerat
   note_fabric(cluster.fabric, evidence, own.empty() ? source_for(accelerator.fields, {"scale_up"}) : own, ledger);
 }
 
+// Only of a named system: who names a device alone may have it in any host.
+void set_host(sim::Cluster& cluster, const Home& home, Ledger& ledger) {
+  if (!home.record) return;
+  const auto memory = number(home.record->fields, "host_memory_bytes");
+  if (!memory) return;
+  cluster.host_memory = Bytes(*memory);
+  ledger.note("host_memory", printed(*memory, "B"), home.record->evidence(), source_for(home.record->fields, {"host_memory_bytes", "host"}));
+}
+
 void set_network(sim::Cluster& cluster, const Home& home, const Record& accelerator, const ClusterOverrides& overrides,
                  Ledger& ledger) {
   const Sourced injection = network_of(home, accelerator, overrides, cluster.devices_per_node);
@@ -557,6 +566,7 @@ ClusterRecord cluster(const Database& database, std::string_view system_or_accel
   links.note("devices_per_node", std::to_string(cluster.devices_per_node), per_node.evidence, per_node.source);
   set_fabric(cluster, home, loaded.record, links);
   set_network(cluster, network, loaded.record, overrides, links);
+  set_host(cluster, home, links);
   note_coefficients(cluster, loaded.sources, true, links);
   note_coefficients(cluster, loaded.sources, false, loaded.ledger);
   std::vector<sim::Fact> facts = loaded.ledger.take();

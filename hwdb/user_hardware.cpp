@@ -204,6 +204,7 @@ void check_system(ObjectReader& reader, const Context& context) {
   for (const char* key : {"accelerators_per_node", "accelerators_per_scale_up_domain", "nodes", "accelerators_total"})
     reader.integer(key, 1, kMostDevices);
   check_number(reader, "node_watts", 1e6);
+  check_number(reader, "host_memory_bytes", 1e15);
   check_network_of_system(reader);
   check_fabric(reader);
   reader.texts("notes");

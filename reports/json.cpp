@@ -143,7 +143,9 @@ Json memory_json(const sim::Memory& memory) {
           {"device_bytes", amount(memory.device.value())},
           {"context_bytes", amount(memory.context.value())},
           {"capacity_bytes", amount(memory.capacity.value())},
-          {"host_bytes", amount(memory.host.value())},
+          {"host_bytes", amount(memory.host.device.value())},
+          {"host_node_bytes", amount(memory.host.node.value())},
+          {"host_node_capacity_bytes", memory.host.capacity > sim::Bytes(0.0) ? amount(memory.host.capacity.value()) : Json(nullptr)},
           {"margin_bytes", amount(memory.margin.value())},
           {"stages", stages},
           {"timeline", timeline}};

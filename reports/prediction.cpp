@@ -60,6 +60,12 @@ std::string memory_text(const sim::Memory& memory) {
          " usable: " + verdict;
 }
 
+std::string host_text(const sim::HostMemory& host) {
+  std::string text = human(host.device) + " per device, " + human(host.node) + " per node";
+  if (host.capacity > sim::Bytes(0.0)) text += " of " + human(host.capacity);
+  return host.loading ? text + " while the model is loaded" : text;
+}
+
 Table result_table(const Prediction& p) {
   Figures figures(title_of(p));
   if (p.infeasible) {
@@ -72,7 +78,7 @@ Table result_table(const Prediction& p) {
     figures.add("model FLOP/s", utilisation_text(p));
     figures.add("memory", memory_text(p.memory));
     figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) + " on the device");
-    if (p.memory.host > sim::Bytes(0.0)) figures.add("host memory", human(p.memory.host) + " per device");
+    if (p.memory.host.device > sim::Bytes(0.0)) figures.add("host memory", host_text(p.memory.host));
     if (p.run.strategy.pipeline_parallel > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
   }
   return figures.take();

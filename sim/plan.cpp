@@ -15,6 +15,7 @@ constexpr int kMaxMicroBatch = 64;
 // Shorter pieces of a sequence gain nothing over data parallelism and send more.
 constexpr int kContextTokens = 8192;
 constexpr const char* kOutOfMemory = "out of memory";
+constexpr const char* kOutOfHostMemory = "out of host memory";
 
 std::vector<int> divisors(int number) {
   std::vector<int> list;
@@ -141,7 +142,7 @@ class Search {
   void evaluate(const Strategy& strategy) {
     ++plan_.evaluated;
     if (const char* rule = broken_rule_name(run_.model, strategy, run_.cluster.num_devices)) {
-      reject(rule, strategy, Bytes(0.0));
+      reject(rule, strategy, Bytes(0.0), Bytes(0.0));
       return;
     }
     run_.strategy = strategy;
@@ -150,7 +151,11 @@ class Search {
     const LayerPrices& prices = prices_for(strategy);
     const Memory memory = memory_footprint(run_, prices);
     if (!memory.fits()) {
-      reject(kOutOfMemory, strategy, memory.needed());
+      reject(kOutOfMemory, strategy, memory.needed(), memory.capacity);
+      return;
+    }
+    if (!memory.host.fits()) {
+      reject(kOutOfHostMemory, strategy, memory.host.node, memory.host.capacity);
       return;
     }
     ++plan_.feasible;
@@ -165,9 +170,9 @@ class Search {
     return found->second;
   }
 
-  void reject(const char* rule, const Strategy& strategy, Bytes needed) {
+  void reject(const char* rule, const Strategy& strategy, Bytes needed, Bytes available) {
     const std::size_t seen = plan_.rejected[rule]++;
-    const NearestMiss miss{.rule = rule, .strategy = strategy, .needed = needed, .available = run_.cluster.device.usable_memory};
+    const NearestMiss miss{.rule = rule, .strategy = strategy, .needed = needed, .available = available};
     if (seen == 0) {
       plan_.nearest.push_back(miss);
       return;

@@ -36,7 +36,7 @@ struct PlanQuery {
 struct NearestMiss {
   std::string rule;
   Strategy strategy;
-  Bytes needed;  // for "out of memory"
+  Bytes needed;  // for "out of memory" of a device and "out of host memory" of a node
   Bytes available;
 };
 

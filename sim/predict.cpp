@@ -24,17 +24,24 @@ Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute)
   return replicas * (blocks + ends);
 }
 
+// "12.3 GiB"
+std::string gib_text(Bytes size) {
+  const std::string digits = std::to_string(static_cast<long long>(std::llround(size / GiB * 10.0)));
+  return (digits.size() > 1 ? digits.substr(0, digits.size() - 1) : "0") + "." + digits.back() + " GiB";
+}
+
 void add_out_of_memory(Prediction& prediction) {
   const Memory& memory = prediction.memory;
-  if (memory.fits()) return;
-  const auto gib = [](Bytes size) { return std::to_string(static_cast<long long>(std::llround(size / GiB * 10.0))); };
-  const auto tenth = [&](Bytes size) {
-    const std::string digits = gib(size);
-    return (digits.size() > 1 ? digits.substr(0, digits.size() - 1) : "0") + "." + digits.back();
-  };
-  prediction.infeasible =
-      Infeasible{.rule = "out of memory",
-                 .message = "needs " + tenth(memory.needed()) + " GiB per device, " + tenth(memory.capacity) + " GiB are usable"};
+  if (!memory.fits()) {
+    prediction.infeasible =
+        Infeasible{.rule = "out of memory",
+                   .message = "needs " + gib_text(memory.needed()) + " per device, " + gib_text(memory.capacity) + " are usable"};
+  } else if (!memory.host.fits()) {
+    const std::string when = memory.host.loading ? " to load the model" : "";
+    prediction.infeasible = Infeasible{.rule = "out of host memory",
+                                       .message = "needs " + gib_text(memory.host.node) + " of host memory per node" + when + ", " +
+                                                  gib_text(memory.host.capacity) + " are there"};
+  }
 }
 
 void add_step(Prediction& prediction, StepTimes step) {

@@ -46,8 +46,6 @@ OperatorPricer::OperatorPricer(const Run& run)
     const bool needed = dtype != DType::Bf16 || run.strategy.adapters || wide == DType::Bf16;
     if (!machine && needed) machine = gemm_machine(run.cluster.device, dtype);
   }
-  auto& fp32 = gemm_machines_[static_cast<std::size_t>(DType::Fp32)];
-  if (!fp32 && run.stack.loss_in_fp32) fp32 = gemm_machine(run.cluster.device, DType::Fp32);
   attention_machine_ = attention_machine(run.cluster.device, wide, run.stack.attention_kernel);
 }
 

@@ -66,7 +66,8 @@ struct Device {
   std::optional<double> price_per_hour;  // USD
   BytesPerSecond host_bandwidth;         // one direction of the host link
   // Host memory rate of one process that updates parameters, with a device's share of the node's cores: 12 s for 8.03e9
-  // parameters of 38 bytes.  Source: optimized_hf_llama_class_for_training README, trace of a step on one A100.
+  // parameters of 38 bytes.  Source: optimized_hf_llama_class_for_training README, trace of a step on one A100; steps of 2.4 to
+  // 3.1 s for half of 3.1e9 parameters on each of two A100 agree (deepspeedai/DeepSpeed pull request 7474).
   BytesPerSecond host_memory_bandwidth{25e9};
 
   Achieved achieved;

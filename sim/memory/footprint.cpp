@@ -88,8 +88,6 @@ class StageFootprint {
     return instants;
   }
 
-  Bytes host_bytes() const { return host_; }
-
  private:
   StageBytes stage_bytes(int stage) {
     StageBytes bytes;
@@ -155,14 +153,10 @@ class StageFootprint {
 
   void move_to_host(StageBytes& bytes) {
     if (strategy_.offload.optimizer) {
-      host_ = std::max(host_, bytes.master + bytes.states + bytes.gradients + bytes.main_gradients);
       bytes.master = bytes.states = bytes.temporaries = bytes.main_gradients = Bytes(0.0);
       bytes.gradients = bytes.gradient_buffers;
     }
-    if (strategy_.offload.parameters) {
-      host_ += bytes.weights;
-      bytes.weights = Bytes(0.0);
-    }
+    if (strategy_.offload.parameters) bytes.weights = Bytes(0.0);
   }
 
   void add_activations(StageBytes& bytes, int stage) {
@@ -185,7 +179,6 @@ class StageFootprint {
 
   void move_activations_to_host(StageBytes& bytes) {
     const Bytes resident = 2.0 * checkpoint(prices_.block.saved) + unpartitioned();
-    host_ += std::max(Bytes(0.0), bytes.activations - resident);
     bytes.activations = std::min(bytes.activations, resident);
   }
 
@@ -224,11 +217,11 @@ class StageFootprint {
     return tokens * run_.model.hidden_size / shards * size_of(activation_dtype(strategy_.precision));
   }
 
-  // Blocks between two checkpoints.
-  double checkpoint_spacing() const { return std::max(1.0, strategy_.recompute.every_n / run_.stack.parts_per_block); }
 
   // Blocks that recomputation brings back at once: all between two checkpoints.
-  double restored_blocks() const { return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing() : 1.0; }
+  double restored_blocks() const {
+    return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing(strategy_, run_.stack) : 1.0;
+  }
 
   Bytes block_activations(int blocks) const {
     if (strategy_.recompute.mixes()) {
@@ -236,12 +229,10 @@ class StageFootprint {
       return recomputed * checkpoint(prices_.block.saved) + (blocks - recomputed) * prices_.kept_block.saved;
     }
     if (strategy_.recompute.kind != RecomputeKind::Full) return blocks * prices_.block.saved;
-    return blocks / checkpoint_spacing() * checkpoint(prices_.block.saved);
+    return blocks / checkpoint_spacing(strategy_, run_.stack) * checkpoint(prices_.block.saved);
   }
 
-  bool partitions() const {
-    return run_.stack.partitions_checkpoints && strategy_.recompute.kind == RecomputeKind::Full && !strategy_.sequence_parallel;
-  }
+  bool partitions() const { return divides_checkpoints(strategy_, run_.stack); }
   Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
   // A partitioned checkpoint is gathered before its block is made again.
   Bytes unpartitioned() const { return partitions() ? prices_.block.saved : Bytes(0.0); }
@@ -329,7 +320,6 @@ class StageFootprint {
   RankParameters rank_;
   ParameterStorage storage_;
   StateShards shards_;
-  Bytes host_{};
 };
 
 }  // namespace
@@ -351,7 +341,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices) {
   memory.margin = run.stack.unrecoverable_gaps * memory.fullest().lost;
   memory.capacity = run.cluster.device.usable_memory;
   memory.device = memory.reserved + memory.context;
-  memory.host = footprint.host_bytes();
+  memory.host = host_memory(run, prices);
   return memory;
 }
 

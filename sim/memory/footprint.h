@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
+#include "sim/memory/host_memory.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {
@@ -59,7 +60,7 @@ struct Memory {
   Bytes reserved{};  // largest stage, with the allocator's fragmentation
   Bytes device{};    // with the driver context: what nvidia-smi shows
   Bytes capacity{};  // usable memory of a device
-  Bytes host{};      // host memory per device under offload
+  HostMemory host;   // under offload and at load
   Bytes context{};   // driver context, libraries and communicators
   Bytes margin{};    // gaps that stay when the allocator runs full
   std::vector<StageMemory> stages;

@@ -45,6 +45,20 @@ double part_parameters(const RankParameters& parameters, const ModelPart& part, 
   return sum;
 }
 
+double checkpoint_spacing(const Strategy& strategy, const Stack& stack) {
+  return std::max(1.0, strategy.recompute.every_n / stack.parts_per_block);
+}
+
+bool divides_checkpoints(const Strategy& strategy, const Stack& stack) {
+  return stack.partitions_checkpoints && strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
+}
+
+double stored_inputs_per_block(const Strategy& strategy, const Stack& stack) {
+  if (strategy.recompute.kind != RecomputeKind::Full) return 1.0;
+  const double share = divides_checkpoints(strategy, stack) ? strategy.tensor_parallel : 1.0;
+  return 1.0 / (checkpoint_spacing(strategy, stack) * share);
+}
+
 ParameterStorage storage_of(const Strategy& strategy, const Stack& stack) {
   ParameterStorage storage = stack.storage;
   if (size_of(activation_dtype(strategy.precision)) == size_of(DType::Fp32)) {

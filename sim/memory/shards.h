@@ -27,4 +27,13 @@ double part_parameters(const RankParameters& parameters, const ModelPart& part, 
 // gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their block scales).
 ParameterStorage storage_of(const Strategy& strategy, const Stack& stack);
 
+// Blocks between two checkpoints of full recomputation.
+double checkpoint_spacing(const Strategy& strategy, const Stack& stack);
+
+// Whether the tensor ranks divide stored block inputs that they all have.
+bool divides_checkpoints(const Strategy& strategy, const Stack& stack);
+
+// Checkpoints of one micro-batch that a rank stores for each block, in inputs of a block.
+double stored_inputs_per_block(const Strategy& strategy, const Stack& stack);
+
 }  // namespace llmsim::sim

@@ -59,7 +59,7 @@ class LossLowering {
   }
 
   LossOperators recomputed() {
-    const double e = size_of(dtype()).value();
+    const double e = element_;
     add_cast();
     loss_.forward.push_back(logits_product());
     loss_.recompute.push_back(logits_product());
@@ -75,7 +75,7 @@ class LossLowering {
   }
 
   LossOperators gradient_in_forward() {
-    const double e = size_of(dtype()).value();
+    const double e = element_;
     const bool wide = e >= kFp32;
     add_cast();
     loss_.forward.push_back(logits_product());
@@ -132,12 +132,9 @@ class LossLowering {
     return product;
   }
 
-  DType dtype() const { return loss_dtype(strategy_, stack_); }
+  DType dtype() const { return activation_dtype(strategy_.precision); }
   bool trains() const { return !strategy_.adapters; }
-  bool casts() const {
-    const bool fp32_weights = stack_.casts_weights_per_microbatch, fp32_loss = size_of(dtype()) == size_of(DType::Fp32);
-    return element_ < kFp32 && fp32_weights != fp32_loss;
-  }
+  bool casts() const { return stack_.casts_weights_per_microbatch && element_ < kFp32; }
   double fp32_copies() const { return stack_.fp32_logits ? stack_.fp32_logit_copies * kFp32 : element_; }
   double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }
   double weights() const { return static_cast<double>(columns_) * model_.hidden_size; }
@@ -164,10 +161,6 @@ std::int64_t loss_chunks(const Transformer& model, const Stack& stack, std::int6
   if (stack.loss_chunks > 0) return std::min<std::int64_t>(stack.loss_chunks, tokens);
   const std::int64_t at_least = ceil_div(tokens, ceil_div(model.vocab_size, model.hidden_size));
   return ceil_div(tokens, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(at_least))));
-}
-
-DType loss_dtype(const Strategy& strategy, const Stack& stack) {
-  return stack.loss_in_fp32 ? DType::Fp32 : activation_dtype(strategy.precision);
 }
 
 }  // namespace llmsim::sim

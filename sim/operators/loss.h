@@ -10,10 +10,8 @@
 //   Gradient    t V/n (2 e + 4) / c, and the gradients of the head (V/n h e) and of its input (t h e), which wait for backward
 //
 // Every chunk reads the head's weights three times, and in Gradient and Recomputed it reads and writes the whole gradient of
-// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write).  A loss that takes fp32
-// hidden states (`loss_in_fp32`) casts the weights and multiplies in fp32 all three times: e is 4.
-// Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss; fp32
-// hidden states: optimized_hf_llama_class_for_training, UPCASTING_LAST_HIDDEN.
+// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write).
+// Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +36,5 @@ LossOperators lower_loss(const Transformer& model, const Strategy& strategy, con
 // Chunks into which a fused cross entropy divides `tokens`: the stack's number, or Liger-Kernel's rule: ceil(t / 2^k) chunks, 2^k
 // the smallest power of two of at least t / ceil(V / h) tokens, so that a chunk's logits are about as large as its whole input.
 std::int64_t loss_chunks(const Transformer& model, const Stack& stack, std::int64_t tokens);
-
-// Format in which the head multiplies under a fused loss that works chunk by chunk.
-DType loss_dtype(const Strategy& strategy, const Stack& stack);
 
 }  // namespace llmsim::sim

@@ -69,7 +69,6 @@ struct Stack {
   double fp32_logit_copies = 2.0;                  // of which this many live at once: the copy and its gradient
   FusedLoss fused_loss = FusedLoss::Gradient;      // what a fused cross entropy is
   int loss_chunks = 0;                             // of its tokens; 0: as many as make a chunk's logits as large as its input
-  bool loss_in_fp32 = false;                       // it takes the hidden states in fp32: the head multiplies in fp32
   bool gradient_reduce_in_fp32 = false;            // data-parallel reduction sends 4 bytes per parameter
   bool fused_bias_gradients = false;               // sums over tokens come out of the weight-gradient product
   bool gradient_accumulation_in_backward = false;  // weight gradients are accumulated into the main buffer by the GEMM itself
@@ -105,6 +104,7 @@ struct Stack {
   double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
   double collective_efficiency = 1.0;    // achieved collective bandwidth relative to the library measured alone
 
+  double host_load_bytes = 0.0;           // per parameter of the whole model, which each process makes on the host before sharding
   bool gradients_persist = false;         // gradient buffers stay allocated between steps
   bool fused_update = true;               // one kernel per update; false: a pass over all parameters per arithmetic operation
   bool optimizer_in_backward = false;     // each gradient is used and freed as soon as it exists

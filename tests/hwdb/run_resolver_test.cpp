@@ -1,11 +1,16 @@
 #include "hwdb/run_resolver.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include <gtest/gtest.h>
 
 #include "hwdb/database.h"
 #include "sim/base/error.h"
+#include "sim/predict.h"
+#include "sim/schedule/passes.h"
+#include "sim/schedule/update_time.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -192,6 +197,53 @@ TEST(RunResolver, TransportAndAlgorithmAreWhatTheRunSays) {
   record.hardware.collective_algorithm = "hierarchical";
   EXPECT_EQ(resolved(record).cluster.network.transport, sim::Transport::Rdma);
   EXPECT_EQ(resolved(record).cluster.algorithm, sim::CollectiveAlgorithm::Hierarchical);
+}
+
+const RunRecord& shipped_run(const std::string& group, const std::string& id) {
+  static std::map<std::string, RunFile> files;
+  const auto file = files.try_emplace(group, read_runs(LLMSIM_SOURCE_DIR "/tests/validation/runs/" + group + ".json")).first;
+  const std::vector<RunRecord>& runs = file->second.runs;
+  return *std::find_if(runs.begin(), runs.end(), [&](const RunRecord& run) { return run.id == id; });
+}
+
+TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
+  // optimized_hf_llama_class_for_training, 32k tokens on one A100: about 10 s forward, 55 s backward, 12 s in the CPU optimizer.
+  sim::Run run = resolved(shipped_run("fused-ce", "fusedce-1xa100-32k-baseline"));
+  const sim::RankParameters rank = sim::rank_parameters(run.model, run.strategy);
+  const sim::DataExchange exchange(run, rank);
+  const std::vector<sim::ModelPart> parts = sim::model_parts(run.model, run.strategy);
+  const sim::PartPasses passes = sim::part_passes(run, sim::layer_prices(run), exchange, rank, parts.front());
+  EXPECT_NEAR(passes.forward.total().value(), 10.0, 1.5);
+  EXPECT_NEAR(passes.last_backward.total().value(), 55.0, 8.0);
+  EXPECT_NEAR(sim::update_time(run, exchange.trained_parameters(parts.front())).value(), 12.0, 1.0);
+}
+
+TEST(RunResolver, WhatAFusedLossIsFollowsFromWhatTheRunSays) {
+  const auto chunks = [](const std::string& detail) {
+    RunRecord record = llama(8);
+    record.training.framework = "deepspeed";
+    record.training.framework_detail = detail;
+    const sim::Stack stack = resolved(record).stack;
+    EXPECT_EQ(stack.fused_loss, sim::FusedLoss::Gradient);
+    return stack.loss_chunks;
+  };
+  EXPECT_EQ(chunks("with efficient_cross_entropy"), 8);
+  EXPECT_EQ(chunks("with Liger kernels"), 0);  // its own rule
+  RunRecord record = llama(8);
+  EXPECT_EQ(resolved(record).stack.fused_loss, sim::FusedLoss::Kernel);  // Megatron's keeps the logits
+  record.training.framework = "torchtune";
+  EXPECT_EQ(resolved(record).stack.fused_loss, sim::FusedLoss::Logits);
+}
+
+TEST(RunResolver, ZeroTwoOfALargeModelDiesOfHostMemoryOnJeanZay) {
+  // Each of four processes of a node makes 52e9 fp32 weights: 832 GB of 160; 3.6e9 of them need 58 GB, and ran.
+  const sim::Prediction large = sim::predict(resolved(shipped_run("jean-zay-gpt2-hf", "jz-v100-hfzero2-52b-g64-hostram-oom")));
+  ASSERT_FALSE(large.feasible());
+  EXPECT_NEAR(large.memory.host.node.value(), 4.0 * 4.0 * 52e9, 0.03 * 832e9);
+  EXPECT_EQ(large.memory.host.capacity.value(), 160e9);
+  RunRecord small = shipped_run("jean-zay-gpt2-hf", "jz-v100-hfzero2-3.5b-g64");
+  small.training.micro_batch = 1;
+  EXPECT_TRUE(sim::predict(resolved(small)).memory.host.fits());
 }
 
 }  // namespace

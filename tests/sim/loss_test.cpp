@@ -87,18 +87,6 @@ TEST(Loss, ACheckpointedChunkMakesItsLogitsTwice) {
   EXPECT_GT(twice.step_time, once.step_time);
 }
 
-TEST(Loss, Fp32HiddenStatesMultiplyInFp32) {
-  // The ideal device multiplies fp32 at a tenth: three products of the head in 9 times as long more.
-  // In one chunk, loads and casts take little beside that.
-  TrainingRun run = fused_run(FusedLoss::Gradient, 1);
-  run.cluster.device.matrix_peak[static_cast<std::size_t>(DType::Fp32)] = 10.0 * TFLOPS;
-  const Seconds narrow = predict(run).step_time;
-  run.stack.loss_in_fp32 = true;
-  const double products = 8.0 * 3.0 * 2.0 * kTokens * kVocab * kHidden;
-  const double longer = products / 10e12 - products / 100e12;
-  EXPECT_NEAR((predict(run).step_time - narrow).value(), longer, 0.05 * longer);
-}
-
 TEST(Loss, AFrozenHeadHasNoWeightGradient) {
   TrainingRun run = fused_run(FusedLoss::Gradient);
   run.strategy.adapters = Adapters{.rank = 8};
