@@ -521,7 +521,8 @@ void set_host(sim::Cluster& cluster, const Home& home, Ledger& ledger) {
   const auto memory = number(home.record->fields, "host_memory_bytes");
   if (!memory) return;
   cluster.host_memory = Bytes(*memory);
-  ledger.note("host_memory", printed(*memory, "B"), home.record->evidence(), source_for(home.record->fields, {"host_memory_bytes", "host"}));
+  ledger.note("host_memory", printed(*memory, "B"), home.record->evidence(),
+              source_for(home.record->fields, {"host_memory_bytes", "host"}));
 }
 
 void set_network(sim::Cluster& cluster, const Home& home, const Record& accelerator, const ClusterOverrides& overrides,

@@ -138,17 +138,18 @@ Json memory_json(const sim::Memory& memory) {
                         {"allocated_bytes", amount(instant.allocated.value())},
                         {"terms", terms_json(instant.terms)}});
   }
-  return {{"peak_bytes", amount(memory.peak.value())},
-          {"reserved_bytes", amount(memory.reserved.value())},
-          {"device_bytes", amount(memory.device.value())},
-          {"context_bytes", amount(memory.context.value())},
-          {"capacity_bytes", amount(memory.capacity.value())},
-          {"host_bytes", amount(memory.host.device.value())},
-          {"host_node_bytes", amount(memory.host.node.value())},
-          {"host_node_capacity_bytes", memory.host.capacity > sim::Bytes(0.0) ? amount(memory.host.capacity.value()) : Json(nullptr)},
-          {"margin_bytes", amount(memory.margin.value())},
-          {"stages", stages},
-          {"timeline", timeline}};
+  return {
+      {"peak_bytes", amount(memory.peak.value())},
+      {"reserved_bytes", amount(memory.reserved.value())},
+      {"device_bytes", amount(memory.device.value())},
+      {"context_bytes", amount(memory.context.value())},
+      {"capacity_bytes", amount(memory.capacity.value())},
+      {"host_bytes", amount(memory.host.device.value())},
+      {"host_node_bytes", amount(memory.host.node.value())},
+      {"host_node_capacity_bytes", memory.host.capacity > sim::Bytes(0.0) ? amount(memory.host.capacity.value()) : Json(nullptr)},
+      {"margin_bytes", amount(memory.margin.value())},
+      {"stages", stages},
+      {"timeline", timeline}};
 }
 
 Json communication_json(const std::vector<sim::CommunicationTerm>& terms) {

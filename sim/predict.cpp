@@ -39,8 +39,8 @@ void add_out_of_memory(Prediction& prediction) {
   } else if (!memory.host.fits()) {
     const std::string when = memory.host.loading ? " to load the model" : "";
     prediction.infeasible = Infeasible{.rule = "out of host memory",
-                                       .message = "needs " + gib_text(memory.host.node) + " of host memory per node" + when + ", " +
-                                                  gib_text(memory.host.capacity) + " are there"};
+                                       .message = "needs " + gib_text(memory.host.node) + " of host memory per node" + when +
+                                                  ", " + gib_text(memory.host.capacity) + " are there"};
   }
 }
 

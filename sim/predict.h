@@ -21,7 +21,8 @@ namespace llmsim::sim {
 
 struct Prediction {
   Run run;
-  std::optional<Infeasible> infeasible{};  // out of memory, of a device or of the host, still has all figures; other rules leave them empty
+  std::optional<Infeasible>
+      infeasible{};  // out of memory, of a device or of the host, still has all figures; other rules leave them empty
 
   Seconds step_time{};
   std::pair<Seconds, Seconds> interval{};  // holds the measured step time with probability interval_level

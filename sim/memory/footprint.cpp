@@ -217,7 +217,6 @@ class StageFootprint {
     return tokens * run_.model.hidden_size / shards * size_of(activation_dtype(strategy_.precision));
   }
 
-
   // Blocks that recomputation brings back at once: all between two checkpoints.
   double restored_blocks() const {
     return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing(strategy_, run_.stack) : 1.0;

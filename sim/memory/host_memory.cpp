@@ -35,9 +35,8 @@ class HostFootprint {
  private:
   Bytes stage_bytes(int stage) const {
     Bytes bytes;
-    const double parameters = stage_sum(stage, [&](const ModelPart& part) {
-      return part_parameters(rank_, part, run_.model.tied_embeddings);
-    });
+    const double parameters =
+        stage_sum(stage, [&](const ModelPart& part) { return part_parameters(rank_, part, run_.model.tied_embeddings); });
     const double blocks = stage_sum(stage, [](const ModelPart& part) { return part.blocks; });
     const double trained = strategy_.adapters ? blocks * rank_.block_adapters : parameters;
     if (strategy_.offload.optimizer) bytes += Bytes(trained * update_bytes() / std::max(1, strategy_.shard_ranks()));

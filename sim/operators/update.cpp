@@ -77,7 +77,8 @@ UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& st
 
 OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel) {
   const std::int64_t h = model.hidden_size, q = std::int64_t{model.num_heads} * model.head_dim / tensor_parallel;
-  const std::int64_t kv = std::int64_t{model.num_kv_heads} * model.head_dim / tensor_parallel, f = model.ffn_size / tensor_parallel;
+  const std::int64_t kv = std::int64_t{model.num_kv_heads} * model.head_dim / tensor_parallel,
+                     f = model.ffn_size / tensor_parallel;
   OperatorList operators;
   for (const std::int64_t width : {q + 2 * kv, q, model.gated_mlp ? 2 * f : f, f}) {
     const std::int64_t m = std::min(h, width), n = std::max(h, width);

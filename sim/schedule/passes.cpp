@@ -152,7 +152,8 @@ class PassBuilder {
 
   void add_host_traffic(Terms& terms, bool backward, bool last) const {
     HostTraffic traffic(run_);
-    if (strategy_.offload.activations) traffic.checkpoints(part_.blocks * stored_inputs_per_block(strategy_, stack_) * prices_.block.saved, backward);
+    if (strategy_.offload.activations)
+      traffic.checkpoints(part_.blocks * stored_inputs_per_block(strategy_, stack_) * prices_.block.saved, backward);
     const double owned = exchange_.trained_parameters(part_) / std::max(1, strategy_.shard_ranks());
     const double held = part_parameters(rank_, part_, run_.model.tied_embeddings) / std::max(1, strategy_.shard_ranks());
     if (strategy_.offload.parameters) traffic.weights(Bytes(held * exchange_.weight_wire_bytes()));

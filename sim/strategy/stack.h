@@ -104,13 +104,13 @@ struct Stack {
   double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
   double collective_efficiency = 1.0;    // achieved collective bandwidth relative to the library measured alone
 
-  double host_load_bytes = 0.0;           // per parameter of the whole model, which each process makes on the host before sharding
-  bool gradients_persist = false;         // gradient buffers stay allocated between steps
-  bool fused_update = true;               // one kernel per update; false: a pass over all parameters per arithmetic operation
-  bool optimizer_in_backward = false;     // each gradient is used and freed as soon as it exists
-  double update_temporary_bytes = 0.0;    // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
-  Bytes framework_memory{0.0};            // buckets of the data-parallel collectives
-  int matmul_workspaces = 2;              // of the matrix library: one for the forward and one for the backward thread
+  double host_load_bytes = 0.0;         // per parameter of the whole model, which each process makes on the host before sharding
+  bool gradients_persist = false;       // gradient buffers stay allocated between steps
+  bool fused_update = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
+  bool optimizer_in_backward = false;   // each gradient is used and freed as soon as it exists
+  double update_temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
+  Bytes framework_memory{0.0};          // buckets of the data-parallel collectives
+  int matmul_workspaces = 2;            // of the matrix library: one for the forward and one for the backward thread
   std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
   bool transformer_engine = false;        // TransformerEngine has a workspace of its own
   double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step

@@ -55,7 +55,8 @@ TEST(HostMemory, ARunThatDoesNotFitIsAnAnswer) {
   ASSERT_FALSE(p.feasible());
   EXPECT_EQ(p.infeasible->rule, "out of host memory");
   // 8 ranks of 16 bytes for 0.135e9 parameters.
-  EXPECT_NE(p.infeasible->message.find("of host memory per node, 10.0 GiB are there"), std::string::npos) << p.infeasible->message;
+  EXPECT_NE(p.infeasible->message.find("of host memory per node, 10.0 GiB are there"), std::string::npos)
+      << p.infeasible->message;
   EXPECT_GT(p.step_time, Seconds(0.0));
   run.cluster.host_memory = Bytes(0.0);  // unknown
   EXPECT_TRUE(predict(run).feasible());
