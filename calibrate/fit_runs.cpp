@@ -1,5 +1,6 @@
-// llmsim_fit_runs RUNS [COEFFICIENTS]: fits coefficients to the measured runs in the folder RUNS.  Prints the rows of
-// hwdb/facts/coefficients.json, or puts them into the file COEFFICIENTS; on stderr what the fit is worth on groups left out.
+// llmsim_fit_runs [--spreads] RUNS [COEFFICIENTS]: fits coefficients and error bars to the measured runs in the folder RUNS; with
+// --spreads only the error bars, of the model as it ships.  Prints the rows of hwdb/facts/coefficients.json, or puts them into
+// the file COEFFICIENTS; on stderr what the fit is worth on groups left out.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -7,10 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
+#include <optional>
 #include <sstream>
 
 #include "calibrate/leave_one_out.h"
+#include "calibrate/spreads.h"
 #include "hwdb/coefficient_file.h"
 #include "sim/base/error.h"
 
@@ -95,35 +97,72 @@ void print_residuals(const MeasuredRuns& runs, const std::vector<double>& errors
   }
 }
 
-void report(const std::vector<hwdb::RunFile>& files, const MeasuredRuns& runs, const LeaveOneOut& result) {
-  const auto no_interval = [](std::size_t) { return std::pair(0.0, 0.0); };
-  print_coefficients(runs, result);
-  print_groups(backtest_of(files, runs, result.before, no_interval), backtest_of(files, runs, result.fitted, no_interval),
-               backtest_of(files, runs, result.left_out, no_interval));
-  print_residuals(runs, result.left_out);
+void print_spreads(const Spreads& spreads, const Backtest& left_out) {
+  std::fprintf(stderr, "\n| stack | 90 %% interval over the prediction |\n|---|--:|\n");
+  const auto line = [](const std::string& stack, const Spread& s) {
+    std::fprintf(stderr, "| %s | %.2f to %.2f |\n", stack.c_str(), std::exp(-1.645 * s.faster), std::exp(1.645 * s.slower));
+  };
+  line("(all)", spreads.all);
+  for (const auto& [stack, spread] : spreads.by_stack) line(stack, spread);
+  std::fprintf(stderr, "\nThe intervals hold %.1f %% of left-out groups' runs.\n",
+               100.0 * left_out.overall.coverage.value_or(0.0));
 }
 
-void fit(const std::string& folder, const std::string& coefficients) {
-  const std::vector<hwdb::RunFile> files = run_files(folder);
-  const MeasuredRuns runs = measured_runs(files, run_coefficients(files));
+void report(const std::vector<hwdb::RunFile>& files, const MeasuredRuns& runs, const LeaveOneOut& result) {
+  const auto intervals = left_out_intervals(runs, result.left_out);
+  const auto of_run = [&](std::size_t run) { return intervals[run]; };
+  const Backtest left_out = backtest_of(files, runs, result.left_out, of_run);
+  if (!runs.coefficients.empty()) print_coefficients(runs, result);
+  print_groups(backtest_of(files, runs, result.before, of_run), backtest_of(files, runs, result.fitted, of_run), left_out);
+  print_residuals(runs, result.left_out);
+  print_spreads(spreads(runs, result.left_out), left_out);
+}
+
+struct Options {
+  bool spreads_only = false;
+  std::string runs;
+  std::string coefficients;  // empty: print
+};
+
+std::string merged(const std::string& path, const std::vector<hwdb::Coefficient>& fitted,
+                   const std::vector<hwdb::Coefficient>& spreads, bool spreads_only) {
+  std::string text = text_of(path);
+  if (!spreads_only) text = hwdb::with_fitted_rows(text, path, fitted, kRunFit);
+  return hwdb::with_fitted_rows(text, path, spreads, kSpreadFit);
+}
+
+void fit(const Options& options) {
+  const std::vector<hwdb::RunFile> files = run_files(options.runs);
+  const MeasuredRuns runs = measured_runs(files, options.spreads_only ? std::vector<RunCoefficient>{} : run_coefficients(files));
   const LeaveOneOut result = leave_one_out(runs);
-  const std::vector<hwdb::Coefficient> rows = fitted_rows(runs, result);
+  std::vector<hwdb::Coefficient> rows = fitted_rows(runs, result);
+  const std::vector<hwdb::Coefficient> bars = spread_rows(runs, spreads(runs, result.left_out));
   report(files, runs, result);
-  if (coefficients.empty())
-    std::fputs(hwdb::coefficients_json(rows).c_str(), stdout);
-  else
-    write(coefficients, hwdb::with_fitted_rows(text_of(coefficients), coefficients, rows, kRunFit));
+  if (!options.coefficients.empty())
+    return write(options.coefficients, merged(options.coefficients, rows, bars, options.spreads_only));
+  rows.insert(rows.end(), bars.begin(), bars.end());
+  std::fputs(hwdb::coefficients_json(rows).c_str(), stdout);
+}
+
+std::optional<Options> options_of(std::vector<std::string> arguments) {
+  Options options;
+  options.spreads_only = std::erase(arguments, "--spreads") > 0;
+  if (arguments.empty() || arguments.size() > 2) return std::nullopt;
+  options.runs = arguments[0];
+  if (arguments.size() == 2) options.coefficients = arguments[1];
+  return options;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 3) {
-    std::fprintf(stderr, "usage: llmsim_fit_runs RUNS [COEFFICIENTS]\n");
+  const std::optional<Options> options = options_of({argv + 1, argv + argc});
+  if (!options) {
+    std::fprintf(stderr, "usage: llmsim_fit_runs [--spreads] RUNS [COEFFICIENTS]\n");
     return 2;
   }
   try {
-    fit(argv[1], argc == 3 ? argv[2] : "");
+    fit(*options);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "llmsim_fit_runs: %s\n", error.what());

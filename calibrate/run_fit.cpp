@@ -14,7 +14,7 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double kHuber = 1.345;
+constexpr double kFreedom = 4.0;       // of the t distribution
 constexpr double kStep = 0.01;         // of a numerical derivative
 constexpr double kLongestStep = 0.3;   // of one coefficient in one iteration
 constexpr double kSettled = 1e-4;      // a tenth of a thousandth of a value
@@ -113,15 +113,11 @@ class Descent {
     });
   }
 
-  double huber_weight(double residual) const { return std::min(1.0, kHuber * misfit_ / std::max(std::abs(residual), 1e-12)); }
+  double robust_weight(double residual) const { return 1.0 / (1.0 + std::pow(residual / misfit_, 2) / kFreedom); }
 
-  // Huber's function, twice: r^2 / s^2 near zero.
   double cost(const std::vector<double>& shifts) const {
     double sum = 0.0;
-    for (const Row& row : rows_) {
-      const double x = std::abs(row.residual) / misfit_;
-      sum += row.weight * (x <= kHuber ? x * x : kHuber * (2.0 * x - kHuber));
-    }
+    for (const Row& row : rows_) sum += row.weight * kFreedom * std::log1p(std::pow(row.residual / misfit_, 2) / kFreedom);
     for (std::size_t k = 0; k < shifts.size(); ++k) sum += std::pow(shifts[k] / runs_.coefficients[k].spread, 2);
     return sum;
   }
@@ -130,7 +126,7 @@ class Descent {
     const auto n = static_cast<Eigen::Index>(shifts_.size());
     MatrixXd a = MatrixXd::Zero(n, n);
     for (const Row& row : rows_) {
-      const double weight = row.weight * huber_weight(row.residual) / (misfit_ * misfit_);
+      const double weight = row.weight * robust_weight(row.residual) / (misfit_ * misfit_);
       const auto& ks = row.measured->coefficients;
       for (std::size_t i = 0; i < ks.size(); ++i) {
         for (std::size_t j = 0; j < ks.size(); ++j)
@@ -146,7 +142,7 @@ class Descent {
     for (std::size_t k = 0; k < shifts_.size(); ++k)
       b[static_cast<Eigen::Index>(k)] = shifts_[k] / std::pow(runs_.coefficients[k].spread, 2);
     for (const Row& row : rows_) {
-      const double weight = row.weight * huber_weight(row.residual) / (misfit_ * misfit_);
+      const double weight = row.weight * robust_weight(row.residual) / (misfit_ * misfit_);
       for (std::size_t j = 0; j < row.slopes.size(); ++j)
         b[static_cast<Eigen::Index>(row.measured->coefficients[j])] += weight * row.slopes[j] * row.residual;
     }

@@ -4,7 +4,9 @@
 //
 //   sum_g v_g / n_g  sum_{i in g} rho(r_i / s)  +  sum_k (u_k / t_k)^2
 //
-//   rho   Huber's function with h = 1.345, so that a broken run does not drag the others
+//   rho   that of Student's t with 4 degrees of freedom, rho(x) = 4 ln(1 + x^2 / 4): errors beyond two s pull ever less, so that
+//   a
+//         study far from all others does not drag them
 //   n_g   runs of group g that are fitted to, v_g = min(1, n_g / 3): a study counts once however many rows it has
 //   s     the misfit of a typical group, the median over groups of the root mean square of r, renewed until it settles
 //   t_k   the spread of the prior
@@ -15,7 +17,8 @@
 //   posterior   sqrt(diag (J^T W J / s^2 + diag(1 / t^2))^-1)
 //   jackknife   sqrt((G - 1) / G  sum_g (u_without_g - mean)^2) over the G groups that tell about a coefficient (leave_one_out.h)
 //
-// Gauss-Newton steps with numerical derivatives, halved until the sum falls.  Source: Huber, "Robust Statistics", 1981.
+// Gauss-Newton steps with weights 1 / (1 + x^2 / 4) and numerical derivatives, halved until the sum falls.
+// Source: Lange, Little & Taylor, J. Am. Stat. Assoc. 84(408), 1989.
 #pragma once
 
 #include <optional>

@@ -45,9 +45,10 @@ void add_out_of_memory(Prediction& prediction) {
 }
 
 void add_step(Prediction& prediction, StepTimes step) {
-  const double spread = std::exp(kNinetyPercent * prediction.run.stack.spread);
+  const Stack& stack = prediction.run.stack;
   prediction.step_time = step.total;
-  prediction.interval = {step.total / spread, step.total * spread};
+  prediction.interval = {step.total * std::exp(-kNinetyPercent * stack.spread_faster),
+                         step.total * std::exp(kNinetyPercent * stack.spread_slower)};
   prediction.breakdown = std::move(step.breakdown);
   prediction.communication = std::move(step.communication);
   prediction.bubble = step.bubble;

@@ -117,7 +117,10 @@ struct Stack {
   double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
   int vocab_multiple = 1;                 // the vocabulary is padded to vocab_multiple * tensor_parallel
 
-  double spread = 0.20;  // standard deviation of ln(measured / predicted step time) of runs on this stack
+  // How far runs on this stack lie from their prediction: root mean squares of ln(measured / predicted step time) over the runs
+  // that are faster, and over those that are slower.
+  double spread_faster = 0.15;
+  double spread_slower = 0.30;
 };
 
 // The stack as it runs under a strategy: a compiler turns eager operators into fused kernels.

@@ -1,0 +1,128 @@
+#include "calibrate/spreads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+
+namespace llmsim::calibrate {
+namespace {
+
+constexpr double kPriorGroups = 4.0;
+constexpr double kNinetyPercent = 1.645;
+
+// Sums over one side, each group counting once.
+struct Side {
+  double squares = 0.0;
+  double groups = 0.0;
+
+  double spread() const { return groups > 0.0 ? std::sqrt(squares / groups) : 0.0; }
+};
+
+struct Sides {
+  Side faster, slower;
+};
+
+void add(Sides& sides, double slowness, double weight) {
+  Side& side = slowness > 0.0 ? sides.slower : sides.faster;
+  side.squares += weight * slowness * slowness;
+  side.groups += weight;
+}
+
+Spread spread_of(const Sides& sides) {
+  return {.faster = sides.faster.spread(),
+          .slower = sides.slower.spread(),
+          .groups_faster = sides.faster.groups,
+          .groups_slower = sides.slower.groups};
+}
+
+Sides with_prior(Sides sides, const Spread& all) {
+  sides.faster.squares += kPriorGroups * all.faster * all.faster;
+  sides.slower.squares += kPriorGroups * all.slower * all.slower;
+  sides.faster.groups += kPriorGroups;
+  sides.slower.groups += kPriorGroups;
+  return sides;
+}
+
+Spreads spreads_without(const MeasuredRuns& runs, const std::vector<double>& errors, std::optional<std::size_t> without) {
+  std::map<std::size_t, double> count;
+  std::map<std::pair<std::size_t, std::string>, double> count_of_stack;
+  for (const MeasuredRun& run : runs.runs) {
+    count[run.group] += 1.0;
+    count_of_stack[{run.group, run.run.stack.id}] += 1.0;
+  }
+  Sides all;
+  std::map<std::string, Sides> by_stack;
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    const MeasuredRun& run = runs.runs[i];
+    if (without == run.group) continue;
+    add(all, -errors[i], 1.0 / count[run.group]);
+    add(by_stack[run.run.stack.id], -errors[i], 1.0 / count_of_stack[{run.group, run.run.stack.id}]);
+  }
+  Spreads result{.all = spread_of(all), .by_stack = {}};
+  for (const auto& [stack, sides] : by_stack) result.by_stack[stack] = spread_of(with_prior(sides, result.all));
+  return result;
+}
+
+std::set<std::string> groups_of(const MeasuredRuns& runs, const std::string& stack) {
+  std::set<std::string> groups;
+  for (const MeasuredRun& run : runs.runs) {
+    if (run.run.stack.id == stack) groups.insert(runs.groups[run.group]);
+  }
+  return groups;
+}
+
+std::string told_by(const std::set<std::string>& groups) {
+  std::string text = kSpreadFit + std::to_string(groups.size()) + (groups.size() == 1 ? " group" : " groups");
+  const char* separator = ": ";
+  for (const std::string& group : groups) {
+    text += separator + group;
+    separator = ", ";
+  }
+  return text;
+}
+
+hwdb::Coefficient row(const std::string& stack, const char* key, double value, double groups, const std::string& told) {
+  return {.scope = "stack",
+          .id = stack,
+          .key = key,
+          .value = value,
+          .standard_error = value / std::sqrt(2.0 * groups),
+          .evidence = sim::Evidence::Fitted,
+          .source = "root mean square of ln(measured / predicted) of left-out studies, with four studies' worth of all stacks",
+          .fitted_from = told};
+}
+
+}  // namespace
+
+const Spread& Spreads::of(const std::string& stack) const {
+  const auto found = by_stack.find(stack);
+  return found == by_stack.end() ? all : found->second;
+}
+
+Spreads spreads(const MeasuredRuns& runs, const std::vector<double>& errors) {
+  return spreads_without(runs, errors, std::nullopt);
+}
+
+std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& runs, const std::vector<double>& errors) {
+  std::vector<Spreads> without;
+  for (std::size_t g = 0; g < runs.groups.size(); ++g) without.push_back(spreads_without(runs, errors, g));
+  std::vector<std::pair<double, double>> intervals;
+  for (const MeasuredRun& run : runs.runs) {
+    const Spread& spread = without[run.group].of(run.run.stack.id);
+    intervals.emplace_back(-kNinetyPercent * spread.faster, kNinetyPercent * spread.slower);
+  }
+  return intervals;
+}
+
+std::vector<hwdb::Coefficient> spread_rows(const MeasuredRuns& runs, const Spreads& spreads) {
+  std::vector<hwdb::Coefficient> rows;
+  for (const auto& [stack, spread] : spreads.by_stack) {
+    const std::string told = told_by(groups_of(runs, stack));
+    rows.push_back(row(stack, "spread_faster", spread.faster, spread.groups_faster, told));
+    rows.push_back(row(stack, "spread_slower", spread.slower, spread.groups_slower, told));
+  }
+  return rows;
+}
+
+}  // namespace llmsim::calibrate

@@ -1,0 +1,49 @@
+// Error bars: how far runs of a study that a fit has not seen lie from their prediction.
+//
+// With x = ln(measured / predicted) of left-out runs, each side of a stack has its own root mean square:
+//
+//   slower^2 = (nu all_slower^2 + sum_g sum_{i in g, x_i > 0} x_i^2 / n_g) / (nu + sum_g (share of x_i > 0 in g))
+//
+// and faster^2 likewise over x <= 0; `all` is the same over all stacks with nu = 0.  The groups g are those of the stack, and n_g
+// counts the runs of a group on it: a study counts once.  nu = 4 studies' worth of the spread of all stacks keeps a stack that
+// one well-tuned study tells about from looking certain.  A 90 % interval is [t e^(-1.645 faster), t e^(1.645 slower)].
+//
+// Two sides, because runs that nobody tuned are slower than predicted, seldom faster.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calibrate/measured_runs.h"
+
+namespace llmsim::calibrate {
+
+struct Spread {
+  double faster = 0.0;
+  double slower = 0.0;
+  double groups_faster = 0.0, groups_slower = 0.0;  // studies' worth of runs behind each, the prior's included
+};
+
+struct Spreads {
+  Spread all;
+  std::map<std::string, Spread> by_stack;
+
+  const Spread& of(const std::string& stack) const;
+};
+
+// From ln(predicted / measured) of every run, where its group was left out.
+Spreads spreads(const MeasuredRuns& runs, const std::vector<double>& errors);
+
+// For every run the logarithms of the 90 % interval over the prediction, from the spreads of all groups but its own.
+std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& runs, const std::vector<double>& errors);
+
+// What the fitted_from of spread_rows begins with.
+inline constexpr const char* kSpreadFit = "left-out step times of ";
+
+// The rows of hwdb/facts/coefficients.json: spread_faster and spread_slower of every stack that runs tell about, each with the
+// standard error spread / sqrt(2 n), n the studies behind it.
+std::vector<hwdb::Coefficient> spread_rows(const MeasuredRuns& runs, const Spreads& spreads);
+
+}  // namespace llmsim::calibrate
