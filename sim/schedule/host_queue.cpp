@@ -1,11 +1,18 @@
 #include "sim/schedule/host_queue.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace llmsim::sim {
 namespace {
 
-Seconds lack(const PassLoad& pass) { return std::max(Seconds(0.0), pass.host - pass.device); }
+// What the pass takes beyond its device time.
+Seconds lack(const PassLoad& pass) {
+  const double d = pass.device.value(), h = pass.host.value();
+  if (h <= 0.0) return Seconds(0.0);
+  const double fourth = d * d * d * d + h * h * h * h;
+  return std::max(Seconds(0.0), Seconds(std::sqrt(std::sqrt(fourth)) - d));
+}
 
 }  // namespace
 

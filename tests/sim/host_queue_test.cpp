@@ -10,24 +10,38 @@ namespace {
 
 constexpr Seconds kMs{1e-3};
 
-TEST(HostQueue, AStageWaitsInEachPassForWhatItsHostIsSlower) {
-  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 5 * kMs}, {.device = 9 * kMs, .host = 4 * kMs}, false);
-  EXPECT_DOUBLE_EQ(waits.forward / kMs, 3.0);
-  EXPECT_DOUBLE_EQ(waits.backward / kMs, 0.0);
+TEST(HostQueue, AHostFarBehindItsDeviceIsWaitedForInFull) {
+  // 100 ms of host against 2: (2^4 + 100^4)^(1/4) = 100.000004.
+  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 100 * kMs}, {.device = 900 * kMs, .host = 4 * kMs}, false);
+  EXPECT_NEAR(waits.forward / kMs, 98.0, 1e-4);
+  EXPECT_NEAR(waits.backward / kMs, 0.0, 1e-4);
+}
+
+TEST(HostQueue, AnEqualHostCostsAFifth) {
+  // (5^4 + 5^4)^(1/4) = 5 * 2^(1/4) = 5.946.
+  const LaunchWaits waits = launch_waits({.device = 5 * kMs, .host = 5 * kMs}, {}, false);
+  EXPECT_NEAR(waits.forward / kMs, 0.946, 1e-3);
+}
+
+TEST(HostQueue, NoCallsNoWait) {
+  const LaunchWaits waits = launch_waits({.device = 5 * kMs}, {.device = 7 * kMs}, true);
+  EXPECT_EQ(waits.forward, Seconds(0.0));
+  EXPECT_EQ(waits.backward, Seconds(0.0));
 }
 
 TEST(HostQueue, ALongBackwardPassHidesTheNextForwardLaunches) {
-  // 5 + 4 ms of host under 2 + 9 ms of device.
-  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 5 * kMs}, {.device = 9 * kMs, .host = 4 * kMs}, true);
-  EXPECT_DOUBLE_EQ(waits.forward / kMs, 0.0);
-  EXPECT_DOUBLE_EQ(waits.backward / kMs, 0.0);
+  // 50 + 4 ms of host under 2 + 900 ms of device: alone the forward pass would wait 48 ms.
+  const PassLoad forward{.device = 2 * kMs, .host = 50 * kMs}, backward{.device = 900 * kMs, .host = 4 * kMs};
+  EXPECT_NEAR(launch_waits(forward, backward, false).forward / kMs, 48.0, 0.01);
+  EXPECT_NEAR(launch_waits(forward, backward, true).forward / kMs, 0.0, 0.01);
 }
 
 TEST(HostQueue, RunningAheadLeavesTheDifferenceOfTheSums) {
-  // 6 + 4 ms of host, 2 + 5 ms of device: 3 ms, all where the host is slower than the device.
-  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 6 * kMs}, {.device = 5 * kMs, .host = 4 * kMs}, true);
-  EXPECT_DOUBLE_EQ(waits.forward / kMs, 3.0);
-  EXPECT_DOUBLE_EQ(waits.backward / kMs, 0.0);
+  // 600 + 4 ms of host, 2 + 50 ms of device: 552 ms, all where the host is slower than the device.
+  const LaunchWaits waits =
+      launch_waits({.device = 2 * kMs, .host = 600 * kMs}, {.device = 50 * kMs, .host = 4 * kMs}, true);
+  EXPECT_NEAR(waits.forward / kMs, 552.0, 0.01);
+  EXPECT_NEAR(waits.backward / kMs, 0.0, 0.01);
 }
 
 TEST(HostQueue, AShardedBlockIsOneUnitOrOneForEachModule) {
@@ -53,7 +67,7 @@ TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
   double optimizer = 0.0;
   for (const TimeTerm& t : bound.breakdown) optimizer += std::string(t.name) == "optimizer" ? t.time.value() : 0.0;
   EXPECT_LT(before, Seconds(1.152));
-  EXPECT_NEAR(bound.step_time.value() - optimizer, 1.152, 1e-9);
+  EXPECT_NEAR(bound.step_time.value() - optimizer, 1.152, 0.002);
 }
 
 TEST(HostQueue, NarrowProductsCostTheHostMore) {
