@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sim/base/error.h"
+#include "sim/plausibility.h"
 
 namespace llmsim::calibrate {
 namespace {
@@ -41,6 +42,7 @@ void set_predicted(const RunRecord& record, const sim::Prediction& prediction, B
   if (usable(prediction.step_time.value())) {
     row.predicted_time = prediction.step_time;
     row.interval = prediction.interval;
+    if (row.measured_time) row.warnings = sim::implausible_measurement(prediction, *row.measured_time);
   }
   const sim::Bytes peak = comparable_peak(prediction.memory, record.measured.value_or(hwdb::Measured{}));
   if (usable(peak.value())) row.predicted_peak = peak;

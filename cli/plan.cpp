@@ -1,5 +1,6 @@
 #include "cli/plan.h"
 
+#include <CLI/Error.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -38,7 +39,6 @@ void add_plan(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand("plan", "the best strategies for a model on a number of devices, ranked");
   const auto options = std::make_shared<PlanOptions>();
   add_search_options(*command, options->run);
-  for (const char* name : {"--model", "--gpus"}) command->get_option(name)->required();
   command
       ->add_option("--objective", options->objective,
                    "what is best: throughput, cost, memory or time; default throughput; example: --objective memory")
@@ -50,7 +50,12 @@ void add_plan(CLI::App& program, int& status) {
       "Exit status: 0 planned, 1 error, 2 usage, 3 nothing fits.\n"
       "Lists and ranges: 1,2,4 or 1-4 (1 2 3 4) or 1-16*2 (1 2 4 8 16) or 8-32+8 (8 16 24 32).\n"
       "Example: llmsim plan --model llama-70b --gpus 256");
-  command->callback([options, &status] { status = run_plan(*options); });
+  // Checked here and not by required(), which would hide a misspelt option behind the one that it was meant for.
+  command->callback([options, &status] {
+    if (options->run.model.empty()) throw CLI::RequiredError("--model");
+    if (!options->run.gpus) throw CLI::RequiredError("--gpus");
+    status = run_plan(*options);
+  });
 }
 
 int run_plan(const PlanOptions& options) {

@@ -1,20 +1,72 @@
 #include "cli/predict.h"
 
 #include <CLI/Error.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <memory>
 
 #include "cli/database_option.h"
 #include "cli/run_request.h"
 #include "hwdb/run_resolver.h"
 #include "reports/prediction.h"
+#include "sim/base/error.h"
+#include "sim/plausibility.h"
 #include "sim/predict.h"
 
 namespace llmsim::cli {
 namespace {
 
-sim::Run described_run(const PredictOptions& options, const hwdb::Database& database) {
-  if (options.run_file.empty()) return run_of(options.run, database);
-  return hwdb::RunResolver(database).resolve(hwdb::read_run(options.run_file));
+void add_reported_options(CLI::App& c, PredictOptions& o) {
+  const auto add = [&](const char* name, std::optional<std::string>& value, const char* type, const char* help) {
+    c.add_option(name, value, help)->type_name(type);
+  };
+  add("--reported-mfu", o.reported_mfu, "RATIO", "a published MFU to explain, 1.0 is 100 %; default that of the run record; example: --reported-mfu 0.8");
+  add("--reported-tflops", o.reported_tflops, "TFLOPS", "the same as TFLOP/s per device; example: --reported-tflops 790");
+  add("--convention", o.convention, "NAME",
+      "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, gemm_causal or hardware; default "
+      "all; example: --convention palm");
+}
+
+std::optional<double> positive(const char* option, const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text->c_str(), &end);
+  if (text->empty() || *end != '\0' || !std::isfinite(value) || value <= 0.0)
+    throw Error(std::string(option) + " = " + *text + ": a positive number is expected");
+  return value;
+}
+
+// The options, and where they are silent what the record says.
+std::optional<reports::Reported> reported_of(const PredictOptions& options, const hwdb::Measured& measured) {
+  reports::Reported reported{.mfu = positive("--reported-mfu", options.reported_mfu),
+                             .convention = options.convention.value_or(""),
+                             .step_time = measured.step_time};
+  if (const auto tflops = positive("--reported-tflops", options.reported_tflops)) reported.rate = *tflops * sim::TFLOPS;
+  if (!reported.mfu && !reported.rate) {
+    reported.mfu = measured.reported_mfu;
+    if (measured.reported_tflops_per_device) reported.rate = *measured.reported_tflops_per_device * sim::TFLOPS;
+  }
+  if (reported.mfu || reported.rate) return reported;
+  if (options.convention) throw Error("--convention = " + *options.convention + ": --reported-mfu or --reported-tflops is missing");
+  return std::nullopt;
+}
+
+// What is predicted, and what was measured or published of it.
+struct Request {
+  sim::Run run;
+  hwdb::Measured measured;
+};
+
+Request request_of(const PredictOptions& options, const hwdb::Database& database) {
+  if (options.run_file.empty()) return {.run = run_of(options.run, database), .measured = {}};
+  const hwdb::RunRecord record = hwdb::read_run(options.run_file);
+  return {.run = hwdb::RunResolver(database).resolve(record), .measured = record.measured.value_or(hwdb::Measured{})};
+}
+
+void add_measured_warnings(sim::Prediction& prediction, const hwdb::Measured& measured) {
+  if (!measured.step_time || prediction.step_time <= sim::Seconds(0.0)) return;
+  for (std::string& line : sim::implausible_measurement(prediction, *measured.step_time))
+    prediction.warnings.push_back(std::move(line));
 }
 
 }  // namespace
@@ -28,6 +80,7 @@ void add_predict(CLI::App& program, int& status) {
   for (CLI::Option* option : command->get_options()) {
     if (option != file && option != command->get_help_ptr()) file->excludes(option);
   }
+  add_reported_options(*command, *options);
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(
@@ -42,8 +95,12 @@ void add_predict(CLI::App& program, int& status) {
 int run_predict(const PredictOptions& options) {
   const reports::Format format = format_of(options.output);
   const hwdb::Database database = open_database(options.database);
-  const sim::Prediction prediction = sim::predict(described_run(options, database));
-  write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output)), options.output);
+  const Request request = request_of(options, database);
+  const std::optional<reports::Reported> reported = reported_of(options, request.measured);
+  sim::Prediction prediction = sim::predict(request.run);
+  add_measured_warnings(prediction, request.measured);
+  write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output), reported),
+               options.output);
   return prediction.feasible() ? 0 : 3;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <optional>
 #include <string>
 
 #include "cli/output.h"
@@ -12,6 +13,7 @@ namespace llmsim::cli {
 struct PredictOptions {
   std::string run_file;  // empty: the run is described by options
   RunOptions run;
+  std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};  // a published figure to explain
   OutputOptions output;
   std::string database;
 };

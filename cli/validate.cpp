@@ -145,6 +145,14 @@ void print_ablations(Validation& validation, const ValidateOptions& options, rep
   if (options.rows) std::cout << reports::render(reports::ablation_rows_table(ablations), format);
 }
 
+// Scored figures that cannot be right, on standard error; JSON has those of all runs.
+void print_warnings(const calibrate::Backtest& backtest) {
+  for (const calibrate::BacktestRow& row : backtest.rows) {
+    if (!row.scored.step_time) continue;
+    for (const std::string& warning : row.warnings) std::cerr << "warning: run " << row.id << ": " << warning << "\n";
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> run_files(const std::vector<std::string>& paths) {
@@ -192,6 +200,7 @@ int run_validate(const ValidateOptions& options) {
   if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
   Validation validation(options);
   require_predictions(validation.backtest, options);
+  print_warnings(validation.backtest);
   if (options.ablations)
     print_ablations(validation, options, *format);
   else

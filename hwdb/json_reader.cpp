@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <vector>
 
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
@@ -26,11 +28,38 @@ std::string printable(const std::string& key) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
+// Refuses an object in which a key stands twice: readers would take the last one without a word.
+class DuplicateKeys {
+ public:
+  explicit DuplicateKeys(const std::string& file) : file_(file) {}
+
+  void see(std::size_t depth, json::parse_event_t event, const json& value) {
+    if (event == json::parse_event_t::object_start) {
+      keys_.resize(std::max(keys_.size(), depth + 1));
+      keys_[depth].clear();
+    } else if (event == json::parse_event_t::key) {
+      // A key is one level deeper than the start of its object.
+      if (!keys_[depth - 1].insert(value.get<std::string>()).second)
+        throw Error(file_ + ": \"" + printable(value.get<std::string>()) + "\" stands twice in one object");
+    }
+  }
+
+ private:
+  const std::string& file_;
+  std::vector<std::set<std::string>> keys_;  // of the open object at each depth
+};
+
 }  // namespace
 
 json parse_json(const std::string& text, const std::string& file) {
   try {
-    return json::parse(text);
+    DuplicateKeys duplicates(file);
+    return json::parse(text, [&](int depth, json::parse_event_t event, const json& value) {
+      duplicates.see(static_cast<std::size_t>(depth), event, value);
+      return true;
+    });
+  } catch (const Error&) {
+    throw;
   } catch (const json::parse_error& error) {
     const std::size_t end = std::min<std::size_t>(error.byte, text.size());
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');

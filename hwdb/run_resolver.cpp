@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/strategy/validity.h"
 #include "sim/model/catalogue.h"
 
 namespace llmsim::hwdb {
@@ -207,8 +208,8 @@ void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assu
     if (!t.dp) assume.note("training.dp", std::to_string(dp), "num_devices / (tp * pp * cp)");
     return;
   }
-  const std::string fix = divides ? "; dp = " + std::to_string(dp) + " would fit" : "; tp * pp * cp must divide it";
-  assume.refuse("training: " + product_text(s) + " is not num_devices = " + std::to_string(num_devices) + fix);
+  assume.refuse("training: " + product_text(s) + " is not num_devices = " + std::to_string(num_devices) +
+                sim::mesh_advice(s, num_devices));
 }
 
 void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {

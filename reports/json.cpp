@@ -188,6 +188,8 @@ void add_figures(const sim::Prediction& p, Json& json) {
   json["mfu"] = number(p.mfu);
   json["hfu"] = number(p.hfu);
   json["conventions"] = conventions_json(p);
+  json["peak"] = {{"format", sim::name_of(sim::matmul_dtype(p.run.strategy.precision))},
+                  {"tflops_per_device", number(p.peak / sim::TFLOPS)}};
   json["breakdown_s"] = breakdown;
   json["bubble"] = number(p.bubble);
   json["memory"] = memory_json(p.memory);
@@ -197,7 +199,7 @@ void add_figures(const sim::Prediction& p, Json& json) {
 
 void add_nulls(Json& json) {
   for (const char* key : {"step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device", "tflops_per_device",
-                          "mfu", "hfu", "conventions", "breakdown_s", "bubble", "memory", "communication", "flops"}) {
+                          "mfu", "hfu", "conventions", "peak", "breakdown_s", "bubble", "memory", "communication", "flops"}) {
     json[key] = nullptr;
   }
 }
@@ -245,7 +247,24 @@ Json prediction_json(const sim::Prediction& p, const Provenance& provenance) {
   else
     add_nulls(json);
   json["parameters"] = {{"total", p.parameters.total()}, {"active", p.parameters.active()}};
+  json["warnings"] = p.warnings;
   json["provenance"] = provenance_json(p.run, provenance);
+  return json;
+}
+
+Json reported_json(const sim::Prediction& p, const Reported& reported) {
+  const std::vector<sim::Reading> rows = readings(p, reported);
+  Json json = Json::object(), list = Json::object();
+  for (const sim::Reading& row : rows) {
+    list[row.convention] = {{"step_time_s", row.step_time.value()},
+                            {"tflops_per_device", row.exact / sim::TFLOPS},
+                            {"mfu", row.exact_mfu}};
+  }
+  json["tflops_per_device"] = reported_rate(p, reported) / sim::TFLOPS;
+  json["mfu"] = reported_rate(p, reported) / p.peak;
+  json["convention"] = rows.size() == 1 ? Json(rows.front().convention) : Json(nullptr);
+  json["measured_step_time_s"] = reported.step_time ? Json(reported.step_time->value()) : Json(nullptr);
+  json["exact"] = list;
   return json;
 }
 

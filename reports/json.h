@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reports/provenance.h"
+#include "reports/reported.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {
@@ -20,6 +21,9 @@ Json run_json(const sim::Run& run);
 
 // A prediction: all keys of README.md, "prediction".  Figures that an infeasible run does not have are null.
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance);
+
+// What a published figure means: the key "reported" of a prediction.
+Json reported_json(const sim::Prediction& prediction, const Reported& reported);
 
 // The document as text with a newline at its end.  Bytes that are no UTF-8 are replaced.
 std::string text_of(const Json& json);

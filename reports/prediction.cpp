@@ -81,17 +81,25 @@ Table result_table(const Prediction& p) {
     if (p.memory.host.device > sim::Bytes(0.0)) figures.add("host memory", host_text(p.memory.host));
     if (p.run.strategy.pipeline_parallel > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
   }
+  for (const std::string& warning : p.warnings) figures.add("warning", warning);
   return figures.take();
 }
 
 // --- run ---
 
+// Padded vocabularies as asked and as trained.
+std::string vocabulary_text(const Prediction& p) {
+  const std::string trained = std::to_string(p.run.model.vocab_size);
+  if (p.asked_vocab_size == p.run.model.vocab_size) return trained;
+  const std::string rule = std::to_string(p.run.stack.vocab_multiple) + " * tp";
+  return std::to_string(p.asked_vocab_size) + " padded to " + trained + " (a multiple of " + rule + ")";
+}
+
 std::string model_text(const Prediction& p) {
   const sim::Transformer& m = p.run.model;
   return m.name + ": " + count(p.parameters.total(), "parameter") + ", " + count(m.num_layers, "layer") + ", hidden " +
          std::to_string(m.hidden_size) + ", " + std::to_string(m.num_heads) + " heads (" + std::to_string(m.num_kv_heads) +
-         " kv) of " + std::to_string(m.head_dim) + ", ffn " + std::to_string(m.ffn_size) + ", vocabulary " +
-         std::to_string(m.vocab_size);
+         " kv) of " + std::to_string(m.head_dim) + ", ffn " + std::to_string(m.ffn_size) + ", vocabulary " + vocabulary_text(p);
 }
 
 std::string batch_text(const sim::Run& run) {
@@ -232,6 +240,9 @@ Table conventions_table(const Prediction& p) {
                                       {"flops_per_s_per_device", "per device", Kind::FlopsPerSecond},
                                       {"mfu", "MFU", Kind::Percent}});
   for (const sim::Convention& c : p.conventions) table.add_row({c.name, c.flops_per_step, c.flops_per_device, c.mfu});
+  table.add_note("MFU over " + human(p.peak) + ", the peak of " + p.run.cluster.device.id + " in " +
+                 sim::name_of(sim::matmul_dtype(p.run.strategy.precision)));
+  if (const std::string note = counting_note(p); !note.empty()) table.add_note(note);
   return table;
 }
 
@@ -261,7 +272,7 @@ Table evidence_table(const sim::Run& run, const Provenance& provenance) {
   return table;
 }
 
-std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance) {
+std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance, const std::optional<Reported>& reported) {
   std::vector<Table> tables{result_table(p), run_table(p)};
   if (!assumptions_of(p.run).empty()) tables.push_back(assumed_table(p.run));
   if (simulated(p)) {
@@ -270,6 +281,7 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance) 
     tables.push_back(memory_table(p));
     tables.push_back(timeline_table(p));
     tables.push_back(conventions_table(p));
+    if (reported) tables.push_back(reported_table(p, *reported));
     tables.push_back(evidence_table(p.run, provenance));
   }
   return tables;
@@ -354,15 +366,20 @@ Table summary_table(const std::string& title, std::span<const Prediction> predic
   return table;
 }
 
-std::string render(const Prediction& prediction, const Provenance& provenance, Format format, const Style& style) {
+std::string render(const Prediction& prediction, const Provenance& provenance, Format format, const Style& style,
+                   const std::optional<Reported>& reported) {
   switch (format) {
     case Format::Csv: return render(summary_table("", {&prediction, 1}), Format::Csv);
-    case Format::Json: return text_of(prediction_json(prediction, provenance));
+    case Format::Json: {
+      Json json = prediction_json(prediction, provenance);
+      if (reported && simulated(prediction)) json["reported"] = reported_json(prediction, *reported);
+      return text_of(json);
+    }
     case Format::Table:
     case Format::Markdown:
     case Format::Latex: break;
   }
-  return render(tables_of(prediction, provenance), format, style);
+  return render(tables_of(prediction, provenance, reported), format, style);
 }
 
 }  // namespace llmsim::reports

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reports/provenance.h"
+#include "reports/reported.h"
 #include "reports/table.h"
 #include "sim/predict.h"
 
@@ -15,7 +16,8 @@ namespace llmsim::reports {
 Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
 
 // The whole answer.  For people: result, run as resolved, assumptions, breakdown, communication, memory, FLOPs conventions,
-// evidence. CSV is the summary row; JSON has the keys of README.md.
-std::string render(const sim::Prediction& prediction, const Provenance& provenance, Format format, const Style& style = {});
+// evidence; with a published figure also what that means.  CSV is the summary row; JSON has the keys of README.md.
+std::string render(const sim::Prediction& prediction, const Provenance& provenance, Format format, const Style& style = {},
+                   const std::optional<Reported>& reported = std::nullopt);
 
 }  // namespace llmsim::reports

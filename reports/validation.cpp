@@ -71,6 +71,7 @@ ordered_json row_json(const BacktestRow& row) {
   json["measured_outcome"] = text(row.measured_outcome);
   json["predicted_outcome"] = text(row.predicted_outcome);
   json["skipped"] = text(row.skipped);
+  json["warnings"] = row.warnings;
   return json;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "sim/plausibility.h"
 
 namespace llmsim::sim {
 namespace {
@@ -69,7 +70,7 @@ void add_rates(Prediction& prediction) {
   const Run& run = prediction.run;
   const double tokens = static_cast<double>(run.strategy.global_batch) * run.model.seq_len;
   const int devices = run.cluster.num_devices;
-  const FlopsPerSecond peak = run.cluster.device.peak(matmul_dtype(run.strategy.precision));
+  const FlopsPerSecond peak = prediction.peak = run.cluster.device.peak(matmul_dtype(run.strategy.precision));
   prediction.tokens_per_second_per_device = tokens / devices / (prediction.step_time / Seconds(1.0));
   prediction.flops_per_device = prediction.model_flops / prediction.step_time / devices;
   prediction.mfu = prediction.flops_per_device / peak;
@@ -97,6 +98,7 @@ Prediction predict(const Run& asked) {
   const Run& run = prediction.run;
   prediction.infeasible = broken_rule(run.model, run.strategy, run.cluster);
   prediction.parameters = parameters(asked.model);
+  prediction.asked_vocab_size = asked.model.vocab_size;
   if (prediction.infeasible) return prediction;
   prediction.run.model.vocab_size = trained_vocab_size(asked);
   require_supported(run);
@@ -109,6 +111,7 @@ Prediction predict(const Run& asked) {
   prediction.memory.timeline = memory_timeline(run, prices, prediction.memory.fullest().stage);
   add_rates(prediction);
   add_out_of_memory(prediction);
+  prediction.warnings = implausible_figures(prediction);
   return prediction;
 }
 

@@ -33,7 +33,8 @@ struct Prediction {
 
   double tokens_per_second_per_device = 0.0;
   FlopsPerSecond flops_per_device{};  // exact model FLOPs (GEMM and causal attention)
-  double mfu = 0.0;                   // exact model FLOPs over the peak of the recipe's format
+  FlopsPerSecond peak{};              // of the recipe's format, on one device: what utilisations are of
+  double mfu = 0.0;                   // exact model FLOPs over it
   double hfu = 0.0;                   // with recomputation
   std::vector<Convention> conventions{};
 
@@ -44,6 +45,9 @@ struct Prediction {
   Flops hardware_flops{};   // with recomputation
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
+
+  int asked_vocab_size = 0;   // before the stack padded it
+  std::vector<std::string> warnings{};  // figures that no real machine gives, see plausibility.h
 
   bool feasible() const { return !infeasible; }
 };

@@ -21,6 +21,7 @@ std::vector<Convention> conventions(const Transformer& model, const StepWork& wo
   add("6N", 6.0 * all * per_token);
   add("6N_no_embedding", 6.0 * no_embedding * per_token);
   add("palm", (6.0 * all + square) * per_token);
+  add("palm_causal", (6.0 * all + square / 2.0) * per_token);
   add("palm_no_embedding", (6.0 * no_embedding + square) * per_token);
   add("megatron", megatron * per_token);
   add("gemm_causal", work.model);

@@ -5,6 +5,7 @@
 //   6N                    6 N T                               all parameters, no attention           Kaplan et al. 2020
 //   6N_no_embedding       6 (N - N_embedding) T               without the input embedding
 //   palm                  6 N T + 12 L H Q S T                attention over the full square         PaLM, nanoGPT, MosaicML
+//   palm_causal           6 N T + 6 L H Q S T                attention's causal half
 //   palm_no_embedding     6 (N - N_embedding) T + 12 L H Q S T                                      torchtitan
 //   megatron              72 T L h^2 (1 + S/(6h) + V/(12 h L))   GPT shape, ffn 4 h, full attention   Korthikanti et al. 2022
 //   gemm_causal           every matrix product, attention's masked half left out                     this program's own count

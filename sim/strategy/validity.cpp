@@ -1,5 +1,6 @@
 #include "sim/strategy/validity.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -77,16 +78,26 @@ const char* broken_pipeline(const Transformer& model, const Strategy& strategy) 
   return nullptr;
 }
 
-// Divisors of `number` on both sides of `value`, as "4 or 8".
+// The nearest values on both sides of `value`, up to `most`, that `works` accepts, as "4 or 8"; empty where there is none.
+template <typename Works>
+std::string nearest(std::int64_t value, std::int64_t most, const Works& works) {
+  std::int64_t below = std::min(value, most), above = value + 1;
+  while (below > 0 && !works(below)) --below;
+  while (above <= most && !works(above)) ++above;
+  std::string text = below > 0 ? std::to_string(below) : "";
+  if (above <= most) text += (text.empty() ? "" : " or ") + std::to_string(above);
+  return text;
+}
+
 std::string nearest_divisors(std::int64_t number, std::int64_t value) {
-  std::int64_t below = 0, above = 0;
-  for (std::int64_t d = 1; d <= number; ++d) {
-    if (number % d != 0) continue;
-    if (d <= value) below = d;
-    if (d > value && above == 0) above = d;
-  }
-  if (below == 0) return std::to_string(above);
-  return above == 0 ? std::to_string(below) : std::to_string(below) + " or " + std::to_string(above);
+  return nearest(value, number, [number](std::int64_t d) { return number % d == 0; });
+}
+
+// Tensor ranks that divide everything of the model that they must.
+std::string nearest_tensor_ranks(const Transformer& model, int value) {
+  return nearest(value, model.num_heads, [&](std::int64_t t) {
+    return model.num_heads % t == 0 && model.ffn_size % t == 0 && divide_each_other(model.num_kv_heads, t);
+  });
 }
 
 std::string product(const Strategy& s) {
@@ -96,10 +107,7 @@ std::string product(const Strategy& s) {
 }
 
 std::string mesh_message(const Strategy& s, int devices) {
-  std::string text = "dp * tp * pp * cp = " + product(s) + ", but there are " + std::to_string(devices) + " devices";
-  const std::int64_t rest = product_of(s.tensor_parallel, s.pipeline_parallel) * s.context_parallel;
-  if (devices % rest == 0) return text + "; dp = " + std::to_string(devices / rest) + " would fit";
-  return text + "; tp * pp * cp = " + std::to_string(rest) + " must divide it (nearest: " + nearest_divisors(devices, rest) + ")";
+  return "dp * tp * pp * cp = " + product(s) + ", but there are " + std::to_string(devices) + " devices" + mesh_advice(s, devices);
 }
 
 std::string divides_message(const char* name, std::int64_t value, const char* whole_name, std::int64_t whole) {
@@ -107,13 +115,38 @@ std::string divides_message(const char* name, std::int64_t value, const char* wh
          " (nearest: " + nearest_divisors(whole, value) + ")";
 }
 
+std::string tensor_message(const Transformer& model, const Strategy& s, const char* name, int whole) {
+  return "tp = " + std::to_string(s.tensor_parallel) + " does not divide " + name + " = " + std::to_string(whole) +
+         " (nearest: " + nearest_tensor_ranks(model, s.tensor_parallel) + ")";
+}
+
+std::string sequence_message(const Transformer& model, const Strategy& s) {
+  if (!s.sequence_parallel) return divides_message("cp", s.context_parallel, "seq_len", model.seq_len);
+  return divides_message("cp * tp", product_of(s.context_parallel, s.tensor_parallel), "seq_len", model.seq_len);
+}
+
+std::string interleaved_message(const Strategy& s) {
+  const std::int64_t batch = product_of(s.data_parallel, s.micro_batch) * s.pipeline_parallel;
+  return "num_microbatches = " + std::to_string(s.num_microbatches()) + " is less than pp = " + std::to_string(s.pipeline_parallel) +
+         ", which the interleaved schedule needs (nearest: global_batch = " + std::to_string(batch) + ", or pp = " +
+         std::to_string(s.num_microbatches()) + ", or virtual_stages = 1)";
+}
+
+std::string layers_message(const Transformer& model, const Strategy& s) {
+  const int layers = dealt_layers(model, s);
+  std::string text = "pp * virtual_stages = " + std::to_string(product_of(s.pipeline_parallel, s.virtual_stages)) +
+                     " is more than the layers of the model, " + std::to_string(layers);
+  if (s.pipeline_parallel <= layers)
+    return text + " (nearest: virtual_stages = " + std::to_string(layers / s.pipeline_parallel) + ")";
+  return text + " (nearest: pp = " + std::to_string(std::max(1, layers / s.virtual_stages)) + ")";
+}
+
 std::string message_for(const char* rule, const Transformer& model, const Strategy& s, int devices) {
   if (rule == kMesh) return mesh_message(s, devices);
-  if (rule == kHeads) return divides_message("tp", s.tensor_parallel, "num_heads", model.num_heads);
-  if (rule == kFfn) return divides_message("tp", s.tensor_parallel, "ffn_size", model.ffn_size);
-  if (rule == kKvHeads) return divides_message("tp", s.tensor_parallel, "num_kv_heads", model.num_kv_heads);
-  if (rule == kSequence)
-    return divides_message("cp * tp", product_of(s.context_parallel, s.tensor_parallel), "seq_len", model.seq_len);
+  if (rule == kHeads) return tensor_message(model, s, "num_heads", model.num_heads);
+  if (rule == kFfn) return tensor_message(model, s, "ffn_size", model.ffn_size);
+  if (rule == kKvHeads) return tensor_message(model, s, "num_kv_heads", model.num_kv_heads);
+  if (rule == kSequence) return sequence_message(model, s);
   const std::int64_t context = product_of(s.context_parallel, s.tensor_parallel);
   if (rule == kContextHeads) return divides_message("cp * tp", context, "num_heads", model.num_heads);
   if (rule == kContextKvHeads) return divides_message("cp * tp", context, "num_kv_heads", model.num_kv_heads);
@@ -125,15 +158,10 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   }
   if (rule == kShard)
     return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.data_parallel, s.context_parallel));
-  if (rule == kInterleaved) {
-    return "num_microbatches = " + std::to_string(s.num_microbatches()) +
-           " is less than pp = " + std::to_string(s.pipeline_parallel) + ", which the interleaved schedule needs";
-  }
-  if (rule == kLayers) {
-    return "pp * virtual_stages = " + std::to_string(product_of(s.pipeline_parallel, s.virtual_stages)) +
-           " is more than the layers of the model, " + std::to_string(dealt_layers(model, s));
-  }
-  if (rule == kVirtual) return "virtual_stages = " + std::to_string(s.virtual_stages) + " needs pp > 1, but pp = 1";
+  if (rule == kInterleaved) return interleaved_message(s);
+  if (rule == kLayers) return layers_message(model, s);
+  if (rule == kVirtual)
+    return "virtual_stages = " + std::to_string(s.virtual_stages) + " needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)";
   return "every size of the mesh and of the batch must be from 1 to " + std::to_string(kLargestSize);
 }
 
@@ -149,6 +177,19 @@ const char* broken_rule_name(const Transformer& model, const Strategy& strategy,
     if (strategy.shard_size < 1 || ranks % strategy.shard_size != 0) return kShard;
   }
   return nullptr;
+}
+
+std::string mesh_advice(const Strategy& s, int devices) {
+  const std::int64_t rest = product_of(s.tensor_parallel, s.pipeline_parallel) * s.context_parallel;
+  if (devices % rest == 0) return "; dp = " + std::to_string(devices / rest) + " would fit";
+  std::string text =
+      "; tp * pp * cp = " + std::to_string(rest) + " must divide it (nearest: " + nearest_divisors(devices, rest) + ")";
+  const std::int64_t inner = product_of(s.tensor_parallel, s.context_parallel);
+  if (inner <= devices && devices % inner == 0 && s.pipeline_parallel > devices / inner) {
+    text += "; Megatron-LM of 2021 lowered pp to devices / tp = " + std::to_string(devices / inner) +
+            " without a word: runs published as pp = " + std::to_string(s.pipeline_parallel) + " were that";
+  }
+  return text;
 }
 
 std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy, const Cluster& cluster) {

@@ -24,6 +24,10 @@ struct Infeasible {
 // balanced order), and with all-to-all cp * tp divides the heads; context parallelism has flash attention.
 std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy, const Cluster& cluster);
 
+// What would make the mesh multiply to `devices`: "; dp = 4 would fit", or the nearest products, and the frameworks that would
+// change the mesh by themselves.  All sizes must be positive.
+std::string mesh_advice(const Strategy& strategy, int devices);
+
 // Same verdict without building messages: for searches that meet millions.  Returns the rule's name, or null.
 const char* broken_rule_name(const Transformer& model, const Strategy& strategy, int num_devices);
 

@@ -35,6 +35,21 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
+TEST(RunRecord, AKeyThatStandsTwiceIsRefused) {
+  const auto error = [](const std::string& text) {
+    try {
+      parse_runs(text, "runs.json");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(error(R"({"id": "a", "training": {"tp": 2, "dp": 1, "tp": 4}})"), "runs.json: \"tp\" stands twice in one object");
+  // The same key in two objects side by side, or in one inside the other, is something else.
+  EXPECT_EQ(error(R"({"runs": [{"id": "a"}, {"id": "b"}]})"), "none");
+  EXPECT_EQ(error(R"({"id": "a", "model": {"name": "m", "moe": null}, "training": {"tp": 1}, "group": "a"})"), "none");
+}
+
 TEST(RunRecords, KeepWhatTheFileSaysAndLeaveTheRestUnknown) {
   const RunFile file = parse_runs(R"({"schema": 1, "group": "g", "runs": [{"id": "a", "date": "2024-10-14",
       "model": {"num_layers": 2, "gated_mlp": true, "position": null}, "hardware": {"num_devices": 8},

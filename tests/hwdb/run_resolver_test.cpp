@@ -85,7 +85,8 @@ TEST(RunResolver, AMeshThatDoesNotMultiplyIsRefusedWithWhatWouldFit) {
             "mine.json: run a: training: dp * tp * pp * cp = 4 * 2 * 1 * 1 is not num_devices = 16; dp = 8 would fit");
   record.training.tp = 3;
   EXPECT_EQ(error_of(record),
-            "mine.json: run a: training: dp * tp * pp * cp = 4 * 3 * 1 * 1 is not num_devices = 16; tp * pp * cp must divide it");
+            "mine.json: run a: training: dp * tp * pp * cp = 4 * 3 * 1 * 1 is not num_devices = 16; tp * pp * cp = 3 must divide "
+            "it (nearest: 2 or 4)");
 }
 
 TEST(RunResolver, ABatchThatDoesNotMultiplyIsRefused) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reports/json.h"
+#include "sim/base/error.h"
 #include "tests/reports/sample_prediction.h"
 
 namespace llmsim::reports {
@@ -51,6 +52,74 @@ TEST(PredictionJson, HasTheDocumentedKeys) {
                                                 {"exposed_s", 0.5}}));
   EXPECT_EQ(document["flops"], json({{"model", 6400}, {"hardware", 8000}}));
   EXPECT_FALSE(document.contains("infeasible"));
+}
+
+sim::Prediction counted_prediction() {
+  sim::Prediction p = sample_prediction();
+  p.peak = 1000.0 * sim::TFLOPS;
+  const double devices = p.run.cluster.num_devices;
+  const auto counted = [&](const char* name, double flops) {
+    const sim::FlopsPerSecond rate = sim::Flops(flops) / p.step_time / devices;
+    return sim::Convention{.name = name,
+                           .flops_per_step = sim::Flops(flops),
+                           .flops_per_device = rate,
+                           .mfu = rate / p.peak};
+  };
+  p.model_flops = sim::Flops(1e15);
+  p.conventions = {counted("palm", 2e15), counted("gemm_causal", 1e15)};
+  return p;
+}
+
+TEST(ReportedFigure, IsReadByItsConvention) {
+  // palm counts twice the work: half of the rate is real.
+  const sim::Prediction p = counted_prediction();
+  const Reported reported{.rate = 600.0 * sim::TFLOPS, .convention = "palm"};
+  ASSERT_EQ(readings(p, reported).size(), 1u);
+  EXPECT_DOUBLE_EQ(readings(p, reported)[0].exact / sim::TFLOPS, 300.0);
+  EXPECT_DOUBLE_EQ(readings(p, reported)[0].exact_mfu, 0.3);
+  const json document = json::parse(render(p, kProvenance, Format::Json, {}, reported));
+  EXPECT_EQ(document["reported"]["convention"], "palm");
+  EXPECT_DOUBLE_EQ(document["reported"]["exact"]["palm"]["tflops_per_device"].get<double>(), 300.0);
+  EXPECT_NE(render(p, kProvenance, Format::Table, {}, reported).find("600.0 TFLOP/s are 300.0 TFLOP/s of matrix products"),
+            std::string::npos);
+}
+
+TEST(ReportedFigure, WithoutConventionShowsAllUnlessTheMeasuredStepGivesItAway) {
+  const sim::Prediction p = counted_prediction();
+  Reported reported{.mfu = 0.6};
+  EXPECT_EQ(readings(p, reported).size(), 2u);
+  reported.step_time = sim::Flops(2e15) / (600.0 * sim::TFLOPS) / p.run.cluster.num_devices;
+  ASSERT_EQ(readings(p, reported).size(), 1u);
+  EXPECT_EQ(readings(p, reported)[0].convention, "palm");
+}
+
+TEST(ReportedFigure, OfAnUnknownConventionNamesTheKnownOnes) {
+  try {
+    readings(counted_prediction(), {.mfu = 0.5, .convention = "kaplan"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "convention = kaplan: one of palm, gemm_causal is expected");
+  }
+}
+
+TEST(ReportedFigure, APredictionSaysWhatOtherCountsWouldPrint) {
+  sim::Prediction p = counted_prediction();
+  EXPECT_NE(counting_note(p).find("here; exact work is"), std::string::npos);
+  p.conventions[0] = p.conventions[1];
+  p.conventions[0].name = "palm";
+  EXPECT_EQ(counting_note(p), "");
+}
+
+TEST(PredictionTable, ShowsWarningsAndThePaddingOfTheVocabulary) {
+  sim::Prediction p = sample_prediction();
+  p.warnings = {"hfu = 120 % is more than the peak"};
+  p.asked_vocab_size = 50257;
+  p.run.model.vocab_size = 50304;
+  p.run.stack.vocab_multiple = 64;
+  const std::string text = render(p, kProvenance, Format::Table);
+  EXPECT_NE(text.find("hfu = 120 % is more than the peak"), std::string::npos);
+  EXPECT_NE(text.find("vocabulary 50257 padded to 50304 (a multiple of 64 * tp)"), std::string::npos);
+  EXPECT_EQ(parsed(p)["warnings"], json({"hfu = 120 % is more than the peak"}));
 }
 
 TEST(PredictionJson, BreakdownAddsUpToTheStepTime) {

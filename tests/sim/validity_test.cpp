@@ -31,6 +31,38 @@ TEST(Validity, TensorRanksMustDivideHeadsAndTheNearestAreNamed) {
   EXPECT_EQ(message_of(run), "tp = 3 does not divide num_heads = 8 (nearest: 2 or 4)");
 }
 
+TEST(Validity, TheNearestTensorRanksSuitTheWholeModel) {
+  // 5 and 6 divide neither; 4 divides the heads but not ffn_size = 4098, 2 does.
+  TrainingRun run = small_run(6);
+  run.model.ffn_size = 4098;
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 6;
+  EXPECT_EQ(message_of(run), "tp = 6 does not divide num_heads = 8 (nearest: 2)");
+}
+
+TEST(Validity, APipelineThatOldMegatronShortenedIsNamed) {
+  TrainingRun run = small_run(16);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.pipeline_parallel = 8;
+  EXPECT_EQ(message_of(run),
+            "dp * tp * pp * cp = 1 * 4 * 8 * 1 = 32, but there are 16 devices; tp * pp * cp = 32 must divide it (nearest: 16); "
+            "Megatron-LM of 2021 lowered pp to devices / tp = 4 without a word: runs published as pp = 8 were that");
+}
+
+TEST(Validity, EveryRuleOfAPipelineNamesWhatWouldWork) {
+  TrainingRun run = small_run(16);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 16, run.strategy.global_batch = 16;
+  EXPECT_EQ(message_of(run), "pp * virtual_stages = 16 is more than the layers of the model, 8 (nearest: pp = 8)");
+  run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 3;
+  EXPECT_EQ(message_of(run), "pp * virtual_stages = 12 is more than the layers of the model, 8 (nearest: virtual_stages = 2)");
+  run.strategy.virtual_stages = 2, run.strategy.global_batch = 3, run.strategy.schedule = PipelineSchedule::Interleaved;
+  EXPECT_EQ(message_of(run),
+            "num_microbatches = 3 is less than pp = 4, which the interleaved schedule needs (nearest: global_batch = 4, or pp = 3, "
+            "or virtual_stages = 1)");
+  run = small_run(1);
+  run.strategy.virtual_stages = 2;
+  EXPECT_EQ(message_of(run), "virtual_stages = 2 needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)");
+}
+
 TEST(Validity, MoreStagesThanLayersAreRefused) {
   TrainingRun run = small_run(16);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 16, run.strategy.global_batch = 16;

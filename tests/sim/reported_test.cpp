@@ -1,0 +1,105 @@
+#include "sim/model/reported.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/model/catalogue.h"
+#include "sim/model/flops.h"
+#include "sim/plausibility.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// The one-layer proxy of Llama 3.1 70B that llm-train-bench ran on one H100, two sequences of 4096 tokens.
+Transformer proxy() {
+  Transformer model = find_model("llama-3.1-70b")->model;
+  model.num_layers = 1;
+  model.seq_len = 4096;
+  return model;
+}
+
+StepWork proxy_work(const Transformer& model) {
+  const double tokens = 2.0 * 4096.0;
+  const Flops exact = 3.0 * tokens * forward_flops_per_token(model, true);
+  return {.tokens = tokens, .model = exact, .hardware = exact, .step_time = Seconds(0.2), .num_devices = 1, .peak = 989.4 * TFLOPS};
+}
+
+const Convention& named(const std::vector<Convention>& list, const std::string& name) {
+  for (const Convention& convention : list) {
+    if (convention.name == name) return convention;
+  }
+  throw std::out_of_range(name);
+}
+
+TEST(Reported, TheEightyPercentOfAOneLayerProxyAreFiftyOne) {
+  const Transformer model = proxy();
+  const StepWork work = proxy_work(model);
+  const std::vector<Convention> list = conventions(model, work);
+  // Printed, and real by an independent count of the source's files.
+  for (const auto& [printed, real] : {std::pair{700.0, 449.0}, std::pair{790.0, 507.0}, std::pair{1200.0, 770.0}}) {
+    EXPECT_NEAR(reading_of(named(list, "palm"), printed * TFLOPS, work).exact / TFLOPS, real, 0.5);
+  }
+  EXPECT_NEAR(reading_of(named(list, "palm"), 790.0 * TFLOPS, work).exact_mfu, 0.512, 0.001);
+}
+
+TEST(Reported, TheSameByHand) {
+  // N = 2.957e9, of which V h = 1.051e9 are looked up; attention 12 h s = 0.403e9 per token in full, 0.201e9 causal.
+  const double all = 2.957e9, lookup = 128256.0 * 8192.0, square = 12.0 * 8192.0 * 4096.0;
+  const double ratio = (6.0 * (all - lookup) + square / 2.0) / (6.0 * all + square);
+  EXPECT_NEAR(790.0 * ratio, 507.0, 1.0);
+}
+
+TEST(Reported, AMeasuredStepTellsTheConventionBehindAFigure) {
+  // llm-train-bench prints 790 TFLOP/s for a step of 188.15 ms.
+  const Transformer model = proxy();
+  const std::vector<Convention> list = conventions(model, proxy_work(model));
+  const auto behind = convention_behind(list, 790.0 * TFLOPS, Seconds(0.18815), 1);
+  ASSERT_TRUE(behind);
+  EXPECT_EQ(behind->name, "palm");
+  EXPECT_FALSE(convention_behind(list, 790.0 * TFLOPS, Seconds(0.1), 1));
+}
+
+TEST(Conventions, CausalPalmCountsHalfOfTheSquare) {
+  const Transformer model = proxy();
+  const std::vector<Convention> list = conventions(model, proxy_work(model));
+  EXPECT_DOUBLE_EQ((named(list, "palm").flops_per_step - named(list, "palm_causal").flops_per_step).value(),
+                   (named(list, "palm_causal").flops_per_step - named(list, "6N").flops_per_step).value());
+}
+
+TEST(Plausibility, APredictionOfARealDeviceIsFine) {
+  TrainingRun run = small_run();
+  run.cluster.device.achieved.gemm.fill({});
+  EXPECT_TRUE(predict(run).warnings.empty());
+}
+
+TEST(Plausibility, MoreThanThePeakIsFlagged) {
+  TrainingRun run = small_run();
+  run.stack.efficiency = 2.0;
+  ASSERT_EQ(predict(run).warnings.size(), 1u);
+  EXPECT_NE(predict(run).warnings[0].find("is more than the peak of ideal in bf16"), std::string::npos);
+}
+
+TEST(Plausibility, MemoryFasterThanItsDataSheetIsFlagged) {
+  TrainingRun run = small_run();
+  run.cluster.device.achieved.gemm.fill({});
+  run.cluster.device.achieved.memory_fraction = 1.2;
+  ASSERT_EQ(predict(run).warnings.size(), 1u);
+  EXPECT_EQ(predict(run).warnings[0],
+            "memory-bound operators move 120 % of the data sheet's memory bandwidth of ideal: its memory_fraction is too good");
+}
+
+TEST(Plausibility, MeasuredStepsFarFromThePredictionAreFlagged) {
+  Prediction p = predict(small_run());
+  p.mfu = 0.25;
+  const auto lines = [&](double factor) { return implausible_measurement(p, factor * p.step_time); };
+  EXPECT_TRUE(lines(2.9).empty());
+  EXPECT_TRUE(lines(0.35).empty());
+  EXPECT_EQ(lines(4.0), std::vector<std::string>{"the measured step takes 4 times as long as predicted"});
+  // Five times faster is also 125 % of the peak.
+  ASSERT_EQ(lines(0.2).size(), 2u);
+  EXPECT_EQ(lines(0.2)[0], "the measured step does 125 % of the peak of ideal in bf16: check step_time_s, num_devices and the batch");
+  EXPECT_EQ(lines(0.2)[1], "the predicted step takes 5 times as long as measured");
+}
+
+}  // namespace
+}  // namespace llmsim::sim
