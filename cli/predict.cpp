@@ -20,7 +20,8 @@ void add_reported_options(CLI::App& c, PredictOptions& o) {
   const auto add = [&](const char* name, std::optional<std::string>& value, const char* type, const char* help) {
     c.add_option(name, value, help)->type_name(type);
   };
-  add("--reported-mfu", o.reported_mfu, "RATIO", "a published MFU to explain, 1.0 is 100 %; default that of the run record; example: --reported-mfu 0.8");
+  add("--reported-mfu", o.reported_mfu, "RATIO",
+      "a published MFU to explain, 1.0 is 100 %; default that of the run record; example: --reported-mfu 0.8");
   add("--reported-tflops", o.reported_tflops, "TFLOPS", "the same as TFLOP/s per device; example: --reported-tflops 790");
   add("--convention", o.convention, "NAME",
       "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, gemm_causal or hardware; default "
@@ -47,7 +48,8 @@ std::optional<reports::Reported> reported_of(const PredictOptions& options, cons
     if (measured.reported_tflops_per_device) reported.rate = *measured.reported_tflops_per_device * sim::TFLOPS;
   }
   if (reported.mfu || reported.rate) return reported;
-  if (options.convention) throw Error("--convention = " + *options.convention + ": --reported-mfu or --reported-tflops is missing");
+  if (options.convention)
+    throw Error("--convention = " + *options.convention + ": --reported-mfu or --reported-tflops is missing");
   return std::nullopt;
 }
 

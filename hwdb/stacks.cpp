@@ -184,6 +184,7 @@ const std::vector<NamedSetter>& setters() {
       {"keeps_frozen_inputs", flag([](C& c) -> bool& { return c.stack.keeps_frozen_inputs; })},
       {"adapter_dropout", number([](C& c) -> double& { return c.stack.adapter_dropout; })},
       {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
+      {"fuses_parallel_inputs", flag([](C& c) -> bool& { return c.stack.fuses_parallel_inputs; })},
       {"recompute_stops_early", flag([](C& c) -> bool& { return c.stack.recompute_stops_early; })},
       {"host_time_per_recomputed_block_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_recomputed_block; })},
       {"host_time_per_narrow_product_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_narrow_product; })},

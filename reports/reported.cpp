@@ -59,8 +59,8 @@ std::vector<sim::Reading> readings(const Prediction& p, const Reported& reported
 }
 
 Table reported_table(const Prediction& p, const Reported& reported) {
-  Table table("Reported " + human(reported_rate(p, reported)) + " per device, " + percent(reported_rate(p, reported) / p.peak) + " of " +
-                  human(p.peak),
+  Table table("Reported " + human(reported_rate(p, reported)) + " per device, " + percent(reported_rate(p, reported) / p.peak) +
+                  " of " + human(p.peak),
               {{"convention", "if counted by", Kind::Text},
                {"step_time_s", "the step took", Kind::Seconds},
                {"relative", "of the prediction", Kind::Factor},
@@ -84,7 +84,8 @@ std::string counting_note(const Prediction& p) {
   const bool lookup = !p.run.model.tied_embeddings;
   std::string text = "a study that counts all " + billions(static_cast<double>(p.parameters.total())) + " parameters";
   if (lookup)
-    text += " (" + billions(static_cast<double>(p.parameters.embedding)) + " of them an embedding lookup, which multiplies nothing)";
+    text +=
+        " (" + billions(static_cast<double>(p.parameters.embedding)) + " of them an embedding lookup, which multiplies nothing)";
   return text + " and the full square of attention would print " + percent(printed) + " here; exact work is " + percent(exact);
 }
 

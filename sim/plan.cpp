@@ -92,10 +92,13 @@ class Search {
   void try_pipelines(Strategy s) {
     std::vector<int> sensible{1};
     for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= run_.model.num_layers; ++v) {
-      if (run_.model.num_layers % (s.pipeline_parallel * v) == 0) sensible.push_back(v);
+      const int chunks = s.pipeline_parallel * v;
+      if (run_.model.num_layers % chunks == 0 || (run_.model.num_layers + 2) % chunks == 0) sensible.push_back(v);
     }
     for (const int v : choose(query_.virtual_stages, sensible)) {
       s.virtual_stages = v;
+      const int chunks = s.pipeline_parallel * v;
+      s.embeddings_as_layers = chunks > 1 && run_.model.num_layers % chunks != 0 && (run_.model.num_layers + 2) % chunks == 0;
       s.schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
       try_shardings(s);
     }

@@ -17,7 +17,9 @@ std::string times(double factor) {
                                            : std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
 }
 
-std::string recipe(const Prediction& p) { return p.run.cluster.device.id + " in " + name_of(matmul_dtype(p.run.strategy.precision)); }
+std::string recipe(const Prediction& p) {
+  return p.run.cluster.device.id + " in " + name_of(matmul_dtype(p.run.strategy.precision));
+}
 
 }  // namespace
 
@@ -33,8 +35,8 @@ std::vector<std::string> implausible_figures(const Prediction& p) {
                     recipe(p) + " reach");
   }
   if (achieved.memory_fraction > 1.0) {
-    lines.push_back("memory-bound operators move " + percent(achieved.memory_fraction) + " of the data sheet's memory bandwidth of " +
-                    p.run.cluster.device.id + ": its memory_fraction is too good");
+    lines.push_back("memory-bound operators move " + percent(achieved.memory_fraction) +
+                    " of the data sheet's memory bandwidth of " + p.run.cluster.device.id + ": its memory_fraction is too good");
   }
   return lines;
 }

@@ -145,6 +145,11 @@ class CoreLowering {
     const std::int64_t s = model_.seq_len, d = model_.head_dim, batch = strategy_.micro_batch * heads_;
     const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
     core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype_, dtype_));
+    if (model_.position == Position::Alibi) {
+      const Traffic bias = position_bias_traffic(stack_, element_);
+      core_.forward.push_back(
+          streaming(OperatorKind::Softmax, "position_bias", scores, bias.forward_bytes, bias.forward_kernels));
+    }
     stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_));
     const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
     core_.forward.back().saved += Bytes(scores * kept);

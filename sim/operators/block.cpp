@@ -17,7 +17,7 @@ constexpr double kComposedGeluKeeps = 3.0;
 
 // One product of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
 struct Product {
-  using Widths = std::array<std::int64_t, 3>;  // 0: none
+  using Widths = std::array<std::int64_t, 5>;  // 0: none
   std::size_t gemm = 0;
   Widths parts{};
   bool row_parallel = false;
@@ -63,7 +63,13 @@ class BlockLowering {
     const double q_elements = static_cast<double>(tokens_ * heads * d), kv_elements = static_cast<double>(tokens_ * kv_heads * d);
     norm("attention_norm", keeps_input(true));
     gather();
-    product("qkv", h, {heads * d, kv_heads * d, kv_heads * d});
+    if (fuses_inputs()) {
+      const std::int64_t f = model_.ffn_size / tensor_;
+      product("qkv_mlp_up", h, {heads * d, kv_heads * d, kv_heads * d, f, model_.gated_mlp ? f : 0});
+    } else {
+      product("qkv", h, {heads * d, kv_heads * d, kv_heads * d});
+    }
+    if (model_.qk_norm != QkNorm::None) qk_norm(q_elements + kv_elements);
     if (strategy_.adapters) keep_adapter_dropout(residual_elements());
     if (model_.position == Position::Rope) {
       stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(stack_, element_));
@@ -75,7 +81,7 @@ class BlockLowering {
     core_end_ = block_.forward.size();
     if (strategy_.flash_attention || keeps_input(all_adapted())) keep(Bytes(q_elements * element_));  // input of the projection
     product("attention_output", heads * d, {h}, true);
-    reduce();
+    if (!model_.parallel_block) reduce();
     if (model_.norms_per_layer >= 4) norm("post_attention_norm", false);
     if (!model_.parallel_block) residual("attention_residual");
   }
@@ -87,7 +93,7 @@ class BlockLowering {
     if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm", keeps_input(all_adapted()));
     mlp_begin_ = block_.forward.size();
     if (!model_.parallel_block) gather();
-    product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
+    if (!fuses_inputs()) product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
     kept_.mlp_inner = Bytes(width * ffn_elements * element_);
     keep(kept_.mlp_inner);
     activation_ = block_.forward.size();
@@ -100,10 +106,28 @@ class BlockLowering {
     keep(kept_.activation);
     if (all_adapted()) keep_adapter_dropout(ffn_elements);
     product("mlp_down", f, {h}, true);
+    if (model_.parallel_block) sum_of_halves();
     reduce();
     mlp_end_ = block_.forward.size();
     if (model_.norms_per_layer >= 4) norm("post_mlp_norm", false);
     residual("mlp_residual");
+  }
+
+  // One product where both halves read the same norm and the stack joins their weights.
+  bool fuses_inputs() const { return model_.parallel_block && model_.norms_per_layer == 1 && stack_.fuses_parallel_inputs; }
+
+  // The partial sums of attention and MLP, added before the one reduction that both share.
+  void sum_of_halves() {
+    const double elements = static_cast<double>(tokens_) * model_.hidden_size;
+    block_.forward.push_back(streaming(OperatorKind::Residual, "parallel_sum", elements, 3 * element_, 1));
+  }
+
+  // Queries and keys are normalised: the kernel's input is kept beside its output.
+  void qk_norm(double elements) {
+    Traffic traffic = norm_traffic(model_.norm, stack_, element_);
+    traffic.forward_kernels *= 2, traffic.backward_kernels *= 2;
+    stream(OperatorKind::Norm, "qk_norm", elements, traffic);
+    keep(Bytes(elements * element_));
   }
 
   void attention_core() {

@@ -9,6 +9,9 @@
 //   backward  for each product a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
 //   collectives
 //
+// A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the stack may join qkv and the MLP's input to
+// one product.  Queries and keys may be normalised, norms may follow each half.
+//
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
 // t/n tokens; without, the reductions are all-reduces. Kept for backward (`Operator::saved`), 16-bit, GPT with dropout and fused
 // kernels: 34 t h + 5 a s t bytes at n = 1. Source of the activation count: Korthikanti et al., "Reducing Activation

@@ -56,6 +56,13 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
     const CollectiveKind kind = strategy.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
     ends.forward.push_back(collective("embedding_output", kind, GroupKind::Tensor, whole_residual(model, shape)));
   }
+  if (model.embedding_norm) {
+    const Traffic traffic = norm_traffic(model.norm, stack, shape.element);
+    ends.forward.push_back(
+        streaming(OperatorKind::Norm, "embedding_norm", shape.residual, traffic.forward_bytes, traffic.forward_kernels));
+    ends.backward.push_back(
+        streaming(OperatorKind::Norm, "embedding_norm", shape.residual, traffic.backward_bytes, traffic.backward_kernels));
+  }
   if (stack.dropout > 0.0) {
     ends.forward.push_back(streaming(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));
     ends.saved = Bytes(shape.residual);

@@ -74,6 +74,10 @@ Traffic softmax_traffic(const Stack& stack, double e) {
   return traffic;
 }
 
+Traffic position_bias_traffic(const Stack& stack, double e) {
+  return {.forward_bytes = eager(stack) ? 3 * e : 2 * e, .forward_kernels = 1, .backward_bytes = 0.0, .backward_kernels = 0};
+}
+
 Traffic layout_traffic(const Stack& stack, double e) {
   if (!eager(stack)) return {};
   return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};

@@ -35,6 +35,10 @@ Traffic residual_traffic(const Stack& stack, double e);
 // Scale, mask, softmax and dropout of unfused attention, per score.
 Traffic softmax_traffic(const Stack& stack, double e);
 
+// The position bias of ALiBi, per score of unfused attention: eager, one kernel that reads scores and bias; fused, the bias is
+// laid down where the product of q and k accumulates (written, and read by the product).  It has no gradient.
+Traffic position_bias_traffic(const Stack& stack, double e);
+
 // Layout changes between the projections and attention, per element of q, k, v and the attention output.
 Traffic layout_traffic(const Stack& stack, double e);
 

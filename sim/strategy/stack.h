@@ -92,6 +92,7 @@ struct Stack {
   bool keeps_frozen_inputs = false;     // frozen linear layers keep their input although they have no weight gradient
   double adapter_dropout = 0.0;         // > 0: an adapter keeps its input after dropout, and the mask
 
+  bool fuses_parallel_inputs = false;              // parallel blocks: qkv and the MLP's input are one product
   bool recompute_stops_early = false;           // a replayed block ends where its last product has its input
   Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
   Seconds host_time_per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding

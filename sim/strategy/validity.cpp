@@ -107,7 +107,8 @@ std::string product(const Strategy& s) {
 }
 
 std::string mesh_message(const Strategy& s, int devices) {
-  return "dp * tp * pp * cp = " + product(s) + ", but there are " + std::to_string(devices) + " devices" + mesh_advice(s, devices);
+  return "dp * tp * pp * cp = " + product(s) + ", but there are " + std::to_string(devices) + " devices" +
+         mesh_advice(s, devices);
 }
 
 std::string divides_message(const char* name, std::int64_t value, const char* whole_name, std::int64_t whole) {
@@ -127,9 +128,10 @@ std::string sequence_message(const Transformer& model, const Strategy& s) {
 
 std::string interleaved_message(const Strategy& s) {
   const std::int64_t batch = product_of(s.data_parallel, s.micro_batch) * s.pipeline_parallel;
-  return "num_microbatches = " + std::to_string(s.num_microbatches()) + " is less than pp = " + std::to_string(s.pipeline_parallel) +
-         ", which the interleaved schedule needs (nearest: global_batch = " + std::to_string(batch) + ", or pp = " +
-         std::to_string(s.num_microbatches()) + ", or virtual_stages = 1)";
+  return "num_microbatches = " + std::to_string(s.num_microbatches()) +
+         " is less than pp = " + std::to_string(s.pipeline_parallel) +
+         ", which the interleaved schedule needs (nearest: global_batch = " + std::to_string(batch) +
+         ", or pp = " + std::to_string(s.num_microbatches()) + ", or virtual_stages = 1)";
 }
 
 std::string layers_message(const Transformer& model, const Strategy& s) {
@@ -161,7 +163,8 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kInterleaved) return interleaved_message(s);
   if (rule == kLayers) return layers_message(model, s);
   if (rule == kVirtual)
-    return "virtual_stages = " + std::to_string(s.virtual_stages) + " needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)";
+    return "virtual_stages = " + std::to_string(s.virtual_stages) +
+           " needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)";
   return "every size of the mesh and of the batch must be from 1 to " + std::to_string(kLargestSize);
 }
 

@@ -4,6 +4,9 @@
 
 #include <string>
 
+#include <string>
+
+#include "sim/operators/ends.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -229,6 +232,65 @@ TEST(Block, AGeluWrittenOutKeepsThreeMoreTensors) {
   const double one_kernel = saved();
   run.stack.composed_activation = true;
   EXPECT_DOUBLE_EQ(saved() - one_kernel, 3.0 * 2.0 * kTokens * 4096.0);
+}
+
+TEST(Block, AParallelBlockReducesAndGathersOnce) {
+  TrainingRun run = small_run(4);
+  run.model.parallel_block = true, run.model.norms_per_layer = 1;
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  const double residual = 2.0 * kTokens * kHidden;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), residual);
+  run.strategy.sequence_parallel = true;
+  const BlockOperators sequence = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::ReduceScatter), residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::AllGather), residual);
+}
+
+int count_of(const OperatorList& operators, OperatorKind kind) {
+  int count = 0;
+  for (const Operator& op : operators) count += op.kind == kind ? 1 : 0;
+  return count;
+}
+
+TEST(Block, AParallelBlockMayJoinItsInputProducts) {
+  TrainingRun run = small_run();
+  run.model.parallel_block = true, run.model.norms_per_layer = 1;
+  const BlockOperators apart = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  run.stack.fuses_parallel_inputs = true;
+  const BlockOperators joined = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_EQ(count_of(apart.forward, OperatorKind::Gemm), 4);
+  EXPECT_EQ(count_of(joined.forward, OperatorKind::Gemm), 3);
+  EXPECT_DOUBLE_EQ(gemm_flops(joined.forward), gemm_flops(apart.forward));
+  EXPECT_EQ(joined.saved, apart.saved);
+  EXPECT_EQ(count_of(joined.forward, OperatorKind::Norm), 1);
+}
+
+TEST(Block, TheBiasOfAlibiIsLaidUnderTheScores) {
+  TrainingRun run = small_run();
+  run.strategy.flash_attention = false;
+  EXPECT_EQ(moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "position_bias"), 0.0);
+  run.model.position = Position::Alibi;
+  // 8 heads of 1024 x 1024 scores of two bytes, written and read.
+  EXPECT_DOUBLE_EQ(moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "position_bias"),
+                   8.0 * kSequence * kSequence * 4.0);
+}
+
+TEST(Block, NormalisedQueriesAndKeysAreKeptTwice) {
+  TrainingRun run = small_run();
+  const Bytes plain = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved;
+  run.model.qk_norm = QkNorm::PerHead;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ((block.saved - plain).value(), 2.0 * kTokens * kHidden * 2.0);
+  EXPECT_DOUBLE_EQ(moved_by(block.forward, "qk_norm"), 2.0 * kTokens * kHidden * 4.0);  // read and write
+}
+
+TEST(Ends, ANormAfterTheEmbeddingReadsAndWritesTheResidual) {
+  TrainingRun run = small_run();
+  run.model.embedding_norm = true;
+  EXPECT_DOUBLE_EQ(moved_by(lower_embedding(run.model, run.strategy, run.stack).forward, "embedding_norm"),
+                   2.0 * 2.0 * kTokens * kHidden);
 }
 
 }  // namespace

@@ -92,5 +92,18 @@ TEST(Plan, ListsRestrictTheSearch) {
   for (const Prediction& p : plan(query).plans) EXPECT_EQ(p.run.strategy.tensor_parallel, 2);
 }
 
+TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
+  // Six layers do not divide into four stages; with the two ends they are 1 + 2 + 2 + 1.
+  PlanQuery query;
+  query.base = small_run(4);
+  query.base.model.num_layers = 6;
+  query.base.strategy.global_batch = 8;
+  query.pipeline_parallel = {4};
+  query.virtual_stages = {1};
+  const Plan result = plan(query);
+  ASSERT_FALSE(result.plans.empty());
+  EXPECT_TRUE(result.plans.front().run.strategy.embeddings_as_layers);
+}
+
 }  // namespace
 }  // namespace llmsim::sim
