@@ -206,6 +206,7 @@ const std::vector<NamedSetter>& setters() {
       {"optimizer_in_backward", flag([](C& c) -> bool& { return c.stack.optimizer_in_backward; })},
       {"update_temporary_bytes", number([](C& c) -> double& { return c.stack.update_temporary_bytes; })},
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
+      {"gemm_efficiency", number([](C& c) -> double& { return c.stack.gemm_efficiency; })},
       {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},
       {"framework_memory_bytes", set_framework_memory},
       {"matmul_workspace_bytes", set_matmul_workspace},

@@ -39,7 +39,8 @@ OperatorPricer::OperatorPricer(const Run& run)
       bandwidth_(run.cluster.device.achieved.memory_fraction * run.cluster.device.memory_bandwidth),
       kernel_time_(run.cluster.device.achieved.kernel_time),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
-                    run.stack.efficiency) {
+                    run.stack.efficiency),
+      gemm_rate_(compute_rate_ * run.stack.gemm_efficiency) {
   const DType wide = activation_dtype(run.strategy.precision);
   for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];
@@ -71,7 +72,7 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
     pass.kernels += op.kernels;
     switch (op.kind) {
       case OperatorKind::Gemm:
-        pass.gemm += gemm_time(op, gemm_machine_for(op.dtype)) / compute_rate_;
+        pass.gemm += gemm_time(op, gemm_machine_for(op.dtype)) / gemm_rate_;
         pass.narrow_products += is_narrow(op.dtype) ? 1 : 0;
         break;
       case OperatorKind::Attention: {

@@ -66,6 +66,7 @@ class OperatorPricer {
   BytesPerSecond bandwidth_;
   Seconds kernel_time_;
   double compute_rate_;  // sustained clock, training rate and stack efficiency
+  double gemm_rate_;     // of these, and of the kernels that the matrix library picks
 };
 
 }  // namespace llmsim::sim

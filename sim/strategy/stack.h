@@ -103,6 +103,7 @@ struct Stack {
   double tensor_overlap_exposed = 0.35;  // part of a tensor-parallel collective that overlapping with its product leaves visible
   HostCopies host_copies;                // under offload
   double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
+  double gemm_efficiency = 1.0;          // rate of the products that the matrix library picks unasked, relative to its best kernels
   double collective_efficiency = 1.0;    // achieved collective bandwidth relative to the library measured alone
 
   double host_load_bytes = 0.0;         // per parameter of the whole model, which each process makes on the host before sharding

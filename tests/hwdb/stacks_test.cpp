@@ -226,5 +226,14 @@ TEST(Stacks, PyTorchOnRocmHadASlowBackwardKernelUntilOctober2024) {
   EXPECT_EQ(kernel("megatron-lm", "mi300x", "2026-02-02"), sim::AttentionKernel::ComposableKernel);
 }
 
+TEST(Stacks, ProductsOnMi300xAreThoseThatTheLibraryPicksUnlessTheRunTunesThem) {
+  StackQuery query = asked("fsdp2");
+  query.accelerator = "mi300x";
+  EXPECT_LT(Stacks::shipped().choose(query).stack.gemm_efficiency, 0.8);
+  query.framework_detail = "ROCm 6.3, TunableOp on";
+  EXPECT_EQ(Stacks::shipped().choose(query).stack.gemm_efficiency, 1.0);
+  EXPECT_EQ(Stacks::shipped().choose(asked("fsdp2")).stack.gemm_efficiency, 1.0);
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb

@@ -1,0 +1,30 @@
+#include "sim/cost/layer_prices.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowProductsOnly) {
+  TrainingRun run = small_run();
+  const PassPrice tuned = layer_prices(run).block.forward;
+  run.stack.gemm_efficiency = 0.5;
+  const PassPrice picked = layer_prices(run).block.forward;
+  EXPECT_NEAR(picked.gemm / tuned.gemm, 2.0, 1e-12);
+  EXPECT_EQ(picked.attention, tuned.attention);
+  EXPECT_EQ(picked.memory_bound, tuned.memory_bound);
+}
+
+TEST(LayerPrices, AStackThatSlowsTheDeviceSlowsProductsAndAttention) {
+  TrainingRun run = small_run();
+  const PassPrice alone = layer_prices(run).block.forward;
+  run.stack.efficiency = 0.8;
+  const PassPrice within = layer_prices(run).block.forward;
+  EXPECT_NEAR(within.gemm / alone.gemm, 1.25, 1e-12);
+  EXPECT_NEAR(within.attention / alone.attention, 1.25, 1e-12);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
