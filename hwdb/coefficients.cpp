@@ -28,7 +28,7 @@ struct Field {
 constexpr CoefficientRange kRatio{0.0, 1.0};
 constexpr CoefficientRange kSmallTime{0.0, 1.0};
 
-const std::array<Field<GemmCoefficients>, 7> kGemmFields = {{
+const std::array<Field<GemmCoefficients>, 8> kGemmFields = {{
     {"max_efficiency",
      {0.01, 1.2},
      "",
@@ -42,6 +42,11 @@ const std::array<Field<GemmCoefficients>, 7> kGemmFields = {{
      "",
      [](const auto& g) { return g.misaligned_factor; },
      [](auto& g, double v) { g.misaligned_factor = v; }},
+    {"misaligned_batch_factor",
+     {0.01, 1.0},
+     "",
+     [](const auto& g) { return g.misaligned_batch_factor; },
+     [](auto& g, double v) { g.misaligned_batch_factor = v; }},
     {"alignment",
      {1.0, 1024.0},
      "",
@@ -219,7 +224,7 @@ struct Family {
   }
 };
 
-const Family<sim::DType, sim::kNumDTypes, GemmCoefficients, 7> kGemm{"gemm.", kDTypes, kGemmFields};
+const Family<sim::DType, sim::kNumDTypes, GemmCoefficients, 8> kGemm{"gemm.", kDTypes, kGemmFields};
 const Family<AttentionKernel, sim::kNumAttentionKernels, AttentionCoefficients, 4> kAttention{"attention.", kKernels,
                                                                                               kAttentionFields};
 

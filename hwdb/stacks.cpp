@@ -59,6 +59,19 @@ bool set_attention_kernel(StackChoice& choice, const json& value) {
   return kernel.has_value();
 }
 
+bool set_narrow_scaling(StackChoice& choice, const json& value) {
+  using sim::NarrowScaling;
+  for (const auto& [name, scaling] : {std::pair{"delayed", NarrowScaling::Delayed}, std::pair{"current", NarrowScaling::Current},
+                                      std::pair{"rowwise", NarrowScaling::Rowwise},
+                                      std::pair{"rowwise-wide-gradient", NarrowScaling::RowwiseWideGradient},
+                                      std::pair{"blocks", NarrowScaling::Blocks}}) {
+    if (value != name) continue;
+    choice.stack.narrow_scaling = scaling;
+    return true;
+  }
+  return false;
+}
+
 bool set_sharding(StackChoice& choice, const json& value) {
   const std::optional<sim::Sharding> sharding = value.is_string() ? sim::sharding_named(value.get<std::string>()) : std::nullopt;
   if (sharding) choice.defaults.sharding = *sharding;
@@ -155,6 +168,7 @@ const std::vector<NamedSetter>& setters() {
       {"casts_weights_per_microbatch", flag([](C& c) -> bool& { return c.stack.casts_weights_per_microbatch; })},
       {"composed_activation", flag([](C& c) -> bool& { return c.stack.composed_activation; })},
       {"norms_in_fp32", flag([](C& c) -> bool& { return c.stack.norms_in_fp32; })},
+      {"narrow_scaling", set_narrow_scaling},
       {"caches_narrow_weights", flag([](C& c) -> bool& { return c.stack.caches_narrow_weights; })},
       {"narrow_head", flag([](C& c) -> bool& { return c.stack.narrow_head; })},
       {"saves_narrow_inputs", flag([](C& c) -> bool& { return c.stack.saves_narrow_inputs; })},
@@ -207,6 +221,8 @@ const std::vector<NamedSetter>& setters() {
       {"update_temporary_bytes", number([](C& c) -> double& { return c.stack.update_temporary_bytes; })},
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
       {"gemm_efficiency", number([](C& c) -> double& { return c.stack.gemm_efficiency; })},
+      {"narrow_gemm_efficiency", number([](C& c) -> double& { return c.stack.narrow_gemm_efficiency; })},
+      {"narrow_copies", number([](C& c) -> double& { return c.stack.narrow_copies; })},
       {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},
       {"framework_memory_bytes", set_framework_memory},
       {"matmul_workspace_bytes", set_matmul_workspace},

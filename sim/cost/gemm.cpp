@@ -35,7 +35,8 @@ double alignment_factor(const Operator& product, const GemmCoefficients& c) {
   const bool aligned = product.m % c.alignment == 0 && product.n % c.alignment == 0 && product.k % c.alignment == 0;
   // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the others are aligned;
   // row-major factors are aligned by their row length, so one odd dimension spoils at least one factor.
-  return aligned ? 1.0 : c.misaligned_factor;
+  if (aligned) return 1.0;
+  return product.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
 }
 
 Seconds compute_time(const Operator& product, const GemmMachine& machine) {

@@ -40,7 +40,8 @@ OperatorPricer::OperatorPricer(const Run& run)
       kernel_time_(run.cluster.device.achieved.kernel_time),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
                     run.stack.efficiency),
-      gemm_rate_(compute_rate_ * run.stack.gemm_efficiency) {
+      gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
+      narrow_gemm_rate_(gemm_rate_ * run.stack.narrow_gemm_efficiency) {
   const DType wide = activation_dtype(run.strategy.precision);
   for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];
@@ -72,7 +73,7 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
     pass.kernels += op.kernels;
     switch (op.kind) {
       case OperatorKind::Gemm:
-        pass.gemm += gemm_time(op, gemm_machine_for(op.dtype)) / gemm_rate_;
+        pass.gemm += gemm_time(op, gemm_machine_for(op.dtype)) / (is_narrow(op.dtype) ? narrow_gemm_rate_ : gemm_rate_);
         pass.narrow_products += is_narrow(op.dtype) ? 1 : 0;
         break;
       case OperatorKind::Attention: {

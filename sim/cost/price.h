@@ -67,6 +67,7 @@ class OperatorPricer {
   Seconds kernel_time_;
   double compute_rate_;  // sustained clock, training rate and stack efficiency
   double gemm_rate_;     // of these, and of the kernels that the matrix library picks
+  double narrow_gemm_rate_;
 };
 
 }  // namespace llmsim::sim

@@ -30,6 +30,10 @@ struct Kept {
   Bytes activation{};
 };
 
+bool gathers_again(const Strategy& strategy, const Stack& stack) {
+  return stack.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
+}
+
 // Collects the operators of a block; one method per half, one per idiom.
 class BlockLowering {
  public:
@@ -37,7 +41,10 @@ class BlockLowering {
       : model_(model),
         strategy_(strategy),
         stack_(stack),
-        linear_{.precision = strategy.precision, .stack = &stack, .adapters = strategy.adapters},
+        linear_{.precision = strategy.precision,
+                .stack = &stack,
+                .adapters = strategy.adapters,
+                .requantises_weights = gathers_again(strategy, stack)},
         element_(size_of(activation_dtype(strategy.precision)).value()),
         tokens_(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel),
         tensor_(strategy.tensor_parallel) {}

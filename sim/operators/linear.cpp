@@ -1,13 +1,38 @@
 #include "sim/operators/linear.h"
 
+#include "sim/operators/traffic.h"
+
 namespace llmsim::sim {
 namespace {
 
-// Reads a 16-bit tensor and writes its narrow copy and the transpose that the other products need.
-Operator quantise(const char* label, double elements, DType dtype) {
-  Operator op = streaming(OperatorKind::Cast, label, elements, 2.0 + 2.0 * size_of(dtype).value(), 2);
+NarrowScaling scaling_of(const LinearContext& context) {
+  const bool blocks = context.precision == Precision::Mxfp8 || context.precision == Precision::Nvfp4;
+  return blocks ? NarrowScaling::Blocks : context.stack->narrow_scaling;
+}
+
+Operator quantise(const LinearContext& context, const char* label, double elements, bool weight) {
+  const DType dtype = matmul_dtype(context.precision);
+  const Traffic traffic = quantise_traffic(*context.stack, scaling_of(context), weight, size_of(dtype).value());
+  Operator op = streaming(OperatorKind::Cast, label, elements, traffic.forward_bytes, traffic.forward_kernels);
   op.dtype = dtype;
   return op;
+}
+
+// Reads and writes a 16-bit product that was accumulated without its scales.
+Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "scale_output", elements, 4.0, 1); }
+
+// Casts around the three products of a narrow linear layer; the weight once more where the backward pass gathers it again.
+void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in) {
+  linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
+  linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
+  if (!context.stack->caches_narrow_weights) {
+    linear.forward.push_back(quantise(context, "quantise_weight", out * in, true));
+    if (context.requantises_weights) linear.backward.push_back(quantise(context, "quantise_weight_again", out * in, true));
+  }
+  const NarrowScaling scaling = scaling_of(context);
+  if (scaling == NarrowScaling::Rowwise || scaling == NarrowScaling::RowwiseWideGradient)
+    linear.backward.push_back(scale_output(tokens * in));
+  if (scaling == NarrowScaling::Rowwise && !context.frozen) linear.backward.push_back(scale_output(out * in));
 }
 
 // Autocast makes a 16-bit copy of fp32 weights in every forward pass, and fp32 gradients of the copy's.
@@ -32,11 +57,8 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   LinearOperators linear;
   const bool casts = context.stack->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
   if (casts) linear.forward.push_back(cast("weight_cast", weights));
-  if (is_narrow(dtype)) {
-    linear.forward.push_back(quantise("quantise_input", static_cast<double>(tokens * in), dtype));
-    if (!context.stack->caches_narrow_weights) linear.forward.push_back(quantise("quantise_weight", weights, dtype));
-    linear.backward.push_back(quantise("quantise_gradient", static_cast<double>(tokens * out), dtype));
-  }
+  if (is_narrow(dtype))
+    add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out), static_cast<double>(in));
   linear.forward.push_back(gemm(label, 1, tokens, out, in, dtype, wide));
   linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
   if (context.frozen) return linear;
@@ -44,7 +66,8 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
     add_adapter(linear, tokens, out, in, context.adapters->rank);
   } else {
     const DType accumulated = context.stack->gradient_accumulation_in_backward ? DType::Fp32 : wide;
-    Operator wgrad = gemm(label, 1, in, out, tokens, dtype, accumulated);
+    const bool wide_gradient = is_narrow(dtype) && scaling_of(context) == NarrowScaling::RowwiseWideGradient;
+    Operator wgrad = gemm(label, 1, in, out, tokens, wide_gradient ? wide : dtype, accumulated);
     wgrad.weight_gradient = true;
     linear.backward.push_back(wgrad);
     if (casts) linear.backward.push_back(cast("gradient_cast", weights));
@@ -54,7 +77,8 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
 
 double linear_input_bytes(const LinearContext& context) {
   const DType narrow = matmul_dtype(context.precision);
-  if (is_narrow(narrow) && context.stack->saves_narrow_inputs) return size_of(narrow).value();
+  const bool wide_gradient = scaling_of(context) == NarrowScaling::RowwiseWideGradient;
+  if (is_narrow(narrow) && context.stack->saves_narrow_inputs && !wide_gradient) return size_of(narrow).value();
   return size_of(activation_dtype(context.precision)).value();
 }
 

@@ -4,7 +4,7 @@
 //   dgrad     dx(t, k) = dy(t, n) w^T(n, k)          2 t n k
 //   wgrad     dw(k, n) += x^T(k, t) dy(t, n)         2 t n k, accumulated in the gradient's format
 //
-// 8- and 4-bit recipes quantise x, w and dy before each product (read 2 bytes, write the narrow copy and its transpose).
+// 8- and 4-bit recipes quantise x, w and dy before each product (quantise_traffic in traffic.h), as NarrowScaling says.
 // Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of products of width `rank`.
 #pragma once
 
@@ -20,7 +20,8 @@ struct LinearContext {
   Precision precision = Precision::Bf16;
   const Stack* stack = nullptr;
   std::optional<Adapters> adapters;
-  bool frozen = false;  // no weight gradient, and no adapter either
+  bool frozen = false;               // no weight gradient, and no adapter either
+  bool requantises_weights = false;  // sharded weights are gathered, and quantised, again in the backward pass
 };
 
 struct LinearOperators {

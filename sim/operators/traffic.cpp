@@ -92,4 +92,19 @@ Traffic cross_entropy_traffic(const Stack& stack, double e) {
   return {.forward_bytes = e + 3 * kFp32, .forward_kernels = 4, .backward_bytes = 5 * kFp32 + e, .backward_kernels = 3};
 }
 
+Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight, double n) {
+  constexpr double kRead = 2.0;
+  switch (scaling) {
+    case NarrowScaling::Delayed: return {.forward_bytes = kRead + stack.narrow_copies * n, .forward_kernels = 2};
+    case NarrowScaling::Current: return {.forward_bytes = 2 * kRead + stack.narrow_copies * n, .forward_kernels = 3};
+    case NarrowScaling::RowwiseWideGradient:
+      if (!weight) return {.forward_bytes = kRead + n, .forward_kernels = 1};
+      return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
+    case NarrowScaling::Rowwise: return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
+    case NarrowScaling::Blocks: break;
+  }
+  if (stack.fusion == ElementwiseFusion::Fused) return {.forward_bytes = kRead + 2 * n, .forward_kernels = 1};
+  return {.forward_bytes = 2 * kRead + 2 * n, .forward_kernels = 2};
+}
+
 }  // namespace llmsim::sim

@@ -47,6 +47,16 @@ struct ParameterStorage {
   double state_bytes = 4.0;          // one optimizer state value
 };
 
+// How an 8-bit recipe finds the scales of a tensor, and so how often it reads it.  Recipes with block scales (mxfp8, nvfp4) are
+// Blocks whatever the stack says.
+//   Delayed              from the maxima of earlier steps: one pass casts and transposes
+//   Current              from the tensor's own maximum: a pass more
+//   Rowwise              a scale for each row along the product: two casts with maxima of their own; the outputs of backward
+//                        products are scaled by a kernel of their own
+//   RowwiseWideGradient  the same, but weight gradients multiply in 16 bits
+//   Blocks               a scale for each 16 or 32 elements along the product
+enum class NarrowScaling { Delayed, Current, Rowwise, RowwiseWideGradient, Blocks };
+
 struct Strategy;
 
 struct Stack {
@@ -61,6 +71,8 @@ struct Stack {
   bool composed_activation = false;    // GELU written out as elementwise operators, each a kernel in eager mode
   bool norms_in_fp32 = false;          // norms read and save fp32 copies of 16-bit activations
   bool caches_narrow_weights = false;  // 8-bit recipes: weights are quantised once per step, not per micro-batch
+  NarrowScaling narrow_scaling = NarrowScaling::Delayed;
+  double narrow_copies = 2.0;  // copies of a tensor with one scale: 2 where the device multiplies in one layout only
   bool narrow_head = false;            // 8-bit recipes: the output projection multiplies in the narrow format too
   bool saves_narrow_inputs = false;    // 8-bit recipes: inputs of linear layers are kept in the narrow format
   double dropout = 0.0;                // > 0: dropout masks are stored (1 byte each) and dropout kernels run
@@ -104,6 +116,7 @@ struct Stack {
   HostCopies host_copies;                // under offload
   double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
   double gemm_efficiency = 1.0;          // rate of the products that the matrix library picks unasked, relative to its best kernels
+  double narrow_gemm_efficiency = 1.0;   // rate of 8- and 4-bit products with the scales of this recipe, relative to one scale a tensor
   double collective_efficiency = 1.0;    // achieved collective bandwidth relative to the library measured alone
 
   double host_load_bytes = 0.0;         // per parameter of the whole model, which each process makes on the host before sharding

@@ -50,6 +50,19 @@ TEST(Gemm, MisalignedDimensionsSlowTheProduct) {
   EXPECT_NEAR(gemm_time(odd, machine) / gemm_time(aligned, machine), 2.0, 0.01);
 }
 
+TEST(Gemm, MisalignedBatchesHaveARateOfTheirOwn) {
+  GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
+  machine.coefficients.misaligned_factor = 0.5;
+  machine.coefficients.misaligned_batch_factor = 0.1;
+  machine.bandwidth = BytesPerSecond(1e18);
+  const auto time = [&](std::int64_t batch, std::int64_t k) {
+    return gemm_time(gemm("scores", batch, 2048, 2048, k, DType::Bf16, DType::Bf16), machine).value() / static_cast<double>(batch * k);
+  };
+  // Heads of 108 are no multiple of 8 elements, heads of 104 are.
+  EXPECT_NEAR(time(64, 108) / time(64, 104), 10.0, 1e-6);
+  EXPECT_NEAR(time(1, 108) / time(1, 104), 2.0, 1e-6);
+}
+
 TEST(Gemm, TimeGrowsWithEveryDimension) {
   const GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
   Seconds last;

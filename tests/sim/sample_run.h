@@ -22,6 +22,7 @@ inline Device ideal_device() {
                              .k_half = 0.0,
                              .wave_quantisation = 0.0,
                              .misaligned_factor = 1.0,
+                             .misaligned_batch_factor = 1.0,
                              .alignment = 8,
                              .weight_gradient_factor = 1.0,
                              .kernel_time = Seconds(0.0)});

@@ -1,0 +1,78 @@
+#include "sim/operators/linear.h"
+
+#include <gtest/gtest.h>
+
+namespace llmsim::sim {
+namespace {
+
+constexpr std::int64_t kTokens = 512, kOut = 256, kIn = 128;
+constexpr double kInputs = 512.0 * 128, kGradients = 512.0 * 256, kWeights = 256.0 * 128;
+
+LinearOperators lowered(const Stack& stack, Precision precision, bool requantises = false) {
+  return lower_linear({.precision = precision, .stack = &stack, .adapters = {}, .requantises_weights = requantises}, "linear",
+                      kTokens, kOut, kIn);
+}
+
+double cast_bytes(const OperatorList& operators) {
+  double sum = 0.0;
+  for (const Operator& op : operators) sum += op.kind == OperatorKind::Cast ? op.moved.value() : 0.0;
+  return sum;
+}
+
+Stack stack_with(NarrowScaling scaling) {
+  Stack stack;
+  stack.narrow_scaling = scaling;
+  return stack;
+}
+
+TEST(Linear, DelayedScalesCastAndTransposeInOnePass) {
+  // Read 2 bytes, write two narrow copies of 1.
+  const LinearOperators linear = lowered(stack_with(NarrowScaling::Delayed), Precision::Fp8);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 4.0 * (kInputs + kWeights));
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 4.0 * kGradients);
+}
+
+TEST(Linear, CurrentScalesReadEverythingOnceMore) {
+  const LinearOperators linear = lowered(stack_with(NarrowScaling::Current), Precision::Fp8);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 6.0 * (kInputs + kWeights));
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
+}
+
+TEST(Linear, OneCopyIsEnoughWhereTheDeviceMultipliesInAnyLayout) {
+  Stack stack = stack_with(NarrowScaling::Current);
+  stack.narrow_copies = 1.0;
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8).backward), 5.0 * kGradients);
+}
+
+TEST(Linear, RowwiseScalesCastAlongBothAxesAndScaleBackwardOutputs) {
+  // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward products are read and written in 16 bits.
+  const LinearOperators linear = lowered(stack_with(NarrowScaling::Rowwise), Precision::Fp8);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 8.0 * (kInputs + kWeights));
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 8.0 * kGradients + 4.0 * (kInputs + kWeights));
+}
+
+TEST(Linear, WideWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
+  const LinearOperators linear = lowered(stack_with(NarrowScaling::RowwiseWideGradient), Precision::Fp8);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 3.0 * kInputs + 8.0 * kWeights);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 3.0 * kGradients + 4.0 * kInputs);
+  EXPECT_EQ(linear.backward.back().dtype, DType::Bf16);
+}
+
+TEST(Linear, BlockScalesBelongToTheFormat) {
+  // Along each axis read 2 and write 1; a hand-written kernel reads once for both.
+  Stack stack = stack_with(NarrowScaling::Delayed);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Mxfp8).backward), 6.0 * kGradients);
+  stack.fusion = ElementwiseFusion::Fused;
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Mxfp8).backward), 4.0 * kGradients);
+}
+
+TEST(Linear, WeightsAreQuantisedOnceAStepOnceAPassOrTwice) {
+  Stack stack = stack_with(NarrowScaling::Delayed);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * (kGradients + kWeights));
+  stack.caches_narrow_weights = true;
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).forward), 4.0 * kInputs);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * kGradients);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
