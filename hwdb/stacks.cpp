@@ -61,10 +61,10 @@ bool set_attention_kernel(StackChoice& choice, const json& value) {
 
 bool set_narrow_scaling(StackChoice& choice, const json& value) {
   using sim::NarrowScaling;
-  for (const auto& [name, scaling] : {std::pair{"delayed", NarrowScaling::Delayed}, std::pair{"current", NarrowScaling::Current},
-                                      std::pair{"rowwise", NarrowScaling::Rowwise},
-                                      std::pair{"rowwise-wide-gradient", NarrowScaling::RowwiseWideGradient},
-                                      std::pair{"blocks", NarrowScaling::Blocks}}) {
+  for (const auto& [name, scaling] :
+       {std::pair{"delayed", NarrowScaling::Delayed}, std::pair{"current", NarrowScaling::Current},
+        std::pair{"rowwise", NarrowScaling::Rowwise}, std::pair{"rowwise-wide-gradient", NarrowScaling::RowwiseWideGradient},
+        std::pair{"blocks", NarrowScaling::Blocks}}) {
     if (value != name) continue;
     choice.stack.narrow_scaling = scaling;
     return true;

@@ -11,9 +11,8 @@
 //   memory  = bytes / bandwidth
 //
 // the time is   t = (compute^3 + memory^3)^(1/3) + kernel_time: the larger of the two, and up to 26 % more where they are equal.
-// alignment = misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of `alignment` elements,
-// else 1; pass = weight_gradient_factor
-// where the product accumulates a weight gradient, else 1.
+// alignment = misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of `alignment`
+// elements, else 1; pass = weight_gradient_factor where the product accumulates a weight gradient, else 1.
 //
 // Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix Multiplication Background";
 // the exponent and all coefficients are fitted to measured grids, see calibrate/gemm_fit.h and calibrate/README.md.

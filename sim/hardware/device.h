@@ -13,14 +13,14 @@ namespace llmsim::sim {
 
 // How matrix products on a device fall short of its peak.  See cost/gemm.h for the formula.
 struct GemmCoefficients {
-  double max_efficiency = 0.80;          // fraction of peak that a large aligned product sustains
-  double k_half = 256.0;                 // K at which the fill and drain of a tile's K loop cost as much as the loop
-  double wave_quantisation = 0.5;        // 1: a nearly empty last wave costs a full one; 0: costs its share
-  double misaligned_factor = 0.75;       // rate of a product with a dimension that is no multiple of `alignment` elements
+  double max_efficiency = 0.80;           // fraction of peak that a large aligned product sustains
+  double k_half = 256.0;                  // K at which the fill and drain of a tile's K loop cost as much as the loop
+  double wave_quantisation = 0.5;         // 1: a nearly empty last wave costs a full one; 0: costs its share
+  double misaligned_factor = 0.75;        // rate of a product with a dimension that is no multiple of `alignment` elements
   double misaligned_batch_factor = 0.75;  // the same of batched products, whose every factor starts at a misaligned address
-  int alignment = 8;                     // elements (16 bytes of a 16-bit format)
-  double weight_gradient_factor = 0.94;  // rate of a product that accumulates a weight gradient, relative to the others
-  Seconds kernel_time{3e-6};             // start-up and epilogue of one kernel
+  int alignment = 8;                      // elements (16 bytes of a 16-bit format)
+  double weight_gradient_factor = 0.94;   // rate of a product that accumulates a weight gradient, relative to the others
+  Seconds kernel_time{3e-6};              // start-up and epilogue of one kernel
 };
 
 // How attention kernels fall short of the matrix peak.  See cost/attention.h.

@@ -47,8 +47,8 @@ Traffic cross_entropy_traffic(const Stack& stack, double e);
 
 // Quantisation of a 16-bit tensor to n bytes an element for the products along both of its axes.  Bytes are of forward_bytes:
 //
-//   Delayed 2 + c n;  Current 4 + c n, c copies (Stack::narrow_copies);  Rowwise 6 + 2 n: the rows in one kernel (2 + n), the columns in two (2, 2 + n)
-//   RowwiseWideGradient 2 + n for activations and their gradients, which are needed along one axis only
+//   Delayed 2 + c n;  Current 4 + c n, c copies (Stack::narrow_copies);  Rowwise 6 + 2 n: the rows in one kernel (2 + n), the
+//   columns in two (2, 2 + n) RowwiseWideGradient 2 + n for activations and their gradients, which are needed along one axis only
 //   Blocks 2 + 2 n where one hand-written kernel casts along both axes, else 4 + 2 n
 //
 // Source: torchao float8 README (a maximum is a pass over memory); TransformerEngine casts and transposes in one kernel.

@@ -72,10 +72,10 @@ struct Stack {
   bool norms_in_fp32 = false;          // norms read and save fp32 copies of 16-bit activations
   bool caches_narrow_weights = false;  // 8-bit recipes: weights are quantised once per step, not per micro-batch
   NarrowScaling narrow_scaling = NarrowScaling::Delayed;
-  double narrow_copies = 2.0;  // copies of a tensor with one scale: 2 where the device multiplies in one layout only
-  bool narrow_head = false;            // 8-bit recipes: the output projection multiplies in the narrow format too
-  bool saves_narrow_inputs = false;    // 8-bit recipes: inputs of linear layers are kept in the narrow format
-  double dropout = 0.0;                // > 0: dropout masks are stored (1 byte each) and dropout kernels run
+  double narrow_copies = 2.0;        // copies of a tensor with one scale: 2 where the device multiplies in one layout only
+  bool narrow_head = false;          // 8-bit recipes: the output projection multiplies in the narrow format too
+  bool saves_narrow_inputs = false;  // 8-bit recipes: inputs of linear layers are kept in the narrow format
+  double dropout = 0.0;              // > 0: dropout masks are stored (1 byte each) and dropout kernels run
 
   bool fp32_logits = true;                         // the loss upcasts the logits to fp32
   double fp32_logit_copies = 2.0;                  // of which this many live at once: the copy and its gradient
@@ -115,9 +115,10 @@ struct Stack {
   double tensor_overlap_exposed = 0.35;  // part of a tensor-parallel collective that overlapping with its product leaves visible
   HostCopies host_copies;                // under offload
   double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
-  double gemm_efficiency = 1.0;          // rate of the products that the matrix library picks unasked, relative to its best kernels
-  double narrow_gemm_efficiency = 1.0;   // rate of 8- and 4-bit products with the scales of this recipe, relative to one scale a tensor
-  double collective_efficiency = 1.0;    // achieved collective bandwidth relative to the library measured alone
+  double gemm_efficiency = 1.0;  // rate of the products that the matrix library picks unasked, relative to its best kernels
+  double narrow_gemm_efficiency =
+      1.0;  // rate of 8- and 4-bit products with the scales of this recipe, relative to one scale a tensor
+  double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
 
   double host_load_bytes = 0.0;         // per parameter of the whole model, which each process makes on the host before sharding
   bool gradients_persist = false;       // gradient buffers stay allocated between steps

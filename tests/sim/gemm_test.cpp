@@ -56,7 +56,8 @@ TEST(Gemm, MisalignedBatchesHaveARateOfTheirOwn) {
   machine.coefficients.misaligned_batch_factor = 0.1;
   machine.bandwidth = BytesPerSecond(1e18);
   const auto time = [&](std::int64_t batch, std::int64_t k) {
-    return gemm_time(gemm("scores", batch, 2048, 2048, k, DType::Bf16, DType::Bf16), machine).value() / static_cast<double>(batch * k);
+    return gemm_time(gemm("scores", batch, 2048, 2048, k, DType::Bf16, DType::Bf16), machine).value() /
+           static_cast<double>(batch * k);
   };
   // Heads of 108 are no multiple of 8 elements, heads of 104 are.
   EXPECT_NEAR(time(64, 108) / time(64, 104), 10.0, 1e-6);
