@@ -40,6 +40,12 @@ Setter seconds(sim::Seconds& (*target)(StackChoice&)) {
   };
 }
 
+bool set_prefetch(StackChoice& choice, const json& value) {
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 1000) return false;
+  choice.stack.prefetch_units = value.get<int>();
+  return true;
+}
+
 bool set_fusion(StackChoice& choice, const json& value) {
   if (value == "eager")
     choice.stack.fusion = sim::ElementwiseFusion::Eager;
@@ -186,7 +192,6 @@ const std::vector<NamedSetter>& setters() {
       {"regathers_in_backward", flag([](C& c) -> bool& { return c.stack.regathers_in_backward; })},
       {"gathered_blocks", number([](C& c) -> double& { return c.stack.gathered_blocks; })},
       {"gradient_blocks", number([](C& c) -> double& { return c.stack.gradient_blocks; })},
-      {"prefetches", flag([](C& c) -> bool& { return c.stack.prefetches; })},
       {"live_parameters", number([](C& c) -> double& { return c.stack.live_parameters; })},
       {"copies_into_buckets", flag([](C& c) -> bool& { return c.stack.copies_into_buckets; })},
       {"keeps_stage_outputs", flag([](C& c) -> bool& { return c.stack.keeps_stage_outputs; })},
@@ -197,6 +202,12 @@ const std::vector<NamedSetter>& setters() {
       {"keeps_frozen_gathered", flag([](C& c) -> bool& { return c.stack.keeps_frozen_gathered; })},
       {"keeps_frozen_inputs", flag([](C& c) -> bool& { return c.stack.keeps_frozen_inputs; })},
       {"adapter_dropout", number([](C& c) -> double& { return c.stack.adapter_dropout; })},
+      {"unit_blocks", number([](C& c) -> double& { return c.stack.unit_blocks; })},
+      {"prefetch_units", set_prefetch},
+      {"root_stays_gathered", flag([](C& c) -> bool& { return c.stack.root_stays_gathered; })},
+      {"narrow_gather", flag([](C& c) -> bool& { return c.stack.narrow_gather; })},
+      {"reduce_bucket_parameters", number([](C& c) -> double& { return c.stack.reduce_bucket; })},
+      {"reduce_bucket_parameters_per_rank", number([](C& c) -> double& { return c.stack.reduce_bucket_per_rank; })},
       {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
       {"fuses_parallel_inputs", flag([](C& c) -> bool& { return c.stack.fuses_parallel_inputs; })},
       {"recompute_stops_early", flag([](C& c) -> bool& { return c.stack.recompute_stops_early; })},

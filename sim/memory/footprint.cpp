@@ -146,7 +146,8 @@ class StageFootprint {
   double gathered_parameters(double parameters) const {
     if (strategy_.adapters && run_.stack.keeps_frozen_gathered) return parameters;
     const double end = std::max(rank_.embedding, rank_.head);
-    const double blocks = run_.stack.gathered_blocks * rank_.block;
+    const double unit = run_.stack.unit_blocks > 0.0 ? std::max(1.0, run_.stack.unit_blocks) : run_.model.num_layers;
+    const double blocks = std::min<double>(run_.stack.gathered_blocks * unit, run_.model.num_layers) * rank_.block;
     if (run_.stack.live_parameters <= 0.0) return blocks + end;
     return std::max({std::min(run_.stack.live_parameters, parameters), blocks, end});
   }

@@ -50,10 +50,16 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
 // shared out by their times.
 void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataExchange& exchange, const RankParameters& rank,
               const std::vector<ModelPart>& parts, const Terms& terms) {
-  double blocks = 0.0, ends = 0.0;
-  for (const ModelPart& part : parts) blocks += part.blocks, ends += exchange.end_parameters(part);
-  const ExchangeTimes end = exchange.times(ends, ends), block = exchange.block_times();
-  const double messages = blocks + (ends > 0.0 ? 1.0 : 0.0);
+  double blocks = 0.0, ends = 0.0, messages = 0.0;
+  ExchangeTimes all;
+  for (const ModelPart& part : parts) {
+    const int units = exchange.units(part.blocks);
+    const ExchangeTimes unit = exchange.unit_times(part.blocks);
+    blocks += part.blocks, ends += exchange.end_parameters(part), messages += units;
+    all.gather += units * unit.gather, all.scatter += units * unit.scatter, all.replicate += units * unit.replicate;
+  }
+  const ExchangeTimes end = exchange.times(ends, ends);
+  if (ends > 0.0) messages += 1.0;
   const double weights = (blocks * rank.block + ends) * exchange.weight_wire_bytes();
   const double gradients = (blocks * exchange.trained_block() + ends) * exchange.gradient_wire_bytes();
   const auto add = [&](CollectiveKind kind, GroupKind group, int ranks, double calls, double bytes, Seconds time,
@@ -69,12 +75,12 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataEx
   };
   const int shard = exchange.shard_links().place.ranks, replicas = exchange.replicate_links().place.ranks;
   const double reductions = exchange.reductions_per_step();
-  const Seconds scatter = blocks * block.scatter + end.scatter, replicate = blocks * block.replicate + end.replicate;
+  const Seconds scatter = all.scatter + end.scatter, replicate = all.replicate + end.replicate;
   const double scatter_share = scatter > Seconds(0.0) ? scatter / (scatter + replicate) : 0.0;
   const Seconds exposed = terms[Term::ReduceExposed];
   const CollectiveKind reduction = exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-  add(CollectiveKind::AllGather, exchange.shard_group(), shard, exchange.gathers_per_step(), weights,
-      blocks * block.gather + end.gather, terms[Term::GatherExposed]);
+  add(CollectiveKind::AllGather, exchange.shard_group(), shard, exchange.gathers_per_step(), weights, all.gather + end.gather,
+      terms[Term::GatherExposed]);
   add(reduction, exchange.shard_group(), shard, reductions, gradients, scatter, scatter_share * exposed);
   if (run.strategy.sharding != Sharding::Hsdp) return;
   add(CollectiveKind::AllReduce, GroupKind::Replicate, replicas, reductions, gradients / std::max(1, run.strategy.shard_size),

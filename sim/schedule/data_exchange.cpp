@@ -1,6 +1,7 @@
 #include "sim/schedule/data_exchange.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace llmsim::sim {
 
@@ -9,9 +10,7 @@ DataExchange::DataExchange(const Run& run, const RankParameters& rank)
       rank_(rank),
       storage_(storage_of(run.strategy, run.stack)),
       shard_links_(group_links(run.strategy, shard_group(), run.cluster, run.stack.collective_efficiency)),
-      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)) {
-  block_ = times(trained_block(), rank.block);
-}
+      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)) {}
 
 GroupKind DataExchange::shard_group() const {
   return run_.strategy.sharding == Sharding::Hsdp ? GroupKind::Shard : GroupKind::DataContext;
@@ -39,7 +38,9 @@ double DataExchange::gradient_wire_bytes() const {
 }
 
 double DataExchange::weight_wire_bytes() const {
-  return std::min(storage_.weight_bytes, size_of(activation_dtype(run_.strategy.precision)).value());
+  const DType wide = activation_dtype(run_.strategy.precision), narrow = matmul_dtype(run_.strategy.precision);
+  const DType sent = run_.stack.narrow_gather && size_of(narrow) < size_of(wide) ? DType::Fp8 : wide;
+  return std::min(storage_.weight_bytes, size_of(sent).value());
 }
 
 ExchangeTimes DataExchange::times(double trained, double parameters) const {
@@ -58,6 +59,21 @@ ExchangeTimes DataExchange::times(double trained, double parameters) const {
   return result;
 }
 
+int DataExchange::units(int blocks) const {
+  double unit = run_.stack.unit_blocks;
+  if (!shards_weights()) {
+    const double bucket = std::max(run_.stack.reduce_bucket, run_.stack.reduce_bucket_per_rank * shard_links_.place.ranks);
+    unit = bucket > 0.0 ? bucket / trained_block() : 1.0;
+  }
+  if (unit <= 0.0) return 1;
+  return std::max(1, static_cast<int>(std::ceil(blocks / unit - 1e-9)));
+}
+
+ExchangeTimes DataExchange::unit_times(int blocks) const {
+  const double share = static_cast<double>(blocks) / units(blocks);
+  return times(share * trained_block(), share * rank_.block);
+}
+
 double DataExchange::trained_block() const { return run_.strategy.adapters ? rank_.block_adapters : rank_.block; }
 
 double DataExchange::end_parameters(const ModelPart& part) const {
@@ -66,6 +82,10 @@ double DataExchange::end_parameters(const ModelPart& part) const {
   if (part.embedding) ends += rank_.embedding;
   if (part.head && !(run_.model.tied_embeddings && part.embedding)) ends += rank_.head;
   return ends;
+}
+
+double DataExchange::head_parameters(const ModelPart& part) const {
+  return part.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;
 }
 
 double DataExchange::trained_parameters(const ModelPart& part) const {

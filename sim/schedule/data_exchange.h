@@ -5,7 +5,8 @@
 //   Zero3       the same for every pass; weights are gathered block by block, forward and (unless kept) backward
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
-// Messages are one block's parameters: 2 or 4 bytes a gradient as the stack reduces them, the compute format for weights.
+// Messages are the parameters of one unit or bucket (Stack::unit_blocks, reduce_bucket): 2 or 4 bytes a gradient as the stack
+// reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it gathers.
 #pragma once
 
 #include "sim/cost/collective.h"
@@ -40,11 +41,14 @@ class DataExchange {
 
   // Of `parameters` weights of which `trained` have gradients.
   ExchangeTimes times(double trained, double parameters) const;
-  ExchangeTimes block_times() const { return block_; }
+  // Messages into which the blocks of a part are cut, and one of them.
+  int units(int blocks) const;
+  ExchangeTimes unit_times(int blocks) const;
 
   // Gradients per block, and of the ends (embedding, head) of a part.
   double trained_block() const;
   double end_parameters(const ModelPart& part) const;
+  double head_parameters(const ModelPart& part) const;  // those of an untied head
   double trained_parameters(const ModelPart& part) const;
 
   const GroupLinks& shard_links() const { return shard_links_; }
@@ -57,7 +61,6 @@ class DataExchange {
   ParameterStorage storage_;
   GroupLinks shard_links_;
   GroupLinks replicate_links_;
-  ExchangeTimes block_;
 };
 
 }  // namespace llmsim::sim

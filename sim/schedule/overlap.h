@@ -1,11 +1,12 @@
-// Compute and communication of one pass over a stage's blocks, as events on two streams.
+// Compute and communication of one pass over the units of a stage (blocks, several blocks or parts of one, see
+// Stack::unit_blocks), as events on three streams: compute, the data-parallel communicator, and that between replicas.
 //
-// Gathering pass (forward, or backward of sharded weights): block i computes after its weights have arrived; the gather of block
-// i + 1 starts when the gather of block i is done and, with prefetch, at the earliest when block i starts (one block ahead).
-// Reducing pass (backward): the reduction of block i starts when its gradients exist and the stream is free.
+// A communicator carries one collective at a time, in the order of issue.  The gather of a unit's weights is issued when the unit
+// `prefetch` places before it starts to compute (0: when the unit before it has computed); a unit computes when its weights have
+// arrived; its reduction is issued when it has computed, and the sum over replicas follows on their own communicator.
 //
-//   compute   c_0        c_1        c_2
-//   stream       g_1        g_2
+//   compute      c_0        c_1        c_2
+//   channel   g_0   g_1 r_0     g_2 r_1     r_2
 //
 // The exposed time is what the pass takes beyond its compute alone.
 #pragma once
@@ -16,15 +17,18 @@
 
 namespace llmsim::sim {
 
-// One block of a pass.
-struct OverlapBlock {
+// One unit of a pass.
+struct OverlapUnit {
   Seconds gather{};  // weights that must arrive before compute
   Seconds compute{};
-  Seconds reduce{};  // gradients to send after compute
+  Seconds reduce{};     // gradients to send after compute
+  Seconds replicate{};  // and to add up over replicas
 };
 
-// When both streams have finished.  Runs the blocks in order.  Without `prefetch` a gather starts when the block before has
-// computed; without `overlap` everything runs one after the other.
-Seconds overlap_end(std::span<const OverlapBlock> blocks, bool prefetch, bool overlap);
+// A rate limiter lets no more gathers than this be under way.
+inline constexpr int kMostPrefetch = 15;
+
+// When all streams have finished.  Runs the units in order.  Without `overlap` everything runs one after the other.
+Seconds overlap_end(std::span<const OverlapUnit> units, int prefetch, bool overlap);
 
 }  // namespace llmsim::sim

@@ -122,32 +122,40 @@ class PassBuilder {
     add_exchange(terms, gathers, reduces, reduces ? Term::ReduceExposed : Term::GatherExposed);
   }
 
-  // Spreads the pass's time over its blocks, runs both streams, and books what is exposed.
+  // Spreads the pass's time over its units, runs the streams, and books what is exposed.
   void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
     const Seconds compute = terms.total();
-    const std::vector<OverlapBlock> blocks = overlap_blocks(compute, gathers, reduces);
-    const Seconds end = overlap_end(blocks, stack_.prefetches, strategy_.data_overlap);
+    const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
+    const Seconds end = overlap_end(units, stack_.prefetch_units, strategy_.data_overlap);
     Seconds traffic;
-    for (const OverlapBlock& block : blocks) traffic += block.gather + block.reduce;
+    for (const OverlapUnit& unit : units) traffic += unit.gather + unit.reduce + unit.replicate;
     const Seconds wait = std::max(Seconds(0.0), end - compute);
     const Seconds hidden = std::min(compute, std::max(Seconds(0.0), traffic - wait));
     terms[exposed] += wait;
     terms[Term::Contention] += run_.cluster.device.achieved.contention * hidden;
   }
 
-  std::vector<OverlapBlock> overlap_blocks(Seconds compute, bool gathers, bool reduces) const {
-    const Seconds none;
+  // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole ones: the gradients of an
+  // untied head are the first to be sent, those of the embedding the last.
+  std::vector<OverlapUnit> overlap_units(Seconds compute, bool gathers, bool reduces) const {
     const double ends = exchange_.end_parameters(part_);
-    const ExchangeTimes end = exchange_.times(ends, ends), block = exchange_.block_times();
-    const Seconds share = compute / std::max(1, part_.blocks);
-    std::vector<OverlapBlock> blocks;
-    blocks.reserve(static_cast<std::size_t>(part_.blocks) + 2);
-    if (gathers && ends > 0.0) blocks.push_back({.gather = end.gather});
-    for (int i = 0; i < part_.blocks; ++i) {
-      blocks.push_back({.gather = gathers ? block.gather : none, .compute = share, .reduce = reduces ? block.reduce() : none});
-    }
-    if (reduces && ends > 0.0) blocks.push_back({.reduce = end.reduce()});
-    return blocks;
+    const double early = exchange_.shards_weights() || !reduces ? 0.0 : exchange_.head_parameters(part_);
+    const ExchangeTimes root = exchange_.times(ends - early, ends), head = exchange_.times(early, 0.0);
+    const ExchangeTimes times = exchange_.unit_times(part_.blocks);
+    const int count = part_.blocks > 0 ? exchange_.units(part_.blocks) : 0;
+    const Seconds first = early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
+    const bool gathers_root = gathers && (!reduces || !stack_.root_stays_gathered);
+    std::vector<OverlapUnit> units;
+    units.reserve(static_cast<std::size_t>(count) + 3);
+    if (gathers_root && ends > 0.0) units.push_back({.gather = root.gather});
+    if (early > 0.0) units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
+    const OverlapUnit unit{.gather = gathers ? times.gather : Seconds(0.0),
+                           .compute = (compute - first) / std::max(1, count),
+                           .reduce = reduces ? times.scatter : Seconds(0.0),
+                           .replicate = reduces ? times.replicate : Seconds(0.0)};
+    units.insert(units.end(), static_cast<std::size_t>(count), unit);
+    if (reduces && ends > early) units.push_back({.reduce = root.scatter, .replicate = root.replicate});
+    return units;
   }
 
   void add_host_traffic(Terms& terms, bool backward, bool last) const {

@@ -90,8 +90,15 @@ struct Stack {
   bool regathers_in_backward = true;      // Zero3: weights are freed after forward and gathered again
   double gathered_blocks = 2.0;           // Zero3: blocks whose whole weights are on the device at once
   double gradient_blocks = 1.0;           // Zero2, Zero3: blocks whose whole gradients are
-  bool prefetches = true;                 // Zero3: the next gather runs under the current block
   double live_parameters = 0.0;           // Zero3: parameters that stay gathered until so many are; 0: `gathered_blocks` says it
+  // Blocks whose weights and gradients are one message where weights are sharded; 1 / n: every block is n messages; 0: the whole
+  // model is one.
+  double unit_blocks = 1.0;
+  int prefetch_units = 1;               // gathers issued before the unit they are for is the next one; 0: none
+  bool root_stays_gathered = true;      // the embedding and the head are not freed between forward and backward
+  bool narrow_gather = false;           // 8-bit recipes: weights are quantised before they are gathered
+  double reduce_bucket = 0.0;           // gradients that are one message where weights are whole; 0: those of a block
+  double reduce_bucket_per_rank = 0.0;  // at least this many for each data-parallel rank
 
   // What is kept from forward to backward beside what the operators need.
   bool copies_into_buckets = false;     // replicated gradients are reduced in buckets that are a second copy of them

@@ -1,0 +1,97 @@
+#include "sim/schedule/data_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/schedule/step.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Sixteen devices on two nodes; `rank` as for 16 blocks of one million parameters.
+struct Case {
+  TrainingRun run = small_run(16);
+  RankParameters rank{.block = 1e6, .embedding = 4e6, .head = 2e6, .block_adapters = 0.0};
+
+  DataExchange exchange() const { return DataExchange(run, rank); }
+};
+
+TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheStackWraps) {
+  Case c;
+  c.run.strategy.sharding = Sharding::Zero3;
+  EXPECT_EQ(c.exchange().units(16), 16);
+  c.run.stack.unit_blocks = 3.0;
+  EXPECT_EQ(c.exchange().units(16), 6);  // 16 / 3, rounded up
+  c.run.stack.unit_blocks = 0.125;
+  EXPECT_EQ(c.exchange().units(16), 128);
+  c.run.stack.unit_blocks = 0.0;
+  EXPECT_EQ(c.exchange().units(16), 1);
+}
+
+TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
+  Case c;
+  EXPECT_EQ(c.exchange().units(16), 16);
+  c.run.stack.reduce_bucket = 4e6;
+  EXPECT_EQ(c.exchange().units(16), 4);
+  c.run.stack.reduce_bucket_per_rank = 1e6;  // 16 million at 16 ranks
+  EXPECT_EQ(c.exchange().units(16), 1);
+}
+
+TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
+  // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128 pay 128 latencies.
+  Case c;
+  c.run.strategy.sharding = Sharding::Zero3;
+  c.run.stack.storage.weight_bytes = 2.0;
+  const double wire = 15.0 / 16.0 * 32e6 / 80e9;
+  EXPECT_NEAR(16.0 * c.exchange().unit_times(16).gather.value(), wire, 16 * 20e-6);
+  c.run.stack.unit_blocks = 0.0;
+  EXPECT_NEAR(c.exchange().unit_times(16).gather.value(), wire, 20e-6);
+  c.run.stack.unit_blocks = 0.125;
+  EXPECT_GT(128.0 * c.exchange().unit_times(16).gather.value(), wire + 128 * 5e-6);
+}
+
+TEST(DataExchange, ReductionsAreAsWideAsTheStackSays) {
+  // Autocast over fp32 weights under FSDP: bf16 on the wire unless reduce_dtype is fp32; an fp32 run has nothing narrower.
+  Case c;
+  c.run.stack.storage.weight_bytes = c.run.stack.storage.gradient_bytes = 4.0;
+  EXPECT_EQ(c.exchange().gradient_wire_bytes(), 2.0);
+  c.run.stack.gradient_reduce_in_fp32 = true;
+  EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
+  c.run.stack.gradient_reduce_in_fp32 = false;
+  c.run.strategy.precision = Precision::Fp32;
+  EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
+}
+
+TEST(DataExchange, QuantisedGathersSendOneByte) {
+  Case c;
+  c.run.strategy.precision = Precision::Fp8;
+  EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
+  c.run.stack.narrow_gather = true;
+  EXPECT_EQ(c.exchange().weight_wire_bytes(), 1.0);
+  c.run.strategy.precision = Precision::Bf16;
+  EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
+}
+
+// Step time with one unit for the whole model over that with one per block, on nodes of one device behind a slow network.
+double one_unit_ratio(int devices, Seconds latency) {
+  TrainingRun run = small_run(devices);
+  run.cluster.devices_per_node = run.cluster.fabric.devices = 1;
+  run.cluster.network.latency = latency;
+  run.strategy.sharding = Sharding::Zero3;
+  run.strategy.global_batch = devices;
+  run.optimizer_step = false;
+  const auto total = [&] { return step_time(run, layer_prices(run)); };
+  const Seconds blocks = total();
+  run.stack.unit_blocks = 0.0;
+  return total() / blocks;
+}
+
+TEST(DataExchange, OneUnitForTheWholeModelWinsOnlyWhereLatencyRules) {
+  // OLMo (pull request 270): one unit was faster than one per block beyond 32 nodes.  Blocks hide gathers behind compute, but pay
+  // a ring's n - 1 hops each time.
+  EXPECT_GT(one_unit_ratio(8, Seconds(1e-6)), 1.0);
+  EXPECT_LT(one_unit_ratio(1024, Seconds(50e-6)), 1.0);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
