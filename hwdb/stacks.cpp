@@ -216,7 +216,7 @@ const std::vector<NamedSetter>& setters() {
       {"host_time_per_unit_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_unit; })},
       {"modules_are_units", flag([](C& c) -> bool& { return c.stack.modules_are_units; })},
       {"host_time_per_step_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_step; })},
-      {"tensor_overlap_exposed", number([](C& c) -> double& { return c.stack.tensor_overlap_exposed; })},
+      {"hides_column_gradients", flag([](C& c) -> bool& { return c.stack.hides_column_gradients; })},
       {"offload.checkpoint_down_bytes_per_s",
        rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.host_copies.checkpoints_down; })},
       {"offload.checkpoint_up_bytes_per_s",

@@ -30,7 +30,8 @@ struct PassPrice {
   Seconds gemm{};
   Seconds attention{};
   Seconds memory_bound{};
-  Seconds collective{};  // tensor-parallel, on the compute stream
+  Seconds collective{};          // tensor-parallel, if nothing were hidden
+  Seconds collective_exposed{};  // what products do not hide
   Seconds context{};     // context-parallel, what attention does not hide
   int kernels = 0;
   int narrow_products = 0;  // products in 8- or 4-bit formats
@@ -42,7 +43,7 @@ struct PassPrice {
   void add(const PassPrice& other, double times);
 
   Seconds compute() const { return gemm + attention + memory_bound; }
-  Seconds total() const { return compute() + collective + context; }
+  Seconds total() const { return compute() + collective_exposed + context; }
 };
 
 // Prices operators for one run: the machines and links that do not change from operator to operator.
@@ -57,12 +58,18 @@ class OperatorPricer {
 
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
+  Seconds exposed(const OperatorList& operators, std::size_t index, Seconds time) const;
+  Seconds product_time(const Operator& op) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
 
   std::array<std::optional<GemmMachine>, kNumDTypes> gemm_machines_;
   AttentionMachine attention_machine_;
   GroupLinks tensor_links_;
   GroupLinks context_links_;
+  int pieces_;                // tensor ranks
+  bool pipelines_products_;   // cuts products and collectives into pieces
+  bool hides_in_gradients_;   // runs collectives beside gradients that do not need them
+  double contention_;
   BytesPerSecond bandwidth_;
   Seconds kernel_time_;
   double compute_rate_;  // sustained clock, training rate and stack efficiency

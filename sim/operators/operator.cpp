@@ -56,10 +56,11 @@ Operator streaming(OperatorKind kind, const char* label, double elements, double
   return op;
 }
 
-Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message) {
+Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message, TensorOverlap overlap) {
   Operator op{
       .kind = OperatorKind::Collective, .label = label, .kernels = kHostCallsPerCollective, .collective = kind, .group = group};
   op.message = message;
+  op.tensor_overlap = overlap;
   return op;
 }
 

@@ -36,6 +36,13 @@ enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broad
 const char* name_of(OperatorKind kind);
 const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 
+// The product beside which a tensor-parallel collective can run.
+//   Feeds           the products after it work on what has arrived
+//   Follows         the product before it sends what is ready
+//   DataGradient    those of the products after it that make data or weight gradients need nothing of it
+//   WeightGradient
+enum class TensorOverlap { None, Feeds, Follows, DataGradient, WeightGradient };
+
 struct Operator {
   OperatorKind kind = OperatorKind::Gemm;
   const char* label = "";     // "qkv", "attention", "mlp_down"; a string literal
@@ -55,6 +62,7 @@ struct Operator {
 
   CollectiveKind collective = CollectiveKind::AllReduce;
   GroupKind group = GroupKind::Tensor;
+  TensorOverlap tensor_overlap = TensorOverlap::None;
   bool beside_attention = false;  // each message travels while one launch of the attention operator before it computes
   Bytes message{};  // of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
 };
@@ -67,7 +75,8 @@ Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_
 // A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in `kernels` launches.
 Operator streaming(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels);
 
-Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message);
+Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
+                    TensorOverlap overlap = TensorOverlap::None);
 
 // Sums over a list.
 Flops total_flops(const OperatorList& operators);

@@ -52,7 +52,7 @@ class PassBuilder {
     terms[into.gemm] += part_.blocks * pass.gemm;
     terms[into.attention] += part_.blocks * pass.attention;
     terms[into.memory_bound] += part_.blocks * pass.memory_bound;
-    terms[Term::TensorExposed] += part_.blocks * exposed_share() * pass.collective;
+    terms[Term::TensorExposed] += part_.blocks * pass.collective_exposed;
     terms[Term::ContextExposed] += part_.blocks * pass.context;
   }
 
@@ -69,7 +69,7 @@ class PassBuilder {
     const double recomputed = recomputed_blocks(strategy_, part_);
     add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, prices_.block.backward);
     terms[Term::Recompute] += recomputed * prices_.block.recompute.compute();
-    terms[Term::TensorExposed] += recomputed * exposed_share() * prices_.block.recompute.collective;
+    terms[Term::TensorExposed] += recomputed * prices_.block.recompute.collective_exposed;
     terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
     if (part_.head) terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
@@ -107,9 +107,6 @@ class PassBuilder {
     calls.units = fetched * units_per_block(run_.model, stack_);
     return calls;
   }
-
-  // Part of a tensor-parallel collective that its product does not hide.
-  double exposed_share() const { return strategy_.tensor_overlap ? stack_.tensor_overlap_exposed : 1.0; }
 
   void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
     const bool gathers = regathers();

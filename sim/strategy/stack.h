@@ -119,7 +119,8 @@ struct Stack {
   Seconds host_time_per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
   bool modules_are_units = false;               // every module with weights is such a unit, not every block
   Seconds host_time_per_step{0.0};              // work of the host between steps: data, logging, scaler synchronisation
-  double tensor_overlap_exposed = 0.35;  // part of a tensor-parallel collective that overlapping with its product leaves visible
+  // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap says.
+  bool hides_column_gradients = false;
   HostCopies host_copies;                // under offload
   double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
   double gemm_efficiency = 1.0;  // rate of the products that the matrix library picks unasked, relative to its best kernels
