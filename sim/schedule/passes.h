@@ -1,7 +1,7 @@
 // The forward and backward pass of one model part for one micro-batch, term by term.
 //
 // A pass is its operators' device time; the host's launch time where that is longer; the part of the exchange of weights and
-// gradients that does not fit under it (two streams, see overlap.h); and the host link under offload.
+// gradients that does not fit under it (see overlap.h); and the host link under offload.
 #pragma once
 
 #include "sim/cost/layer_prices.h"
