@@ -6,16 +6,20 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
 
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
+#include "calibrate/source_tables.h"
 #include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
+#include "hwdb/source_tables.h"
 #include "reports/ablation.h"
+#include "reports/source_tables.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
 
@@ -130,10 +134,13 @@ std::vector<hwdb::Comparison> comparisons_of(const ValidateOptions& options) {
   return hwdb::read_comparisons((project_root() / kComparisons).string());
 }
 
+calibrate::Ablations ablations_of(Validation& validation, const ValidateOptions& options) {
+  return calibrate::ablations(validation.files, comparisons_of(options), validation.backtest,
+                              [&](const hwdb::RunRecord& record) { return validation.predict(record); });
+}
+
 void print_ablations(Validation& validation, const ValidateOptions& options, reports::Format format) {
-  const calibrate::Ablations ablations =
-      calibrate::ablations(validation.files, comparisons_of(options), validation.backtest,
-                           [&](const hwdb::RunRecord& record) { return validation.predict(record); });
+  const calibrate::Ablations ablations = ablations_of(validation, options);
   if (ablations.pairs.empty()) throw Error("no two scored runs of one study differ in one setting only");
   if (format == reports::Format::Json) {
     std::cout << reports::ablation_json(ablations);
@@ -151,6 +158,27 @@ void print_warnings(const calibrate::Backtest& backtest) {
     if (!row.scored.step_time) continue;
     for (const std::string& warning : row.warnings) std::cerr << "warning: run " << row.id << ": " << warning << "\n";
   }
+}
+
+void write_document(const calibrate::FilledProject& project) {
+  const fs::path path = fs::path(project.project.file).replace_extension(".md");
+  std::ofstream stream(path, std::ios::binary);
+  stream << reports::source_document(project);
+  stream.close();
+  if (!stream) throw Error(path.string() + ": cannot be written");
+}
+
+// Writes a Markdown document beside each description, and prints the summary of all.
+void print_tables(Validation& validation, const ValidateOptions& options, reports::Format format) {
+  const calibrate::Ablations ablations = ablations_of(validation, options);
+  std::vector<calibrate::FilledProject> projects;
+  for (const std::string& path : run_files({options.tables})) {
+    projects.push_back(calibrate::filled(hwdb::read_source_project(path), validation.files, ablations,
+                                         [&](const hwdb::RunRecord& record) { return validation.predict(record); }));
+    write_document(projects.back());
+  }
+  std::cout << (format == reports::Format::Json ? reports::source_json(projects)
+                                                : reports::render(reports::source_summary(projects), format));
 }
 
 }  // namespace
@@ -190,6 +218,11 @@ CLI::App* add_validate(CLI::App& app, ValidateOptions& options) {
       ->add_option("--comparisons", options.comparisons,
                    "with --ablations: file of pairs and speed-ups that studies state; default: the project's, without files")
       ->needs(ablations);
+  command
+      ->add_option("--tables", options.tables,
+                   "folder of descriptions of source tables: write each project's tables, predicted beside measured, as Markdown "
+                   "beside its description, and print a summary")
+      ->excludes(ablations);
   command->add_flag("--skipped", options.skipped, "list every run without a prediction, with the reason");
   command->add_option("--db", options.database, "database file; default: that of the user");
   return command;
@@ -201,7 +234,9 @@ int run_validate(const ValidateOptions& options) {
   Validation validation(options);
   require_predictions(validation.backtest, options);
   print_warnings(validation.backtest);
-  if (options.ablations)
+  if (!options.tables.empty())
+    print_tables(validation, options, *format);
+  else if (options.ablations)
     print_ablations(validation, options, *format);
   else
     print_validation(validation.backtest, options, *format);

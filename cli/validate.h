@@ -15,6 +15,7 @@ struct ValidateOptions {
   bool ablations = false;               // what settings are worth, as ratios, instead of errors by group
   bool rows = false;                    // with ablations: every pair
   std::string comparisons;              // file of stated pairs; empty: the project's, if `files` is empty
+  std::string tables;                   // folder of descriptions of source tables; empty: none
   bool skipped = false;                 // list every run without a prediction, not only scored ones
   std::optional<std::string> database;  // none: that of the user
 };

@@ -5,27 +5,43 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <vector>
 
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
+#include "calibrate/source_tables.h"
 #include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
+#include "hwdb/source_tables.h"
+#include "reports/source_tables.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {
 namespace {
 
-std::vector<hwdb::RunFile> shipped_runs() {
+std::vector<std::filesystem::path> json_files(const std::string& folder) {
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(LLMSIM_PUBLISHED_RUNS)) {
+  for (const auto& entry : std::filesystem::directory_iterator(LLMSIM_VALIDATION + folder)) {
     if (entry.path().extension() == ".json") paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<hwdb::RunFile> shipped_runs() {
   std::vector<hwdb::RunFile> files;
-  for (const auto& path : paths) files.push_back(hwdb::read_runs(path.string()));
+  for (const auto& path : json_files("/runs")) files.push_back(hwdb::read_runs(path.string()));
   return files;
+}
+
+std::string content(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
 }
 
 class Validation : public testing::Test {
@@ -33,24 +49,34 @@ class Validation : public testing::Test {
   static void SetUpTestSuite() {
     const hwdb::Database database(":memory:");
     hwdb::RunResolver resolver(database);
-    const std::vector<hwdb::RunFile> files = shipped_runs();
+    files_ = new std::vector<hwdb::RunFile>(shipped_runs());
     const Predictor predict = [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); };
-    result_ = new Backtest(backtest(files, Scope::Dense, predict));
-    ablations_ = new Ablations(ablations(files, hwdb::read_comparisons(LLMSIM_COMPARISONS), *result_, predict));
+    result_ = new Backtest(backtest(*files_, Scope::Dense, predict));
+    const auto comparisons = hwdb::read_comparisons(LLMSIM_VALIDATION "/comparisons.json");
+    ablations_ = new Ablations(ablations(*files_, comparisons, *result_, predict));
+    projects_ = new std::vector<FilledProject>;
+    for (const auto& path : json_files("/tables"))
+      projects_->push_back(filled(hwdb::read_source_project(path.string()), *files_, *ablations_, predict));
   }
   static void TearDownTestSuite() {
+    delete files_;
     delete result_;
     delete ablations_;
+    delete projects_;
   }
 
   static const OverallErrors& overall() { return result_->overall; }
 
+  static std::vector<hwdb::RunFile>* files_;
   static Backtest* result_;
   static Ablations* ablations_;
+  static std::vector<FilledProject>* projects_;
 };
 
+std::vector<hwdb::RunFile>* Validation::files_ = nullptr;
 Backtest* Validation::result_ = nullptr;
 Ablations* Validation::ablations_ = nullptr;
+std::vector<FilledProject>* Validation::projects_ = nullptr;
 
 TEST_F(Validation, EveryScoredDenseRunIsPredicted) {
   EXPECT_GT(overall().scored, 2000);
@@ -90,6 +116,21 @@ TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinTwelvePercent) {
 TEST_F(Validation, TopologiesOnTheSameDevicesAreRankedRightNineTimesOfTen) {
   EXPECT_GT(ablations_->topology.pairs, 600);
   EXPECT_GE(*ablations_->topology.sign_accuracy(), 0.90);
+}
+
+TEST_F(Validation, EveryTableOfTheSourceProjectsHasAllItsRows) {
+  EXPECT_EQ(projects_->size(), 6u);
+  for (const FilledProject& project : *projects_) {
+    EXPECT_EQ(missing_runs(project, *files_), std::vector<std::string>{}) << project.project.title;
+    for (const FilledTable& table : project.tables) EXPECT_EQ(table.size(), table.table.rows) << table.table.title;
+  }
+}
+
+TEST_F(Validation, TheSourceTablesAreUpToDate) {
+  for (const FilledProject& project : *projects_) {
+    const auto path = std::filesystem::path(project.project.file).replace_extension(".md");
+    EXPECT_EQ(content(path), reports::source_document(project)) << "run tests/validation/update";
+  }
 }
 
 }  // namespace

@@ -1,0 +1,218 @@
+#include "calibrate/source_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "sim/base/error.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using hwdb::RunRecord;
+using hwdb::SourceTable;
+using sim::Bytes;
+using sim::Prediction;
+
+template <class Quantity>
+std::optional<double> log_ratio(const std::optional<Quantity>& measured, const std::optional<Quantity>& predicted) {
+  if (!measured || !predicted) return std::nullopt;
+  return std::log(*predicted / *measured);
+}
+
+// --- rows of runs ---
+
+void set_measured(SourceRow& row) {
+  if (!row.record.measured) return;
+  const hwdb::Measured& m = *row.record.measured;
+  row.measured_time = m.step_time;
+  row.measured_tokens = m.tokens_per_second_per_device;
+  row.measured_peak = m.peak_memory;
+  row.measured_outcome = m.outcome;
+  if (m.reported_tflops_per_device) row.reported_rate = *m.reported_tflops_per_device * sim::TFLOPS;
+}
+
+// The source's formula gives the same FLOPs for both times.
+void set_rates(const Prediction& prediction, SourceRow& row) {
+  row.predicted_rate = prediction.flops_per_device;
+  if (row.measured_time) row.measured_rate = prediction.flops_per_device * (prediction.step_time / *row.measured_time);
+  if (row.reported_rate && row.measured_time)
+    row.predicted_reported_rate = *row.reported_rate * (*row.measured_time / prediction.step_time);
+  if (row.measured_tokens) row.predicted_tokens = prediction.tokens_per_second_per_device;
+}
+
+void set_predicted(const Prediction& prediction, SourceRow& row) {
+  row.predicted_outcome = prediction.feasible()                                              ? "ok"
+                          : prediction.infeasible->rule == std::string_view("out of memory") ? "oom"
+                                                                                             : "infeasible";
+  if (row.predicted_outcome == "infeasible") row.skipped = prediction.infeasible->message;
+  if (prediction.step_time <= sim::Seconds(0.0)) return;
+  row.predicted_time = prediction.step_time;
+  row.predicted_peak = comparable_peak(prediction.memory, row.record.measured.value_or(hwdb::Measured{}));
+  set_rates(prediction, row);
+}
+
+SourceRow row_of(const RunRecord& record, const SourceTable& table, const Predictor& predict) {
+  SourceRow row;
+  row.record = table.assumed ? hwdb::filled(record, *table.assumed) : record;
+  row.counts = record.scored.step_time || table.assumed.has_value();
+  set_measured(row);
+  try {
+    set_predicted(predict(row.record), row);
+  } catch (const Error& error) {
+    row.skipped = error.what();
+  }
+  return row;
+}
+
+bool listed(const SourceTable& table, const std::string& id) {
+  return std::any_of(table.runs.begin(), table.runs.end(), [&](const std::string& p) { return hwdb::matches(p, id); });
+}
+
+void add_rows(std::span<const hwdb::RunFile> files, const Predictor& predict, FilledTable& table) {
+  for (const hwdb::RunFile& file : files) {
+    for (const RunRecord& record : file.runs) {
+      if (listed(table.table, record.id)) table.rows.push_back(row_of(record, table.table, predict));
+    }
+  }
+}
+
+// --- rows of stages ---
+
+const RunRecord& run_named(std::span<const hwdb::RunFile> files, const std::string& id) {
+  for (const hwdb::RunFile& file : files) {
+    for (const RunRecord& record : file.runs) {
+      if (record.id == id) return record;
+    }
+  }
+  throw Error("there is no run " + id);
+}
+
+const sim::StageMemory& stage_named(const sim::Memory& memory, const std::string& stage) {
+  if (stage == "first") return memory.stages.front();
+  if (stage == "last") return memory.stages.back();
+  return memory.stages[memory.stages.size() / 2];
+}
+
+Bytes resident(const sim::StageMemory& stage) {
+  static const std::set<std::string_view> kept{"weights", "gradients", "master_weights", "optimizer_states"};
+  Bytes sum(0.0);
+  for (const sim::MemoryTerm& term : stage.terms) {
+    if (kept.contains(term.name)) sum += term.size;
+  }
+  return sum;
+}
+
+void add_stages(std::span<const hwdb::RunFile> files, const Predictor& predict, FilledTable& table) {
+  for (const hwdb::StageFigures& figures : table.table.stages) {
+    const Prediction prediction = predict(run_named(files, figures.run));
+    StageRow row;
+    row.run = figures.run;
+    row.stage = figures.stage;
+    row.measured_resident = figures.allocated;
+    row.measured_peak = figures.peak;
+    row.measured_reserved = figures.reserved;
+    if (!prediction.memory.stages.empty()) {
+      const sim::StageMemory& stage = stage_named(prediction.memory, figures.stage);
+      row.predicted_resident = resident(stage);
+      row.predicted_peak = stage.peak;
+      row.predicted_reserved = stage.peak * (prediction.memory.reserved / prediction.memory.peak);
+    }
+    table.stages.push_back(std::move(row));
+  }
+}
+
+// --- errors ---
+
+struct Errors {
+  std::vector<double> times, peaks;
+};
+
+void add(const std::optional<double>& error, std::vector<double>& errors) {
+  if (error) errors.push_back(std::abs(*error));
+}
+
+Errors collected(const FilledTable& table) {
+  Errors errors;
+  for (const SourceRow& row : table.rows) {
+    if (row.counts) add(row.time_error(), errors.times);
+    if (row.record.scored.memory || table.table.assumed) add(row.peak_error(), errors.peaks);
+  }
+  for (const StageRow& row : table.stages) add(log_ratio(row.measured_peak, row.predicted_peak), errors.peaks);
+  for (const AblationPair& pair : table.pairs) add(pair.time_error(), errors.times);
+  return errors;
+}
+
+std::optional<double> median(std::vector<double> values) {
+  if (values.empty()) return std::nullopt;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
+}
+
+std::optional<double> worst(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(*std::max_element(values.begin(), values.end()));
+}
+
+bool is_verdict(const SourceRow& row) {
+  return row.record.scored.outcome && row.predicted_outcome && (row.measured_outcome == "ok" || row.measured_outcome == "oom");
+}
+
+}  // namespace
+
+std::optional<double> SourceRow::time_error() const { return log_ratio(measured_time, predicted_time); }
+std::optional<double> SourceRow::peak_error() const { return log_ratio(measured_peak, predicted_peak); }
+
+FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::RunFile> files, const Ablations& ablations,
+                     const Predictor& predict) {
+  FilledProject result{.project = project, .tables = {}};
+  for (const SourceTable& table : project.tables) {
+    FilledTable filled;
+    filled.table = table;
+    add_rows(files, predict, filled);
+    add_stages(files, predict, filled);
+    for (const AblationPair& pair : ablations.pairs) {
+      const auto& groups = project.groups;
+      const auto& settings = table.comparisons;
+      if (std::find(groups.begin(), groups.end(), pair.group) != groups.end() &&
+          std::find(settings.begin(), settings.end(), pair.setting) != settings.end())
+        filled.pairs.push_back(pair);
+    }
+    result.tables.push_back(std::move(filled));
+  }
+  return result;
+}
+
+TableErrors errors_of(const FilledTable& table) {
+  const Errors collected_errors = collected(table);
+  TableErrors errors;
+  errors.rows = table.size();
+  errors.times = static_cast<int>(collected_errors.times.size());
+  errors.peaks = static_cast<int>(collected_errors.peaks.size());
+  errors.time_median = median(collected_errors.times);
+  errors.time_worst = worst(collected_errors.times);
+  errors.peak_median = median(collected_errors.peaks);
+  errors.peak_worst = worst(collected_errors.peaks);
+  for (const SourceRow& row : table.rows) {
+    errors.outcomes += is_verdict(row) ? 1 : 0;
+    errors.outcomes_right += is_verdict(row) && row.measured_outcome == row.predicted_outcome ? 1 : 0;
+  }
+  return errors;
+}
+
+std::vector<std::string> missing_runs(const FilledProject& project, std::span<const hwdb::RunFile> files) {
+  std::vector<std::string> missing;
+  const auto& groups = project.project.groups;
+  for (const hwdb::RunFile& file : files) {
+    if (std::find(groups.begin(), groups.end(), file.group) == groups.end()) continue;
+    for (const RunRecord& record : file.runs) {
+      const bool found = std::any_of(project.project.tables.begin(), project.project.tables.end(),
+                                     [&](const SourceTable& table) { return listed(table, record.id); });
+      if (!found) missing.push_back(record.id);
+    }
+  }
+  return missing;
+}
+
+}  // namespace llmsim::calibrate

@@ -1,0 +1,312 @@
+#include "reports/source_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "reports/units.h"
+
+namespace llmsim::reports {
+namespace {
+
+using calibrate::AblationPair;
+using calibrate::FilledProject;
+using calibrate::FilledTable;
+using calibrate::SourceRow;
+using calibrate::StageRow;
+using calibrate::TableErrors;
+using hwdb::RunRecord;
+using nlohmann::ordered_json;
+
+template <class Value>
+Cell cell(const std::optional<Value>& value) {
+  return value ? Cell(*value) : Cell();
+}
+
+Cell cell(const std::optional<int>& value) { return value ? Cell(std::int64_t{*value}) : Cell(); }
+
+// |predicted / measured - 1| with its sign would not be symmetric; a logarithm is.
+Cell error(const std::optional<double>& log_ratio) { return log_ratio ? Cell(*log_ratio) : Cell(); }
+
+void append(std::string& text, const std::string& part, const char* between = ", ") {
+  if (!part.empty()) text += (text.empty() ? "" : between) + part;
+}
+
+std::string counted(const char* name, const std::optional<int>& value) {
+  return value ? std::string(name) + " " + std::to_string(*value) : "";
+}
+
+std::string shape_text(const hwdb::RecordedModel& m) {
+  std::string text;
+  append(text, counted("L", m.num_layers));
+  append(text, counted("h", m.hidden_size));
+  append(text, counted("a", m.num_heads));
+  return text;
+}
+
+std::string layout_text(const hwdb::RecordedTraining& t) {
+  std::string text;
+  append(text, counted("dp", t.dp));
+  if (t.tp.value_or(1) > 1) append(text, counted("tp", t.tp));
+  if (t.pp.value_or(1) > 1) append(text, counted("pp", t.pp));
+  if (t.sharding && t.sharding != "none") append(text, *t.sharding);
+  return text;
+}
+
+std::string recompute_text(const hwdb::RecordedTraining& t) {
+  if (!t.recompute || !t.recompute->kind || t.recompute->kind == "none") return "";
+  const std::string kind = t.recompute->kind == "every_n" ? "1 of " + std::to_string(t.recompute->every_n.value_or(1)) + " blocks"
+                                                          : *t.recompute->kind;
+  return "recompute " + kind;
+}
+
+std::string offload_text(const hwdb::RecordedOffload& o) {
+  std::string text;
+  if (o.optimizer.value_or(false)) append(text, "optimizer", "+");
+  if (o.parameters.value_or(false)) append(text, "parameters", "+");
+  if (o.activations.value_or(false)) append(text, "activations", "+");
+  return text.empty() ? text : "offload " + text;
+}
+
+// The clauses of framework_detail that are flags.
+std::string flags_text(const hwdb::RecordedTraining& t) {
+  std::string text, rest = t.framework_detail.value_or("");
+  while (!rest.empty()) {
+    const std::size_t end = rest.find("; ");
+    const std::string clause = rest.substr(0, end);
+    const std::size_t equals = clause.find('=');
+    if (equals != std::string::npos && clause.find(' ') > equals) append(text, clause);
+    rest = end == std::string::npos ? "" : rest.substr(end + 2);
+  }
+  return text;
+}
+
+std::string settings_text(const hwdb::RecordedTraining& t) {
+  std::string text;
+  append(text, recompute_text(t));
+  if (t.compile.value_or(false)) append(text, "compile");
+  if (t.fused_cross_entropy.value_or(false)) append(text, "fused cross entropy");
+  if (t.tp_overlap.value_or(false)) append(text, "asynchronous tp");
+  if (t.flash_attention.has_value() && !*t.flash_attention) append(text, "no flash attention");
+  append(text, offload_text(t.offload));
+  return text;
+}
+
+const std::vector<Column>& run_columns() {
+  static const std::vector<Column> columns = {
+      {"model", "model", Kind::Text},
+      {"shape", "shape", Kind::Text},
+      {"seq_len", "sequence", Kind::Integer},
+      {"accelerator", "device", Kind::Text},
+      {"num_devices", "devices", Kind::Integer},
+      {"layout", "layout", Kind::Text},
+      {"micro_batch", "micro-batch", Kind::Integer},
+      {"global_batch", "batch", Kind::Integer},
+      {"precision", "precision", Kind::Text},
+      {"framework", "framework", Kind::Text},
+      {"settings", "settings", Kind::Text},
+      {"flags", "flags", Kind::Text},
+      {"date", "date", Kind::Text},
+  };
+  return columns;
+}
+
+const std::vector<Column>& figure_columns() {
+  static const std::vector<Column> columns = {
+      {"measured_s", "step measured", Kind::Seconds},
+      {"predicted_s", "step predicted", Kind::Seconds},
+      {"time_error", "error", Kind::Percent},
+      {"measured_tokens_per_s_per_device", "tokens measured", Kind::TokensPerSecond},
+      {"predicted_tokens_per_s_per_device", "tokens predicted", Kind::TokensPerSecond},
+      {"reported_flops_per_s", "as the source counts, measured", Kind::FlopsPerSecond},
+      {"predicted_reported_flops_per_s", "as the source counts, predicted", Kind::FlopsPerSecond},
+      {"measured_flops_per_s", "real measured", Kind::FlopsPerSecond},
+      {"predicted_flops_per_s", "real predicted", Kind::FlopsPerSecond},
+      {"measured_peak_bytes", "peak measured", Kind::Bytes},
+      {"predicted_peak_bytes", "peak predicted", Kind::Bytes},
+      {"peak_error", "peak error", Kind::Percent},
+      {"measured_outcome", "outcome", Kind::Text},
+      {"predicted_outcome", "predicted outcome", Kind::Text},
+      {"counts", "scored", Kind::Text},
+      {"id", "run", Kind::Text},
+  };
+  return columns;
+}
+
+Cell text_cell(const std::string& text) { return text.empty() ? Cell() : Cell(text); }
+
+std::vector<Cell> run_cells(const RunRecord& r) {
+  const hwdb::RecordedTraining& t = r.training;
+  return {cell(r.model.name),
+          text_cell(shape_text(r.model)),
+          cell(r.model.seq_len),
+          cell(r.hardware.accelerator),
+          cell(r.hardware.num_devices),
+          text_cell(layout_text(t)),
+          cell(t.micro_batch),
+          cell(t.global_batch),
+          cell(t.precision),
+          cell(t.framework),
+          text_cell(settings_text(t)),
+          text_cell(flags_text(t)),
+          cell(r.date)};
+}
+
+std::vector<Cell> figure_cells(const SourceRow& row) {
+  return {cell(row.measured_time),
+          cell(row.predicted_time),
+          error(row.time_error()),
+          cell(row.measured_tokens),
+          cell(row.predicted_tokens),
+          cell(row.reported_rate),
+          cell(row.predicted_reported_rate),
+          cell(row.measured_rate),
+          cell(row.predicted_rate),
+          cell(row.measured_peak),
+          cell(row.predicted_peak),
+          error(row.peak_error()),
+          cell(row.measured_outcome),
+          cell(row.predicted_outcome),
+          row.measured_time ? Cell(std::string(row.counts ? "yes" : "no")) : Cell(),
+          row.record.id};
+}
+
+bool is_none(const Cell& cell) { return std::holds_alternative<std::monostate>(cell); }
+
+void hide_empty_columns(Table& table) {
+  for (std::size_t c = 0; c < table.columns().size(); ++c) {
+    const auto& rows = table.rows();
+    if (std::all_of(rows.begin(), rows.end(), [c](const auto& row) { return is_none(row[c]); }))
+      table.hide(table.columns()[c].key);
+  }
+}
+
+// Columns worth folding: what describes a run, as far as it is shown.
+std::vector<std::string> shared_keys(const Table& table) {
+  std::vector<std::string> keys;
+  for (std::size_t c = 0; c < table.columns().size(); ++c) {
+    const std::string& key = table.columns()[c].key;
+    if (!table.hidden(c) && (c < run_columns().size() || key == "counts")) keys.push_back(key);
+  }
+  return keys;
+}
+
+// A prediction without anything measured beside it says little.
+bool lone(const SourceRow& row) { return !row.measured_time && !row.measured_peak; }
+
+Table runs_table(const FilledTable& filled) {
+  std::vector<Column> columns = run_columns();
+  columns.insert(columns.end(), figure_columns().begin(), figure_columns().end());
+  Table table(filled.table.title, columns);
+  for (const SourceRow& row : filled.rows) {
+    std::vector<Cell> cells = run_cells(row.record), figures = figure_cells(row);
+    cells.insert(cells.end(), figures.begin(), figures.end());
+    table.add_row(std::move(cells));
+  }
+  hide_empty_columns(table);
+  table.fold_constants(shared_keys(table));
+  for (const SourceRow& row : filled.rows) {
+    if (row.skipped && !lone(row)) table.add_note(row.record.id + " is not predicted: " + *row.skipped);
+  }
+  return table;
+}
+
+Table stages_table(const FilledTable& filled) {
+  Table table(filled.table.title, {{"stage", "stage", Kind::Text},
+                                   {"measured_resident_bytes", "resident measured", Kind::Bytes},
+                                   {"predicted_resident_bytes", "predicted", Kind::Bytes},
+                                   {"measured_peak_bytes", "peak measured", Kind::Bytes},
+                                   {"predicted_peak_bytes", "predicted", Kind::Bytes},
+                                   {"peak_error", "error", Kind::Percent},
+                                   {"measured_reserved_bytes", "reserved measured", Kind::Bytes},
+                                   {"predicted_reserved_bytes", "predicted", Kind::Bytes},
+                                   {"id", "run", Kind::Text}});
+  for (const StageRow& row : filled.stages) {
+    const bool both = row.measured_peak && row.predicted_peak;
+    table.add_row({row.stage, cell(row.measured_resident), cell(row.predicted_resident), cell(row.measured_peak),
+                   cell(row.predicted_peak), both ? Cell(std::log(*row.predicted_peak / *row.measured_peak)) : Cell(),
+                   cell(row.measured_reserved), cell(row.predicted_reserved), row.run});
+  }
+  return table;
+}
+
+// Speed with the setting over speed without, minus one.
+Cell gain(const std::optional<double>& time_ratio) { return time_ratio ? Cell(1.0 / *time_ratio - 1.0) : Cell(); }
+
+Table pairs_table(const FilledTable& filled) {
+  Table table(filled.table.title, {{"setting", "setting", Kind::Text},
+                                   {"off", "from", Kind::Text},
+                                   {"on", "to", Kind::Text},
+                                   {"measured_gain", "faster, measured", Kind::Percent},
+                                   {"predicted_gain", "faster, predicted", Kind::Percent},
+                                   {"ratio_error", "error of the ratio", Kind::Percent},
+                                   {"on_id", "run", Kind::Text}});
+  for (const AblationPair& pair : filled.pairs)
+    table.add_row({pair.setting, pair.off, pair.on, gain(pair.measured_time), gain(pair.predicted_time), cell(pair.time_error()),
+                   pair.on_id});
+  return table;
+}
+
+ordered_json table_json(const FilledTable& filled) {
+  return {{"title", filled.table.title},
+          {"source", filled.table.source},
+          {"rows", ordered_json::parse(render(source_table(filled), Format::Json))}};
+}
+
+Cell count(int value) { return value > 0 ? Cell(std::int64_t{value}) : Cell(); }
+
+}  // namespace
+
+Table source_table(const FilledTable& filled) {
+  Table table = !filled.stages.empty() ? stages_table(filled) : !filled.pairs.empty() ? pairs_table(filled) : runs_table(filled);
+  if (filled.table.assumed) table.add_note("Assumed: " + filled.table.assumption);
+  table.add_note("Source: " + filled.table.source);
+  return table;
+}
+
+std::string source_document(const FilledProject& project) {
+  std::string text = "# " + project.project.title + "\n";
+  for (const std::string& paragraph : project.project.about) text += "\n" + paragraph + "\n";
+  text += "\nErrors are ln(predicted / measured). Written by `tests/validation/update`.\n";
+  for (const FilledTable& filled : project.tables) text += "\n" + render(source_table(filled), Format::Markdown);
+  return text;
+}
+
+Table source_summary(std::span<const FilledProject> projects) {
+  Table table("Tables of the source projects", {{"project", "project", Kind::Text},
+                                                {"table", "table", Kind::Text},
+                                                {"rows", "rows", Kind::Integer},
+                                                {"times", "times", Kind::Integer},
+                                                {"median_abs_error", "median error", Kind::Percent},
+                                                {"worst_abs_error", "worst", Kind::Percent},
+                                                {"peaks", "peaks", Kind::Integer},
+                                                {"memory_median_abs_error", "memory error", Kind::Percent},
+                                                {"memory_worst_abs_error", "worst memory", Kind::Percent},
+                                                {"outcomes_right", "verdicts right", Kind::Text}});
+  for (const FilledProject& project : projects) {
+    for (const FilledTable& filled : project.tables) {
+      const TableErrors e = calibrate::errors_of(filled);
+      const std::string verdicts = std::to_string(e.outcomes_right) + "/" + std::to_string(e.outcomes);
+      table.add_row({project.project.title, filled.table.title, count(e.rows), count(e.times), cell(e.time_median),
+                     cell(e.time_worst), count(e.peaks), cell(e.peak_median), cell(e.peak_worst),
+                     e.outcomes > 0 ? Cell(verdicts) : Cell()});
+    }
+  }
+  return table;
+}
+
+std::string source_json(std::span<const FilledProject> projects) {
+  ordered_json json;
+  json["projects"] = ordered_json::array();
+  for (const FilledProject& project : projects) {
+    ordered_json tables = ordered_json::array();
+    for (const FilledTable& filled : project.tables) tables.push_back(table_json(filled));
+    json["projects"].push_back({{"title", project.project.title}, {"file", project.project.file}, {"tables", std::move(tables)}});
+  }
+  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace llmsim::reports
