@@ -365,11 +365,30 @@ std::string usual_framework(const RecordedTraining& t) {
   return sharding == "none" ? "ddp" : "deepspeed";
 }
 
+// "YYYY" or "YYYY-MM" at the beginning of `text` as a date in the middle of that time.
+std::optional<std::string> middle_of(const std::string& text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789-"), text.size());
+  const std::string time = text.substr(0, digits);
+  const bool year = time.size() == 4 || (time.size() == 7 && time[4] == '-');
+  if (!year || (!time.starts_with("19") && !time.starts_with("20"))) return std::nullopt;
+  return time.size() == 4 ? time + "-07-01" : time + "-15";
+}
+
+// Sources end with when they were written: "README.md, table 2; 2021-05".
+std::string date_of(const RunRecord& record, Assumptions& assume) {
+  if (record.date) return *record.date;
+  const std::string source = record.source.value_or("");
+  const std::size_t last = source.rfind("; ");
+  const std::optional<std::string> date = last == std::string::npos ? std::nullopt : middle_of(source.substr(last + 2));
+  if (date) assume.note("date", *date, "the source says when it was written");
+  return date.value_or("");
+}
+
 StackQuery query_of(const RunRecord& record, Assumptions& assume) {
   const RecordedTraining& t = record.training;
   return {.framework = assume.given(t.framework, "training.framework", usual_framework(t), "usual for such a layout"),
-          .group = record.group,
-          .date = record.date.value_or(""),
+          .model = record.model.name.value_or(""),
+          .date = date_of(record, assume),
           .framework_detail = t.framework_detail.value_or(""),
           .precision = t.precision.value_or(""),
           .precision_detail = t.precision_detail.value_or(""),

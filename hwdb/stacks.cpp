@@ -338,7 +338,7 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
 }
 
 const std::vector<std::string>& condition_keys() {
-  static const std::vector<std::string> keys = {"framework",        "group",       "before",   "framework_detail", "precision",
+  static const std::vector<std::string> keys = {"framework",        "model",       "before",   "framework_detail", "precision",
                                                 "precision_detail", "accelerator", "position", "sharding",         "notes"};
   return keys;
 }
@@ -361,7 +361,7 @@ Stacks::Rule read_rule(const json& value, const std::string& place) {
 
 const std::string& asked(const StackQuery& query, const std::string& key) {
   if (key == "framework") return query.framework;
-  if (key == "group") return query.group;
+  if (key == "model") return query.model;
   if (key == "before") return query.date;
   if (key == "framework_detail") return query.framework_detail;
   if (key == "precision") return query.precision;
@@ -372,14 +372,15 @@ const std::string& asked(const StackQuery& query, const std::string& key) {
   return query.sharding;
 }
 
-// Details and notes match where they contain the words; dates where they are earlier; accelerators by their beginning; all else
-// must be equal.
+// Details, notes and names of models match where they contain the words; dates where they are earlier; accelerators by their
+// beginning; all else must be equal.
 bool holds(const Stacks::Condition& condition, const StackQuery& query) {
   const std::string& value = asked(query, condition.key);
   return std::any_of(condition.values.begin(), condition.values.end(), [&](const std::string& wanted) {
     if (condition.key == "before") return !value.empty() && value < wanted;
     if (condition.key == "accelerator") return value.starts_with(wanted);
-    if (condition.key.ends_with("_detail") || condition.key == "notes") return value.find(wanted) != std::string::npos;
+    if (condition.key.ends_with("_detail") || condition.key == "notes" || condition.key == "model")
+      return value.find(wanted) != std::string::npos;
     return value == wanted;
   });
 }

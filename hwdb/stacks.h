@@ -18,8 +18,8 @@ namespace llmsim::hwdb {
 // What decides how the software of a run behaves.  Empty: unknown.
 struct StackQuery {
   std::string framework;  // id of a stack
-  std::string group;
-  std::string date;  // "YYYY-MM-DD"
+  std::string model;      // name
+  std::string date;       // "YYYY-MM-DD"
   std::string framework_detail;
   std::string precision;
   std::string precision_detail;

@@ -156,15 +156,33 @@ TEST(RunResolver, EncodersAreRefused) {
   EXPECT_EQ(error_of(record), "mine.json: run a: model.architecture = encoder: only decoders are simulated");
 }
 
-TEST(RunResolver, MicroStepsOfLlmTrainBenchHaveNoOptimizer) {
+TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
   RunRecord record = llama(8);
-  record.group = "llm-train-bench";
   record.training.framework = "pytorch";
-  EXPECT_FALSE(resolved(record).optimizer_step);
-  EXPECT_TRUE(resolved(record).stack.reduces_every_microbatch);
-  record.group = "te-issues-mi300x";
-  record.training.framework = "ddp";
-  EXPECT_FALSE(resolved(record).stack.reduces_every_microbatch);
+  EXPECT_TRUE(resolved(record).optimizer_step);
+  record.notes = "the step is one micro-step; clipping and the optimizer run on every 8th";
+  const sim::Run run = resolved(record);
+  EXPECT_FALSE(run.optimizer_step);
+  EXPECT_TRUE(run.stack.reduces_every_microbatch);
+}
+
+// FlashAttention came to Megatron-LM in September 2022.
+TEST(RunResolver, ARunWithoutADateIsAsOldAsItsSource) {
+  RunRecord record = llama(8);
+  EXPECT_TRUE(resolved(record).strategy.flash_attention);
+  for (const char* source : {"README.md table 1; 2021-05", "README.md; table 1; 2021", "log; 2022-08 (read in 2024)"}) {
+    record.source = source;
+    EXPECT_FALSE(resolved(record).strategy.flash_attention) << source;
+  }
+  ASSERT_NE(fact(resolved(record), "assumed.date"), nullptr);
+  EXPECT_EQ(fact(resolved(record), "assumed.date")->value, "2022-08-15");
+  for (const char* source : {"README.md, 2021-05", "README.md; 20210", "README.md; v21.05"}) {
+    record.source = source;
+    EXPECT_TRUE(resolved(record).strategy.flash_attention) << source;
+  }
+  record.source = "README.md; 2021-05";
+  record.date = "2024-01-01";
+  EXPECT_TRUE(resolved(record).strategy.flash_attention);
 }
 
 TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {

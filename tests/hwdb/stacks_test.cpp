@@ -202,6 +202,19 @@ sim::AttentionKernel kernel(const std::string& framework, const std::string& acc
   return Stacks::shipped().choose(query).stack.attention_kernel;
 }
 
+TEST(ShippedStacks, BloomHasANormAfterItsEmbeddingAndNoDropout) {
+  StackQuery query = asked("megatron-deepspeed", "2022-02-20");
+  query.model = "bloom-176b";
+  const StackChoice choice = Stacks::shipped().choose(query);
+  EXPECT_TRUE(choice.defaults.embedding_norm);
+  EXPECT_EQ(choice.stack.dropout, 0.0);
+}
+
+TEST(Stacks, NoRuleNamesAPublishedGroup) {
+  EXPECT_NE(error_of(R"({"stacks": [], "rules": [{"when": {"group": "bloom-tuning"}, "set": {}}]})").find("group"),
+            std::string::npos);
+}
+
 TEST(Stacks, TheAttentionKernelFollowsFrameworkDeviceAndDate) {
   using sim::AttentionKernel;
   EXPECT_EQ(kernel("megatron-lm", "h100_sxm", "2025-01-01"), AttentionKernel::Cudnn);
