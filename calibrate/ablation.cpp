@@ -148,8 +148,9 @@ std::string value_text(const std::string& setting, const RunRecord& record, cons
 }
 
 void set_values(const Comparison& comparison, const RunRecord& off, const RunRecord& on, AblationPair& pair) {
-  pair.off = value_text(comparison.setting, off, "off");
-  pair.on = value_text(comparison.setting, on, "on");
+  const bool given = comparison.values.size() == 2;
+  pair.off = given ? comparison.values.front() : value_text(comparison.setting, off, "off");
+  pair.on = given ? comparison.values.back() : value_text(comparison.setting, on, "on");
   if (pair.off == pair.on) std::tie(pair.off, pair.on) = std::pair<std::string, std::string>("off", "on");
 }
 

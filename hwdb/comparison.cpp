@@ -36,6 +36,9 @@ Comparison read_comparison(const json& value, const std::string& place) {
   comparison.source = reader.text("source").value_or("");
   if (comparison.setting.empty()) reader.refuse("setting", "what was switched is expected");
   if (comparison.source.empty()) reader.refuse("source", "where it is said is expected");
+  comparison.values = reader.texts("values");
+  if (!comparison.values.empty() && comparison.values.size() != 2)
+    reader.refuse("values", "two texts are expected, without and with the setting");
   comparison.off_id = reader.text("off");
   comparison.on_id = reader.text("on");
   comparison.speedup = reader.number("speedup", -0.99);

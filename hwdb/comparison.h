@@ -8,6 +8,7 @@
 //   run, without, speedup            the run with the setting, in the schema of run records; a JSON merge patch (RFC 7396) that
 //   takes the
 //                                    setting away; and the stated relative gain in speed, 0.12 for +12 %
+//   values                           what the setting was without and with it, where the records do not tell; else "off" and "on"
 //   noise                            relative, or none
 #pragma once
 
@@ -21,6 +22,7 @@ namespace llmsim::hwdb {
 
 struct Comparison {
   std::string setting, group, source;
+  std::vector<std::string> values;  // two, or none
   std::optional<std::string> off_id, on_id;
   std::optional<RunRecord> off, on;
   std::optional<double> speedup, noise;

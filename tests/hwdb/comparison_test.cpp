@@ -40,6 +40,13 @@ TEST(Comparisons, TakeTheSettingAwayByAMergePatch) {
   EXPECT_DOUBLE_EQ(*c.speedup, 0.15);
 }
 
+TEST(Comparisons, MaySayTheTwoValues) {
+  const Comparison c = parsed(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8", "9"]})").at(0);
+  EXPECT_EQ(c.values, (std::vector<std::string>{"8", "9"}));
+  EXPECT_NE(error_of(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8"]})").find("values"),
+            std::string::npos);
+}
+
 TEST(Comparisons, RefuseWhatIsHalfSaid) {
   EXPECT_NE(error_of(R"({"source": "log", "off": "a", "on": "b"})").find("setting"), std::string::npos);
   EXPECT_NE(error_of(R"({"setting": "x", "source": "log", "off": "a"})").find("run"), std::string::npos);
