@@ -83,12 +83,12 @@ TEST_F(Validation, EveryScoredDenseRunIsPredicted) {
   EXPECT_EQ(overall().missed, 0);
 }
 
-TEST_F(Validation, StepTimesAreWithinAQuarter) {
+TEST_F(Validation, StepTimesAreWithinFifteenPercent) {
   for (const GroupErrors& group : result_->groups) {
     if (group.median_abs_error)
       std::printf("%-28s %5d runs  median error %.3f\n", group.group.c_str(), group.scored, *group.median_abs_error);
   }
-  EXPECT_LE(*overall().macro_median_abs_error, 0.25);
+  EXPECT_LE(*overall().macro_median_abs_error, 0.15);
 }
 
 TEST_F(Validation, PeakMemoryIsWithinFivePercent) { EXPECT_LE(*overall().memory_macro_median_abs_error, 0.05); }
@@ -100,22 +100,22 @@ TEST_F(Validation, IntervalsHoldAboutAsOftenAsTheySay) {
   EXPECT_LE(*overall().coverage, 0.95);
 }
 
-// What a setting is worth: 8 of 10 signs and a median error of the ratio of 12 %; 95 % and 5 % are the aim.
-TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinTwelvePercent) {
+// What a setting is worth: 93 % of the signs and a median error of the ratio of 8.5 %; 95 % and 5 % are the aim.
+TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
   for (const AblationErrors& errors : ablations_->settings) {
     if (errors.median_error)
       std::printf("%-28s %5d pairs  signs %d/%d  median error %.3f\n", errors.setting.c_str(), errors.pairs, errors.right,
                   errors.decided, *errors.median_error);
   }
   EXPECT_GT(ablations_->all.pairs, 900);
-  EXPECT_GE(*ablations_->all.sign_accuracy(), 0.80);
-  EXPECT_LE(*ablations_->all.median_error, 0.12);
-  EXPECT_LE(*ablations_->all.memory_median_error, 0.04);
+  EXPECT_GE(*ablations_->all.sign_accuracy(), 0.93);
+  EXPECT_LE(*ablations_->all.median_error, 0.085);
+  EXPECT_LE(*ablations_->all.memory_median_error, 0.03);
 }
 
-TEST_F(Validation, TopologiesOnTheSameDevicesAreRankedRightNineTimesOfTen) {
+TEST_F(Validation, OfTwoTopologiesOnTheSameDevicesTheFasterIsNamedNineTimesOfTen) {
   EXPECT_GT(ablations_->topology.pairs, 600);
-  EXPECT_GE(*ablations_->topology.sign_accuracy(), 0.90);
+  EXPECT_GE(*ablations_->topology.sign_accuracy(), 0.94);
 }
 
 TEST_F(Validation, EveryTableOfTheSourceProjectsHasAllItsRows) {
