@@ -45,7 +45,7 @@ constexpr RunLog kDeepSpeed{"jean-zay-gpt2-deepspeed3d",
 sim::Prediction predicted(const RunLog& log) {
   static const hwdb::Database database(":memory:");
   hwdb::RunResolver resolver(database);
-  const hwdb::RunFile file = hwdb::read_runs(std::string(LLMSIM_PUBLISHED_RUNS) + "/" + log.group + ".json");
+  const hwdb::RunFile file = hwdb::read_runs(std::string(LLMSIM_VALIDATION) + "/runs/" + log.group + ".json");
   for (const hwdb::RunRecord& record : file.runs) {
     if (record.id == log.id) return sim::predict(resolver.resolve(record));
   }
