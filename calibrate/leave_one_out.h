@@ -30,7 +30,6 @@ LeaveOneOut leave_one_out(const MeasuredRuns& runs, unsigned threads = 0);
 
 // The rows of hwdb/facts/coefficients.json: every coefficient whose prior the runs narrow by at least a tenth, with the groups
 // that move it by 0.5 % or more.  Their fitted_from begins with kRunFit.
-inline constexpr const char* kRunFit = "step times of ";
 std::vector<hwdb::Coefficient> fitted_rows(const MeasuredRuns& runs, const LeaveOneOut& result);
 
 // The back-test of `files` with these errors, ln(predicted / measured), in the place of predictions.  Runs that are not among

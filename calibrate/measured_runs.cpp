@@ -38,6 +38,7 @@ hwdb::Coefficient prior_row(const RunCoefficient& c, std::size_t index) {
 
 hwdb::Database database_with_priors(const std::vector<RunCoefficient>& coefficients) {
   hwdb::Database database(":memory:");
+  if (!coefficients.empty()) database.forget_fit(kRunFit);
   database.in_transaction([&] {
     for (std::size_t k = 0; k < coefficients.size(); ++k) database.put(prior_row(coefficients[k], k));
   });

@@ -38,9 +38,13 @@ struct MeasuredRuns {
   std::vector<MeasuredRun> runs;  // by group, in the order of the files
 };
 
+// What the fitted_from of coefficients that were fitted to runs begins with.
+inline constexpr const char* kRunFit = "step times of ";
+
 // The scored dense runs of `files` that the simulator can predict.  Of each group at most `most_per_group` runs, spread evenly
 // over the order of the file, are marked to be fitted to.  A coefficient holds for a run where hwdb would use its row: for the
-// device or stack itself and for those like it, unless something nearer (another row, a rule) sets the same key.
+// device or stack itself and for those like it, unless something nearer (another row, a rule) sets the same key.  Rows of
+// an earlier fit do not count where coefficients are to be fitted; with none, the model is that which ships.
 MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::vector<RunCoefficient> coefficients,
                            std::size_t most_per_group = 60);
 

@@ -288,6 +288,11 @@ void Database::put(const Measurement& measurement) {
   insert_measurement(*impl_->connection, measurement);
 }
 
+void Database::forget_fit(std::string_view fit) {
+  require_writable();
+  Statement(*impl_->connection, "DELETE FROM coefficients WHERE instr(fitted_from, ?) = 1").bind(fit).run();
+}
+
 void Database::begin() {
   require_writable();
   impl_->transaction = std::make_unique<sqlite::Transaction>(*impl_->connection);

@@ -103,6 +103,9 @@ class Database {
   void put(const Coefficient& coefficient);
   void put(const Measurement& measurement);
 
+  // Removes the coefficients, of any origin, whose fitted_from begins with `fit`.
+  void forget_fit(std::string_view fit);
+
   // Runs `work` in one transaction: all of it or, where it throws, nothing.
   template <typename Work>
   void in_transaction(Work work) {

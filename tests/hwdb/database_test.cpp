@@ -167,6 +167,18 @@ TEST_F(DatabaseFile, UserRowsHideShippedOnes) {
   EXPECT_EQ(database.list(HardwareKind::Accelerator).size(), 51U);
 }
 
+TEST(Database, ForgetsTheCoefficientsOfOneFit) {
+  Database database(":memory:");
+  Coefficient fitted = measured_clock();
+  database.put(fitted);
+  fitted.key = "training_rate";
+  fitted.fitted_from = "step times of 12 runs";
+  database.put(fitted);
+  database.forget_fit("step times of ");
+  EXPECT_EQ(database.count("coefficients", Origin::User), 1);
+  for (const Coefficient& row : database.coefficients("device", "h100_sxm")) EXPECT_NE(row.fitted_from, fitted.fitted_from);
+}
+
 TEST_F(DatabaseFile, AFailedTransactionLeavesNothing) {
   Database database(path_, Access::Write);
   EXPECT_THROW(database.in_transaction([&] {

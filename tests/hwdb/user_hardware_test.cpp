@@ -1,5 +1,7 @@
 #include "hwdb/user_hardware.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -55,7 +57,10 @@ TEST(UserHardware, CoefficientsOfStacksAreCheckedAsThoseOfDevices) {
   Database database(":memory:", Access::Write);
   const std::string right = R"("scope": "stack", "id": "megatron-lm", "key": "efficiency")";
   EXPECT_EQ(message_of(database, replaced(kCluster, kDevice, right)), "");
-  EXPECT_EQ(database.coefficients("stack", "megatron-lm").back().value, 0.9);
+  const std::vector<Coefficient> rows = database.coefficients("stack", "megatron-lm");
+  const auto row = std::find_if(rows.begin(), rows.end(), [](const Coefficient& c) { return c.key == "efficiency"; });
+  ASSERT_NE(row, rows.end());
+  EXPECT_EQ(row->value, 0.9);
   EXPECT_EQ(refusal(kDevice, R"("scope": "stack", "id": "megatron-lm", "key": "eficiency")"),
             "coefficient of stack megatron-lm: eficiency: unknown field; did you mean efficiency?");
 }
