@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "sim/base/error.h"
-#include "sim/strategy/validity.h"
 #include "sim/model/catalogue.h"
+#include "sim/strategy/validity.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -256,9 +256,8 @@ Json reported_json(const sim::Prediction& p, const Reported& reported) {
   const std::vector<sim::Reading> rows = readings(p, reported);
   Json json = Json::object(), list = Json::object();
   for (const sim::Reading& row : rows) {
-    list[row.convention] = {{"step_time_s", row.step_time.value()},
-                            {"tflops_per_device", row.exact / sim::TFLOPS},
-                            {"mfu", row.exact_mfu}};
+    list[row.convention] = {
+        {"step_time_s", row.step_time.value()}, {"tflops_per_device", row.exact / sim::TFLOPS}, {"mfu", row.exact_mfu}};
   }
   json["tflops_per_device"] = reported_rate(p, reported) / sim::TFLOPS;
   json["mfu"] = reported_rate(p, reported) / p.peak;

@@ -46,7 +46,7 @@ struct Prediction {
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 
-  int asked_vocab_size = 0;   // before the stack padded it
+  int asked_vocab_size = 0;             // before the stack padded it
   std::vector<std::string> warnings{};  // figures that no real machine gives, see plausibility.h
 
   bool feasible() const { return !infeasible; }

@@ -32,7 +32,7 @@ struct PassPrice {
   Seconds memory_bound{};
   Seconds collective{};          // tensor-parallel, if nothing were hidden
   Seconds collective_exposed{};  // what products do not hide
-  Seconds context{};     // context-parallel, what attention does not hide
+  Seconds context{};             // context-parallel, what attention does not hide
   int kernels = 0;
   int narrow_products = 0;  // products in 8- or 4-bit formats
   Flops flops{};
@@ -66,9 +66,9 @@ class OperatorPricer {
   AttentionMachine attention_machine_;
   GroupLinks tensor_links_;
   GroupLinks context_links_;
-  int pieces_;                // tensor ranks
-  bool pipelines_products_;   // cuts products and collectives into pieces
-  bool hides_in_gradients_;   // runs collectives beside gradients that do not need them
+  int pieces_;               // tensor ranks
+  bool pipelines_products_;  // cuts products and collectives into pieces
+  bool hides_in_gradients_;  // runs collectives beside gradients that do not need them
   double contention_;
   BytesPerSecond bandwidth_;
   Seconds kernel_time_;

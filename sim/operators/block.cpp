@@ -187,12 +187,16 @@ class BlockLowering {
     if (tensor_ == 1) return;
     const Bytes message = whole_residual();
     if (!strategy_.sequence_parallel) {
-      block_.backward.push_back(collective("column_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message, TensorOverlap::WeightGradient));
+      block_.backward.push_back(
+          collective("column_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message, TensorOverlap::WeightGradient));
       return;
     }
-    block_.forward.push_back(collective("column_input", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::Feeds));
-    block_.backward.push_back(collective("column_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message, TensorOverlap::WeightGradient));
-    block_.backward.push_back(collective("column_input_again", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::DataGradient));
+    block_.forward.push_back(
+        collective("column_input", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::Feeds));
+    block_.backward.push_back(
+        collective("column_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message, TensorOverlap::WeightGradient));
+    block_.backward.push_back(
+        collective("column_input_again", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::DataGradient));
   }
 
   // After a row-parallel product.
@@ -203,8 +207,10 @@ class BlockLowering {
       block_.forward.push_back(collective("row_output", CollectiveKind::AllReduce, GroupKind::Tensor, message));
       return;
     }
-    block_.forward.push_back(collective("row_output", CollectiveKind::ReduceScatter, GroupKind::Tensor, message, TensorOverlap::Follows));
-    block_.backward.push_back(collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::Follows));
+    block_.forward.push_back(
+        collective("row_output", CollectiveKind::ReduceScatter, GroupKind::Tensor, message, TensorOverlap::Follows));
+    block_.backward.push_back(
+        collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::Follows));
   }
 
   Bytes whole_residual() const { return Bytes(static_cast<double>(tokens_) * model_.hidden_size * element_); }

@@ -111,7 +111,7 @@ struct Stack {
   bool keeps_frozen_inputs = false;     // frozen linear layers keep their input although they have no weight gradient
   double adapter_dropout = 0.0;         // > 0: an adapter keeps its input after dropout, and the mask
 
-  bool fuses_parallel_inputs = false;              // parallel blocks: qkv and the MLP's input are one product
+  bool fuses_parallel_inputs = false;           // parallel blocks: qkv and the MLP's input are one product
   bool recompute_stops_early = false;           // a replayed block ends where its last product has its input
   Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
   Seconds host_time_per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
@@ -119,10 +119,11 @@ struct Stack {
   Seconds host_time_per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
   bool modules_are_units = false;               // every module with weights is such a unit, not every block
   Seconds host_time_per_step{0.0};              // work of the host between steps: data, logging, scaler synchronisation
-  // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap says.
+  // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap
+  // says.
   bool hides_column_gradients = false;
-  HostCopies host_copies;                // under offload
-  double efficiency = 1.0;               // device time of compute under this stack relative to the kernels measured alone
+  HostCopies host_copies;        // under offload
+  double efficiency = 1.0;       // device time of compute under this stack relative to the kernels measured alone
   double gemm_efficiency = 1.0;  // rate of the products that the matrix library picks unasked, relative to its best kernels
   double narrow_gemm_efficiency =
       1.0;  // rate of 8- and 4-bit products with the scales of this recipe, relative to one scale a tensor

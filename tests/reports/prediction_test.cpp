@@ -60,10 +60,7 @@ sim::Prediction counted_prediction() {
   const double devices = p.run.cluster.num_devices;
   const auto counted = [&](const char* name, double flops) {
     const sim::FlopsPerSecond rate = sim::Flops(flops) / p.step_time / devices;
-    return sim::Convention{.name = name,
-                           .flops_per_step = sim::Flops(flops),
-                           .flops_per_device = rate,
-                           .mfu = rate / p.peak};
+    return sim::Convention{.name = name, .flops_per_step = sim::Flops(flops), .flops_per_device = rate, .mfu = rate / p.peak};
   };
   p.model_flops = sim::Flops(1e15);
   p.conventions = {counted("palm", 2e15), counted("gemm_causal", 1e15)};

@@ -38,8 +38,7 @@ TEST(HostQueue, ALongBackwardPassHidesTheNextForwardLaunches) {
 
 TEST(HostQueue, RunningAheadLeavesTheDifferenceOfTheSums) {
   // 600 + 4 ms of host, 2 + 50 ms of device: 552 ms, all where the host is slower than the device.
-  const LaunchWaits waits =
-      launch_waits({.device = 2 * kMs, .host = 600 * kMs}, {.device = 50 * kMs, .host = 4 * kMs}, true);
+  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 600 * kMs}, {.device = 50 * kMs, .host = 4 * kMs}, true);
   EXPECT_NEAR(waits.forward / kMs, 552.0, 0.01);
   EXPECT_NEAR(waits.backward / kMs, 0.0, 0.01);
 }

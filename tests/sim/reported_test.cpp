@@ -21,7 +21,8 @@ Transformer proxy() {
 StepWork proxy_work(const Transformer& model) {
   const double tokens = 2.0 * 4096.0;
   const Flops exact = 3.0 * tokens * forward_flops_per_token(model, true);
-  return {.tokens = tokens, .model = exact, .hardware = exact, .step_time = Seconds(0.2), .num_devices = 1, .peak = 989.4 * TFLOPS};
+  return {
+      .tokens = tokens, .model = exact, .hardware = exact, .step_time = Seconds(0.2), .num_devices = 1, .peak = 989.4 * TFLOPS};
 }
 
 const Convention& named(const std::vector<Convention>& list, const std::string& name) {
@@ -97,7 +98,8 @@ TEST(Plausibility, MeasuredStepsFarFromThePredictionAreFlagged) {
   EXPECT_EQ(lines(4.0), std::vector<std::string>{"the measured step takes 4 times as long as predicted"});
   // Five times faster is also 125 % of the peak.
   ASSERT_EQ(lines(0.2).size(), 2u);
-  EXPECT_EQ(lines(0.2)[0], "the measured step does 125 % of the peak of ideal in bf16: check step_time_s, num_devices and the batch");
+  EXPECT_EQ(lines(0.2)[0],
+            "the measured step does 125 % of the peak of ideal in bf16: check step_time_s, num_devices and the batch");
   EXPECT_EQ(lines(0.2)[1], "the predicted step takes 5 times as long as measured");
 }
 

@@ -55,9 +55,10 @@ TEST(Validity, EveryRuleOfAPipelineNamesWhatWouldWork) {
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 3;
   EXPECT_EQ(message_of(run), "pp * virtual_stages = 12 is more than the layers of the model, 8 (nearest: virtual_stages = 2)");
   run.strategy.virtual_stages = 2, run.strategy.global_batch = 3, run.strategy.schedule = PipelineSchedule::Interleaved;
-  EXPECT_EQ(message_of(run),
-            "num_microbatches = 3 is less than pp = 4, which the interleaved schedule needs (nearest: global_batch = 4, or pp = 3, "
-            "or virtual_stages = 1)");
+  EXPECT_EQ(
+      message_of(run),
+      "num_microbatches = 3 is less than pp = 4, which the interleaved schedule needs (nearest: global_batch = 4, or pp = 3, "
+      "or virtual_stages = 1)");
   run = small_run(1);
   run.strategy.virtual_stages = 2;
   EXPECT_EQ(message_of(run), "virtual_stages = 2 needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)");
