@@ -150,7 +150,8 @@ class CoreLowering {
       core_.forward.push_back(
           streaming(OperatorKind::Softmax, "position_bias", scores, bias.forward_bytes, bias.forward_kernels));
     }
-    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_));
+    const bool one_kernel = stack_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
+    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_, one_kernel));
     const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
     core_.forward.back().saved += Bytes(scores * kept);
     core_.forward.push_back(gemm("attention_values", batch, s, d, s, dtype_, dtype_));

@@ -58,9 +58,14 @@ Traffic residual_traffic(const Stack& stack, double e) {
   return traffic;
 }
 
-Traffic softmax_traffic(const Stack& stack, double e) {
+bool softmax_kernel_takes(std::int64_t matrices, std::int64_t keys) {
+  constexpr std::int64_t kMatricesAtATime = 4, kMostKeys = 2048;
+  return matrices % kMatricesAtATime == 0 && keys <= kMostKeys;
+}
+
+Traffic softmax_traffic(const Stack& stack, double e, bool one_kernel) {
   Traffic traffic{.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
-  if (eager(stack)) {
+  if (eager(stack) || !one_kernel) {
     // scale, mask, to fp32, softmax, back
     traffic = {
         .forward_bytes = 6 * e + 4 * kFp32, .forward_kernels = 5, .backward_bytes = 6 * e + 5 * kFp32, .backward_kernels = 5};

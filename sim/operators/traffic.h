@@ -4,6 +4,8 @@
 // Reads and writes count once each; a tensor that one kernel writes and the next reads counts twice.  That is what fusion saves.
 #pragma once
 
+#include <cstdint>
+
 #include "sim/base/dtype.h"
 #include "sim/model/transformer.h"
 #include "sim/strategy/stack.h"
@@ -33,7 +35,13 @@ Traffic rotary_traffic(const Stack& stack, double e);
 Traffic residual_traffic(const Stack& stack, double e);
 
 // Scale, mask, softmax and dropout of unfused attention, per score.
-Traffic softmax_traffic(const Stack& stack, double e);
+// Whether the hand-written masked softmax takes `matrices` score matrices (sequences x heads of a rank) of `keys` columns: it
+// works on four of them at a time.  Source: Megatron-LM megatron/model/fused_softmax.py,
+// FusedScaleMaskSoftmax.is_kernel_available.
+bool softmax_kernel_takes(std::int64_t matrices, std::int64_t keys);
+
+// `one_kernel`: the stack's fused kernel takes the shape; otherwise scaling, masking, casts and softmax are kernels of their own.
+Traffic softmax_traffic(const Stack& stack, double e, bool one_kernel = true);
 
 // The position bias of ALiBi, per score of unfused attention: eager, one kernel that reads scores and bias; fused, the bias is
 // laid down where the product of q and k accumulates (written, and read by the product).  It has no gradient.

@@ -267,6 +267,22 @@ TEST(Block, AParallelBlockMayJoinItsInputProducts) {
   EXPECT_EQ(count_of(joined.forward, OperatorKind::Norm), 1);
 }
 
+// 8 heads on 4 ranks leave two score matrices, which the kernel for four at a time does not take.
+TEST(Block, ASoftmaxKernelForFourMatricesLeavesTwoToSeparateKernels) {
+  TrainingRun run = small_run(4);
+  run.stack.fusion = ElementwiseFusion::Fused;
+  run.strategy.flash_attention = false;
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  const double two = 2.0 * kSequence * kSequence;
+  const auto moved = [&] {
+    return moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "softmax");
+  };
+  run.strategy.micro_batch = 1;
+  EXPECT_DOUBLE_EQ(moved(), two * (6.0 * 2.0 + 4.0 * 4.0));  // scale, mask, to fp32, softmax, back
+  run.strategy.micro_batch = 2;
+  EXPECT_DOUBLE_EQ(moved(), 2.0 * two * 2.0 * 2.0);  // read and write
+}
+
 TEST(Block, TheBiasOfAlibiIsLaidUnderTheScores) {
   TrainingRun run = small_run();
   run.strategy.flash_attention = false;
