@@ -237,6 +237,14 @@ void set_study_errors(Ablations& result) {
   if (decided > 0) result.study_sign_accuracy = accuracies / decided;
 }
 
+bool is_number(const std::string& text) {
+  double value = 0.0;
+  const char* const end = text.data() + text.size();
+  return std::from_chars(text.data(), end, value).ptr == end && !text.empty();
+}
+
+bool is_switched(const AblationPair& pair) { return !scored_apart(pair.setting) && !(is_number(pair.off) && is_number(pair.on)); }
+
 void set_errors(Ablations& result) {
   std::set<std::string> names;
   for (const AblationPair& pair : result.pairs) names.insert(pair.setting);
@@ -249,6 +257,7 @@ void set_errors(Ablations& result) {
   result.topology = of(kTopology);
   result.software = of(kSoftware);
   result.all = errors_of("all settings", result.pairs, [](const AblationPair& pair) { return !scored_apart(pair.setting); });
+  result.switched = errors_of("all settings that are switched", result.pairs, is_switched);
   set_study_errors(result);
 }
 

@@ -58,6 +58,7 @@ struct Ablations {
   std::vector<AblationErrors> settings;  // by name, without the next two
   AblationErrors topology, software;
   AblationErrors all;                         // over `settings`
+  AblationErrors switched;                    // of them, those with values that are no numbers: on or off, one kind or another
   std::optional<double> study_median_error;   // mean over (setting, study) of the median error
   std::optional<double> study_sign_accuracy;  // mean over (setting, study) of the fraction of right signs
 };

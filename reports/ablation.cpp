@@ -86,6 +86,7 @@ Table ablation_table(const Ablations& ablations) {
                {"memory_pairs", "memory pairs", Kind::Integer},
                {"memory_median_ratio_error", "memory error", Kind::Percent}});
   for (const AblationErrors& errors : ablations.settings) table.add_row(cells(errors));
+  table.add_row(cells(ablations.switched));
   table.add_row(cells(ablations.all));
   table.add_row({std::string("all, each study and setting once"), Cell(), Cell(), ratio(ablations.study_sign_accuracy),
                  ratio(ablations.study_median_error), Cell(), Cell(), Cell()});
@@ -95,6 +96,7 @@ Table ablation_table(const Ablations& ablations) {
   table.add_note(
       "error: |ln(predicted ratio / measured ratio)| of step times with and without the setting; memory: of peaks. Signs count "
       "where the measured ratio is outside the noise that the study states (twice), the rounding of its figures, and 2 %.");
+  table.add_note("Switched: on or off, one kind or another; the others are amounts, such as the size of a micro-batch.");
   table.add_note(
       "Not part of the sums above them: topology (tensor, pipeline and data ranks on the same devices) and software (releases of "
       "one stack).");
@@ -131,6 +133,7 @@ std::string ablation_json(const Ablations& ablations) {
   json["overall"] = errors_json(ablations.all);
   json["overall"]["study_sign_accuracy"] = number(ablations.study_sign_accuracy);
   json["overall"]["study_median_ratio_error"] = number(ablations.study_median_error);
+  json["switched"] = errors_json(ablations.switched);
   json["topology"] = errors_json(ablations.topology);
   json["software"] = errors_json(ablations.software);
   json["pairs"] = ordered_json::array();

@@ -28,6 +28,13 @@ Cell cell(const std::optional<Value>& value) {
 
 Cell cell(const std::optional<int>& value) { return value ? Cell(std::int64_t{*value}) : Cell(); }
 
+// A reason without the file and the run that it begins with: the line names the run, and a file's place differs by machine.
+std::string without_place(const std::string& reason, const std::string& id) {
+  const std::string place = "run " + id + ": ";
+  const std::size_t at = reason.find(place);
+  return at == std::string::npos ? reason : reason.substr(at + place.size());
+}
+
 // |predicted / measured - 1| with its sign would not be symmetric; a logarithm is.
 Cell error(const std::optional<double>& log_ratio) { return log_ratio ? Cell(*log_ratio) : Cell(); }
 
@@ -209,7 +216,8 @@ Table runs_table(const FilledTable& filled) {
   hide_empty_columns(table);
   table.fold_constants(shared_keys(table));
   for (const SourceRow& row : filled.rows) {
-    if (row.skipped && !lone(row)) table.add_note(row.record.id + " is not predicted: " + *row.skipped);
+    if (row.skipped && !lone(row))
+      table.add_note(row.record.id + " is not predicted: " + without_place(*row.skipped, row.record.id));
   }
   return table;
 }

@@ -119,6 +119,14 @@ TEST(Ablations, RecipesOfOneFormatAreApartFromFormats) {
   EXPECT_EQ(result.settings[1].pairs, 1);
 }
 
+TEST(Ablations, AmountsAreNotSwitched) {
+  const Ablations result =
+      of({batched("four", 8.0, 4), batched("two", 9.0, 2), compiled("off", 10.0, false), compiled("on", 8.0, true)},
+         compiled_takes(9.0));
+  EXPECT_EQ(result.all.pairs, 2);
+  EXPECT_EQ(result.switched.pairs, 1);
+}
+
 TEST(Ablations, TopologyIsScoredApart) {
   hwdb::RunRecord wide = timed("wide", 10.0), deep = timed("deep", 8.0);
   wide.training.tp = 2;

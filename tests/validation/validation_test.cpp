@@ -88,7 +88,7 @@ TEST_F(Validation, StepTimesAreWithinFifteenPercent) {
     if (group.median_abs_error)
       std::printf("%-28s %5d runs  median error %.3f\n", group.group.c_str(), group.scored, *group.median_abs_error);
   }
-  EXPECT_LE(*overall().macro_median_abs_error, 0.15);
+  EXPECT_LE(*overall().macro_median_abs_error, 0.12);
 }
 
 TEST_F(Validation, PeakMemoryIsWithinFivePercent) { EXPECT_LE(*overall().memory_macro_median_abs_error, 0.05); }
@@ -108,8 +108,11 @@ TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
                   errors.decided, *errors.median_error);
   }
   EXPECT_GT(ablations_->all.pairs, 900);
-  EXPECT_GE(*ablations_->all.sign_accuracy(), 0.93);
-  EXPECT_LE(*ablations_->all.median_error, 0.085);
+  EXPECT_GE(*ablations_->all.sign_accuracy(), 0.95);
+  EXPECT_LE(*ablations_->all.median_error, 0.065);
+  EXPECT_GT(ablations_->switched.pairs, 90);
+  EXPECT_GE(*ablations_->switched.sign_accuracy(), 0.95);
+  EXPECT_LE(*ablations_->switched.median_error, 0.05);
   EXPECT_LE(*ablations_->all.memory_median_error, 0.03);
 }
 
