@@ -30,16 +30,19 @@ calibrate::Ablations two_pairs() {
   ablations.settings = {errors};
   ablations.all = errors;
   ablations.all.setting = "all settings";
+  ablations.switched = errors;
+  ablations.switched.setting = "all settings that are switched";
   ablations.topology.setting = "topology";
   return ablations;
 }
 
 TEST(AblationTable, HasARowPerSettingAndTheSumsBelow) {
   const Table table = ablation_table(two_pairs());
-  ASSERT_EQ(table.rows().size(), 3u);  // compile, all, each study once; nothing is scored apart
+  ASSERT_EQ(table.rows().size(), 4u);  // compile, the switched, all, each study once; nothing is scored apart
   EXPECT_EQ(std::get<std::string>(table.rows()[0][0]), "compile");
   EXPECT_EQ(std::get<std::string>(table.rows()[0][2]), "1/1");
-  EXPECT_EQ(std::get<std::string>(table.rows()[1][0]), "all settings");
+  EXPECT_EQ(std::get<std::string>(table.rows()[1][0]), "all settings that are switched");
+  EXPECT_EQ(std::get<std::string>(table.rows()[2][0]), "all settings");
 }
 
 TEST(AblationRows, SayWhetherTheSignIsRight) {
