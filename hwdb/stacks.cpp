@@ -42,7 +42,7 @@ Setter seconds(sim::Seconds& (*target)(StackChoice&)) {
 
 bool set_prefetch(StackChoice& choice, const json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 1000) return false;
-  choice.stack.prefetch_units = value.get<int>();
+  choice.stack.sharded.prefetch_units = value.get<int>();
   return true;
 }
 
@@ -72,7 +72,7 @@ bool set_narrow_scaling(StackChoice& choice, const json& value) {
         std::pair{"rowwise", NarrowScaling::Rowwise}, std::pair{"rowwise-wide-gradient", NarrowScaling::RowwiseWideGradient},
         std::pair{"blocks", NarrowScaling::Blocks}}) {
     if (value != name) continue;
-    choice.stack.narrow_scaling = scaling;
+    choice.stack.narrow.scaling = scaling;
     return true;
   }
   return false;
@@ -104,13 +104,13 @@ bool set_context_scheme(StackChoice& choice, const json& value) {
 
 bool set_fused_loss(StackChoice& choice, const json& value) {
   if (value == "kernel")
-    choice.stack.fused_loss = sim::FusedLoss::Kernel;
+    choice.stack.loss.fused = sim::FusedLoss::Kernel;
   else if (value == "logits")
-    choice.stack.fused_loss = sim::FusedLoss::Logits;
+    choice.stack.loss.fused = sim::FusedLoss::Logits;
   else if (value == "recomputed")
-    choice.stack.fused_loss = sim::FusedLoss::Recomputed;
+    choice.stack.loss.fused = sim::FusedLoss::Recomputed;
   else if (value == "gradient")
-    choice.stack.fused_loss = sim::FusedLoss::Gradient;
+    choice.stack.loss.fused = sim::FusedLoss::Gradient;
   else
     return false;
   return true;
@@ -118,7 +118,7 @@ bool set_fused_loss(StackChoice& choice, const json& value) {
 
 bool set_loss_chunks(StackChoice& choice, const json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > 65536) return false;
-  choice.stack.loss_chunks = value.get<int>();
+  choice.stack.loss.chunks = value.get<int>();
   return true;
 }
 
@@ -145,13 +145,13 @@ Setter rate(std::optional<sim::BytesPerSecond>& (*target)(StackChoice&)) {
 
 bool set_framework_memory(StackChoice& choice, const json& value) {
   if (!value.is_number() || value.get<double>() < 0.0) return false;
-  choice.stack.framework_memory = sim::Bytes(value.get<double>());
+  choice.stack.reserve.framework = sim::Bytes(value.get<double>());
   return true;
 }
 
 bool set_matmul_workspace(StackChoice& choice, const json& value) {
   if (!value.is_number() || value.get<double>() < 0.0) return false;
-  choice.stack.matmul_workspace = sim::Bytes(value.get<double>());
+  choice.stack.reserve.matmul_workspace = sim::Bytes(value.get<double>());
   return true;
 }
 
@@ -175,47 +175,47 @@ const std::vector<NamedSetter>& setters() {
       {"composed_activation", flag([](C& c) -> bool& { return c.stack.composed_activation; })},
       {"norms_in_fp32", flag([](C& c) -> bool& { return c.stack.norms_in_fp32; })},
       {"narrow_scaling", set_narrow_scaling},
-      {"caches_narrow_weights", flag([](C& c) -> bool& { return c.stack.caches_narrow_weights; })},
-      {"narrow_head", flag([](C& c) -> bool& { return c.stack.narrow_head; })},
-      {"saves_narrow_inputs", flag([](C& c) -> bool& { return c.stack.saves_narrow_inputs; })},
+      {"caches_narrow_weights", flag([](C& c) -> bool& { return c.stack.narrow.caches_weights; })},
+      {"narrow_head", flag([](C& c) -> bool& { return c.stack.narrow.head; })},
+      {"saves_narrow_inputs", flag([](C& c) -> bool& { return c.stack.narrow.saves_inputs; })},
       {"dropout", number([](C& c) -> double& { return c.stack.dropout; })},
-      {"fp32_logit_copies", number([](C& c) -> double& { return c.stack.fp32_logit_copies; })},
+      {"fp32_logit_copies", number([](C& c) -> double& { return c.stack.loss.fp32_logit_copies; })},
       {"fused_loss", set_fused_loss},
       {"loss_chunks", set_loss_chunks},
-      {"fp32_logits", flag([](C& c) -> bool& { return c.stack.fp32_logits; })},
-      {"gradient_reduce_in_fp32", flag([](C& c) -> bool& { return c.stack.gradient_reduce_in_fp32; })},
-      {"fused_bias_gradients", flag([](C& c) -> bool& { return c.stack.fused_bias_gradients; })},
-      {"gradient_accumulation_in_backward", flag([](C& c) -> bool& { return c.stack.gradient_accumulation_in_backward; })},
-      {"gradient_copies", number([](C& c) -> double& { return c.stack.gradient_copies; })},
-      {"weight_copies", number([](C& c) -> double& { return c.stack.weight_copies; })},
-      {"reduces_every_microbatch", flag([](C& c) -> bool& { return c.stack.reduces_every_microbatch; })},
-      {"regathers_in_backward", flag([](C& c) -> bool& { return c.stack.regathers_in_backward; })},
-      {"gathered_blocks", number([](C& c) -> double& { return c.stack.gathered_blocks; })},
-      {"gradient_blocks", number([](C& c) -> double& { return c.stack.gradient_blocks; })},
-      {"live_parameters", number([](C& c) -> double& { return c.stack.live_parameters; })},
-      {"copies_into_buckets", flag([](C& c) -> bool& { return c.stack.copies_into_buckets; })},
-      {"keeps_stage_outputs", flag([](C& c) -> bool& { return c.stack.keeps_stage_outputs; })},
-      {"partitions_checkpoints", flag([](C& c) -> bool& { return c.stack.partitions_checkpoints; })},
-      {"expands_kv_heads", flag([](C& c) -> bool& { return c.stack.expands_kv_heads; })},
-      {"keeps_fused_qkv", flag([](C& c) -> bool& { return c.stack.keeps_fused_qkv; })},
-      {"parts_per_block", number([](C& c) -> double& { return c.stack.parts_per_block; })},
-      {"keeps_frozen_gathered", flag([](C& c) -> bool& { return c.stack.keeps_frozen_gathered; })},
-      {"keeps_frozen_inputs", flag([](C& c) -> bool& { return c.stack.keeps_frozen_inputs; })},
-      {"adapter_dropout", number([](C& c) -> double& { return c.stack.adapter_dropout; })},
-      {"unit_blocks", number([](C& c) -> double& { return c.stack.unit_blocks; })},
+      {"fp32_logits", flag([](C& c) -> bool& { return c.stack.loss.fp32_logits; })},
+      {"gradient_reduce_in_fp32", flag([](C& c) -> bool& { return c.stack.gradients.reduced_in_fp32; })},
+      {"fused_bias_gradients", flag([](C& c) -> bool& { return c.stack.gradients.fused_bias; })},
+      {"gradient_accumulation_in_backward", flag([](C& c) -> bool& { return c.stack.gradients.accumulated_by_product; })},
+      {"gradient_copies", number([](C& c) -> double& { return c.stack.gradients.copies; })},
+      {"weight_copies", number([](C& c) -> double& { return c.stack.sharded.weight_copies; })},
+      {"reduces_every_microbatch", flag([](C& c) -> bool& { return c.stack.gradients.reduced_every_microbatch; })},
+      {"regathers_in_backward", flag([](C& c) -> bool& { return c.stack.sharded.regathers_in_backward; })},
+      {"gathered_blocks", number([](C& c) -> double& { return c.stack.sharded.gathered_blocks; })},
+      {"gradient_blocks", number([](C& c) -> double& { return c.stack.sharded.gradient_blocks; })},
+      {"live_parameters", number([](C& c) -> double& { return c.stack.sharded.live_parameters; })},
+      {"copies_into_buckets", flag([](C& c) -> bool& { return c.stack.gradients.copied_into_buckets; })},
+      {"keeps_stage_outputs", flag([](C& c) -> bool& { return c.stack.kept.stage_outputs; })},
+      {"partitions_checkpoints", flag([](C& c) -> bool& { return c.stack.kept.partitioned_checkpoints; })},
+      {"expands_kv_heads", flag([](C& c) -> bool& { return c.stack.kept.expanded_kv_heads; })},
+      {"keeps_fused_qkv", flag([](C& c) -> bool& { return c.stack.kept.fused_qkv; })},
+      {"parts_per_block", number([](C& c) -> double& { return c.stack.kept.parts_per_block; })},
+      {"keeps_frozen_gathered", flag([](C& c) -> bool& { return c.stack.sharded.keeps_frozen; })},
+      {"keeps_frozen_inputs", flag([](C& c) -> bool& { return c.stack.kept.frozen_inputs; })},
+      {"adapter_dropout", number([](C& c) -> double& { return c.stack.kept.adapter_dropout; })},
+      {"unit_blocks", number([](C& c) -> double& { return c.stack.sharded.unit_blocks; })},
       {"prefetch_units", set_prefetch},
-      {"root_stays_gathered", flag([](C& c) -> bool& { return c.stack.root_stays_gathered; })},
-      {"narrow_gather", flag([](C& c) -> bool& { return c.stack.narrow_gather; })},
-      {"reduce_bucket_parameters", number([](C& c) -> double& { return c.stack.reduce_bucket; })},
-      {"reduce_bucket_parameters_per_rank", number([](C& c) -> double& { return c.stack.reduce_bucket_per_rank; })},
-      {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_kernel; })},
+      {"root_stays_gathered", flag([](C& c) -> bool& { return c.stack.sharded.root_stays_gathered; })},
+      {"narrow_gather", flag([](C& c) -> bool& { return c.stack.narrow.gathers; })},
+      {"reduce_bucket_parameters", number([](C& c) -> double& { return c.stack.gradients.bucket; })},
+      {"reduce_bucket_parameters_per_rank", number([](C& c) -> double& { return c.stack.gradients.bucket_per_rank; })},
+      {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host.per_kernel; })},
       {"fuses_parallel_inputs", flag([](C& c) -> bool& { return c.stack.fuses_parallel_inputs; })},
       {"recompute_stops_early", flag([](C& c) -> bool& { return c.stack.recompute_stops_early; })},
-      {"host_time_per_recomputed_block_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_recomputed_block; })},
-      {"host_time_per_narrow_product_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_narrow_product; })},
-      {"host_time_per_unit_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_unit; })},
-      {"modules_are_units", flag([](C& c) -> bool& { return c.stack.modules_are_units; })},
-      {"host_time_per_step_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_time_per_step; })},
+      {"host_time_per_recomputed_block_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host.per_recomputed_block; })},
+      {"host_time_per_narrow_product_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host.per_narrow_product; })},
+      {"host_time_per_unit_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host.per_unit; })},
+      {"modules_are_units", flag([](C& c) -> bool& { return c.stack.sharded.modules_are_units; })},
+      {"host_time_per_step_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host.per_step; })},
       {"hides_column_gradients", flag([](C& c) -> bool& { return c.stack.hides_column_gradients; })},
       {"offload.checkpoint_down_bytes_per_s",
        rate([](C& c) -> std::optional<sim::BytesPerSecond>& { return c.stack.host_copies.checkpoints_down; })},
@@ -226,20 +226,20 @@ const std::vector<NamedSetter>& setters() {
       {"offload.gradient_cast_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_copies.gradient_cast; })},
       {"offload.update_slowdown", number([](C& c) -> double& { return c.stack.host_copies.update_slowdown; })},
       {"host_load_bytes", number([](C& c) -> double& { return c.stack.host_load_bytes; })},
-      {"gradients_persist", flag([](C& c) -> bool& { return c.stack.gradients_persist; })},
-      {"fused_update", flag([](C& c) -> bool& { return c.stack.fused_update; })},
-      {"optimizer_in_backward", flag([](C& c) -> bool& { return c.stack.optimizer_in_backward; })},
-      {"update_temporary_bytes", number([](C& c) -> double& { return c.stack.update_temporary_bytes; })},
+      {"gradients_persist", flag([](C& c) -> bool& { return c.stack.gradients.persist; })},
+      {"fused_update", flag([](C& c) -> bool& { return c.stack.update.fused; })},
+      {"optimizer_in_backward", flag([](C& c) -> bool& { return c.stack.update.in_backward; })},
+      {"update_temporary_bytes", number([](C& c) -> double& { return c.stack.update.temporary_bytes; })},
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
       {"gemm_efficiency", number([](C& c) -> double& { return c.stack.gemm_efficiency; })},
-      {"narrow_gemm_efficiency", number([](C& c) -> double& { return c.stack.narrow_gemm_efficiency; })},
-      {"narrow_copies", number([](C& c) -> double& { return c.stack.narrow_copies; })},
+      {"narrow_gemm_efficiency", number([](C& c) -> double& { return c.stack.narrow.gemm_efficiency; })},
+      {"narrow_copies", number([](C& c) -> double& { return c.stack.narrow.copies; })},
       {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},
       {"framework_memory_bytes", set_framework_memory},
       {"matmul_workspace_bytes", set_matmul_workspace},
-      {"transformer_engine", flag([](C& c) -> bool& { return c.stack.transformer_engine; })},
-      {"fragmentation", number([](C& c) -> double& { return c.stack.fragmentation; })},
-      {"unrecoverable_gaps", number([](C& c) -> double& { return c.stack.unrecoverable_gaps; })},
+      {"transformer_engine", flag([](C& c) -> bool& { return c.stack.reserve.transformer_engine; })},
+      {"fragmentation", number([](C& c) -> double& { return c.stack.reserve.fragmentation; })},
+      {"unrecoverable_gaps", number([](C& c) -> double& { return c.stack.reserve.unrecoverable_gaps; })},
       {"vocab_multiple", set_vocab_multiple},
       {"spread_faster", number([](C& c) -> double& { return c.stack.spread_faster; })},
       {"spread_slower", number([](C& c) -> double& { return c.stack.spread_slower; })},

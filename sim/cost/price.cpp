@@ -47,7 +47,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
                     run.stack.efficiency),
       gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
-      narrow_gemm_rate_(gemm_rate_ * run.stack.narrow_gemm_efficiency) {
+      narrow_gemm_rate_(gemm_rate_ * run.stack.narrow.gemm_efficiency) {
   const DType wide = activation_dtype(run.strategy.precision);
   for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];

@@ -104,15 +104,15 @@ class StageFootprint {
     bytes.weights = weight_bytes(parameters, stage) / shards_.weights;
     if (strategy_.adapters) bytes.weights += Bytes(trained * size_of(DType::Bf16).value());
     bytes.gradients = Bytes(trained * storage_.gradient_bytes / shards_.gradients);
-    if (run_.stack.copies_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
+    if (run_.stack.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
       bytes.buckets = bytes.gradients;
     }
     bytes.main_gradients = Bytes(trained * storage_.main_gradient_bytes / shards_.optimizer);
     bytes.master = Bytes(trained * storage_.master_bytes / shards_.optimizer);
     bytes.states = Bytes(trained * state / shards_.optimizer);
-    const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.fused_update);
-    bytes.temporaries = Bytes(trained / shards_.optimizer * (run_.stack.update_temporary_bytes + temporary));
-    if (run_.stack.optimizer_in_backward) free_gradients(bytes);
+    const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.update.fused);
+    bytes.temporaries = Bytes(trained / shards_.optimizer * (run_.stack.update.temporary_bytes + temporary));
+    if (run_.stack.update.in_backward) free_gradients(bytes);
     if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters);
     move_to_host(bytes);
   }
@@ -131,8 +131,8 @@ class StageFootprint {
     const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
     bytes.gathered = Bytes(gathered_parameters(parameters) * compute_bytes);
     if (strategy_.adapters) return;
-    bytes.gradient_buffers =
-        Bytes(run_.stack.gradient_blocks * rank_.block * (compute_bytes + (run_.stack.gradient_reduce_in_fp32 ? 4.0 : 0.0)));
+    bytes.gradient_buffers = Bytes(run_.stack.sharded.gradient_blocks * rank_.block *
+                                   (compute_bytes + (run_.stack.gradients.reduced_in_fp32 ? 4.0 : 0.0)));
   }
 
   // The gradient at hand and its temporaries, at most the larger end's.
@@ -144,12 +144,13 @@ class StageFootprint {
   }
 
   double gathered_parameters(double parameters) const {
-    if (strategy_.adapters && run_.stack.keeps_frozen_gathered) return parameters;
+    if (strategy_.adapters && run_.stack.sharded.keeps_frozen) return parameters;
     const double end = std::max(rank_.embedding, rank_.head);
-    const double unit = run_.stack.unit_blocks > 0.0 ? std::max(1.0, run_.stack.unit_blocks) : run_.model.num_layers;
-    const double blocks = std::min<double>(run_.stack.gathered_blocks * unit, run_.model.num_layers) * rank_.block;
-    if (run_.stack.live_parameters <= 0.0) return blocks + end;
-    return std::max({std::min(run_.stack.live_parameters, parameters), blocks, end});
+    const double unit =
+        run_.stack.sharded.unit_blocks > 0.0 ? std::max(1.0, run_.stack.sharded.unit_blocks) : run_.model.num_layers;
+    const double blocks = std::min<double>(run_.stack.sharded.gathered_blocks * unit, run_.model.num_layers) * rank_.block;
+    if (run_.stack.sharded.live_parameters <= 0.0) return blocks + end;
+    return std::max({std::min(run_.stack.sharded.live_parameters, parameters), blocks, end});
   }
 
   void move_to_host(StageBytes& bytes) {
@@ -167,7 +168,7 @@ class StageFootprint {
     for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) one_pass += block_activations(part(stage, chunk).blocks);
     bytes.activations = passes / chunks * one_pass;
     if (part(stage, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
-    if (run_.stack.keeps_stage_outputs) bytes.activations += passes * whole_residual();
+    if (run_.stack.kept.stage_outputs) bytes.activations += passes * whole_residual();
     if (part(stage, strategy_.virtual_stages - 1).head) {
       bytes.activations += last_chunk_passes() * prices_.head.saved;
       bytes.logits = prices_.head.working;
@@ -184,10 +185,10 @@ class StageFootprint {
   }
 
   void add_buffers(StageBytes& bytes) const {
-    if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.stack.framework_memory;
-    const Bytes workspace = run_.stack.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
-    bytes.workspaces = run_.stack.matmul_workspaces * workspace;
-    if (run_.stack.transformer_engine) {
+    if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.stack.reserve.framework;
+    const Bytes workspace = run_.stack.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
+    bytes.workspaces = run_.stack.reserve.matmul_workspaces * workspace;
+    if (run_.stack.reserve.transformer_engine) {
       const bool large = run_.cluster.device.matmul_workspace >= kLargeWorkspace;
       bytes.workspaces += large ? kLargeWorkspace : kEarlyEngineWorkspace;
     }
@@ -253,14 +254,14 @@ class StageFootprint {
     return list;
   }
 
-  bool gradients_stay() const { return run_.stack.gradients_persist || strategy_.num_microbatches() > 1; }
+  bool gradients_stay() const { return run_.stack.gradients.persist || strategy_.num_microbatches() > 1; }
 
   Terms terms_at(Instant instant, const StageBytes& b) const {
     const Bytes none{};
     const bool update = instant == Instant::Update, idle = instant == Instant::Idle;
     const bool loss = instant == Instant::Loss, backward = instant == Instant::Backward, last = instant == Instant::Gradients;
     const bool full = loss || backward || instant == Instant::Forward;
-    const bool gradients = last || update || (idle ? run_.stack.gradients_persist : gradients_stay());
+    const bool gradients = last || update || (idle ? run_.stack.gradients.persist : gradients_stay());
     return {{
         {"weights", b.weights},
         {"gathered_weights", update || idle ? none : b.gathered},
@@ -291,7 +292,7 @@ class StageFootprint {
     const Bytes flat = b.temporaries, none{};
     const bool update = worst == Instant::Update;
     const Bytes passing = memory.peak - idle - (update ? flat : none);
-    memory.lost = std::max(none, (run_.stack.fragmentation - 1.0) * passing);
+    memory.lost = std::max(none, (run_.stack.reserve.fragmentation - 1.0) * passing);
     memory.reserved = memory.peak + memory.lost + (update ? none : flat);
   }
 
@@ -338,7 +339,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices) {
     memory.reserved = std::max(memory.reserved, memory.stages.back().reserved);
   }
   memory.context = context_memory(run);
-  memory.margin = run.stack.unrecoverable_gaps * memory.fullest().lost;
+  memory.margin = run.stack.reserve.unrecoverable_gaps * memory.fullest().lost;
   memory.capacity = run.cluster.device.usable_memory;
   memory.device = memory.reserved + memory.context;
   memory.host = host_memory(run, prices);

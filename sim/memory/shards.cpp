@@ -46,11 +46,11 @@ double part_parameters(const RankParameters& parameters, const ModelPart& part, 
 }
 
 double checkpoint_spacing(const Strategy& strategy, const Stack& stack) {
-  return std::max(1.0, strategy.recompute.every_n / stack.parts_per_block);
+  return std::max(1.0, strategy.recompute.every_n / stack.kept.parts_per_block);
 }
 
 bool divides_checkpoints(const Strategy& strategy, const Stack& stack) {
-  return stack.partitions_checkpoints && strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
+  return stack.kept.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
 }
 
 double stored_inputs_per_block(const Strategy& strategy, const Stack& stack) {

@@ -31,7 +31,7 @@ struct Kept {
 };
 
 bool gathers_again(const Strategy& strategy, const Stack& stack) {
-  return stack.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
+  return stack.sharded.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
 }
 
 // Collects the operators of a block; one method per half, one per idiom.
@@ -81,8 +81,8 @@ class BlockLowering {
     if (model_.position == Position::Rope) {
       stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(stack_, element_));
     }
-    keep(Bytes((q_elements + 2 * (stack_.expands_kv_heads ? q_elements : kv_elements)) * element_));
-    if (stack_.keeps_fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
+    keep(Bytes((q_elements + 2 * (stack_.kept.expanded_kv_heads ? q_elements : kv_elements)) * element_));
+    if (stack_.kept.fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
     core_begin_ = block_.forward.size();
     attention_core();
     core_end_ = block_.forward.size();
@@ -146,7 +146,7 @@ class BlockLowering {
 
   // The gradient of a bias is the sum of its product's output gradient over the tokens.
   void bias_gradients() {
-    if (stack_.fused_bias_gradients || strategy_.adapters) return;
+    if (stack_.gradients.fused_bias || strategy_.adapters) return;
     const double heads = static_cast<double>(model_.num_heads + 2 * model_.num_kv_heads) * model_.head_dim / tensor_;
     const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 2.0 : 1.0);
     const auto add = [&](bool bias, double width, int kernels) {
@@ -171,10 +171,10 @@ class BlockLowering {
   }
 
   // Linear layers keep their input for the weight gradient; frozen ones have none.
-  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || stack_.keeps_frozen_inputs; }
+  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || stack_.kept.frozen_inputs; }
   bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }
   void keep_adapter_dropout(double elements) {
-    if (stack_.adapter_dropout > 0.0) keep(Bytes(elements * (element_ + 1.0)));
+    if (stack_.kept.adapter_dropout > 0.0) keep(Bytes(elements * (element_ + 1.0)));
   }
 
   void residual(const char* label) {

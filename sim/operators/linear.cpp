@@ -7,7 +7,7 @@ namespace {
 
 NarrowScaling scaling_of(const LinearContext& context) {
   const bool blocks = context.precision == Precision::Mxfp8 || context.precision == Precision::Nvfp4;
-  return blocks ? NarrowScaling::Blocks : context.stack->narrow_scaling;
+  return blocks ? NarrowScaling::Blocks : context.stack->narrow.scaling;
 }
 
 Operator quantise(const LinearContext& context, const char* label, double elements, bool weight) {
@@ -25,7 +25,7 @@ Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "s
 void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in) {
   linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
   linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
-  if (!context.stack->caches_narrow_weights) {
+  if (!context.stack->narrow.caches_weights) {
     linear.forward.push_back(quantise(context, "quantise_weight", out * in, true));
     if (context.requantises_weights) linear.backward.push_back(quantise(context, "quantise_weight_again", out * in, true));
   }
@@ -65,7 +65,7 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   if (context.adapters) {
     add_adapter(linear, tokens, out, in, context.adapters->rank);
   } else {
-    const DType accumulated = context.stack->gradient_accumulation_in_backward ? DType::Fp32 : wide;
+    const DType accumulated = context.stack->gradients.accumulated_by_product ? DType::Fp32 : wide;
     const bool wide_gradient = is_narrow(dtype) && scaling_of(context) == NarrowScaling::RowwiseWideGradient;
     Operator wgrad = gemm(label, 1, in, out, tokens, wide_gradient ? wide : dtype, accumulated);
     wgrad.weight_gradient = true;
@@ -78,7 +78,7 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
 double linear_input_bytes(const LinearContext& context) {
   const DType narrow = matmul_dtype(context.precision);
   const bool wide_gradient = scaling_of(context) == NarrowScaling::RowwiseWideGradient;
-  if (is_narrow(narrow) && context.stack->saves_narrow_inputs && !wide_gradient) return size_of(narrow).value();
+  if (is_narrow(narrow) && context.stack->narrow.saves_inputs && !wide_gradient) return size_of(narrow).value();
   return size_of(activation_dtype(context.precision)).value();
 }
 

@@ -32,7 +32,7 @@ class LossLowering {
   }
 
   LossOperators fused() {
-    switch (stack_.fused_loss) {
+    switch (stack_.loss.fused) {
       case FusedLoss::Kernel: return kernel();
       case FusedLoss::Logits: return whole_logits();
       case FusedLoss::Recomputed: return recomputed();
@@ -95,7 +95,7 @@ class LossLowering {
   // The head multiplies in 16 bits under the narrow recipes unless the stack says otherwise; under adapters it is frozen.
   void add_linear() {
     const bool narrow = size_of(matmul_dtype(strategy_.precision)) < size_of(DType::Bf16);
-    const LinearContext context{.precision = narrow && !stack_.narrow_head ? Precision::Bf16 : strategy_.precision,
+    const LinearContext context{.precision = narrow && !stack_.narrow.head ? Precision::Bf16 : strategy_.precision,
                                 .stack = &stack_,
                                 .adapters = {},
                                 .frozen = !trains()};
@@ -135,7 +135,7 @@ class LossLowering {
   DType dtype() const { return activation_dtype(strategy_.precision); }
   bool trains() const { return !strategy_.adapters; }
   bool casts() const { return stack_.casts_weights_per_microbatch && element_ < kFp32; }
-  double fp32_copies() const { return stack_.fp32_logits ? stack_.fp32_logit_copies * kFp32 : element_; }
+  double fp32_copies() const { return stack_.loss.fp32_logits ? stack_.loss.fp32_logit_copies * kFp32 : element_; }
   double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }
   double weights() const { return static_cast<double>(columns_) * model_.hidden_size; }
   std::int64_t chunk_tokens() const { return ceil_div(tokens_, chunks_); }
@@ -158,7 +158,7 @@ LossOperators lower_loss(const Transformer& model, const Strategy& strategy, con
 }
 
 std::int64_t loss_chunks(const Transformer& model, const Stack& stack, std::int64_t tokens) {
-  if (stack.loss_chunks > 0) return std::min<std::int64_t>(stack.loss_chunks, tokens);
+  if (stack.loss.chunks > 0) return std::min<std::int64_t>(stack.loss.chunks, tokens);
   const std::int64_t at_least = ceil_div(tokens, ceil_div(model.vocab_size, model.hidden_size));
   return ceil_div(tokens, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(at_least))));
 }

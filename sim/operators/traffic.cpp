@@ -92,7 +92,8 @@ Traffic cross_entropy_traffic(const Stack& stack, double e) {
   if (stack.fusion == ElementwiseFusion::Compiled) {
     return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 1};
   }
-  if (!stack.fp32_logits) return {.forward_bytes = 2 * e, .forward_kernels = 3, .backward_bytes = 2 * e, .backward_kernels = 2};
+  if (!stack.loss.fp32_logits)
+    return {.forward_bytes = 2 * e, .forward_kernels = 3, .backward_bytes = 2 * e, .backward_kernels = 2};
   // cast up, log-softmax, gather; gradient of the gathered values, of the softmax, cast down
   return {.forward_bytes = e + 3 * kFp32, .forward_kernels = 4, .backward_bytes = 5 * kFp32 + e, .backward_kernels = 3};
 }
@@ -100,8 +101,8 @@ Traffic cross_entropy_traffic(const Stack& stack, double e) {
 Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight, double n) {
   constexpr double kRead = 2.0;
   switch (scaling) {
-    case NarrowScaling::Delayed: return {.forward_bytes = kRead + stack.narrow_copies * n, .forward_kernels = 2};
-    case NarrowScaling::Current: return {.forward_bytes = 2 * kRead + stack.narrow_copies * n, .forward_kernels = 3};
+    case NarrowScaling::Delayed: return {.forward_bytes = kRead + stack.narrow.copies * n, .forward_kernels = 2};
+    case NarrowScaling::Current: return {.forward_bytes = 2 * kRead + stack.narrow.copies * n, .forward_kernels = 3};
     case NarrowScaling::RowwiseWideGradient:
       if (!weight) return {.forward_bytes = kRead + n, .forward_kernels = 1};
       return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};

@@ -22,24 +22,24 @@ bool DataExchange::shards_weights() const {
 
 bool DataExchange::shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
 
-bool DataExchange::reduces_every_microbatch() const { return shards_weights() || run_.stack.reduces_every_microbatch; }
+bool DataExchange::reduces_every_microbatch() const { return shards_weights() || run_.stack.gradients.reduced_every_microbatch; }
 
 double DataExchange::gathers_per_step() const {
   if (!shards_optimizer()) return 0.0;
   if (!shards_weights()) return 1.0;
-  return run_.strategy.num_microbatches() * (run_.stack.regathers_in_backward ? 2.0 : 1.0);
+  return run_.strategy.num_microbatches() * (run_.stack.sharded.regathers_in_backward ? 2.0 : 1.0);
 }
 
 double DataExchange::reductions_per_step() const { return reduces_every_microbatch() ? run_.strategy.num_microbatches() : 1.0; }
 
 double DataExchange::gradient_wire_bytes() const {
-  if (run_.stack.gradient_reduce_in_fp32) return 4.0;
+  if (run_.stack.gradients.reduced_in_fp32) return 4.0;
   return std::min(storage_.gradient_bytes, size_of(activation_dtype(run_.strategy.precision)).value());
 }
 
 double DataExchange::weight_wire_bytes() const {
   const DType wide = activation_dtype(run_.strategy.precision), narrow = matmul_dtype(run_.strategy.precision);
-  const DType sent = run_.stack.narrow_gather && size_of(narrow) < size_of(wide) ? DType::Fp8 : wide;
+  const DType sent = run_.stack.narrow.gathers && size_of(narrow) < size_of(wide) ? DType::Fp8 : wide;
   return std::min(storage_.weight_bytes, size_of(sent).value());
 }
 
@@ -60,9 +60,9 @@ ExchangeTimes DataExchange::times(double trained, double parameters) const {
 }
 
 int DataExchange::units(int blocks) const {
-  double unit = run_.stack.unit_blocks;
+  double unit = run_.stack.sharded.unit_blocks;
   if (!shards_weights()) {
-    const double bucket = std::max(run_.stack.reduce_bucket, run_.stack.reduce_bucket_per_rank * shard_links_.place.ranks);
+    const double bucket = std::max(run_.stack.gradients.bucket, run_.stack.gradients.bucket_per_rank * shard_links_.place.ranks);
     unit = bucket > 0.0 ? bucket / trained_block() : 1.0;
   }
   if (unit <= 0.0) return 1;

@@ -5,8 +5,9 @@
 //   Zero3       the same for every pass; weights are gathered block by block, forward and (unless kept) backward
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
-// Messages are the parameters of one unit or bucket (Stack::unit_blocks, reduce_bucket): 2 or 4 bytes a gradient as the stack
-// reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it gathers.
+// Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks, GradientHabits::bucket): 2 or 4 bytes a
+// gradient as the stack reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it
+// gathers.
 #pragma once
 
 #include "sim/cost/collective.h"

@@ -22,12 +22,12 @@ void HostCalls::add(const PassPrice& pass, double times) {
 }
 
 Seconds HostCalls::time(const Stack& stack) const {
-  return kernels * stack.host_time_per_kernel + narrow_products * stack.host_time_per_narrow_product +
-         units * stack.host_time_per_unit + recomputed_blocks * stack.host_time_per_recomputed_block;
+  return kernels * stack.host.per_kernel + narrow_products * stack.host.per_narrow_product + units * stack.host.per_unit +
+         recomputed_blocks * stack.host.per_recomputed_block;
 }
 
 double units_per_block(const Transformer& model, const Stack& stack) {
-  if (!stack.modules_are_units) return 1.0;
+  if (!stack.sharded.modules_are_units) return 1.0;
   return model.norms_per_layer + (model.gated_mlp ? 5.0 : 4.0);
 }
 

@@ -12,7 +12,7 @@ bool alone(const Strategy& strategy) { return strategy.data_parallel * strategy.
 }  // namespace
 
 double accumulation_bytes(const Run& run, const DataExchange& exchange) {
-  if (run.stack.gradient_accumulation_in_backward) return 0.0;
+  if (run.stack.gradients.accumulated_by_product) return 0.0;
   // Without an update the sum is that of micro-batches before.
   const double share = run.optimizer_step ? 1.0 - 1.0 / run.strategy.num_microbatches() : 1.0;
   const double gradient = std::min(storage_of(run.strategy, run.stack).gradient_bytes, size_of(DType::Fp32).value());
@@ -21,11 +21,11 @@ double accumulation_bytes(const Run& run, const DataExchange& exchange) {
 }
 
 double reduction_copy_bytes(const Run& run, const DataExchange& exchange) {
-  return alone(run.strategy) ? 0.0 : 2.0 * exchange.gradient_wire_bytes() * run.stack.gradient_copies;
+  return alone(run.strategy) ? 0.0 : 2.0 * exchange.gradient_wire_bytes() * run.stack.gradients.copies;
 }
 
 double gather_copy_bytes(const Run& run, const DataExchange& exchange) {
-  return alone(run.strategy) ? 0.0 : 2.0 * exchange.weight_wire_bytes() * run.stack.weight_copies;
+  return alone(run.strategy) ? 0.0 : 2.0 * exchange.weight_wire_bytes() * run.stack.sharded.weight_copies;
 }
 
 }  // namespace llmsim::sim

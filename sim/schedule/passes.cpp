@@ -77,7 +77,7 @@ class PassBuilder {
     return terms;
   }
 
-  bool regathers() const { return exchange_.shards_weights() && stack_.regathers_in_backward; }
+  bool regathers() const { return exchange_.shards_weights() && stack_.sharded.regathers_in_backward; }
 
   // Time to copy this much of every trained parameter through device memory.
   Seconds copied(double bytes_per_parameter) const {
@@ -103,7 +103,7 @@ class PassBuilder {
     if (part_.embedding) calls.add(prices_.embedding.backward, 1.0);
     if (part_.head) calls.add(prices_.head.recompute, 1.0);
     if (part_.head) calls.add(prices_.head.backward, 1.0);
-    const double fetched = part_.blocks + (stack_.modules_are_units ? calls.recomputed_blocks : 0.0);
+    const double fetched = part_.blocks + (stack_.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
     calls.units = fetched * units_per_block(run_.model, stack_);
     return calls;
   }
@@ -123,7 +123,7 @@ class PassBuilder {
   void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
     const Seconds compute = terms.total();
     const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
-    const Seconds end = overlap_end(units, stack_.prefetch_units, strategy_.data_overlap);
+    const Seconds end = overlap_end(units, stack_.sharded.prefetch_units, strategy_.data_overlap);
     Seconds traffic;
     for (const OverlapUnit& unit : units) traffic += unit.gather + unit.reduce + unit.replicate;
     const Seconds wait = std::max(Seconds(0.0), end - compute);
@@ -141,7 +141,7 @@ class PassBuilder {
     const ExchangeTimes times = exchange_.unit_times(part_.blocks);
     const int count = part_.blocks > 0 ? exchange_.units(part_.blocks) : 0;
     const Seconds first = early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
-    const bool gathers_root = gathers && (!reduces || !stack_.root_stays_gathered);
+    const bool gathers_root = gathers && (!reduces || !stack_.sharded.root_stays_gathered);
     std::vector<OverlapUnit> units;
     units.reserve(static_cast<std::size_t>(count) + 3);
     if (gathers_root && ends > 0.0) units.push_back({.gather = root.gather});

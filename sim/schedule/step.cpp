@@ -37,7 +37,7 @@ class StepSimulation {
     terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
     if (run.optimizer_step) terms_[Term::Optimizer] = update_time(run, largest_stage_parameters());
     terms_[Term::ReduceExposed] += tied_embedding_exchange();
-    terms_[Term::Host] = run.stack.host_time_per_step;
+    terms_[Term::Host] = run.stack.host.per_step;
     bubble_ = terms_[Term::PipelineBubble] / between;
   }
 

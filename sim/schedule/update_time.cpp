@@ -33,11 +33,11 @@ Seconds orthogonalisation_time(const Run& run) {
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
   const Achieved& achieved = run.cluster.device.achieved;
   const BytesPerSecond bandwidth = achieved.memory_fraction * run.cluster.device.memory_bandwidth;
-  const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.stack.fused_update, owned, owned);
+  const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.stack.update.fused, owned, owned);
   Seconds time;
   if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
-    const bool in_backward = run.stack.optimizer_in_backward && op != &step.update;
+    const bool in_backward = run.stack.update.in_backward && op != &step.update;
     if (!in_backward) time += op->moved / bandwidth + op->kernels * achieved.kernel_time;
   }
   return time;

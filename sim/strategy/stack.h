@@ -57,90 +57,124 @@ struct ParameterStorage {
 //   Blocks               a scale for each 16 or 32 elements along the product
 enum class NarrowScaling { Delayed, Current, Rowwise, RowwiseWideGradient, Blocks };
 
+// Time of the host for each thing it calls; a step is never faster than these allow (schedule/host_queue.h).
+struct HostTimes {
+  Seconds per_kernel{6e-6};           // to launch one kernel, eager
+  Seconds per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
+  Seconds per_narrow_product{0.0};    // bookkeeping of a product in an 8- or 4-bit format: scales, caches, amax
+  Seconds per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
+  Seconds per_step{0.0};              // between steps: data, logging, scaler synchronisation
+};
+
+// 8- and 4-bit recipes.
+struct NarrowRecipe {
+  NarrowScaling scaling = NarrowScaling::Delayed;
+  double copies = 2.0;           // of a tensor with one scale: 2 where the device multiplies in one layout only
+  bool caches_weights = false;   // weights are quantised once per step, not per micro-batch
+  bool head = false;             // the output projection multiplies in the narrow format too
+  bool saves_inputs = false;     // inputs of linear layers are kept in the narrow format
+  bool gathers = false;          // weights are quantised before they are gathered
+  double gemm_efficiency = 1.0;  // rate of products with the scales of this recipe, relative to one scale a tensor
+};
+
+// The output projection's loss.
+struct LossHabits {
+  bool fp32_logits = true;                // the logits are cast up to fp32
+  double fp32_logit_copies = 2.0;         // of which this many live at once: the copy and its gradient
+  FusedLoss fused = FusedLoss::Gradient;  // what a fused cross entropy is
+  int chunks = 0;                         // of its tokens; 0: as many as make a chunk's logits as large as its input
+};
+
+// Gradients on their way to the optimizer.
+struct GradientHabits {
+  bool reduced_in_fp32 = false;           // data-parallel reduction sends 4 bytes per parameter
+  bool reduced_every_microbatch = false;  // after each micro-batch, not once per step
+  bool accumulated_by_product = false;    // the weight-gradient product adds to the main buffer by itself
+  bool fused_bias = false;                // sums over tokens come out of the weight-gradient product
+  double copies = 0.0;                    // of whole gradients around a reduction: into and out of buckets, division by the ranks
+  double bucket = 0.0;                    // gradients that are one message where weights are whole; 0: those of a block
+  double bucket_per_rank = 0.0;           // at least this many for each data-parallel rank
+  bool copied_into_buckets = false;       // replicated gradients are reduced in buckets that are a second copy of them
+  bool persist = false;                   // gradient buffers stay allocated between steps
+};
+
+// Weights that are sharded (Zero3, Hsdp; `gradient_blocks` Zero2 too).
+struct ShardedWeights {
+  bool regathers_in_backward = true;  // freed after forward and gathered again
+  double gathered_blocks = 2.0;       // blocks whose whole weights are on the device at once
+  double gradient_blocks = 1.0;       // blocks whose whole gradients are
+  double live_parameters = 0.0;       // stay gathered until so many are; 0: `gathered_blocks` says it
+  // Blocks whose weights and gradients are one message; 1 / n: every block is n messages; 0: the whole model is one.
+  double unit_blocks = 1.0;
+  bool modules_are_units = false;   // every module with weights has hooks of its own, not every block
+  int prefetch_units = 1;           // gathers issued before the unit they are for is the next one; 0: none
+  bool root_stays_gathered = true;  // the embedding and the head are not freed between forward and backward
+  bool keeps_frozen = false;        // frozen weights stay gathered until the step ends
+  double weight_copies = 0.0;       // copies of whole weights around a gather
+};
+
+// What is kept from forward to backward beside what the operators need.
+struct KeptActivations {
+  bool stage_outputs = false;            // pipelines: every micro-batch in flight holds what its stage has sent on
+  bool partitioned_checkpoints = false;  // stored block inputs are divided over the tensor ranks
+  bool expanded_kv_heads = false;        // grouped keys and values are copied out to all heads before attention
+  bool fused_qkv = false;                // rotated q and k are new tensors beside the fused projection's output
+  bool frozen_inputs = false;            // frozen linear layers keep their input although they have no weight gradient
+  double parts_per_block = 1.0;          // modules of a block that count when checkpoints are spaced
+  double adapter_dropout = 0.0;          // > 0: an adapter keeps its input after dropout, and the mask
+};
+
+// The optimizer step on the device.
+struct UpdateHabits {
+  bool fused = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
+  bool in_backward = false;      // each gradient is used and freed as soon as it exists
+  double temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
+};
+
+// Memory that is neither the model's nor its activations', and how an allocator fills the rest.
+struct MemoryReserve {
+  Bytes framework{0.0};                   // buckets of the data-parallel collectives
+  int matmul_workspaces = 2;              // of the matrix library: one for the forward and one for the backward thread
+  std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
+  bool transformer_engine = false;        // TransformerEngine has a workspace of its own
+  double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
+  double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
+};
+
 struct Strategy;
 
 struct Stack {
   std::string id = "pytorch";
 
   ElementwiseFusion fusion = ElementwiseFusion::Eager;
-  ParameterStorage storage;
   AttentionKernel attention_kernel = AttentionKernel::Flash2;  // where a strategy has flash attention
-
   // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false: cast once per step.
   bool casts_weights_per_microbatch = false;
   bool composed_activation = false;    // GELU written out as elementwise operators, each a kernel in eager mode
   bool norms_in_fp32 = false;          // norms read and save fp32 copies of 16-bit activations
-  bool caches_narrow_weights = false;  // 8-bit recipes: weights are quantised once per step, not per micro-batch
-  NarrowScaling narrow_scaling = NarrowScaling::Delayed;
-  double narrow_copies = 2.0;        // copies of a tensor with one scale: 2 where the device multiplies in one layout only
-  bool narrow_head = false;          // 8-bit recipes: the output projection multiplies in the narrow format too
-  bool saves_narrow_inputs = false;  // 8-bit recipes: inputs of linear layers are kept in the narrow format
-  double dropout = 0.0;              // > 0: dropout masks are stored (1 byte each) and dropout kernels run
-
-  bool fp32_logits = true;                         // the loss upcasts the logits to fp32
-  double fp32_logit_copies = 2.0;                  // of which this many live at once: the copy and its gradient
-  FusedLoss fused_loss = FusedLoss::Gradient;      // what a fused cross entropy is
-  int loss_chunks = 0;                             // of its tokens; 0: as many as make a chunk's logits as large as its input
-  bool gradient_reduce_in_fp32 = false;            // data-parallel reduction sends 4 bytes per parameter
-  bool fused_bias_gradients = false;               // sums over tokens come out of the weight-gradient product
-  bool gradient_accumulation_in_backward = false;  // weight gradients are accumulated into the main buffer by the GEMM itself
-  double gradient_copies = 0.0;  // copies of whole gradients around a reduction: into and out of buckets, division by the ranks
-  double weight_copies = 0.0;    // copies of whole weights around a gather
-  bool reduces_every_microbatch = false;  // gradients are reduced after each micro-batch, not once per step
-  bool regathers_in_backward = true;      // Zero3: weights are freed after forward and gathered again
-  double gathered_blocks = 2.0;           // Zero3: blocks whose whole weights are on the device at once
-  double gradient_blocks = 1.0;           // Zero2, Zero3: blocks whose whole gradients are
-  double live_parameters = 0.0;           // Zero3: parameters that stay gathered until so many are; 0: `gathered_blocks` says it
-  // Blocks whose weights and gradients are one message where weights are sharded; 1 / n: every block is n messages; 0: the whole
-  // model is one.
-  double unit_blocks = 1.0;
-  int prefetch_units = 1;               // gathers issued before the unit they are for is the next one; 0: none
-  bool root_stays_gathered = true;      // the embedding and the head are not freed between forward and backward
-  bool narrow_gather = false;           // 8-bit recipes: weights are quantised before they are gathered
-  double reduce_bucket = 0.0;           // gradients that are one message where weights are whole; 0: those of a block
-  double reduce_bucket_per_rank = 0.0;  // at least this many for each data-parallel rank
-
-  // What is kept from forward to backward beside what the operators need.
-  bool copies_into_buckets = false;     // replicated gradients are reduced in buckets that are a second copy of them
-  bool keeps_stage_outputs = false;     // pipelines: every micro-batch in flight holds what its stage has sent on
-  bool partitions_checkpoints = false;  // stored block inputs are divided over the tensor ranks
-  bool expands_kv_heads = false;        // grouped keys and values are copied out to all heads before attention
-  bool keeps_fused_qkv = false;         // rotated q and k are new tensors beside the fused projection's output
-  double parts_per_block = 1.0;         // modules of a block that count when checkpoints are spaced
-  bool keeps_frozen_gathered = false;   // Zero3: frozen weights stay gathered until the step ends
-  bool keeps_frozen_inputs = false;     // frozen linear layers keep their input although they have no weight gradient
-  double adapter_dropout = 0.0;         // > 0: an adapter keeps its input after dropout, and the mask
-
-  bool fuses_parallel_inputs = false;           // parallel blocks: qkv and the MLP's input are one product
-  bool recompute_stops_early = false;           // a replayed block ends where its last product has its input
-  Seconds host_time_per_kernel{6e-6};           // host time to launch one kernel, eager
-  Seconds host_time_per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
-  Seconds host_time_per_narrow_product{0.0};    // bookkeeping of a product in an 8- or 4-bit format: scales, caches, amax
-  Seconds host_time_per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
-  bool modules_are_units = false;               // every module with weights is such a unit, not every block
-  Seconds host_time_per_step{0.0};              // work of the host between steps: data, logging, scaler synchronisation
+  double dropout = 0.0;                // > 0: dropout masks are stored (1 byte each) and dropout kernels run
+  bool fuses_parallel_inputs = false;  // parallel blocks: qkv and the MLP's input are one product
+  bool recompute_stops_early = false;  // a replayed block ends where its last product has its input
   // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap
   // says.
   bool hides_column_gradients = false;
-  HostCopies host_copies;        // under offload
-  double efficiency = 1.0;       // device time of compute under this stack relative to the kernels measured alone
-  double gemm_efficiency = 1.0;  // rate of the products that the matrix library picks unasked, relative to its best kernels
-  double narrow_gemm_efficiency =
-      1.0;  // rate of 8- and 4-bit products with the scales of this recipe, relative to one scale a tensor
-  double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
 
-  double host_load_bytes = 0.0;         // per parameter of the whole model, which each process makes on the host before sharding
-  bool gradients_persist = false;       // gradient buffers stay allocated between steps
-  bool fused_update = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
-  bool optimizer_in_backward = false;   // each gradient is used and freed as soon as it exists
-  double update_temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
-  Bytes framework_memory{0.0};          // buckets of the data-parallel collectives
-  int matmul_workspaces = 2;            // of the matrix library: one for the forward and one for the backward thread
-  std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
-  bool transformer_engine = false;        // TransformerEngine has a workspace of its own
-  double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
-  double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
-  int vocab_multiple = 1;                 // the vocabulary is padded to vocab_multiple * tensor_parallel
+  ParameterStorage storage;
+  NarrowRecipe narrow;
+  LossHabits loss;
+  GradientHabits gradients;
+  ShardedWeights sharded;
+  KeptActivations kept;
+  UpdateHabits update;
+  HostTimes host;
+  HostCopies host_copies;  // under offload
+  MemoryReserve reserve;
+
+  double host_load_bytes = 0.0;        // per parameter of the whole model, which each process makes on the host before sharding
+  double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
+  double gemm_efficiency = 1.0;        // rate of the products that the matrix library picks unasked, relative to its best kernels
+  double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
+  int vocab_multiple = 1;              // the vocabulary is padded to vocab_multiple * tensor_parallel
 
   // How far runs on this stack lie from their prediction: root mean squares of ln(measured / predicted step time) over the runs
   // that are faster, and over those that are slower.

@@ -163,7 +163,7 @@ TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
   record.notes = "the step is one micro-step; clipping and the optimizer run on every 8th";
   const sim::Run run = resolved(record);
   EXPECT_FALSE(run.optimizer_step);
-  EXPECT_TRUE(run.stack.reduces_every_microbatch);
+  EXPECT_TRUE(run.stack.gradients.reduced_every_microbatch);
 }
 
 // FlashAttention came to Megatron-LM in September 2022.
@@ -243,15 +243,15 @@ TEST(RunResolver, WhatAFusedLossIsFollowsFromWhatTheRunSays) {
     record.training.framework = "deepspeed";
     record.training.framework_detail = detail;
     const sim::Stack stack = resolved(record).stack;
-    EXPECT_EQ(stack.fused_loss, sim::FusedLoss::Gradient);
-    return stack.loss_chunks;
+    EXPECT_EQ(stack.loss.fused, sim::FusedLoss::Gradient);
+    return stack.loss.chunks;
   };
   EXPECT_EQ(chunks("with efficient_cross_entropy"), 8);
   EXPECT_EQ(chunks("with Liger kernels"), 0);  // its own rule
   RunRecord record = llama(8);
-  EXPECT_EQ(resolved(record).stack.fused_loss, sim::FusedLoss::Kernel);  // Megatron's keeps the logits
+  EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Kernel);  // Megatron's keeps the logits
   record.training.framework = "torchtune";
-  EXPECT_EQ(resolved(record).stack.fused_loss, sim::FusedLoss::Logits);
+  EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Logits);
 }
 
 TEST(RunResolver, ZeroTwoOfALargeModelDiesOfHostMemoryOnJeanZay) {

@@ -49,7 +49,7 @@ TEST(Stacks, AStackLikeAnotherTakesOverItsFields) {
   const StackChoice choice = two().choose(asked("better"));
   EXPECT_EQ(choice.stack.id, "better");
   EXPECT_EQ(choice.stack.storage.gradient_bytes, 2.0);
-  EXPECT_EQ(choice.stack.fragmentation, 1.1);
+  EXPECT_EQ(choice.stack.reserve.fragmentation, 1.1);
   EXPECT_TRUE(choice.defaults.flash_attention);
 }
 
@@ -101,8 +101,8 @@ TEST(Stacks, ANearerFieldAndARuleWinOverACoefficient) {
   Stacks stacks = two();
   stacks.put(of_stack("plain", "fragmentation", 3.0));
   stacks.put(of_stack("plain", "efficiency", 0.7));
-  EXPECT_EQ(stacks.choose(asked("plain")).stack.fragmentation, 3.0);
-  EXPECT_EQ(stacks.choose(asked("better")).stack.fragmentation, 1.1);
+  EXPECT_EQ(stacks.choose(asked("plain")).stack.reserve.fragmentation, 3.0);
+  EXPECT_EQ(stacks.choose(asked("better")).stack.reserve.fragmentation, 1.1);
   EXPECT_EQ(stacks.choose(asked("plain", "", "slow")).stack.efficiency, 0.5);
 }
 

@@ -161,7 +161,7 @@ TEST(Block, BiasGradientsReadTheOutputGradientsOnce) {
   run.model.bias = Biases::gpt();
   const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "bias_gradient"), kTokens * 9.0 * kHidden * 2.0);
-  run.stack.fused_bias_gradients = true;
+  run.stack.gradients.fused_bias = true;
   const BlockOperators fused = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(fused.backward, "bias_gradient"), 0.0);
 }
@@ -209,10 +209,10 @@ TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
   const double unit = 2.0 * kTokens * kHidden, log_sum_exp = 8.0 * kTokens * 4.0;
   const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0) + log_sum_exp);
-  run.stack.keeps_frozen_inputs = true;  // the second norm's output and the product
+  run.stack.kept.frozen_inputs = true;  // the second norm's output and the product
   EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + log_sum_exp);
-  run.stack.keeps_frozen_inputs = false;
-  run.stack.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
+  run.stack.kept.frozen_inputs = false;
+  run.stack.kept.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0 + 1.5) + log_sum_exp);
 }
 
@@ -221,7 +221,7 @@ TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
   run.model.num_kv_heads = 2;
   const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
   const double grouped = saved();
-  run.stack.expands_kv_heads = true;
+  run.stack.kept.expanded_kv_heads = true;
   EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);  // k and v, 16-bit
 }
 

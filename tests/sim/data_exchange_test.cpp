@@ -20,20 +20,20 @@ TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheStackWraps) {
   Case c;
   c.run.strategy.sharding = Sharding::Zero3;
   EXPECT_EQ(c.exchange().units(16), 16);
-  c.run.stack.unit_blocks = 3.0;
+  c.run.stack.sharded.unit_blocks = 3.0;
   EXPECT_EQ(c.exchange().units(16), 6);  // 16 / 3, rounded up
-  c.run.stack.unit_blocks = 0.125;
+  c.run.stack.sharded.unit_blocks = 0.125;
   EXPECT_EQ(c.exchange().units(16), 128);
-  c.run.stack.unit_blocks = 0.0;
+  c.run.stack.sharded.unit_blocks = 0.0;
   EXPECT_EQ(c.exchange().units(16), 1);
 }
 
 TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
   Case c;
   EXPECT_EQ(c.exchange().units(16), 16);
-  c.run.stack.reduce_bucket = 4e6;
+  c.run.stack.gradients.bucket = 4e6;
   EXPECT_EQ(c.exchange().units(16), 4);
-  c.run.stack.reduce_bucket_per_rank = 1e6;  // 16 million at 16 ranks
+  c.run.stack.gradients.bucket_per_rank = 1e6;  // 16 million at 16 ranks
   EXPECT_EQ(c.exchange().units(16), 1);
 }
 
@@ -44,9 +44,9 @@ TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
   c.run.stack.storage.weight_bytes = 2.0;
   const double wire = 15.0 / 16.0 * 32e6 / 80e9;
   EXPECT_NEAR(16.0 * c.exchange().unit_times(16).gather.value(), wire, 16 * 20e-6);
-  c.run.stack.unit_blocks = 0.0;
+  c.run.stack.sharded.unit_blocks = 0.0;
   EXPECT_NEAR(c.exchange().unit_times(16).gather.value(), wire, 20e-6);
-  c.run.stack.unit_blocks = 0.125;
+  c.run.stack.sharded.unit_blocks = 0.125;
   EXPECT_GT(128.0 * c.exchange().unit_times(16).gather.value(), wire + 128 * 5e-6);
 }
 
@@ -55,9 +55,9 @@ TEST(DataExchange, ReductionsAreAsWideAsTheStackSays) {
   Case c;
   c.run.stack.storage.weight_bytes = c.run.stack.storage.gradient_bytes = 4.0;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 2.0);
-  c.run.stack.gradient_reduce_in_fp32 = true;
+  c.run.stack.gradients.reduced_in_fp32 = true;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
-  c.run.stack.gradient_reduce_in_fp32 = false;
+  c.run.stack.gradients.reduced_in_fp32 = false;
   c.run.strategy.precision = Precision::Fp32;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
 }
@@ -66,7 +66,7 @@ TEST(DataExchange, QuantisedGathersSendOneByte) {
   Case c;
   c.run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
-  c.run.stack.narrow_gather = true;
+  c.run.stack.narrow.gathers = true;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 1.0);
   c.run.strategy.precision = Precision::Bf16;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
@@ -82,7 +82,7 @@ double one_unit_ratio(int devices, Seconds latency) {
   run.optimizer_step = false;
   const auto total = [&] { return step_time(run, layer_prices(run)); };
   const Seconds blocks = total();
-  run.stack.unit_blocks = 0.0;
+  run.stack.sharded.unit_blocks = 0.0;
   return total() / blocks;
 }
 

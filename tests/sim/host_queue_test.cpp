@@ -48,7 +48,7 @@ TEST(HostQueue, AShardedBlockIsOneUnitOrOneForEachModule) {
   Transformer model = small_model();
   Stack stack;
   EXPECT_EQ(units_per_block(model, stack), 1.0);
-  stack.modules_are_units = true;
+  stack.sharded.modules_are_units = true;
   EXPECT_EQ(units_per_block(model, stack), 6.0);
   model.gated_mlp = true;
   EXPECT_EQ(units_per_block(model, stack), 7.0);
@@ -60,8 +60,8 @@ TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
   TrainingRun run = small_run();
   run.strategy.recompute = {RecomputeKind::Full, 1};
   const Seconds before = predict(run).step_time;
-  run.stack.modules_are_units = true;
-  run.stack.host_time_per_unit = kMs;
+  run.stack.sharded.modules_are_units = true;
+  run.stack.host.per_unit = kMs;
   const Prediction bound = predict(run);
   double optimizer = 0.0;
   for (const TimeTerm& t : bound.breakdown) optimizer += std::string(t.name) == "optimizer" ? t.time.value() : 0.0;
@@ -73,7 +73,7 @@ TEST(HostQueue, NarrowProductsCostTheHostMore) {
   // Four linear layers in each of eight blocks: one product forward, two backward; the head stays in 16 bits.
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
-  run.stack.host_time_per_narrow_product = Seconds(1.0);
+  run.stack.host.per_narrow_product = Seconds(1.0);
   const Prediction bound = predict(run);
   EXPECT_NEAR(bound.step_time.value(), 8 * 8 * 4 * 3.0, 1.0);
 }

@@ -38,7 +38,7 @@ TEST(HostTraffic, PageableCheckpointsAreWaitedFor) {
 
 TEST(HostTraffic, WeightsThatAreNotFetchedAheadAreWaitedFor) {
   TrainingRun run = small_run();
-  run.stack.prefetch_units = 0;
+  run.stack.sharded.prefetch_units = 0;
   HostTraffic traffic(run);
   traffic.weights(Bytes(kLink));
   EXPECT_DOUBLE_EQ(traffic.exposed(Seconds(100.0)).value(), 1.0);

@@ -19,13 +19,13 @@ TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowProductsOnly) {
 
 TEST(LayerPrices, ScalesOfARecipeSlowNarrowProductsOnly) {
   TrainingRun run = small_run();
-  run.stack.narrow_gemm_efficiency = 0.5;
+  run.stack.narrow.gemm_efficiency = 0.5;
   const PassPrice wide = layer_prices(run).block.forward;
-  run.stack.narrow_gemm_efficiency = 1.0;
+  run.stack.narrow.gemm_efficiency = 1.0;
   EXPECT_EQ(wide.gemm, layer_prices(run).block.forward.gemm);
   run.strategy.precision = Precision::Fp8;
   const PassPrice narrow = layer_prices(run).block.forward;
-  run.stack.narrow_gemm_efficiency = 0.5;
+  run.stack.narrow.gemm_efficiency = 0.5;
   EXPECT_NEAR(layer_prices(run).block.forward.gemm / narrow.gemm, 2.0, 1e-12);
 }
 

@@ -21,7 +21,7 @@ double cast_bytes(const OperatorList& operators) {
 
 Stack stack_with(NarrowScaling scaling) {
   Stack stack;
-  stack.narrow_scaling = scaling;
+  stack.narrow.scaling = scaling;
   return stack;
 }
 
@@ -40,7 +40,7 @@ TEST(Linear, CurrentScalesReadEverythingOnceMore) {
 
 TEST(Linear, OneCopyIsEnoughWhereTheDeviceMultipliesInAnyLayout) {
   Stack stack = stack_with(NarrowScaling::Current);
-  stack.narrow_copies = 1.0;
+  stack.narrow.copies = 1.0;
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8).backward), 5.0 * kGradients);
 }
 
@@ -69,7 +69,7 @@ TEST(Linear, BlockScalesBelongToTheFormat) {
 TEST(Linear, WeightsAreQuantisedOnceAStepOnceAPassOrTwice) {
   Stack stack = stack_with(NarrowScaling::Delayed);
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * (kGradients + kWeights));
-  stack.caches_narrow_weights = true;
+  stack.narrow.caches_weights = true;
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).forward), 4.0 * kInputs);
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * kGradients);
 }

@@ -14,8 +14,8 @@ constexpr double kTokens = 1024.0, kVocab = 32768.0, kHidden = 1024.0;
 TrainingRun fused_run(FusedLoss kind, int chunks = 0) {
   TrainingRun run = small_run();
   run.strategy.fused_cross_entropy = true;
-  run.stack.fused_loss = kind;
-  run.stack.loss_chunks = chunks;
+  run.stack.loss.fused = kind;
+  run.stack.loss.chunks = chunks;
   return run;
 }
 
@@ -32,7 +32,7 @@ TEST(Loss, ChunksFollowTheRuleOfLiger) {
 
 TEST(Loss, AStackMayFixTheChunksUpToOneTokenEach) {
   Stack stack;
-  stack.loss_chunks = 8;
+  stack.loss.chunks = 8;
   EXPECT_EQ(loss_chunks(small_model(), stack, 8192), 8);
   EXPECT_EQ(loss_chunks(small_model(), stack, 3), 3);
 }

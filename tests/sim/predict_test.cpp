@@ -98,7 +98,7 @@ TEST(Predict, MoreDevicesAreNeverSlowerAtTheSameWorkPerDevice) {
 TEST(Predict, SlowHostsDelaySmallKernels) {
   TrainingRun run = small_run();
   EXPECT_EQ(term(predict(run), "launch_wait"), 0.0);
-  run.stack.host_time_per_kernel = Seconds(1e-3);
+  run.stack.host.per_kernel = Seconds(1e-3);
   const Prediction slow = predict(run);
   EXPECT_GT(term(slow, "launch_wait"), 0.0);
   run.strategy.cuda_graph = true;

@@ -72,7 +72,7 @@ inline Run small_run(int num_devices = 1) {
   run.strategy.data_parallel = num_devices;
   run.strategy.global_batch = 8 * num_devices;
   run.stack.fusion = ElementwiseFusion::Fused;
-  run.stack.host_time_per_kernel = Seconds(0.0);
+  run.stack.host.per_kernel = Seconds(0.0);
   return run;
 }
 

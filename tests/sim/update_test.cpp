@@ -53,7 +53,7 @@ TEST(Update, OnTheDeviceItStreamsAtMemoryBandwidth) {
 
 TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
   TrainingRun run = small_run();
-  run.stack.optimizer_in_backward = true;
+  run.stack.update.in_backward = true;
   EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 28e9 / 1e12);
 }
 
