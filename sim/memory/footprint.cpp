@@ -131,7 +131,7 @@ class StageFootprint {
     const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
     bytes.gathered = Bytes(gathered_parameters(parameters) * compute_bytes);
     if (strategy_.adapters) return;
-    bytes.gradient_buffers = Bytes(run_.stack.sharded.gradient_blocks * rank_.block *
+    bytes.gradient_buffers = Bytes(whole_blocks(run_.stack.sharded.gradient_blocks) * rank_.block *
                                    (compute_bytes + (run_.stack.gradients.reduced_in_fp32 ? 4.0 : 0.0)));
   }
 
@@ -143,12 +143,18 @@ class StageFootprint {
     bytes.temporaries = bytes.temporaries * std::min(1.0, largest / all);
   }
 
+  // Blocks in `units` units of sharded weights, at most the model's.
+  double whole_blocks(double units) const {
+    const double blocks = run_.stack.sharded.unit_blocks;
+    const double unit = blocks > 0.0 ? std::max(1.0, blocks) : run_.model.num_layers;
+    return std::min<double>(units * unit, run_.model.num_layers);
+  }
+
   double gathered_parameters(double parameters) const {
-    if (strategy_.adapters && run_.stack.sharded.keeps_frozen) return parameters;
+    const bool kept = !run_.stack.sharded.regathers_in_backward || (strategy_.adapters && run_.stack.sharded.keeps_frozen);
+    if (kept && strategy_.sharding != Sharding::None) return parameters;
     const double end = std::max(rank_.embedding, rank_.head);
-    const double unit =
-        run_.stack.sharded.unit_blocks > 0.0 ? std::max(1.0, run_.stack.sharded.unit_blocks) : run_.model.num_layers;
-    const double blocks = std::min<double>(run_.stack.sharded.gathered_blocks * unit, run_.model.num_layers) * rank_.block;
+    const double blocks = whole_blocks(run_.stack.sharded.gathered_blocks) * rank_.block;
     if (run_.stack.sharded.live_parameters <= 0.0) return blocks + end;
     return std::max({std::min(run_.stack.sharded.live_parameters, parameters), blocks, end});
   }

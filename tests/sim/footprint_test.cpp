@@ -222,6 +222,25 @@ TEST(Footprint, GatheredWeightsStayUpToTheLiveLimit) {
   EXPECT_GE(gathered(1.0), 2.0 * 32768.0 * 1024.0);    // never less than the embedding
 }
 
+TEST(Footprint, WeightsThatAreNotFreedAfterForwardAreAllThere) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  run.stack.sharded.regathers_in_backward = false;
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * count(run));
+}
+
+TEST(Footprint, AWholeModelAsOneUnitGathersAllItsBlocks) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  const auto gathered = [&](double unit) {
+    run.stack.sharded.unit_blocks = unit;
+    return term(footprint(run).stages[0], "gathered_weights");
+  };
+  // Two units of one block and the larger end; all eight blocks and the end.
+  const double block = (gathered(0.0) - gathered(1.0)) / (run.model.num_layers - 2.0);
+  EXPECT_DOUBLE_EQ(block, 2.0 * rank_parameters(run.model, run.strategy).block);
+}
+
 TEST(Footprint, BucketsThatCopyHoldReplicatedGradientsTwice) {
   TrainingRun run = small_run(8);
   run.stack.gradients.copied_into_buckets = true;
