@@ -39,6 +39,23 @@ void add_recipe(CLI::App& c, RunOptions& o) {
   c.add_flag("--no-flash", o.no_flash, "attention as separate kernels; default flash attention; example: --no-flash");
   c.add_flag("--compile", o.compile, "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
   c.add_flag("--cuda-graph", o.cuda_graph, "no launch cost per kernel; default that of the stack; example: --cuda-graph");
+  c.add_flag("--fused-cross-entropy", o.fused_cross_entropy,
+             "logits in chunks, never whole; default that of the stack; example: --fused-cross-entropy");
+  c.add_flag("--tp-overlap", o.tp_overlap,
+             "tensor-parallel collectives beside their products; default that of the stack; example: --tp-overlap");
+  c.add_flag("--no-dp-overlap", o.no_dp_overlap,
+             "gradients are sent after the backward pass; default that of the stack; example: --no-dp-overlap");
+  c.add_flag("--grad-sync-every-microbatch", o.grad_sync_every_microbatch,
+             "gradients are reduced after each micro-batch; default that of the stack, mostly once per step; example: "
+             "--grad-sync-every-microbatch");
+  c.add_flag(
+      "--no-reshard-after-forward", o.no_reshard_after_forward,
+      "zero3 keeps gathered weights for the backward pass; default that of the stack; example: --no-reshard-after-forward");
+  c.add_option("--fsdp-unit-blocks", o.fsdp_unit_blocks,
+               "blocks that zero3 gathers as one unit, 0 for the whole model; default that of the stack; example: "
+               "--fsdp-unit-blocks 0")
+      ->type_name("N")
+      ->check(CLI::Range(0.0, 4096.0));
   add(c, "--cp-scheme", o.cp_scheme, "NAME",
       "how context ranks share keys and values: ring, all-gather or all-to-all; default that of the stack; example: --cp-scheme "
       "all-gather");

@@ -22,6 +22,12 @@ struct RunOptions {
   bool no_flash = false;
   bool compile = false;
   bool cuda_graph = false;
+  bool fused_cross_entropy = false;
+  bool tp_overlap = false;
+  bool no_dp_overlap = false;
+  bool grad_sync_every_microbatch = false;
+  bool no_reshard_after_forward = false;
+  std::optional<double> fsdp_unit_blocks{};
 };
 
 // Options for one run, each with one value.

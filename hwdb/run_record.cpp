@@ -142,6 +142,9 @@ RecordedTraining read_training(ObjectReader reader) {
   t.tp_overlap = reader.boolean("tp_overlap");
   t.dp_overlap = reader.boolean("dp_overlap");
   t.cuda_graph = reader.boolean("cuda_graph");
+  t.grad_sync_every_microbatch = reader.boolean("grad_sync_every_microbatch");
+  t.reshard_after_forward = reader.boolean("reshard_after_forward");
+  t.fsdp_unit_blocks = reader.number("fsdp_unit_blocks", 0.0);
   if (std::optional<ObjectReader> recompute = reader.object("recompute")) t.recompute = read_recompute(*recompute);
   if (std::optional<ObjectReader> offload = reader.object("offload")) t.offload = read_offload(*offload);
   reader.finish();

@@ -290,6 +290,14 @@ void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& ass
   s.recompute = sim::described(s.recompute, t.recompute->detail.value_or(""));
 }
 
+// What a run says of its framework's habits.
+void set_habits(const RecordedTraining& t, sim::Stack& stack) {
+  if (t.attention_kernel) stack.attention_kernel = *sim::attention_kernel_named(*t.attention_kernel);
+  if (t.grad_sync_every_microbatch) stack.gradients.reduced_every_microbatch = *t.grad_sync_every_microbatch;
+  if (t.reshard_after_forward) stack.sharded.regathers_in_backward = *t.reshard_after_forward;
+  if (t.fsdp_unit_blocks) stack.sharded.unit_blocks = *t.fsdp_unit_blocks;
+}
+
 void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {
   const std::string reason = "default of the framework for such a run";
   const bool sequence_parallel = s.tensor_parallel > 1 && d.sequence_parallel;
@@ -432,8 +440,7 @@ Run RunResolver::resolve(const RunRecord& record) {
     StackChoice choice = stacks_.choose(query_of(record, assume));
     const ClusterRecord& known = cluster_of(record.hardware);
     run.stack = std::move(choice.stack);
-    if (record.training.attention_kernel)
-      run.stack.attention_kernel = *sim::attention_kernel_named(*record.training.attention_kernel);
+    set_habits(record.training, run.stack);
     run.optimizer_step = choice.defaults.optimizer_step;
     run.cluster = known.cluster;
     set_collectives(record.hardware, choice.defaults, run.cluster, assume);

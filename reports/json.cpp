@@ -76,6 +76,7 @@ Json microbatches_json(const sim::Strategy& s) {
 Json training_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   const bool hsdp = s.sharding == sim::Sharding::Hsdp && s.shard_size > 0;
+  const bool sharded = hsdp || s.sharding == sim::Sharding::Zero3;
   return {{"framework", run.stack.id},
           {"framework_detail", nullptr},
           {"precision", sim::name_of(s.precision)},
@@ -104,6 +105,9 @@ Json training_json(const sim::Run& run) {
           {"tp_overlap", s.tensor_overlap},
           {"dp_overlap", s.data_overlap},
           {"cuda_graph", s.cuda_graph},
+          {"grad_sync_every_microbatch", run.stack.gradients.reduced_every_microbatch},
+          {"reshard_after_forward", sharded ? Json(run.stack.sharded.regathers_in_backward) : Json(nullptr)},
+          {"fsdp_unit_blocks", sharded ? Json(run.stack.sharded.unit_blocks) : Json(nullptr)},
           {"recompute", recompute_json(s.recompute)},
           {"offload",
            {{"optimizer", s.offload.optimizer}, {"parameters", s.offload.parameters}, {"activations", s.offload.activations}}}};
