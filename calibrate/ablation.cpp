@@ -227,9 +227,10 @@ void set_study_errors(Ablations& result) {
   }
   double errors = 0.0, accuracies = 0.0;
   int timed = 0, decided = 0;
-  for (const auto& [setting, group] : studies) {
-    const AblationErrors study = errors_of(
-        setting, result.pairs, [&](const AblationPair& pair) { return pair.setting == setting && pair.group == group; });
+  for (const auto& study_of : studies) {  // a lambda cannot capture a structured binding in Clang 14
+    const AblationErrors study = errors_of(study_of.first, result.pairs, [&](const AblationPair& pair) {
+      return pair.setting == study_of.first && pair.group == study_of.second;
+    });
     if (study.median_error) errors += *study.median_error, ++timed;
     if (const auto accuracy = study.sign_accuracy()) accuracies += *accuracy, ++decided;
   }

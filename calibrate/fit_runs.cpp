@@ -16,10 +16,8 @@
 #include "hwdb/coefficient_file.h"
 #include "sim/base/error.h"
 
+namespace llmsim::calibrate {
 namespace {
-
-using namespace llmsim;
-using namespace llmsim::calibrate;
 
 std::vector<hwdb::RunFile> run_files(const std::string& folder) {
   std::vector<std::string> paths;
@@ -28,6 +26,7 @@ std::vector<hwdb::RunFile> run_files(const std::string& folder) {
   }
   std::sort(paths.begin(), paths.end());
   std::vector<hwdb::RunFile> files;
+  files.reserve(paths.size());
   for (const std::string& path : paths) files.push_back(hwdb::read_runs(path));
   return files;
 }
@@ -153,17 +152,22 @@ std::optional<Options> options_of(std::vector<std::string> arguments) {
   return options;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::optional<Options> options = options_of({argv + 1, argv + argc});
+int run(std::vector<std::string> arguments) {
+  const std::optional<Options> options = options_of(std::move(arguments));
   if (!options) {
     std::fprintf(stderr, "usage: llmsim_fit_runs [--spreads] RUNS [COEFFICIENTS]\n");
     return 2;
   }
+  fit(*options);
+  return 0;
+}
+
+}  // namespace
+}  // namespace llmsim::calibrate
+
+int main(int argc, char** argv) {
   try {
-    fit(*options);
-    return 0;
+    return llmsim::calibrate::run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "llmsim_fit_runs: %s\n", error.what());
     return 1;

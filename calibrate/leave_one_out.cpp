@@ -25,6 +25,7 @@ std::vector<std::set<std::size_t>> groups_of(const MeasuredRuns& runs) {
 
 std::vector<Influence> influence_on(std::size_t k, const std::set<std::size_t>& groups, const LeaveOneOut& result) {
   std::vector<Influence> influence;
+  influence.reserve(groups.size());
   for (const std::size_t g : groups) influence.push_back({g, result.fit.shifts[k] - result.shifts[g][k]});
   std::sort(influence.begin(), influence.end(),
             [](const Influence& a, const Influence& b) { return std::abs(a.shift) > std::abs(b.shift); });

@@ -148,6 +148,7 @@ std::vector<std::size_t> groups_behind(const MeasuredRuns& runs) {
     for (const std::size_t k : run.coefficients) groups[k].insert(run.group);
   }
   std::vector<std::size_t> counts;
+  counts.reserve(groups.size());
   for (const auto& of : groups) counts.push_back(of.size());
   return counts;
 }

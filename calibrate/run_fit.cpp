@@ -17,6 +17,7 @@ using Eigen::VectorXd;
 constexpr double kFreedom = 4.0;       // of the t distribution
 constexpr double kStep = 0.01;         // of a numerical derivative
 constexpr double kLongestStep = 0.3;   // of one coefficient in one iteration
+constexpr int kMostHalvings = 5;       // of a step that does not lower the cost
 constexpr double kSettled = 1e-4;      // a tenth of a thousandth of a value
 constexpr double kLeastMisfit = 0.03;  // run-to-run noise
 
@@ -153,7 +154,8 @@ class Descent {
   bool improve(const VectorXd& step) {
     if (step.size() == 0 || step.cwiseAbs().maxCoeff() < kSettled) return false;
     const double before = cost(shifts_);
-    for (double part = 1.0; part > 0.05; part /= 2.0) {
+    double part = 1.0;
+    for (int halved = 0; halved < kMostHalvings; ++halved, part /= 2.0) {
       std::vector<double> moved = shifts_;
       for (std::size_t k = 0; k < moved.size(); ++k) moved[k] += part * step[static_cast<Eigen::Index>(k)];
       evaluate(moved);

@@ -34,7 +34,7 @@ SettingValue ordered(const std::string& text, const std::string& word, const std
   return {.text = text, .rank = static_cast<double>(found - order.begin())};
 }
 
-std::string with_detail(std::string text, const std::optional<std::string>& detail) {
+std::string with_detail(const std::string& text, const std::optional<std::string>& detail) {
   return detail && !detail->empty() ? text + " (" + *detail + ")" : text;
 }
 
