@@ -44,6 +44,12 @@ void add_tensor_collectives(EndOperators& ends, const Transformer& model, const 
   ends.backward.push_back(collective("head_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
 }
 
+void add_norm(EndOperators& ends, const char* label, const Transformer& model, const Stack& stack, const EndShape& shape) {
+  const Traffic traffic = norm_traffic(model.norm, stack, shape.element);
+  ends.forward.push_back(streaming(OperatorKind::Norm, label, shape.residual, traffic.forward_bytes, traffic.forward_kernels));
+  ends.backward.push_back(streaming(OperatorKind::Norm, label, shape.residual, traffic.backward_bytes, traffic.backward_kernels));
+}
+
 }  // namespace
 
 EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Stack& stack) {
@@ -56,13 +62,7 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
     const CollectiveKind kind = strategy.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
     ends.forward.push_back(collective("embedding_output", kind, GroupKind::Tensor, whole_residual(model, shape)));
   }
-  if (model.embedding_norm) {
-    const Traffic traffic = norm_traffic(model.norm, stack, shape.element);
-    ends.forward.push_back(
-        streaming(OperatorKind::Norm, "embedding_norm", shape.residual, traffic.forward_bytes, traffic.forward_kernels));
-    ends.backward.push_back(
-        streaming(OperatorKind::Norm, "embedding_norm", shape.residual, traffic.backward_bytes, traffic.backward_kernels));
-  }
+  if (model.embedding_norm) add_norm(ends, "embedding_norm", model, stack, shape);
   if (stack.dropout > 0.0) {
     ends.forward.push_back(streaming(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));
     ends.saved = Bytes(shape.residual);
@@ -73,13 +73,7 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
 EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Stack& stack) {
   const EndShape shape = shape_of(model, strategy);
   EndOperators ends;
-  if (model.final_norm) {
-    const Traffic traffic = norm_traffic(model.norm, stack, shape.element);
-    ends.forward.push_back(
-        streaming(OperatorKind::Norm, "final_norm", shape.residual, traffic.forward_bytes, traffic.forward_kernels));
-    ends.backward.push_back(
-        streaming(OperatorKind::Norm, "final_norm", shape.residual, traffic.backward_bytes, traffic.backward_kernels));
-  }
+  if (model.final_norm) add_norm(ends, "final_norm", model, stack, shape);
   ends.saved = Bytes(2.0 * shape.residual * shape.element);
   add_tensor_collectives(ends, model, strategy, shape);
   add_loss(ends, lower_loss(model, strategy, stack, shape.tokens));
