@@ -9,9 +9,7 @@
 //
 // Between two instants memory grows or shrinks block by block, by the same amount for each block: it has no peak in between.
 //
-// Bytes per parameter come from the stack (divided by the shard ranks as the sharding says), bytes per token from the operators'
-// `saved`.  Kept activations are those of a block x blocks x micro-batches in flight, where the embedding counts with the
-// micro-batches of the first chunk and the head with those of the last: one, or all of them under GPipe.
+// How much of each there is, stage_bytes.h tells.
 //
 // Allocated bytes are the sum of the terms.  The allocator reserves more: blocks of a step that are freed and reused fit badly
 // (fragmentation), and the flat buffers of an optimizer step fit into no gap that activations leave:

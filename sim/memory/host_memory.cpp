@@ -2,85 +2,33 @@
 
 #include <algorithm>
 
-#include "sim/memory/shards.h"
+#include "sim/memory/stage_contents.h"
 #include "sim/operators/update.h"
-#include "sim/schedule/pipeline.h"
-#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 namespace {
 
-class HostFootprint {
- public:
-  HostFootprint(const Run& run, const LayerPrices& prices)
-      : run_(run),
-        strategy_(run.strategy),
-        prices_(prices),
-        parts_(model_parts(run.model, run.strategy)),
-        rank_(rank_parameters(run.model, run.strategy)),
-        storage_(storage_of(run.strategy, run.stack)) {}
+double update_bytes(const Run& run, const ParameterStorage& storage) {
+  const double sums = run.stack.host_copies.gradients_return ? storage.gradient_bytes : 0.0;
+  return storage.master_bytes + state_bytes_per_parameter(run.strategy.optimizer, storage) + size_of(DType::Fp32).value() + sums;
+}
 
-  Bytes offloaded() const {
-    Bytes most;
-    for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) most = std::max(most, stage_bytes(stage));
-    return most;
-  }
+Bytes offloaded_checkpoints(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
+  const double passes = contents.chunks_in_flight(stage) / static_cast<double>(run.strategy.virtual_stages);
+  const double stored = stored_inputs_per_block(run.strategy, run.stack);
+  return std::max(0.0, passes * contents.blocks(stage) - 2.0) * stored * prices.block.saved;
+}
 
-  Bytes loaded() const {
-    double whole = 0.0;
-    for (const ModelPart& part : parts_) whole += part_parameters(rank_, part, run_.model.tied_embeddings);
-    return Bytes(whole * run_.stack.host_load_bytes);
-  }
-
- private:
-  Bytes stage_bytes(int stage) const {
-    Bytes bytes;
-    const double parameters =
-        stage_sum(stage, [&](const ModelPart& part) { return part_parameters(rank_, part, run_.model.tied_embeddings); });
-    const double blocks = stage_sum(stage, [](const ModelPart& part) { return part.blocks; });
-    const double trained = strategy_.adapters ? blocks * rank_.block_adapters : parameters;
-    if (strategy_.offload.optimizer) bytes += Bytes(trained * update_bytes() / std::max(1, strategy_.shard_ranks()));
-    if (strategy_.offload.parameters) bytes += Bytes(parameters * storage_.weight_bytes / weight_shards());
-    if (strategy_.offload.activations) bytes += checkpoints(stage, blocks);
-    return bytes;
-  }
-
-  double update_bytes() const {
-    const double sums = run_.stack.host_copies.gradients_return ? storage_.gradient_bytes : 0.0;
-    return storage_.master_bytes + state_bytes_per_parameter(strategy_.optimizer, storage_) + size_of(DType::Fp32).value() + sums;
-  }
-
-  double weight_shards() const {
-    const bool sharded = strategy_.sharding == Sharding::Zero3 || strategy_.sharding == Sharding::Hsdp;
-    return sharded ? std::max(1, strategy_.shard_ranks()) : 1.0;
-  }
-
-  Bytes checkpoints(int stage, double blocks) const {
-    const PipelineShape shape{.schedule = strategy_.schedule,
-                              .stages = strategy_.pipeline_parallel,
-                              .virtual_stages = strategy_.virtual_stages,
-                              .num_microbatches = strategy_.num_microbatches()};
-    const double passes = peak_in_flight(shape, stage) / static_cast<double>(strategy_.virtual_stages);
-    const double stored = stored_inputs_per_block(strategy_, run_.stack);
-    return std::max(0.0, passes * blocks - 2.0) * stored * prices_.block.saved;
-  }
-
-  template <class Value>
-  double stage_sum(int stage, const Value& value) const {
-    double sum = 0.0;
-    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) {
-      sum += value(parts_[static_cast<std::size_t>(chunk * strategy_.pipeline_parallel + stage)]);
-    }
-    return sum;
-  }
-
-  const Run& run_;
-  const Strategy& strategy_;
-  const LayerPrices& prices_;
-  std::vector<ModelPart> parts_;
-  RankParameters rank_;
-  ParameterStorage storage_;
-};
+Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
+  const Offload& offload = run.strategy.offload;
+  const StateShards shards = state_shards(run.strategy);
+  const ParameterStorage storage = storage_of(run.strategy, run.stack);
+  Bytes bytes;
+  if (offload.optimizer) bytes += Bytes(contents.trained(stage) * update_bytes(run, storage) / shards.optimizer);
+  if (offload.parameters) bytes += Bytes(contents.held(stage) * storage.weight_bytes / shards.weights);
+  if (offload.activations) bytes += offloaded_checkpoints(run, prices, contents, stage);
+  return bytes;
+}
 
 }  // namespace
 
@@ -88,10 +36,15 @@ HostMemory host_memory(const Run& run, const LayerPrices& prices) {
   const Offload& offload = run.strategy.offload;
   HostMemory memory{.capacity = run.cluster.host_memory};
   if (!offload.optimizer && !offload.parameters && !offload.activations && run.stack.host_load_bytes <= 0.0) return memory;
-  const HostFootprint footprint(run, prices);
-  const Bytes offloaded = footprint.offloaded(), loaded = footprint.loaded();
-  memory.loading = loaded > offloaded;
-  memory.device = std::max(offloaded, loaded);
+  const StageContents contents(run.model, run.strategy);
+  double model = 0.0;
+  for (int stage = 0; stage < run.strategy.pipeline_parallel; ++stage) {
+    memory.device = std::max(memory.device, offloaded(run, prices, contents, stage));
+    model += contents.held(stage);
+  }
+  const Bytes loaded{model * run.stack.host_load_bytes};
+  memory.loading = loaded > memory.device;
+  memory.device = std::max(memory.device, loaded);
   memory.node = memory.device * run.cluster.devices_on_a_node();
   return memory;
 }

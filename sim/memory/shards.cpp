@@ -34,15 +34,31 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
   const double head = model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head);
   rank.head = head / tensor + final_norm;
+  rank.tied = model.tied_embeddings;
+  rank.adapted = strategy.adapters.has_value();
   if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
   return rank;
 }
 
-double part_parameters(const RankParameters& parameters, const ModelPart& part, bool tied) {
-  double sum = part.blocks * parameters.block;
-  if (part.embedding) sum += parameters.embedding;
-  if (part.head && !(tied && part.embedding)) sum += parameters.head;
+double RankParameters::ends(const ModelPart& part) const {
+  double sum = 0.0;
+  if (part.embedding) sum += embedding;
+  if (part.head && !(tied && part.embedding)) sum += head;
   return sum;
+}
+
+double RankParameters::held(const ModelPart& part) const { return part.blocks * block + ends(part); }
+
+double RankParameters::trained(const ModelPart& part) const { return adapted ? part.blocks * block_adapters : held(part); }
+
+StateShards state_shards(const Strategy& strategy) {
+  const double ranks = strategy.shard_ranks();
+  StateShards shards;
+  if (strategy.sharding == Sharding::None) return shards;
+  shards.optimizer = ranks;
+  if (strategy.sharding != Sharding::Zero1) shards.gradients = ranks;
+  if (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp) shards.weights = ranks;
+  return shards;
 }
 
 double checkpoint_spacing(const Strategy& strategy, const Stack& stack) {

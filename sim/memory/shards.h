@@ -1,4 +1,5 @@
-// How many parameters of each part of the model one rank holds, and in how many bytes.
+// How many parameters of each part of the model one rank holds, by how many ranks their states are divided, and in how many bytes
+// they are kept.
 #pragma once
 
 #include <vector>
@@ -16,12 +17,30 @@ struct RankParameters {
   double embedding = 0.0;       // table and positions, or a tied copy of it
   double head = 0.0;            // output projection and final norm; of a tied model the copy that a separate last stage holds
   double block_adapters = 0.0;  // trained values of one block under adapters
+  bool tied = false;            // the head on the embedding's own part is no second copy
+  bool adapted = false;         // only adapters are trained
+
+  double ends(const ModelPart& part) const;     // weights of the embedding and the head that the part has
+  double held(const ModelPart& part) const;     // all its weights
+  double trained(const ModelPart& part) const;  // of which these have gradients and states, or its adapters
 };
 
 RankParameters rank_parameters(const Transformer& model, const Strategy& strategy);
 
-// Parameters of one model part.  A tied head on the embedding's own part is no second copy.
-double part_parameters(const RankParameters& parameters, const ModelPart& part, bool tied);
+// Ranks that divide each kind of state, with n = shard_ranks():
+//
+//                weights   gradients   optimizer (master weights, states, main gradients)
+//   None         1         1           1
+//   Zero1        1         1           n
+//   Zero2        1         n           n
+//   Zero3, Hsdp  n         n           n
+struct StateShards {
+  double weights = 1.0;
+  double gradients = 1.0;
+  double optimizer = 1.0;
+};
+
+StateShards state_shards(const Strategy& strategy);
 
 // Bytes per parameter of a run: the stack's storage, overridden by recipes that leave no choice (fp32: 4-byte weights and
 // gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their block scales).

@@ -83,8 +83,8 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataEx
       terms[Term::GatherExposed]);
   add(reduction, exchange.shard_group(), shard, reductions, gradients, scatter, scatter_share * exposed);
   if (run.strategy.sharding != Sharding::Hsdp) return;
-  add(CollectiveKind::AllReduce, GroupKind::Replicate, replicas, reductions, gradients / std::max(1, run.strategy.shard_size),
-      replicate, (1.0 - scatter_share) * exposed);
+  add(CollectiveKind::AllReduce, GroupKind::Replicate, replicas, reductions, gradients / run.strategy.shard_ranks(), replicate,
+      (1.0 - scatter_share) * exposed);
 }
 
 void add_pipeline(std::vector<CommunicationTerm>& list, const Strategy& strategy, const StageTransfer& transfer, Seconds bubble) {

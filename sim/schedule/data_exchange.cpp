@@ -53,7 +53,7 @@ ExchangeTimes DataExchange::times(double trained, double parameters) const {
     result.scatter = collective_time(CollectiveKind::AllReduce, gradients, shard_links_);
   }
   if (run_.strategy.sharding == Sharding::Hsdp) {
-    const Bytes shard = gradients / std::max(1, run_.strategy.shard_size);
+    const Bytes shard = gradients / run_.strategy.shard_ranks();
     result.replicate = collective_time(CollectiveKind::AllReduce, shard, replicate_links_);
   }
   return result;
@@ -76,20 +76,12 @@ ExchangeTimes DataExchange::unit_times(int blocks) const {
 
 double DataExchange::trained_block() const { return run_.strategy.adapters ? rank_.block_adapters : rank_.block; }
 
-double DataExchange::end_parameters(const ModelPart& part) const {
-  if (run_.strategy.adapters) return 0.0;
-  double ends = 0.0;
-  if (part.embedding) ends += rank_.embedding;
-  if (part.head && !(run_.model.tied_embeddings && part.embedding)) ends += rank_.head;
-  return ends;
-}
+double DataExchange::end_parameters(const ModelPart& part) const { return run_.strategy.adapters ? 0.0 : rank_.ends(part); }
 
 double DataExchange::head_parameters(const ModelPart& part) const {
   return part.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;
 }
 
-double DataExchange::trained_parameters(const ModelPart& part) const {
-  return part.blocks * trained_block() + end_parameters(part);
-}
+double DataExchange::trained_parameters(const ModelPart& part) const { return rank_.trained(part); }
 
 }  // namespace llmsim::sim

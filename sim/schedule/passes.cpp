@@ -159,8 +159,8 @@ class PassBuilder {
     HostTraffic traffic(run_);
     if (strategy_.offload.activations)
       traffic.checkpoints(part_.blocks * stored_inputs_per_block(strategy_, stack_) * prices_.block.saved, backward);
-    const double owned = exchange_.trained_parameters(part_) / std::max(1, strategy_.shard_ranks());
-    const double held = part_parameters(rank_, part_, run_.model.tied_embeddings) / std::max(1, strategy_.shard_ranks());
+    const double owned = exchange_.trained_parameters(part_) / strategy_.shard_ranks();
+    const double held = rank_.held(part_) / state_shards(strategy_).weights;
     if (strategy_.offload.parameters) traffic.weights(Bytes(held * exchange_.weight_wire_bytes()));
     if (strategy_.offload.optimizer && backward) traffic.gradients(owned, Bytes(owned * exchange_.gradient_wire_bytes()), last);
     terms[Term::OffloadExposed] += traffic.exposed(terms.total());

@@ -169,6 +169,14 @@ std::vector<Seconds> finish_times(const PipelineShape& shape, std::span<const Ch
 
 }  // namespace
 
+PipelineShape pipeline_shape(const Strategy& strategy) {
+  return {.schedule = strategy.schedule,
+          .stages = strategy.pipeline_parallel,
+          .virtual_stages = strategy.virtual_stages,
+          .num_microbatches = strategy.num_microbatches(),
+          .transfer = Seconds(0.0)};
+}
+
 int peak_in_flight(const PipelineShape& shape, int stage) {
   const int total = shape.num_microbatches * shape.virtual_stages;
   return std::min(total, warmup_passes(shape, stage) + 1);

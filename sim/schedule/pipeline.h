@@ -31,6 +31,9 @@ struct PipelineShape {
   Seconds transfer{};  // activation or gradient from one stage to the next
 };
 
+// The pipeline of a strategy, with free transfers.
+PipelineShape pipeline_shape(const Strategy& strategy);
+
 struct PipelineTimes {
   Seconds makespan{};
   std::vector<Seconds> finish;  // when each stage ends its last backward pass

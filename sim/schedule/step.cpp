@@ -68,30 +68,20 @@ class StepSimulation {
     std::vector<ChunkTimes> chunks;
     chunks.reserve(passes_.size());
     for (const PartPasses& part : passes_) chunks.push_back({.forward = part.forward.total(), .backward = part.backward.total()});
-    const PipelineShape shape{.schedule = strategy_.schedule,
-                              .stages = strategy_.pipeline_parallel,
-                              .virtual_stages = strategy_.virtual_stages,
-                              .num_microbatches = strategy_.num_microbatches(),
-                              .transfer = transfer_.time};
+    PipelineShape shape = pipeline_shape(strategy_);
+    shape.transfer = transfer_.time;
     return simulate_pipeline(shape, chunks);
   }
 
-  // The residual stream of one micro-batch, divided over the tensor ranks with sequence parallelism.
   StageTransfer stage_transfer() const {
-    const double tokens = static_cast<double>(strategy_.micro_batch) * run_.model.seq_len / strategy_.context_parallel;
-    const double share = strategy_.sequence_parallel ? strategy_.tensor_parallel : 1.0;
-    const Bytes size = tokens * run_.model.hidden_size / share * size_of(activation_dtype(strategy_.precision));
+    const Bytes size = stage_output(run_.model, strategy_);
     return {.size = size, .time = collective_time(CollectiveKind::SendRecv, size, pipeline_links_)};
-  }
-
-  std::size_t part_index(int stage, int chunk) const {
-    return static_cast<std::size_t>(chunk * strategy_.pipeline_parallel + stage);
   }
 
   std::vector<ModelPart> parts_of(int stage) const {
     std::vector<ModelPart> parts;
     parts.reserve(static_cast<std::size_t>(strategy_.virtual_stages));
-    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) parts.push_back(parts_[part_index(stage, chunk)]);
+    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) parts.push_back(parts_[part_index(strategy_, stage, chunk)]);
     return parts;
   }
 
@@ -100,7 +90,7 @@ class StepSimulation {
     Terms terms;
     const double others = strategy_.num_microbatches() - 1.0;
     for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) {
-      const PartPasses& part = passes_[part_index(stage, chunk)];
+      const PartPasses& part = passes_[part_index(strategy_, stage, chunk)];
       terms += others * part.forward + part.first_forward + others * part.backward + part.last_backward;
     }
     return terms;
@@ -110,7 +100,7 @@ class StepSimulation {
   Terms extra_terms(int stage) const {
     Terms terms;
     for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) {
-      const PartPasses& part = passes_[part_index(stage, chunk)];
+      const PartPasses& part = passes_[part_index(strategy_, stage, chunk)];
       terms += (part.first_forward - part.forward) + (part.last_backward - part.backward);
     }
     return terms;
@@ -141,7 +131,7 @@ class StepSimulation {
     double largest = 0.0;
     for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
       double parameters = 0.0;
-      for (const ModelPart& part : parts_of(stage)) parameters += exchange_.trained_parameters(part);
+      for (const ModelPart& part : parts_of(stage)) parameters += rank_.trained(part);
       largest = std::max(largest, parameters);
     }
     return largest;

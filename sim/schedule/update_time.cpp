@@ -25,8 +25,8 @@ Seconds orthogonalisation_time(const Run& run) {
   const GemmMachine machine = gemm_machine(run.cluster.device, DType::Bf16);
   Seconds block;
   for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tensor_parallel)) block += gemm_time(op, machine);
-  const int ranks = run.strategy.sharding == Sharding::None ? 1 : std::max(1, run.strategy.shard_ranks());
-  const double blocks = std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pipeline_parallel / ranks);
+  const double blocks =
+      std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pipeline_parallel / run.strategy.shard_ranks());
   return blocks * block / (run.cluster.device.achieved.sustained_clock * run.stack.efficiency);
 }
 
@@ -46,8 +46,7 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
 }  // namespace
 
 Seconds update_time(const Run& run, double parameters) {
-  const bool sharded = run.strategy.sharding != Sharding::None;
-  const double owned = sharded ? parameters / run.strategy.shard_ranks() : parameters;
+  const double owned = parameters / run.strategy.shard_ranks();
   const ParameterStorage storage = storage_of(run.strategy, run.stack);
   return run.strategy.offload.optimizer ? host_time(run, owned, storage) : device_time(run, owned, storage);
 }

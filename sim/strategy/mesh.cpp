@@ -25,8 +25,8 @@ int group_ranks(const Strategy& strategy, GroupKind kind) {
     case GroupKind::Context: return strategy.context_parallel;
     case GroupKind::Data: return strategy.data_parallel;
     case GroupKind::DataContext: return data_context;
-    case GroupKind::Shard: return std::max(1, strategy.shard_ranks());
-    case GroupKind::Replicate: return data_context / std::max(1, strategy.shard_ranks());
+    case GroupKind::Shard: return strategy.shard_ranks();
+    case GroupKind::Replicate: return data_context / strategy.shard_ranks();
     case GroupKind::Pipeline: return strategy.pipeline_parallel;
     case GroupKind::Expert: return strategy.expert_parallel;
   }
@@ -42,7 +42,7 @@ int group_stride(const Strategy& strategy, GroupKind kind) {
     case GroupKind::Shard:
     case GroupKind::Expert: return tensor;
     case GroupKind::Data: return tensor * strategy.context_parallel;
-    case GroupKind::Replicate: return tensor * std::max(1, strategy.shard_ranks());
+    case GroupKind::Replicate: return tensor * strategy.shard_ranks();
     case GroupKind::Pipeline: return tensor * strategy.context_parallel * strategy.data_parallel;
   }
   return 1;

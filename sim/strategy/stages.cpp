@@ -22,4 +22,14 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
   return parts;
 }
 
+std::size_t part_index(const Strategy& strategy, int stage, int chunk) {
+  return static_cast<std::size_t>(chunk * strategy.pipeline_parallel + stage);
+}
+
+Bytes stage_output(const Transformer& model, const Strategy& strategy) {
+  const double tokens = static_cast<double>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;
+  const double share = strategy.sequence_parallel ? strategy.tensor_parallel : 1.0;
+  return tokens * model.hidden_size / share * size_of(activation_dtype(strategy.precision));
+}
+
 }  // namespace llmsim::sim

@@ -1,8 +1,10 @@
-// How the layers of a model are dealt to pipeline stages.
+// How the layers of a model are dealt to pipeline stages, and what a stage hands to the next.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
+#include "sim/base/quantity.h"
 #include "sim/model/transformer.h"
 #include "sim/strategy/strategy.h"
 
@@ -17,9 +19,15 @@ struct ModelPart {
   bool operator==(const ModelPart&) const = default;
 };
 
-// The pipeline_parallel * virtual_stages parts in model order; part c * pipeline_parallel + s is chunk c of stage s.
+// The pipeline_parallel * virtual_stages parts in model order.
 // Layers are dealt evenly; a remainder goes one each to the parts in the middle first, because the ends also carry the embedding
 // and the head.  With embeddings_as_layers those two count as one layer each.
 std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy);
+
+// Where in them chunk `chunk` of a stage is.
+std::size_t part_index(const Strategy& strategy, int stage, int chunk);
+
+// The residual stream of one micro-batch on one rank, divided over the tensor ranks with sequence parallelism.
+Bytes stage_output(const Transformer& model, const Strategy& strategy);
 
 }  // namespace llmsim::sim

@@ -1,5 +1,6 @@
 #include "sim/strategy/strategy.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -93,7 +94,7 @@ DType activation_dtype(Precision precision) {
 int Strategy::shard_ranks() const {
   switch (sharding) {
     case Sharding::None: return 1;
-    case Sharding::Hsdp: return shard_size;
+    case Sharding::Hsdp: return std::max(1, shard_size);
     default: return data_parallel * context_parallel;
   }
 }

@@ -83,7 +83,7 @@ struct Strategy {
   int num_devices() const { return data_parallel * tensor_parallel * pipeline_parallel * context_parallel; }
   // Forward passes of one replica per optimizer step.
   int num_microbatches() const { return global_batch / (data_parallel * micro_batch); }
-  // Ranks that share one copy of the sharded states: 1 where nothing is sharded.
+  // Ranks that share one copy of the sharded states, at least 1: 1 where nothing is sharded.
   int shard_ranks() const;
 
   bool operator==(const Strategy&) const = default;

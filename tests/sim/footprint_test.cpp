@@ -294,13 +294,5 @@ TEST(Footprint, WorkspacesAreThoseOfTwoThreadsAndOfTheEngine) {
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (96.0 * MiB).value());
 }
 
-TEST(Footprint, TensorRanksShareTheMatrices) {
-  TrainingRun run = small_run(8);
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 8;
-  const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const Parameters whole = parameters(run.model);
-  EXPECT_DOUBLE_EQ(rank.embedding, static_cast<double>(whole.embedding) / 8.0 + static_cast<double>(whole.positions));
-}
-
 }  // namespace
 }  // namespace llmsim::sim

@@ -51,5 +51,16 @@ TEST(Stages, NoLayerIsLost) {
   }
 }
 
+TEST(Stages, AStageHandsOnTheResidualStreamOfItsRank) {
+  // 2 sequences of 1024 tokens x 1024 values in bf16.
+  Strategy s;
+  s.micro_batch = 2, s.tensor_parallel = 4;
+  EXPECT_EQ(stage_output(small_model(), s), Bytes(2.0 * 1024.0 * 1024.0 * 2.0));
+  s.sequence_parallel = true;
+  EXPECT_EQ(stage_output(small_model(), s), Bytes(1024.0 * 1024.0));
+  s.context_parallel = 2, s.precision = Precision::Fp32;
+  EXPECT_EQ(stage_output(small_model(), s), Bytes(1024.0 * 1024.0));  // half the tokens, twice the bytes
+}
+
 }  // namespace
 }  // namespace llmsim::sim

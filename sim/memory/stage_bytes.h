@@ -1,0 +1,37 @@
+// The bytes that one rank of a pipeline stage has of everything, each at its largest; when each is there, footprint.h tells.
+//
+// States are the stack's bytes per parameter, divided by the shard ranks.  Kept activations are those of a block x blocks x
+// micro-batches in flight, where the embedding counts with the micro-batches of the first chunk and the head with those of the
+// last: one, or all of them under GPipe.
+#pragma once
+
+#include "sim/cost/layer_prices.h"
+#include "sim/memory/stage_contents.h"
+#include "sim/run.h"
+
+namespace llmsim::sim {
+
+struct StageBytes {
+  Bytes weights{};
+  Bytes gathered{};              // whole weights of the sharded units at hand
+  Bytes gradients{};             // as the backward pass makes them
+  Bytes main_gradients{};        // in higher precision, for the update
+  Bytes gradient_buffers{};      // whole gradients of sharded units
+  Bytes waiting_gradients{};     // of which these wait for their reduction while the next block runs
+  Bytes buckets{};               // copies of replicated gradients
+  Bytes master{};                // weights in fp32
+  Bytes states{};                // of the optimizer
+  Bytes temporaries{};           // of the update
+  Bytes activations{};           // kept by all passes in flight
+  Bytes last_block{};            // those of the block whose backward pass is the last
+  Bytes restored{};              // what recomputation brings back at once
+  Bytes activation_gradients{};  // of one block
+  Bytes logits{};                // with their copies and gradient; only where the head is
+  Bytes pipeline_buffers{};
+  Bytes workspaces{};
+  Bytes framework{};
+};
+
+StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage);
+
+}  // namespace llmsim::sim

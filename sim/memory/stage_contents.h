@@ -1,0 +1,32 @@
+// What each stage of a pipeline consists of: its chunks of the model, the parameters of one rank, and the passes in flight.
+#pragma once
+
+#include <vector>
+
+#include "sim/memory/shards.h"
+
+namespace llmsim::sim {
+
+class StageContents {
+ public:
+  // `strategy` must outlive the contents.
+  StageContents(const Transformer& model, const Strategy& strategy);
+
+  const ModelPart& part(int stage, int chunk) const { return parts_[part_index(strategy_, stage, chunk)]; }
+  const RankParameters& rank() const { return rank_; }
+
+  // Sums over the chunks of a stage, before data-parallel sharding.
+  int blocks(int stage) const;
+  double held(int stage) const;     // weights
+  double trained(int stage) const;  // values with gradients and states
+
+  // Forward passes through one chunk each whose activations the stage holds at once, at most.
+  int chunks_in_flight(int stage) const;
+
+ private:
+  const Strategy& strategy_;
+  std::vector<ModelPart> parts_;
+  RankParameters rank_;
+};
+
+}  // namespace llmsim::sim

@@ -1,0 +1,53 @@
+#include "sim/memory/shards.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+TEST(RankParameters, TensorRanksShareTheMatrices) {
+  TrainingRun run = small_run(8);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 8;
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  const Parameters whole = parameters(run.model);
+  EXPECT_DOUBLE_EQ(rank.embedding, static_cast<double>(whole.embedding) / 8.0 + static_cast<double>(whole.positions));
+}
+
+TEST(RankParameters, ATiedHeadIsASecondCopyOnlyOnAnotherPart) {
+  RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0};
+  const ModelPart whole{.blocks = 2, .embedding = true, .head = true}, last{.blocks = 2, .head = true};
+  EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0 + 50.0);
+  rank.tied = true;
+  EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0);
+  EXPECT_EQ(rank.held(last), 2.0 * 10.0 + 50.0);
+}
+
+TEST(RankParameters, AdaptersAreAllThatIsTrained) {
+  RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0, .block_adapters = 3.0};
+  const ModelPart first{.blocks = 2, .embedding = true};
+  EXPECT_EQ(rank.trained(first), 2.0 * 10.0 + 100.0);
+  rank.adapted = true;
+  EXPECT_EQ(rank.trained(first), 2.0 * 3.0);
+  EXPECT_EQ(rank.held(first), 2.0 * 10.0 + 100.0);
+}
+
+TEST(StateShards, EachStageOfZeroDividesOneMoreKindOfState) {
+  const auto shares = [](Sharding sharding) {
+    Strategy strategy;
+    strategy.data_parallel = 8, strategy.sharding = sharding, strategy.shard_size = 4;
+    const StateShards shards = state_shards(strategy);
+    return std::array{shards.weights, shards.gradients, shards.optimizer};
+  };
+  EXPECT_EQ(shares(Sharding::None), (std::array{1.0, 1.0, 1.0}));
+  EXPECT_EQ(shares(Sharding::Zero1), (std::array{1.0, 1.0, 8.0}));
+  EXPECT_EQ(shares(Sharding::Zero2), (std::array{1.0, 8.0, 8.0}));
+  EXPECT_EQ(shares(Sharding::Zero3), (std::array{8.0, 8.0, 8.0}));
+  EXPECT_EQ(shares(Sharding::Hsdp), (std::array{4.0, 4.0, 4.0}));
+}
+
+}  // namespace
+}  // namespace llmsim::sim

@@ -1,0 +1,49 @@
+#include "sim/memory/stage_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+StageBytes bytes_of(const TrainingRun& run, int stage) {
+  const StageContents contents(run.model, run.strategy);
+  return stage_bytes(run, layer_prices(run), contents, stage);
+}
+
+TEST(StageBytes, OnlyStagesOfAPipelineHaveItsBuffersAndOnlyTheLastHasLogits) {
+  TrainingRun run = small_run(4);
+  EXPECT_EQ(bytes_of(run, 0).pipeline_buffers, Bytes(0.0));
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  // Received, to be sent, and a received gradient: 1024 tokens x 1024 values x 2 bytes each.
+  EXPECT_EQ(bytes_of(run, 0).pipeline_buffers, Bytes(3.0 * 1024.0 * 1024.0 * 2.0));
+  EXPECT_EQ(bytes_of(run, 0).logits, Bytes(0.0));
+  // 1024 x 32768 logits in 2 + 4 + 4 bytes.
+  EXPECT_EQ(bytes_of(run, 3).logits, Bytes(1024.0 * 32768.0 * 10.0));
+}
+
+TEST(StageBytes, FourBitWeightsAreThoseOfTheBlocks) {
+  TrainingRun run = small_run();
+  run.strategy.adapters = Adapters{.rank = 8};
+  run.strategy.precision = Precision::Nf4;
+  const StageContents contents(run.model, run.strategy);
+  const double blocks = 8.0 * contents.rank().block, others = contents.held(0) - blocks;
+  // Half a byte and a 64th of an fp32 scale; 16 bits for the ends and the adapters.
+  EXPECT_NEAR(bytes_of(run, 0).weights.value(), blocks * (0.5 + 4.0 / 64.0) + (others + contents.trained(0)) * 2.0, 1.0);
+}
+
+TEST(StageBytes, OffloadedStatesLeaveTheDevice) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero3;
+  EXPECT_GT(bytes_of(run, 0).master, Bytes(0.0));
+  EXPECT_GT(bytes_of(run, 0).weights, Bytes(0.0));
+  run.strategy.offload = {.optimizer = true, .parameters = true};
+  const StageBytes left = bytes_of(run, 0);
+  for (const Bytes gone : {left.weights, left.master, left.states, left.main_gradients, left.temporaries})
+    EXPECT_EQ(gone, Bytes(0.0));
+  EXPECT_EQ(left.gradients, left.gradient_buffers);  // of one block
+}
+
+}  // namespace
+}  // namespace llmsim::sim

@@ -1,0 +1,53 @@
+#include "sim/memory/stage_contents.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Eight blocks on two stages of two chunks: blocks 0-1 and 4-5 on the first, 2-3 and 6-7 on the second.
+Strategy interleaved() {
+  Strategy strategy;
+  strategy.pipeline_parallel = 2, strategy.virtual_stages = 2;
+  strategy.schedule = PipelineSchedule::Interleaved;
+  strategy.global_batch = 8;
+  return strategy;
+}
+
+TEST(StageContents, AStageHasEveryChunkOfItsOwn) {
+  const Strategy strategy = interleaved();
+  const StageContents contents(small_model(), strategy);
+  EXPECT_EQ(contents.part(0, 0), (ModelPart{.blocks = 2, .embedding = true}));
+  EXPECT_EQ(contents.part(0, 1), (ModelPart{.blocks = 2}));
+  EXPECT_EQ(contents.part(1, 1), (ModelPart{.blocks = 2, .head = true}));
+  EXPECT_EQ(contents.blocks(0), 4);
+  const RankParameters& rank = contents.rank();
+  EXPECT_DOUBLE_EQ(contents.held(0), 4.0 * rank.block + rank.embedding);
+  EXPECT_DOUBLE_EQ(contents.held(1), 4.0 * rank.block + rank.head);
+}
+
+TEST(StageContents, StagesOfAnUntiedModelHoldItOnce) {
+  Transformer model = small_model();
+  model.tied_embeddings = false;
+  const Strategy strategy = interleaved();
+  const StageContents contents(model, strategy);
+  EXPECT_DOUBLE_EQ(contents.held(0) + contents.held(1), static_cast<double>(parameters(model).total()));
+}
+
+TEST(StageContents, PassesInFlightFollowTheSchedule) {
+  Strategy strategy = interleaved();
+  const auto in_flight = [&](int stage) { return StageContents(small_model(), strategy).chunks_in_flight(stage); };
+  // Warm-up of 2 (stages - stage - 1) + (chunks - 1) stages = 4 and 2 passes, and the one that follows it.
+  EXPECT_EQ(in_flight(0), 5);
+  EXPECT_EQ(in_flight(1), 3);
+  strategy.virtual_stages = 1, strategy.schedule = PipelineSchedule::OneForwardOneBackward;
+  EXPECT_EQ(in_flight(0), 2);
+  EXPECT_EQ(in_flight(1), 1);
+  strategy.schedule = PipelineSchedule::GPipe;
+  EXPECT_EQ(in_flight(1), 8);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
