@@ -1,6 +1,5 @@
 #include "sim/schedule/update_time.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "sim/cost/gemm.h"

@@ -1,0 +1,312 @@
+#include "hwdb/stack_fields.h"
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hwdb/spelling.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using nlohmann::json;
+
+// Each assign() puts a value where it belongs and is false where the value has the wrong type or range.
+
+template <class Amount>
+bool assign_amount(Amount& target, const json& value) {
+  if (!value.is_number() || value.get<double>() < 0.0) return false;
+  target = Amount(value.get<double>());
+  return true;
+}
+
+bool assign(double& target, const json& value) { return assign_amount(target, value); }
+bool assign(sim::Seconds& target, const json& value) { return assign_amount(target, value); }
+bool assign(sim::Bytes& target, const json& value) { return assign_amount(target, value); }
+bool assign(sim::BytesPerSecond& target, const json& value) { return value != 0 && assign_amount(target, value); }
+
+bool assign(bool& target, const json& value) {
+  if (!value.is_boolean()) return false;
+  target = value.get<bool>();
+  return true;
+}
+
+template <class Value>
+bool assign(std::optional<Value>& target, const json& value) {
+  Value given{};
+  if (!assign(given, value)) return false;
+  target = given;
+  return true;
+}
+
+// The text of a value; empty, which is no name, where it is none.
+std::string word(const json& value) { return value.is_string() ? value.get<std::string>() : ""; }
+
+template <class Named>
+bool assign_named(Named& target, const std::optional<Named>& named) {
+  if (named) target = *named;
+  return named.has_value();
+}
+
+template <class Named, std::size_t n>
+std::optional<Named> value_in(const std::array<std::pair<const char*, Named>, n>& names, const std::string& name) {
+  for (const auto& [known, value] : names) {
+    if (name == known) return value;
+  }
+  return std::nullopt;
+}
+
+using sim::ElementwiseFusion;
+using sim::FusedLoss;
+using sim::NarrowScaling;
+
+constexpr std::array<std::pair<const char*, ElementwiseFusion>, 3> kFusions = {{
+    {"eager", ElementwiseFusion::Eager},
+    {"compiled", ElementwiseFusion::Compiled},
+    {"fused", ElementwiseFusion::Fused},
+}};
+constexpr std::array<std::pair<const char*, NarrowScaling>, 5> kScalings = {{
+    {"delayed", NarrowScaling::Delayed},
+    {"current", NarrowScaling::Current},
+    {"rowwise", NarrowScaling::Rowwise},
+    {"rowwise-wide-gradient", NarrowScaling::RowwiseWideGradient},
+    {"blocks", NarrowScaling::Blocks},
+}};
+constexpr std::array<std::pair<const char*, FusedLoss>, 4> kFusedLosses = {{
+    {"kernel", FusedLoss::Kernel},
+    {"logits", FusedLoss::Logits},
+    {"recomputed", FusedLoss::Recomputed},
+    {"gradient", FusedLoss::Gradient},
+}};
+
+bool assign(ElementwiseFusion& t, const json& value) { return assign_named(t, value_in(kFusions, word(value))); }
+bool assign(NarrowScaling& t, const json& value) { return assign_named(t, value_in(kScalings, word(value))); }
+bool assign(FusedLoss& t, const json& value) { return assign_named(t, value_in(kFusedLosses, word(value))); }
+bool assign(sim::AttentionKernel& t, const json& value) { return assign_named(t, sim::attention_kernel_named(word(value))); }
+bool assign(sim::Sharding& t, const json& value) { return assign_named(t, sim::sharding_named(word(value))); }
+bool assign(sim::Transport& t, const json& value) { return assign_named(t, sim::transport_named(word(value))); }
+bool assign(sim::CollectiveAlgorithm& t, const json& value) { return assign_named(t, sim::algorithm_named(word(value))); }
+bool assign(sim::ContextScheme& t, const json& value) { return assign_named(t, sim::context_scheme_named(word(value))); }
+
+struct Field {
+  const char* key;
+  std::function<bool(StackChoice&, const json&)> set;
+};
+
+// Fields of one part of a choice.
+template <class Part>
+class Group {
+ public:
+  Group(std::vector<Field>& fields, Part& (*part)(StackChoice&)) : fields_(fields), part_(part) {}
+
+  template <class Value>
+  void add(const char* key, Value Part::*member) const {
+    fields_.push_back(
+        {key, [part = part_, member](StackChoice& c, const json& value) { return assign(part(c).*member, value); }});
+  }
+
+  // A whole number from `least` to `most`.
+  void add(const char* key, int Part::*member, std::uint64_t least, std::uint64_t most) const {
+    fields_.push_back({key, [part = part_, member, least, most](StackChoice& c, const json& value) {
+                         if (!value.is_number_unsigned()) return false;
+                         if (value.get<std::uint64_t>() < least || value.get<std::uint64_t>() > most) return false;
+                         part(c).*member = value.get<int>();
+                         return true;
+                       }});
+  }
+
+ private:
+  std::vector<Field>& fields_;
+  Part& (*part_)(StackChoice&);
+};
+
+void add_stack(std::vector<Field>& fields) {
+  using P = sim::Stack;
+  const Group<P> stack(fields, [](StackChoice& c) -> P& { return c.stack; });
+  stack.add("fusion", &P::fusion);
+  stack.add("attention_kernel", &P::attention_kernel);
+  stack.add("casts_weights_per_microbatch", &P::casts_weights_per_microbatch);
+  stack.add("composed_activation", &P::composed_activation);
+  stack.add("norms_in_fp32", &P::norms_in_fp32);
+  stack.add("dropout", &P::dropout);
+  stack.add("fuses_parallel_inputs", &P::fuses_parallel_inputs);
+  stack.add("recompute_stops_early", &P::recompute_stops_early);
+  stack.add("hides_column_gradients", &P::hides_column_gradients);
+  stack.add("host_load_bytes", &P::host_load_bytes);
+  stack.add("efficiency", &P::efficiency);
+  stack.add("gemm_efficiency", &P::gemm_efficiency);
+  stack.add("collective_efficiency", &P::collective_efficiency);
+  stack.add("vocab_multiple", &P::vocab_multiple, 1, 65536);
+  stack.add("spread_faster", &P::spread_faster);
+  stack.add("spread_slower", &P::spread_slower);
+}
+
+void add_storage(std::vector<Field>& fields) {
+  using P = sim::ParameterStorage;
+  const Group<P> storage(fields, [](StackChoice& c) -> P& { return c.stack.storage; });
+  storage.add("storage.weight_bytes", &P::weight_bytes);
+  storage.add("storage.gradient_bytes", &P::gradient_bytes);
+  storage.add("storage.main_gradient_bytes", &P::main_gradient_bytes);
+  storage.add("storage.master_bytes", &P::master_bytes);
+  storage.add("storage.state_bytes", &P::state_bytes);
+}
+
+void add_narrow(std::vector<Field>& fields) {
+  using P = sim::NarrowRecipe;
+  const Group<P> narrow(fields, [](StackChoice& c) -> P& { return c.stack.narrow; });
+  narrow.add("narrow_scaling", &P::scaling);
+  narrow.add("narrow_copies", &P::copies);
+  narrow.add("caches_narrow_weights", &P::caches_weights);
+  narrow.add("narrow_head", &P::head);
+  narrow.add("saves_narrow_inputs", &P::saves_inputs);
+  narrow.add("narrow_gather", &P::gathers);
+  narrow.add("narrow_gemm_efficiency", &P::gemm_efficiency);
+}
+
+void add_loss(std::vector<Field>& fields) {
+  using P = sim::LossHabits;
+  const Group<P> loss(fields, [](StackChoice& c) -> P& { return c.stack.loss; });
+  loss.add("fp32_logits", &P::fp32_logits);
+  loss.add("fp32_logit_copies", &P::fp32_logit_copies);
+  loss.add("fused_loss", &P::fused);
+  loss.add("loss_chunks", &P::chunks, 0, 65536);
+}
+
+void add_gradients(std::vector<Field>& fields) {
+  using P = sim::GradientHabits;
+  const Group<P> gradients(fields, [](StackChoice& c) -> P& { return c.stack.gradients; });
+  gradients.add("gradient_reduce_in_fp32", &P::reduced_in_fp32);
+  gradients.add("reduces_every_microbatch", &P::reduced_every_microbatch);
+  gradients.add("gradient_accumulation_in_backward", &P::accumulated_by_product);
+  gradients.add("fused_bias_gradients", &P::fused_bias);
+  gradients.add("gradient_copies", &P::copies);
+  gradients.add("reduce_bucket_parameters", &P::bucket);
+  gradients.add("reduce_bucket_parameters_per_rank", &P::bucket_per_rank);
+  gradients.add("copies_into_buckets", &P::copied_into_buckets);
+  gradients.add("gradients_persist", &P::persist);
+}
+
+void add_sharded(std::vector<Field>& fields) {
+  using P = sim::ShardedWeights;
+  const Group<P> sharded(fields, [](StackChoice& c) -> P& { return c.stack.sharded; });
+  sharded.add("regathers_in_backward", &P::regathers_in_backward);
+  sharded.add("gathered_blocks", &P::gathered_blocks);
+  sharded.add("gradient_blocks", &P::gradient_blocks);
+  sharded.add("live_parameters", &P::live_parameters);
+  sharded.add("unit_blocks", &P::unit_blocks);
+  sharded.add("modules_are_units", &P::modules_are_units);
+  sharded.add("prefetch_units", &P::prefetch_units, 0, 1000);
+  sharded.add("root_stays_gathered", &P::root_stays_gathered);
+  sharded.add("keeps_frozen_gathered", &P::keeps_frozen);
+  sharded.add("weight_copies", &P::weight_copies);
+}
+
+void add_kept(std::vector<Field>& fields) {
+  using P = sim::KeptActivations;
+  const Group<P> kept(fields, [](StackChoice& c) -> P& { return c.stack.kept; });
+  kept.add("keeps_stage_outputs", &P::stage_outputs);
+  kept.add("partitions_checkpoints", &P::partitioned_checkpoints);
+  kept.add("expands_kv_heads", &P::expanded_kv_heads);
+  kept.add("keeps_fused_qkv", &P::fused_qkv);
+  kept.add("keeps_frozen_inputs", &P::frozen_inputs);
+  kept.add("parts_per_block", &P::parts_per_block);
+  kept.add("adapter_dropout", &P::adapter_dropout);
+}
+
+void add_update(std::vector<Field>& fields) {
+  using P = sim::UpdateHabits;
+  const Group<P> update(fields, [](StackChoice& c) -> P& { return c.stack.update; });
+  update.add("fused_update", &P::fused);
+  update.add("optimizer_in_backward", &P::in_backward);
+  update.add("update_temporary_bytes", &P::temporary_bytes);
+}
+
+void add_host(std::vector<Field>& fields) {
+  using P = sim::HostTimes;
+  const Group<P> host(fields, [](StackChoice& c) -> P& { return c.stack.host; });
+  host.add("host_time_per_kernel_s", &P::per_kernel);
+  host.add("host_time_per_recomputed_block_s", &P::per_recomputed_block);
+  host.add("host_time_per_narrow_product_s", &P::per_narrow_product);
+  host.add("host_time_per_unit_s", &P::per_unit);
+  host.add("host_time_per_step_s", &P::per_step);
+}
+
+void add_host_copies(std::vector<Field>& fields) {
+  using P = sim::HostCopies;
+  const Group<P> host_copies(fields, [](StackChoice& c) -> P& { return c.stack.host_copies; });
+  host_copies.add("offload.checkpoint_down_bytes_per_s", &P::checkpoints_down);
+  host_copies.add("offload.checkpoint_up_bytes_per_s", &P::checkpoints_up);
+  host_copies.add("offload.gradients_return", &P::gradients_return);
+  host_copies.add("offload.last_gradient_bytes", &P::last_gradient_bytes);
+  host_copies.add("offload.gradient_cast_s", &P::gradient_cast);
+  host_copies.add("offload.update_slowdown", &P::update_slowdown);
+}
+
+void add_reserve(std::vector<Field>& fields) {
+  using P = sim::MemoryReserve;
+  const Group<P> reserve(fields, [](StackChoice& c) -> P& { return c.stack.reserve; });
+  reserve.add("framework_memory_bytes", &P::framework);
+  reserve.add("matmul_workspace_bytes", &P::matmul_workspace);
+  reserve.add("transformer_engine", &P::transformer_engine);
+  reserve.add("fragmentation", &P::fragmentation);
+  reserve.add("unrecoverable_gaps", &P::unrecoverable_gaps);
+}
+
+void add_defaults(std::vector<Field>& fields) {
+  using P = StackDefaults;
+  const Group<P> defaults(fields, [](StackChoice& c) -> P& { return c.defaults; });
+  defaults.add("default.flash_attention", &P::flash_attention);
+  defaults.add("default.sequence_parallel", &P::sequence_parallel);
+  defaults.add("default.compile", &P::compile);
+  defaults.add("default.fused_cross_entropy", &P::fused_cross_entropy);
+  defaults.add("default.tp_overlap", &P::tensor_overlap);
+  defaults.add("default.dp_overlap", &P::data_overlap);
+  defaults.add("default.cuda_graph", &P::cuda_graph);
+  defaults.add("default.sharding", &P::sharding);
+  defaults.add("default.optimizer_step", &P::optimizer_step);
+  defaults.add("default.transport", &P::transport);
+  defaults.add("default.collective_algorithm", &P::collective_algorithm);
+  defaults.add("default.cp_scheme", &P::context_scheme);
+  defaults.add("default.cp_balanced", &P::context_balanced);
+  defaults.add("default.bias", &P::bias);
+  defaults.add("default.embedding_norm", &P::embedding_norm);
+}
+
+std::vector<Field> all_fields() {
+  std::vector<Field> fields;
+  for (const auto add : {add_stack, add_storage, add_narrow, add_loss, add_gradients, add_sharded, add_kept, add_update, add_host,
+                         add_host_copies, add_reserve, add_defaults})
+    add(fields);
+  return fields;
+}
+
+const std::vector<Field>& fields() {
+  static const std::vector<Field> all = all_fields();
+  return all;
+}
+
+std::vector<std::string> field_keys() {
+  std::vector<std::string> keys;
+  for (const Field& field : fields()) keys.emplace_back(field.key);
+  return keys;
+}
+
+const Field* find_field(const std::string& key) {
+  for (const Field& field : fields()) {
+    if (key == field.key) return &field;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void set_field(StackChoice& choice, const std::string& key, const json& value, const std::string& place) {
+  const Field* field = find_field(key);
+  if (!field) throw Error(place + ": " + key + ": unknown field" + did_you_mean(key, field_keys()));
+  if (!field->set(choice, value)) throw Error(place + ": " + key + " = " + shown(value) + ": wrong type or range for this field");
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,17 @@
+// The fields of a stack that facts/stacks.json, a coefficient or a rule can set, by key.
+//
+// Private to hwdb.  Times are in seconds, sizes in bytes, rates in bytes per second; none is negative.
+#pragma once
+
+#include <string>
+
+#include "hwdb/json_reader.h"
+#include "hwdb/stacks.h"
+
+namespace llmsim::hwdb {
+
+// Throws Error for an unknown key, naming the nearest known one, and for a value of the wrong type or range; `place` stands
+// before the message.
+void set_field(StackChoice& choice, const std::string& key, const nlohmann::json& value, const std::string& place);
+
+}  // namespace llmsim::hwdb
