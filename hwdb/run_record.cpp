@@ -145,6 +145,10 @@ RecordedTraining read_training(ObjectReader reader) {
   t.grad_sync_every_microbatch = reader.boolean("grad_sync_every_microbatch");
   t.reshard_after_forward = reader.boolean("reshard_after_forward");
   t.fsdp_unit_blocks = reader.number("fsdp_unit_blocks", 0.0);
+  t.max_live_parameters = reader.number("max_live_parameters", 1.0);
+  t.dropout = reader.number("dropout", 0.0);
+  if (t.dropout && *t.dropout >= 1.0) reader.refuse("dropout", "a probability below 1 is expected");
+  t.optimizer_step = reader.boolean("optimizer_step");
   if (std::optional<ObjectReader> recompute = reader.object("recompute")) t.recompute = read_recompute(*recompute);
   if (std::optional<ObjectReader> offload = reader.object("offload")) t.offload = read_offload(*offload);
   reader.finish();

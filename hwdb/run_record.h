@@ -61,9 +61,11 @@ struct RecordedTraining {
   std::optional<std::string> attention_kernel;  // "flash-2", "cudnn", ...: sim/base/attention_kernel.h; none: the framework's
   std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph;
   // Habits of the framework that a run may set: gradients reduced after each micro-batch or once per step; weights of zero3 freed
-  // between forward and backward; blocks that are one FSDP unit (0: the whole model, 1 / n: every block is n units).
+  // between forward and backward; blocks that are one FSDP unit (0: the whole model, 1 / n: every block is n units); gathered
+  // parameters that stay until there are so many; probability of dropout; false where a step is a micro-step without an update.
   std::optional<bool> grad_sync_every_microbatch, reshard_after_forward;
-  std::optional<double> fsdp_unit_blocks;
+  std::optional<double> fsdp_unit_blocks, max_live_parameters, dropout;
+  std::optional<bool> optimizer_step;
   std::optional<RecordedRecompute> recompute;
   RecordedOffload offload;
 };

@@ -1,9 +1,11 @@
 #include "hwdb/run_resolver.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
+#include "hwdb/stack_fields.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
 #include "sim/strategy/validity.h"
@@ -290,12 +292,30 @@ void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& ass
   s.recompute = sim::described(s.recompute, t.recompute->detail.value_or(""));
 }
 
+// The number that follows a word in a text, after "=", ":" or a space: "max_live_parameters 3e7".
+std::optional<double> number_after(const std::string& text, const std::string& word) {
+  const std::size_t found = text.find(word);
+  if (found == std::string::npos) return std::nullopt;
+  const char* start = text.c_str() + found + word.size();
+  if (*start == '=' || *start == ':') ++start;
+  char* end = nullptr;
+  const double value = std::strtod(start, &end);
+  return end == start || !(value > 0.0) ? std::nullopt : std::optional(value);
+}
+
 // What a run says of its framework's habits.
-void set_habits(const RecordedTraining& t, sim::Stack& stack) {
-  if (t.attention_kernel) stack.attention_kernel = *sim::attention_kernel_named(*t.attention_kernel);
-  if (t.grad_sync_every_microbatch) stack.gradients.reduced_every_microbatch = *t.grad_sync_every_microbatch;
-  if (t.reshard_after_forward) stack.sharded.regathers_in_backward = *t.reshard_after_forward;
-  if (t.fsdp_unit_blocks) stack.sharded.unit_blocks = *t.fsdp_unit_blocks;
+void set_habits(const RecordedTraining& t, StackChoice& choice) {
+  const auto state = [&](const char* key, const auto& value) {
+    if (value) state_field(choice, key, *value);
+  };
+  state("attention_kernel", t.attention_kernel);
+  state("reduces_every_microbatch", t.grad_sync_every_microbatch);
+  state("regathers_in_backward", t.reshard_after_forward);
+  state("unit_blocks", t.fsdp_unit_blocks);
+  state("live_parameters",
+        t.max_live_parameters ? t.max_live_parameters : number_after(t.framework_detail.value_or(""), "max_live_parameters"));
+  state("dropout", t.dropout);
+  state("default.optimizer_step", t.optimizer_step);
 }
 
 void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {
@@ -403,6 +423,7 @@ StackQuery query_of(const RunRecord& record, Assumptions& assume) {
           .accelerator = record.hardware.accelerator.value_or(""),
           .position = record.model.position.value_or(""),
           .sharding = t.sharding.value_or(""),
+          .trainable = record.model.trainable.value_or("all"),
           .notes = record.notes.value_or("")};
 }
 
@@ -439,8 +460,8 @@ Run RunResolver::resolve(const RunRecord& record) {
   try {
     StackChoice choice = stacks_.choose(query_of(record, assume));
     const ClusterRecord& known = cluster_of(record.hardware);
+    set_habits(record.training, choice);
     run.stack = std::move(choice.stack);
-    set_habits(record.training, run.stack);
     run.optimizer_step = choice.defaults.optimizer_step;
     run.cluster = known.cluster;
     set_collectives(record.hardware, choice.defaults, run.cluster, assume);

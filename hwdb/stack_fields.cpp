@@ -309,4 +309,11 @@ void set_field(StackChoice& choice, const std::string& key, const json& value, c
   if (!field->set(choice, value)) throw Error(place + ": " + key + " = " + shown(value) + ": wrong type or range for this field");
 }
 
+void state_field(StackChoice& choice, const std::string& key, const json& value) {
+  set_field(choice, key, value, "stack " + choice.stack.id);
+  const std::string name = "stack." + choice.stack.id + "." + key;
+  std::erase_if(choice.facts, [&](const sim::Fact& fact) { return fact.key == name; });
+  choice.facts.push_back({name, value.dump(), sim::Evidence::Given, "stated by the run"});
+}
+
 }  // namespace llmsim::hwdb

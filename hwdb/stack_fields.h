@@ -14,4 +14,7 @@ namespace llmsim::hwdb {
 // before the message.
 void set_field(StackChoice& choice, const std::string& key, const nlohmann::json& value, const std::string& place);
 
+// A field that a run states itself: it replaces what the stack does, and the facts say so.  Throws Error as set_field does.
+void state_field(StackChoice& choice, const std::string& key, const nlohmann::json& value);
+
 }  // namespace llmsim::hwdb

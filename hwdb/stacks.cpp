@@ -70,8 +70,9 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
 }
 
 const std::vector<std::string>& condition_keys() {
-  static const std::vector<std::string> keys = {"framework",        "model",       "before",   "framework_detail", "precision",
-                                                "precision_detail", "accelerator", "position", "sharding",         "notes"};
+  static const std::vector<std::string> keys = {
+      "framework",   "model",    "before",   "framework_detail", "precision", "precision_detail",
+      "accelerator", "position", "sharding", "trainable",        "notes",     "words"};
   return keys;
 }
 
@@ -100,21 +101,25 @@ const std::string& asked(const StackQuery& query, const std::string& key) {
   if (key == "precision_detail") return query.precision_detail;
   if (key == "accelerator") return query.accelerator;
   if (key == "position") return query.position;
+  if (key == "trainable") return query.trainable;
   if (key == "notes") return query.notes;
   return query.sharding;
 }
 
-// Details, notes and names of models match where they contain the words; dates where they are earlier; accelerators by their
-// beginning; all else must be equal.
+bool contains(const std::string& text, const std::string& wanted) { return text.find(wanted) != std::string::npos; }
+
+bool holds(const std::string& key, const std::string& wanted, const StackQuery& query) {
+  if (key == "words") return contains(query.framework_detail, wanted) || contains(query.notes, wanted);
+  const std::string& value = asked(query, key);
+  if (key == "before") return !value.empty() && value < wanted;
+  if (key == "accelerator") return value.starts_with(wanted);
+  if (key.ends_with("_detail") || key == "notes" || key == "model") return contains(value, wanted);
+  return value == wanted;
+}
+
 bool holds(const Stacks::Condition& condition, const StackQuery& query) {
-  const std::string& value = asked(query, condition.key);
-  return std::any_of(condition.values.begin(), condition.values.end(), [&](const std::string& wanted) {
-    if (condition.key == "before") return !value.empty() && value < wanted;
-    if (condition.key == "accelerator") return value.starts_with(wanted);
-    if (condition.key.ends_with("_detail") || condition.key == "notes" || condition.key == "model")
-      return value.find(wanted) != std::string::npos;
-    return value == wanted;
-  });
+  return std::any_of(condition.values.begin(), condition.values.end(),
+                     [&](const std::string& wanted) { return holds(condition.key, wanted, query); });
 }
 
 bool applies(const Stacks::Rule& rule, const StackQuery& query) {

@@ -2,7 +2,15 @@
 //
 // facts/stacks.json holds two lists.  A *stack* describes a framework by fields, each with its evidence and source; "like" takes
 // over the fields of a stack that stands before it.  A *rule* changes fields for runs of a certain kind (an old version, fp32
-// training, a position scheme without flash attention); all rules whose conditions hold apply, in the order of the file.
+// training, a position scheme without flash attention); all rules whose conditions hold apply, in the order of the file.  A
+// condition names what any run can state, and holds for one of its values:
+//
+//   framework, precision, position, sharding, trainable   equal to it
+//   accelerator                                           begins with it: "mi3" for all of that family
+//   model, framework_detail, precision_detail, notes      contains it: a flag, a version, the name of a library
+//   words                                                 framework_detail or notes contain it
+//   before                                                the run's date is earlier
+//
 // Coefficients of scope "stack" in the database replace fields of a stack, not of a rule.
 #pragma once
 
@@ -26,6 +34,7 @@ struct StackQuery {
   std::string accelerator;
   std::string position;
   std::string sharding;
+  std::string trainable;  // "all", "lora", "adapter"
   std::string notes;
 };
 

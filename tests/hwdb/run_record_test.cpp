@@ -99,6 +99,8 @@ TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
   EXPECT_EQ(error_of(R"({"id": "a", "training": {"compile": "yes"}})"),
             "runs.json: run a: training.compile = \"yes\": true or false is expected");
   EXPECT_EQ(error_of(R"({"id": "a", "model": 3})"), "runs.json: run a: model = 3: an object { ... } is expected");
+  EXPECT_EQ(error_of(R"({"id": "a", "training": {"dropout": 10}})"),
+            "runs.json: run a: training.dropout = 10: a probability below 1 is expected");
   EXPECT_EQ(error_of(R"({"id": "a", "date": "May 2021"})"),
             "runs.json: run a: date = \"May 2021\": a date as \"YYYY-MM-DD\" is expected");
 }

@@ -166,6 +166,27 @@ TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
   EXPECT_TRUE(run.stack.gradients.reduced_every_microbatch);
 }
 
+TEST(RunResolver, HabitsThatARunStatesReplaceThoseOfItsStackAndAreFactsOfTheRun) {
+  RunRecord record = llama(8);
+  record.training.framework = "deepspeed";
+  EXPECT_EQ(resolved(record).stack.sharded.live_parameters, 1e9);  // DeepSpeed's default
+  record.training.framework_detail = "DeepSpeed (prefetch bucket 3e7, max_live_parameters 3e7)";
+  EXPECT_EQ(resolved(record).stack.sharded.live_parameters, 3e7);
+  record.training.framework_detail = "stage3_max_live_parameters=2e8";
+  EXPECT_EQ(resolved(record).stack.sharded.live_parameters, 2e8);
+  record.training.max_live_parameters = 5e8;
+  record.training.dropout = 0.2;
+  record.training.optimizer_step = false;
+  const sim::Run run = resolved(record);
+  EXPECT_EQ(run.stack.sharded.live_parameters, 5e8);
+  EXPECT_EQ(run.stack.dropout, 0.2);
+  EXPECT_FALSE(run.optimizer_step);
+  const auto stated = std::count_if(run.facts.begin(), run.facts.end(),
+                                    [](const sim::Fact& known) { return known.key == "stack.deepspeed.live_parameters"; });
+  EXPECT_EQ(stated, 1);
+  EXPECT_EQ(fact(run, "stack.deepspeed.live_parameters")->evidence, sim::Evidence::Given);
+}
+
 // FlashAttention came to Megatron-LM in September 2022.
 TEST(RunResolver, ARunWithoutADateIsAsOldAsItsSource) {
   RunRecord record = llama(8);

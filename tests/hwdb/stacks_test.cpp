@@ -75,6 +75,29 @@ TEST(Stacks, AConditionWithSeveralValuesNeedsOneOfThem) {
   EXPECT_EQ(two().choose(asked("plain", "", "a quick build")).stack.efficiency, 1.0);
 }
 
+StackChoice ruled(const std::string& when, const StackQuery& query) {
+  return Stacks::parse(R"({"stacks": [{"id": "a"}], "rules": [{"when": )" + when +
+                           R"(, "set": {"efficiency": {"value": 0.5, "evidence": "assumed", "source": "s"}}}]})",
+                       "stacks.json")
+      .choose(query);
+}
+
+TEST(Stacks, WordsStandInTheDetailOrInTheNotes) {
+  const auto efficiency = [](const StackQuery& query) { return ruled(R"({"words": ["Liger"]})", query).stack.efficiency; };
+  StackQuery query = asked("a");
+  EXPECT_EQ(efficiency(query), 1.0);
+  query.notes = "with Liger kernels";
+  EXPECT_EQ(efficiency(query), 0.5);
+  EXPECT_EQ(efficiency(asked("a", "", "Liger 0.3")), 0.5);
+}
+
+TEST(Stacks, WhatIsTrainedIsACondition) {
+  StackQuery query = asked("a");
+  query.trainable = "lora";
+  EXPECT_EQ(ruled(R"({"trainable": "all"})", query).stack.efficiency, 1.0);
+  EXPECT_EQ(ruled(R"({"trainable": "lora"})", query).stack.efficiency, 0.5);
+}
+
 TEST(Stacks, AnUnknownFrameworkIsRefusedWithTheNearestOne) {
   try {
     two().choose(asked("beter"));

@@ -166,6 +166,16 @@ TEST(PredictionJson, RunFollowsTheRecordSchema) {
   EXPECT_EQ(run["training"]["recompute"]["every_n"], 2);
 }
 
+TEST(PredictionJson, RunSaysHabitsThatChangeItOnlyWhereTheyDo) {
+  sim::Prediction prediction = sample_prediction();
+  EXPECT_FALSE(parsed(prediction)["run"]["training"].contains("dropout"));
+  EXPECT_FALSE(parsed(prediction)["run"]["training"].contains("optimizer_step"));
+  prediction.run.stack.dropout = 0.1;
+  prediction.run.optimizer_step = false;
+  EXPECT_EQ(parsed(prediction)["run"]["training"]["dropout"], 0.1);
+  EXPECT_EQ(parsed(prediction)["run"]["training"]["optimizer_step"], false);
+}
+
 TEST(PredictionText, LeadsWithTimeIntervalAndVerdict) {
   const std::string text = render(sample_prediction(), kProvenance, Format::Table);
   EXPECT_NE(text.find("4.000 s (3.000 s to 5.000 s with 90 % probability)"), std::string::npos) << text;
