@@ -26,10 +26,6 @@ Seconds beside_exposed(Seconds collective, Seconds product, double contention);
 
 // Products of `operators` beside which the collective at `index` runs, as its `tensor_overlap` says: [first, last).  Casts
 // between products belong to them.
-struct OperatorRange {
-  std::size_t first = 0;
-  std::size_t last = 0;
-};
 OperatorRange overlapped_products(const OperatorList& operators, std::size_t index);
 
 // Whether a product of the range is one of those the collective runs beside.

@@ -1,11 +1,10 @@
 #include "sim/operators/block.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <vector>
 
 #include "sim/operators/attention_core.h"
+#include "sim/operators/block_recompute.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/traffic.h"
 
@@ -14,21 +13,6 @@ namespace {
 
 // Of 0.5 x (1 + tanh(...)) written out, beside x itself: 0.5 x, the tangent, and one more than it.
 constexpr double kComposedGeluKeeps = 3.0;
-
-// One product of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
-struct Product {
-  using Widths = std::array<std::int64_t, 5>;  // 0: none
-  std::size_t gemm = 0;
-  Widths parts{};
-  bool row_parallel = false;
-};
-
-// Bytes that recomputing a part of the block makes superfluous.
-struct Kept {
-  Bytes norms{};
-  Bytes mlp_inner{};
-  Bytes activation{};
-};
 
 bool gathers_again(const Strategy& strategy, const Stack& stack) {
   return stack.sharded.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
@@ -53,17 +37,17 @@ class BlockLowering {
     attention_half();
     mlp_half();
     bias_gradients();
-    apply(recompute);
+    block_.gradients = activation_gradients();
+    recompute_block(block_, parts_, model_, strategy_, stack_, recompute);
     return std::move(block_);
   }
 
+ private:
   double residual_elements() const {
     const double whole = static_cast<double>(tokens_) * model_.hidden_size;
     return strategy_.sequence_parallel ? whole / tensor_ : whole;
   }
-  Bytes residual_bytes() const { return Bytes(residual_elements() * element_); }
 
- private:
   void attention_half() {
     const std::int64_t h = model_.hidden_size, d = model_.head_dim;
     const std::int64_t heads = model_.num_heads / tensor_, kv_heads = std::max(1, model_.num_kv_heads / tensor_);
@@ -83,9 +67,9 @@ class BlockLowering {
     }
     keep(Bytes((q_elements + 2 * (stack_.kept.expanded_kv_heads ? q_elements : kv_elements)) * element_));
     if (stack_.kept.fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
-    core_begin_ = block_.forward.size();
+    parts_.core.first = block_.forward.size();
     attention_core();
-    core_end_ = block_.forward.size();
+    parts_.core.last = block_.forward.size();
     if (strategy_.flash_attention || keeps_input(all_adapted())) keep(Bytes(q_elements * element_));  // input of the projection
     product("attention_output", heads * d, {h}, true);
     if (!model_.parallel_block) reduce();
@@ -98,24 +82,24 @@ class BlockLowering {
     const double ffn_elements = static_cast<double>(tokens_ * f);
     const int width = model_.gated_mlp ? 2 : 1;
     if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm", keeps_input(all_adapted()));
-    mlp_begin_ = block_.forward.size();
+    parts_.mlp.first = block_.forward.size();
     if (!model_.parallel_block) gather();
     if (!fuses_inputs()) product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
-    kept_.mlp_inner = Bytes(width * ffn_elements * element_);
-    keep(kept_.mlp_inner);
-    activation_ = block_.forward.size();
+    parts_.mlp_inner_saved = Bytes(width * ffn_elements * element_);
+    keep(parts_.mlp_inner_saved);
+    parts_.activation = block_.forward.size();
     stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
     const bool eager_gate = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
     const bool composed = stack_.composed_activation && !model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
-    if (composed) kept_.activation += Bytes(kComposedGeluKeeps * ffn_elements * element_);
-    if (eager_gate) kept_.activation += Bytes(ffn_elements * element_);  // silu(gate)
-    if (keeps_input(all_adapted())) kept_.activation += Bytes(ffn_elements * linear_input_bytes(linear_));
-    keep(kept_.activation);
+    if (composed) parts_.activation_saved += Bytes(kComposedGeluKeeps * ffn_elements * element_);
+    if (eager_gate) parts_.activation_saved += Bytes(ffn_elements * element_);  // silu(gate)
+    if (keeps_input(all_adapted())) parts_.activation_saved += Bytes(ffn_elements * linear_input_bytes(linear_));
+    keep(parts_.activation_saved);
     if (all_adapted()) keep_adapter_dropout(ffn_elements);
     product("mlp_down", f, {h}, true);
     if (model_.parallel_block) sum_of_halves();
     reduce();
-    mlp_end_ = block_.forward.size();
+    parts_.mlp.last = block_.forward.size();
     if (model_.norms_per_layer >= 4) norm("post_mlp_norm", false);
     residual("mlp_residual");
   }
@@ -167,7 +151,7 @@ class BlockLowering {
     const double normalised = eager_rms && !strategy_.adapters ? element_ : 0.0;
     const double output = feeds_kept_input ? linear_input_bytes(linear_) : 0.0;
     keep(Bytes(residual_elements() * (input + normalised + output)));
-    kept_.norms += Bytes(residual_elements() * (normalised + output));
+    parts_.norms_saved += Bytes(residual_elements() * (normalised + output));
   }
 
   // Linear layers keep their input for the weight gradient; frozen ones have none.
@@ -222,13 +206,13 @@ class BlockLowering {
   }
 
   // The product of tokens and a matrix of all `parts` side by side: q, k and v; gate and up.
-  void product(const char* label, std::int64_t in, const Product::Widths& parts, bool row_parallel = false) {
+  void product(const char* label, std::int64_t in, const BlockProduct::Widths& parts, bool row_parallel = false) {
     const std::int64_t out = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
     const LinearOperators linear = lower_linear(linear_, label, tokens_, out, in);
     const auto own = std::find_if(linear.forward.begin(), linear.forward.end(),
                                   [](const Operator& op) { return op.kind == OperatorKind::Gemm; });
     const std::size_t place = block_.forward.size() + static_cast<std::size_t>(own - linear.forward.begin());
-    products_.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
+    parts_.products.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
     add(linear);
   }
 
@@ -240,122 +224,11 @@ class BlockLowering {
   // The operator pushed last is charged with bytes that live until its backward pass.
   void keep(Bytes size) { block_.forward.back().saved += size; }
 
-  void apply(RecomputeKind recompute) {
-    const Bytes everything = total_saved(block_.forward);
-    block_.saved = everything;
-    switch (recompute) {
-      case RecomputeKind::None: break;
-      case RecomputeKind::Selective: recompute_modules(strategy_.recompute.modules); break;
-      case RecomputeKind::Full:
-      case RecomputeKind::EveryN: recompute_all(); break;
-      case RecomputeKind::Op: recompute_operators(strategy_.recompute.kept); break;
-    }
-    block_.restored = everything - block_.saved;
-    block_.gradients = activation_gradients();
-  }
-
-  void recompute_modules(const RecomputedModules& modules) {
-    if (modules.core_attention) {
-      again(core_begin_, core_end_);
-      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
-    }
-    if (modules.norms) {
-      for (std::size_t i = 0; i < block_.forward.size(); ++i) {
-        if (block_.forward[i].kind == OperatorKind::Norm) again(i, i + 1);
-      }
-      block_.saved -= kept_.norms;
-    }
-    if (modules.mlp) {
-      again(mlp_begin_, mlp_end_);
-      block_.saved -= kept_.mlp_inner + kept_.activation;
-    } else if (modules.activation) {
-      again(activation_, activation_ + 1);
-      block_.saved -= kept_.activation;
-    }
-  }
-
-  void recompute_all() {
-    again(0, last_needed());
-    block_.saved = residual_bytes();
-  }
-
-  // Nothing of what follows the last product's inputs is needed again, unless a norm or a dropout mask there is.
-  std::size_t last_needed() const {
-    const bool needed = stack_.dropout > 0.0 || model_.norms_per_layer >= 4;
-    return stack_.recompute_stops_early && !needed ? products_.back().gemm : block_.forward.size();
-  }
-
-  void again(std::size_t first, std::size_t last) {
-    const auto begin = block_.forward.begin();
-    block_.recompute.insert(block_.recompute.end(), begin + static_cast<std::ptrdiff_t>(first),
-                            begin + static_cast<std::ptrdiff_t>(last));
-  }
-
   // The MLP is the widest point: gradients of the activation's output and of its one or two inputs, of the block's input and
   // output.
   Bytes activation_gradients() const {
     const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 3.0 : 2.0);
     return std::max(Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_), core_working_);
-  }
-
-  Bytes core_saved() const {
-    Bytes sum;
-    for (std::size_t i = core_begin_; i < core_end_; ++i) {
-      if (block_.forward[i].kind != OperatorKind::Gemm) sum += block_.forward[i].saved;
-    }
-    return sum;
-  }
-
-  void recompute_operators(KeptProducts kept) {
-    block_.saved = residual_bytes();
-    keep_attention(kept == KeptProducts::EverySecond && strategy_.flash_attention);
-    int count = 0;
-    for (const Product& product : products_) keep_parts(product, kept, count);
-    for (std::size_t i = 0; i < last_needed(); ++i) {
-      const Operator& op = block_.forward[i];
-      const bool core = core_begin_ <= i && i < core_end_;
-      if (!core && op.kind != OperatorKind::Gemm && op.kind != OperatorKind::Collective) block_.recompute.push_back(op);
-      if (!core && op.collective == CollectiveKind::ReduceScatter && op.kind == OperatorKind::Collective)
-        block_.saved += kept == KeptProducts::EverySecond ? residual_bytes() : Bytes(0.0);
-    }
-  }
-
-  // Its output and log-sum-exp are kept, or the kernel runs again.
-  void keep_attention(bool kept) {
-    if (!kept) return again(core_begin_, core_end_);
-    for (std::size_t i = core_begin_; i < core_end_; ++i) {
-      const Operator& op = block_.forward[i];
-      if (op.kind != OperatorKind::Attention || op.saved <= Bytes(0.0)) continue;
-      block_.saved += static_cast<double>(op.batch * op.m) * (size_of(DType::Fp32) + static_cast<double>(op.k) * Bytes(element_));
-    }
-  }
-
-  // A compiler that sees the whole step keeps the output of a row-parallel product as reduced over the tensor ranks, and not that
-  // of the last one, which nothing needs.  A policy that sees one operator at a time keeps what the operator returns.
-  Bytes kept_output(const Product& product, KeptProducts kept, std::int64_t part) const {
-    const Bytes whole(static_cast<double>(tokens_ * part) * element_);
-    if (kept == KeptProducts::EverySecond || !product.row_parallel) return whole;
-    return &product == &products_.back() ? Bytes(0.0) : residual_bytes();
-  }
-
-  // Keeps the outputs of some parts of a product (q of q, k, v) and makes the others again.  `count` runs over the block's parts.
-  void keep_parts(const Product& product, KeptProducts kept, int& count) {
-    const Operator& whole = block_.forward[product.gemm];
-    const bool wide = size_of(whole.dtype) >= size_of(DType::Bf16);
-    std::int64_t made_again = 0;
-    for (const std::int64_t part : product.parts) {
-      if (part == 0) continue;
-      ++count;
-      const bool keeps = kept == KeptProducts::All || (kept == KeptProducts::Qkv && &product == &products_.front()) ||
-                         (kept == KeptProducts::EverySecond && wide && count % 2 == 1);
-      if (keeps)
-        block_.saved += kept_output(product, kept, part);
-      else
-        made_again += part;
-    }
-    if (made_again == 0 || product.gemm >= last_needed()) return;
-    block_.recompute.push_back(
-        gemm(whole.label, 1, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
   }
 
   const Transformer& model_;
@@ -366,14 +239,8 @@ class BlockLowering {
   std::int64_t tokens_;
   int tensor_;
   BlockOperators block_;
-  std::vector<Product> products_;
-  Kept kept_;
+  BlockParts parts_;
   Bytes core_working_{};
-  std::size_t core_begin_ = 0;
-  std::size_t core_end_ = 0;
-  std::size_t mlp_begin_ = 0;
-  std::size_t mlp_end_ = 0;
-  std::size_t activation_ = 0;
 };
 
 }  // namespace

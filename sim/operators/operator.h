@@ -69,6 +69,12 @@ struct Operator {
 
 using OperatorList = std::vector<Operator>;
 
+// Operators of a list from `first` on, before `last`.
+struct OperatorRange {
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+
 // (m, k) x (k, n), `batch` times.  FLOPs 2 m n k; bytes of both factors and the product once.
 Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, DType out);
 

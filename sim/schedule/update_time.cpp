@@ -1,5 +1,6 @@
 #include "sim/schedule/update_time.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "sim/cost/gemm.h"

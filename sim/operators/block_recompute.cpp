@@ -1,0 +1,147 @@
+#include "sim/operators/block_recompute.h"
+
+#include "sim/strategy/stages.h"
+
+namespace llmsim::sim {
+namespace {
+
+class BlockRecompute {
+ public:
+  BlockRecompute(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
+                 const Stack& stack)
+      : block_(block),
+        parts_(parts),
+        model_(model),
+        strategy_(strategy),
+        stack_(stack),
+        element_(size_of(activation_dtype(strategy.precision)).value()),
+        input_(stage_output(model, strategy)) {}
+
+  void apply(RecomputeKind recompute) {
+    const Bytes everything = total_saved(block_.forward);
+    block_.saved = everything;
+    switch (recompute) {
+      case RecomputeKind::None: break;
+      case RecomputeKind::Selective: recompute_modules(strategy_.recompute.modules); break;
+      case RecomputeKind::Full:
+      case RecomputeKind::EveryN: recompute_all(); break;
+      case RecomputeKind::Op: recompute_operators(strategy_.recompute.kept); break;
+    }
+    block_.restored = everything - block_.saved;
+  }
+
+ private:
+  void recompute_modules(const RecomputedModules& modules) {
+    if (modules.core_attention) {
+      again(parts_.core);
+      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
+    }
+    if (modules.norms) {
+      for (std::size_t i = 0; i < block_.forward.size(); ++i) {
+        if (block_.forward[i].kind == OperatorKind::Norm) again({i, i + 1});
+      }
+      block_.saved -= parts_.norms_saved;
+    }
+    if (modules.mlp) {
+      again(parts_.mlp);
+      block_.saved -= parts_.mlp_inner_saved + parts_.activation_saved;
+    } else if (modules.activation) {
+      again({parts_.activation, parts_.activation + 1});
+      block_.saved -= parts_.activation_saved;
+    }
+  }
+
+  void recompute_all() {
+    again({0, last_needed()});
+    block_.saved = input_;
+  }
+
+  // Nothing of what follows the last product's inputs is needed again, unless a norm or a dropout mask there is.
+  std::size_t last_needed() const {
+    const bool needed = stack_.dropout > 0.0 || model_.norms_per_layer >= 4;
+    return stack_.recompute_stops_early && !needed ? parts_.products.back().gemm : block_.forward.size();
+  }
+
+  void again(OperatorRange range) {
+    const auto begin = block_.forward.begin();
+    block_.recompute.insert(block_.recompute.end(), begin + static_cast<std::ptrdiff_t>(range.first),
+                            begin + static_cast<std::ptrdiff_t>(range.last));
+  }
+
+  Bytes core_saved() const {
+    Bytes sum;
+    for (std::size_t i = parts_.core.first; i < parts_.core.last; ++i) {
+      if (block_.forward[i].kind != OperatorKind::Gemm) sum += block_.forward[i].saved;
+    }
+    return sum;
+  }
+
+  void recompute_operators(KeptProducts kept) {
+    block_.saved = input_;
+    keep_attention(kept == KeptProducts::EverySecond && strategy_.flash_attention);
+    int count = 0;
+    for (const BlockProduct& product : parts_.products) keep_parts(product, kept, count);
+    for (std::size_t i = 0; i < last_needed(); ++i) {
+      const Operator& op = block_.forward[i];
+      const bool core = parts_.core.first <= i && i < parts_.core.last;
+      if (!core && op.kind != OperatorKind::Gemm && op.kind != OperatorKind::Collective) block_.recompute.push_back(op);
+      if (!core && op.collective == CollectiveKind::ReduceScatter && op.kind == OperatorKind::Collective)
+        block_.saved += kept == KeptProducts::EverySecond ? input_ : Bytes(0.0);
+    }
+  }
+
+  // Its output and log-sum-exp are kept, or the kernel runs again.
+  void keep_attention(bool kept) {
+    if (!kept) return again(parts_.core);
+    for (std::size_t i = parts_.core.first; i < parts_.core.last; ++i) {
+      const Operator& op = block_.forward[i];
+      if (op.kind != OperatorKind::Attention || op.saved <= Bytes(0.0)) continue;
+      block_.saved += static_cast<double>(op.batch * op.m) * (size_of(DType::Fp32) + static_cast<double>(op.k) * Bytes(element_));
+    }
+  }
+
+  // A compiler that sees the whole step keeps the output of a row-parallel product as reduced over the tensor ranks, and not that
+  // of the last one, which nothing needs.  A policy that sees one operator at a time keeps what the operator returns.
+  Bytes kept_output(const BlockProduct& product, KeptProducts kept, std::int64_t part) const {
+    const Bytes whole(static_cast<double>(block_.forward[product.gemm].m * part) * element_);
+    if (kept == KeptProducts::EverySecond || !product.row_parallel) return whole;
+    return &product == &parts_.products.back() ? Bytes(0.0) : input_;
+  }
+
+  // Keeps the outputs of some parts of a product (q of q, k, v) and makes the others again.  `count` runs over the block's parts.
+  void keep_parts(const BlockProduct& product, KeptProducts kept, int& count) {
+    const Operator& whole = block_.forward[product.gemm];
+    const bool wide = size_of(whole.dtype) >= size_of(DType::Bf16);
+    std::int64_t made_again = 0;
+    for (const std::int64_t part : product.parts) {
+      if (part == 0) continue;
+      ++count;
+      const bool keeps = kept == KeptProducts::All || (kept == KeptProducts::Qkv && &product == &parts_.products.front()) ||
+                         (kept == KeptProducts::EverySecond && wide && count % 2 == 1);
+      if (keeps)
+        block_.saved += kept_output(product, kept, part);
+      else
+        made_again += part;
+    }
+    if (made_again == 0 || product.gemm >= last_needed()) return;
+    block_.recompute.push_back(
+        gemm(whole.label, 1, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
+  }
+
+  BlockOperators& block_;
+  const BlockParts& parts_;
+  const Transformer& model_;
+  const Strategy& strategy_;
+  const Stack& stack_;
+  double element_;
+  Bytes input_;  // of the block: the residual stream
+};
+
+}  // namespace
+
+void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
+                     const Stack& stack, RecomputeKind recompute) {
+  BlockRecompute(block, parts, model, strategy, stack).apply(recompute);
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,42 @@
+// What a recomputed block replays before its backward pass, and what it keeps instead of everything.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sim/operators/block.h"
+
+namespace llmsim::sim {
+
+// One product of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
+struct BlockProduct {
+  using Widths = std::array<std::int64_t, 5>;  // 0: none
+  std::size_t gemm = 0;
+  Widths parts{};
+  bool row_parallel = false;
+};
+
+// Where the parts of a block stand among its forward operators, and the bytes that recomputing them makes superfluous.
+struct BlockParts {
+  std::vector<BlockProduct> products;
+  OperatorRange core;
+  OperatorRange mlp;
+  std::size_t activation = 0;
+  Bytes norms_saved{};
+  Bytes mlp_inner_saved{};
+  Bytes activation_saved{};
+};
+
+// Fills `recompute`, `saved` and `restored` of a block whose forward operators are complete.
+//
+//   Full       replays all, keeps the block's input
+//   Selective  replays the modules that the strategy names, keeps what is not theirs
+//   Op         replays all but the products (or some of their parts) whose outputs a policy keeps
+//
+// A replay that stops early ends where the block's last product has its input.
+void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
+                     const Stack& stack, RecomputeKind recompute);
+
+}  // namespace llmsim::sim

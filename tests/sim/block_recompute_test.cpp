@@ -1,0 +1,87 @@
+#include "sim/operators/block_recompute.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr double kTokens = 1024.0, kHidden = 1024.0;
+constexpr double kUnit = 2.0 * kTokens * kHidden * kHidden;  // FLOP of a product with h^2 weights
+constexpr double kRow = 2.0 * kTokens * kHidden;             // bytes of h values of each token
+
+BlockOperators block_of(TrainingRun run, const char* recompute) {
+  run.strategy.recompute = *recompute_from(recompute);
+  return lower_block(run.model, run.strategy, run.stack, run.strategy.recompute.kind);
+}
+
+double product_flops(const OperatorList& operators) {
+  double sum = 0.0;
+  for (const Operator& op : operators) sum += op.kind == OperatorKind::Gemm ? op.flops.value() : 0.0;
+  return sum;
+}
+
+int count_of(const OperatorList& operators, OperatorKind kind) {
+  int count = 0;
+  for (const Operator& op : operators) count += op.kind == kind ? 1 : 0;
+  return count;
+}
+
+// The sample block has products q, k, v, out of h^2 and up, down of 4 h^2 weights.
+TEST(BlockRecompute, EverySecondProductIsMadeAgain) {
+  const BlockOperators block = block_of(small_run(), "op");
+  EXPECT_DOUBLE_EQ(product_flops(block.recompute), (1.0 + 1.0 + 4.0) * kUnit);  // k, out, down
+  EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 0);
+  // input, q, v, up, attention's output and its log-sum-exp
+  EXPECT_DOUBLE_EQ(block.saved.value(), (1.0 + 1.0 + 1.0 + 4.0 + 1.0) * kRow + 4.0 * kTokens * 8.0);
+}
+
+TEST(BlockRecompute, AGatedBlockKeepsItsDownProductAndMakesItsUpProductAgain) {
+  // q k v out gate up down: k, out and up are the even ones.
+  TrainingRun run = small_run();
+  run.model.gated_mlp = true;
+  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "op").recompute), (1.0 + 1.0 + 4.0) * kUnit);
+}
+
+TEST(BlockRecompute, EightBitProductsAreUnknownToThePolicy) {
+  TrainingRun run = small_run();
+  run.strategy.precision = Precision::Fp8;
+  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "op").recompute), 12.0 * kUnit);
+}
+
+TEST(BlockRecompute, KeepingAllProductsRepeatsAttentionAndStreamsOnly) {
+  const BlockOperators block = block_of(small_run(), "op=all");
+  EXPECT_EQ(product_flops(block.recompute), 0.0);
+  EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 1);
+  EXPECT_EQ(count_of(block.recompute, OperatorKind::Norm), 2);
+  EXPECT_DOUBLE_EQ(block.saved.value(), (1.0 + 3.0 + 1.0 + 4.0) * kRow);  // input, qkv, out, up
+}
+
+TEST(BlockRecompute, KeepingQkvRepeatsTheOtherProducts) {
+  const BlockOperators block = block_of(small_run(), "op=qkv");
+  EXPECT_DOUBLE_EQ(product_flops(block.recompute), 9.0 * kUnit);
+  EXPECT_DOUBLE_EQ(block.saved.value(), 4.0 * kRow);
+}
+
+TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastProduct) {
+  TrainingRun run = small_run();
+  run.stack.recompute_stops_early = true;
+  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "full").recompute), 8.0 * kUnit);
+  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "op").recompute), 2.0 * kUnit);
+  run.stack.dropout = 0.1;  // its mask comes last
+  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "full").recompute), 12.0 * kUnit);
+}
+
+TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
+  const Bytes whole = block_of(small_run(), "none").saved;
+  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=mlp").saved).value(), 8.0 * kRow);         // of up and of GELU
+  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=activation").saved).value(), 4.0 * kRow);  // of GELU
+  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=layernorm").saved).value(), 2.0 * kRow);   // of two norms
+  EXPECT_DOUBLE_EQ(product_flops(block_of(small_run(), "selective=mlp").recompute), 8.0 * kUnit);
+  EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Norm), 2);
+  EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Attention), 0);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
