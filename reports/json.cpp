@@ -73,48 +73,63 @@ Json microbatches_json(const sim::Strategy& s) {
   return s.global_batch / replica_batch;
 }
 
+Json mesh_json(const sim::Strategy& s) {
+  const bool context = s.context_parallel > 1;
+  const bool hsdp = s.sharding == sim::Sharding::Hsdp && s.shard_size > 0;
+  return {{"micro_batch", s.micro_batch},
+          {"global_batch", s.global_batch},
+          {"num_microbatches", microbatches_json(s)},
+          {"dp", s.data_parallel},
+          {"tp", s.tensor_parallel},
+          {"pp", s.pipeline_parallel},
+          {"cp", s.context_parallel},
+          {"ep", s.expert_parallel},
+          {"cp_scheme", context ? Json(sim::name_of(s.context_scheme)) : Json(nullptr)},
+          {"cp_balanced", context ? Json(s.context_balanced) : Json(nullptr)},
+          {"virtual_stages", s.virtual_stages},
+          {"pipeline_schedule", s.pipeline_parallel > 1 ? Json(sim::name_of(s.schedule)) : Json(nullptr)},
+          {"sharding", sim::name_of(s.sharding)},
+          {"shard_size", hsdp ? Json(s.shard_size) : Json(nullptr)},
+          {"replicate_size", hsdp ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr)}};
+}
+
+Json switches_json(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  return {{"sequence_parallel", s.sequence_parallel},
+          {"flash_attention", s.flash_attention},
+          {"attention_kernel", s.flash_attention ? Json(sim::name_of(run.stack.attention_kernel)) : Json(nullptr)},
+          {"compile", s.compile},
+          {"fused_cross_entropy", s.fused_cross_entropy},
+          {"tp_overlap", s.tensor_overlap},
+          {"dp_overlap", s.data_overlap},
+          {"cuda_graph", s.cuda_graph}};
+}
+
+// Habits of the framework that a run may state.
+Json habits_json(const sim::Run& run) {
+  const sim::Strategy& s = run.strategy;
+  const bool sharded = (s.sharding == sim::Sharding::Hsdp && s.shard_size > 0) || s.sharding == sim::Sharding::Zero3;
+  const sim::ShardedWeights& weights = run.stack.sharded;
+  Json json = {{"grad_sync_every_microbatch", run.stack.gradients.reduced_every_microbatch},
+               {"reshard_after_forward", sharded ? Json(weights.regathers_in_backward) : Json(nullptr)},
+               {"fsdp_unit_blocks", sharded ? Json(weights.unit_blocks) : Json(nullptr)}};
+  if (sharded && weights.live_parameters > 0.0) json["max_live_parameters"] = weights.live_parameters;
+  if (run.stack.dropout > 0.0) json["dropout"] = run.stack.dropout;
+  if (!run.optimizer_step) json["optimizer_step"] = false;
+  return json;
+}
+
 Json training_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
-  const bool hsdp = s.sharding == sim::Sharding::Hsdp && s.shard_size > 0;
-  const bool sharded = hsdp || s.sharding == sim::Sharding::Zero3;
-  Json json = {
-      {"framework", run.stack.id},
-      {"framework_detail", nullptr},
-      {"precision", sim::name_of(s.precision)},
-      {"precision_detail", nullptr},
-      {"optimizer", sim::name_of(s.optimizer)},
-      {"micro_batch", s.micro_batch},
-      {"global_batch", s.global_batch},
-      {"num_microbatches", microbatches_json(s)},
-      {"dp", s.data_parallel},
-      {"tp", s.tensor_parallel},
-      {"pp", s.pipeline_parallel},
-      {"cp", s.context_parallel},
-      {"ep", s.expert_parallel},
-      {"cp_scheme", s.context_parallel > 1 ? Json(sim::name_of(s.context_scheme)) : Json(nullptr)},
-      {"cp_balanced", s.context_parallel > 1 ? Json(s.context_balanced) : Json(nullptr)},
-      {"virtual_stages", s.virtual_stages},
-      {"pipeline_schedule", s.pipeline_parallel > 1 ? Json(sim::name_of(s.schedule)) : Json(nullptr)},
-      {"sharding", sim::name_of(s.sharding)},
-      {"shard_size", hsdp ? Json(s.shard_size) : Json(nullptr)},
-      {"replicate_size", hsdp ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr)},
-      {"sequence_parallel", s.sequence_parallel},
-      {"flash_attention", s.flash_attention},
-      {"attention_kernel", s.flash_attention ? Json(sim::name_of(run.stack.attention_kernel)) : Json(nullptr)},
-      {"compile", s.compile},
-      {"fused_cross_entropy", s.fused_cross_entropy},
-      {"tp_overlap", s.tensor_overlap},
-      {"dp_overlap", s.data_overlap},
-      {"cuda_graph", s.cuda_graph},
-      {"grad_sync_every_microbatch", run.stack.gradients.reduced_every_microbatch},
-      {"reshard_after_forward", sharded ? Json(run.stack.sharded.regathers_in_backward) : Json(nullptr)},
-      {"fsdp_unit_blocks", sharded ? Json(run.stack.sharded.unit_blocks) : Json(nullptr)},
-      {"recompute", recompute_json(s.recompute)},
-      {"offload",
-       {{"optimizer", s.offload.optimizer}, {"parameters", s.offload.parameters}, {"activations", s.offload.activations}}}};
-  if (run.stack.dropout > 0.0) json["dropout"] = run.stack.dropout;
-  if (sharded && run.stack.sharded.live_parameters > 0.0) json["max_live_parameters"] = run.stack.sharded.live_parameters;
-  if (!run.optimizer_step) json["optimizer_step"] = false;
+  Json json = {{"framework", run.stack.id},
+               {"framework_detail", nullptr},
+               {"precision", sim::name_of(s.precision)},
+               {"precision_detail", nullptr},
+               {"optimizer", sim::name_of(s.optimizer)}};
+  for (const Json& part : {mesh_json(s), switches_json(run), habits_json(run)}) json.update(part);
+  json["recompute"] = recompute_json(s.recompute);
+  json["offload"] = {
+      {"optimizer", s.offload.optimizer}, {"parameters", s.offload.parameters}, {"activations", s.offload.activations}};
   return json;
 }
 
