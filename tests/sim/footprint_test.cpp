@@ -132,6 +132,7 @@ TEST(Footprint, ThePeakIsTheHighestInstantOfTheTimeline) {
     run.strategy.recompute.kind = recompute;
     const LayerPrices prices = layer_prices(run);
     const Memory memory = memory_footprint(run, prices);
+    ASSERT_EQ(memory.stages.size(), 4u);
     for (const StageMemory& stage : memory.stages) {
       Bytes highest{};
       for (const MemoryInstant& instant : memory_timeline(run, prices, stage.stage)) {
@@ -160,9 +161,10 @@ TEST(Footprint, TheTimelineRunsFromOneStepToTheNextAndOnlyTheLastStageHasALoss) 
 TEST(Footprint, MainGradientsLiveOnlyWhileTheOptimizerRuns) {
   TrainingRun run = small_run();
   run.stack.storage.main_gradient_bytes = 4.0;
-  for (const MemoryInstant& instant : memory_timeline(run, layer_prices(run), 0)) {
-    double main = 0.0;
-    for (const MemoryTerm& t : instant.terms) main += std::string(t.name) == "main_gradients" ? t.size.value() : 0.0;
+  const std::vector<MemoryInstant> timeline = memory_timeline(run, layer_prices(run), 0);
+  ASSERT_EQ(timeline.size(), 6u);
+  for (const MemoryInstant& instant : timeline) {
+    const double main = term({.terms = instant.terms}, "main_gradients");
     EXPECT_EQ(main, std::string(instant.name) == "update" ? 4.0 * count(run) : 0.0) << instant.name;
   }
 }

@@ -24,10 +24,12 @@ TEST(Gemm, AnIdealDeviceRunsAtItsPeak) {
 }
 
 TEST(Gemm, SkinnyProductsAreBoundByMemory) {
-  // One row: the weights pass once, 2 * 8192^2 bytes at 1 TB/s, and hardly anything else.
+  // One row: the weights pass once, 2 * 8192^2 bytes at 1 TB/s; tiles that are nearly empty add less than a quarter.
   const Operator op = gemm("test", 1, 1, 8192, 8192, DType::Bf16, DType::Bf16);
   const double seconds = gemm_time(op, gemm_machine(ideal_device(), DType::Bf16)).value();
-  EXPECT_GE(seconds, 2.0 * 8192 * 8192 / 1e12);
+  const double load = 2.0 * 8192 * 8192 / 1e12;
+  EXPECT_GE(seconds, load);
+  EXPECT_LT(seconds, 1.25 * load);
 }
 
 TEST(Gemm, ANearlyEmptyLastWaveCostsAFullOne) {

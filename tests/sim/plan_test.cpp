@@ -61,7 +61,10 @@ TEST(Plan, PlansAreOrderedAndFit) {
 }
 
 TEST(Plan, TheParetoFrontTradesTimeForMemory) {
-  const std::vector<Prediction> front = plan(small_query(16)).pareto;
+  const Plan result = plan(small_query(16));
+  const std::vector<Prediction>& front = result.pareto;
+  ASSERT_GE(front.size(), 2u);
+  EXPECT_EQ(front.front().step_time, result.plans.front().step_time);
   for (std::size_t i = 1; i < front.size(); ++i) {
     EXPECT_GE(front[i].step_time, front[i - 1].step_time);
     EXPECT_LT(front[i].memory.peak, front[i - 1].memory.peak);
