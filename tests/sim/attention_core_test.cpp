@@ -168,7 +168,9 @@ TEST(ContextParallelism, IsSearchedWhereSequencesAreLong) {
   for (const Prediction& p : plan(query).plans) longest = std::max(longest, p.run.strategy.context_parallel);
   EXPECT_EQ(longest, 4);  // 32768 / 8192
   query.base.model.seq_len = 8192;
-  for (const Prediction& p : plan(query).plans) EXPECT_EQ(p.run.strategy.context_parallel, 1);
+  const Plan plain = plan(query);
+  ASSERT_FALSE(plain.plans.empty());
+  for (const Prediction& p : plain.plans) EXPECT_EQ(p.run.strategy.context_parallel, 1);
 }
 
 }  // namespace

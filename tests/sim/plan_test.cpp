@@ -92,7 +92,9 @@ TEST(Plan, UnsupportedShapesAreNamedEvenWhereNothingFits) {
 TEST(Plan, ListsRestrictTheSearch) {
   PlanQuery query = small_query(8);
   query.tensor_parallel = {2};
-  for (const Prediction& p : plan(query).plans) EXPECT_EQ(p.run.strategy.tensor_parallel, 2);
+  const Plan result = plan(query);
+  ASSERT_FALSE(result.plans.empty());
+  for (const Prediction& p : result.plans) EXPECT_EQ(p.run.strategy.tensor_parallel, 2);
 }
 
 TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
