@@ -18,9 +18,8 @@ class RunResolver {
   explicit RunResolver(const Database& database, Stacks stacks = Stacks::shipped());
 
   // Fills unknown fields and checks the rest:
-  //   shape      from the catalogue where the record has only a model's name; details that the schema has no key for (which
-  //   layers
-  //              have biases, q/k norms) from the catalogue's model of that name, if its shape is the recorded one
+  //   shape      from the catalogue where the record has only a model's name; details that the schema has no key for
+  //              (which layers have biases, q/k norms) from the catalogue's model of that name, if its shape is the recorded one
   //   mesh       tp, pp, cp, ep default to 1; dp to what remains of the devices
   //   batch      two of micro_batch, num_microbatches, global_batch give the third; micro_batch and num_microbatches default to 1
   //   layers     are dealt to stages with the embedding and the head counted as layers where only that divides evenly

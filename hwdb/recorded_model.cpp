@@ -1,0 +1,149 @@
+#include "hwdb/recorded_model.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sim/model/catalogue.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+// True where every recorded width equals the catalogue's.
+bool same_shape(const RecordedModel& m, const sim::Transformer& known) {
+  const auto agrees = [](const std::optional<int>& recorded, int value) { return !recorded || *recorded == value; };
+  return agrees(m.hidden_size, known.hidden_size) && agrees(m.num_heads, known.num_heads) &&
+         agrees(m.num_kv_heads, known.num_kv_heads) && agrees(m.ffn_size, known.ffn_size) &&
+         m.moe.has_value() == known.moe.has_value();
+}
+
+const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
+  if (!m.name) return nullptr;
+  const sim::CatalogueEntry* entry = sim::find_model(*m.name);
+  const bool shape_missing = !m.num_layers && !m.hidden_size && !m.num_heads;
+  return entry && (shape_missing || same_shape(m, entry->model)) ? entry : nullptr;
+}
+
+std::string nearest_models_text(const std::string& name) {
+  std::string text;
+  for (const std::string& model : sim::nearest_models(name, 3)) text += (text.empty() ? "; did you mean " : ", ") + model;
+  return text.empty() ? text : text + "?";
+}
+
+void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry, const Assumptions& assume) {
+  if (m.architecture && *m.architecture != "decoder") {
+    assume.refuse("model.architecture = " + *m.architecture + ": only decoders are simulated");
+  }
+  if (entry || (m.num_layers && m.hidden_size && m.num_heads)) return;
+  const char* missing = !m.num_layers ? "num_layers" : !m.hidden_size ? "hidden_size" : "num_heads";
+  const std::string known = m.name ? " and " + *m.name + " is no model of the catalogue" + nearest_models_text(*m.name) : "";
+  assume.refuse(std::string("model.") + missing + " is missing" + known);
+}
+
+sim::Norm norm_of(const RecordedModel& m, Assumptions& assume) {
+  if (m.norm) return *m.norm == "rmsnorm" ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
+  const bool rms = m.gated_mlp.value_or(false);
+  assume.note("model.norm", rms ? "rmsnorm" : "layernorm", "goes with the kind of MLP");
+  return rms ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
+}
+
+sim::Position position_named(const std::string& name) {
+  if (name == "learned") return sim::Position::Learned;
+  if (name == "rope") return sim::Position::Rope;
+  if (name == "alibi") return sim::Position::Alibi;
+  if (name == "relative") return sim::Position::Relative;
+  return sim::Position::None;
+}
+
+int head_dim_of(const RecordedModel& m, Assumptions& assume) {
+  if (m.head_dim) return *m.head_dim;
+  if (m.mla) return m.mla->qk_nope_head_dim + m.mla->qk_rope_head_dim;
+  if (*m.hidden_size % *m.num_heads != 0) {
+    assume.refuse("model.head_dim is missing and num_heads = " + std::to_string(*m.num_heads) +
+                  " does not divide hidden_size = " + std::to_string(*m.hidden_size));
+  }
+  return *m.hidden_size / *m.num_heads;
+}
+
+int ffn_size_of(const RecordedModel& m, Assumptions& assume) {
+  if (m.ffn_size) return *m.ffn_size;
+  if (m.moe) return m.moe->expert_ffn_size;
+  if (m.gated_mlp.value_or(false)) assume.refuse("model.ffn_size is missing");
+  assume.note("model.ffn_size", std::to_string(4 * std::int64_t{*m.hidden_size}), "4 * hidden_size");
+  return static_cast<int>(4 * std::int64_t{*m.hidden_size});
+}
+
+// A shape that no catalogue model has: what is not recorded follows from the two families, GPT and Llama.
+sim::Transformer described_model(const RecordedModel& m, const StackDefaults& defaults, Assumptions& assume) {
+  sim::Transformer t;
+  t.norm = norm_of(m, assume);
+  const bool llama = t.norm == sim::Norm::RmsNorm;
+  t.num_layers = *m.num_layers;
+  t.hidden_size = *m.hidden_size;
+  t.num_heads = *m.num_heads;
+  t.num_kv_heads = m.num_kv_heads.value_or(*m.num_heads);
+  t.head_dim = head_dim_of(m, assume);
+  t.ffn_size = ffn_size_of(m, assume);
+  t.vocab_size = assume.required(m.vocab_size, "model.vocab_size");
+  t.seq_len = assume.required(m.seq_len, "model.seq_len");
+  t.gated_mlp = assume.given(m.gated_mlp, "model.gated_mlp", llama, "goes with the kind of norm");
+  t.tied_embeddings =
+      assume.given(m.tied_embeddings, "model.tied_embeddings", !llama, "GPT models tie them, Llama models do not");
+  t.position = position_named(
+      assume.given(m.position, "model.position", std::string(llama ? "rope" : "learned"), "goes with the kind of norm"));
+  const bool bias =
+      assume.given(m.bias, "model.bias", defaults.bias.value_or(!llama), "goes with the kind of norm and the framework");
+  t.bias = bias ? sim::Biases::gpt() : sim::Biases{};
+  t.parallel_block = m.parallel_block.value_or(false);
+  t.norms_per_layer = t.parallel_block ? 1 : 2;
+  return t;
+}
+
+// A catalogue model with what the record changes.
+sim::Transformer adapted_model(const RecordedModel& m, sim::Transformer t, Assumptions& assume) {
+  const auto replace = [](auto& target, const auto& value) {
+    if (value) target = *value;
+  };
+  replace(t.num_layers, m.num_layers);
+  replace(t.head_dim, m.head_dim);
+  replace(t.vocab_size, m.vocab_size);
+  t.seq_len = assume.given(m.seq_len, "model.seq_len", t.seq_len, "training length of the catalogue's model");
+  replace(t.gated_mlp, m.gated_mlp);
+  replace(t.tied_embeddings, m.tied_embeddings);
+  replace(t.parallel_block, m.parallel_block);
+  if (m.position) t.position = position_named(*m.position);
+  if (m.norm) t.norm = *m.norm == "rmsnorm" ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
+  if (m.bias && !*m.bias) t.bias = {};
+  if (m.bias && *m.bias && t.bias == sim::Biases{}) t.bias = sim::Biases::gpt();
+  return t;
+}
+
+// Routing as recorded; flags that the schema has no key for stay those of the catalogue.
+void set_experts(const RecordedModel& m, sim::Transformer& t) {
+  if (!m.moe) return;
+  sim::MixtureOfExperts moe = *m.moe;
+  if (t.moe) {
+    moe.router_bias = t.moe->router_bias;
+    moe.expert_bias = t.moe->expert_bias;
+    moe.shared_expert_gate = t.moe->shared_expert_gate;
+  }
+  t.moe = moe;
+}
+
+}  // namespace
+
+sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults, Assumptions& assume) {
+  const RecordedModel& m = record.model;
+  const sim::CatalogueEntry* entry = catalogue_entry(m);
+  check_described(m, entry, assume);
+  sim::Transformer t = entry ? adapted_model(m, entry->model, assume) : described_model(m, defaults, assume);
+  t.name = m.name.value_or("unnamed");
+  if (m.sliding_window) t.sliding_window = m.sliding_window;
+  set_experts(m, t);
+  if (m.mla) t.mla = m.mla;
+  if (m.mtp_layers) t.mtp_layers = *m.mtp_layers;
+  t.embedding_norm = t.embedding_norm || defaults.embedding_norm;
+  return t;
+}
+
+}  // namespace llmsim::hwdb
