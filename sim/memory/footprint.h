@@ -3,8 +3,9 @@
 //   idle       between steps: weights, master weights, optimizer states, gradients where they persist, buffers
 //   forward    the last forward pass in flight has ended: and everything kept for the backward passes
 //   loss       and the logits with their copies and gradient (last stage)
-//   backward   what is kept, what recomputation brings back for the first block of the backward pass, and its activation
-//   gradients gradients  the last block of the last backward pass: all gradients exist, that block's activations are still there
+//   backward   what is kept, what recomputation brings back for the first block of the backward pass, and the gradients of its
+//              activations
+//   gradients  the last block of the last backward pass: all gradients exist, that block's activations are still there
 //   update     the optimizer's temporaries on top of the states and gradients
 //
 // Between two instants memory grows or shrinks block by block, by the same amount for each block: it has no peak in between.
@@ -14,8 +15,8 @@
 // Allocated bytes are the sum of the terms.  The allocator reserves more: blocks of a step that are freed and reused fit badly
 // (fragmentation), and the flat buffers of an optimizer step fit into no gap that activations leave:
 //
-//   reserved = lasting + fragmentation (peak - lasting) + temporaries of the update that come on top,   device = reserved +
-//   context
+//   reserved = lasting + fragmentation (peak - lasting) + temporaries of the update that come on top
+//   device = reserved + context
 //
 // Source of the 1.24 that is the default fragmentation: 66 nvidia-smi readings of the BLOOM tuning log (1.24 +- 0.06, in fp16 and
 // bf16 alike); nine pairs of reserved and allocated bytes of BigScience's GPT-2 logs and of

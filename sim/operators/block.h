@@ -1,20 +1,20 @@
 // One transformer block as operators of one rank, for one micro-batch.
 //
-// Notation: t = micro_batch * seq_len tokens, h = hidden_size, a = num_heads, d = head_dim, g = num_kv_heads, f = ffn_size,
-// n = tensor_parallel.  Column-parallel products (qkv, up) divide their output by n, row-parallel ones (projection, down) their
-// input.
+// Notation: t = micro_batch * seq_len / context_parallel tokens, h = hidden_size, a = num_heads, d = head_dim, g = num_kv_heads,
+// f = ffn_size, n = tensor_parallel.  Column-parallel products (qkv, up) divide their output by n, row-parallel ones (projection,
+// down) their input.
 //
 //   forward   norm, [gather], (t, (a+2g)d/n, h), rotary, attention, (t, h, ad/n), [reduce], residual,
 //             norm, [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n), [reduce], residual
 //   backward  for each product a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
-//   collectives
+//             collectives
 //
 // A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the stack may join qkv and the MLP's input to
 // one product.  Queries and keys may be normalised, norms may follow each half.
 //
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
-// t/n tokens; without, the reductions are all-reduces. Kept for backward (`Operator::saved`), 16-bit, GPT with dropout and fused
-// kernels: 34 t h + 5 a s t bytes at n = 1. Source of the activation count: Korthikanti et al., "Reducing Activation
+// t/n tokens; without, the reductions are all-reduces.  Kept for backward (`Operator::saved`), 16-bit, GPT with dropout and fused
+// kernels: 34 t h + 5 a s t bytes at n = 1.  Source of the activation count: Korthikanti et al., "Reducing Activation
 // Recomputation in Large Transformer Models", 2022.
 #pragma once
 
