@@ -226,6 +226,7 @@ const std::vector<NamedSetter>& setters() {
       {"offload.gradient_cast_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host_copies.gradient_cast; })},
       {"offload.update_slowdown", number([](C& c) -> double& { return c.stack.host_copies.update_slowdown; })},
       {"host_load_bytes", number([](C& c) -> double& { return c.stack.host_load_bytes; })},
+      {"gradients_scattered_alone", flag([](C& c) -> bool& { return c.stack.gradients.scatters_alone; })},
       {"gradients_persist", flag([](C& c) -> bool& { return c.stack.gradients.persist; })},
       {"fused_update", flag([](C& c) -> bool& { return c.stack.update.fused; })},
       {"optimizer_in_backward", flag([](C& c) -> bool& { return c.stack.update.in_backward; })},

@@ -54,6 +54,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
       ranks_(run.strategy.tensor_parallel),
       pipelines_products_(run.strategy.tensor_overlap),
+      scatters_pieces_(run.stack.reserve.transformer_engine),
       hides_in_gradients_(run.strategy.tensor_overlap || run.stack.hides_column_gradients),
       copied_loss_(arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
       library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
@@ -116,7 +117,7 @@ BesideTimes OperatorPricer::beside_products(const OperatorList& operators, std::
   }
   const double loss = pipelines_products_ ? buffer_loss_ : library_loss_;
   if (!is_pipelined(op)) return run_beside(time, overlapped(operators, index, 1).whole, loss);
-  if (op.collective == CollectiveKind::AllGather) {
+  if (op.collective == CollectiveKind::AllGather || !scatters_pieces_) {
     return pipelined(time, overlapped(operators, index, ranks_), ranks_, ranks_ - 1, copied_loss_);
   }
   return pipelined(time, overlapped(operators, index, kScatteredPieces), kScatteredPieces, kScatteredPieces, loss);

@@ -72,6 +72,7 @@ class OperatorPricer {
   GroupLinks context_links_;
   int ranks_;
   bool pipelines_products_;    // cuts products and collectives into pieces
+  bool scatters_pieces_;       // sums behind a product by collectives of the stack's own, not by a ring of copies
   bool hides_in_gradients_;    // runs collectives beside gradients that do not need them
   double copied_loss_ = 0.0;   // of products beside a ring of copies
   double library_loss_ = 0.0;  // of products beside a collective of the library

@@ -16,8 +16,11 @@ Seconds serial_time(std::span<const OverlapUnit> units) {
 
 class Streams {
  public:
-  Streams(std::span<const OverlapUnit> units, int prefetch, const OverlapLoss& loss)
-      : units_(units), loss_(loss), ahead_(static_cast<std::size_t>(std::clamp(prefetch, 0, kMostPrefetch))) {}
+  Streams(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss)
+      : units_(units),
+        loss_(loss),
+        scatters_alone_(habits.scatters_alone),
+        ahead_(static_cast<std::size_t>(std::clamp(habits.prefetch, 0, kMostPrefetch))) {}
 
   OverlapTimes run() {
     issue_gathers(std::max<std::size_t>(ahead_, 1), Seconds(0.0));
@@ -33,6 +36,7 @@ class Streams {
     slowdown_ += computed_ - (start + units_[i].compute);
     if (ahead_ == 0) issue_gathers(i + 2, computed_);
     if (units_[i].reduce > Seconds(0.0)) channel_ = std::max(channel_, computed_) + units_[i].reduce;
+    if (units_[i].reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
     if (units_[i].replicate > Seconds(0.0)) replicate(units_[i].replicate);
   }
 
@@ -76,6 +80,7 @@ class Streams {
 
   std::span<const OverlapUnit> units_;
   OverlapLoss loss_;
+  bool scatters_alone_;
   std::size_t ahead_;
   std::size_t issued_ = 0;
   std::array<Seconds, kMostPrefetch + 1> arrived_{};
@@ -84,8 +89,8 @@ class Streams {
 
 }  // namespace
 
-OverlapTimes overlap_times(std::span<const OverlapUnit> units, int prefetch, bool overlap, const OverlapLoss& loss) {
-  return overlap ? Streams(units, prefetch, loss).run() : OverlapTimes{.end = serial_time(units)};
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss) {
+  return habits.overlap ? Streams(units, habits, loss).run() : OverlapTimes{.end = serial_time(units)};
 }
 
 }  // namespace llmsim::sim

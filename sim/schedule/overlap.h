@@ -26,6 +26,13 @@ struct OverlapUnit {
   Seconds replicate{};  // and to add up over replicas
 };
 
+// How a framework runs them.
+struct OverlapHabits {
+  int prefetch = 1;
+  bool overlap = true;          // false: everything runs one after the other
+  bool scatters_alone = false;  // the next unit computes when the reduction of the one before it is through
+};
+
 // A rate limiter lets no more gathers than this be under way.
 inline constexpr int kMostPrefetch = 15;
 
@@ -40,7 +47,7 @@ struct OverlapTimes {
   Seconds slowdown{};  // of all units' compute
 };
 
-// Runs the units in order.  Without `overlap` everything runs one after the other.
-OverlapTimes overlap_times(std::span<const OverlapUnit> units, int prefetch, bool overlap, const OverlapLoss& loss = {});
+// Runs the units in order.
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss = {});
 
 }  // namespace llmsim::sim

@@ -125,10 +125,14 @@ class PassBuilder {
   void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
     const Seconds compute = terms.total();
     const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
-    const OverlapTimes times =
-        overlap_times(units, stack_.sharded.prefetch_units, strategy_.data_overlap, exchange_.loss(work_mix(terms)));
+    const OverlapHabits habits{.prefetch = stack_.sharded.prefetch_units,
+                               .overlap = strategy_.data_overlap,
+                               .scatters_alone = stack_.gradients.scatters_alone};
+    const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
     terms[exposed] += std::max(Seconds(0.0), times.end - compute - times.slowdown);
     terms[Term::Contention] += times.slowdown;
+    // A device that waits for its host waits less when its kernels take longer.
+    terms[Term::LaunchWait] -= std::min(terms[Term::LaunchWait], times.slowdown);
   }
 
   // Recomputed blocks and the head count as what most of them is, products.

@@ -74,10 +74,19 @@ TEST(TensorOverlap, GradientsThatNeedNothingOfThemHideFourOfSixBackwardCollectiv
   EXPECT_EQ(block.forward.collective_exposed, block.forward.collective);
 }
 
-TEST(TensorOverlap, PipelinesHideAllButTheLastScatteredPieces) {
+TEST(TensorOverlap, RingsOfCopiesHideThemAll) {
   // Products of this device cost flops / peak however small, so pieces add up to the whole.
   TrainingRun run = tensor_run();
   run.strategy.tensor_overlap = true;
+  const BlockPrice block = layer_prices(run).block;
+  EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.0, 1e-9);
+  EXPECT_NEAR(block.backward.collective_exposed / block.backward.collective, 0.0, 1e-9);
+}
+
+TEST(TensorOverlap, TransformerEngineShowsTheLastScatteredPiece) {
+  TrainingRun run = tensor_run();
+  run.strategy.tensor_overlap = true;
+  run.stack.reserve.transformer_engine = true;
   const BlockPrice block = layer_prices(run).block;
   // Half of the collectives gather before a product and hide; half scatter its sums in four pieces, of which the last shows.
   EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.5 * 0.25, 1e-9);
@@ -89,6 +98,7 @@ TEST(TensorOverlap, CopiesTakeNoUnitsButScatteredSumsDo) {
   // 16 of 64 units: products lose 1/4 of their rate beside three of four messages of the scatters, half of the collectives.
   TrainingRun run = tensor_run();
   run.strategy.tensor_overlap = true;
+  run.stack.reserve.transformer_engine = true;
   run.cluster.device.compute_units = 64;
   run.cluster.device.achieved.collective_unit_bandwidth = 12.5 * GBps;
   const BlockPrice block = layer_prices(run).block;
