@@ -370,6 +370,12 @@ void fit_to_node(sim::Fabric& fabric, int devices_per_node) {
   fabric.devices = devices_per_node;
 }
 
+// Tori are cut into slices.  Who says that a node has more devices than a host means one of them: its links end there.
+bool is_slice(const sim::Fabric& fabric, const json& accelerator, int devices_per_node) {
+  const double host = number(accelerator, "devices_per_node").value_or(devices_per_node);
+  return fabric.kind == sim::FabricKind::Torus && devices_per_node > host && devices_per_node < fabric.devices;
+}
+
 sim::Fabric fabric_of(const json& description, const json& accelerator, int devices_per_node) {
   sim::Fabric fabric;
   fabric.kind = fabric_kind(text(description, "kind"));
@@ -384,6 +390,7 @@ sim::Fabric fabric_of(const json& description, const json& accelerator, int devi
   fabric.package_bandwidth = BytesPerSecond(number(description, "package_bytes_per_s").value_or(fabric.pair_bandwidth.value()));
   fabric.in_switch_reduction = description.value("in_switch_reduction", false);
   if (!description.value("spans_nodes", false)) fit_to_node(fabric, devices_per_node);
+  if (is_slice(fabric, accelerator, devices_per_node)) fabric.devices = devices_per_node;
   return fabric;
 }
 

@@ -186,6 +186,7 @@ void add_gradients(std::vector<Field>& fields) {
   gradients.add("reduce_bucket_parameters", &P::bucket);
   gradients.add("reduce_bucket_parameters_per_rank", &P::bucket_per_rank);
   gradients.add("copies_into_buckets", &P::copied_into_buckets);
+  gradients.add("gradients_scattered_alone", &P::scatters_alone);
   gradients.add("gradients_persist", &P::persist);
 }
 

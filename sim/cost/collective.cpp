@@ -158,7 +158,11 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   const Achieved& achieved = cluster.device.achieved;
   const int domain = links.place.groups_per_domain * links.place.ranks_per_domain;
   const double nodes_per_domain = std::max(1.0, static_cast<double>(domain) / cluster.devices_per_node);
-  links.fabric = efficiency * achieved.collective_fraction * fabric_bandwidth(cluster.fabric, links.place);
+  const BytesPerSecond fabric = fabric_bandwidth(cluster.fabric, links.place);
+  const BytesPerSecond network = cluster.network.node_bandwidth * nodes_per_domain / links.place.groups_per_domain;
+  links.nominal = links.place.ranks_per_domain > 1 ? fabric : network;
+  if (links.place.domains > 1) links.nominal = std::min(links.nominal, network);
+  links.fabric = efficiency * achieved.collective_fraction * fabric;
   links.network = node_bandwidth(cluster, efficiency) * nodes_per_domain / links.place.groups_per_domain;
   if (links.place.domains > 2) links.ring_share = std::pow(links.place.domains / 2.0, -cluster.network.ring_decay);
   links.fabric_hop = cluster.fabric.latency;

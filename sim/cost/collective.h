@@ -33,6 +33,7 @@ struct GroupLinks {
   GroupPlacement place{};
   BytesPerSecond fabric{};   // achieved bus bandwidth inside a domain
   BytesPerSecond network{};  // achieved bus bandwidth of the group across domains
+  BytesPerSecond nominal{};  // bus bandwidth that the links are built for
   double ring_share = 1.0;   // of `network` that a ring over all domains keeps
   Seconds fabric_hop{};
   Seconds network_hop{};

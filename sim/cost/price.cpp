@@ -4,9 +4,22 @@
 #include <cmath>
 
 #include "sim/base/error.h"
-#include "sim/cost/tensor_overlap.h"
 
 namespace llmsim::sim {
+namespace {
+
+// TransformerEngine's userbuffers: units of the collectives that are no rings of copies, and pieces of a product whose sums are
+// scattered.  Source: TransformerEngine pytorch/module/base.py, default configuration of initialize_ub.
+constexpr double kBufferUnits = 16.0;
+constexpr int kScatteredPieces = 4;
+
+double arithmetic_loss(const DeviceShare& share, const Device& device) { return 1.0 - rates_beside(share, device).arithmetic; }
+
+bool is_pipelined(const Operator& collective) {
+  return collective.tensor_overlap == TensorOverlap::Feeds || collective.tensor_overlap == TensorOverlap::Follows;
+}
+
+}  // namespace
 
 void CollectiveTally::add(Bytes size, Seconds duration, double times) {
   count += times;
@@ -27,6 +40,7 @@ void PassPrice::add(const PassPrice& other, double times) {
   collective += times * other.collective;
   collective_exposed += times * other.collective_exposed;
   context += times * other.context;
+  contention += times * other.contention;
   flops += times * other.flops;
   kernels += static_cast<int>(std::lround(times * other.kernels));
   for (std::size_t i = 0; i < tensor_collectives.size(); ++i) {
@@ -38,10 +52,14 @@ void PassPrice::add(const PassPrice& other, double times) {
 OperatorPricer::OperatorPricer(const Run& run)
     : tensor_links_(group_links(run.strategy, GroupKind::Tensor, run.cluster, run.stack.collective_efficiency)),
       context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
-      pieces_(run.strategy.tensor_parallel),
+      ranks_(run.strategy.tensor_parallel),
       pipelines_products_(run.strategy.tensor_overlap),
+      scatters_pieces_(run.stack.reserve.transformer_engine),
       hides_in_gradients_(run.strategy.tensor_overlap || run.stack.hides_column_gradients),
-      contention_(run.cluster.device.achieved.contention),
+      copied_loss_(arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
+      library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
+      buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
+      context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device), run.cluster.device)),
       bandwidth_(run.cluster.device.achieved.memory_fraction * run.cluster.device.memory_bandwidth),
       kernel_time_(run.cluster.device.achieved.kernel_time),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
@@ -66,8 +84,9 @@ Seconds OperatorPricer::streaming_time(const Operator& op) const { return op.mov
 // `beside`: the time of one launch of the attention operator before it.
 void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds beside) const {
   const Seconds time = collective_time(op.collective, op.message, context_links_);
-  const Seconds hidden = op.beside_attention ? std::min(time, beside) : Seconds(0.0);
-  pass.context += op.launches * (time - hidden);
+  const BesideTimes times = run_beside(time, op.beside_attention ? beside : Seconds(0.0), context_loss_);
+  pass.context += op.launches * times.exposed;
+  pass.contention += op.launches * times.slowdown;
   pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time, op.launches);
 }
 
@@ -75,23 +94,33 @@ Seconds OperatorPricer::product_time(const Operator& op) const {
   return gemm_time(op, gemm_machine_for(op.dtype)) / (is_narrow(op.dtype) ? narrow_gemm_rate_ : gemm_rate_);
 }
 
-Seconds OperatorPricer::exposed(const OperatorList& operators, std::size_t index, Seconds time) const {
-  const Operator& op = operators[index];
-  const bool pipelined = op.tensor_overlap == TensorOverlap::Feeds || op.tensor_overlap == TensorOverlap::Follows;
-  if (op.tensor_overlap == TensorOverlap::None || !(pipelined ? pipelines_products_ : hides_in_gradients_)) return time;
+OverlapProduct OperatorPricer::overlapped(const OperatorList& operators, std::size_t index, int pieces) const {
   const OperatorRange range = overlapped_products(operators, index);
   OverlapProduct product;
   for (std::size_t i = range.first; i < range.last; ++i) {
-    if (!is_overlapped(op, operators[i])) continue;
+    if (!is_overlapped(operators[index], operators[i])) continue;
     product.whole += product_time(operators[i]);
-    if (!pipelined) continue;
+    if (pieces == 1) continue;
     Operator piece = operators[i];
-    piece.m = (piece.m + pieces_ - 1) / pieces_;
-    piece.flops = piece.flops / pieces_;
-    piece.moved = piece.moved / pieces_;
+    piece.m = (piece.m + pieces - 1) / pieces;
+    piece.flops = piece.flops / pieces;
+    piece.moved = piece.moved / pieces;
     product.piece += product_time(piece);
   }
-  return pipelined ? pipelined_exposed(time, product, pieces_, contention_) : beside_exposed(time, product.whole, contention_);
+  return product;
+}
+
+BesideTimes OperatorPricer::beside_products(const OperatorList& operators, std::size_t index, Seconds time) const {
+  const Operator& op = operators[index];
+  if (op.tensor_overlap == TensorOverlap::None || !(is_pipelined(op) ? pipelines_products_ : hides_in_gradients_)) {
+    return {.exposed = time};
+  }
+  const double loss = pipelines_products_ ? buffer_loss_ : library_loss_;
+  if (!is_pipelined(op)) return run_beside(time, overlapped(operators, index, 1).whole, loss);
+  if (op.collective == CollectiveKind::AllGather || !scatters_pieces_) {
+    return pipelined(time, overlapped(operators, index, ranks_), ranks_, ranks_ - 1, copied_loss_);
+  }
+  return pipelined(time, overlapped(operators, index, kScatteredPieces), kScatteredPieces, kScatteredPieces, loss);
 }
 
 PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) const {
@@ -119,7 +148,9 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
         }
         const Seconds time = collective_time(op.collective, op.message, tensor_links_);
         pass.collective += time;
-        pass.collective_exposed += exposed(operators, i, time);
+        const BesideTimes beside = beside_products(operators, i, time);
+        pass.collective_exposed += beside.exposed;
+        pass.contention += beside.slowdown;
         pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time);
         break;
       }

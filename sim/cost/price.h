@@ -6,7 +6,9 @@
 
 #include "sim/cost/attention.h"
 #include "sim/cost/collective.h"
+#include "sim/cost/contention.h"
 #include "sim/cost/gemm.h"
+#include "sim/cost/tensor_overlap.h"
 #include "sim/operators/operator.h"
 #include "sim/run.h"
 
@@ -33,6 +35,7 @@ struct PassPrice {
   Seconds collective{};          // tensor-parallel, if nothing were hidden
   Seconds collective_exposed{};  // what products do not hide
   Seconds context{};             // context-parallel, what attention does not hide
+  Seconds contention{};          // products and attention slowed down by collectives beside them
   int kernels = 0;
   int narrow_products = 0;  // products in 8- or 4-bit formats
   Flops flops{};
@@ -43,7 +46,7 @@ struct PassPrice {
   void add(const PassPrice& other, double times);
 
   Seconds compute() const { return gemm + attention + memory_bound; }
-  Seconds total() const { return compute() + collective_exposed + context; }
+  Seconds total() const { return compute() + collective_exposed + context + contention; }
 };
 
 // Prices operators for one run: the machines and links that do not change from operator to operator.
@@ -58,18 +61,23 @@ class OperatorPricer {
 
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
-  Seconds exposed(const OperatorList& operators, std::size_t index, Seconds time) const;
+  BesideTimes beside_products(const OperatorList& operators, std::size_t index, Seconds time) const;
   Seconds product_time(const Operator& op) const;
+  OverlapProduct overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
 
   std::array<std::optional<GemmMachine>, kNumDTypes> gemm_machines_;
   AttentionMachine attention_machine_;
   GroupLinks tensor_links_;
   GroupLinks context_links_;
-  int pieces_;               // tensor ranks
-  bool pipelines_products_;  // cuts products and collectives into pieces
-  bool hides_in_gradients_;  // runs collectives beside gradients that do not need them
-  double contention_;
+  int ranks_;
+  bool pipelines_products_;    // cuts products and collectives into pieces
+  bool scatters_pieces_;       // sums behind a product by collectives of the stack's own, not by a ring of copies
+  bool hides_in_gradients_;    // runs collectives beside gradients that do not need them
+  double copied_loss_ = 0.0;   // of products beside a ring of copies
+  double library_loss_ = 0.0;  // of products beside a collective of the library
+  double buffer_loss_ = 0.0;   // beside one of the stack's own
+  double context_loss_ = 0.0;
   BytesPerSecond bandwidth_;
   Seconds kernel_time_;
   double compute_rate_;  // sustained clock, training rate and stack efficiency

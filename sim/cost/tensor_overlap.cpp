@@ -9,16 +9,14 @@ bool in_product(const Operator& op) { return op.kind == OperatorKind::Gemm || op
 
 }  // namespace
 
-Seconds pipelined_exposed(Seconds collective, const OverlapProduct& product, int pieces, double contention) {
-  const double others = pieces - 1.0;
-  const Seconds overlapped = product.piece + others * std::max(product.piece, collective / others);
-  const Seconds shown = std::clamp(overlapped - product.whole, Seconds(0.0), collective);
-  return shown + contention * (collective - shown);
-}
-
-Seconds beside_exposed(Seconds collective, Seconds product, double contention) {
-  const Seconds hidden = std::min(collective, product);
-  return collective - hidden + contention * hidden;
+BesideTimes pipelined(Seconds collective, const OverlapProduct& product, int pieces, int messages, double loss) {
+  const double beside = pieces - 1.0;
+  const Seconds message = collective / messages;
+  const BesideTimes step = run_beside(message, product.piece, loss);
+  const Seconds last = (messages - beside) * message;
+  const Seconds shown = pieces * product.piece + beside * step.exposed + last - product.whole;
+  const Seconds exposed = std::clamp(shown, Seconds(0.0), collective);
+  return {.exposed = exposed, .slowdown = std::min(beside * step.slowdown, collective - exposed)};
 }
 
 OperatorRange overlapped_products(const OperatorList& operators, std::size_t index) {

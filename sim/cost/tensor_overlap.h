@@ -1,17 +1,19 @@
 // Tensor-parallel collectives that run beside products: what of them shows.
 //
-// A product that a collective feeds or follows is cut into one piece per rank, and the message with it.  The first piece is the
-// rank's own, so n pieces of compute meet n - 1 pieces of communication.  For a collective of c and a product of g that takes p
-// in each of n pieces
+// A product that a collective feeds or follows is cut into n pieces, and the message with it.  In a ring of copies the first
+// piece is the rank's own, so n pieces of compute meet n - 1 pieces of communication.  For a collective of c and a product of g
+// that takes p in each piece, s of its rate lost while a message travels (contention.h)
 //
-//   t = p + (n - 1) max(p, c / (n - 1))        t - g shows
+//   ring of copies        t = p + (n - 1) step(p, c / (n - 1))
+//   scattered pieces      t = p + (n - 1) step(p, c / n) + c / n     sums that are sent when a piece is done: the last one shows
 //
-// (smaller products run less well: n p > g).  Of a product that needs nothing of the collective max(0, c - g) shows.  Either way
-// the collective's own use of the device (units, memory) costs the product `contention` of the time that is hidden, and nothing
-// is ever slower than one after the other.  Sources: Wang et al., "Overlap Communication with Dependent Computation via
-// Decomposition", ASPLOS 2023; TransformerEngine's userbuffers; Megatron Core's LinearWithGradAccumulationAndAsyncCommunication.
+// where step is the longer of the two, the product slowed down (smaller products run less well, too: n p > g).  A product that
+// needs nothing of the collective just runs beside it.  Nothing is ever slower than one after the other.
+// Sources: Wang et al., "Overlap Communication with Dependent Computation via Decomposition", ASPLOS 2023; TransformerEngine's
+// userbuffers; Megatron Core's LinearWithGradAccumulationAndAsyncCommunication.
 #pragma once
 
+#include "sim/cost/contention.h"
 #include "sim/operators/operator.h"
 
 namespace llmsim::sim {
@@ -21,8 +23,8 @@ struct OverlapProduct {
   Seconds piece{};  // p
 };
 
-Seconds pipelined_exposed(Seconds collective, const OverlapProduct& product, int pieces, double contention);
-Seconds beside_exposed(Seconds collective, Seconds product, double contention);
+// `messages`: how many the collective is cut into, pieces - 1 or pieces.
+BesideTimes pipelined(Seconds collective, const OverlapProduct& product, int pieces, int messages, double loss);
 
 // Products of `operators` beside which the collective at `index` runs, as its `tensor_overlap` says: [first, last).  Casts
 // between products belong to them.

@@ -41,7 +41,14 @@ struct Achieved {
   double sustained_clock = 1.0;       // clock under a long training step relative to the clock of the measured kernels
   double collective_fraction = 0.80;  // of the scale-up link, for large messages
   double scale_out_fraction = 0.85;   // of the network, for large messages
-  double contention = 0.13;           // compute slows down by this share of the time that collectives run beside it
+  // What one compute unit moves that runs a collective (bus bandwidth), and the most that the library takes; 0: the device has
+  // engines of its own for collectives.  See cost/contention.h.
+  BytesPerSecond collective_unit_bandwidth{12.5e9};
+  double collective_units = 32.0;
+  double collective_traffic = 3.0;  // bytes of device memory for a byte on the wire
+  // Rate that products lose for each share of the memory bandwidth that collectives hold.  0.60 +- 0.30: slopes within eleven
+  // studies, which disagree (llm-foundry 0.4 +- 0.2, MaxText 1.5 +- 0.5, torchtitan 1.7 +- 0.7, Megatron-Bridge -2.9 +- 0.9).
+  double memory_interference = 0.60;
   double device_spread = 0.0175;  // standard deviation of speed between equal devices (5 % between the best and worst of eight)
 };
 

@@ -10,7 +10,9 @@ DataExchange::DataExchange(const Run& run, const RankParameters& rank)
       rank_(rank),
       storage_(storage_of(run.strategy, run.stack)),
       shard_links_(group_links(run.strategy, shard_group(), run.cluster, run.stack.collective_efficiency)),
-      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)) {}
+      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)),
+      beside_shard_(rates_beside(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
+      beside_replicate_(rates_beside(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
 
 GroupKind DataExchange::shard_group() const {
   return run_.strategy.sharding == Sharding::Hsdp ? GroupKind::Shard : GroupKind::DataContext;
@@ -72,6 +74,10 @@ int DataExchange::units(int blocks) const {
 ExchangeTimes DataExchange::unit_times(int blocks) const {
   const double share = static_cast<double>(blocks) / units(blocks);
   return times(share * trained_block(), share * rank_.block);
+}
+
+OverlapLoss DataExchange::loss(const WorkMix& work) const {
+  return {.channel = rate_loss(beside_shard_, work), .replicas = rate_loss(beside_replicate_, work)};
 }
 
 double DataExchange::trained_block() const { return run_.strategy.adapters ? rank_.block_adapters : rank_.block; }

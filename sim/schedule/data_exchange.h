@@ -11,8 +11,10 @@
 #pragma once
 
 #include "sim/cost/collective.h"
+#include "sim/cost/contention.h"
 #include "sim/memory/shards.h"
 #include "sim/run.h"
+#include "sim/schedule/overlap.h"
 
 namespace llmsim::sim {
 
@@ -56,12 +58,17 @@ class DataExchange {
   const GroupLinks& replicate_links() const { return replicate_links_; }
   GroupKind shard_group() const;
 
+  // Of work of this mix, while either communicator is busy.
+  OverlapLoss loss(const WorkMix& work) const;
+
  private:
   const Run& run_;
   const RankParameters& rank_;
   ParameterStorage storage_;
   GroupLinks shard_links_;
   GroupLinks replicate_links_;
+  WorkRates beside_shard_;
+  WorkRates beside_replicate_;
 };
 
 }  // namespace llmsim::sim

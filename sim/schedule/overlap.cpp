@@ -6,6 +6,8 @@
 namespace llmsim::sim {
 namespace {
 
+constexpr double kMostLoss = 0.9;
+
 Seconds serial_time(std::span<const OverlapUnit> units) {
   Seconds sum;
   for (const OverlapUnit& unit : units) sum += unit.gather + unit.compute + unit.reduce + unit.replicate;
@@ -14,23 +16,57 @@ Seconds serial_time(std::span<const OverlapUnit> units) {
 
 class Streams {
  public:
-  Streams(std::span<const OverlapUnit> units, int prefetch)
-      : units_(units), ahead_(static_cast<std::size_t>(std::clamp(prefetch, 0, kMostPrefetch))) {}
+  Streams(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss)
+      : units_(units),
+        loss_(loss),
+        scatters_alone_(habits.scatters_alone),
+        ahead_(static_cast<std::size_t>(std::clamp(habits.prefetch, 0, kMostPrefetch))) {}
 
-  Seconds run() {
+  OverlapTimes run() {
     issue_gathers(std::max<std::size_t>(ahead_, 1), Seconds(0.0));
     for (std::size_t i = 0; i < units_.size(); ++i) compute(i);
-    return std::max({computed_, channel_, replicas_});
+    return {.end = std::max({computed_, channel_, replicas_}), .slowdown = slowdown_};
   }
 
  private:
   void compute(std::size_t i) {
     const Seconds start = std::max(computed_, arrived_[i % arrived_.size()]);
     if (ahead_ > 0) issue_gathers(i + ahead_ + 1, start);
-    computed_ = start + units_[i].compute;
+    computed_ = slowed_end(start, units_[i].compute);
+    slowdown_ += computed_ - (start + units_[i].compute);
     if (ahead_ == 0) issue_gathers(i + 2, computed_);
     if (units_[i].reduce > Seconds(0.0)) channel_ = std::max(channel_, computed_) + units_[i].reduce;
-    if (units_[i].replicate > Seconds(0.0)) replicas_ = std::max(replicas_, channel_) + units_[i].replicate;
+    if (units_[i].reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
+    if (units_[i].replicate > Seconds(0.0)) replicate(units_[i].replicate);
+  }
+
+  void replicate(Seconds time) {
+    if (channel_ > replicas_) replicas_from_ = replicas_ = channel_;
+    replicas_ += time;
+  }
+
+  // Both communicators have been given all they will do before `work` ends.
+  Seconds slowed_end(Seconds now, Seconds work) const {
+    for (const Seconds change : changes()) {
+      if (change <= now) continue;
+      const double rate = 1.0 - loss_at(now);
+      if (rate * (change - now) >= work) return now + work / rate;
+      work -= rate * (change - now);
+      now = change;
+    }
+    return now + work;
+  }
+
+  std::array<Seconds, 3> changes() const {
+    std::array<Seconds, 3> times{channel_, replicas_from_, replicas_};
+    std::sort(times.begin(), times.end());
+    return times;
+  }
+
+  double loss_at(Seconds now) const {
+    const double both =
+        (now < channel_ ? loss_.channel : 0.0) + (now >= replicas_from_ && now < replicas_ ? loss_.replicas : 0.0);
+    return std::min(both, kMostLoss);
   }
 
   // Those of the units before `end` that are not issued yet.
@@ -43,16 +79,18 @@ class Streams {
   }
 
   std::span<const OverlapUnit> units_;
+  OverlapLoss loss_;
+  bool scatters_alone_;
   std::size_t ahead_;
   std::size_t issued_ = 0;
   std::array<Seconds, kMostPrefetch + 1> arrived_{};
-  Seconds computed_, channel_, replicas_;
+  Seconds computed_, channel_, replicas_from_, replicas_, slowdown_;
 };
 
 }  // namespace
 
-Seconds overlap_end(std::span<const OverlapUnit> units, int prefetch, bool overlap) {
-  return overlap ? Streams(units, prefetch).run() : serial_time(units);
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss) {
+  return habits.overlap ? Streams(units, habits, loss).run() : OverlapTimes{.end = serial_time(units)};
 }
 
 }  // namespace llmsim::sim

@@ -8,7 +8,8 @@
 //   compute      c_0        c_1        c_2
 //   channel   g_0   g_1 r_0     g_2 r_1     r_2
 //
-// The exposed time is what the pass takes beyond its compute alone.
+// A unit computes more slowly while a communicator is busy (cost/contention.h).  The exposed time is what the pass takes beyond
+// its compute, slowed down as it is.
 #pragma once
 
 #include <span>
@@ -25,10 +26,28 @@ struct OverlapUnit {
   Seconds replicate{};  // and to add up over replicas
 };
 
+// How a framework runs them.
+struct OverlapHabits {
+  int prefetch = 1;
+  bool overlap = true;          // false: everything runs one after the other
+  bool scatters_alone = false;  // the next unit computes when the reduction of the one before it is through
+};
+
 // A rate limiter lets no more gathers than this be under way.
 inline constexpr int kMostPrefetch = 15;
 
-// When all streams have finished.  Runs the units in order.  Without `overlap` everything runs one after the other.
-Seconds overlap_end(std::span<const OverlapUnit> units, int prefetch, bool overlap);
+// Share of its rate that compute loses while each communicator is busy.
+struct OverlapLoss {
+  double channel = 0.0;
+  double replicas = 0.0;
+};
+
+struct OverlapTimes {
+  Seconds end{};       // of all streams
+  Seconds slowdown{};  // of all units' compute
+};
+
+// Runs the units in order.
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss = {});
 
 }  // namespace llmsim::sim

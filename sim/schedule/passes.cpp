@@ -54,6 +54,7 @@ class PassBuilder {
     terms[into.memory_bound] += part_.blocks * pass.memory_bound;
     terms[Term::TensorExposed] += part_.blocks * pass.collective_exposed;
     terms[Term::ContextExposed] += part_.blocks * pass.context;
+    terms[Term::Contention] += part_.blocks * pass.contention;
   }
 
   Terms forward_compute() const {
@@ -71,6 +72,7 @@ class PassBuilder {
     terms[Term::Recompute] += recomputed * prices_.block.recompute.compute();
     terms[Term::TensorExposed] += recomputed * prices_.block.recompute.collective_exposed;
     terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
+    terms[Term::Contention] += recomputed * prices_.block.recompute.contention;
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
     if (part_.head) terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
     terms[Term::GradientCopies] += copied(accumulation_bytes(run_, exchange_));
@@ -123,13 +125,28 @@ class PassBuilder {
   void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
     const Seconds compute = terms.total();
     const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
-    const Seconds end = overlap_end(units, stack_.sharded.prefetch_units, strategy_.data_overlap);
-    Seconds traffic;
-    for (const OverlapUnit& unit : units) traffic += unit.gather + unit.reduce + unit.replicate;
-    const Seconds wait = std::max(Seconds(0.0), end - compute);
-    const Seconds hidden = std::min(compute, std::max(Seconds(0.0), traffic - wait));
-    terms[exposed] += wait;
-    terms[Term::Contention] += run_.cluster.device.achieved.contention * hidden;
+    const OverlapHabits habits{.prefetch = stack_.sharded.prefetch_units,
+                               .overlap = strategy_.data_overlap,
+                               .scatters_alone = stack_.gradients.scatters_alone};
+    const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
+    terms[exposed] += std::max(Seconds(0.0), times.end - compute - times.slowdown);
+    terms[Term::Contention] += times.slowdown;
+    // A device that waits for its host waits less when its kernels take longer.
+    terms[Term::LaunchWait] -= std::min(terms[Term::LaunchWait], times.slowdown);
+  }
+
+  // Recomputed blocks and the head count as what most of them is, products.
+  static WorkMix work_mix(const Terms& terms) {
+    WorkMix mix;
+    for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::BackwardGemm, Term::BackwardAttention,
+                            Term::Recompute, Term::HeadAndLoss}) {
+      mix.arithmetic += terms[term];
+    }
+    for (const Term term : {Term::ForwardMemoryBound, Term::BackwardMemoryBound, Term::Embedding, Term::GradientCopies}) {
+      mix.streaming += terms[term];
+    }
+    mix.waiting = terms.total() - mix.arithmetic - mix.streaming;
+    return mix;
   }
 
   // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole ones: the gradients of an

@@ -96,6 +96,7 @@ struct GradientHabits {
   double bucket_per_rank = 0.0;           // at least this many for each data-parallel rank
   bool copied_into_buckets = false;       // replicated gradients are reduced in buckets that are a second copy of them
   bool persist = false;                   // gradient buffers stay allocated between steps
+  bool scatters_alone = false;            // compute waits while gradients are scattered (gathers still run beside it)
 };
 
 // Weights that are sharded (Zero3, Hsdp; `gradient_blocks` Zero2 too).

@@ -155,6 +155,14 @@ TEST(Hardware, TpusFormATorusOfAPod) {
   EXPECT_EQ(fabric.pair_bandwidth, 90.0 * GBps);
 }
 
+TEST(Hardware, MoreDevicesThanAHostHasAreASliceOfThePod) {
+  ClusterOverrides overrides;
+  overrides.devices_per_node = 64;
+  EXPECT_EQ(cluster_of("tpu-v5p", 128, overrides).fabric.devices, 64);
+  overrides.devices_per_node = 4;  // a host
+  EXPECT_EQ(cluster_of("tpu-v5p", 128, overrides).fabric.devices, 8960);
+}
+
 TEST(Hardware, CardsWithoutLinksGoThroughTheHost) {
   const sim::Fabric fabric = cluster_of("l40s", 8).fabric;
   EXPECT_EQ(fabric.kind, FabricKind::Host);

@@ -14,27 +14,27 @@ std::vector<OverlapUnit> blocks(int count, double gather, double compute, double
 
 TEST(Overlap, FastGathersHideBehindAllButTheFirstBlock) {
   // gather 1, compute 3: only the first gather is seen.
-  EXPECT_DOUBLE_EQ(overlap_end(blocks(10, 1.0, 3.0, 0.0), 1, true).value(), 1.0 + 10 * 3.0);
+  EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 0.0), {}).end.value(), 1.0 + 10 * 3.0);
 }
 
 TEST(Overlap, SlowGathersSetThePace) {
   // gather 3, compute 1: the stream never rests, the last block computes after its gather.
-  EXPECT_DOUBLE_EQ(overlap_end(blocks(10, 3.0, 1.0, 0.0), 1, true).value(), 10 * 3.0 + 1.0);
+  EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 3.0, 1.0, 0.0), {}).end.value(), 10 * 3.0 + 1.0);
 }
 
 TEST(Overlap, OnlyTheLastReductionIsSeen) {
-  EXPECT_DOUBLE_EQ(overlap_end(blocks(10, 0.0, 3.0, 1.0), 1, true).value(), 10 * 3.0 + 1.0);
+  EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 0.0, 3.0, 1.0), {}).end.value(), 10 * 3.0 + 1.0);
 }
 
 TEST(Overlap, WithoutPrefetchOrOverlapEverythingAddsUp) {
-  EXPECT_DOUBLE_EQ(overlap_end(blocks(10, 1.0, 3.0, 0.0), 0, true).value(), 40.0);
-  EXPECT_DOUBLE_EQ(overlap_end(blocks(10, 1.0, 3.0, 1.0), 1, false).value(), 50.0);
+  EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 0.0), {.prefetch = 0}).end.value(), 40.0);
+  EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), {.overlap = false}).end.value(), 50.0);
 }
 
 TEST(Overlap, NothingEndsBeforeItsTrafficOrItsCompute) {
   for (const double gather : {0.0, 0.5, 2.0}) {
     for (const double reduce : {0.0, 0.5, 2.0}) {
-      const double end = overlap_end(blocks(7, gather, 1.0, reduce), 1, true).value();
+      const double end = overlap_times(blocks(7, gather, 1.0, reduce), {}).end.value();
       EXPECT_GE(end, 7.0);
       EXPECT_GE(end, 7 * (gather + reduce));
       EXPECT_LE(end, 7 * (gather + 1.0 + reduce) + 1e-12);
@@ -46,7 +46,7 @@ TEST(Overlap, OneCommunicatorCarriesOneCollectiveAtATime) {
   // Backward of sharded weights, gather 2, compute 3, reduce 2: from the second unit on the channel needs 4 for every 3 of
   // compute.
   //   g0 0-2, g1 2-4, c0 2-5, r0 5-7, c1 5-8, g2 7-9 (issued at 5, behind r0), r1 9-11, c2 9-12, r2 12-14
-  EXPECT_DOUBLE_EQ(overlap_end(blocks(3, 2.0, 3.0, 2.0), 1, true).value(), 14.0);
+  EXPECT_DOUBLE_EQ(overlap_times(blocks(3, 2.0, 3.0, 2.0), {}).end.value(), 14.0);
 }
 
 TEST(Overlap, AnUnlimitedPrefetchKeepsTheChannelBusy) {
@@ -54,16 +54,61 @@ TEST(Overlap, AnUnlimitedPrefetchKeepsTheChannelBusy) {
   // limit all gathers are through at 6 and c2 runs 6-10.
   std::vector<OverlapUnit> units = blocks(3, 2.0, 4.0, 0.0);
   units[1].compute = Seconds(0.0);
-  EXPECT_DOUBLE_EQ(overlap_end(units, 1, true).value(), 12.0);
-  EXPECT_DOUBLE_EQ(overlap_end(units, kMostPrefetch, true).value(), 10.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {}).end.value(), 12.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.prefetch = kMostPrefetch}).end.value(), 10.0);
 }
 
 TEST(Overlap, SumsOverReplicasRunBesideTheNextReduction) {
   // compute 1, scatter 2, replicate 2: scatters end at 3, 5, 7; each sum starts there and ends 2 later.
   std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(2.0);
-  EXPECT_DOUBLE_EQ(overlap_end(units, 1, true).value(), 9.0);
-  EXPECT_DOUBLE_EQ(overlap_end(units, 1, false).value(), 15.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {}).end.value(), 9.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.overlap = false}).end.value(), 15.0);
+}
+
+TEST(Overlap, ComputeIsSlowedDownOnlyWhileTheChannelIsBusy) {
+  // gather 1, compute 3, loss 0.25.  c0 1-: g1 is under way until 2, by when 0.75 of the 3 is done: 1 + 1 + 2.25 = 4.25.  Each of
+  // the first nine units takes 0.25 longer, the last has nothing beside it.
+  const OverlapTimes times = overlap_times(blocks(10, 1.0, 3.0, 0.0), {}, {.channel = 0.25});
+  EXPECT_DOUBLE_EQ(times.slowdown.value(), 9 * 0.25);
+  EXPECT_DOUBLE_EQ(times.end.value(), 1.0 + 10 * 3.0 + 9 * 0.25);
+}
+
+TEST(Overlap, SlowComputeUnderALongerCollectiveCostsNoTime) {
+  // gather 3, compute 1: a loss of a half makes 2 of each 1 but the last, and the channel still sets the pace.
+  const OverlapTimes times = overlap_times(blocks(10, 3.0, 1.0, 0.0), {}, {.channel = 0.5});
+  EXPECT_DOUBLE_EQ(times.slowdown.value(), 9 * 1.0);
+  EXPECT_DOUBLE_EQ(times.end.value(), 10 * 3.0 + 1.0);
+}
+
+TEST(Overlap, BothCommunicatorsTakeTheirShare) {
+  // compute 4, scatter 1, replicate 1 after it, losses 0.5 and 0.25: c1 from 4 does 0.5 by 5, 0.75 by 6 and the other 2.75
+  // by 8.75.
+  std::vector<OverlapUnit> units = blocks(2, 0.0, 4.0, 1.0);
+  for (OverlapUnit& unit : units) unit.replicate = Seconds(1.0);
+  const OverlapTimes times = overlap_times(units, {}, {.channel = 0.5, .replicas = 0.25});
+  EXPECT_DOUBLE_EQ(times.slowdown.value(), 0.75);
+  EXPECT_DOUBLE_EQ(times.end.value(), 8.75 + 2.0);
+}
+
+TEST(Overlap, ComputeWaitsForReductionsThatRunAlone) {
+  // gather 1, compute 3, reduce 2: 1 + 3 * (3 + 2); gathers stay hidden, and only they slow compute down.
+  const std::vector<OverlapUnit> units = blocks(3, 1.0, 3.0, 2.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.scatters_alone = true}).end.value(), 1.0 + 3 * 5.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.scatters_alone = true}, {.channel = 0.25}).slowdown.value(), 2 * 0.25);
+}
+
+TEST(Overlap, NoOverlapNoSlowdown) {
+  EXPECT_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), {.overlap = false}, {.channel = 0.5}).slowdown, Seconds(0.0));
+}
+
+TEST(Overlap, MoreLossNeverEndsEarlier) {
+  double before = 0.0;
+  for (const double loss : {0.0, 0.1, 0.3, 0.6}) {
+    const double end = overlap_times(blocks(7, 1.0, 1.5, 1.0), {}, {.channel = loss}).end.value();
+    EXPECT_GE(end, before);
+    before = end;
+  }
 }
 
 }  // namespace

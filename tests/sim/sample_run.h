@@ -31,7 +31,8 @@ inline Device ideal_device() {
   device.achieved.memory_fraction = 1.0;
   device.achieved.collective_fraction = 1.0;
   device.achieved.scale_out_fraction = 1.0;
-  device.achieved.contention = 0.0;
+  device.achieved.collective_unit_bandwidth = BytesPerSecond(0.0);
+  device.achieved.collective_traffic = 0.0;
   device.achieved.device_spread = 0.0;
   return device;
 }

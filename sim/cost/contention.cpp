@@ -1,0 +1,56 @@
+#include "sim/cost/contention.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace llmsim::sim {
+namespace {
+
+// Collectives never take a whole device: kernels that wait for each other would not end.
+constexpr double kLargestShare = 0.75;
+// Where a data sheet gives no number of units.
+constexpr int kUnpublishedUnits = 128;
+
+double share(double part) { return std::min(kLargestShare, part); }
+
+double memory_share(const GroupLinks& links, const Device& device, double bytes_per_wire_byte) {
+  if (links.place.ranks <= 1) return 0.0;
+  const BytesPerSecond memory = device.achieved.memory_fraction * device.memory_bandwidth;
+  return share(bytes_per_wire_byte * links.bus_bandwidth() / memory);
+}
+
+}  // namespace
+
+DeviceShare copied_share(const GroupLinks& links, const Device& device) {
+  return {.memory = memory_share(links, device, std::max(0.0, device.achieved.collective_traffic - 1.0))};
+}
+
+DeviceShare collective_share(const GroupLinks& links, const Device& device, double units) {
+  DeviceShare held{.memory = memory_share(links, device, device.achieved.collective_traffic)};
+  const bool on_units = links.place.ranks > 1 && device.achieved.collective_unit_bandwidth > BytesPerSecond(0.0);
+  if (on_units) held.units = share(units / (device.compute_units > 1 ? device.compute_units : kUnpublishedUnits));
+  return held;
+}
+
+DeviceShare collective_share(const GroupLinks& links, const Device& device) {
+  const double needed = std::ceil(links.nominal / device.achieved.collective_unit_bandwidth);
+  return collective_share(links, device, std::clamp(needed, 1.0, device.achieved.collective_units));
+}
+
+WorkRates rates_beside(const DeviceShare& share, const Device& device) {
+  const double arithmetic = 1.0 - share.units - device.achieved.memory_interference * share.memory;
+  return {.arithmetic = std::max(1.0 - kLargestShare, arithmetic), .streaming = 1.0 - share.memory};
+}
+
+double rate_loss(const WorkRates& rates, const WorkMix& mix) {
+  if (mix.total() <= Seconds(0.0)) return 0.0;
+  return 1.0 - mix.total() / (mix.arithmetic / rates.arithmetic + mix.streaming / rates.streaming + mix.waiting);
+}
+
+BesideTimes run_beside(Seconds collective, Seconds work, double loss) {
+  const Seconds done = std::min(work, (1.0 - loss) * collective);
+  const Seconds together = done / (1.0 - loss);
+  return {.exposed = collective - together, .slowdown = together - done};
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,64 @@
+// What a collective takes from the kernels that run beside it.
+//
+//   units    A collective runs as c thread blocks that each keep a compute unit to themselves: as many as its links are built
+//            for, c = ceil(b0 / v), b0 the nominal bus bandwidth of its group and v what one unit moves.  A kernel has U - c of
+//            U units left.
+//   memory   A byte on the wire is r = 3 of device memory: written by the neighbour, read, and stored as result or sum.  At a bus
+//            bandwidth of b they hold r b / M of the achieved memory bandwidth M.  Copies go without the buffer between: r - 1.
+//
+// Products and attention run at 1 - c / U - k r b / M of their rate, k the share of the lost bandwidth that they feel through
+// caches and memory queues; memory-bound kernels at 1 - r b / M, however many units they have.  Devices with engines of their own
+// for collectives (v = 0) and copies cost no units.  Waiting for links or for the host costs and suffers nothing.
+//
+// Sources: NVIDIA/nccl issue 689 (blocks of collectives share no unit with other kernels; 2 of them reach a 12-24 GB/s adapter,
+// 16 the 190 GB/s of eight).  Check: 24 blocks on an H100 take a product from 80 to 47 % of peak (NVIDIA developer forum, topic
+// 337991), this model to 50 %.
+#pragma once
+
+#include "sim/cost/collective.h"
+#include "sim/hardware/device.h"
+
+namespace llmsim::sim {
+
+// Shares of a device, 0 to 1, that one collective holds while it runs.
+struct DeviceShare {
+  double units = 0.0;
+  double memory = 0.0;
+};
+
+// Of a collective over these links; nothing on a single rank.
+DeviceShare collective_share(const GroupLinks& links, const Device& device);
+
+// Of copies of the same bytes by engines that are no compute units.
+DeviceShare copied_share(const GroupLinks& links, const Device& device);
+
+// Of a collective that is given this many units.
+DeviceShare collective_share(const GroupLinks& links, const Device& device, double units);
+
+// Work by what bounds it.
+struct WorkMix {
+  Seconds arithmetic{};  // products and attention
+  Seconds streaming{};   // memory-bound kernels
+  Seconds waiting{};     // neither: links, host
+
+  Seconds total() const { return arithmetic + streaming + waiting; }
+};
+
+// Rates of the two kinds of work beside a collective, relative to alone.
+struct WorkRates {
+  double arithmetic = 1.0;
+  double streaming = 1.0;
+};
+WorkRates rates_beside(const DeviceShare& share, const Device& device);
+
+// Share of its rate that work of this mix loses: 1 - total / (sum of part / rate).
+double rate_loss(const WorkRates& rates, const WorkMix& mix);
+
+// A collective beside work that needs nothing of it, both started together.
+struct BesideTimes {
+  Seconds exposed{};   // of the collective, after the work has ended
+  Seconds slowdown{};  // of the work
+};
+BesideTimes run_beside(Seconds collective, Seconds work, double loss);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,150 @@
+#include "sim/cost/contention.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "sim/predict.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// 108 units and 1 TB/s; one unit moves 12.5 GB/s.
+Device device_of_108_units() {
+  Device device = ideal_device();
+  device.compute_units = 108;
+  device.achieved.collective_unit_bandwidth = 12.5 * GBps;
+  device.achieved.collective_traffic = 3.0;
+  device.achieved.memory_interference = 0.0;
+  return device;
+}
+
+// Eight ranks behind a switch, built for 200 GB/s, of which they reach 100.
+GroupLinks eight_ranks() {
+  GroupLinks links;
+  links.place.ranks = links.place.ranks_per_domain = 8;
+  links.nominal = 200.0 * GBps;
+  links.fabric = 100.0 * GBps;
+  return links;
+}
+
+constexpr WorkMix kProducts{.arithmetic = Seconds(1.0)};
+constexpr WorkMix kStreams{.streaming = Seconds(1.0)};
+
+// Time of work beside a collective that outlasts it, relative to alone.
+double slower(const DeviceShare& share, const Device& device, const WorkMix& mix) {
+  return 1.0 / (1.0 - rate_loss(rates_beside(share, device), mix));
+}
+
+TEST(Contention, ARingTakesAUnitForEveryChannel) {
+  // 200 / 12.5 = 16 channels: products have 108 - 16 units left.
+  const Device device = device_of_108_units();
+  const DeviceShare share = collective_share(eight_ranks(), device);
+  EXPECT_DOUBLE_EQ(share.units, 16.0 / 108.0);
+  EXPECT_DOUBLE_EQ(slower(share, device, kProducts), 108.0 / (108.0 - 16.0));
+}
+
+TEST(Contention, MemoryBoundKernelsLoseTheBytesOfTheCollective) {
+  // 100 GB/s on the wire are 300 GB/s of the 1 TB/s, whatever the units.
+  const Device device = device_of_108_units();
+  EXPECT_DOUBLE_EQ(slower(collective_share(eight_ranks(), device), device, kStreams), 1.0 / 0.7);
+}
+
+TEST(Contention, ProductsFeelAPartOfTheMemoryTraffic) {
+  // 16 units, and half of the 0.3 of the memory bandwidth.
+  Device device = device_of_108_units();
+  device.achieved.memory_interference = 0.5;
+  EXPECT_DOUBLE_EQ(slower(collective_share(eight_ranks(), device), device, kProducts), 1.0 / (1.0 - 16.0 / 108.0 - 0.15));
+}
+
+TEST(Contention, CopiesTakeNoUnitsAndOneByteLess) {
+  const Device device = device_of_108_units();
+  const DeviceShare share = copied_share(eight_ranks(), device);
+  EXPECT_DOUBLE_EQ(share.units, 0.0);
+  EXPECT_DOUBLE_EQ(share.memory, 0.2);
+}
+
+TEST(Contention, DevicesWithEnginesForCollectivesKeepTheirUnits) {
+  Device device = device_of_108_units();
+  device.achieved.collective_unit_bandwidth = BytesPerSecond(0.0);
+  EXPECT_DOUBLE_EQ(collective_share(eight_ranks(), device).units, 0.0);
+}
+
+TEST(Contention, TheLibraryTakesNoMoreThanItsLimit) {
+  Device device = device_of_108_units();
+  device.achieved.collective_units = 10.0;
+  EXPECT_DOUBLE_EQ(collective_share(eight_ranks(), device).units, 10.0 / 108.0);
+}
+
+TEST(Contention, ASingleRankTakesNothing) {
+  GroupLinks links = eight_ranks();
+  links.place.ranks = 1;
+  const DeviceShare share = collective_share(links, device_of_108_units());
+  EXPECT_DOUBLE_EQ(share.units + share.memory, 0.0);
+}
+
+TEST(Contention, AMixIsSlowedDownPartByPart) {
+  // Rates 0.8 and 0.5: 4 of products become 5, 1 of streams 2, 3 of waiting stay: 8 of 10.
+  const WorkMix mix{.arithmetic = Seconds(4.0), .streaming = Seconds(1.0), .waiting = Seconds(3.0)};
+  EXPECT_DOUBLE_EQ(rate_loss({.arithmetic = 0.8, .streaming = 0.5}, mix), 1.0 - 8.0 / 10.0);
+}
+
+TEST(Contention, WorkThatOutlastsTheCollectiveLosesTheShareOfItsTime) {
+  // While the collective runs for 4, 3 of the 9 are done: it ends at 4 + 6.
+  const BesideTimes times = run_beside(Seconds(4.0), Seconds(9.0), 0.25);
+  EXPECT_DOUBLE_EQ(times.slowdown.value(), 1.0);
+  EXPECT_DOUBLE_EQ(times.exposed.value(), 0.0);
+}
+
+TEST(Contention, ACollectiveThatOutlastsTheWorkShowsTheRest) {
+  // Work of 3 takes 4 beside a collective of 6.
+  const BesideTimes times = run_beside(Seconds(6.0), Seconds(3.0), 0.25);
+  EXPECT_DOUBLE_EQ(times.slowdown.value(), 1.0);
+  EXPECT_DOUBLE_EQ(times.exposed.value(), 2.0);
+}
+
+double term_of(const TrainingRun& run, const std::string& name) {
+  for (const TimeTerm& term : predict(run).breakdown) {
+    if (name == term.name) return term.time.value();
+  }
+  return 0.0;
+}
+
+Seconds contention_of(const TrainingRun& run) { return Seconds(term_of(run, "contention")); }
+
+TEST(Contention, IsATermOfThePredictionThatGrowsWithTheUnitsTaken) {
+  TrainingRun run = small_run(16);
+  run.cluster.device.compute_units = 100;
+  run.strategy.global_batch = 16;
+  Seconds before;
+  for (const double unit : {0.0, 50.0, 10.0}) {
+    run.cluster.device.achieved.collective_unit_bandwidth = unit * GBps;
+    const Seconds contention = contention_of(run);
+    EXPECT_GE(contention, before);
+    before = contention;
+  }
+  EXPECT_GT(before, Seconds(0.0));
+}
+
+TEST(Contention, ADeviceThatWaitsForItsHostWaitsLessInstead) {
+  // Launches take ten times as long as the kernels: slower kernels leave the step as it is.
+  TrainingRun run = small_run(16);
+  run.stack.host.per_kernel = Seconds(1e-3);
+  run.cluster.device.compute_units = 100;
+  const double alone = predict(run).step_time.value(), wait = term_of(run, "launch_wait");
+  run.cluster.device.achieved.collective_unit_bandwidth = 10.0 * GBps;
+  EXPECT_GT(term_of(run, "contention"), 0.0);
+  EXPECT_NEAR(predict(run).step_time.value(), alone, 1e-9 * alone);
+  EXPECT_NEAR(term_of(run, "launch_wait") + term_of(run, "contention"), wait, 1e-9 * wait);
+}
+
+TEST(Contention, NoOverlapNoSlowdown) {
+  TrainingRun run = small_run(16);
+  run.cluster.device = device_of_108_units();
+  run.strategy.data_overlap = false;
+  EXPECT_EQ(contention_of(run), Seconds(0.0));
+}
+
+}  // namespace
+}  // namespace llmsim::sim
