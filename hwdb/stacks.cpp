@@ -233,6 +233,7 @@ const std::vector<NamedSetter>& setters() {
       {"efficiency", number([](C& c) -> double& { return c.stack.efficiency; })},
       {"gemm_efficiency", number([](C& c) -> double& { return c.stack.gemm_efficiency; })},
       {"narrow_gemm_efficiency", number([](C& c) -> double& { return c.stack.narrow.gemm_efficiency; })},
+      {"row_cast_rate", number([](C& c) -> double& { return c.stack.narrow.row_cast_rate; })},
       {"narrow_copies", number([](C& c) -> double& { return c.stack.narrow.copies; })},
       {"collective_efficiency", number([](C& c) -> double& { return c.stack.collective_efficiency; })},
       {"framework_memory_bytes", set_framework_memory},

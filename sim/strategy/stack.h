@@ -75,6 +75,7 @@ struct NarrowRecipe {
   bool saves_inputs = false;     // inputs of linear layers are kept in the narrow format
   bool gathers = false;          // weights are quantised before they are gathered
   double gemm_efficiency = 1.0;  // rate of products with the scales of this recipe, relative to one scale a tensor
+  double row_cast_rate = 1.0;    // Blocks: bandwidth of the cast along rows, relative to other compiled kernels
 };
 
 // The output projection's loss.
