@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+
+#include "hwdb/measured_rows.h"
 
 namespace llmsim::calibrate {
 namespace {
