@@ -206,6 +206,7 @@ const std::vector<NamedSetter>& setters() {
       {"prefetch_units", set_prefetch},
       {"root_stays_gathered", flag([](C& c) -> bool& { return c.stack.sharded.root_stays_gathered; })},
       {"narrow_gather", flag([](C& c) -> bool& { return c.stack.narrow.gathers; })},
+      {"narrow_input_gather", flag([](C& c) -> bool& { return c.stack.narrow.gathers_inputs; })},
       {"reduce_bucket_parameters", number([](C& c) -> double& { return c.stack.gradients.bucket; })},
       {"reduce_bucket_parameters_per_rank", number([](C& c) -> double& { return c.stack.gradients.bucket_per_rank; })},
       {"host_time_per_kernel_s", seconds([](C& c) -> sim::Seconds& { return c.stack.host.per_kernel; })},
