@@ -163,6 +163,8 @@ void add_narrow(std::vector<Field>& fields) {
   narrow.add("narrow_head", &P::head);
   narrow.add("saves_narrow_inputs", &P::saves_inputs);
   narrow.add("narrow_gather", &P::gathers);
+  narrow.add("narrow_input_gather", &P::gathers_inputs);
+  narrow.add("row_cast_rate", &P::row_cast_rate);
   narrow.add("narrow_gemm_efficiency", &P::gemm_efficiency);
 }
 

@@ -79,7 +79,9 @@ const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
   return *gemm_machines_[static_cast<std::size_t>(dtype)];
 }
 
-Seconds OperatorPricer::streaming_time(const Operator& op) const { return op.moved / bandwidth_ + op.kernels * kernel_time_; }
+Seconds OperatorPricer::streaming_time(const Operator& op) const {
+  return op.moved / (op.rate * bandwidth_) + op.kernels * kernel_time_;
+}
 
 // `beside`: the time of one launch of the attention operator before it.
 void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds beside) const {

@@ -176,11 +176,11 @@ class BlockLowering {
       return;
     }
     block_.forward.push_back(
-        collective("column_input", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::Feeds));
+        collective("column_input", CollectiveKind::AllGather, GroupKind::Tensor, gathered_residual(), TensorOverlap::Feeds));
     block_.backward.push_back(
         collective("column_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message, TensorOverlap::WeightGradient));
-    block_.backward.push_back(
-        collective("column_input_again", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::DataGradient));
+    block_.backward.push_back(collective("column_input_again", CollectiveKind::AllGather, GroupKind::Tensor, gathered_residual(),
+                                         TensorOverlap::DataGradient));
   }
 
   // After a row-parallel product.
@@ -194,7 +194,13 @@ class BlockLowering {
     block_.forward.push_back(
         collective("row_output", CollectiveKind::ReduceScatter, GroupKind::Tensor, message, TensorOverlap::Follows));
     block_.backward.push_back(
-        collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message, TensorOverlap::Follows));
+        collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor, gathered_residual(), TensorOverlap::Follows));
+  }
+
+  // As all-gathers send it: linear layers need it in the format of their products.
+  Bytes gathered_residual() const {
+    const double sent = stack_.narrow.gathers_inputs ? size_of(matmul_dtype(strategy_.precision)).value() : element_;
+    return std::min(1.0, sent / element_) * whole_residual();
   }
 
   Bytes whole_residual() const { return Bytes(static_cast<double>(tokens_) * model_.hidden_size * element_); }

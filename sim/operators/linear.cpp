@@ -15,6 +15,7 @@ Operator quantise(const LinearContext& context, const char* label, double elemen
   const Traffic traffic = quantise_traffic(*context.stack, scaling_of(context), weight, size_of(dtype).value());
   Operator op = streaming(OperatorKind::Cast, label, elements, traffic.forward_bytes, traffic.forward_kernels);
   op.dtype = dtype;
+  op.rate = traffic.rate;
   return op;
 }
 

@@ -56,6 +56,7 @@ struct Operator {
   Flops flops{};                 // useful work (causal attention counts its half)
   double repeats = 1.0;          // work the kernel executes over `flops`: flash backward makes the scores again
   Bytes moved{};                 // device memory read and written
+  double rate = 1.0;             // memory-bound: bandwidth relative to what the device achieves
   Bytes saved{};                 // kept from forward until the backward pass has used it
   int kernels = 1;               // launches
   int launches = 1;              // Attention, Collective: equal kernels or messages one after the other; flops, moved are of all

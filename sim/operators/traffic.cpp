@@ -110,7 +110,7 @@ Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight,
     case NarrowScaling::Blocks: break;
   }
   if (stack.fusion == ElementwiseFusion::Fused) return {.forward_bytes = kRead + 2 * n, .forward_kernels = 1};
-  return {.forward_bytes = 2 * kRead + 2 * n, .forward_kernels = 2};
+  return {.forward_bytes = 2 * kRead + 2 * n, .forward_kernels = 2, .rate = 2.0 / (1.0 + 1.0 / stack.narrow.row_cast_rate)};
 }
 
 }  // namespace llmsim::sim

@@ -17,6 +17,7 @@ struct Traffic {
   int forward_kernels = 0;
   double backward_bytes = 0.0;  // per element
   int backward_kernels = 0;
+  double rate = 1.0;  // bandwidth of the forward kernels relative to other streaming ones
 };
 
 // LayerNorm or RMSNorm, per element of the normalised tensor.  Fused: read x, write y (2 e); backward reads dy and x, writes dx
@@ -57,7 +58,8 @@ Traffic cross_entropy_traffic(const Stack& stack, double e);
 //
 //   Delayed 2 + c n;  Current 4 + c n, c copies (Stack::narrow_copies);  Rowwise 6 + 2 n: the rows in one kernel (2 + n), the
 //   columns in two (2, 2 + n) RowwiseWideGradient 2 + n for activations and their gradients, which are needed along one axis only
-//   Blocks 2 + 2 n where one hand-written kernel casts along both axes, else 4 + 2 n
+//   Blocks 2 + 2 n where one hand-written kernel casts along both axes, else 2 + n along each; r of Stack::narrow.row_cast_rate,
+//   the rate along rows, is 2 / (1 + 1 / r) of both
 //
 // Source: torchao float8 README (a maximum is a pass over memory); TransformerEngine casts and transposes in one kernel.
 Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight, double n);

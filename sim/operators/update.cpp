@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kEightBitState = 1.0 + 4.0 / 256.0;
 constexpr double kFp32 = 4.0;
+constexpr double kEightBitOperations = 610.0;
 constexpr int kNewtonSchulzSteps = 5;
 
 double master_bytes(const ParameterStorage& storage) {
@@ -70,9 +71,12 @@ UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& st
   const double arithmetic =
       one_pass ? fused_bytes(optimizer, storage, gradient) : unfused_values(optimizer) * master_bytes(storage);
   const int passes = one_pass ? 2 : static_cast<int>(unfused_values(optimizer) / 2.0);
-  return {.norm = streaming(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
-          .clip = streaming(OperatorKind::GradientNorm, "gradient_clip", gradients, 2.0 * gradient, 1),
-          .update = streaming(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
+  UpdateOperators operators{
+      .norm = streaming(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
+      .clip = streaming(OperatorKind::GradientNorm, "gradient_clip", gradients, 2.0 * gradient, 1),
+      .update = streaming(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
+  if (optimizer == OptimizerKind::Adam8bit) operators.update.flops = kEightBitOperations * parameters * FLOP;
+  return operators;
 }
 
 OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel) {

@@ -15,6 +15,12 @@
 // with the square root as a temporary of one state value.  The gradient norm reads every gradient once more; clipping scales it
 // (read and write).
 //
+// The 8-bit Adam looks its states up in a table of 256 values, takes the maximum of each block and searches the table for the new
+// ones: its kernel computes longer than it streams.  610 operations of the fp32 vector units per parameter: 47 ms for 1e9 of them
+// on V100 (738 at 15.7 TFLOP/s), and a step of 3.2e9 of them on A100 that is 55 ms longer than with a fused AdamW in 16 bits (504
+// at 19.5 TFLOP/s); standard error 19 %.  Sources: Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2021), run
+// times; torchtune README, table of optimisation flags.
+//
 // Muon makes the momentum of each matrix of a block (m, n), m <= n, orthogonal by five steps of Newton-Schulz in bf16,
 //
 //   A = X X^T,  B = b A + c A A,  X = a X + B X        2 (2 m^2 n + m^3) FLOP a step

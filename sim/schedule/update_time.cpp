@@ -30,6 +30,11 @@ Seconds orthogonalisation_time(const Run& run) {
   return blocks * block / (run.cluster.device.achieved.sustained_clock * run.stack.efficiency);
 }
 
+// Of the vector units.
+Seconds arithmetic_time(const Operator& op, const Device& device) {
+  return op.flops > Flops(0.0) ? op.flops / device.vector_peak : Seconds(0.0);
+}
+
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
   const Achieved& achieved = run.cluster.device.achieved;
   const BytesPerSecond bandwidth = achieved.memory_fraction * run.cluster.device.memory_bandwidth;
@@ -38,7 +43,8 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
   if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
     const bool in_backward = run.stack.update.in_backward && op != &step.update;
-    if (!in_backward) time += op->moved / bandwidth + op->kernels * achieved.kernel_time;
+    if (!in_backward)
+      time += std::max(op->moved / bandwidth, arithmetic_time(*op, run.cluster.device)) + op->kernels * achieved.kernel_time;
   }
   return time;
 }

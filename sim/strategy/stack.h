@@ -74,7 +74,9 @@ struct NarrowRecipe {
   bool head = false;             // the output projection multiplies in the narrow format too
   bool saves_inputs = false;     // inputs of linear layers are kept in the narrow format
   bool gathers = false;          // weights are quantised before they are gathered
+  bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
   double gemm_efficiency = 1.0;  // rate of products with the scales of this recipe, relative to one scale a tensor
+  double row_cast_rate = 1.0;    // Blocks: bandwidth of the cast along rows, relative to other compiled kernels
 };
 
 // The output projection's loss.

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+
+#include "hwdb/measured_rows.h"
 
 namespace llmsim::calibrate {
 namespace {
@@ -45,6 +48,38 @@ TEST_F(FactFitsTest, LargeProductsAreDescribedToTenPercent) {
 TEST_F(FactFitsTest, PublishedAttentionTablesAreDescribedToSevenPercent) {
   EXPECT_LE(summary("a100_sxm_80", "attention, FlashAttention-2").rms, 0.07);
   EXPECT_LE(summary("h100_sxm", "attention, FlashAttention-2").rms, 0.07);
+}
+
+// Rates of products measured both as a forward (TN in BLAS terms) and as a data-gradient product (NN): NN relative to TN.
+std::vector<double> data_gradient_ratios(const std::string& accelerator) {
+  std::map<std::string, double> forward, ratios;
+  for (const bool second : {false, true}) {
+    for (const hwdb::Measurement& measurement :
+         hwdb::Database(":memory:").measurements("matmul_training_shape_efficiency", accelerator)) {
+      for (const hwdb::MeasuredRow& row : hwdb::rows(measurement)) {
+        if (row.text("op") != "matmul") continue;
+        const std::string text = row.text("shape").value();
+        const std::size_t layout = text.find(", layout=");
+        const std::string shape = text.substr(0, layout), kind = text.substr(layout + 9, 2);
+        const double rate = row.number("efficiency").value();
+        if (!second && kind == "TN") forward[shape] = rate;
+        if (second && kind == "NN" && forward.contains(shape)) ratios[shape] = rate / forward[shape];
+      }
+    }
+  }
+  std::vector<double> sorted;
+  for (const auto& [shape, ratio] : ratios) sorted.push_back(ratio);
+  std::sort(sorted.begin(), sorted.end());
+  return sorted;
+}
+
+// So the model has one rate for both.
+TEST_F(FactFitsTest, DataGradientProductsRunAsFastAsForwardOnes) {
+  for (const char* id : {"a100_pcie_80", "b200_sxm"}) {
+    const std::vector<double> ratios = data_gradient_ratios(id);
+    ASSERT_EQ(ratios.size(), 14u) << id;
+    EXPECT_NEAR((ratios[6] + ratios[7]) / 2.0, 1.00, 0.01) << id;
+  }
 }
 
 TEST_F(FactFitsTest, EveryCoefficientHasAnErrorAndASource) {

@@ -124,6 +124,19 @@ TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
 }
 
+TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
+  run.strategy.precision = Precision::Fp8;
+  run.stack.narrow.gathers_inputs = true;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const double residual = kTokens * kHidden;
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
+  // Sums are of 16-bit values.
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * 2.0 * residual);
+}
+
 TEST(Block, TensorRanksShareTheProducts) {
   TrainingRun run = small_run(4);
   const double whole = gemm_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward);

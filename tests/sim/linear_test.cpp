@@ -44,6 +44,16 @@ TEST(Linear, OneCopyIsEnoughWhereTheDeviceMultipliesInAnyLayout) {
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8).backward), 5.0 * kGradients);
 }
 
+TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
+  Stack stack;
+  stack.fusion = ElementwiseFusion::Compiled;
+  stack.narrow.row_cast_rate = 0.5;
+  // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 + 3.
+  const LinearOperators linear = lowered(stack, Precision::Mxfp8);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
+  EXPECT_DOUBLE_EQ(linear.backward.front().rate, 6.0 / 9.0);
+}
+
 TEST(Linear, RowwiseScalesCastAlongBothAxesAndScaleBackwardOutputs) {
   // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward products are read and written in 16 bits.
   const LinearOperators linear = lowered(stack_with(NarrowScaling::Rowwise), Precision::Fp8);

@@ -51,6 +51,17 @@ TEST(Update, OnTheDeviceItStreamsAtMemoryBandwidth) {
   EXPECT_DOUBLE_EQ(update_time(small_run(), 1e9).value(), 34e9 / 1e12);
 }
 
+TEST(Update, AnEightBitUpdateIsBoundByItsArithmetic) {
+  TrainingRun run = small_run();
+  run.strategy.optimizer = OptimizerKind::Adam8bit;
+  run.stack.update.in_backward = true;
+  // 610 operations for each of 1e9 parameters at 10 TFLOP/s; its 16 bytes would take 16 ms.
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 0.061);
+  run.cluster.device.vector_peak = 100.0 * TFLOPS;
+  // gradient 2, master 2 * 4, states 4 (1 + 4 / 256), weight 2: more than 6.1 ms.
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), (2.0 + 8.0 + 4.0 * (1.0 + 4.0 / 256.0) + 2.0) * 1e9 / 1e12);
+}
+
 TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
   TrainingRun run = small_run();
   run.stack.update.in_backward = true;

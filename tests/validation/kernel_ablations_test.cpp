@@ -39,26 +39,28 @@ double kernel_ratio(RunRecord record, const std::string& slow, const std::string
   return before / step_seconds(record);
 }
 
-// torchtitan pull request 1196: 10,902 tokens/s with FlashAttention-2, 12,211 with cuDNN on 8 B200.
+// torchtitan pull request 1196: 10,902 tokens/s with FlashAttention-2, 12,211 with cuDNN on 8 B200: 1.120, predicted 1.250.  The
+// predicted step is too short by a third: 80 ms of 671 were saved, 130 of 518 are predicted.
 TEST(KernelAblations, CudnnAttentionIsWorthTwelvePercentOfAStepOnB200) {
   RunRecord record = llama_8b("b200_sxm", 8, 32);
   record.training.recompute = RecordedRecompute{.kind = "op", .detail = std::nullopt, .every_n = std::nullopt};
-  EXPECT_NEAR(kernel_ratio(record, "flash-2", "cudnn"), 12211.0 / 10902.0, 0.15);
+  EXPECT_NEAR(kernel_ratio(record, "flash-2", "cudnn"), 12211.0 / 10902.0, 0.14);
 }
 
-// torchtitan issue 1042: about 10 % end to end, 14 layers on 2 H100 without recomputation.
+// torchtitan issue 1042: about 10 % end to end, 14 layers on 2 H100 without recomputation; predicted 1.090.
 TEST(KernelAblations, CudnnAttentionIsWorthTenPercentOfAStepOnH100) {
-  EXPECT_NEAR(kernel_ratio(llama_8b("h100_sxm", 2, 14), "flash-2", "cudnn"), 1.10, 0.05);
+  EXPECT_NEAR(kernel_ratio(llama_8b("h100_sxm", 2, 14), "flash-2", "cudnn"), 1.10, 0.02);
 }
 
-// pytorch issue 135431 on 8 nodes of Frontier: 645 tokens/s per GCD with the first kernels, 1250 with those after them.
+// pytorch issue 135431 on 8 nodes of Frontier: 645 tokens/s per GCD with the first kernels, 1250 with those after them: 1.938,
+// predicted 2.136.
 TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
   RunRecord record = llama_8b("frontier", 64, 32);
   record.hardware.system = "frontier";
   record.hardware.accelerator = std::nullopt;
   record.training.compile = false;
   record.training.recompute = RecordedRecompute{.kind = "op", .detail = std::nullopt, .every_n = std::nullopt};
-  EXPECT_NEAR(kernel_ratio(record, "aotriton-first", "aotriton"), 1250.0 / 645.0, 0.3);
+  EXPECT_NEAR(kernel_ratio(record, "aotriton-first", "aotriton"), 1250.0 / 645.0, 0.21);
 }
 
 // BLOOM candidates of width 13824 on 48 nodes of 8 A100, tensor parallelism 8, 6 stages: 124.75 s with 96 heads of 144, 162.72 s
@@ -118,6 +120,18 @@ TEST(KernelAblations, RowwiseScalesCostAnEighthOfAStepOnH100) {
   const double tensorwise = step_seconds(record);
   record.training.precision_detail = "rowwise scaling, bf16 all-gather";
   EXPECT_NEAR(step_seconds(record) / tensorwise, 1.2104 / 1.0654, 0.05);
+}
+
+// torchao's table of Llama 3 8B on 8 MI300X: 1.391 s with rowwise scales, 1.343 s with weight gradients in 16 bits, 0.966;
+// predicted 0.970.
+TEST(KernelAblations, WeightGradientsInSixteenBitsAreFasterOnMi300x) {
+  RunRecord record = llama_8b("mi300x", 8, 32);
+  record.training.recompute = RecordedRecompute{.kind = "op", .detail = std::nullopt, .every_n = std::nullopt};
+  record.training.precision = "fp8";
+  record.training.precision_detail = "rowwise scaling, bf16 all-gather";
+  const double narrow = step_seconds(record);
+  record.training.precision_detail = "rowwise scaling, high-precision weight gradient, bf16 all-gather";
+  EXPECT_NEAR(step_seconds(record) / narrow, 1.343 / 1.391, 0.01);
 }
 
 }  // namespace

@@ -100,7 +100,8 @@ TEST_F(Validation, IntervalsHoldAboutAsOftenAsTheySay) {
   EXPECT_LE(*overall().coverage, 0.95);
 }
 
-// What a setting is worth: 93 % of the signs and a median error of the ratio of 8.5 %; 95 % and 5 % are the aim.
+// What a setting is worth: 98 % of the signs and a median error of the ratio of 5.6 %, all signs and 2.6 % where it is switched;
+// 95 % and 5 % are the aim.
 TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
   for (const AblationErrors& errors : ablations_->settings) {
     if (errors.median_error)
@@ -112,7 +113,7 @@ TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
   EXPECT_LE(*ablations_->all.median_error, 0.065);
   EXPECT_GT(ablations_->switched.pairs, 90);
   EXPECT_GE(*ablations_->switched.sign_accuracy(), 0.95);
-  EXPECT_LE(*ablations_->switched.median_error, 0.05);
+  EXPECT_LE(*ablations_->switched.median_error, 0.04);
   EXPECT_LE(*ablations_->all.memory_median_error, 0.03);
 }
 
