@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "calibrate/computed_times.h"
 #include "calibrate/setting.h"
 #include "sim/base/error.h"
 
@@ -258,6 +259,8 @@ void set_errors(Ablations& result) {
   result.topology = of(kTopology);
   result.software = of(kSoftware);
   result.all = errors_of("all settings", result.pairs, [](const AblationPair& pair) { return !scored_apart(pair.setting); });
+  result.measured = errors_of("all settings, measured times", result.pairs,
+                              [](const AblationPair& pair) { return !scored_apart(pair.setting) && !pair.computed; });
   result.switched = errors_of("all settings that are switched", result.pairs, is_switched);
   set_study_errors(result);
 }
@@ -314,6 +317,8 @@ Ablations ablations(std::span<const hwdb::RunFile> files, std::span<const Compar
     add_pairs(setting, runs, has_only_peak, result.pairs);
   }
   add_comparisons(comparisons, runs, predict, result.pairs);
+  const std::set<std::string> computed = computed_groups(files);
+  for (AblationPair& pair : result.pairs) pair.computed = computed.contains(pair.group);
   std::sort(result.pairs.begin(), result.pairs.end(), [](const AblationPair& a, const AblationPair& b) {
     return std::tie(a.setting, a.group, a.off_id, a.on_id) < std::tie(b.setting, b.group, b.off_id, b.on_id);
   });

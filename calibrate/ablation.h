@@ -34,7 +34,8 @@ struct AblationPair {
   std::string off_id, on_id;  // runs; for stated speed-ups of runs without figures, the name of the comparison
   std::optional<double> measured_time, predicted_time;  // ratios on / off
   std::optional<double> measured_peak, predicted_peak;
-  double noise = 0.0;  // |ln ratio| of times that a sign needs
+  double noise = 0.0;     // |ln ratio| of times that a sign needs
+  bool computed = false;  // the study's times were computed, not measured (computed_times.h)
 
   bool decides() const;                      // the measured times differ by more than noise
   bool right() const;                        // the predicted ratio lies on the same side of 1
@@ -58,6 +59,7 @@ struct Ablations {
   std::vector<AblationErrors> settings;  // by name, without the next two
   AblationErrors topology, software;
   AblationErrors all;                         // over `settings`
+  AblationErrors measured;                    // of them, those of studies that measured their times
   AblationErrors switched;                    // of them, those with values that are no numbers: on or off, one kind or another
   std::optional<double> study_median_error;   // mean over (setting, study) of the median error
   std::optional<double> study_sign_accuracy;  // mean over (setting, study) of the fraction of right signs

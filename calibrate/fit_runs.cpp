@@ -9,8 +9,10 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
+#include "calibrate/computed_times.h"
 #include "calibrate/leave_one_out.h"
 #include "calibrate/spreads.h"
 #include "hwdb/coefficient_file.h"
@@ -28,6 +30,14 @@ std::vector<hwdb::RunFile> run_files(const std::string& folder) {
   std::vector<hwdb::RunFile> files;
   files.reserve(paths.size());
   for (const std::string& path : paths) files.push_back(hwdb::read_runs(path));
+  return files;
+}
+
+// Leaves out what nobody measured.
+std::vector<hwdb::RunFile> measured_files(std::vector<hwdb::RunFile> files) {
+  const std::set<std::string> computed = computed_groups(files);
+  for (const std::string& group : computed) std::fprintf(stderr, "%s is left out: its step times were computed\n", group.c_str());
+  std::erase_if(files, [&](const hwdb::RunFile& file) { return computed.contains(file.group); });
   return files;
 }
 
@@ -131,7 +141,7 @@ std::string merged(const std::string& path, const std::vector<hwdb::Coefficient>
 }
 
 void fit(const Options& options) {
-  const std::vector<hwdb::RunFile> files = run_files(options.runs);
+  const std::vector<hwdb::RunFile> files = measured_files(run_files(options.runs));
   const MeasuredRuns runs = measured_runs(files, options.spreads_only ? std::vector<RunCoefficient>{} : run_coefficients(files));
   const LeaveOneOut result = leave_one_out(runs);
   std::vector<hwdb::Coefficient> rows = fitted_rows(runs, result);

@@ -13,6 +13,7 @@
 
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
+#include "calibrate/computed_times.h"
 #include "calibrate/source_tables.h"
 #include "hwdb/comparison.h"
 #include "hwdb/database.h"
@@ -153,8 +154,12 @@ void print_ablations(Validation& validation, const ValidateOptions& options, rep
 }
 
 // Scored figures that cannot be right, on standard error; JSON has those of all runs.
-void print_warnings(const calibrate::Backtest& backtest) {
-  for (const calibrate::BacktestRow& row : backtest.rows) {
+void print_warnings(const Validation& validation) {
+  for (const std::string& group : calibrate::computed_groups(validation.files)) {
+    std::cerr << "warning: group " << group
+              << ": step times lie on straight lines over the batch to a millionth: they were computed, not measured\n";
+  }
+  for (const calibrate::BacktestRow& row : validation.backtest.rows) {
     if (!row.scored.step_time) continue;
     for (const std::string& warning : row.warnings) std::cerr << "warning: run " << row.id << ": " << warning << "\n";
   }
@@ -233,7 +238,7 @@ int run_validate(const ValidateOptions& options) {
   if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
   Validation validation(options);
   require_predictions(validation.backtest, options);
-  print_warnings(validation.backtest);
+  print_warnings(validation);
   if (!options.tables.empty())
     print_tables(validation, options, *format);
   else if (options.ablations)

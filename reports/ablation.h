@@ -15,8 +15,8 @@ Table ablation_table(const calibrate::Ablations& ablations);
 // One row per pair: values, ratios measured and predicted, error, verdict on the sign, runs.
 Table ablation_rows_table(const calibrate::Ablations& ablations);
 
-// {"settings": [...], "overall": {...}, "topology": {...}, "software": {...}, "pairs": [...]}; ratios are on / off, null where
-// there is no figure.
+// {"settings": [...], "overall": {...}, "measured": {...}, "topology": {...}, "software": {...}, "pairs": [...]}; ratios are on /
+// off, null where there is no figure.
 std::string ablation_json(const calibrate::Ablations& ablations);
 
 }  // namespace llmsim::reports

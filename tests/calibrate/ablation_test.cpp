@@ -75,6 +75,21 @@ TEST(Ablations, APredictionOnTheOtherSideOfOneOrOfNoEffectIsAWrongSign) {
   }
 }
 
+// Five steps on a straight line over the batch, each at two micro-batches: 2 + 0.5 n/8 and 1 + 0.4 n/8 seconds.  A measured pair
+// of another study stands beside the five.
+TEST(Ablations, SumsMeasuredTimesApartFromComputedOnes) {
+  std::vector<hwdb::RunRecord> runs{compiled("off", 10.0, false), compiled("on", 8.0, true)};
+  for (const int batch : {8, 16, 32, 64, 128}) {
+    runs.push_back(batched("one" + std::to_string(batch), 2.000000011 + 0.500000013 * batch / 8, 1));
+    runs.push_back(batched("two" + std::to_string(batch), 1.000000011 + 0.400000013 * batch / 8, 2));
+    for (std::size_t i = runs.size() - 2; i < runs.size(); ++i) runs[i].training.global_batch = batch, runs[i].group = "computed";
+  }
+  const Ablations result = of(runs, compiled_takes(9.0));
+  EXPECT_EQ(result.all.pairs, 6);
+  EXPECT_EQ(result.measured.pairs, 1);
+  EXPECT_NEAR(*result.measured.median_error, std::log(9.0 / 8.0), 1e-12);
+}
+
 // 9.4 of 10 is 6 % less; a study that states 5 % of noise cannot tell: twice that is 10 %.
 TEST(Ablations, PairsWithinTheStatedNoiseHaveNoSign) {
   std::vector runs{compiled("off", 10.0, false), compiled("on", 9.4, true)};

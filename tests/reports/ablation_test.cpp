@@ -30,6 +30,8 @@ calibrate::Ablations two_pairs() {
   ablations.settings = {errors};
   ablations.all = errors;
   ablations.all.setting = "all settings";
+  ablations.measured = errors;
+  ablations.measured.setting = "all settings, measured times";
   ablations.switched = errors;
   ablations.switched.setting = "all settings that are switched";
   ablations.topology.setting = "topology";
@@ -43,6 +45,14 @@ TEST(AblationTable, HasARowPerSettingAndTheSumsBelow) {
   EXPECT_EQ(std::get<std::string>(table.rows()[0][2]), "1/1");
   EXPECT_EQ(std::get<std::string>(table.rows()[1][0]), "all settings that are switched");
   EXPECT_EQ(std::get<std::string>(table.rows()[2][0]), "all settings");
+}
+
+TEST(AblationTable, TellsMeasuredTimesApartWhereSomeWereComputed) {
+  calibrate::Ablations ablations = two_pairs();
+  ablations.measured.pairs = 1;
+  const Table table = ablation_table(ablations);
+  ASSERT_EQ(table.rows().size(), 5u);
+  EXPECT_EQ(std::get<std::string>(table.rows()[3][0]), "all settings, measured times");
 }
 
 TEST(AblationRows, SayWhetherTheSignIsRight) {
@@ -63,6 +73,7 @@ TEST(AblationJson, HoldsSettingsSumsAndPairs) {
   EXPECT_EQ(document.at("settings").at(0).at("sign_right"), 1);
   EXPECT_EQ(document.at("overall").at("median_ratio_error"), 0.25);
   EXPECT_TRUE(document.at("overall").at("study_median_ratio_error").is_null());
+  EXPECT_EQ(document.at("measured").at("pairs"), 2);
   EXPECT_EQ(document.at("topology").at("pairs"), 0);
   EXPECT_EQ(document.at("pairs").at(0).at("measured_ratio"), 0.5);
   EXPECT_EQ(document.at("pairs").at(0).at("off_id"), "a");
