@@ -13,6 +13,8 @@ const char* name_of(AttentionKernel kernel) {
     case AttentionKernel::Aotriton: return "aotriton";
     case AttentionKernel::AotritonFirst: return "aotriton-first";
     case AttentionKernel::Splash: return "splash";
+    case AttentionKernel::Blockwise: return "blockwise";
+    case AttentionKernel::BlockwiseFp32: return "blockwise-fp32";
   }
   return "";
 }

@@ -17,11 +17,27 @@ namespace llmsim::sim {
 //   Aotriton         what PyTorch calls on ROCm
 //   AotritonFirst    the same before PyTorch's nightly build of 2024-09-30, with a backward pass several times slower
 //   Splash           Pallas kernels on TPUs
-enum class AttentionKernel { Flash1, FlashTriton, Flash2, Flash3, Cudnn, ComposableKernel, Aotriton, AotritonFirst, Splash };
+//   Blockwise        blocks of 128 queries, each from plain products and elementwise operators: what the runtime runs where the
+//                    library has no kernel; in 16 bits
+//   BlockwiseFp32    the same in fp32: its elementwise part is no slower, its products are
+enum class AttentionKernel {
+  Flash1,
+  FlashTriton,
+  Flash2,
+  Flash3,
+  Cudnn,
+  ComposableKernel,
+  Aotriton,
+  AotritonFirst,
+  Splash,
+  Blockwise,
+  BlockwiseFp32
+};
 
-inline constexpr int kNumAttentionKernels = 9;
+inline constexpr int kNumAttentionKernels = 11;
 
-// "flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton", "aotriton-first", "splash".
+// "flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton", "aotriton-first", "splash",
+// "blockwise", "blockwise-fp32".
 const char* name_of(AttentionKernel kernel);
 
 // The inverse; none for an unknown name.

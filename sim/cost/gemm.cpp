@@ -15,6 +15,7 @@ struct Tile {
 constexpr std::array<Tile, 6> kTiles{{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
 constexpr std::array<int, 5> kSplits{1, 2, 4, 8, 16};
 constexpr double kMinSplitK = 256.0;
+constexpr int kNarrow = 64;  // the smallest edge of kTiles
 
 double ceil_div(std::int64_t a, int b) {
   const std::int64_t quotient = (a + b - 1) / b;
@@ -31,6 +32,12 @@ constexpr double tile_factor(const Tile& tile) {
   return (1.0 + kTileReload / 128.0 + kTileReload / 256.0) / (1.0 + kTileReload / tile.m + kTileReload / tile.n);
 }
 
+// A tile that a product of few rows or columns does not fill, where the device has narrower ones.
+int edge(int tile, std::int64_t extent, int smallest) {
+  if (extent >= kNarrow || smallest >= kNarrow) return tile;
+  return std::min(tile, static_cast<int>((extent + smallest - 1) / smallest * smallest));
+}
+
 double alignment_factor(const Operator& product, const GemmCoefficients& c) {
   const bool aligned = product.m % c.alignment == 0 && product.n % c.alignment == 0 && product.k % c.alignment == 0;
   // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the others are aligned;
@@ -44,7 +51,8 @@ Seconds compute_time(const Operator& product, const GemmMachine& machine) {
   const double units = machine.compute_units;
   const double k = static_cast<double>(product.k);
   double best = 1e300;
-  for (const Tile& tile : kTiles) {
+  for (const Tile& shape : kTiles) {
+    const Tile tile{.m = edge(shape.m, product.m, c.smallest_tile), .n = edge(shape.n, product.n, c.smallest_tile)};
     const double tiles = static_cast<double>(product.batch) * ceil_div(product.m, tile.m) * ceil_div(product.n, tile.n);
     const double work = 2.0 * tile.m * tile.n / tile_factor(tile);
     for (const int split : kSplits) {

@@ -10,6 +10,7 @@
 //   compute = min over tiles and splits of waves * loop / (alignment * pass)
 //   memory  = bytes / bandwidth
 //
+// (a device with narrower tiles than 64, `smallest_tile`, fits them to a product of fewer rows or columns), and
 // the time is   t = (compute^3 + memory^3)^(1/3) + kernel_time: the larger of the two, and up to 26 % more where they are equal.
 // alignment = misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of `alignment`
 // elements, else 1; pass = weight_gradient_factor where the product accumulates a weight gradient, else 1.  The layouts of

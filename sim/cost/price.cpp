@@ -60,8 +60,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
       buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
       context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device), run.cluster.device)),
-      bandwidth_(run.cluster.device.achieved.memory_fraction * run.cluster.device.memory_bandwidth),
-      kernel_time_(run.cluster.device.achieved.kernel_time),
+      streaming_machine_(streaming_machine(run.cluster.device, streaming_forms(run.model, run.strategy))),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
                     run.stack.efficiency),
       gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
@@ -77,10 +76,6 @@ OperatorPricer::OperatorPricer(const Run& run)
 
 const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
   return *gemm_machines_[static_cast<std::size_t>(dtype)];
-}
-
-Seconds OperatorPricer::streaming_time(const Operator& op) const {
-  return op.moved / (op.rate * bandwidth_) + op.kernels * kernel_time_;
 }
 
 // `beside`: the time of one launch of the attention operator before it.
@@ -148,15 +143,15 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
           add_context(pass, op, attention);
           break;
         }
-        const Seconds time = collective_time(op.collective, op.message, tensor_links_);
+        const Seconds each = collective_time(op.collective, op.message, tensor_links_), time = op.launches * each;
         pass.collective += time;
         const BesideTimes beside = beside_products(operators, i, time);
         pass.collective_exposed += beside.exposed;
         pass.contention += beside.slowdown;
-        pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time);
+        pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
         break;
       }
-      default: pass.memory_bound += streaming_time(op);
+      default: pass.memory_bound += streaming_time(op, backward, streaming_machine_);
     }
   }
   return pass;

@@ -8,6 +8,7 @@
 #include "sim/cost/collective.h"
 #include "sim/cost/contention.h"
 #include "sim/cost/gemm.h"
+#include "sim/cost/streaming.h"
 #include "sim/cost/tensor_overlap.h"
 #include "sim/operators/operator.h"
 #include "sim/run.h"
@@ -56,9 +57,6 @@ class OperatorPricer {
 
   PassPrice price(const OperatorList& operators, bool backward) const;
 
-  // A memory-bound operator: bytes over achieved bandwidth plus the start-up of its kernels.
-  Seconds streaming_time(const Operator& op) const;
-
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
   BesideTimes beside_products(const OperatorList& operators, std::size_t index, Seconds time) const;
@@ -78,8 +76,7 @@ class OperatorPricer {
   double library_loss_ = 0.0;  // of products beside a collective of the library
   double buffer_loss_ = 0.0;   // beside one of the stack's own
   double context_loss_ = 0.0;
-  BytesPerSecond bandwidth_;
-  Seconds kernel_time_;
+  StreamingMachine streaming_machine_;
   double compute_rate_;  // sustained clock, training rate and stack efficiency
   double gemm_rate_;     // of these, and of the kernels that the matrix library picks
   double narrow_gemm_rate_;

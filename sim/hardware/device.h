@@ -8,6 +8,7 @@
 #include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
+#include "sim/base/streaming_kernel.h"
 
 namespace llmsim::sim {
 
@@ -18,6 +19,7 @@ struct GemmCoefficients {
   double wave_quantisation = 0.5;         // 1: a nearly empty last wave costs a full one; 0: costs its share
   double misaligned_factor = 0.75;        // rate of a product with a dimension that is no multiple of `alignment` elements
   double misaligned_batch_factor = 0.75;  // the same of batched products, whose every factor starts at a misaligned address
+  int smallest_tile = 64;                 // rows or columns below which a product costs no less; CPUs go down to a vector
   int alignment = 8;                      // elements (16 bytes of a 16-bit format)
   double weight_gradient_factor = 0.94;   // rate of a product that accumulates a weight gradient, relative to the others
   Seconds kernel_time{3e-6};              // start-up and epilogue of one kernel
@@ -31,10 +33,22 @@ struct AttentionCoefficients {
   double head_dim_64_factor = 0.80;  // rate at head_dim 64 relative to 128
 };
 
+// Rate of a streaming kernel relative to the achieved memory bandwidth.  See cost/streaming.h.
+struct StreamingRate {
+  double cached = 1.0;    // operands fit the last-level cache
+  double streamed = 1.0;  // they do not
+};
+
+struct StreamingRates {
+  std::array<StreamingRate, kNumStreamingKernels> forward{};  // by StreamingKernel
+  std::array<StreamingRate, kNumStreamingKernels> backward{};
+};
+
 // Sustained rates that measurements showed, relative to data-sheet peaks.
 struct Achieved {
   std::array<GemmCoefficients, kNumDTypes> gemm;                      // by DType
   std::array<AttentionCoefficients, kNumAttentionKernels> attention;  // by AttentionKernel
+  std::array<StreamingRates, kNumDTypes> streaming;                   // by DType of the activations
   Seconds kernel_time{2.5e-6};                                        // device time of a kernel that has almost nothing to do
   double memory_fraction = 0.85;                                      // of memory_bandwidth, for streaming kernels
   double training_rate = 1.0;         // rate of products and attention inside training steps, relative to what the above says

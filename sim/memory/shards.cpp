@@ -28,12 +28,14 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const Parameters whole = parameters(model);
   const double layers = model.num_layers;
   const double matrices = static_cast<double>(whole.attention + whole.mlp + whole.experts + whole.router);
-  const double final_norm = model.final_norm ? model.hidden_size * (model.bias.norm ? 2.0 : 1.0) : 0.0;
   RankParameters rank;
-  rank.block = matrices / layers / tensor + (static_cast<double>(whole.norms) - final_norm) / layers;
+  if (model.final_norm && model.norm_weight) rank.final_norm = model.hidden_size * (model.bias.norm ? 2.0 : 1.0);
+  const double row_biases = model.hidden_size * ((model.bias.attention_output ? 1.0 : 0.0) + (model.bias.mlp ? 1.0 : 0.0));
+  rank.block_replicated = (static_cast<double>(whole.norms) - rank.final_norm) / layers + row_biases;
+  rank.block = (matrices / layers - row_biases) / tensor + rank.block_replicated;
   rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
   const double head = model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head);
-  rank.head = head / tensor + final_norm;
+  rank.head = head / tensor + rank.final_norm;
   rank.tied = model.tied_embeddings;
   rank.adapted = strategy.adapters.has_value();
   if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
@@ -43,7 +45,7 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
 double RankParameters::ends(const ModelPart& part) const {
   double sum = 0.0;
   if (part.embedding) sum += embedding;
-  if (part.head && !(tied && part.embedding)) sum += head;
+  if (part.head) sum += tied && part.embedding ? final_norm : head;
   return sum;
 }
 

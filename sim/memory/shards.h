@@ -10,15 +10,17 @@
 
 namespace llmsim::sim {
 
-// Parameters on one tensor rank, before data-parallel sharding.  Matrices are divided by tensor_parallel; norms and positions are
-// replicated.
+// Parameters on one tensor rank, before data-parallel sharding.  Matrices and the biases of column-parallel products are divided
+// by tensor_parallel; norms, positions and the biases of row-parallel products (projection, down) are replicated.
 struct RankParameters {
-  double block = 0.0;           // one block
-  double embedding = 0.0;       // table and positions, or a tied copy of it
-  double head = 0.0;            // output projection and final norm; of a tied model the copy that a separate last stage holds
-  double block_adapters = 0.0;  // trained values of one block under adapters
-  bool tied = false;            // the head on the embedding's own part is no second copy
-  bool adapted = false;         // only adapters are trained
+  double block = 0.0;             // one block
+  double block_replicated = 0.0;  // of which every tensor rank has the same
+  double embedding = 0.0;         // table and positions, or a tied copy of it
+  double head = 0.0;              // output projection and final norm; of a tied model the copy that a separate last stage holds
+  double final_norm = 0.0;        // of `head` the part that a tied model's own last stage has
+  double block_adapters = 0.0;    // trained values of one block under adapters
+  bool tied = false;              // the head on the embedding's own part is no second copy
+  bool adapted = false;           // only adapters are trained
 
   double ends(const ModelPart& part) const;     // weights of the embedding and the head that the part has
   double held(const ModelPart& part) const;     // all its weights

@@ -1,5 +1,7 @@
 #include "sim/operators/block_recompute.h"
 
+#include <algorithm>
+
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
@@ -43,7 +45,7 @@ class BlockRecompute {
       block_.saved -= parts_.norms_saved;
     }
     if (modules.mlp) {
-      again(parts_.mlp);
+      again({parts_.mlp.first, std::min(parts_.mlp.last, last_needed())});
       block_.saved -= parts_.mlp_inner_saved + parts_.activation_saved;
     } else if (modules.activation) {
       again({parts_.activation, parts_.activation + 1});

@@ -33,7 +33,8 @@ void add_loss(EndOperators& ends, LossOperators loss) {
   ends.working = loss.working;
 }
 
-void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
+void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack,
+                            const EndShape& shape) {
   if (strategy.tensor_parallel == 1) return;
   const Bytes message = whole_residual(model, shape);
   if (!strategy.sequence_parallel) {
@@ -41,6 +42,9 @@ void add_tensor_collectives(EndOperators& ends, const Transformer& model, const 
     return;
   }
   ends.forward.push_back(collective("head_input", CollectiveKind::AllGather, GroupKind::Tensor, message));
+  // A loss that makes its gradients in the forward pass needs the whole input once.
+  if (!strategy.fused_cross_entropy || stack.loss.fused != FusedLoss::Gradient)
+    ends.backward.push_back(collective("head_input_again", CollectiveKind::AllGather, GroupKind::Tensor, message));
   ends.backward.push_back(collective("head_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
 }
 
@@ -60,7 +64,10 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
   ends.backward.push_back(streaming(OperatorKind::Embedding, "embedding", lookups, 3 * shape.element, 2));
   if (strategy.tensor_parallel > 1) {
     const CollectiveKind kind = strategy.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-    ends.forward.push_back(collective("embedding_output", kind, GroupKind::Tensor, whole_residual(model, shape)));
+    const Bytes message = whole_residual(model, shape);
+    ends.forward.push_back(collective("embedding_output", kind, GroupKind::Tensor, message));
+    if (strategy.sequence_parallel)
+      ends.backward.push_back(collective("embedding_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message));
   }
   if (model.embedding_norm) add_norm(ends, "embedding_norm", model, stack, shape);
   if (stack.dropout > 0.0) {
@@ -75,7 +82,7 @@ EndOperators lower_head(const Transformer& model, const Strategy& strategy, cons
   EndOperators ends;
   if (model.final_norm) add_norm(ends, "final_norm", model, stack, shape);
   ends.saved = Bytes(2.0 * shape.residual * shape.element);
-  add_tensor_collectives(ends, model, strategy, shape);
+  add_tensor_collectives(ends, model, strategy, stack, shape);
   add_loss(ends, lower_loss(model, strategy, stack, shape.tokens));
   return ends;
 }

@@ -65,6 +65,7 @@ class LossLowering {
     loss_.recompute.push_back(logits_product());
     const Traffic traffic = cross_entropy_traffic(stack_, e);
     add_entropy(loss_.forward, loss_.backward, traffic, static_cast<int>(chunks_));
+    add_vocabulary_sums(loss_.recompute, pieces());
     loss_.recompute.push_back(
         streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes, traffic.forward_kernels));
     loss_.backward.push_back(input_gradient());
@@ -81,6 +82,7 @@ class LossLowering {
     loss_.forward.push_back(logits_product());
     // upcast, two reads and one write by the kernel, cast back
     const double bytes = 3.0 * kFp32 + (wide ? 0.0 : 2.0 * (e + kFp32));
+    add_vocabulary_sums(loss_.forward, pieces());
     loss_.forward.push_back(
         streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), bytes, static_cast<int>(chunks_) * (wide ? 1 : 3)));
     loss_.forward.push_back(input_gradient());
@@ -105,10 +107,24 @@ class LossLowering {
   }
 
   void add_entropy(OperatorList& forward, OperatorList& backward, const Traffic& traffic, int chunks) const {
+    add_vocabulary_sums(forward, chunks);
     forward.push_back(streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes,
                                 traffic.forward_kernels * chunks));
     backward.push_back(streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.backward_bytes,
                                  traffic.backward_kernels * chunks));
+  }
+
+  // Tensor ranks have columns of the logits: the largest of a row, the sum of its exponentials and the logit of its target are
+  // those of all of them.
+  void add_vocabulary_sums(OperatorList& operators, std::int64_t pieces) const {
+    if (strategy_.tensor_parallel == 1) return;
+    const Bytes message(static_cast<double>(tokens_) * kFp32 / static_cast<double>(pieces));
+    for (const char* label : {"largest_logit", "target_logit", "sum_of_exponentials"}) {
+      Operator sum = collective(label, CollectiveKind::AllReduce, GroupKind::Tensor, message);
+      sum.launches = static_cast<int>(pieces);
+      sum.kernels *= sum.launches;
+      operators.push_back(sum);
+    }
   }
 
   void add_cast() {
@@ -117,6 +133,7 @@ class LossLowering {
 
   Operator chunk_product(std::int64_t m, std::int64_t n, std::int64_t k) const {
     Operator product = gemm("head", chunks_, m, n, k, dtype(), dtype());
+    product.flops = 2.0 * logits() * model_.hidden_size * FLOP;  // the last chunk may be smaller
     product.kernels = static_cast<int>(chunks_);
     return product;
   }
@@ -139,6 +156,7 @@ class LossLowering {
   double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }
   double weights() const { return static_cast<double>(columns_) * model_.hidden_size; }
   std::int64_t chunk_tokens() const { return ceil_div(tokens_, chunks_); }
+  std::int64_t pieces() const { return ceil_div(tokens_, chunk_tokens()); }
 
   const Transformer& model_;
   const Strategy& strategy_;

@@ -9,6 +9,7 @@
 //   Recomputed  t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum; logits are multiplied twice
 //   Gradient    t V/n (2 e + 4) / c, and the gradients of the head (V/n h e) and of its input (t h e), which wait for backward
 //
+// Over tensor ranks three values for each token are all-reduced, chunk by chunk.
 // Every chunk reads the head's weights three times, and in Gradient and Recomputed it reads and writes the whole gradient of
 // them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write).
 // Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss.

@@ -6,6 +6,7 @@
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"
 #include "sim/schedule/data_exchange.h"
+#include "sim/schedule/stage_work.h"
 #include "sim/schedule/terms.h"
 #include "sim/strategy/stages.h"
 
@@ -27,6 +28,10 @@ struct StageTransfer {
   Bytes size{};
   Seconds time{};
 };
+
+// Of a collective after the last backward pass, which nothing hides.
+Seconds closing_time(const Run& run, const RepeatedCollective& closing);
+Term closing_term(const RepeatedCollective& closing);
 
 // `parts` are those of the busiest stage, `terms` its time.
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace llmsim::sim {
 
@@ -40,6 +41,7 @@ double DataExchange::gradient_wire_bytes() const {
 }
 
 double DataExchange::weight_wire_bytes() const {
+  if (run_.stack.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
   const DType wide = activation_dtype(run_.strategy.precision), narrow = matmul_dtype(run_.strategy.precision);
   const DType sent = run_.stack.narrow.gathers && size_of(narrow) < size_of(wide) ? DType::Fp8 : wide;
   return std::min(storage_.weight_bytes, size_of(sent).value());
@@ -78,6 +80,54 @@ ExchangeTimes DataExchange::unit_times(int blocks) const {
 
 OverlapLoss DataExchange::loss(const WorkMix& work) const {
   return {.channel = rate_loss(beside_shard_, work), .replicas = rate_loss(beside_replicate_, work)};
+}
+
+void ExchangedMessages::add(double messages, double of_parameters, double of_trained, const ExchangeTimes& each) {
+  count += messages, parameters += of_parameters, trained += of_trained;
+  times.gather += messages * each.gather, times.scatter += messages * each.scatter, times.replicate += messages * each.replicate;
+}
+
+// Parameters in each flat message, padded; full buckets and what is left where whole gradients travel in buckets.
+std::vector<double> DataExchange::flat_messages(const std::vector<ModelPart>& parts) const {
+  const double ranks = run_.strategy.shard_ranks();
+  std::vector<double> sizes;
+  for (const ModelPart& part : parts) {
+    if (part.embedding) sizes.push_back(rank_.embedding);
+    sizes.insert(sizes.end(), static_cast<std::size_t>(part.blocks), rank_.block);
+    if (part.head) sizes.push_back(rank_.tied && part.embedding ? rank_.final_norm : rank_.head);
+  }
+  for (double& size : sizes) size = std::ceil(size / ranks) * ranks;
+  const double bucket = run_.stack.gradients.bucket;
+  if (shards_optimizer() || bucket <= 0.0) return sizes;
+  const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+  const double full = std::floor(all / bucket), rest = all - full * bucket;
+  sizes.assign(static_cast<std::size_t>(full), bucket);
+  if (rest > 0.0) sizes.push_back(rest);
+  return sizes;
+}
+
+ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) const {
+  ExchangedMessages sum;
+  if (run_.stack.sharded.flat_units) {
+    for (const double size : flat_messages(parts)) sum.add(1.0, size, size, times(size, size));
+    return sum;
+  }
+  double ends = 0.0;
+  for (const ModelPart& part : parts) {
+    sum.add(units(part.blocks), part.blocks * rank_.block, part.blocks * trained_block(), unit_times(part.blocks));
+    ends += end_parameters(part);
+  }
+  if (ends > 0.0) sum.add(1.0, ends, ends, times(ends, ends));
+  return sum;
+}
+
+Bytes DataExchange::norm_message() const {
+  const bool sums = run_.stack.update.sums_norm && shards_optimizer() && run_.optimizer_step;
+  return Bytes(sums && shard_links_.place.ranks > 1 ? 4.0 : 0.0);
+}
+
+Seconds DataExchange::norm_time() const {
+  return norm_message() > Bytes(0.0) ? collective_time(CollectiveKind::AllReduce, norm_message(), shard_links_) : Seconds(0.0);
 }
 
 double DataExchange::trained_block() const { return run_.strategy.adapters ? rank_.block_adapters : rank_.block; }

@@ -10,6 +10,8 @@
 // gathers.
 #pragma once
 
+#include <vector>
+
 #include "sim/cost/collective.h"
 #include "sim/cost/contention.h"
 #include "sim/memory/shards.h"
@@ -25,6 +27,16 @@ struct ExchangeTimes {
   Seconds replicate{};  // gradients, between the replicas of a shard (Hsdp)
 
   Seconds reduce() const { return scatter + replicate; }
+};
+
+// One exchange of all weights and gradients of a rank.
+struct ExchangedMessages {
+  double count = 0.0;
+  double parameters = 0.0;  // padding included, as in `trained`
+  double trained = 0.0;
+  ExchangeTimes times{};
+
+  void add(double messages, double of_parameters, double of_trained, const ExchangeTimes& each);
 };
 
 class DataExchange {
@@ -48,6 +60,12 @@ class DataExchange {
   int units(int blocks) const;
   ExchangeTimes unit_times(int blocks) const;
 
+  // Of all parts of a stage.
+  ExchangedMessages messages(const std::vector<ModelPart>& parts) const;
+  // The sum of squared norms over the shards, before the update; 0 where the stack sends none.
+  Bytes norm_message() const;
+  Seconds norm_time() const;
+
   // Gradients per block, and of the ends (embedding, head) of a part.
   double trained_block() const;
   double end_parameters(const ModelPart& part) const;
@@ -62,6 +80,8 @@ class DataExchange {
   OverlapLoss loss(const WorkMix& work) const;
 
  private:
+  std::vector<double> flat_messages(const std::vector<ModelPart>& parts) const;
+
   const Run& run_;
   const RankParameters& rank_;
   ParameterStorage storage_;

@@ -6,12 +6,6 @@
 namespace llmsim::sim {
 namespace {
 
-struct Task {
-  int chunk;
-  int microbatch;
-  bool backward;
-};
-
 // Micro-batches that go through one chunk before the next under interleaving: the number of stages, or the next larger number
 // that leaves no last group smaller than the stages, which would wait for itself.
 int group_size(const PipelineShape& shape) {
@@ -25,7 +19,7 @@ int group_size(const PipelineShape& shape) {
 }
 
 // The k-th forward (or backward) pass of a stage: groups of micro-batches go through chunk after chunk.
-Task interleaved_task(int k, const PipelineShape& shape, int group, bool backward) {
+PipelinePass interleaved_pass(int k, const PipelineShape& shape, int group, bool backward) {
   const int first = k / (group * shape.virtual_stages) * group;
   const int size = std::min(group, shape.num_microbatches - first);
   const int within = k - first * shape.virtual_stages;
@@ -57,9 +51,9 @@ class StageOrder {
 
   bool done() const { return forwards_ + backwards_ == 2 * total_; }
 
-  Task current() const {
+  PipelinePass current() const {
     const bool backward = next_is_backward();
-    return interleaved_task(backward ? backwards_ : forwards_, shape_, group_, backward);
+    return interleaved_pass(backward ? backwards_ : forwards_, shape_, group_, backward);
   }
 
   void advance() { next_is_backward() ? ++backwards_ : ++forwards_; }
@@ -110,7 +104,7 @@ class PipelineSimulation {
  private:
   // Runs the stage's next pass if its input exists.
   bool step(int stage) {
-    const Task task = orders_[stage].current();
+    const PipelinePass task = orders_[stage].current();
     const int part = task.chunk * shape_.stages + stage;
     const Seconds ready = input_ready(task, part);
     if (ready < Seconds(0.0)) return false;
@@ -123,7 +117,7 @@ class PipelineSimulation {
   }
 
   // When the pass's input is on the stage; negative if it has not been made yet.
-  Seconds input_ready(const Task& task, int part) const {
+  Seconds input_ready(const PipelinePass& task, int part) const {
     if (!task.backward) return part == 0 ? Seconds(0.0) : arrival(forward_end_[index(part - 1, task.microbatch)]);
     if (part == parts_ - 1) return forward_end_[index(part, task.microbatch)];
     return arrival(backward_end_[index(part + 1, task.microbatch)]);
@@ -175,6 +169,16 @@ PipelineShape pipeline_shape(const Strategy& strategy) {
           .virtual_stages = strategy.virtual_stages,
           .num_microbatches = strategy.num_microbatches(),
           .transfer = Seconds(0.0)};
+}
+
+std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage) {
+  std::vector<PipelinePass> passes;
+  for (StageOrder order(shape, stage); !order.done(); order.advance()) passes.push_back(order.current());
+  return passes;
+}
+
+int messages_under_way(const PipelineShape& shape) {
+  return shape.virtual_stages == 1 ? 1 : group_size(shape) - shape.stages + 1;
 }
 
 int peak_in_flight(const PipelineShape& shape, int stage) {

@@ -34,6 +34,17 @@ struct PipelineShape {
 // The pipeline of a strategy, with free transfers.
 PipelineShape pipeline_shape(const Strategy& strategy);
 
+// One pass of a stage: a micro-batch through one of its chunks.
+struct PipelinePass {
+  int chunk = 0;
+  int microbatch = 0;
+  bool backward = false;
+};
+
+// The passes of a stage in the order that the schedule prescribes: `simulate_pipeline` runs the stages' orders against each
+// other, and the runtime executes them.
+std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
+
 struct PipelineTimes {
   Seconds makespan{};
   std::vector<Seconds> finish;  // when each stage ends its last backward pass
@@ -44,6 +55,11 @@ struct PipelineTimes {
 //
 // `chunks[c * stages + s]`.  Requires num_microbatches >= 1, and at least `stages` of them for Interleaved.
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
+
+// Messages of one direction that a stage has under way at once when each is waited for as late as possible: with fewer, stages
+// whose sends wait for a receiver would wait for one another in a ring.  1, unless interleaving deals micro-batches in groups
+// that are larger than the stages: then group - stages + 1.
+int messages_under_way(const PipelineShape& shape);
 
 // Largest number of micro-batch chunks whose activations stage `stage` holds at once.
 int peak_in_flight(const PipelineShape& shape, int stage);

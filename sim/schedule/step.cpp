@@ -36,7 +36,8 @@ class StepSimulation {
     terms_[Term::PipelineBubble] += between - (terms_.total() - extra_terms(busiest_).total());
     terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
     if (run.optimizer_step) terms_[Term::Optimizer] = update_time(run, largest_stage_parameters());
-    terms_[Term::ReduceExposed] += tied_embedding_exchange();
+    terms_[Term::ReduceExposed] += exchange_.norm_time();
+    add_closing_exchanges();
     terms_[Term::Host] = run.stack.host.per_step;
     bubble_ = terms_[Term::PipelineBubble] / between;
   }
@@ -137,11 +138,9 @@ class StepSimulation {
     return largest;
   }
 
-  // A tied head on another stage than the embedding: both copies add their gradients.
-  Seconds tied_embedding_exchange() const {
-    if (!run_.model.tied_embeddings || strategy_.pipeline_parallel == 1 || strategy_.adapters) return Seconds(0.0);
-    const Bytes gradients{rank_.embedding * exchange_.gradient_wire_bytes()};
-    return 2.0 * collective_time(CollectiveKind::SendRecv, gradients, pipeline_links_);
+  void add_closing_exchanges() {
+    for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
+      terms_[closing_term(closing)] += closing_time(run_, closing);
   }
 
   const Run& run_;

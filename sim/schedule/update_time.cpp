@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/cost/gemm.h"
+#include "sim/cost/streaming.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/update.h"
 
@@ -36,15 +37,15 @@ Seconds arithmetic_time(const Operator& op, const Device& device) {
 }
 
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
-  const Achieved& achieved = run.cluster.device.achieved;
-  const BytesPerSecond bandwidth = achieved.memory_fraction * run.cluster.device.memory_bandwidth;
+  const StreamingMachine machine = streaming_machine(run.cluster.device, streaming_forms(run.model, run.strategy));
   const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.stack.update.fused, owned, owned);
   Seconds time;
   if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
     const bool in_backward = run.stack.update.in_backward && op != &step.update;
     if (!in_backward)
-      time += std::max(op->moved / bandwidth, arithmetic_time(*op, run.cluster.device)) + op->kernels * achieved.kernel_time;
+      time += std::max(streaming_time(*op, false, machine),
+                       arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
   }
   return time;
 }

@@ -87,7 +87,10 @@ RecomputedModules described_modules(const std::string& detail) {
 double Recompute::blocks_of(int blocks) const {
   switch (kind) {
     case RecomputeKind::None: return 0.0;
-    case RecomputeKind::EveryN: return static_cast<double>(blocks) * share / std::max(1, every_n);
+    case RecomputeKind::EveryN: {
+      const int period = std::max(1, every_n);
+      return blocks / period * share + std::min(blocks % period, share);
+    }
     default: return first_blocks > 0 ? std::min(blocks, first_blocks) : blocks;
   }
 }

@@ -109,6 +109,10 @@ struct ShardedWeights {
   double live_parameters = 0.0;       // stay gathered until so many are; 0: `gathered_blocks` says it
   // Blocks whose weights and gradients are one message; 1 / n: every block is n messages; 0: the whole model is one.
   double unit_blocks = 1.0;
+  // The embedding, every block and the head are each one flat message, padded to the ranks that share it; buckets of gradients
+  // run through all of them, and updated whole weights are gathered in place, as they are stored.  False: the ends are one
+  // message.
+  bool flat_units = false;
   bool modules_are_units = false;   // every module with weights has hooks of its own, not every block
   int prefetch_units = 1;           // gathers issued before the unit they are for is the next one; 0: none
   bool root_stays_gathered = true;  // the embedding and the head are not freed between forward and backward
@@ -131,6 +135,8 @@ struct KeptActivations {
 struct UpdateHabits {
   bool fused = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
   bool in_backward = false;      // each gradient is used and freed as soon as it exists
+  bool unit_by_unit = false;     // temporaries are those of one unit of parameters at a time, not of all
+  bool sums_norm = false;        // the squared gradient norm of sharded states is a collective of its own, of 4 bytes
   double temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
 };
 

@@ -22,6 +22,14 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
   return parts;
 }
 
+std::vector<ModelPart> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {
+  const std::vector<ModelPart> all = model_parts(model, strategy);
+  std::vector<ModelPart> parts;
+  for (std::size_t i = static_cast<std::size_t>(stage); i < all.size(); i += static_cast<std::size_t>(strategy.pipeline_parallel))
+    parts.push_back(all[i]);
+  return parts;
+}
+
 std::size_t part_index(const Strategy& strategy, int stage, int chunk) {
   return static_cast<std::size_t>(chunk * strategy.pipeline_parallel + stage);
 }

@@ -24,6 +24,9 @@ struct ModelPart {
 // and the head.  With embeddings_as_layers those two count as one layer each.
 std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy);
 
+// Those of one stage, chunk after chunk.
+std::vector<ModelPart> stage_parts(const Transformer& model, const Strategy& strategy, int stage);
+
 // Where in them chunk `chunk` of a stage is.
 std::size_t part_index(const Strategy& strategy, int stage, int chunk);
 

@@ -37,6 +37,36 @@ TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
   EXPECT_EQ(c.exchange().units(16), 1);
 }
 
+TEST(DataExchange, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
+  Case c;
+  c.run.stack.sharded.flat_units = true;
+  c.run.strategy.sharding = Sharding::Zero3;
+  c.rank.block = 1e6 + 1;
+  const ExchangedMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+  EXPECT_EQ(all.count, 18.0);
+  EXPECT_EQ(all.parameters, 16 * (1e6 + 16) + 4e6 + 2e6);  // 16 ranks
+  EXPECT_EQ(all.trained, all.parameters);
+}
+
+TEST(DataExchange, BucketsRunThroughFlatUnits) {
+  Case c;
+  c.run.stack.sharded.flat_units = true;
+  c.run.stack.gradients.bucket = 5e6;
+  const ExchangedMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+  EXPECT_EQ(all.count, 5.0);  // four full ones and 2 of 22 million
+  EXPECT_EQ(all.trained, 22e6);
+}
+
+TEST(DataExchange, TheNormOfShardedGradientsIsSummed) {
+  Case c;
+  c.run.stack.update.sums_norm = true;
+  EXPECT_EQ(c.exchange().norm_message(), Bytes(0.0));  // every rank has all gradients
+  c.run.strategy.sharding = Sharding::Zero1;
+  EXPECT_EQ(c.exchange().norm_message(), Bytes(4.0));
+  c.run.optimizer_step = false;
+  EXPECT_EQ(c.exchange().norm_message(), Bytes(0.0));
+}
+
 TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
   // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128 pay 128 latencies.
   Case c;

@@ -50,6 +50,7 @@ TEST(Recompute, CountsTheBlocksOfAChunk) {
   EXPECT_EQ(recompute_from("full=5")->blocks_of(4), 4.0);
   EXPECT_EQ(recompute_from("every-n=4")->blocks_of(12), 3.0);
   EXPECT_EQ(recompute_from("every-n=2/3")->blocks_of(12), 8.0);
+  EXPECT_EQ(recompute_from("every-n=2/3")->blocks_of(4), 3.0);  // 0, 1 and 3
 }
 
 TEST(Recompute, OfTheFirstBlocksLiesBetweenNoneAndFull) {

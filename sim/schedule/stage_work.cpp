@@ -1,0 +1,107 @@
+#include "sim/schedule/stage_work.h"
+
+#include <algorithm>
+
+#include "sim/memory/shards.h"
+#include "sim/operators/block.h"
+#include "sim/operators/ends.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr Bytes kNorm{4.0};
+
+class StageSum {
+ public:
+  StageSum(const Run& run, double times) : run_(run), times_(times) {}
+
+  void add(WorkFlops& flops, const OperatorList& operators, double repeats) {
+    for (const Operator& op : operators) {
+      if (op.kind == OperatorKind::Gemm) flops.products += times_ * repeats * op.flops;
+      if (op.kind == OperatorKind::Attention) flops.attention += times_ * repeats * op.flops;
+      if (op.kind == OperatorKind::Collective && repeats > 0.0) {
+        work.collectives.push_back(
+            {.kind = op.collective, .group = op.group, .message = op.message, .calls = times_ * repeats * op.launches});
+      }
+    }
+  }
+
+  void add(const ModelPart& part, const BlockOperators& block, const EndOperators& embedding, const EndOperators& head) {
+    add(work.forward, block.forward, part.blocks);
+    add(work.backward, block.backward, part.blocks);
+    add(work.backward, block.recompute, run_.strategy.recompute.blocks_of(part.blocks));
+    if (part.embedding) add(embedding);
+    if (part.head) add(head);
+  }
+
+  StageWork work;
+
+ private:
+  void add(const EndOperators& end) {
+    add(work.forward, end.forward, 1.0);
+    add(work.backward, end.recompute, 1.0);
+    add(work.backward, end.backward, 1.0);
+  }
+
+  const Run& run_;
+  double times_;
+};
+
+// Bytes of a gradient as it is added up and sent.
+double gradient_bytes(const Run& run) {
+  const ParameterStorage storage = storage_of(run.strategy, run.stack);
+  return std::max(storage.gradient_bytes, storage.main_gradient_bytes);
+}
+
+// Gradients of a stage of which every tensor rank has those of its own tokens.
+double own_token_gradients(const Run& run, const std::vector<ModelPart>& parts) {
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  double gradients = 0.0;
+  for (const ModelPart& part : parts) gradients += part.blocks * rank.block_replicated + (part.head ? rank.final_norm : 0.0);
+  return gradients;
+}
+
+bool is_end(const ModelPart& part) { return part.embedding || part.head; }
+
+}  // namespace
+
+StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts) {
+  const Stack stack = effective_stack(run.stack, run.strategy);
+  const BlockOperators block = lower_block(run.model, run.strategy, stack, run.strategy.recompute.kind);
+  const EndOperators embedding = lower_embedding(run.model, run.strategy, stack);
+  const EndOperators head = lower_head(run.model, run.strategy, stack);
+  StageSum sum(run, run.strategy.num_microbatches());
+  for (const ModelPart& part : parts) sum.add(part, block, embedding, head);
+  std::vector<RepeatedCollective>& collectives = sum.work.collectives;
+  if (run.strategy.pipeline_parallel > 1) collectives.push_back(stage_sends(run, parts));
+  for (const RepeatedCollective& closing : closing_collectives(run, parts)) collectives.push_back(closing);
+  return sum.work;
+}
+
+RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& parts) {
+  double directions = 0.0;
+  for (const ModelPart& part : parts) directions += (part.head ? 0.0 : 1.0) + (part.embedding ? 0.0 : 1.0);
+  return {.kind = CollectiveKind::SendRecv,
+          .group = GroupKind::Pipeline,
+          .message = stage_output(run.model, run.strategy),
+          .calls = directions * run.strategy.num_microbatches()};
+}
+
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts) {
+  const Strategy& strategy = run.strategy;
+  std::vector<RepeatedCollective> list;
+  const auto all_reduce = [&](GroupKind group, Bytes message) { list.push_back({.group = group, .message = message}); };
+  if (!run.optimizer_step || strategy.adapters) return list;
+  const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
+  if (tensor && strategy.sequence_parallel)
+    all_reduce(GroupKind::Tensor, Bytes(own_token_gradients(run, parts) * gradient_bytes(run)));
+  if (stages && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
+    const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
+    all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));
+  }
+  if (tensor) all_reduce(GroupKind::Tensor, kNorm);
+  if (stages) all_reduce(GroupKind::Pipeline, kNorm);
+  return list;
+}
+
+}  // namespace llmsim::sim

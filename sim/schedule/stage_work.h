@@ -1,0 +1,52 @@
+// What one rank of a pipeline stage executes in a step: the FLOPs of its products and of attention, and the collectives of its
+// model-parallel groups.  Summed from the same operators that are priced.
+//
+// With m micro-batches, over the parts of a stage (its chunks):
+//
+//   FLOPs        forward m (blocks, head); backward m (blocks, what is made again of them, head).  A chunked loss makes the
+//                gradients of the head in the forward pass.
+//   tensor       the collectives of those operators, m times
+//   pipeline     m activations from every part but the last of the model, m gradients from every part but the first
+//   closing      once a step, when all micro-batches are through:
+//                sequence parallelism  gradients of what every tensor rank has and sees its own tokens of (norms, biases of
+//                                      row-parallel products), side by side: all-reduce over the tensor ranks
+//                tied embeddings       gradients of the table: all-reduce between the first and the last stage
+//                gradient norm         one fp32 value: all-reduces over the tensor ranks and over the stages
+//
+// Checked against counted operators and calls in tests/runtime.
+#pragma once
+
+#include <vector>
+
+#include "sim/operators/operator.h"
+#include "sim/run.h"
+#include "sim/strategy/stages.h"
+
+namespace llmsim::sim {
+
+struct WorkFlops {
+  Flops products{};
+  Flops attention{};  // of flash kernels: useful scores
+};
+
+struct RepeatedCollective {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  GroupKind group = GroupKind::Tensor;
+  Bytes message{};  // of one call
+  double calls = 1.0;
+};
+
+struct StageWork {
+  WorkFlops forward;
+  WorkFlops backward;
+  std::vector<RepeatedCollective> collectives;
+};
+
+// `parts` of one stage (stage_parts in strategy/stages.h).
+StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts);
+
+// Those between stages, and the closing ones.
+RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& parts);
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts);
+
+}  // namespace llmsim::sim
