@@ -1,0 +1,40 @@
+// Causal attention of head tensors, unfused or blockwise, forward and backward.
+//
+// q (b, a, s, d), k and v (b, g, s, d), output (b s, a d).  Grouped queries share their key without a copy: the a / g queries of
+// a group are rows of one product.
+//
+//   unfused    S = q k^T / sqrt(d), masked; P = softmax(S); o = P v.  Keeps P.
+//              Memory: two score tensors (b a s^2) at once, forward and backward.
+//   blockwise  the same for blocks of queries, with the log-sum-exp of each row kept instead of P: what flash attention keeps.
+//              On devices with a flash kernel the library's is called.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/kernels/rotary.h"
+
+namespace llmsim::runtime {
+
+// Queries of a block of the blockwise form.
+inline constexpr std::int64_t kAttentionBlock = 128;
+
+struct AttentionOutput {
+  at::Tensor o;              // (b s, a d): the input of the projection
+  at::Tensor probabilities;  // unfused: (b g, a / g s, s)
+  at::Tensor log_sum_exp;    // blockwise: (b, a, s), fp32
+};
+
+// True where a query must not see a key, (s, s), bool.  A window of w tokens hides those further back (unfused only).
+at::Tensor causal_mask(std::int64_t seq_len, std::int64_t window, const at::TensorOptions& options);
+
+AttentionOutput unfused_attention(const Heads& heads, const at::Tensor& mask);
+// Frees what it no longer needs as it goes.
+Heads unfused_attention_backward(at::Tensor dout, Heads heads, at::Tensor probabilities);
+
+// `mask` is that of one block: causal_mask(kAttentionBlock, ...) or of the whole sequence where that is shorter.
+AttentionOutput blockwise_attention(const Heads& heads, const at::Tensor& mask);
+Heads blockwise_attention_backward(at::Tensor dout, Heads heads, AttentionOutput forward, const at::Tensor& mask);
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,26 @@
+#include "runtime/kernels/linear.h"
+
+#include <ATen/ATen.h>
+
+namespace llmsim::runtime {
+
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
+}
+
+at::Tensor linear_data_gradient(const at::Tensor& dy, const at::Tensor& weight) { return at::mm(dy, weight); }
+
+void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor weight_gradient, at::Tensor bias_gradient) {
+  if (weight_gradient.scalar_type() == dy.scalar_type()) {
+    weight_gradient.addmm_(dy.t(), x);
+  } else {
+    accumulate(weight_gradient, at::mm(dy.t(), x));
+  }
+  if (bias_gradient.defined()) accumulate(bias_gradient, dy.sum(0));
+}
+
+void accumulate(at::Tensor gradient, const at::Tensor& addend) {
+  gradient.add_(gradient.scalar_type() == addend.scalar_type() ? addend : addend.to(gradient.scalar_type()));
+}
+
+}  // namespace llmsim::runtime

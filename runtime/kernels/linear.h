@@ -1,0 +1,22 @@
+// The products of a linear layer: y = x w^T + b, and its two gradients.
+//
+// Shapes: x (t, k), w (n, k), b (n), y and dy (t, n).  Weights are stored as torch does, one row for each output.
+// Memory: forward allocates y; the data gradient allocates dx; a weight gradient is added in place, after a cast where the
+// gradient's format is wider than the product's, and the gradient of a bias is a sum over the tokens first.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace llmsim::runtime {
+
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+at::Tensor linear_data_gradient(const at::Tensor& dy, const at::Tensor& weight);
+
+// weight_gradient += dy^T x; bias_gradient += sum over tokens of dy where there is a bias.
+void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor weight_gradient, at::Tensor bias_gradient);
+
+// gradient += addend, whatever the two formats.  The cast is a tensor of its own.
+void accumulate(at::Tensor gradient, const at::Tensor& addend);
+
+}  // namespace llmsim::runtime

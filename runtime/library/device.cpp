@@ -1,0 +1,163 @@
+#include "runtime/library/device.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <sched.h>
+#include <sys/utsname.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/version.h>
+
+#include "runtime/library/operator_call.h"
+#include "sim/base/error.h"
+
+namespace llmsim::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The text behind "KEY :" in a file of such lines.
+std::optional<std::string> field_of(const fs::path& path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? std::string() : line.substr(begin);
+  }
+  return std::nullopt;
+}
+
+std::optional<double> number_in(const fs::path& path) {
+  std::ifstream file(path);
+  double value = 0.0;
+  if (file >> value) return value;
+  return std::nullopt;
+}
+
+sim::Bytes kibibytes(const std::optional<std::string>& text) {
+  return text ? std::strtod(text->c_str(), nullptr) * sim::KiB : sim::Bytes(0.0);
+}
+
+int allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+// The largest cache of the first core.
+sim::Bytes last_level_cache() {
+  sim::Bytes largest;
+  for (int level = 0; level < 8; ++level) {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(level) + "/size");
+    std::string size;
+    if (file >> size)
+      largest = std::max(largest, std::strtod(size.c_str(), nullptr) * (size.back() == 'M' ? sim::MiB : sim::KiB));
+  }
+  return largest;
+}
+
+std::string device_name(c10::Device device) {
+  if (!device.is_cuda()) return field_of("/proc/cpuinfo", "model name").value_or("CPU");
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+    if (const auto name = field_of(entry.path() / "information", "Model")) return *name;
+  }
+  return "accelerator";
+}
+
+std::string blas_name() {
+  using Name = char* (*)();
+  if (const auto openblas = reinterpret_cast<Name>(dlsym(RTLD_DEFAULT, "openblas_get_config"))) return openblas();
+  return at::hasMKL() ? "MKL" : "unknown BLAS";
+}
+
+std::string operating_system() {
+  utsname names{};
+  return uname(&names) == 0 ? std::string(names.sysname) + " " + names.release + " " + names.machine : "unknown";
+}
+
+}  // namespace
+
+c10::Device device_named(const std::string& name) {
+  try {
+    const c10::Device device(name);
+    if (device.is_cpu() || device.is_meta() || c10::impl::hasDeviceGuardImpl(device.type())) return device;
+  } catch (const c10::Error&) {
+    throw Error("--device = " + name + ": cpu, cuda or cuda:N is expected");
+  }
+  throw Error("--device = " + name + ": this libtorch has no such device; cpu is always there");
+}
+
+std::string default_device() {
+  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) return "cpu";
+  return c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount() > 0 ? "cuda" : "cpu";
+}
+
+Environment environment(c10::Device device) {
+  return {.device = device_name(device),
+          .kind = c10::DeviceTypeName(device.type(), /*lower_case=*/true),
+          .cores = allowed_cores(),
+          .threads = at::get_num_threads(),
+          .libtorch = TORCH_VERSION,
+          .blas = blas_name(),
+          .operating_system = operating_system(),
+          .memory = kibibytes(field_of("/proc/meminfo", "MemTotal")),
+          .last_level_cache = device.is_cpu() ? last_level_cache() : sim::Bytes(0.0),
+          .multiplies_bf16 = multiplies_in(device, at::kBFloat16),
+          .multiplies_fp8 = device.is_cuda() && has_operator("aten::_scaled_mm")};
+}
+
+bool multiplies_in(c10::Device device, c10::ScalarType type) {
+  try {
+    const at::Tensor a = at::ones({16, 16}, at::TensorOptions(type).device(device));
+    at::mm(a, a);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+void use_threads(int threads) {
+  at::set_num_threads(threads);
+  using Set = void (*)(int);
+  if (const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) set(threads);
+}
+
+void keep_freed_memory() {
+  constexpr int kNever = -1, kGrowBy = 64 << 20;
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, kNever);
+  mallopt(M_TOP_PAD, kGrowBy);
+}
+
+std::optional<sim::Bytes> available_memory(c10::Device device) {
+  if (!device.is_cpu()) return std::nullopt;
+  const auto free = field_of("/proc/meminfo", "MemAvailable");
+  return free ? std::optional(kibibytes(free)) : std::nullopt;
+}
+
+PowerState power_state(c10::Device device) {
+  PowerState state;
+  if (!device.is_cpu()) return state;
+  if (const auto kilohertz = number_in("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")) {
+    state.clock_hz = *kilohertz * 1e3;
+  } else if (const auto megahertz = field_of("/proc/cpuinfo", "cpu MHz")) {
+    state.clock_hz = std::strtod(megahertz->c_str(), nullptr) * 1e6;
+  }
+  if (const auto microwatts = number_in("/sys/class/hwmon/hwmon0/power1_average")) state.watts = *microwatts * 1e-6;
+  return state;
+}
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,56 @@
+// The device that measurements stand on: what it is called, what it has, what it can do.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include "sim/base/quantity.h"
+
+namespace llmsim::runtime {
+
+// What stands in the header of a result file.
+struct Environment {
+  std::string device;  // "AMD EPYC 9654", "NVIDIA H100 80GB HBM3"
+  std::string kind;    // "cpu", "cuda"
+  int cores = 1;       // that the process may run on
+  int threads = 1;     // that kernels use on the CPU
+  std::string libtorch, blas, operating_system;
+  sim::Bytes memory{};            // of the device
+  sim::Bytes last_level_cache{};  // 0: unknown
+  bool multiplies_bf16 = false;
+  bool multiplies_fp8 = false;
+};
+
+// "cpu", "cuda", "cuda:1", "meta".  Throws Error for other names and for devices that are not there.
+c10::Device device_named(const std::string& name);
+
+// "cuda" where there is one, else "cpu".
+std::string default_device();
+
+Environment environment(c10::Device device);
+
+// Whether the device can multiply in a format, tried out with a product of 16 x 16.
+bool multiplies_in(c10::Device device, c10::ScalarType type);
+
+// Threads of kernels on the CPU, those of the BLAS included.  Requires at least 1.
+void use_threads(int threads);
+
+// Memory that tensors on the CPU free stays with the process and is used again, as the allocators of accelerators do: else every
+// large tensor would be paid for page by page.
+void keep_freed_memory();
+
+// Bytes that can be allocated now; none where the device does not say.
+std::optional<sim::Bytes> available_memory(c10::Device device);
+
+// Readings while a measurement runs; none where the machine does not tell.
+struct PowerState {
+  std::optional<double> clock_hz;
+  std::optional<double> watts;
+};
+PowerState power_state(c10::Device device);
+
+}  // namespace llmsim::runtime

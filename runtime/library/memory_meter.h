@@ -1,0 +1,43 @@
+// Counts the bytes that tensors hold, exactly: every allocation of the tensor library's CPU and meta allocators passes through.
+//
+// On the CPU it counts what was asked for, not what malloc rounds it to.  On the meta device tensors have sizes and no data, so a
+// step of any size can be counted on any machine.  Memory that kernels take by other means (a BLAS's own buffers) is not seen.
+#pragma once
+
+#include <cstdint>
+
+namespace llmsim::runtime {
+
+// Bytes in tensors of one device kind, of all threads of the process.
+struct HeldBytes {
+  std::int64_t now = 0;
+  std::int64_t peak = 0;  // since the last reset
+};
+
+enum class MeteredDevice { Cpu, Meta };
+
+// Offloaded tensors live in the memory of the host.  Where the device computes in that memory itself, or has none, they are told
+// apart by who asked for them.
+enum class Place { Device, Host };
+
+// While it lives, what this thread allocates is the host's.
+class OnHost {
+ public:
+  OnHost();
+  ~OnHost();
+  OnHost(const OnHost&) = delete;
+  OnHost& operator=(const OnHost&) = delete;
+
+ private:
+  Place before_;
+};
+
+// Replaces both allocators for the rest of the process; later calls do nothing.  Tensors made before are not counted.
+void install_memory_meter();
+
+HeldBytes held_bytes(MeteredDevice device, Place place = Place::Device);
+
+// The peaks begin again at what is held now.
+void reset_peak(MeteredDevice device);
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,98 @@
+// A transformer block that executes: the operators of sim/operators/block.h, in the same order and under the same names, with an
+// explicit backward pass.
+//
+// There is no autograd: forward returns a tape of what backward needs, backward frees each tensor when it has been used.  That
+// makes what is held at each instant a property of this file, which sim/memory/tape.h states and tests hold to the byte.
+//
+//   forward   norm, [gather], qkv, rotary, attention, projection, [reduce], residual, norm, [gather], up, activation, down,
+//             [reduce], residual
+//   backward  the same in reverse; gradients of weights are added in place
+//
+// The residual stream x (t, h), or t / n tokens of it, is consumed; additions to it are in place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/norm.h"
+#include "runtime/kernels/rotary.h"
+#include "runtime/model/parameter_unit.h"
+#include "runtime/model/rank_shape.h"
+#include "runtime/parallel/tensor_parallel.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::runtime {
+
+// What all blocks of a model share.
+struct BlockContext {
+  sim::Transformer model;
+  RankShape shape;
+  TensorParallel tensor;
+  bool blockwise_attention = true;
+  at::Tensor mask;     // of scores
+  RotaryTable rotary;  // empty: no rotation
+};
+
+// What a block keeps from forward to backward.  Undefined members have been dropped and are made again.
+struct BlockTape {
+  at::Tensor x;
+  NormOutput attention_norm;
+  Heads heads;
+  AttentionOutput attention;
+  at::Tensor residual;
+  NormOutput mlp_norm;
+  at::Tensor up;
+  at::Tensor silu;
+  at::Tensor activation;
+};
+
+// Shapes of a block's parameters, in the order that Block expects.
+std::vector<ParameterShape> block_parameters(const sim::Transformer& model, const RankShape& shape, const std::string& prefix);
+
+// Those of a norm, where the model's have any.
+void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model, const std::string& name);
+
+class Block {
+ public:
+  // Both must outlive the block.
+  Block(const BlockContext& context, ParameterUnit& unit);
+
+  // Fills `tape` with what backward needs under `recompute`: Full keeps x alone, Selective drops what its modules name.
+  at::Tensor forward(at::Tensor x, BlockTape& tape, const sim::Recompute& recompute) const;
+
+  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is made again when it is needed.
+  at::Tensor backward(at::Tensor dy, BlockTape tape) const;
+
+ private:
+  struct Linear {
+    Parameter weight, bias;
+  };
+
+  // Whether a half keeps what it makes for the backward pass, or frees it as it goes.
+  enum class Keep { Tape, Nothing };
+
+  void attention_half(BlockTape& tape, Keep keep) const;
+  at::Tensor mlp_half(BlockTape& tape, Keep keep) const;
+  void mlp_inner(BlockTape& tape) const;
+  void attend(BlockTape& tape) const;
+  static void drop(BlockTape& tape, const sim::RecomputedModules& modules);
+  void restore_mlp(BlockTape& tape) const;
+  void restore_attention(BlockTape& tape) const;
+  at::Tensor column(const at::Tensor& x, const Linear& linear) const;
+  at::Tensor row(const at::Tensor& x, const Linear& linear) const;
+  at::Tensor column_backward(at::Tensor dy, at::Tensor x, const Linear& linear) const;
+  at::Tensor row_backward(const at::Tensor& dy, at::Tensor x, const Linear& linear) const;
+  NormOutput norm_of(const at::Tensor& x, const Linear& norm) const;
+  at::Tensor norm_gradient(at::Tensor dy, at::Tensor x, NormOutput forward, const Linear& norm) const;
+  at::Tensor mlp_backward(const at::Tensor& dy, BlockTape& tape) const;
+  at::Tensor attention_backward(const at::Tensor& dy, BlockTape& tape) const;
+
+  const BlockContext& context_;
+  Linear attention_norm_, qkv_, projection_, mlp_norm_, up_, down_;
+};
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,73 @@
+#include "runtime/model/initial_weights.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+namespace llmsim::runtime {
+namespace {
+
+constexpr double kStandardDeviation = 0.02;
+
+bool ends_with(const std::string& name, const char* suffix) { return name.ends_with(suffix); }
+
+// Rows that stand side by side in a column-parallel product, each divided over the ranks: q, k, v; gate, up.
+std::vector<std::int64_t> row_groups(const std::string& name, const BlockContext& context) {
+  const RankShape& shape = context.shape;
+  if (ends_with(name, "qkv.weight") || ends_with(name, "qkv.bias")) {
+    const std::int64_t kv = shape.kv_heads * shape.head_dim;
+    return {shape.heads * shape.head_dim, kv, kv};
+  }
+  if (context.model.gated_mlp && (ends_with(name, "up.weight") || ends_with(name, "up.bias"))) return {shape.ffn, shape.ffn};
+  return {};
+}
+
+// Row-parallel weights are divided along their columns, everything else along its rows.
+bool divides_columns(const std::string& name) { return ends_with(name, "projection.weight") || ends_with(name, "down.weight"); }
+
+at::Tensor own_rows(const at::Tensor& whole, const std::vector<std::int64_t>& groups, const RankShape& shape) {
+  std::vector<at::Tensor> parts;
+  std::int64_t begin = 0;
+  for (const std::int64_t rows : groups) {
+    parts.push_back(whole.narrow(0, begin + shape.tensor_rank * rows, rows));
+    begin += rows * shape.tensor_ranks;
+  }
+  return at::cat(parts);
+}
+
+at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter, const BlockContext& context) {
+  const RankShape& shape = context.shape;
+  if (parameter.replicated || shape.tensor_ranks == 1) return whole;
+  if (divides_columns(parameter.name)) return whole.narrow(1, shape.tensor_rank * parameter.sizes[1], parameter.sizes[1]);
+  const auto groups = row_groups(parameter.name, context);
+  return own_rows(whole, groups.empty() ? std::vector<std::int64_t>{parameter.sizes[0]} : groups, shape);
+}
+
+std::vector<std::int64_t> whole_sizes(const ParameterShape& parameter, const RankShape& shape) {
+  std::vector<std::int64_t> sizes = parameter.sizes;
+  if (!parameter.replicated) sizes[divides_columns(parameter.name) ? 1 : 0] *= shape.tensor_ranks;
+  return sizes;
+}
+
+at::Tensor drawn(const ParameterShape& parameter, const RankShape& shape, std::uint64_t seed) {
+  const at::Generator generator = at::detail::createCPUGenerator(seed ^ std::hash<std::string>{}(parameter.name));
+  return at::randn(whole_sizes(parameter, shape), generator, at::TensorOptions(at::kFloat)).mul_(kStandardDeviation);
+}
+
+}  // namespace
+
+void set_initial_weights(ParameterUnit& unit, const BlockContext& context, std::uint64_t seed, c10::Device device) {
+  unit.weights = at::zeros({unit.numel()}, at::TensorOptions(at::kFloat).device(device));
+  if (device.is_meta()) return;
+  for (std::size_t i = 0; i < unit.shapes().size(); ++i) {
+    const ParameterShape& parameter = unit.shapes()[i];
+    if (parameter.initial == Initial::Ones) unit.weight(i).fill_(1.0);
+    if (parameter.initial == Initial::Normal)
+      unit.weight(i).copy_(own_part(drawn(parameter, context.shape, seed), parameter, context));
+  }
+}
+
+}  // namespace llmsim::runtime

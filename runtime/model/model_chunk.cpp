@@ -1,0 +1,121 @@
+#include "runtime/model/model_chunk.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/library/host_copy.h"
+
+namespace llmsim::runtime {
+namespace {
+
+sim::Recompute none() { return {.kind = sim::RecomputeKind::None}; }
+sim::Recompute full() { return {.kind = sim::RecomputeKind::Full}; }
+
+int shards_of(const sim::Strategy& strategy) { return strategy.sharding == sim::Sharding::None ? 1 : strategy.shard_ranks(); }
+
+}  // namespace
+
+ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strategy, const sim::ModelPart& part, int first_block,
+                       LossPlan loss, DataParallel& data)
+    : context_(context),
+      recompute_(strategy.recompute),
+      offloads_checkpoints_(strategy.offload.activations),
+      loss_(loss),
+      data_(data) {
+  const int shards = shards_of(strategy);
+  tied_here_ = part.embedding && part.head && context.model.tied_embeddings;
+  if (part.embedding) {
+    const bool tied_apart = context.model.tied_embeddings && !part.head;
+    embedding_unit_ =
+        std::make_unique<ParameterUnit>("embedding", embedding_parameters(context.model, context.shape, tied_apart), shards);
+    embedding_ = std::make_unique<Embedding>(context, *embedding_unit_);
+  }
+  for (int i = 0; i < part.blocks; ++i) {
+    const std::string name = "blocks." + std::to_string(first_block + i);
+    block_units_.push_back(
+        std::make_unique<ParameterUnit>(name, block_parameters(context.model, context.shape, name + "."), shards));
+    blocks_.emplace_back(context, *block_units_.back());
+  }
+  if (part.head) {
+    head_unit_ = std::make_unique<ParameterUnit>("head", head_parameters(context.model, context.shape, tied_here_), shards);
+    head_ = std::make_unique<Head>(context, *head_unit_, tied_here_ ? Parameter(*embedding_unit_, 0) : Parameter());
+  }
+}
+
+std::vector<ParameterUnit*> ModelChunk::units() const {
+  std::vector<ParameterUnit*> units;
+  if (embedding_unit_) units.push_back(embedding_unit_.get());
+  for (const auto& unit : block_units_) units.push_back(unit.get());
+  if (head_unit_) units.push_back(head_unit_.get());
+  return units;
+}
+
+// The last first; a tied table is the head's too.
+std::vector<ParameterUnit*> ModelChunk::backward_units() const {
+  std::vector<ParameterUnit*> order = units();
+  std::reverse(order.begin(), order.end());
+  if (tied_here_) std::rotate(order.begin(), order.end() - 1, order.end());
+  return order;
+}
+
+sim::Recompute ModelChunk::recompute_of(std::size_t block) const {
+  if (recompute_.kind == sim::RecomputeKind::EveryN) {
+    return static_cast<int>(block) % recompute_.every_n < recompute_.share ? full() : none();
+  }
+  if (recompute_.kind == sim::RecomputeKind::Full && recompute_.first_blocks > 0) {
+    return static_cast<int>(block) < recompute_.first_blocks ? full() : none();
+  }
+  return recompute_;
+}
+
+bool ModelChunk::offloads(std::size_t block) const {
+  return offloads_checkpoints_ && recompute_of(block).kind == sim::RecomputeKind::Full;
+}
+
+at::Tensor ModelChunk::forward(at::Tensor input, const MicroBatch& batch, ChunkTape& tape) {
+  data_.begin_pass(units());
+  at::Tensor x = std::move(input);
+  if (embedding_) {
+    data_.before_forward(*embedding_unit_);
+    x = embedding_->forward(batch.ids);
+    if (!tied_here_) data_.after_forward(*embedding_unit_);
+  }
+  tape.blocks.resize(blocks_.size());
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    data_.before_forward(*block_units_[i]);
+    x = blocks_[i].forward(std::move(x), tape.blocks[i], recompute_of(i));
+    if (offloads(i)) tape.blocks[i].x = copied_to_host(tape.blocks[i].x);
+    data_.after_forward(*block_units_[i]);
+  }
+  if (!head_) return x;
+  data_.before_forward(*head_unit_);
+  if (loss_.chunks > 0) data_.lend_gradients(*(tied_here_ ? embedding_unit_ : head_unit_));
+  x = head_->forward(std::move(x), batch.targets, tape.head, loss_.tokens_of_step, loss_.chunks);
+  data_.after_forward(*head_unit_);
+  if (tied_here_) data_.after_forward(*embedding_unit_);
+  return x;
+}
+
+at::Tensor ModelChunk::backward(at::Tensor gradient, const MicroBatch& batch, ChunkTape tape, bool last_of_step) {
+  data_.begin_pass(backward_units());
+  if (head_) {
+    if (tied_here_) data_.before_backward(*embedding_unit_);
+    data_.before_backward(*head_unit_);
+    gradient = head_->backward(batch.targets, std::move(tape.head), loss_.tokens_of_step);
+    data_.after_backward(*head_unit_, last_of_step);
+  }
+  for (std::size_t i = blocks_.size(); i-- > 0;) {
+    data_.before_backward(*block_units_[i]);
+    if (offloads(i)) tape.blocks[i].x = copied_to_device(tape.blocks[i].x, gradient.device());
+    gradient = blocks_[i].backward(std::move(gradient), std::move(tape.blocks[i]));
+    data_.after_backward(*block_units_[i], last_of_step);
+  }
+  if (!embedding_) return gradient;
+  if (!tied_here_) data_.before_backward(*embedding_unit_);
+  embedding_->backward(std::move(gradient), batch.ids);
+  data_.after_backward(*embedding_unit_, last_of_step);
+  return {};
+}
+
+}  // namespace llmsim::runtime

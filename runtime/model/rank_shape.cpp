@@ -1,0 +1,53 @@
+#include "runtime/model/rank_shape.h"
+
+#include <string>
+
+#include "sim/base/error.h"
+
+namespace llmsim::runtime {
+namespace {
+
+void refuse(bool condition, const std::string& what) {
+  if (condition) throw Error("the runtime does not execute " + what + "; it trains GPT-2 and Llama shapes");
+}
+
+void require_divisible(const sim::Transformer& model, int tensor_ranks) {
+  const auto require = [&](const char* name, int size) {
+    if (size % tensor_ranks == 0) return;
+    throw Error("tp = " + std::to_string(tensor_ranks) + " does not divide " + name + " = " + std::to_string(size) +
+                ", which the runtime deals out evenly");
+  };
+  require("num_kv_heads", model.num_kv_heads);
+  require("vocab_size", model.vocab_size);
+}
+
+}  // namespace
+
+RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, int tensor_rank) {
+  refuse(model.moe.has_value(), "moe (a mixture of experts)");
+  refuse(model.mla.has_value(), "mla (latent attention)");
+  refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
+  refuse(model.parallel_block, "parallel_block = true");
+  refuse(model.norms_per_layer != 2, "norms_per_layer = " + std::to_string(model.norms_per_layer) + " (it has 2)");
+  refuse(model.qk_norm != sim::QkNorm::None, "qk_norm");
+  refuse(model.embedding_norm, "embedding_norm = true");
+  refuse(!model.final_norm, "final_norm = false");
+  refuse(model.attention_sinks, "attention_sinks = true");
+  refuse(model.position != sim::Position::Rope && model.position != sim::Position::Learned,
+         std::string("position = ") + sim::name_of(model.position) + " (it has rope and learned)");
+  refuse(model.bias.head, "bias.head = true");
+  const int n = strategy.tensor_parallel;
+  require_divisible(model, n);
+  return {.batch = strategy.micro_batch,
+          .seq_len = model.seq_len,
+          .hidden = model.hidden_size,
+          .heads = model.num_heads / n,
+          .kv_heads = model.num_kv_heads / n,
+          .head_dim = model.head_dim,
+          .ffn = model.ffn_size / n,
+          .vocab = model.vocab_size / n,
+          .tensor_ranks = n,
+          .tensor_rank = tensor_rank};
+}
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,34 @@
+// The sizes that one rank computes with: a model's, divided as the strategy says.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/kernels/rotary.h"
+#include "sim/model/transformer.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::runtime {
+
+struct RankShape {
+  std::int64_t batch = 1;    // sequences of a micro-batch
+  std::int64_t seq_len = 1;  // tokens of each
+  std::int64_t hidden = 1;
+  std::int64_t heads = 1;  // per tensor rank, as the ones below
+  std::int64_t kv_heads = 1;
+  std::int64_t head_dim = 1;
+  std::int64_t ffn = 1;
+  std::int64_t vocab = 1;
+  int tensor_ranks = 1;
+  int tensor_rank = 0;
+
+  std::int64_t tokens() const { return batch * seq_len; }
+  HeadShape head_shape() const {
+    return {.batch = batch, .seq_len = seq_len, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim};
+  }
+};
+
+// Requires a valid strategy.  Throws Error for models whose layers the runtime does not execute, or whose key heads or vocabulary
+// the tensor ranks do not divide, naming the field.
+RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, int tensor_rank);
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,47 @@
+#include "runtime/model/simulated_run.h"
+
+#include <algorithm>
+
+namespace llmsim::runtime {
+namespace {
+
+constexpr sim::ParameterStorage kMixed{.weight_bytes = 2, .gradient_bytes = 2, .master_bytes = 4};
+constexpr sim::ParameterStorage kAutocast{.weight_bytes = 4, .gradient_bytes = 4, .master_bytes = 0};
+
+// In elements, as buckets are cut.
+double bucket_of(const TrainingSetup& setup, const sim::ParameterStorage& storage) {
+  if (setup.exchange.bucket == 0) return 0.0;
+  const bool wide = setup.strategy.precision == sim::Precision::Fp32;
+  const auto element = static_cast<std::int64_t>(wide ? kAutocast.gradient_bytes : storage.gradient_bytes);
+  return static_cast<double>(std::max<std::int64_t>(1, setup.exchange.bucket / element));
+}
+
+}  // namespace
+
+sim::Run simulated_run(const TrainingSetup& setup) {
+  sim::Run run;
+  run.model = setup.model;
+  run.strategy = setup.strategy;
+  sim::Stack& stack = run.stack;
+  stack.id = setup.autocast ? "libtorch-autocast" : "libtorch";
+  stack.storage = setup.autocast ? kAutocast : kMixed;
+  stack.casts_weights_per_microbatch = setup.autocast;
+  stack.gradients.reduced_in_fp32 = setup.autocast;
+  stack.gradients.accumulated_by_product = !setup.autocast;
+  stack.recompute_stops_early = true;
+  stack.gradients.persist = true;
+  stack.gradients.bucket = bucket_of(setup, stack.storage);
+  stack.gradients.reduced_every_microbatch = setup.exchange.every_micro_batch;
+  stack.sharded.flat_units = true;
+  stack.sharded.root_stays_gathered = false;
+  stack.sharded.regathers_in_backward = setup.exchange.regathers_in_backward;
+  stack.sharded.prefetch_units = setup.exchange.prefetch_units;
+  stack.sharded.gathered_blocks = 1.0 + setup.exchange.prefetch_units;
+  stack.sharded.gradient_blocks = 2.0;
+  stack.update.fused = setup.optimizer.form == AdamWForm::Fused;
+  stack.update.unit_by_unit = setup.optimizer.form == AdamWForm::Loop;
+  stack.update.sums_norm = true;
+  return run;
+}
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,13 @@
+// A training as the simulator sees it: the same model and strategy, and the habits of this runtime as a stack.
+#pragma once
+
+#include "runtime/model/trainer.h"
+#include "sim/run.h"
+
+namespace llmsim::runtime {
+
+// Without a cluster and without rates, which are the device's: enough for memory (sim/memory/step_tape.h) and what is sent.
+// The database has the same habits as the stacks `libtorch` and `libtorch-autocast`.
+sim::Run simulated_run(const TrainingSetup& setup);
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,167 @@
+#include "runtime/model/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "runtime/model/initial_weights.h"
+#include "runtime/parallel/sharding.h"
+#include "sim/base/error.h"
+#include "sim/memory/block_tape.h"
+#include "sim/operators/loss.h"
+#include "sim/strategy/stages.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+sim::Seconds since(Clock::time_point start) { return sim::Seconds(std::chrono::duration<double>(Clock::now() - start).count()); }
+
+void require_offload(const sim::Strategy& strategy) {
+  if (strategy.offload.parameters)
+    throw Error("the runtime does not execute offload.parameters = true; states and checkpoints go");
+  if (strategy.offload.activations && strategy.recompute.kind != sim::RecomputeKind::Full) {
+    throw Error("offload.activations = true moves the checkpoints of recompute = full, not of " +
+                sim::text_of(strategy.recompute));
+  }
+}
+
+// A bucket across the chunks of a stage would be sent when some of them are a micro-batch ahead.
+void require_exchange(const ExchangeHabits& exchange, const sim::Strategy& strategy) {
+  if (exchange.bucket < 0) throw Error("bucket = " + std::to_string(exchange.bucket) + " must be 0 or more bytes");
+  if (exchange.prefetch_units < 0) {
+    throw Error("prefetch_units = " + std::to_string(exchange.prefetch_units) + " must be 0 or more");
+  }
+  if (exchange.bucket > 0 && exchange.every_micro_batch && strategy.virtual_stages > 1) {
+    throw Error("virtual_stages = " + std::to_string(strategy.virtual_stages) +
+                " with gradients summed after every micro-batch needs bucket = 0, not " + std::to_string(exchange.bucket));
+  }
+}
+
+// The two copies of the table lie differently in their units, so their shards are not of the same rows.
+void require_table(const sim::Transformer& model, const sim::Strategy& strategy) {
+  if (!model.tied_embeddings || strategy.pipeline_parallel == 1 || strategy.sharding == sim::Sharding::None) return;
+  throw Error("tied_embeddings over pp = " + std::to_string(strategy.pipeline_parallel) + " needs sharding = none, not " +
+              sim::name_of(strategy.sharding));
+}
+
+void require_executable(const sim::Strategy& strategy) {
+  if (strategy.context_parallel > 1)
+    throw Error("the runtime does not execute cp = " + std::to_string(strategy.context_parallel));
+  if (strategy.virtual_stages > 1 && strategy.schedule == sim::PipelineSchedule::OneForwardOneBackward) {
+    throw Error("schedule = 1f1b has one chunk a stage; virtual_stages = " + std::to_string(strategy.virtual_stages) +
+                " needs schedule = interleaved or gpipe");
+  }
+  const sim::Recompute& recompute = strategy.recompute;
+  if (recompute.kind == sim::RecomputeKind::Op || (recompute.kind == sim::RecomputeKind::Full && recompute.every_n > 1))
+    throw Error("the runtime does not execute recompute = " + sim::text_of(recompute));
+  require_offload(strategy);
+}
+
+BlockContext block_context(const TrainingSetup& setup, const RankGroups& groups, c10::ScalarType type) {
+  const sim::Strategy& strategy = setup.strategy;
+  const at::TensorOptions options = at::TensorOptions(type).device(setup.device);
+  BlockContext context;
+  context.model = setup.model;
+  context.shape = rank_shape(setup.model, strategy, groups.place(sim::GroupKind::Tensor));
+  if (Communicator* tensor = groups.of(sim::GroupKind::Tensor)) {
+    context.tensor = TensorParallel(*tensor, strategy.sequence_parallel);
+  }
+  context.blockwise_attention = strategy.flash_attention;
+  const std::int64_t side = strategy.flash_attention ? std::min(sim::kAttentionBlock, setup.model.seq_len) : setup.model.seq_len;
+  context.mask = causal_mask(side, setup.model.sliding_window.value_or(setup.model.seq_len), options);
+  if (setup.model.position == sim::Position::Rope) {
+    context.rotary = rotary_table(setup.model.seq_len, setup.model.head_dim, options);
+  }
+  return context;
+}
+
+LossPlan loss_plan(const TrainingSetup& setup) {
+  const sim::Strategy& strategy = setup.strategy;
+  const std::int64_t tokens = static_cast<std::int64_t>(strategy.micro_batch) * setup.model.seq_len;
+  return {.tokens_of_step = static_cast<double>(strategy.global_batch) * setup.model.seq_len,
+          .chunks = strategy.fused_cross_entropy ? sim::loss_chunks(setup.model, sim::Stack{}, tokens) : 0};
+}
+
+// The residual stream of a micro-batch on this rank.
+Message stage_message(const BlockContext& context, const at::TensorOptions& options) {
+  const std::int64_t ranks = context.tensor.divides_tokens() ? context.tensor.size() : 1;
+  return {.sizes = {context.shape.tokens() / ranks, context.shape.hidden}, .options = options};
+}
+
+double clip_scale(const AdamWOptions& options, double norm) {
+  return options.clip_norm > 0.0 && norm > options.clip_norm ? options.clip_norm / norm : 1.0;
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainingSetup& setup, const RankGroups& groups)
+    : setup_(setup),
+      groups_(groups),
+      stream_(setup.model.vocab_size, setup.model.seq_len, setup.seed),
+      gradients_(groups, setup.strategy.sequence_parallel) {
+  require_executable(setup.strategy);
+  require_exchange(setup.exchange, setup.strategy);
+  require_table(setup.model, setup.strategy);
+  const NumberFormats formats = number_formats(setup.strategy.precision, setup.autocast);
+  context_ = block_context(setup, groups, formats.compute);
+  data_ = data_parallel_form(setup.strategy, formats, setup.exchange, groups);
+  make_chunks();
+  for (ParameterUnit* unit : units_) {
+    set_initial_weights(*unit, context_, setup.seed, setup.device);
+    data_->adopt(*unit);
+  }
+  data_->complete();
+  std::vector<ModelChunk*> chunks;
+  for (const auto& chunk : chunks_) chunks.push_back(chunk.get());
+  pipeline_ = std::make_unique<Pipeline>(sim::pipeline_shape(setup.strategy), groups, std::move(chunks),
+                                         stage_message(context_, at::TensorOptions(formats.compute).device(setup.device)));
+}
+
+// Chunk c of stage s is part c * stages + s of the model.
+void Trainer::make_chunks() {
+  const int stages = setup_.strategy.pipeline_parallel, stage = groups_.place(sim::GroupKind::Pipeline);
+  int part = 0, first_block = 0;
+  wanted_ = {.ids = false, .targets = false};
+  for (const sim::ModelPart& parts : sim::model_parts(setup_.model, setup_.strategy)) {
+    if (part++ % stages == stage) {
+      chunks_.push_back(std::make_unique<ModelChunk>(context_, setup_.strategy, parts, first_block, loss_plan(setup_), *data_));
+      for (ParameterUnit* unit : chunks_.back()->units()) units_.push_back(unit);
+      wanted_ = {.ids = wanted_.ids || parts.embedding, .targets = wanted_.targets || parts.head};
+    }
+    first_block += parts.blocks;
+  }
+}
+
+// Sequences of a step are dealt to the data ranks micro-batch by micro-batch.
+std::vector<MicroBatch> Trainer::next_batches() {
+  const sim::Strategy& strategy = setup_.strategy;
+  const std::int64_t micro = strategy.micro_batch, rank = groups_.place(sim::GroupKind::Data);
+  std::vector<MicroBatch> batches;
+  for (int i = 0; i < strategy.num_microbatches(); ++i) {
+    const std::int64_t first = steps_ * strategy.global_batch + (i * strategy.data_parallel + rank) * micro;
+    batches.push_back(stream_.sequences(first, micro, setup_.device, wanted_));
+  }
+  return batches;
+}
+
+StepResult Trainer::step(const std::vector<MicroBatch>& batches) {
+  const auto start = Clock::now();
+  PipelineResult passes = pipeline_->run(batches);
+  data_->finish_gradients();
+  const auto update = Clock::now();
+  StepResult result{.forward = passes.forward, .backward = passes.backward, .bytes_after_forward = passes.bytes_after_forward};
+  gradients_.sum(data_->gradient_slices());
+  result.gradient_norm = gradients_.norm(data_->gradient_slices(), data_->slice_group());
+  data_->update(++steps_, setup_.optimizer, clip_scale(setup_.optimizer, result.gradient_norm));
+  if (!passes.loss.is_meta()) result.loss = passes.loss.item<double>();
+  result.optimizer = since(update);
+  result.total = since(start);
+  return result;
+}
+
+}  // namespace llmsim::runtime
