@@ -1,0 +1,68 @@
+#include "runtime/parallel/communicator.h"
+
+namespace llmsim::runtime {
+
+void Communicator::count(sim::CollectiveKind kind, const at::Tensor& buffer) {
+  const std::lock_guard lock(mutex_);
+  CollectiveCount& entry = counts_[static_cast<std::size_t>(kind)];
+  ++entry.calls;
+  entry.bytes += static_cast<std::int64_t>(buffer.nbytes());
+}
+
+CollectiveCounts Communicator::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+void Communicator::reset_counts() {
+  const std::lock_guard lock(mutex_);
+  counts_ = {};
+}
+
+void Communicator::all_reduce(at::Tensor buffer, Reduction reduction) {
+  count(sim::CollectiveKind::AllReduce, buffer);
+  do_all_reduce(std::move(buffer), reduction)->wait();
+}
+
+void Communicator::all_gather(at::Tensor whole, const at::Tensor& part) { start_all_gather(std::move(whole), part)->wait(); }
+
+void Communicator::reduce_scatter(at::Tensor part, const at::Tensor& whole) {
+  start_reduce_scatter(std::move(part), whole)->wait();
+}
+
+void Communicator::all_to_all(at::Tensor received, const at::Tensor& sent) {
+  count(sim::CollectiveKind::AllToAll, sent);
+  do_all_to_all(std::move(received), sent)->wait();
+}
+
+void Communicator::broadcast(at::Tensor buffer, int root) {
+  count(sim::CollectiveKind::Broadcast, buffer);
+  do_broadcast(std::move(buffer), root)->wait();
+}
+
+void Communicator::send(const at::Tensor& buffer, int to) { start_send(buffer, to)->wait(); }
+
+// Counted where it is sent.
+void Communicator::receive(at::Tensor buffer, int from) { do_receive(std::move(buffer), from)->wait(); }
+
+std::unique_ptr<PendingCollective> Communicator::start_all_reduce(at::Tensor buffer) {
+  count(sim::CollectiveKind::AllReduce, buffer);
+  return do_all_reduce(std::move(buffer), Reduction::Sum);
+}
+
+std::unique_ptr<PendingCollective> Communicator::start_all_gather(at::Tensor whole, const at::Tensor& part) {
+  count(sim::CollectiveKind::AllGather, whole);
+  return do_all_gather(std::move(whole), part);
+}
+
+std::unique_ptr<PendingCollective> Communicator::start_reduce_scatter(at::Tensor part, const at::Tensor& whole) {
+  count(sim::CollectiveKind::ReduceScatter, whole);
+  return do_reduce_scatter(std::move(part), whole);
+}
+
+std::unique_ptr<PendingCollective> Communicator::start_send(const at::Tensor& buffer, int to) {
+  count(sim::CollectiveKind::SendRecv, buffer);
+  return do_send(buffer, to);
+}
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,350 @@
+#include "runtime/parallel/gloo_communicator.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <future>
+#include <utility>
+#include <vector>
+
+#include <ATen/Dispatch.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "runtime/parallel/ordered_worker.h"
+#include "sim/base/error.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// Gloo keeps the order of messages within a tag.
+enum class Tag { Message, Collective };
+
+std::size_t bytes_of(const at::Tensor& tensor) { return tensor.nbytes(); }
+std::byte* data_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
+
+void require_host_memory(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) throw Error("tensor on " + tensor.device().str() + ": Gloo carries CPU tensors; use NCCL");
+  if (!tensor.is_contiguous()) throw Error("tensor with strides: collectives take contiguous tensors");
+}
+
+// sum[i] = sum[i] + addend[i], or the larger of the two.
+void accumulate(at::ScalarType type, void* sum, const void* addend, std::size_t bytes, Reduction reduction) {
+  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "accumulate", [&] {
+    auto* into = static_cast<scalar_t*>(sum);
+    const auto* from = static_cast<const scalar_t*>(addend);
+    const std::size_t count = bytes / sizeof(scalar_t);
+    if (reduction == Reduction::Sum) {
+      for (std::size_t i = 0; i < count; ++i) into[i] = static_cast<scalar_t>(into[i] + from[i]);
+    } else {
+      for (std::size_t i = 0; i < count; ++i) into[i] = std::max(into[i], from[i]);
+    }
+  });
+}
+
+// A buffer divided among the ranks; the last pieces may be smaller, or empty.
+struct Pieces {
+  Pieces(const at::Tensor& buffer, int ranks)
+      : data(data_of(buffer)), total(bytes_of(buffer)), piece(piece_bytes(buffer, static_cast<std::size_t>(ranks))) {}
+
+  std::byte* begin(int rank) const { return data + std::min(total, piece * static_cast<std::size_t>(rank)); }
+  std::size_t bytes(int rank) const { return static_cast<std::size_t>(begin(rank + 1) - begin(rank)); }
+
+  std::byte* data;
+  std::size_t total;
+  std::size_t piece;
+
+ private:
+  static std::size_t piece_bytes(const at::Tensor& buffer, std::size_t ranks) {
+    const auto elements = static_cast<std::size_t>(buffer.numel());
+    return (elements + ranks - 1) / ranks * buffer.element_size();
+  }
+};
+
+// Messages between the members of the group, their deadlines, and who is to blame where none comes.
+class Mail {
+ public:
+  Mail(std::shared_ptr<RollCall> roll_call, const GroupMembers& members, const GlooOptions& options)
+      : roll_call_(std::move(roll_call)), members_(members), timeout_(options.timeout) {
+    const std::string name = roll_call_->group_name(members.ranks);
+    roll_call_->meet(name, members.ranks, timeout_);
+    auto gloo = c10d::ProcessGroupGloo::Options::create(timeout_);
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+    gloo->threads = 1;
+    auto store = c10::make_intrusive<c10d::PrefixStore>(name, roll_call_->store().c10d_store());
+    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store, place(), size(), gloo);
+  }
+
+  int place() const { return members_.place; }
+  int size() const { return static_cast<int>(members_.ranks.size()); }
+
+  struct Letter {
+    int peer;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
+  // Nothing is posted for an empty piece, on either side.
+  std::vector<Letter> send(const std::byte* data, std::size_t bytes, int to, Tag tag) {
+    std::vector<at::Tensor> view{bytes_view(data, bytes)};
+    if (bytes == 0) return {};
+    return {{to, posted([&] { return gloo_->send(view, to, static_cast<int>(tag)); }, to)}};
+  }
+  std::vector<Letter> receive(std::byte* data, std::size_t bytes, int from, Tag tag) {
+    std::vector<at::Tensor> view{bytes_view(data, bytes)};
+    if (bytes == 0) return {};
+    return {{from, posted([&] { return gloo_->recv(view, from, static_cast<int>(tag)); }, from)}};
+  }
+
+  void await(const std::vector<Letter>& letters) {
+    const auto start = Clock::now();
+    for (auto letter = letters.begin(); letter != letters.end(); ++letter) {
+      try {
+        letter->work->wait(std::max(1ms, std::chrono::duration_cast<milliseconds>(start + timeout_ - Clock::now())));
+      } catch (const std::exception&) {
+        const bool late = Clock::now() - start >= timeout_;
+        fail(late ? unanswered({letter, letters.end()}) : std::vector<int>{letter->peer}, late);
+      }
+    }
+  }
+
+ private:
+  static at::Tensor bytes_view(const std::byte* data, std::size_t bytes) {
+    return at::from_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte);
+  }
+
+  template <class Action>
+  c10::intrusive_ptr<c10d::Work> posted(const Action& action, int peer) {
+    try {
+      return action();
+    } catch (const std::exception&) {
+      fail({peer}, false);
+    }
+  }
+
+  // Those of the letters' peers that have not answered; the first has not.
+  static std::vector<int> unanswered(const std::vector<Letter>& letters) {
+    std::vector<int> peers{letters.front().peer};
+    for (const Letter& letter : letters) {
+      try {
+        letter.work->wait(1ms);
+      } catch (const std::exception&) {
+        if (std::find(peers.begin(), peers.end(), letter.peer) == peers.end()) peers.push_back(letter.peer);
+      }
+    }
+    return peers;
+  }
+
+  [[noreturn]] void fail(const std::vector<int>& peers, bool late) {
+    std::vector<int> missing;
+    for (const int peer : peers) missing.push_back(members_.ranks[static_cast<std::size_t>(peer)]);
+    const auto culprits = roll_call_->culprits(missing, std::clamp<milliseconds>(timeout_ / 4, 500ms, 5s));
+    const std::string within = late ? " within " + std::to_string(timeout_.count() / 1000) + " s" : ", connection lost";
+    throw Error("rank " + std::to_string(roll_call_->rank()) + ": no answer from " + roll_call_->names(culprits) + within);
+  }
+
+  std::shared_ptr<RollCall> roll_call_;
+  GroupMembers members_;
+  milliseconds timeout_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+};
+
+class Queued : public PendingCollective {
+ public:
+  explicit Queued(std::future<void> done) : done_(std::move(done)) {}
+  void wait() override { done_.get(); }
+
+ private:
+  std::future<void> done_;
+};
+
+class Posted : public PendingCollective {
+ public:
+  Posted(Mail& mail, at::Tensor buffer, std::vector<Mail::Letter> letters)
+      : mail_(mail), buffer_(std::move(buffer)), letters_(std::move(letters)) {}
+  void wait() override { mail_.await(letters_); }
+
+ private:
+  Mail& mail_;
+  at::Tensor buffer_;
+  std::vector<Mail::Letter> letters_;
+};
+
+class GlooCommunicator : public Communicator {
+ public:
+  GlooCommunicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members, const GlooOptions& options)
+      : mail_(std::move(roll_call), members, options) {}
+
+  int rank() const override { return mail_.place(); }
+  int size() const override { return mail_.size(); }
+
+  void barrier() override {
+    worker_
+        .then([this] {
+          std::vector<std::byte> marks(static_cast<std::size_t>(size()));
+          exchange(
+              [&](int peer) {
+                return Part{&marks[index(rank())], 1, peer};
+              },
+              [&](int peer) {
+                return Part{&marks[index(peer)], 1, peer};
+              });
+        })
+        .get();
+  }
+
+ protected:
+  Pending do_all_reduce(at::Tensor buffer, Reduction reduction) override {
+    return queued({buffer}, [=, this] {
+      const Pieces pieces(buffer, size());
+      sum_own_piece(pieces, buffer.scalar_type(), reduction, pieces.begin(rank()));
+      spread(pieces);
+    });
+  }
+
+  Pending do_all_gather(at::Tensor whole, at::Tensor part) override {
+    require_pieces(whole, part);
+    return queued({whole, part}, [=, this] {
+      const Pieces pieces(whole, size());
+      std::memmove(pieces.begin(rank()), data_of(part), bytes_of(part));
+      spread(pieces);
+    });
+  }
+
+  Pending do_reduce_scatter(at::Tensor part, at::Tensor whole) override {
+    require_pieces(whole, part);
+    return queued({part, whole},
+                  [=, this] { sum_own_piece(Pieces(whole, size()), whole.scalar_type(), Reduction::Sum, data_of(part)); });
+  }
+
+  Pending do_all_to_all(at::Tensor received, at::Tensor sent) override {
+    if (received.numel() != sent.numel() || sent.numel() % size() != 0) {
+      throw Error("all-to-all of " + std::to_string(sent.numel()) + " elements into " + std::to_string(received.numel()) +
+                  ": wants as many, divisible by " + std::to_string(size()) + " ranks");
+    }
+    return queued({received, sent}, [=, this] {
+      const Pieces in(received, size()), out(sent, size());
+      std::memcpy(in.begin(rank()), out.begin(rank()), out.bytes(rank()));
+      exchange(
+          [&](int peer) {
+            return Part{out.begin(peer), out.bytes(peer), peer};
+          },
+          [&](int peer) {
+            return Part{in.begin(peer), in.bytes(peer), peer};
+          });
+    });
+  }
+
+  Pending do_broadcast(at::Tensor buffer, int root) override {
+    return queued({buffer}, [=, this] { broadcast_tree(buffer, root); });
+  }
+
+  Pending do_send(at::Tensor buffer, int to) override {
+    require_host_memory(buffer);
+    auto letters = mail_.send(data_of(buffer), bytes_of(buffer), to, Tag::Message);
+    return std::make_unique<Posted>(mail_, std::move(buffer), std::move(letters));
+  }
+  Pending do_receive(at::Tensor buffer, int from) override {
+    require_host_memory(buffer);
+    auto letters = mail_.receive(data_of(buffer), bytes_of(buffer), from, Tag::Message);
+    return std::make_unique<Posted>(mail_, std::move(buffer), std::move(letters));
+  }
+
+ private:
+  struct Part {
+    std::byte* data;
+    std::size_t bytes;
+    int peer;
+  };
+
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  void require_pieces(const at::Tensor& whole, const at::Tensor& part) const {
+    if (whole.numel() == part.numel() * size() && whole.scalar_type() == part.scalar_type()) return;
+    throw Error("whole buffer of " + std::to_string(whole.numel()) + " elements: wants " + std::to_string(size()) + " parts of " +
+                std::to_string(part.numel()) + " in the same number format");
+  }
+
+  template <class Job>
+  Pending queued(const std::vector<at::Tensor>& tensors, Job job) {
+    for (const at::Tensor& tensor : tensors) require_host_memory(tensor);
+    return std::make_unique<Queued>(worker_.then(std::move(job)));
+  }
+
+  // Sends sent(peer) to, and receives received(peer) from, every other rank; all at once, beginning with the next one.
+  template <class Sent, class Received>
+  void exchange(const Sent& sent, const Received& received) {
+    std::vector<Mail::Letter> letters;
+    const auto add = [&](std::vector<Mail::Letter> posted) { letters.insert(letters.end(), posted.begin(), posted.end()); };
+    for (int step = 1; step < size(); ++step) {
+      const Part part = received((rank() - step + size()) % size());
+      add(mail_.receive(part.data, part.bytes, part.peer, Tag::Collective));
+    }
+    for (int step = 1; step < size(); ++step) {
+      const Part part = sent((rank() + step) % size());
+      add(mail_.send(part.data, part.bytes, part.peer, Tag::Collective));
+    }
+    mail_.await(letters);
+  }
+
+  // The ranks' versions of this rank's piece, added in the order of the ranks.  `sum` may lie in the buffer.
+  void sum_own_piece(const Pieces& pieces, at::ScalarType type, Reduction reduction, std::byte* sum) {
+    const std::size_t bytes = pieces.bytes(rank());
+    if (scratch_.size() < bytes * index(size())) scratch_.resize(bytes * index(size()));
+    const auto slot = [&](int peer) { return scratch_.data() + bytes * index(peer); };
+    exchange(
+        [&](int peer) {
+          return Part{pieces.begin(peer), pieces.bytes(peer), peer};
+        },
+        [&](int peer) {
+          return Part{slot(peer), bytes, peer};
+        });
+    std::memcpy(slot(rank()), pieces.begin(rank()), bytes);
+    for (int peer = 1; peer < size(); ++peer) accumulate(type, slot(0), slot(peer), bytes, reduction);
+    std::memcpy(sum, slot(0), bytes);
+  }
+
+  // Every rank's own piece to every other.
+  void spread(const Pieces& pieces) {
+    exchange(
+        [&](int peer) {
+          return Part{pieces.begin(rank()), pieces.bytes(rank()), peer};
+        },
+        [&](int peer) {
+          return Part{pieces.begin(peer), pieces.bytes(peer), peer};
+        });
+  }
+
+  // Ranks counted from the root: in round r, 2^r ranks have it, and each sends it 2^r further.
+  void broadcast_tree(const at::Tensor& buffer, int root) {
+    const int own = (rank() - root + size()) % size();
+    const auto at = [&](int place) { return (place + root) % size(); };
+    std::vector<Mail::Letter> sent;
+    for (int reach = 1; reach < size(); reach *= 2) {
+      if (own >= reach && own < 2 * reach) {
+        mail_.await(mail_.receive(data_of(buffer), bytes_of(buffer), at(own - reach), Tag::Collective));
+      } else if (own < reach && own + reach < size()) {
+        for (auto& letter : mail_.send(data_of(buffer), bytes_of(buffer), at(own + reach), Tag::Collective))
+          sent.push_back(letter);
+      }
+    }
+    mail_.await(sent);
+  }
+
+  Mail mail_;
+  std::vector<std::byte> scratch_;  // of the worker
+  OrderedWorker worker_;            // last: its thread uses what stands above
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
+                                                const GlooOptions& options) {
+  return std::make_unique<GlooCommunicator>(std::move(roll_call), members, options);
+}
+
+}  // namespace llmsim::runtime

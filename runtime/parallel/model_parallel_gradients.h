@@ -1,0 +1,39 @@
+// What the model-parallel ranks of one replica still do to gradients when their data ranks have summed them.
+//
+// Sums, each once a step:
+//   tensor ranks    under sequence parallelism, parameters that every rank has but whose gradients saw its own tokens alone
+//   (norms,
+//                   biases of row-parallel products): one all-reduce of a copy of them side by side, as Megatron-LM does
+//   embedding       a tied table of which the first and the last stage have a copy each: one all-reduce between the two
+//
+// Norm: over all parameters of the model.  What every tensor rank has counts on the first of them, a tied table on the first
+// stage; one scalar in fp32 is summed over the ranks with other slices, the tensor ranks and the stages.
+#pragma once
+
+#include <vector>
+
+#include "runtime/parallel/data_parallel.h"
+#include "runtime/parallel/rank_groups.h"
+
+namespace llmsim::runtime {
+
+class ModelParallelGradients {
+ public:
+  // `groups` must outlive it.
+  ModelParallelGradients(const RankGroups& groups, bool sequence_parallel)
+      : groups_(groups), divides_tokens_(sequence_parallel) {}
+
+  void sum(const std::vector<GradientSlice>& slices) const;
+  // 0 on the meta device.  `slice_group`: of DataParallel.
+  double norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const;
+
+ private:
+  void sum_over_tokens(const std::vector<GradientSlice>& slices) const;
+  void sum_tied_table(const std::vector<GradientSlice>& slices) const;
+  bool counts(const ParameterShape& parameter) const;
+
+  const RankGroups& groups_;
+  bool divides_tokens_;
+};
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,76 @@
+#include "runtime/parallel/rank_groups.h"
+
+#include <utility>
+
+#include "runtime/parallel/counting_communicator.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using sim::GroupKind;
+
+// Those that collectives of a dense model run over.
+struct NamedKind {
+  GroupKind kind;
+  const char* name;
+};
+constexpr NamedKind kKinds[] = {{GroupKind::Tensor, "tp"},           {GroupKind::Data, "dp"},
+                                {GroupKind::Shard, "dp_shard"},      {GroupKind::Replicate, "dp_replicate"},
+                                {GroupKind::Pipeline, "pp_forward"}, {GroupKind::Embedding, "embedding"}};
+constexpr const char* kBackward = "pp_backward";
+
+// Without replicas of shards the data group is the group of shards.
+bool runs(const sim::Strategy& strategy, GroupKind kind) {
+  return strategy.sharding == sim::Sharding::Hsdp || (kind != GroupKind::Shard && kind != GroupKind::Replicate);
+}
+
+bool stage_between_ends(const sim::Strategy& strategy, int rank) {
+  const int stage = rank / sim::group_stride(strategy, GroupKind::Pipeline);
+  return stage > 0 && stage < strategy.pipeline_parallel - 1;
+}
+
+}  // namespace
+
+GroupMembers group_members(const sim::Strategy& strategy, GroupKind kind, int rank) {
+  const int size = sim::group_ranks(strategy, kind), stride = sim::group_stride(strategy, kind);
+  GroupMembers members;
+  if (kind == GroupKind::Embedding && stage_between_ends(strategy, rank)) {
+    members.ranks = {rank};
+    return members;
+  }
+  members.place = rank / stride % size;
+  const int first = rank - members.place * stride;
+  for (int i = 0; i < size; ++i) members.ranks.push_back(first + i * stride);
+  return members;
+}
+
+RankGroups::RankGroups(const sim::Strategy& strategy, int rank, const Connect& connect) : rank_(rank) {
+  for (const auto& [kind, name] : kKinds) {
+    if (!runs(strategy, kind)) continue;
+    GroupMembers members = group_members(strategy, kind, rank);
+    if (members.ranks.size() == 1) continue;
+    members.name = name;
+    groups_[kind] = connect(members);
+    if (kind != GroupKind::Pipeline) continue;
+    members.name = kBackward;
+    backward_pipeline_ = connect(members);
+  }
+}
+
+Communicator* RankGroups::of(GroupKind kind) const {
+  const auto found = groups_.find(kind);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+int RankGroups::place(GroupKind kind) const {
+  const Communicator* group = of(kind);
+  return group == nullptr ? 0 : group->rank();
+}
+
+RankGroups counting_groups(const sim::Strategy& strategy, int rank) {
+  return {strategy, rank, [](const GroupMembers& members) {
+            return counting_communicator(members.place, static_cast<int>(members.ranks.size()));
+          }};
+}
+
+}  // namespace llmsim::runtime

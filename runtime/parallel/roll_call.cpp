@@ -1,0 +1,108 @@
+#include "runtime/parallel/roll_call.h"
+
+#include <set>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "sim/base/error.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+std::string joined(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += (text.empty() ? "" : ",") + std::to_string(rank);
+  return text;
+}
+
+std::vector<int> split(const std::string& text) {
+  std::vector<int> ranks;
+  std::istringstream stream(text);
+  for (std::string rank; std::getline(stream, rank, ',');) ranks.push_back(std::stoi(rank));
+  return ranks;
+}
+
+std::string waits_key(int rank) { return "waits/" + std::to_string(rank); }
+
+std::chrono::milliseconds left_until(Clock::time_point deadline) {
+  return std::max(1ms, std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()));
+}
+
+// The ranks at the ends of the chains that begin at `missing`.
+std::vector<int> silent_ranks(KeyStore& store, const std::vector<int>& missing) {
+  std::vector<int> silent, open = missing;
+  std::set<int> seen(missing.begin(), missing.end());
+  while (!open.empty()) {
+    const int rank = open.back();
+    open.pop_back();
+    const auto next = waited_for(store, rank);
+    if (!next) silent.push_back(rank);
+    for (const int further : next.value_or(std::vector<int>{})) {
+      if (seen.insert(further).second) open.push_back(further);
+    }
+  }
+  return silent;
+}
+
+}  // namespace
+
+RollCall::RollCall(KeyStore store, int rank, int size, std::string host)
+    : store_(std::move(store)), rank_(rank), size_(size), host_(std::move(host)) {}
+
+std::string RollCall::group_name(const std::vector<int>& ranks) {
+  return "group/" + joined(ranks) + "/" + std::to_string(groups_[ranks]++);
+}
+
+void RollCall::meet(const std::string& key, const std::vector<int>& ranks, std::chrono::milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  store_.set(key + "/" + std::to_string(rank_), host_);
+  std::vector<int> missing;
+  for (const int rank : ranks) {
+    if (const auto host = store_.await(key + "/" + std::to_string(rank), left_until(deadline))) {
+      hosts_[rank] = *host;
+    } else {
+      missing.push_back(rank);
+    }
+  }
+  if (missing.empty()) return;
+  throw Error("no answer from " + names(culprits(missing, 1s)) + " within " + std::to_string(patience.count() / 1000) +
+              " s, when the group of ranks " + joined(ranks) + " was to be made");
+}
+
+std::vector<int> RollCall::culprits(const std::vector<int>& missing, std::chrono::milliseconds grace) try {
+  store_.set(waits_key(rank_), joined(missing));
+  const auto deadline = Clock::now() + grace;
+  std::vector<int> silent = silent_ranks(store_, missing);
+  while (!silent.empty() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(20ms);
+    silent = silent_ranks(store_, missing);
+  }
+  return silent.empty() ? missing : silent;
+} catch (const Error&) {
+  return missing;
+}
+
+std::string RollCall::names(const std::vector<int>& ranks) const {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]) + " (" + host_of(ranks[i]) + ")";
+  }
+  return text;
+}
+
+std::string RollCall::host_of(int rank) const {
+  const auto host = hosts_.find(rank);
+  return host == hosts_.end() ? "never came" : host->second;
+}
+
+std::optional<std::vector<int>> waited_for(KeyStore& store, int rank) {
+  const auto text = store.value(waits_key(rank));
+  if (!text) return std::nullopt;
+  return split(*text);
+}
+
+}  // namespace llmsim::runtime
