@@ -1,0 +1,259 @@
+// llmsim-runtime: measures the device it stands on, with libtorch.
+#include <getopt.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "runtime/library/device.h"
+#include "runtime/measure/campaign.h"
+#include "runtime/measure/rank_campaign.h"
+#include "runtime/parallel/local_ranks.h"
+#include "runtime/parallel/process_place.h"
+#include "sim/base/error.h"
+
+namespace llmsim::runtime {
+namespace {
+
+constexpr int kError = 1, kUsage = 2;
+constexpr double kQuickBudget = 110.0, kFullBudget = 3600.0;
+
+constexpr const char* kHelp =
+    "llmsim-runtime: measures the device it stands on: operators, and whole training steps\n"
+    "\n"
+    "usage: llmsim-runtime --output FILE [OPTIONS]\n"
+    "\n"
+    "  --output FILE    where the records go, one JSON object a line\n"
+    "  --resume         go on with a file of an earlier run; what it has is left out\n"
+    "  --quick          two minutes, enough for a first calibration\n"
+    "  --kernels        operators and the device alone\n"
+    "  --steps          training steps alone; with ranks, those that ranks divide\n"
+    "  --collectives    collectives alone, over every shape of group\n"
+    "  --check          compare every rank with the median, and name what is slow; needs no --output\n"
+    "  --ranks N        ranks of this machine, a process each, for --collectives, --steps and --check; torchrun, srun and mpirun "
+    "are\n"
+    "                   understood as well\n"
+    "  --nodes N        print the lines that start this, with --ranks on each of N nodes, and end\n"
+    "  --timeout S      for an answer from another rank; default 300\n"
+    "  --budget S       seconds to measure for; default 3600, with --quick 110\n"
+    "  --device NAME    cpu, cuda, cuda:N; default: cuda where there is one, else cpu\n"
+    "  --id NAME        what the records call the device: lower-case letters, digits and '_'; default: local_ and its kind\n"
+    "  --threads N      of kernels on the CPU; default: all cores, shared by the ranks\n"
+    "  --help\n"
+    "\n"
+    "Results go to FILE, progress to stderr.  Exit 0 done, 1 error, 2 usage.\n";
+
+// What the command line says, beside what it leaves to the device.
+struct CommandLine {
+  CampaignOptions campaign;
+  bool collectives = false;
+  bool check = false;
+  int ranks = 1;
+  std::optional<int> nodes;
+  std::chrono::seconds timeout = std::chrono::minutes(5);
+  std::string device;
+  bool help = false;
+};
+
+int positive_count(const char* option, const char* text) {
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value < 1 || value > 1'000'000) {
+    throw Error(std::string(option) + " = " + text + ": a whole number from 1 to a million is expected");
+  }
+  return static_cast<int>(value);
+}
+
+double positive_number(const char* option, const char* text) {
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(value > 0.0))
+    throw Error(std::string(option) + " = " + text + ": a number above 0 is expected");
+  return value;
+}
+
+void check_id(const std::string& id) {
+  const bool plain = id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+  if (id.empty() || !plain) throw Error("--id = " + id + ": lower-case letters, digits and '_' are expected");
+}
+
+enum Option : int {
+  Output = 256,
+  Resume,
+  Quick,
+  Kernels,
+  Steps,
+  Budget,
+  DeviceName,
+  Id,
+  Threads,
+  Collectives,
+  Check,
+  Ranks,
+  Nodes,
+  Timeout,
+  Help
+};
+
+const option kOptions[] = {{"output", required_argument, nullptr, Output},
+                           {"resume", no_argument, nullptr, Resume},
+                           {"quick", no_argument, nullptr, Quick},
+                           {"kernels", no_argument, nullptr, Kernels},
+                           {"steps", no_argument, nullptr, Steps},
+                           {"budget", required_argument, nullptr, Budget},
+                           {"device", required_argument, nullptr, DeviceName},
+                           {"id", required_argument, nullptr, Id},
+                           {"threads", required_argument, nullptr, Threads},
+                           {"collectives", no_argument, nullptr, Collectives},
+                           {"check", no_argument, nullptr, Check},
+                           {"ranks", required_argument, nullptr, Ranks},
+                           {"nodes", required_argument, nullptr, Nodes},
+                           {"timeout", required_argument, nullptr, Timeout},
+                           {"help", no_argument, nullptr, Help},
+                           {nullptr, 0, nullptr, 0}};
+
+void apply(CommandLine& line, bool& kernels, bool& steps, int option) {
+  CampaignOptions& campaign = line.campaign;
+  switch (option) {
+    case Output: campaign.output = optarg; break;
+    case Resume: campaign.resume = true; break;
+    case Quick: campaign.quick = true; break;
+    case Kernels: kernels = true; break;
+    case Steps: steps = true; break;
+    case Budget: campaign.budget = sim::Seconds(positive_number("--budget", optarg)); break;
+    case DeviceName: line.device = optarg; break;
+    case Id: campaign.accelerator = optarg; break;
+    case Threads: campaign.threads = static_cast<int>(positive_number("--threads", optarg)); break;
+    case Collectives: line.collectives = true; break;
+    case Check: line.check = true; break;
+    case Ranks: line.ranks = positive_count("--ranks", optarg); break;
+    case Nodes: line.nodes = positive_count("--nodes", optarg); break;
+    case Timeout: line.timeout = std::chrono::seconds(positive_count("--timeout", optarg)); break;
+    default: line.help = true;
+  }
+}
+
+// None: the command line is wrong, and getopt has said how.
+std::optional<CommandLine> parsed(int argc, char** argv) {
+  CommandLine line;
+  line.campaign.threads = 0;
+  bool kernels = false, steps = false;
+  for (int option = 0; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
+    if (option == '?') return std::nullopt;
+    apply(line, kernels, steps, option);
+  }
+  if (optind < argc) {
+    std::fprintf(stderr, "%s: unexpected argument '%s'\n", argv[0], argv[optind]);
+    return std::nullopt;
+  }
+  line.campaign.kernels = kernels;
+  line.campaign.steps = steps;
+  return line;
+}
+
+// This program, by its path, and its arguments without `options` and their values.
+std::vector<std::string> own_command(int argc, char** argv, const std::set<std::string>& options) {
+  std::vector<std::string> command{std::filesystem::read_symlink("/proc/self/exe").string()};
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i], name = word.substr(0, word.find('='));
+    if (!options.contains(name)) {
+      command.push_back(word);
+    } else if (name == word) {
+      ++i;
+    }
+  }
+  return command;
+}
+
+int print_launch_lines(int argc, char** argv, const CommandLine& line) {
+  for (const LaunchLine& one : launch_lines(own_command(argc, argv, {"--nodes", "--ranks"}), *line.nodes, line.ranks)) {
+    std::printf("%s\n", one.line.c_str());
+  }
+  return 0;
+}
+
+// The parent of the ranks of one machine.
+int start_ranks(int argc, char** argv, const CommandLine& line) {
+  const LocalRun run = run_local_ranks({.command = own_command(argc, argv, {}), .ranks = line.ranks, .patience = line.timeout});
+  if (!run.failure) return 0;
+  std::fprintf(stderr, "llmsim-runtime: %s\n", run.failure->c_str());
+  if (line.collectives)
+    std::fprintf(stderr, "llmsim-runtime: %s has what was measured; --resume goes on from there\n", line.campaign.output.c_str());
+  return kError;
+}
+
+// All that one rank, or several, can measure, where nothing was chosen.
+void choose(CommandLine& line, int ranks) {
+  CampaignOptions& campaign = line.campaign;
+  if (!campaign.kernels && !campaign.steps && !line.collectives && !line.check) {
+    campaign.steps = true;
+    (ranks > 1 ? line.collectives : campaign.kernels) = true;
+  }
+  if (ranks > 1 && campaign.kernels) {
+    throw Error("--kernels are measured by one rank, not by " + std::to_string(ranks) +
+                "; ranks measure --collectives, --steps and --check");
+  }
+  if (line.collectives && ranks < 2) throw Error("--collectives are between ranks: wants --ranks of at least 2, or a launcher");
+}
+
+// What the command line leaves to the device and to the place among the ranks.
+void complete(CommandLine& line, const ProcessPlace& place) {
+  CampaignOptions& campaign = line.campaign;
+  campaign.device = device_named(line.device.empty() ? default_device() : line.device);
+  if (campaign.accelerator.empty()) campaign.accelerator = campaign.device.is_cpu() ? "local_cpu" : "local_gpu";
+  check_id(campaign.accelerator);
+  if (campaign.budget == sim::Seconds(0.0)) campaign.budget = sim::Seconds(campaign.quick ? kQuickBudget : kFullBudget);
+  if (campaign.threads == 0)
+    campaign.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.local_ranks);
+}
+
+void measure(const CommandLine& line, const ProcessPlace& place) {
+  RankCampaignOptions of_ranks{
+      .campaign = line.campaign, .check = line.check, .collectives = line.collectives, .timeout = line.timeout};
+  if (place.ranks > 1) return run_rank_campaign(place, of_ranks);
+  of_ranks.campaign.steps = false;
+  if (line.check) run_rank_campaign(place, of_ranks);
+  if (line.campaign.kernels || line.campaign.steps) run_campaign(line.campaign);
+}
+
+int run(int argc, char** argv) {
+  std::optional<CommandLine> line = parsed(argc, argv);
+  if (!line) return kUsage;
+  if (line->help) return std::fputs(kHelp, stdout) < 0 ? kError : 0;
+  if (line->nodes) return print_launch_lines(argc, argv, *line);
+  const ProcessPlace place = process_place(process_environment());
+  const bool alone = place.launcher == "none";
+  choose(*line, alone ? line->ranks : place.ranks);
+  CampaignOptions& campaign = line->campaign;
+  const bool records = campaign.kernels || campaign.steps || line->collectives;
+  if (records && campaign.output.empty()) {
+    std::fprintf(stderr, "llmsim-runtime: --output FILE is missing; --help explains\n");
+    return kUsage;
+  }
+  if (alone && line->ranks > 1) return start_ranks(argc, argv, *line);
+  complete(*line, place);
+  measure(*line, place);
+  return 0;
+}
+
+}  // namespace
+}  // namespace llmsim::runtime
+
+int main(int argc, char** argv) {
+  try {
+    return llmsim::runtime::run(argc, argv);
+  } catch (const std::exception& error) {
+    const std::string_view what = error.what();
+    std::fprintf(stderr, "llmsim-runtime: %s\n", std::string(what.substr(0, what.find('\n'))).c_str());
+    return 1;
+  }
+}

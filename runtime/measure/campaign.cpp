@@ -1,0 +1,174 @@
+#include "runtime/measure/campaign.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/library/device.h"
+#include "runtime/library/memory_meter.h"
+#include "runtime/measure/device_bench.h"
+#include "runtime/measure/kernel_bench.h"
+#include "runtime/measure/progress.h"
+#include "runtime/measure/results.h"
+#include "runtime/measure/shapes.h"
+#include "runtime/measure/step_bench.h"
+#include "runtime/parallel/rank_groups.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+// Shares of the budget.
+constexpr double kDeviceShare = 0.05, kKernelShare = 0.40, kStepShare = 0.55;
+constexpr double kMemoryShare = 0.25;  // of what is free, for one case
+
+// Rough rates of one core and of an accelerator, to choose shapes by.
+constexpr sim::FlopsPerSecond kCoreRate{5e10}, kAcceleratorRate{2e14};
+constexpr sim::BytesPerSecond kCoreBandwidth{5e9}, kAcceleratorBandwidth{1e12};
+
+struct Measurement {
+  std::string key;
+  double seconds = 0.0;  // that it may take
+  std::function<json()> measure;
+};
+
+RepeatOptions repeats(double seconds, bool quick) {
+  return {.warm_up = quick ? 1 : 2,
+          .least = quick ? 3 : 5,
+          .most = 200,
+          .precision = quick ? 0.03 : 0.01,
+          .budget = sim::Seconds(seconds)};
+}
+
+json header_of(const CampaignOptions& options, const Environment& environment) {
+  char started[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm calendar{};
+  std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &calendar));
+  return {{"type", "header"},
+          {"schema", 1},
+          {"started", started},
+          {"accelerator", options.accelerator},
+          {"device",
+           {{"name", environment.device},
+            {"kind", environment.kind},
+            {"cores", environment.cores},
+            {"threads", environment.threads},
+            {"memory_bytes", environment.memory.value()},
+            {"last_level_cache_bytes", environment.last_level_cache.value()},
+            {"bf16", environment.multiplies_bf16},
+            {"fp8", environment.multiplies_fp8}}},
+          {"library",
+           {{"libtorch", environment.libtorch}, {"blas", environment.blas}, {"operating_system", environment.operating_system}}}};
+}
+
+ShapeLimits shape_limits(const CampaignOptions& options, const Environment& environment) {
+  const bool cpu = options.device.is_cpu();
+  ShapeLimits limits;
+  limits.precisions = {sim::Precision::Fp32};
+  if (environment.multiplies_bf16) limits.precisions.push_back(sim::Precision::Bf16);
+  limits.memory = kMemoryShare * available_memory(options.device).value_or(environment.memory);
+  limits.longest = sim::Seconds((options.quick ? 0.0005 : 0.002) * options.budget.value());
+  limits.longest = std::min(limits.longest, sim::Seconds(1.0));
+  limits.rate = cpu ? options.threads * kCoreRate : kAcceleratorRate;
+  limits.bandwidth = cpu ? options.threads * kCoreBandwidth : kAcceleratorBandwidth;
+  limits.cases_per_kind = options.quick ? 4 : 40;
+  return limits;
+}
+
+std::vector<Measurement> device_phase(const CampaignOptions& options, const Environment& environment) {
+  std::vector<Measurement> all;
+  const sim::Bytes largest = std::min(kMemoryShare * environment.memory, (options.quick ? 0.125 : 1.0) * sim::GiB);
+  std::vector<DeviceMeasurement> list = device_measurements(options.device, largest);
+  const double each = kDeviceShare * options.budget.value() / static_cast<double>(list.size());
+  for (DeviceMeasurement& one : list) {
+    all.push_back({one.key, each, [=, measure = std::move(one.measure)] { return measure(repeats(each, options.quick)); }});
+  }
+  return all;
+}
+
+std::vector<Measurement> kernel_phase(const CampaignOptions& options, const Environment& environment) {
+  std::vector<Measurement> all;
+  const std::vector<KernelCase> cases = kernel_cases(shape_limits(options, environment));
+  const double each = kKernelShare * options.budget.value() / static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  for (const KernelCase& one : cases) {
+    all.push_back({one.key(), each, [=, &options, &environment] {
+                     return measure_kernel(one, options.device, environment.last_level_cache, repeats(each, options.quick));
+                   }});
+  }
+  return all;
+}
+
+std::vector<Measurement> step_phase(const CampaignOptions& options, const Environment& environment) {
+  std::vector<Measurement> all;
+  const std::vector<StepCase> cases = step_cases(options.device, environment.multiplies_bf16);
+  const double each = kStepShare * options.budget.value() / static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  for (const StepCase& one : cases) {
+    all.push_back({one.key, each, [=, &options] {
+                     const RankGroups groups = counting_groups(one.setup.strategy, 0);
+                     return measure_step(one, groups, options.accelerator, repeats(each, options.quick));
+                   }});
+  }
+  return all;
+}
+
+// What a campaign consists of: each phase may take its share of the budget, and what the phases before it left.
+struct Phase {
+  double share = 0.0;
+  std::vector<Measurement> measurements;
+};
+
+double seconds_of(const Phase& phase, const ResultFile& file) {
+  double work = 0.0;
+  for (const Measurement& one : phase.measurements) work += file.contains(one.key) ? 0.0 : one.seconds;
+  return work;
+}
+
+// Goes through the phases; false where the budget of one was spent before its end.
+bool measure_all(const std::vector<Phase>& phases, ResultFile& file, sim::Seconds budget) {
+  double work = 0.0, shares = 0.0, deadline = 0.0;
+  for (const Phase& phase : phases) work += seconds_of(phase, file), shares += phase.share;
+  Progress progress(work);
+  const auto start = Clock::now();
+  bool finished = true;
+  for (const Phase& phase : phases) {
+    deadline += phase.share / shares * budget.value();
+    for (const Measurement& one : phase.measurements) {
+      if (file.contains(one.key)) continue;
+      const bool late = std::chrono::duration<double>(Clock::now() - start).count() > deadline;
+      finished = finished && !late;
+      if (!late) file.append(one.measure());
+      progress.advance(one.seconds, one.key);
+    }
+  }
+  return finished;
+}
+
+}  // namespace
+
+json campaign_header(const CampaignOptions& options) { return header_of(options, environment(options.device)); }
+
+void run_campaign(const CampaignOptions& options) {
+  keep_freed_memory();
+  install_memory_meter();
+  use_threads(options.threads);
+  const Environment machine = environment(options.device);
+  ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh, header_of(options, machine));
+  std::vector<Phase> phases;
+  if (options.kernels) phases.push_back({kDeviceShare, device_phase(options, machine)});
+  if (options.kernels) phases.push_back({kKernelShare, kernel_phase(options, machine)});
+  if (options.steps) phases.push_back({kStepShare, step_phase(options, machine)});
+  const bool finished = measure_all(phases, file, options.budget);
+  std::fprintf(stderr, "llmsim-runtime: %zu records in %s%s\n", file.size(), options.output.c_str(),
+               finished ? "" : "; the budget is spent, --resume goes on from here");
+}
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,297 @@
+#include "runtime/measure/kernel_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "runtime/kernels/activation.h"
+#include "runtime/kernels/adamw.h"
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/cross_entropy.h"
+#include "runtime/kernels/embedding.h"
+#include "runtime/kernels/linear.h"
+#include "runtime/kernels/norm.h"
+#include "runtime/kernels/rotary.h"
+
+namespace llmsim::runtime {
+namespace {
+
+constexpr double kCacheFills = 2.0;
+constexpr int kMostCopies = 64;
+constexpr std::int64_t kDrawn = 1 << 16;
+
+// Copies of something cold, one after the other.
+template <typename T>
+class Rotation {
+ public:
+  template <typename Make>
+  Rotation(double bytes, sim::Bytes cache, const Make& make) {
+    const double copies = std::ceil(kCacheFills * cache.value() / std::max(bytes, 1.0));
+    for (int i = 0; i < std::clamp(static_cast<int>(std::min(copies, 1e6)), 1, kMostCopies); ++i) members_.push_back(make());
+  }
+  T& next() { return members_[turn_++ % members_.size()]; }
+
+ private:
+  std::vector<T> members_;
+  std::size_t turn_ = 0;
+};
+
+// Operands of one case.
+class Workshop {
+ public:
+  Workshop(const KernelCase& one, c10::Device device, sim::Bytes cache)
+      : one_(one),
+        op_(one.op),
+        shape_(one.shape),
+        cache_(cache),
+        options_(at::TensorOptions(one.dtype == sim::DType::Fp32 ? at::kFloat : at::kBFloat16).device(device)),
+        drawn_(at::randn({kDrawn}, options_.dtype(at::kFloat))) {}
+
+  std::optional<Work> work() {
+    switch (op_.kind) {
+      case sim::OperatorKind::Gemm: return op_.batch > 1 && label() != "head" ? batched_product() : linear_product();
+      case sim::OperatorKind::Attention: return attention();
+      case sim::OperatorKind::Norm: return norm_work();
+      case sim::OperatorKind::Softmax: return softmax();
+      case sim::OperatorKind::Activation: return activation_work();
+      case sim::OperatorKind::Rotary: return rotary();
+      case sim::OperatorKind::Copy: return layout();
+      case sim::OperatorKind::Residual: return label() == "bias_gradient" ? bias_gradient() : residual();
+      case sim::OperatorKind::Embedding: return embedding();
+      case sim::OperatorKind::CrossEntropy: return loss();
+      case sim::OperatorKind::Cast: return cast();
+      case sim::OperatorKind::Optimizer: return optimizer();
+      case sim::OperatorKind::GradientNorm: return label() == "gradient_norm" ? gradient_norm() : gradient_clip();
+      default: return std::nullopt;
+    }
+  }
+
+ private:
+  std::string_view label() const { return op_.label; }
+  double element() const { return sim::size_of(one_.dtype).value(); }
+
+  // Normal numbers, a block of them again and again: drawing each would take longer than the measurement.
+  at::Tensor fill(at::Tensor tensor) const {
+    at::Tensor flat = tensor.view({-1});
+    const std::int64_t whole = flat.numel() / kDrawn * kDrawn, rest = flat.numel() - whole;
+    flat.narrow(0, 0, whole).view({-1, kDrawn}).copy_(drawn_);
+    flat.narrow(0, whole, rest).copy_(drawn_.narrow(0, 0, rest));
+    return tensor;
+  }
+  at::Tensor random(at::IntArrayRef sizes) const { return fill(at::empty(sizes, options_)); }
+  at::Tensor wide(std::int64_t size) const { return fill(at::empty({size}, options_.dtype(at::kFloat))).abs_(); }
+  at::Tensor tokens(std::int64_t width) const { return random({shape_.tokens(), width}); }
+
+  template <typename Make>
+  auto rotation(double bytes, const Make& make) const {
+    return std::make_shared<Rotation<std::decay_t<decltype(make())>>>(bytes, cache_, make);
+  }
+
+  // A chunked loss makes `batch` products one after the other with one weight.
+  Work linear_product() const {
+    const std::int64_t m = op_.m, n = op_.n, k = op_.k, times = op_.batch;
+    const auto repeat = [times](auto call) {
+      return [times, call] {
+        for (std::int64_t i = 0; i < times; ++i) call();
+      };
+    };
+    if (op_.weight_gradient) {
+      const at::Tensor x = random({k, m}), dy = random({k, n});
+      const auto sums = rotation(static_cast<double>(m * n) * element(), [&] { return random({n, m}); });
+      return {.run = repeat([=] { add_linear_weight_gradient(dy, x, sums->next(), {}); }), .beside = {}};
+    }
+    const at::Tensor x = random({m, k});
+    const bool data_gradient = one_.backward || (label() == "head" && m < n && k > n);
+    const auto weights = rotation(static_cast<double>(n * k) * element(), [&] {
+      return data_gradient ? random({k, n}) : random({n, k});
+    });
+    if (data_gradient) return {.run = repeat([=] { linear_data_gradient(x, weights->next()); }), .beside = {}};
+    return {.run = repeat([=] { linear_forward(x, weights->next(), {}); }), .beside = {}};
+  }
+
+  // Of unfused attention: sums over the head size read the keys by rows, the backward ones read the scores by columns.
+  Work batched_product() const {
+    const bool over_heads = op_.k == shape_.head_dim;
+    const bool by_columns = label() == "attention_values_wgrad" || label() == "attention_scores_dgrad_k";
+    const at::Tensor a = by_columns ? random({op_.batch, op_.k, op_.m}).transpose(1, 2) : random({op_.batch, op_.m, op_.k});
+    const at::Tensor b = over_heads ? random({op_.batch, op_.n, op_.k}).transpose(1, 2) : random({op_.batch, op_.k, op_.n});
+    return {.run = [=] { at::bmm(a, b); }, .beside = {}};
+  }
+
+  std::int64_t fused_width() const { return (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim; }
+  at::Tensor mask(std::int64_t side) const { return causal_mask(side, side, options_); }
+
+  Work attention() const {
+    const at::Tensor z = tokens(fused_width()), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
+    const HeadShape heads = shape_.head_shape();
+    if (!one_.backward) return {.run = [=] { blockwise_attention(split_heads(z, heads, {}), hidden); }, .beside = {}};
+    const Heads kept = split_heads(z, heads, {});
+    const AttentionOutput forward = blockwise_attention(kept, hidden);
+    const at::Tensor dout = random({shape_.tokens(), shape_.heads * shape_.head_dim});
+    return {.run = [=] { split_heads_backward(blockwise_attention_backward(dout, kept, forward, hidden), heads, {}); },
+            .beside = {}};
+  }
+
+  Work norm_work() const {
+    const sim::Norm kind = one_.model.norm;
+    const at::Tensor x = tokens(shape_.hidden), weight = one_.model.norm_weight ? random({shape_.hidden}) : at::Tensor();
+    const at::Tensor bias = weight.defined() && one_.model.bias.norm ? random({shape_.hidden}) : at::Tensor();
+    if (!one_.backward) return {.run = [=] { norm(kind, x, weight, bias); }, .beside = {}};
+    const NormOutput forward = norm(kind, x, weight, bias);
+    const at::Tensor dy = tokens(shape_.hidden);
+    const at::Tensor dw = weight.defined() ? at::zeros_like(weight) : at::Tensor();
+    const at::Tensor db = bias.defined() ? at::zeros_like(bias) : at::Tensor();
+    return {.run = [=] { norm_backward(kind, dy, x, forward, weight, bias, dw, db); }, .beside = {}};
+  }
+
+  Work softmax() const {
+    const std::int64_t s = shape_.seq_len;
+    const at::Tensor scores = random({shape_.batch * shape_.heads, s, s}), hidden = mask(s);
+    const double minus_infinity = -std::numeric_limits<double>::infinity();
+    if (!one_.backward) {
+      return {.run =
+                  [=] {
+                    scores.mul_(1.0).masked_fill_(hidden, minus_infinity);
+                    at::_softmax(scores, -1, false);
+                  },
+              .beside = {}};
+    }
+    const at::Tensor probabilities = at::_softmax(scores, -1, false);
+    return {.run = [=] { at::_softmax_backward_data(scores, probabilities, -1, scores.scalar_type()).mul_(1.0); }, .beside = {}};
+  }
+
+  // The backward pass of a gated activation multiplies dy in place: by ones, or it would fade to denormal numbers.
+  Work activation_work() const {
+    const bool gated = one_.model.gated_mlp;
+    const at::Tensor x = tokens((gated ? 2 : 1) * shape_.ffn);
+    if (gated) x.narrow(1, shape_.ffn, shape_.ffn).fill_(1.0);
+    if (!one_.backward) return {.run = [=] { activation(gated, x); }, .beside = {}};
+    const at::Tensor silu = activation(gated, x).silu, dy = at::ones({shape_.tokens(), shape_.ffn}, options_);
+    return {.run = [=] { activation_backward(gated, dy, x, silu); }, .beside = {}};
+  }
+
+  Work rotary() const {
+    const HeadShape heads = shape_.head_shape();
+    const RotaryTable table = rotary_table(shape_.seq_len, shape_.head_dim, options_);
+    const at::Tensor z = tokens(fused_width());
+    if (!one_.backward) return {.run = [=] { split_heads(z, heads, table); }, .beside = [=] { split_heads(z, heads, {}); }};
+    const Heads gradients = split_heads(z, heads, {});
+    return {.run = [=] { split_heads_backward(gradients, heads, table); },
+            .beside = [=] { split_heads_backward(gradients, heads, {}); }};
+  }
+
+  // q, k and v into heads, and the output back.
+  Work layout() const {
+    const HeadShape heads = shape_.head_shape();
+    const at::Tensor z = tokens(fused_width());
+    const Heads split = split_heads(z, heads, {});
+    const auto output = [split] { split.q.transpose(1, 2).clone(at::MemoryFormat::Contiguous); };
+    if (!one_.backward) return {.run = [=] { split_heads(z, heads, {}), output(); }, .beside = {}};
+    return {.run = [=] { split_heads_backward(split, heads, {}), output(); }, .beside = {}};
+  }
+
+  Work residual() const {
+    const at::Tensor x = tokens(shape_.hidden), y = at::zeros_like(x);
+    return {.run = [=] { x.add_(y); }, .beside = {}};
+  }
+
+  Work bias_gradient() const {
+    const auto width = static_cast<std::int64_t>(op_.moved.value() / element()) / shape_.tokens();
+    const at::Tensor dy = tokens(width), sum = at::zeros({width}, options_);
+    return {.run = [=] { accumulate(sum, dy.sum(0)); }, .beside = {}};
+  }
+
+  at::Tensor ids() const { return at::randint(0, shape_.vocab, {shape_.tokens()}, options_.dtype(at::kLong)); }
+
+  Work embedding() const {
+    const at::Tensor table = random({shape_.vocab, shape_.hidden}), wanted = ids();
+    if (!one_.backward) return {.run = [=] { embed(wanted, table, {}); }, .beside = {}};
+    const at::Tensor dx = tokens(shape_.hidden);
+    return {.run = [=] { add_embedding_gradient(dx, wanted, table, {}); }, .beside = {}};
+  }
+
+  // The chunked loss makes its gradient at once; it is timed on all tokens together.
+  Work loss() const {
+    const LossContext context{.tokens_of_step = static_cast<double>(shape_.tokens())};
+    const at::Tensor logits = tokens(shape_.vocab), targets = ids();
+    const at::ScalarType type = logits.scalar_type();
+    if (label() != "cross_entropy") return gradient_scale();
+    if (!one_.backward && one_.strategy.fused_cross_entropy) {
+      return {.run = [=] { cross_entropy_backward(cross_entropy(logits, targets, context).kept, targets, context, type); },
+              .beside = {}};
+    }
+    if (!one_.backward) return {.run = [=] { cross_entropy(logits, targets, context); }, .beside = {}};
+    const at::Tensor kept = cross_entropy(logits, targets, context).kept;
+    return {.run = [=] { cross_entropy_backward(kept, targets, context, type); }, .beside = {}};
+  }
+
+  Work gradient_scale() const {
+    const at::Tensor waiting = random({static_cast<std::int64_t>(op_.moved.value() / (2.0 * element()))});
+    return {.run = [=] { waiting.mul_(1.0); }, .beside = {}};
+  }
+
+  Work cast() const {
+    const auto bytes = static_cast<double>(one_.weights) * 6.0;
+    if (one_.backward) {
+      const auto gradients = rotation(bytes, [&] { return random({one_.weights}); });
+      return {.run = [=] { gradients->next().to(at::kFloat); }, .beside = {}};
+    }
+    const at::ScalarType narrow = options_.dtype().toScalarType();
+    const auto weights = rotation(bytes, [&] { return wide(one_.weights); });
+    return {.run = [=] { weights->next().to(narrow); }, .beside = {}};
+  }
+
+  // With the gradients set to zero for the next step.
+  Work optimizer() const {
+    const bool narrow = element() < 4.0;
+    const auto slices = rotation(static_cast<double>(one_.weights) * 16.0, [&] {
+      AdamWSlice slice{.master = wide(one_.weights),
+                       .gradient = random({one_.weights}),
+                       .first_moment = wide(one_.weights),
+                       .second_moment = wide(one_.weights),
+                       .weight = {}};
+      if (narrow) slice.weight = random({one_.weights});
+      return slice;
+    });
+    return {.run =
+                [=] {
+                  AdamWSlice& slice = slices->next();
+                  adamw_steps({slice}, 10, {});
+                  slice.gradient.zero_();
+                },
+            .beside = {}};
+  }
+
+  auto cold_gradients() const {
+    return rotation(static_cast<double>(one_.weights) * element(), [&] { return random({one_.weights}); });
+  }
+  Work gradient_norm() const {
+    const auto gradients = cold_gradients();
+    return {.run = [=] { squared_norm({gradients->next()}); }, .beside = {}};
+  }
+  Work gradient_clip() const {
+    const auto gradients = cold_gradients();
+    return {.run = [=] { gradients->next().mul_(1.0); }, .beside = {}};
+  }
+
+  const KernelCase& one_;
+  const sim::Operator& op_;
+  const RankShape& shape_;
+  sim::Bytes cache_;
+  at::TensorOptions options_;
+  at::Tensor drawn_;
+};
+
+}  // namespace
+
+std::optional<Work> work_of(const KernelCase& one, c10::Device device, sim::Bytes cache) {
+  return Workshop(one, device, cache).work();
+}
+
+}  // namespace llmsim::runtime

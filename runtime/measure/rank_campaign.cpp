@@ -1,0 +1,170 @@
+#include "runtime/measure/rank_campaign.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/library/device.h"
+#include "runtime/library/memory_meter.h"
+#include "runtime/measure/collective_bench.h"
+#include "runtime/measure/node_check.h"
+#include "runtime/measure/progress.h"
+#include "runtime/measure/results.h"
+#include "runtime/measure/step_bench.h"
+#include "runtime/parallel/world.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using nlohmann::json;
+using sim::GBps;
+using sim::Seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kTolerance = 0.1;
+constexpr double kBuffersOfABench = 8.0;  // of one message: what is sent, received, and scratch
+
+// What a rank of the check does again and again.
+struct ProbeSizes {
+  int product;
+  sim::Bytes copy;
+  sim::Bytes message;
+
+  explicit ProbeSizes(bool cpu)
+      : product(cpu ? 1024 : 8192), copy((cpu ? 64.0 : 1024.0) * sim::MiB), message((cpu ? 4.0 : 64.0) * sim::MiB) {}
+};
+
+c10::Device device_of(const ProcessPlace& place, c10::Device device) {
+  if (device.is_cpu()) return device;
+  const c10::Device own(device.type(), static_cast<c10::DeviceIndex>(place.local_rank));
+  c10::impl::VirtualGuardImpl(device.type()).setDevice(own);
+  return own;
+}
+
+void print(const NodeReadings& readings, const ProbeSizes& sizes) {
+  const sim::Flops product = 2.0 * sizes.product * sizes.product * static_cast<double>(sizes.product) * sim::FLOP;
+  std::printf("%6s  %-24s  %16s  %11s  %11s\n", "rank", "host", "product TFLOPS", "copy GB/s", "ring GB/s");
+  for (std::size_t rank = 0; rank < readings.hosts.size(); ++rank) {
+    const auto median = [&](const std::vector<Times>& all) { return summary(all[rank]).median; };
+    std::printf("%6zu  %-24s  %16.3f  %11.1f", rank, readings.hosts[rank].c_str(),
+                product / median(readings.product) / sim::TFLOPS, 2.0 * sizes.copy / median(readings.copy) / GBps);
+    if (readings.ring.empty()) {
+      std::printf("  %11s\n", "-");
+    } else {
+      std::printf("  %11.2f\n", sizes.message / median(readings.ring) / GBps);
+    }
+  }
+}
+
+void check(Communicator& world, const std::vector<std::string>& hosts, c10::Device device) {
+  const ProbeSizes sizes(device.is_cpu());
+  NodeCheckOptions options;
+  options.device = device;
+  options.message = sizes.message;
+  const NodeReadings readings = read_nodes(world, hosts, device_probes(device, sizes.product, sizes.copy), options);
+  if (world.rank() != 0) return;
+  print(readings, sizes);
+  const std::vector<Finding> findings = findings_of(readings, kTolerance);
+  for (const Finding& finding : findings) std::printf("%s\n", finding.text.c_str());
+  if (findings.empty()) std::printf("no rank or link is more than %.0f %% slower than the median\n", 100.0 * kTolerance);
+  std::fflush(stdout);
+}
+
+CollectiveBenchOptions bench_options(const ProcessPlace& place, const CampaignOptions& campaign, c10::Device device) {
+  CollectiveBenchOptions options;
+  options.device = device;
+  options.ranks_per_node = place.local_ranks;
+  options.gemm_size = device.is_cpu() ? 512 : 4096;
+  options.budget = campaign.budget;
+  options.repeats = {
+      .warm_up = campaign.quick ? 1 : 3, .least = campaign.quick ? 3 : 7, .precision = 0.03, .budget = Seconds(1.0)};
+  const double ranks_in_memory = device.is_cpu() ? place.local_ranks : 1;
+  const sim::Bytes free = available_memory(device).value_or(environment(device).memory);
+  options.largest = std::min((campaign.quick ? 0.0625 : 1.0) * sim::GiB, free / ranks_in_memory / kBuffersOfABench);
+  return options;
+}
+
+// Appends records, and shows how much of the time they took.
+class Recorder {
+ public:
+  Recorder(ResultFile& file, Seconds budget) : file_(file), progress_(budget.value()) {}
+
+  bool has(const std::string& key) const { return file_.contains(key); }
+  void append(const json& record) {
+    file_.append(record);
+    const auto now = Clock::now();
+    progress_.advance(std::chrono::duration<double>(now - last_).count(), record.at("key"));
+    last_ = now;
+  }
+
+ private:
+  ResultFile& file_;
+  Progress progress_;
+  Clock::time_point last_ = Clock::now();
+};
+
+// `recorder` on rank 0 alone.
+void collectives(const World& world, Communicator& everyone, CollectiveBenchOptions options, Recorder* recorder) {
+  if (recorder != nullptr) {
+    options.has = [recorder](const std::string& key) { return recorder->has(key); };
+    options.record = [recorder](const json& record) { recorder->append(record); };
+  }
+  bench_collectives(
+      everyone, [&](const GroupMembers& members) { return world.connect(members); }, options);
+}
+
+bool told_by_first(Communicator& world, bool answer, c10::Device device) {
+  const at::Tensor told = at::full({1}, answer ? 1 : 0, at::TensorOptions(at::kLong).device(device));
+  world.broadcast(told, 0);
+  return told.item<std::int64_t>() == 1;
+}
+
+void steps(const World& world, Communicator& everyone, const CampaignOptions& campaign, c10::Device device, Recorder* recorder) {
+  const std::vector<StepCase> cases = parallel_step_cases(world.size(), device);
+  const Seconds each = campaign.budget / static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  const RepeatOptions repeats{
+      .warm_up = 1, .least = campaign.quick ? 2 : 3, .precision = campaign.quick ? 0.03 : 0.01, .budget = each};
+  for (const StepCase& one : cases) {
+    if (told_by_first(everyone, recorder != nullptr && recorder->has(one.key), device)) continue;
+    const RankGroups groups(one.setup.strategy, world.rank(),
+                            [&](const GroupMembers& members) { return world.connect(members); });
+    const json record = measure_step(one, groups, campaign.accelerator, repeats, &everyone);
+    if (recorder != nullptr) recorder->append(record);
+  }
+}
+
+}  // namespace
+
+void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& options) {
+  CampaignOptions campaign = options.campaign;
+  const c10::Device device = device_of(place, campaign.device);
+  keep_freed_memory();
+  install_memory_meter();
+  use_threads(campaign.threads);
+  std::optional<ResultFile> file;
+  std::optional<Recorder> recorder;
+  if ((options.collectives || campaign.steps) && place.rank == 0) {
+    json header = campaign_header(campaign);
+    header["ranks"] = place.ranks;
+    header["ranks_per_node"] = place.local_ranks;
+    file.emplace(campaign.output, campaign.resume ? Opening::Resume : Opening::Fresh, header);
+    recorder.emplace(*file, campaign.budget);
+  }
+  const World world(place, device.is_cpu() ? Transport::Gloo : Transport::Nccl, options.timeout);
+  const auto everyone = world.connect_all();
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host_of(rank));
+  if (options.check) check(*everyone, hosts, device);
+  if (options.collectives && campaign.steps) campaign.budget = 0.5 * campaign.budget;
+  Recorder* const records = recorder ? &*recorder : nullptr;
+  if (options.collectives) collectives(world, *everyone, bench_options(place, campaign, device), records);
+  if (campaign.steps) steps(world, *everyone, campaign, device, records);
+}
+
+}  // namespace llmsim::runtime

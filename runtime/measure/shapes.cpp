@@ -1,0 +1,192 @@
+#include "runtime/measure/shapes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "sim/base/error.h"
+#include "sim/cost/streaming.h"
+#include "sim/model/catalogue.h"
+#include "sim/model/parameters.h"
+#include "sim/operators/block.h"
+#include "sim/operators/ends.h"
+#include "sim/operators/update.h"
+#include "sim/strategy/validity.h"
+
+namespace llmsim::runtime {
+namespace {
+
+constexpr int kTensorRanks[] = {1, 2, 4, 8};
+constexpr int kMicroBatches[] = {1, 2, 4};
+constexpr int kShortest = 128, kLongest = 2048;  // tokens of a sequence
+// Operands of an operator beside those whose bytes it moves: gradients that are added to, copies that rotate.
+constexpr double kOperandCopies = 4.0;
+constexpr double kCastBytes = 6.0;  // fp32 on one side, 16 bits on the other
+
+bool executes(const sim::Transformer& model, const sim::Strategy& strategy) {
+  if (broken_rule_name(model, strategy, strategy.num_devices()) != nullptr) return false;
+  if (model.num_kv_heads % strategy.tensor_parallel != 0) return false;  // key heads are not replicated
+  try {
+    rank_shape(model, strategy, 0);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Gradients and weights have the format of the activations; master weights and states are fp32.
+sim::ParameterStorage storage_of(sim::DType dtype) {
+  const double e = sim::size_of(dtype).value();
+  return {.weight_bytes = e, .gradient_bytes = e, .main_gradient_bytes = 0.0, .master_bytes = e < 4.0 ? 4.0 : 0.0};
+}
+
+void add(std::vector<KernelCase>& cases, const KernelCase& like, const sim::OperatorList& operators, bool backward) {
+  for (const sim::Operator& op : operators) {
+    if (op.kind == sim::OperatorKind::Collective || op.kind == sim::OperatorKind::HostCopy) continue;
+    KernelCase one = like;
+    one.op = op;
+    one.backward = backward;
+    cases.push_back(one);
+  }
+}
+
+sim::Seconds expected_time(const sim::Operator& op, const ShapeLimits& limits) {
+  return op.repeats * op.flops / limits.rate + op.moved / limits.bandwidth;
+}
+
+// `wanted` of `cases`, evenly over the logarithm of their times.  They are sorted by time.
+std::vector<KernelCase> thinned(const std::vector<KernelCase>& cases, int wanted) {
+  if (wanted <= 0 || static_cast<int>(cases.size()) <= wanted) return cases;
+  const double low = std::log(cases.front().expected), high = std::log(cases.back().expected);
+  std::set<std::size_t> picked;
+  for (int i = 0; i < wanted; ++i) {
+    const double target = low + (high - low) * i / std::max(1, wanted - 1);
+    const auto after = std::lower_bound(cases.begin(), cases.end(), target,
+                                        [](const KernelCase& one, double value) { return std::log(one.expected) < value; });
+    picked.insert(std::min(static_cast<std::size_t>(after - cases.begin()), cases.size() - 1));
+  }
+  std::vector<KernelCase> some;
+  for (const std::size_t index : picked) some.push_back(cases[index]);
+  return some;
+}
+
+std::vector<sim::Strategy> strategies(sim::Precision precision) {
+  std::vector<sim::Strategy> all;
+  for (const int ranks : kTensorRanks) {
+    for (const int micro_batch : kMicroBatches) {
+      for (const bool fused : {false, true}) {
+        sim::Strategy strategy;
+        strategy.tensor_parallel = ranks;
+        strategy.micro_batch = strategy.global_batch = micro_batch;
+        strategy.precision = precision;
+        strategy.flash_attention = strategy.fused_cross_entropy = fused;
+        all.push_back(strategy);
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<sim::Transformer> models() {
+  std::vector<sim::Transformer> all;
+  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+    for (int seq_len = kShortest; seq_len <= std::min(kLongest, entry.model.seq_len); seq_len *= 2) {
+      all.push_back(entry.model);
+      all.back().seq_len = seq_len;
+    }
+  }
+  return all;
+}
+
+using Group = std::tuple<sim::OperatorKind, std::string, bool, sim::DType>;
+
+// Operators of one kind whose kernels differ.
+std::string variant_of(const KernelCase& one) {
+  if (one.op.kind == sim::OperatorKind::Gemm) return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
+  if (!is_streaming(one.op.kind)) return "";
+  return name_of(streaming_kernel(one.op, streaming_forms(one.model, one.strategy)));
+}
+
+Group group_of(const KernelCase& one) { return {one.op.kind, variant_of(one), one.backward, one.dtype}; }
+
+// One of each group, then the next of each.
+std::vector<KernelCase> in_rounds(std::vector<std::vector<KernelCase>>& groups) {
+  std::vector<KernelCase> all;
+  for (std::size_t round = 0, before = 1; all.size() != before; ++round) {
+    before = all.size();
+    for (std::vector<KernelCase>& members : groups) {
+      if (round < members.size()) all.push_back(std::move(members[round]));
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+const char* pass_name(bool backward) { return backward ? "backward" : "forward"; }
+
+std::string KernelCase::key() const {
+  const auto number = [](std::int64_t value) { return std::to_string(value); };
+  std::string text = std::string(sim::name_of(op.kind)) + " " + op.label + " " + pass_name(backward) + " " + sim::name_of(dtype);
+  if (op.kind == sim::OperatorKind::Gemm || op.kind == sim::OperatorKind::Attention) {
+    return text + " " + number(op.batch) + "x" + number(op.m) + "x" + number(op.n) + "x" + number(op.k) +
+           (op.weight_gradient ? " accumulated" : "");
+  }
+  return text + " " + number(static_cast<std::int64_t>(op.moved.value())) + "B/" + number(op.kernels);
+}
+
+std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
+  const sim::Stack stack;
+  KernelCase like{.op = {},
+                  .dtype = sim::activation_dtype(strategy.precision),
+                  .model = model,
+                  .strategy = strategy,
+                  .shape = rank_shape(model, strategy, 0)};
+  std::vector<KernelCase> cases;
+  const sim::BlockOperators block = lower_block(model, strategy, stack, sim::RecomputeKind::None);
+  add(cases, like, block.forward, false);
+  add(cases, like, block.backward, true);
+  for (const sim::EndOperators& end : {lower_embedding(model, strategy, stack), lower_head(model, strategy, stack)}) {
+    add(cases, like, end.forward, false);
+    add(cases, like, end.backward, true);
+  }
+  like.weights = sim::block_parameters(model, 0).total() / strategy.tensor_parallel;
+  const auto weights = static_cast<double>(like.weights);
+  const sim::UpdateOperators update = lower_update(strategy.optimizer, storage_of(like.dtype), /*fused=*/false, weights, weights);
+  add(cases, like, {update.norm, update.clip, update.update}, false);
+  if (like.dtype != sim::DType::Fp32) {
+    add(cases, like, {streaming(sim::OperatorKind::Cast, "weight_cast", weights, kCastBytes, 1)}, false);
+    add(cases, like, {streaming(sim::OperatorKind::Cast, "gradient_cast", weights, kCastBytes, 1)}, true);
+  }
+  return cases;
+}
+
+std::vector<KernelCase> kernel_cases(const ShapeLimits& limits) {
+  std::set<std::string> seen;
+  std::map<Group, std::vector<KernelCase>> groups;
+  for (const sim::Transformer& model : models()) {
+    for (const sim::Precision precision : limits.precisions) {
+      for (const sim::Strategy& strategy : strategies(precision)) {
+        if (!executes(model, strategy)) continue;
+        for (KernelCase& one : cases_of(model, strategy)) {
+          const sim::Seconds time = expected_time(one.op, limits);
+          if (time > limits.longest || kOperandCopies * one.op.moved > limits.memory) continue;
+          if (!seen.insert(one.key()).second) continue;
+          one.expected = time.value();
+          groups[group_of(one)].push_back(std::move(one));
+        }
+      }
+    }
+  }
+  std::vector<std::vector<KernelCase>> chosen;
+  for (auto& [group, members] : groups) {
+    std::sort(members.begin(), members.end(), [](const KernelCase& a, const KernelCase& b) { return a.expected < b.expected; });
+    const bool product = std::get<0>(group) == sim::OperatorKind::Gemm;
+    chosen.push_back(thinned(members, (product ? 2 : 1) * limits.cases_per_kind));
+  }
+  return in_rounds(chosen);
+}
+
+}  // namespace llmsim::runtime

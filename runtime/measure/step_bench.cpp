@@ -1,0 +1,319 @@
+#include "runtime/measure/step_bench.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <torch/version.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/library/memory_meter.h"
+#include "runtime/library/timer.h"
+#include "runtime/measure/kernel_bench.h"
+#include "sim/strategy/validity.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using nlohmann::json;
+
+sim::Transformer gpt2(int layers, int hidden, int vocab, int seq_len) {
+  sim::Transformer model;
+  model.name = "gpt2-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  model.num_layers = layers;
+  model.hidden_size = hidden;
+  model.num_heads = model.num_kv_heads = hidden / 64;
+  model.head_dim = 64;
+  model.ffn_size = 4 * hidden;
+  model.vocab_size = vocab;
+  model.seq_len = seq_len;
+  model.tied_embeddings = true;
+  model.bias = sim::Biases::gpt();
+  model.position = sim::Position::Learned;
+  return model;
+}
+
+// Grouped queries, two to a key; the MLP 8/3 as wide as the model, rounded to 64.
+sim::Transformer llama(int layers, int hidden, int vocab, int seq_len) {
+  sim::Transformer model;
+  model.name = "llama-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  model.num_layers = layers;
+  model.hidden_size = hidden;
+  model.num_heads = hidden / 64;
+  model.num_kv_heads = model.num_heads / 2;
+  model.head_dim = 64;
+  model.ffn_size = (8 * hidden / 3 + 63) / 64 * 64;
+  model.vocab_size = vocab;
+  model.seq_len = seq_len;
+  model.gated_mlp = true;
+  model.norm = sim::Norm::RmsNorm;
+  model.position = sim::Position::Rope;
+  return model;
+}
+
+// A base configuration and what varies it.
+struct Variation {
+  const char* name;
+  void (*apply)(TrainingSetup&);
+};
+
+const Variation kVariations[] = {
+    {"", [](TrainingSetup&) {}},
+    {"full-recompute", [](TrainingSetup& s) { s.strategy.recompute.kind = sim::RecomputeKind::Full; }},
+    {"unfused", [](TrainingSetup& s) { s.strategy.flash_attention = false; }},
+    {"unfused-selective",
+     [](TrainingSetup& s) {
+       s.strategy.flash_attention = false;
+       s.strategy.recompute = {.kind = sim::RecomputeKind::Selective};
+     }},
+    {"chunked-loss", [](TrainingSetup& s) { s.strategy.fused_cross_entropy = true; }},
+    {"2-micro-batches", [](TrainingSetup& s) { s.strategy.global_batch *= 2; }},
+    {"bf16", [](TrainingSetup& s) { s.strategy.precision = sim::Precision::Bf16; }},
+    {"bf16-autocast",
+     [](TrainingSetup& s) {
+       s.strategy.precision = sim::Precision::Bf16;
+       s.autocast = true;
+     }},
+};
+
+TrainingSetup setup_of(const sim::Transformer& model, int micro_batch, c10::Device device) {
+  TrainingSetup setup;
+  setup.model = model;
+  setup.device = device;
+  setup.strategy.precision = sim::Precision::Fp32;
+  setup.strategy.micro_batch = setup.strategy.global_batch = micro_batch;
+  return setup;
+}
+
+json model_record(const sim::Transformer& model) {
+  return {{"name", model.name},
+          {"architecture", "decoder"},
+          {"num_layers", model.num_layers},
+          {"hidden_size", model.hidden_size},
+          {"num_heads", model.num_heads},
+          {"num_kv_heads", model.num_kv_heads},
+          {"head_dim", model.head_dim},
+          {"ffn_size", model.ffn_size},
+          {"vocab_size", model.vocab_size},
+          {"seq_len", model.seq_len},
+          {"gated_mlp", model.gated_mlp},
+          {"tied_embeddings", model.tied_embeddings},
+          {"bias", model.bias.mlp},
+          {"parallel_block", model.parallel_block},
+          {"norm", sim::name_of(model.norm)},
+          {"position", sim::name_of(model.position)}};
+}
+
+json recompute_record(const sim::Recompute& recompute) {
+  json record{{"kind", sim::name_of(recompute.kind)}};
+  if (recompute.kind == sim::RecomputeKind::EveryN) record["every_n"] = recompute.every_n;
+  return record;
+}
+
+json training_record(const TrainingSetup& setup) {
+  const sim::Strategy& strategy = setup.strategy;
+  return {{"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
+          {"framework_detail", std::string("llmsim-runtime; libtorch ") + TORCH_VERSION},
+          {"precision", sim::name_of(strategy.precision)},
+          {"optimizer", sim::name_of(strategy.optimizer)},
+          {"micro_batch", strategy.micro_batch},
+          {"global_batch", strategy.global_batch},
+          {"num_microbatches", strategy.num_microbatches()},
+          {"dp", strategy.data_parallel},
+          {"tp", strategy.tensor_parallel},
+          {"pp", strategy.pipeline_parallel},
+          {"cp", strategy.context_parallel},
+          {"ep", strategy.expert_parallel},
+          {"virtual_stages", strategy.virtual_stages},
+          {"pipeline_schedule", sim::name_of(strategy.schedule)},
+          {"sharding", sim::name_of(strategy.sharding)},
+          {"sequence_parallel", strategy.sequence_parallel},
+          {"flash_attention", strategy.flash_attention},
+          {"fused_cross_entropy", strategy.fused_cross_entropy},
+          {"recompute", recompute_record(strategy.recompute)}};
+}
+
+// Medians of the parts, and of the whole.
+struct StepTimings {
+  std::vector<sim::Seconds> forward, backward, optimizer;
+
+  void add(const StepResult& result) {
+    forward.push_back(result.forward);
+    backward.push_back(result.backward);
+    optimizer.push_back(result.optimizer);
+  }
+};
+
+// A figure of each rank, by rank.
+std::vector<double> of_all_ranks(Communicator* world, double own, c10::Device device) {
+  if (world == nullptr) return {own};
+  const at::Tensor part = at::full({1}, own, at::TensorOptions(at::kDouble).device(device));
+  const at::Tensor whole = at::empty({world->size()}, part.options());
+  world->all_gather(whole, part);
+  const at::Tensor all = whole.cpu();
+  return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
+}
+
+double largest(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+
+// What each group has carried since its counts were reset.
+class Carried {
+ public:
+  explicit Carried(const RankGroups& groups) {
+    using enum sim::GroupKind;
+    for (const sim::GroupKind kind : {Tensor, Context, Data, DataContext, Shard, Replicate, Pipeline, Embedding, Expert})
+      add(kind, groups.of(kind));
+    add(Pipeline, groups.backward_pipeline());
+  }
+
+  void reset() const {
+    for (const auto& [kind, group] : groups_) group->reset_counts();
+  }
+
+  json record() const {
+    json list = json::array();
+    for (const auto& [kind, group] : groups_) {
+      const CollectiveCounts counts = group->counts();
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        if (counts[i].calls == 0) continue;
+        list.push_back({{"group", sim::name_of(kind)},
+                        {"collective", sim::name_of(static_cast<sim::CollectiveKind>(i))},
+                        {"bytes", counts[i].bytes},
+                        {"count", counts[i].calls}});
+      }
+    }
+    return list;
+  }
+
+ private:
+  void add(sim::GroupKind kind, Communicator* group) {
+    if (group != nullptr) groups_.emplace_back(kind, group);
+  }
+
+  std::vector<std::pair<sim::GroupKind, Communicator*>> groups_;
+};
+
+// What a training of one case is seen to do.
+void add_measured(json& record, const StepCase& one, Communicator* world, double own_time, double slowest_time) {
+  const bool metered = one.setup.device.is_cpu();
+  const double own_peak = metered ? static_cast<double>(held_bytes(MeteredDevice::Cpu).peak) : 0.0;
+  const std::vector<double> times = of_all_ranks(world, own_time, one.setup.device);
+  const std::vector<double> peaks = of_all_ranks(world, own_peak, one.setup.device);
+  json& measured = record["run"]["measured"];
+  measured = {{"step_time_s", slowest_time}, {"outcome", "ok"}};
+  if (metered) {
+    measured.update({{"peak_memory_bytes", static_cast<std::int64_t>(largest(peaks))},
+                     {"memory_kind", "allocated"},
+                     {"memory_scope", "max-rank"}});
+  }
+  record["ranks"] = json::array();
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    record["ranks"].push_back({{"rank", rank}, {"step_time_s", times[rank]}});
+    if (metered) record["ranks"].back()["peak_bytes"] = static_cast<std::int64_t>(peaks[rank]);
+  }
+}
+
+void train(json& record, const StepCase& one, const RankGroups& groups, const RepeatOptions& options, Communicator* world) {
+  Trainer trainer(one.setup, groups);
+  StepTimings parts;
+  StepResult last;
+  std::vector<sim::Seconds> own;
+  const auto step = [&] {
+    const std::vector<MicroBatch> batches = trainer.next_batches();
+    last = trainer.step(batches);
+    synchronize(one.setup.device);
+    parts.add(last);
+    own.push_back(last.total);
+    return sim::Seconds(largest(of_all_ranks(world, last.total.value(), one.setup.device)));
+  };
+  reset_peak(MeteredDevice::Cpu);
+  const Timing timing = repeated(step, options);
+  add_timing(record, timing);
+  record["forward_s"] = summary(parts.forward).median.value();
+  record["backward_s"] = summary(parts.backward).median.value();
+  record["optimizer_s"] = summary(parts.optimizer).median.value();
+  const std::vector<double> losses = of_all_ranks(world, last.loss, one.setup.device);
+  record["loss"] = std::accumulate(losses.begin(), losses.end(), 0.0) / one.setup.strategy.tensor_parallel;
+  add_measured(record, one, world, summary(own).median.value(), timing.median.value());
+  if (world == nullptr) return;
+  const Carried carried(groups);
+  carried.reset();
+  step();
+  record["communication"] = carried.record();
+}
+
+}  // namespace
+
+std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
+  std::vector<StepCase> cases;
+  const auto add = [&](const sim::Transformer& model, int micro_batch, const Variation& variation) {
+    TrainingSetup setup = setup_of(model, micro_batch, device);
+    variation.apply(setup);
+    if (setup.strategy.precision == sim::Precision::Bf16 && !bf16) return;
+    std::string key = "step " + model.name + " s" + std::to_string(model.seq_len) + " b" + std::to_string(micro_batch);
+    if (*variation.name != '\0') key += std::string(" ") + variation.name;
+    cases.push_back({.key = std::move(key), .setup = std::move(setup)});
+  };
+  for (const sim::Transformer& base : {gpt2(4, 256, 8192, 256), llama(3, 384, 4096, 256)}) {
+    for (const Variation& variation : kVariations) add(base, 2, variation);
+  }
+  const Variation& plain = kVariations[0];
+  add(gpt2(2, 512, 8192, 256), 2, plain);
+  add(gpt2(8, 256, 2048, 128), 4, plain);
+  add(gpt2(2, 256, 32768, 128), 2, plain);
+  add(gpt2(2, 768, 1024, 128), 2, plain);
+  add(gpt2(4, 256, 8192, 1024), 1, plain);
+  add(llama(2, 512, 8192, 256), 2, plain);
+  add(llama(4, 256, 8192, 512), 1, plain);
+  add(llama(4, 256, 2048, 128), 8, plain);
+  add(llama(2, 768, 2048, 128), 1, plain);
+  add(llama(2, 256, 4096, 1024), 1, kVariations[2]);
+  return cases;
+}
+
+std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device) {
+  const std::pair<const char*, std::function<void(sim::Strategy&)>> forms[] = {
+      {"dp", [=](sim::Strategy& s) { s.data_parallel = ranks, s.global_batch *= ranks; }},
+      {"zero1", [=](sim::Strategy& s) { s.data_parallel = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero1; }},
+      {"fsdp", [=](sim::Strategy& s) { s.data_parallel = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero3; }},
+      {"tp", [=](sim::Strategy& s) { s.tensor_parallel = ranks; }},
+      {"tp-sp", [=](sim::Strategy& s) { s.tensor_parallel = ranks, s.sequence_parallel = true; }},
+      {"pp", [=](sim::Strategy& s) { s.pipeline_parallel = ranks, s.global_batch *= 2 * ranks; }},
+  };
+  std::vector<StepCase> cases;
+  for (const sim::Transformer& model : {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256)}) {
+    for (const auto& [name, divide] : forms) {
+      TrainingSetup setup = setup_of(model, 2, device);
+      divide(setup.strategy);
+      if (sim::broken_rule_name(model, setup.strategy, ranks) != nullptr) continue;
+      const std::string key = "step " + model.name + " s" + std::to_string(model.seq_len) + " b2 " + name + std::to_string(ranks);
+      cases.push_back({.key = key, .setup = std::move(setup)});
+    }
+  }
+  return cases;
+}
+
+json run_record(const StepCase& one, const std::string& accelerator) {
+  return {{"id", one.key},
+          {"group", "llmsim-runtime"},
+          {"source", "measured by llmsim-runtime"},
+          {"model", model_record(one.setup.model)},
+          {"hardware",
+           {{"accelerator", accelerator},
+            {"num_devices", one.setup.strategy.num_devices()},
+            {"devices_per_node", one.setup.strategy.num_devices()}}},
+          {"training", training_record(one.setup)},
+          {"scored", {{"step_time", true}, {"memory", true}, {"outcome", true}}}};
+}
+
+json measure_step(const StepCase& one, const RankGroups& groups, const std::string& accelerator, const RepeatOptions& options,
+                  Communicator* world) {
+  json record{{"type", "step"}, {"key", one.key}, {"run", run_record(one, accelerator)}};
+  with_outcome(record, [&] { train(record, one, groups, options, world); });
+  if (record["outcome"] == "oom") record["run"]["measured"] = {{"outcome", "oom"}};
+  return record;
+}
+
+}  // namespace llmsim::runtime

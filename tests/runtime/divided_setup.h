@@ -1,0 +1,111 @@
+// The forms of model parallelism whose single ranks tests look at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/model/trainer.h"
+#include "sim/model/catalogue.h"
+
+namespace llmsim::runtime {
+
+struct Form {
+  std::string name;
+  int tensor = 1;
+  bool sequence_parallel = false;
+  int stages = 1;
+  sim::PipelineSchedule schedule = sim::PipelineSchedule::OneForwardOneBackward;
+  int virtual_stages = 1;
+  int data = 1;
+};
+
+inline std::vector<Form> forms() {
+  using enum sim::PipelineSchedule;
+  return {{.name = "one"},
+          {.name = "tp_2", .tensor = 2},
+          {.name = "tp_4", .tensor = 4},
+          {.name = "tp_2_sp", .tensor = 2, .sequence_parallel = true},
+          {.name = "tp_4_sp", .tensor = 4, .sequence_parallel = true},
+          {.name = "pp_2", .stages = 2},
+          {.name = "pp_4", .stages = 4},
+          {.name = "pp_2_gpipe", .stages = 2, .schedule = GPipe},
+          {.name = "pp_2_interleaved", .stages = 2, .schedule = Interleaved, .virtual_stages = 2},
+          {.name = "pp_3_interleaved_uneven", .stages = 3, .schedule = Interleaved, .virtual_stages = 2},
+          {.name = "tp_2_pp_2", .tensor = 2, .stages = 2},
+          {.name = "tp_2_sp_pp_2_dp_2", .tensor = 2, .sequence_parallel = true, .stages = 2, .data = 2},
+          {.name = "tp_4_sp_pp_4_interleaved_dp_2",
+           .tensor = 4,
+           .sequence_parallel = true,
+           .stages = 4,
+           .schedule = Interleaved,
+           .virtual_stages = 2,
+           .data = 2}};
+}
+
+// Five micro-batches a data rank, and a layer more than there are chunks.
+inline void divide(TrainingSetup& setup, const Form& form) {
+  setup.model.num_layers = form.stages * form.virtual_stages + 1;
+  setup.model.num_kv_heads = 4;
+  setup.strategy.tensor_parallel = form.tensor;
+  setup.strategy.sequence_parallel = form.sequence_parallel;
+  setup.strategy.pipeline_parallel = form.stages;
+  setup.strategy.schedule = form.schedule;
+  setup.strategy.virtual_stages = form.virtual_stages;
+  setup.strategy.data_parallel = form.data;
+  setup.strategy.global_batch = 5 * form.data;
+}
+
+inline std::vector<sim::Recompute> main_recomputes() {
+  using sim::RecomputeKind;
+  return {{.kind = RecomputeKind::None},
+          {.kind = RecomputeKind::Full},
+          {.kind = RecomputeKind::EveryN, .every_n = 2},
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .norms = true}},
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}}};
+}
+
+// Large models in bf16 with sequence parallelism, on the meta device.
+struct LargeTraining {
+  std::string name;
+  std::string model;
+  int stages = 1;
+  sim::PipelineSchedule schedule = sim::PipelineSchedule::OneForwardOneBackward;
+  int virtual_stages = 1;
+  sim::Recompute recompute{};
+  int micro_batches = 4;
+};
+
+inline std::vector<LargeTraining> large_trainings() {
+  using sim::RecomputeKind;
+  return {{.name = "llama_3_70b_tp_8_pp_4", .model = "llama-3-70b", .stages = 4},
+          {.name = "llama_3_70b_tp_8_pp_4_interleaved_recompute",
+           .model = "llama-3-70b",
+           .stages = 4,
+           .schedule = sim::PipelineSchedule::Interleaved,
+           .virtual_stages = 5,
+           .recompute = {.kind = RecomputeKind::Full}},
+          {.name = "llama_405b_tp_8_pp_16", .model = "llama-3.1-405b", .stages = 16, .micro_batches = 16},
+          {.name = "llama_405b_tp_8_pp_16_selective",
+           .model = "llama-3.1-405b",
+           .stages = 16,
+           .recompute = {.kind = RecomputeKind::Selective}}};
+}
+
+inline TrainingSetup setup_of(const LargeTraining& large) {
+  TrainingSetup setup;
+  setup.model = sim::find_model(large.model)->model;
+  setup.device = c10::kMeta;
+  setup.strategy.tensor_parallel = 8;
+  setup.strategy.sequence_parallel = true;
+  setup.strategy.pipeline_parallel = large.stages;
+  setup.strategy.schedule = large.schedule;
+  setup.strategy.virtual_stages = large.virtual_stages;
+  setup.strategy.recompute = large.recompute;
+  setup.strategy.global_batch = large.micro_batches;
+  return setup;
+}
+
+// The first, one in the middle and the last; on its last tensor rank.
+inline std::vector<int> some_stages(const LargeTraining& large) { return {0, large.stages / 2, large.stages - 1}; }
+
+}  // namespace llmsim::runtime

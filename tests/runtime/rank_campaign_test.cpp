@@ -1,0 +1,126 @@
+// The measuring program with ranks, one of which is killed: what was measured stays, and a second run goes on from there.
+#include "runtime/measure/rank_campaign.h"
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/parallel/local_ranks.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// The process of a rank that this process has started.
+std::optional<pid_t> process_of_rank(int rank) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string pid = entry.path().filename();
+    if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::stringstream status, environment;
+    status << std::ifstream(entry.path() / "status").rdbuf();
+    environment << std::ifstream(entry.path() / "environ").rdbuf();
+    const bool ours = status.str().find("PPid:\t" + std::to_string(getpid()) + "\n") != std::string::npos;
+    // The variables of a process end in zero bytes.
+    if (ours && environment.str().starts_with("RANK=" + std::to_string(rank) + std::string(1, '\0'))) return std::stoi(pid);
+  }
+  return std::nullopt;
+}
+
+int lines_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  int lines = 0;
+  for (std::string line; std::getline(file, line);) ++lines;
+  return lines;
+}
+
+class RankCampaign : public testing::Test {
+ protected:
+  void SetUp() override { output_ = std::filesystem::temp_directory_path() / ("ranks_" + std::to_string(getpid()) + ".jsonl"); }
+  void TearDown() override { std::filesystem::remove(output_); }
+
+  LocalRun measure(const std::string& budget, const std::vector<std::string>& more = {}) const {
+    LocalRanksOptions options{.command = {RUNTIME_PROGRAM, "--collectives", "--quick", "--budget", budget, "--timeout", "5",
+                                          "--output", output_.string()},
+                              .ranks = 2,
+                              .grace = 5s};
+    options.command.insert(options.command.end(), more.begin(), more.end());
+    return run_local_ranks(options);
+  }
+
+  // Every line is a whole record, and no key comes twice.
+  void expect_whole_records() const {
+    std::ifstream file(output_);
+    std::map<std::string, int> keys;
+    for (std::string line; std::getline(file, line);) {
+      const auto record = nlohmann::json::parse(line);
+      EXPECT_EQ(++keys[record.value("key", "header")], 1) << line;
+    }
+  }
+
+  std::filesystem::path output_;
+};
+
+// Two ranks of the smallest budget: every case once, with what it sent.  DDP of two ranks sends all gradients in fp32 once.
+TEST_F(RankCampaign, MeasuresStepsThatRanksDivide) {
+  LocalRanksOptions options{
+      .command = {RUNTIME_PROGRAM, "--steps", "--quick", "--budget", "1", "--timeout", "60", "--output", output_.string()},
+      .ranks = 2};
+  const LocalRun run = run_local_ranks(options);
+  ASSERT_FALSE(run.failure) << *run.failure;
+  expect_whole_records();
+  std::map<std::string, nlohmann::json> records;
+  std::ifstream file(output_);
+  for (std::string line; std::getline(file, line);) {
+    const auto record = nlohmann::json::parse(line);
+    records[record.value("key", "header")] = record;
+  }
+  EXPECT_EQ(records.size(), 1u + 2u * 6u);  // the header; GPT-2 and Llama as dp, zero1, fsdp, tp, tp with sp, pp
+  const auto& ddp = records.at("step gpt2-4x256-v8192 s256 b2 dp2");
+  ASSERT_EQ(ddp.at("ranks").size(), 2u);
+  EXPECT_GT(ddp.at("ranks")[1].at("peak_bytes").get<double>(), 0.0);
+  double reduced = 0.0;
+  for (const auto& one : ddp.at("communication")) {
+    if (one.at("collective") == "all_reduce" && one.at("group") == "dp") reduced += one.at("bytes").get<double>();
+  }
+  // Embedding and positions (8192 + 256) h, four layers of 12 h^2 + 13 h, the last norm 2 h; h = 256.
+  const double parameters = (8192 + 256) * 256.0 + 4 * (12 * 256.0 * 256.0 + 13 * 256.0) + 2 * 256.0;
+  EXPECT_NEAR(reduced, 4.0 * parameters, 64.0);
+}
+
+TEST_F(RankCampaign, KeepsItsResultsWhenARankIsKilled) {
+  auto run = std::async(std::launch::async, [&] { return measure("600"); });
+  const auto deadline = Clock::now() + 60s;
+  while (lines_of(output_) < 3 && Clock::now() < deadline) std::this_thread::sleep_for(20ms);
+  const auto victim = process_of_rank(1);
+  ASSERT_TRUE(victim);
+  kill(*victim, SIGKILL);
+  const LocalRun killed = run.get();
+  ASSERT_TRUE(killed.failure);
+  EXPECT_NE(killed.failure->find("rank 1 on "), std::string::npos) << *killed.failure;
+  EXPECT_NE(killed.failure->find("signal 9"), std::string::npos) << *killed.failure;
+  const int lines = lines_of(output_);
+  EXPECT_GE(lines, 3);
+  expect_whole_records();
+
+  const LocalRun resumed = measure("1", {"--resume"});
+  EXPECT_FALSE(resumed.failure) << *resumed.failure;
+  EXPECT_GT(lines_of(output_), lines);
+  expect_whole_records();
+}
+
+}  // namespace
+}  // namespace llmsim::runtime

@@ -1,0 +1,145 @@
+// The simulator's tape of a step against counted allocations, to the byte.
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "sim/strategy/mesh.h"
+#include "tests/runtime/counted_training.h"
+#include "tests/runtime/divided_setup.h"
+#include "tests/runtime/training_setup.h"
+
+namespace llmsim::runtime {
+namespace {
+
+enum class Formats { Fp32, Bf16, Autocast };
+
+using Case = std::tuple<bool, Family, Formats, bool, bool>;  // meta device, ..., flash attention, chunked loss
+
+class StepTapeOfOneProcess : public testing::TestWithParam<Case> {};
+
+TrainingSetup setup_of(const Case& parameters) {
+  const auto& [meta, family, formats, flash, chunked] = parameters;
+  TrainingSetup setup = small_training(family);
+  setup.device = meta ? c10::kMeta : c10::kCPU;
+  setup.strategy.precision = formats == Formats::Fp32 ? sim::Precision::Fp32 : sim::Precision::Bf16;
+  setup.autocast = formats == Formats::Autocast;
+  setup.strategy.flash_attention = flash;
+  setup.strategy.fused_cross_entropy = chunked;
+  return setup;
+}
+
+std::vector<sim::Recompute> recomputes() {
+  using sim::RecomputeKind;
+  std::vector<sim::Recompute> list{
+      {.kind = RecomputeKind::None}, {.kind = RecomputeKind::Full}, {.kind = RecomputeKind::EveryN, .every_n = 2}};
+  list.push_back({.kind = RecomputeKind::Full, .first_blocks = 1});
+  for (unsigned modules = 1; modules < 16; ++modules) {
+    list.push_back({.kind = RecomputeKind::Selective,
+                    .modules = {.core_attention = (modules & 1U) != 0,
+                                .mlp = (modules & 2U) != 0,
+                                .norms = (modules & 4U) != 0,
+                                .activation = (modules & 8U) != 0}});
+  }
+  return list;
+}
+
+struct Sizes {
+  int seq_len, layers, micro_batch, micro_batches, vocab;
+};
+
+// 200 tokens are a block of queries and a part of one; 37 words make odd sizes.
+constexpr Sizes kSizes[] = {{64, 3, 2, 2, 96}, {200, 2, 3, 1, 1000}, {32, 2, 1, 1, 37}};
+
+// Kernels of 16-bit products on the CPU take workspace from the same allocator: up to 1 % of a step of 20 MB and more, and never
+// less than nothing.
+TEST_P(StepTapeOfOneProcess, IsWhatTheAllocatorsCounted) {
+  const bool exact = std::get<0>(GetParam()) || std::get<2>(GetParam()) == Formats::Fp32;
+  for (const sim::Recompute& recompute : recomputes()) {
+    for (const Sizes& sizes : kSizes) {
+      TrainingSetup setup = setup_of(GetParam());
+      setup.strategy.recompute = recompute;
+      setup.model.seq_len = sizes.seq_len, setup.model.num_layers = sizes.layers, setup.model.vocab_size = sizes.vocab;
+      setup.strategy.micro_batch = sizes.micro_batch, setup.strategy.global_batch = sizes.micro_batch * sizes.micro_batches;
+      const Held actual = counted_training(setup, 0).held, expected = simulated_training(setup, 0).held;
+      const std::string name = sim::text_of(recompute) + ", " + std::to_string(sizes.seq_len) + " tokens";
+      EXPECT_EQ(actual.persistent, expected.persistent) << name;
+      EXPECT_EQ(actual.after_forward, expected.after_forward) << name;
+      if (exact) {
+        EXPECT_EQ(actual.peak, expected.peak) << name;
+      } else {
+        EXPECT_GE(actual.peak, expected.peak) << name;
+      }
+    }
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& tested) {
+  const auto& [meta, family, formats, flash, chunked] = tested.param;
+  const char* names[] = {"fp32", "bf16", "autocast"};
+  return std::string(meta ? "meta_" : "cpu_") + (family == Family::Gpt2 ? "gpt2_" : "llama_") + names[static_cast<int>(formats)] +
+         (flash ? "_flash" : "_unfused") + (chunked ? "_chunked" : "_plain");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepTapeOfOneProcess,
+                         testing::Combine(testing::Bool(), testing::Values(Family::Gpt2, Family::Llama),
+                                          testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast), testing::Bool(),
+                                          testing::Bool()),
+                         name_of);
+
+class StepTapeOfForms : public testing::TestWithParam<std::tuple<Case, Form>> {};
+
+// Every stage, on its last tensor rank.
+TEST_P(StepTapeOfForms, IsWhatTheAllocatorsCounted) {
+  const auto& [parameters, form] = GetParam();
+  TrainingSetup setup = setup_of(parameters);
+  divide(setup, form);
+  for (const sim::Recompute& recompute : main_recomputes()) {
+    setup.strategy.recompute = recompute;
+    for (int stage = 0; stage < form.stages; ++stage) {
+      const int rank = stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline) + form.tensor - 1;
+      const Held actual = counted_training(setup, rank).held, expected = simulated_training(setup, stage).held;
+      const std::string name = sim::text_of(recompute) + ", stage " + std::to_string(stage);
+      EXPECT_EQ(actual.persistent, expected.persistent) << name;
+      EXPECT_EQ(actual.after_forward, expected.after_forward) << name;
+      EXPECT_EQ(actual.peak, expected.peak) << name;
+    }
+  }
+}
+
+std::string name_of_form(const testing::TestParamInfo<std::tuple<Case, Form>>& tested) {
+  return name_of({std::get<0>(tested.param), 0}) + "_" + std::get<1>(tested.param).name;
+}
+
+const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama);
+INSTANTIATE_TEST_SUITE_P(Meta, StepTapeOfForms,
+                         testing::Combine(testing::Combine(testing::Values(true), kFamilies,
+                                                           testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast),
+                                                           testing::Bool(), testing::Bool()),
+                                          testing::ValuesIn(forms())),
+                         name_of_form);
+INSTANTIATE_TEST_SUITE_P(Cpu, StepTapeOfForms,
+                         testing::Combine(testing::Combine(testing::Values(false), kFamilies, testing::Values(Formats::Fp32),
+                                                           testing::Values(true), testing::Bool()),
+                                          testing::ValuesIn(forms())),
+                         name_of_form);
+
+class StepTapeOfLargeModels : public testing::TestWithParam<LargeTraining> {};
+
+TEST_P(StepTapeOfLargeModels, IsWhatTheAllocatorsCounted) {
+  const TrainingSetup setup = setup_of(GetParam());
+  for (const int stage : some_stages(GetParam())) {
+    const Held actual = counted_training(setup, 8 * stage + 7).held, expected = simulated_training(setup, stage).held;
+    EXPECT_EQ(actual.persistent, expected.persistent) << "stage " << stage;
+    EXPECT_EQ(actual.after_forward, expected.after_forward) << "stage " << stage;
+    EXPECT_EQ(actual.peak, expected.peak) << "stage " << stage;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepTapeOfLargeModels, testing::ValuesIn(large_trainings()),
+                         [](const auto& tested) { return tested.param.name; });
+
+}  // namespace
+}  // namespace llmsim::runtime
