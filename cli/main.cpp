@@ -6,6 +6,7 @@
 #include <exception>
 #include <string>
 
+#include "cli/calibrate.h"
 #include "cli/hardware.h"
 #include "cli/models.h"
 #include "cli/plan.h"
@@ -52,6 +53,7 @@ int run(int argc, char** argv) {
   add_predict(program, status);
   ValidateOptions validate;
   add_validate(program, validate)->callback([&] { status = run_validate(validate); });
+  add_calibrate(program, status);
   add_hardware(program, status);
   add_models(program, status);
   if (names_no_command(program, argc, argv)) return kUsage;

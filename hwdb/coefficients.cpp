@@ -28,7 +28,7 @@ struct Field {
 constexpr CoefficientRange kRatio{0.0, 1.0};
 constexpr CoefficientRange kSmallTime{0.0, 1.0};
 
-const std::array<Field<GemmCoefficients>, 8> kGemmFields = {{
+const std::array<Field<GemmCoefficients>, 9> kGemmFields = {{
     {"max_efficiency",
      {0.01, 1.2},
      "",
@@ -47,6 +47,11 @@ const std::array<Field<GemmCoefficients>, 8> kGemmFields = {{
      "",
      [](const auto& g) { return g.misaligned_batch_factor; },
      [](auto& g, double v) { g.misaligned_batch_factor = v; }},
+    {"smallest_tile",
+     {1.0, 64.0},
+     "",
+     [](const auto& g) { return double(g.smallest_tile); },
+     [](auto& g, double v) { g.smallest_tile = static_cast<int>(v); }},
     {"alignment",
      {1.0, 1024.0},
      "",
@@ -167,6 +172,64 @@ const std::array<Field<Cluster>, 22> kFields = {{
      [](auto& c, double v) { c.network.latency = sim::Seconds(v); }},
 }};
 
+// Streaming rates have a field for each kernel, pass and place: "rms_norm.forward_cached".
+struct StreamingField {
+  sim::StreamingKernel kernel = sim::StreamingKernel::Copy;
+  bool backward = false;
+  bool cached = false;
+
+  std::string name() const {
+    return std::string(name_of(kernel)) + (backward ? ".backward" : ".forward") + (cached ? "_cached" : "");
+  }
+  double& in(sim::StreamingRates& rates) const {
+    sim::StreamingRate& rate = (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kernel)];
+    return cached ? rate.cached : rate.streamed;
+  }
+};
+
+constexpr CoefficientRange kStreamingRange{1e-3, 1e3};
+constexpr std::string_view kStreaming = "streaming.";
+
+const std::vector<StreamingField>& streaming_fields() {
+  static const std::vector<StreamingField> fields = [] {
+    std::vector<StreamingField> all;
+    for (int kernel = 0; kernel < sim::kNumStreamingKernels; ++kernel) {
+      for (const bool backward : {false, true}) {
+        for (const bool cached : {false, true}) all.push_back({static_cast<sim::StreamingKernel>(kernel), backward, cached});
+      }
+    }
+    return all;
+  }();
+  return fields;
+}
+
+std::string streaming_key(sim::DType dtype, const StreamingField& field) {
+  return std::string(kStreaming) + name_of(dtype) + "." + field.name();
+}
+
+// The format and the field of "streaming.fp32.norm.forward".
+struct StreamingKey {
+  sim::DType dtype = sim::DType::Fp32;
+  StreamingField field;
+};
+std::optional<StreamingKey> streaming_key_named(std::string_view key) {
+  if (!key.starts_with(kStreaming)) return std::nullopt;
+  for (const sim::DType dtype : kDTypes) {
+    for (const StreamingField& field : streaming_fields()) {
+      if (streaming_key(dtype, field) == key) return StreamingKey{dtype, field};
+    }
+  }
+  return std::nullopt;
+}
+
+// Those that differ from the rate of memory.
+void add_streaming_values(sim::Achieved achieved, sim::DType dtype, std::vector<CoefficientValue>& values) {
+  for (const StreamingField& field : streaming_fields()) {
+    const double rate = field.in(achieved.streaming[static_cast<std::size_t>(dtype)]);
+    if (rate != 1.0) values.push_back({streaming_key(dtype, field), rate, ""});
+  }
+}
+
 const std::array<AttentionKernel, sim::kNumAttentionKernels> kKernels = [] {
   std::array<AttentionKernel, sim::kNumAttentionKernels> kernels{};
   for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i] = static_cast<AttentionKernel>(i);
@@ -239,7 +302,7 @@ struct Family {
   }
 };
 
-const Family<sim::DType, sim::kNumDTypes, GemmCoefficients, 8> kGemm{"gemm.", kDTypes, kGemmFields};
+const Family<sim::DType, sim::kNumDTypes, GemmCoefficients, 9> kGemm{"gemm.", kDTypes, kGemmFields};
 const Family<AttentionKernel, sim::kNumAttentionKernels, AttentionCoefficients, 4> kAttention{"attention.", kKernels,
                                                                                               kAttentionFields};
 
@@ -251,6 +314,9 @@ const std::vector<std::string>& coefficient_keys() {
     for (const auto& entry : kFields) all.emplace_back(entry.name);
     kGemm.add_keys(all);
     kAttention.add_keys(all);
+    for (const sim::DType dtype : kDTypes) {
+      for (const StreamingField& field : streaming_fields()) all.push_back(streaming_key(dtype, field));
+    }
     return all;
   }();
   return keys;
@@ -260,11 +326,12 @@ std::optional<CoefficientRange> coefficient_range(std::string_view key) {
   if (const auto* entry = named_field(kFields, key)) return entry->range;
   if (const auto* entry = kGemm.parsed(key).field) return entry->range;
   if (const auto* entry = kAttention.parsed(key).field) return entry->range;
+  if (streaming_key_named(key)) return kStreamingRange;
   return std::nullopt;
 }
 
 std::vector<std::string> keys_set_by(std::string_view key) {
-  if (named_field(kFields, key)) return {std::string(key)};
+  if (named_field(kFields, key) || streaming_key_named(key)) return {std::string(key)};
   const std::vector<std::string> keys = kGemm.keys(kGemm.parsed(key));
   return keys.empty() ? kAttention.keys(kAttention.parsed(key)) : keys;
 }
@@ -272,6 +339,10 @@ std::vector<std::string> keys_set_by(std::string_view key) {
 void set_coefficient(sim::Cluster& cluster, std::string_view key, double value) {
   if (const auto* entry = named_field(kFields, key)) return entry->set(cluster, value);
   if (const auto gemm = kGemm.parsed(key); gemm.field) return kGemm.set(cluster.device.achieved, gemm, value);
+  if (const auto streaming = streaming_key_named(key)) {
+    streaming->field.in(cluster.device.achieved.streaming[static_cast<std::size_t>(streaming->dtype)]) = value;
+    return;
+  }
   const auto attention = kAttention.parsed(key);
   assert(attention.field);
   kAttention.set(cluster.device.achieved, attention, value);
@@ -282,6 +353,7 @@ std::vector<CoefficientValue> coefficient_values(const sim::Cluster& cluster) {
   for (const sim::DType dtype : kDTypes) {
     if (cluster.device.matrix_peak[static_cast<std::size_t>(dtype)].value() <= 0.0) continue;
     kGemm.add_values(cluster.device.achieved, dtype, values);
+    add_streaming_values(cluster.device.achieved, dtype, values);
   }
   for (const AttentionKernel kernel : kKernels) kAttention.add_values(cluster.device.achieved, kernel, values);
   for (const auto& entry : kFields) values.push_back({entry.name, entry.get(cluster), entry.unit});

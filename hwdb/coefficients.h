@@ -2,11 +2,13 @@
 //
 //   gemm.F.K          of matrix products in one format, F in fp32 tf32 fp16 bf16 fp8 fp4
 //   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation misaligned_factor
-//                     misaligned_batch_factor alignment weight_gradient_factor kernel_time_s
+//                     misaligned_batch_factor smallest_tile alignment weight_gradient_factor kernel_time_s
 //   attention.A.K     of one kind of attention kernel, A in flash-1 flash-triton flash-2 flash-3 cudnn composable-kernel aotriton
-//   aotriton-first
-//                     splash; K in forward backward seq_half head_dim_64_factor
+//                     aotriton-first splash blockwise blockwise-fp32; K in forward backward seq_half head_dim_64_factor
 //   attention.K       of all kernels
+//   streaming.F.O.P   rate of a streaming kernel (sim/base/streaming_kernel.h) with activations of format F, relative to the
+//                     achieved memory bandwidth; P in forward backward and, where the operands fit the last-level cache,
+//                     forward_cached backward_cached.  Listed where it is not 1.
 //   kernel_time_s, memory_fraction, sustained_clock, training_rate, collective_fraction, scale_out_fraction, contention,
 //   device_spread
 //   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s, host_memory_bytes_per_s,

@@ -199,6 +199,7 @@ void add_sharded(std::vector<Field>& fields) {
   sharded.add("gathered_blocks", &P::gathered_blocks);
   sharded.add("gradient_blocks", &P::gradient_blocks);
   sharded.add("live_parameters", &P::live_parameters);
+  sharded.add("flat_units", &P::flat_units);
   sharded.add("unit_blocks", &P::unit_blocks);
   sharded.add("modules_are_units", &P::modules_are_units);
   sharded.add("prefetch_units", &P::prefetch_units, 0, 1000);
@@ -223,6 +224,8 @@ void add_update(std::vector<Field>& fields) {
   using P = sim::UpdateHabits;
   const Group<P> update(fields, [](StackChoice& c) -> P& { return c.stack.update; });
   update.add("fused_update", &P::fused);
+  update.add("updates_unit_by_unit", &P::unit_by_unit);
+  update.add("sums_gradient_norm", &P::sums_norm);
   update.add("optimizer_in_backward", &P::in_backward);
   update.add("update_temporary_bytes", &P::temporary_bytes);
 }

@@ -238,7 +238,7 @@ TEST(Coefficients, EveryKeyCanBeSetAndReadBack) {
   cluster.device.matrix_peak.fill(1.0 * TFLOPS);
   for (const std::string& key : coefficient_keys()) {
     const CoefficientRange range = coefficient_range(key).value();
-    const bool whole = key.ends_with("alignment") || key == "devices_per_host_link";
+    const bool whole = key.ends_with("alignment") || key.ends_with("smallest_tile") || key == "devices_per_host_link";
     const double value = whole ? 16.0 : range.least + 0.25 * (range.most - range.least);
     set_coefficient(cluster, key, value);
     const auto values = coefficient_values(cluster);
@@ -253,7 +253,7 @@ TEST(Coefficients, AKeyWithoutFormatSetsAllFormats) {
   EXPECT_EQ(keys_set_by("gemm.k_half").size(), 6U);
   EXPECT_EQ(keys_set_by("gemm.bf16.k_half").size(), 1U);
   EXPECT_TRUE(keys_set_by("gemm.bf17.k_half").empty());
-  EXPECT_EQ(keys_set_by("attention.seq_half").size(), 9U);
+  EXPECT_EQ(keys_set_by("attention.seq_half").size(), 11U);
   EXPECT_EQ(keys_set_by("attention.flash-2.seq_half").size(), 1U);
 }
 

@@ -171,9 +171,17 @@ TEST(Stacks, MistakesInTheFileAreNamed) {
 
 TEST(ShippedStacks, KnowEveryFrameworkOfTheSchema) {
   const Stacks stacks = Stacks::shipped();
-  for (const char* id : {"megatron-lm", "megatron-bridge", "nemo", "megatron-deepspeed", "deepspeed", "fsdp1", "fsdp2",
-                         "torchtitan", "llm-foundry", "ddp", "pytorch", "nanotron", "internevo", "litgpt", "maxtext",
-                         "jax-toolbox", "levanter", "torchtune", "other"}) {
+  for (const char* id : {"megatron-lm", "megatron-bridge",
+                         "nemo",        "megatron-deepspeed",
+                         "deepspeed",   "fsdp1",
+                         "fsdp2",       "torchtitan",
+                         "llm-foundry", "ddp",
+                         "pytorch",     "nanotron",
+                         "internevo",   "litgpt",
+                         "maxtext",     "jax-toolbox",
+                         "levanter",    "torchtune",
+                         "libtorch",    "libtorch-autocast",
+                         "other"}) {
     EXPECT_FALSE(stacks.choose(asked(id)).facts.empty()) << id;
   }
 }

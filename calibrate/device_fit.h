@@ -1,0 +1,43 @@
+// A device entry of the database from what llmsim-runtime measured on it.
+//
+//   memory bandwidth   median rate of copies at least four times as large as the last-level cache (without a known cache, of the
+//                      largest copies); memory_fraction = 1, because it was measured and not promised
+//   peak of a format   the best rate of any product; its GEMM coefficients are fitted against that peak (gemm_fit.h)
+//   attention          the blockwise kernel, in each format (attention_fit.h)
+//   kernel time        of an empty kernel
+//   streaming rates    of each kind, pass and format, cached and streamed: the median of
+//                        moved / ((t - kernels * kernel_time) B)
+//                      over the operators whose bytes fit the cache, and over the others; one stands for both where only one was
+//                      measured
+//   fabric             the best bus bandwidth of a collective between ranks of one node; its share and latency are fitted
+//                      (collective_fit.h)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hwdb/database.h"
+#include "hwdb/runtime_results.h"
+#include "sim/hardware/device.h"
+
+namespace llmsim::calibrate {
+
+// How well a group of operators is described.
+struct FitQuality {
+  std::string what;  // "gemm fp32", "attention bf16", "norm backward fp32"
+  int samples = 0;
+  double median_error = 0.0;  // of |predicted / measured - 1|
+};
+
+struct DeviceFit {
+  sim::Device device;
+  int ranks_per_node = 1;
+  sim::BytesPerSecond fabric{};  // of one rank to the others of its node; 0: no collectives were measured
+  std::vector<hwdb::Coefficient> coefficients;
+  std::vector<FitQuality> quality;
+};
+
+// Throws Error for results without copies or without products.
+DeviceFit fit_device(const hwdb::RuntimeResults& results);
+
+}  // namespace llmsim::calibrate

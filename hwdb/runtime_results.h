@@ -1,0 +1,71 @@
+// Result files of llmsim-runtime: JSON lines, a header and one record for each measurement (runtime/measure/results.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hwdb/run_record.h"
+#include "sim/base/quantity.h"
+#include "sim/base/streaming_kernel.h"
+#include "sim/operators/operator.h"
+
+namespace llmsim::hwdb {
+
+// The device and library that a file was measured on.
+struct MeasuredMachine {
+  std::string id;    // what records call the device
+  std::string name;  // "AMD EPYC 9654"
+  std::string kind;  // "cpu", "cuda"
+  std::string libtorch{}, blas{}, date{};
+  int threads = 1;
+  sim::Bytes memory{};
+  sim::Bytes last_level_cache{};  // 0: unknown
+};
+
+// One operator, or one call of the library (`library`: "stream_copy", "launch", ...; empty for operators).
+struct MeasuredKernel {
+  std::string library;
+  std::string label;
+  sim::Operator op;  // kind, dtype, shape, FLOPs, bytes; op.label is empty
+  bool backward = false;
+  std::optional<sim::StreamingKernel> streaming;  // which kernel, of operators that stream
+  sim::Seconds median{};
+  double spread = 0.0;
+};
+
+// One collective of a group of ranks.
+struct MeasuredCollective {
+  sim::CollectiveKind kind = sim::CollectiveKind::AllReduce;
+  sim::DType dtype = sim::DType::Fp32;
+  sim::Bytes message;  // nccl-tests' size
+  int ranks = 1;
+  int ranks_per_node = 1;
+  int nodes = 1;  // that the group spans
+  sim::Seconds median{};
+};
+
+// One training step: its record, and how the time divides.
+struct MeasuredStep {
+  RunRecord run;
+  sim::Seconds forward{}, backward{}, optimizer{};
+  double spread = 0.0;
+};
+
+struct RuntimeResults {
+  std::string file{};
+  MeasuredMachine machine{};
+  std::vector<MeasuredKernel> kernels{};
+  std::vector<MeasuredCollective> collectives{};
+  std::vector<MeasuredStep> steps{};
+  int out_of_memory = 0;   // measurements that did not fit
+  bool truncated = false;  // the last line was cut off, and left out
+};
+
+// Throws Error naming file and line for text that is no result file; records of unknown types are skipped.
+RuntimeResults parse_runtime_results(const std::string& text, const std::string& file);
+
+// The records of one device in several files.  Throws Error for files of different devices.
+RuntimeResults read_runtime_results(const std::vector<std::string>& paths);
+
+}  // namespace llmsim::hwdb
