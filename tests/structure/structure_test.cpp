@@ -28,9 +28,10 @@ const std::map<std::string, Names> usable_folders{
 
 // Third-party code by the start of its include path, and the folders to which it is private.
 const std::map<std::string, Names> third_party_owners{
-    {"sqlite3", {"hwdb"}},     {"nlohmann/", {"hwdb", "reports"}},
+    {"sqlite3", {"hwdb"}},     {"nlohmann/", {"hwdb", "reports", "runtime"}},
     {"Eigen/", {"calibrate"}}, {"CLI/", {"cli"}},
     {"torch/", {"runtime"}},   {"c10/", {"runtime"}},
+    {"ATen/", {"runtime"}},
 };
 
 const SourceTree& sources() {
