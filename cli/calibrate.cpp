@@ -155,15 +155,14 @@ void add_calibrate(CLI::App& program, int& status) {
   run->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
   run->callback([options, &status] { status = run_calibrate_run(*options); });
 
-  CLI::App* import =
+  CLI::App* importing =
       add_subcommand(*command, "import", "store the measured device with its fitted coefficients", *options, kRead, kMostFiles);
-  import->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
-  import->callback([options, &status] { status = run_calibrate_import(*options);
-});
+  importing->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
+  importing->callback([options, &status] { status = run_calibrate_import(*options); });
 
-CLI::App* compare =
-    add_subcommand(*command, "compare", "predicted against measured step times of the files", *options, kRead, kMostFiles);
-compare->callback([options, &status] { status = run_calibrate_compare(*options); });
+  CLI::App* compare =
+      add_subcommand(*command, "compare", "predicted against measured step times of the files", *options, kRead, kMostFiles);
+  compare->callback([options, &status] { status = run_calibrate_compare(*options); });
 }  // namespace llmsim::cli
 
 int run_calibrate_run(const CalibrateOptions& options) {

@@ -14,11 +14,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/kernels/rotary.h"
+#include "sim/memory/block_tape.h"
 
 namespace llmsim::runtime {
 
 // Queries of a block of the blockwise form.
-inline constexpr std::int64_t kAttentionBlock = 128;
+inline constexpr std::int64_t kAttentionBlock = sim::kAttentionBlock;
 
 struct AttentionOutput {
   at::Tensor o;              // (b s, a d): the input of the projection

@@ -1,9 +1,8 @@
 // What the model-parallel ranks of one replica still do to gradients when their data ranks have summed them.
 //
 // Sums, each once a step:
-//   tensor ranks    under sequence parallelism, parameters that every rank has but whose gradients saw its own tokens alone
-//   (norms,
-//                   biases of row-parallel products): one all-reduce of a copy of them side by side, as Megatron-LM does
+//   tensor ranks    under sequence parallelism, what every rank has but whose gradients saw its own tokens alone (norms, biases
+//                   of row-parallel products): one all-reduce of a copy of them side by side, as Megatron-LM does
 //   embedding       a tied table of which the first and the last stage have a copy each: one all-reduce between the two
 //
 // Norm: over all parameters of the model.  What every tensor rank has counts on the first of them, a tied table on the first

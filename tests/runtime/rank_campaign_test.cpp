@@ -53,8 +53,8 @@ class RankCampaign : public testing::Test {
   void TearDown() override { std::filesystem::remove(output_); }
 
   LocalRun measure(const std::string& budget, const std::vector<std::string>& more = {}) const {
-    LocalRanksOptions options{.command = {RUNTIME_PROGRAM, "--collectives", "--quick", "--budget", budget, "--timeout", "5",
-                                          "--output", output_.string()},
+    LocalRanksOptions options{.command = {LLMSIM_RUNTIME_PROGRAM, "--collectives", "--quick", "--budget", budget, "--timeout",
+                                          "5", "--output", output_.string()},
                               .ranks = 2,
                               .grace = 5s};
     options.command.insert(options.command.end(), more.begin(), more.end());
@@ -77,7 +77,7 @@ class RankCampaign : public testing::Test {
 // Two ranks of the smallest budget: every case once, with what it sent.  DDP of two ranks sends all gradients in fp32 once.
 TEST_F(RankCampaign, MeasuresStepsThatRanksDivide) {
   LocalRanksOptions options{
-      .command = {RUNTIME_PROGRAM, "--steps", "--quick", "--budget", "1", "--timeout", "60", "--output", output_.string()},
+      .command = {LLMSIM_RUNTIME_PROGRAM, "--steps", "--quick", "--budget", "1", "--timeout", "60", "--output", output_.string()},
       .ranks = 2};
   const LocalRun run = run_local_ranks(options);
   ASSERT_FALSE(run.failure) << *run.failure;
