@@ -1,21 +1,16 @@
 #include "cli/calibrate.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <vector>
 
 #include "calibrate/device_fit.h"
+#include "cli/calibrate_verify.h"
 #include "cli/database_option.h"
+#include "cli/runtime_program.h"
 #include "hwdb/measured_device.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/runtime_results.h"
@@ -27,25 +22,11 @@
 namespace llmsim::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using reports::Kind;
 
 constexpr int kMostFiles = 1000;
 constexpr const char* kWritten = "result file that is written";
 constexpr const char* kRead = "result files of llmsim-runtime, of one device";
-
-// Where LLMSIM_RUNTIME says, or where the build puts it beside this program.
-fs::path runtime_program() {
-  if (const char* path = std::getenv("LLMSIM_RUNTIME")) return path;
-  std::error_code error;
-  const fs::path here = fs::canonical("/proc/self/exe", error).parent_path();
-  for (const fs::path& path : {here / "llmsim-runtime", here.parent_path() / "runtime" / "llmsim-runtime"}) {
-    if (fs::exists(path, error)) return path;
-  }
-  throw Error(
-      "llmsim-runtime was not found: build it with cmake -DLLMSIM_WITH_RUNTIME=ON, or name it in the environment variable "
-      "LLMSIM_RUNTIME");
-}
 
 std::vector<std::string> runtime_arguments(const CalibrateOptions& options) {
   std::vector<std::string> arguments{runtime_program().string(), "--output", options.results.front()};
@@ -56,21 +37,6 @@ std::vector<std::string> runtime_arguments(const CalibrateOptions& options) {
   if (!options.device.empty()) arguments.insert(arguments.end(), {"--device", options.device});
   if (!options.id.empty()) arguments.insert(arguments.end(), {"--id", options.id});
   return arguments;
-}
-
-// Runs a program to its end.  Throws Error where it fails.
-void run_program(std::vector<std::string> arguments) {
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  pid_t child = 0;
-  if (const int failed = posix_spawn(&child, pointers.front(), nullptr, nullptr, pointers.data(), environ); failed != 0)
-    throw Error(arguments.front() + ": cannot be started: " + std::strerror(failed));
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) throw Error("llmsim-runtime was ended by signal " + std::to_string(WTERMSIG(status)));
-  if (WEXITSTATUS(status) != 0)
-    throw Error("llmsim-runtime failed, see above; what it measured is in the file, --resume goes on");
 }
 
 void warn_of_truncation(const hwdb::RuntimeResults& results) {
@@ -163,7 +129,9 @@ void add_calibrate(CLI::App& program, int& status) {
   CLI::App* compare =
       add_subcommand(*command, "compare", "predicted against measured step times of the files", *options, kRead, kMostFiles);
   compare->callback([options, &status] { status = run_calibrate_compare(*options); });
-}  // namespace llmsim::cli
+
+  add_calibrate_verify(*command, status);
+}
 
 int run_calibrate_run(const CalibrateOptions& options) {
   run_program(runtime_arguments(options));

@@ -23,7 +23,8 @@ struct CalibrateOptions {
   std::string database;
 };
 
-// Adds the command with its subcommands run, import and compare; parsing one runs it and sets `status` to the exit status.
+// Adds the command with its subcommands run, import, compare and verify; parsing one runs it and sets `status` to the exit
+// status.
 void add_calibrate(CLI::App& program, int& status);
 
 // Starts llmsim-runtime here, then imports what it wrote.

@@ -103,10 +103,42 @@ void add_collective(RuntimeResults& results, const json& record) {
                                  .median = sim::Seconds(record.at("median_s").get<double>())});
 }
 
-MeasuredStep step_of(const json& record, const std::string& where) {
+RunRecord run_of(const json& record, const std::string& where) {
   RunFile file = parse_runs(record.at("run").dump(), where);
   if (!file.rejected.empty()) throw Error(where + ": " + file.rejected.front().reason);
-  return {.run = std::move(file.runs.at(0)),
+  return std::move(file.runs.at(0));
+}
+
+sim::PassFlopCounts flops_of(const json& record) {
+  return {.products = record.at("product_flops").get<std::int64_t>(),
+          .attention = record.at("attention_flops").get<std::int64_t>()};
+}
+
+sim::HeldBytes held_of(const json& record) {
+  return {.persistent = record.at("persistent").get<std::int64_t>(),
+          .after_forward = record.at("after_forward").get<std::int64_t>(),
+          .peak = record.at("peak").get<std::int64_t>(),
+          .host = record.at("host").get<std::int64_t>(),
+          .host_peak = record.at("host_peak").get<std::int64_t>()};
+}
+
+CountedStep counted_of(const json& record, const std::string& where) {
+  const json& counts = record.at("counts");
+  CountedStep step{
+      .name = record.at("key").get<std::string>(), .run = run_of(record, where), .stage = record.at("stage").get<int>()};
+  step.counts.parameters = counts.at("parameters").get<std::int64_t>();
+  step.counts.forward = flops_of(counts.at("forward"));
+  step.counts.backward = flops_of(counts.at("backward"));
+  step.counts.held = held_of(counts.at("bytes"));
+  for (const json& one : counts.at("sent")) {
+    step.counts.sent[{one.at("group").get<std::string>(), one.at("collective").get<std::string>()}] = {
+        .calls = one.at("calls").get<std::int64_t>(), .bytes = one.at("bytes").get<std::int64_t>()};
+  }
+  return step;
+}
+
+MeasuredStep step_of(const json& record, const std::string& where) {
+  return {.run = run_of(record, where),
           .forward = sim::Seconds(record.at("forward_s").get<double>()),
           .backward = sim::Seconds(record.at("backward_s").get<double>()),
           .optimizer = sim::Seconds(record.at("optimizer_s").get<double>()),
@@ -123,6 +155,8 @@ void add(RuntimeResults& results, const json& record, const std::string& where) 
     add_collective(results, record);
   } else if (type == "step") {
     results.steps.push_back(step_of(record, where));
+  } else if (type == "counted") {
+    results.counted.push_back(counted_of(record, where));
   }
 }
 
@@ -169,6 +203,7 @@ RuntimeResults read_runtime_results(const std::vector<std::string>& paths) {
     std::move(one.kernels.begin(), one.kernels.end(), std::back_inserter(all.kernels));
     std::move(one.collectives.begin(), one.collectives.end(), std::back_inserter(all.collectives));
     std::move(one.steps.begin(), one.steps.end(), std::back_inserter(all.steps));
+    std::move(one.counted.begin(), one.counted.end(), std::back_inserter(all.counted));
     all.out_of_memory += one.out_of_memory;
     all.truncated = all.truncated || one.truncated;
   }

@@ -9,6 +9,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/streaming_kernel.h"
 #include "sim/operators/operator.h"
+#include "sim/schedule/rank_counts.h"
 
 namespace llmsim::hwdb {
 
@@ -52,12 +53,21 @@ struct MeasuredStep {
   double spread = 0.0;
 };
 
+// What one rank of a training step was counted to have, execute, send and hold.
+struct CountedStep {
+  std::string name{};
+  RunRecord run{};
+  int stage = 0;
+  sim::RankCounts counts{};
+};
+
 struct RuntimeResults {
   std::string file{};
   MeasuredMachine machine{};
   std::vector<MeasuredKernel> kernels{};
   std::vector<MeasuredCollective> collectives{};
   std::vector<MeasuredStep> steps{};
+  std::vector<CountedStep> counted{};
   int out_of_memory = 0;   // measurements that did not fit
   bool truncated = false;  // the last line was cut off, and left out
 };

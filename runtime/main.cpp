@@ -16,6 +16,7 @@
 
 #include "runtime/library/device.h"
 #include "runtime/measure/campaign.h"
+#include "runtime/measure/counted_cases.h"
 #include "runtime/measure/rank_campaign.h"
 #include "runtime/parallel/local_ranks.h"
 #include "runtime/parallel/process_place.h"
@@ -42,6 +43,7 @@ constexpr const char* kHelp =
     "  --ranks N        ranks of this machine, a process each, for --collectives, --steps and --check; torchrun, srun and mpirun "
     "are\n"
     "                   understood as well\n"
+    "  --verify         count one step of many kinds instead of timing them, for llmsim calibrate verify\n"
     "  --nodes N        print the lines that start this, with --ranks on each of N nodes, and end\n"
     "  --timeout S      for an answer from another rank; default 300\n"
     "  --budget S       seconds to measure for; default 3600, with --quick 110\n"
@@ -57,6 +59,7 @@ struct CommandLine {
   CampaignOptions campaign;
   bool collectives = false;
   bool check = false;
+  bool verify = false;
   int ranks = 1;
   std::optional<int> nodes;
   std::chrono::seconds timeout = std::chrono::minutes(5);
@@ -98,6 +101,7 @@ enum Option : int {
   Threads,
   Collectives,
   Check,
+  Verify,
   Ranks,
   Nodes,
   Timeout,
@@ -115,6 +119,7 @@ const option kOptions[] = {{"output", required_argument, nullptr, Output},
                            {"threads", required_argument, nullptr, Threads},
                            {"collectives", no_argument, nullptr, Collectives},
                            {"check", no_argument, nullptr, Check},
+                           {"verify", no_argument, nullptr, Verify},
                            {"ranks", required_argument, nullptr, Ranks},
                            {"nodes", required_argument, nullptr, Nodes},
                            {"timeout", required_argument, nullptr, Timeout},
@@ -135,6 +140,7 @@ void apply(CommandLine& line, bool& kernels, bool& steps, int option) {
     case Threads: campaign.threads = static_cast<int>(positive_number("--threads", optarg)); break;
     case Collectives: line.collectives = true; break;
     case Check: line.check = true; break;
+    case Verify: line.verify = true; break;
     case Ranks: line.ranks = positive_count("--ranks", optarg); break;
     case Nodes: line.nodes = positive_count("--nodes", optarg); break;
     case Timeout: line.timeout = std::chrono::seconds(positive_count("--timeout", optarg)); break;
@@ -194,6 +200,9 @@ int start_ranks(int argc, char** argv, const CommandLine& line) {
 // All that one rank, or several, can measure, where nothing was chosen.
 void choose(CommandLine& line, int ranks) {
   CampaignOptions& campaign = line.campaign;
+  if (line.verify && (ranks > 1 || campaign.kernels || campaign.steps || line.collectives || line.check))
+    throw Error("--verify counts on one rank and measures nothing: it goes with no other choice");
+  if (line.verify) return;
   if (!campaign.kernels && !campaign.steps && !line.collectives && !line.check) {
     campaign.steps = true;
     (ranks > 1 ? line.collectives : campaign.kernels) = true;
@@ -217,6 +226,7 @@ void complete(CommandLine& line, const ProcessPlace& place) {
 }
 
 void measure(const CommandLine& line, const ProcessPlace& place) {
+  if (line.verify) return count_steps(line.campaign);
   RankCampaignOptions of_ranks{
       .campaign = line.campaign, .check = line.check, .collectives = line.collectives, .timeout = line.timeout};
   if (place.ranks > 1) return run_rank_campaign(place, of_ranks);
@@ -234,7 +244,7 @@ int run(int argc, char** argv) {
   const bool alone = place.launcher == "none";
   choose(*line, alone ? line->ranks : place.ranks);
   CampaignOptions& campaign = line->campaign;
-  const bool records = campaign.kernels || campaign.steps || line->collectives;
+  const bool records = campaign.kernels || campaign.steps || line->collectives || line->verify;
   if (records && campaign.output.empty()) {
     std::fprintf(stderr, "llmsim-runtime: --output FILE is missing; --help explains\n");
     return kUsage;

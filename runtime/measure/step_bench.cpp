@@ -109,30 +109,34 @@ json model_record(const sim::Transformer& model) {
 json recompute_record(const sim::Recompute& recompute) {
   json record{{"kind", sim::name_of(recompute.kind)}};
   if (recompute.kind == sim::RecomputeKind::EveryN) record["every_n"] = recompute.every_n;
+  if (const std::string detail = sim::description_of(recompute); !detail.empty()) record["detail"] = detail;
   return record;
 }
 
 json training_record(const TrainingSetup& setup) {
   const sim::Strategy& strategy = setup.strategy;
-  return {{"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
-          {"framework_detail", std::string("llmsim-runtime; libtorch ") + TORCH_VERSION},
-          {"precision", sim::name_of(strategy.precision)},
-          {"optimizer", sim::name_of(strategy.optimizer)},
-          {"micro_batch", strategy.micro_batch},
-          {"global_batch", strategy.global_batch},
-          {"num_microbatches", strategy.num_microbatches()},
-          {"dp", strategy.data_parallel},
-          {"tp", strategy.tensor_parallel},
-          {"pp", strategy.pipeline_parallel},
-          {"cp", strategy.context_parallel},
-          {"ep", strategy.expert_parallel},
-          {"virtual_stages", strategy.virtual_stages},
-          {"pipeline_schedule", sim::name_of(strategy.schedule)},
-          {"sharding", sim::name_of(strategy.sharding)},
-          {"sequence_parallel", strategy.sequence_parallel},
-          {"flash_attention", strategy.flash_attention},
-          {"fused_cross_entropy", strategy.fused_cross_entropy},
-          {"recompute", recompute_record(strategy.recompute)}};
+  json record{{"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
+              {"framework_detail", std::string("llmsim-runtime; libtorch ") + TORCH_VERSION},
+              {"precision", sim::name_of(strategy.precision)},
+              {"optimizer", sim::name_of(strategy.optimizer)},
+              {"micro_batch", strategy.micro_batch},
+              {"global_batch", strategy.global_batch},
+              {"num_microbatches", strategy.num_microbatches()},
+              {"dp", strategy.data_parallel},
+              {"tp", strategy.tensor_parallel},
+              {"pp", strategy.pipeline_parallel},
+              {"cp", strategy.context_parallel},
+              {"ep", strategy.expert_parallel},
+              {"virtual_stages", strategy.virtual_stages},
+              {"pipeline_schedule", sim::name_of(strategy.schedule)},
+              {"sharding", sim::name_of(strategy.sharding)},
+              {"sequence_parallel", strategy.sequence_parallel},
+              {"flash_attention", strategy.flash_attention},
+              {"fused_cross_entropy", strategy.fused_cross_entropy},
+              {"recompute", recompute_record(strategy.recompute)},
+              {"offload", {{"optimizer", strategy.offload.optimizer}, {"activations", strategy.offload.activations}}}};
+  if (strategy.sharding == sim::Sharding::Hsdp) record["shard_size"] = strategy.shard_size;
+  return record;
 }
 
 // Medians of the parts, and of the whole.

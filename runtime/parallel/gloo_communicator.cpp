@@ -228,7 +228,7 @@ class GlooCommunicator : public Communicator {
     }
     return queued({received, sent}, [=, this] {
       const Pieces in(received, size()), out(sent, size());
-      std::memcpy(in.begin(rank()), out.begin(rank()), out.bytes(rank()));
+      std::copy_n(out.begin(rank()), out.bytes(rank()), in.begin(rank()));
       exchange(
           [&](int peer) {
             return Part{out.begin(peer), out.bytes(peer), peer};
@@ -303,9 +303,9 @@ class GlooCommunicator : public Communicator {
         [&](int peer) {
           return Part{slot(peer), bytes, peer};
         });
-    std::memcpy(slot(rank()), pieces.begin(rank()), bytes);
+    std::copy_n(pieces.begin(rank()), bytes, slot(rank()));  // of nothing where the buffer is short
     for (int peer = 1; peer < size(); ++peer) accumulate(type, slot(0), slot(peer), bytes, reduction);
-    std::memcpy(sum, slot(0), bytes);
+    std::copy_n(slot(0), bytes, sum);
   }
 
   // Every rank's own piece to every other.

@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 
 #include "runtime/library/memory_meter.h"
+#include "runtime/library/operator_trace.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -62,6 +63,7 @@ PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches) {
   for (const sim::PipelinePass& pass : sim::stage_order(shape_, stage_)) {
     const MicroBatch& batch = batches[static_cast<std::size_t>(pass.microbatch)];
     if (pass.backward && !std::exchange(turned, true)) result.bytes_after_forward = held_bytes(metered_kind(device_)).now;
+    const CountedIn counted(pass.backward ? TracedPass::Backward : TracedPass::Forward);
     const auto start = Clock::now();
     if (pass.backward) {
       backward(pass, batch);

@@ -127,6 +127,14 @@ Term closing_term(const RepeatedCollective& closing) {
   return closing.group == GroupKind::Tensor ? Term::TensorExposed : Term::ReduceExposed;
 }
 
+std::vector<CommunicationTerm> data_communication(const Run& run, const DataExchange& exchange,
+                                                  const std::vector<ModelPart>& parts) {
+  std::vector<CommunicationTerm> list;
+  add_data(list, run, exchange, parts, Terms{});
+  for (CommunicationTerm& term : list) term.exposed = Seconds(0.0);
+  return list;
+}
+
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
                                                 const StageTransfer& transfer, const std::vector<ModelPart>& parts,
                                                 const Terms& terms) {

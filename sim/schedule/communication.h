@@ -33,6 +33,11 @@ struct StageTransfer {
 Seconds closing_time(const Run& run, const RepeatedCollective& closing);
 Term closing_term(const RepeatedCollective& closing);
 
+// What the data ranks of a stage with these parts send in a step: weights, gradients, the norm's sum of squares.  Without what is
+// exposed.
+std::vector<CommunicationTerm> data_communication(const Run& run, const DataExchange& exchange,
+                                                  const std::vector<ModelPart>& parts);
+
 // `parts` are those of the busiest stage, `terms` its time.
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
                                                 const StageTransfer& transfer, const std::vector<ModelPart>& parts,

@@ -7,19 +7,21 @@
 #include <gtest/gtest.h>
 
 #include "hwdb/stacks.h"
+#include "runtime/measure/counted_step.h"
 #include "runtime/model/simulated_run.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
-#include "tests/runtime/counted_training.h"
 #include "tests/runtime/training_setup.h"
 
-namespace llmsim::runtime {
+namespace llmsim::sim {
 
-bool operator==(const CollectiveCount& a, const CollectiveCount& b) { return a.calls == b.calls && a.bytes == b.bytes; }
-std::ostream& operator<<(std::ostream& out, const CollectiveCount& count) {
-  return out << count.calls << " calls, " << count.bytes << " bytes";
+std::ostream& operator<<(std::ostream& out, const CollectiveTotal& total) {
+  return out << total.calls << " calls, " << total.bytes << " bytes";
 }
 
+}  // namespace llmsim::sim
+
+namespace llmsim::runtime {
 namespace {
 
 using sim::Sharding;
@@ -86,13 +88,13 @@ TrainingSetup setup_of(Family family, const Form& form, Formats formats, int mic
   return setup;
 }
 
-void expect_equal(const Counted& actual, const Counted& expected, const std::string& name) {
+void expect_equal(const sim::RankCounts& actual, const sim::RankCounts& expected, const std::string& name) {
   EXPECT_EQ(actual.held.persistent, expected.held.persistent) << name;
   EXPECT_EQ(actual.held.after_forward, expected.held.after_forward) << name;
   EXPECT_EQ(actual.held.peak, expected.held.peak) << name;
   EXPECT_EQ(actual.held.host, expected.held.host) << name;
   EXPECT_EQ(actual.held.host_peak, expected.held.host_peak) << name;
-  EXPECT_EQ(actual.data, expected.data) << name;
+  EXPECT_EQ(actual.sent, expected.sent) << name;
 }
 
 using Case = std::tuple<Family, Form, Formats>;
@@ -104,7 +106,7 @@ TEST_P(DataParallelForms, HoldAndSendWhatTheSimulatorSays) {
     for (const int micro_batches : {1, 3}) {
       TrainingSetup setup = setup_of(family, form, formats, micro_batches);
       habit.change(setup);
-      expect_equal(counted_training(setup, 0), simulated_training(setup, 0),
+      expect_equal(counted_step(setup, 0), sim::rank_counts(simulated_run(setup), 0),
                    habit.name + ", " + std::to_string(micro_batches) + " micro-batches");
     }
   }
@@ -117,7 +119,7 @@ TEST_P(DataParallelForms, HoldTheSameOnTheCpu) {
     TrainingSetup setup = setup_of(family, form, formats, 2);
     setup.device = c10::kCPU;
     habit.change(setup);
-    const Held actual = counted_training(setup, 0).held, expected = simulated_training(setup, 0).held;
+    const sim::HeldBytes actual = counted_step(setup, 0).held, expected = sim::rank_counts(simulated_run(setup), 0).held;
     EXPECT_EQ(actual.persistent, expected.persistent) << habit.name;
     EXPECT_EQ(actual.after_forward, expected.after_forward) << habit.name;
     EXPECT_EQ(actual.host, expected.host) << habit.name;
@@ -147,7 +149,7 @@ std::string refusal(const std::function<void(TrainingSetup&)>& change) {
   TrainingSetup setup = setup_of(Family::Llama, {.name = "zero3", .sharding = Sharding::Zero3}, Formats::Fp32, 1);
   change(setup);
   try {
-    counted_training(setup, 0);
+    counted_step(setup, 0);
   } catch (const Error& error) {
     return error.what();
   }
@@ -185,7 +187,7 @@ TEST(LargeModels, HoldAndSendWhatTheSimulatorSays) {
     TrainingSetup setup = setup_of(Family::Llama, form, training.formats, 1);
     setup.model = sim::find_model(training.model)->model;
     setup.strategy.recompute.kind = training.recompute;
-    expect_equal(counted_training(setup, training.ranks - 1), simulated_training(setup, 0), training.model);
+    expect_equal(counted_step(setup, training.ranks - 1), sim::rank_counts(simulated_run(setup), 0), training.model);
   }
 }
 
@@ -198,7 +200,7 @@ TEST(ShippedStack, HoldsAndSendsAsTheRuntimeDoes) {
       hwdb::StackQuery query;
       query.framework = shipped.stack.id;
       shipped.stack = hwdb::Stacks::shipped().choose(query).stack;
-      expect_equal(simulated_training(shipped, 0), simulated_training(setup, 0), form.name);
+      expect_equal(sim::rank_counts(shipped, 0), sim::rank_counts(simulated_run(setup), 0), form.name);
     }
   }
 }

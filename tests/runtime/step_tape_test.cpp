@@ -6,8 +6,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "runtime/measure/counted_step.h"
+#include "runtime/model/simulated_run.h"
 #include "sim/strategy/mesh.h"
-#include "tests/runtime/counted_training.h"
 #include "tests/runtime/divided_setup.h"
 #include "tests/runtime/training_setup.h"
 
@@ -63,7 +64,7 @@ TEST_P(StepTapeOfOneProcess, IsWhatTheAllocatorsCounted) {
       setup.strategy.recompute = recompute;
       setup.model.seq_len = sizes.seq_len, setup.model.num_layers = sizes.layers, setup.model.vocab_size = sizes.vocab;
       setup.strategy.micro_batch = sizes.micro_batch, setup.strategy.global_batch = sizes.micro_batch * sizes.micro_batches;
-      const Held actual = counted_training(setup, 0).held, expected = simulated_training(setup, 0).held;
+      const sim::HeldBytes actual = counted_step(setup, 0).held, expected = sim::rank_counts(simulated_run(setup), 0).held;
       const std::string name = sim::text_of(recompute) + ", " + std::to_string(sizes.seq_len) + " tokens";
       EXPECT_EQ(actual.persistent, expected.persistent) << name;
       EXPECT_EQ(actual.after_forward, expected.after_forward) << name;
@@ -100,7 +101,7 @@ TEST_P(StepTapeOfForms, IsWhatTheAllocatorsCounted) {
     setup.strategy.recompute = recompute;
     for (int stage = 0; stage < form.stages; ++stage) {
       const int rank = stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline) + form.tensor - 1;
-      const Held actual = counted_training(setup, rank).held, expected = simulated_training(setup, stage).held;
+      const sim::HeldBytes actual = counted_step(setup, rank).held, expected = sim::rank_counts(simulated_run(setup), stage).held;
       const std::string name = sim::text_of(recompute) + ", stage " + std::to_string(stage);
       EXPECT_EQ(actual.persistent, expected.persistent) << name;
       EXPECT_EQ(actual.after_forward, expected.after_forward) << name;
@@ -131,7 +132,8 @@ class StepTapeOfLargeModels : public testing::TestWithParam<LargeTraining> {};
 TEST_P(StepTapeOfLargeModels, IsWhatTheAllocatorsCounted) {
   const TrainingSetup setup = setup_of(GetParam());
   for (const int stage : some_stages(GetParam())) {
-    const Held actual = counted_training(setup, 8 * stage + 7).held, expected = simulated_training(setup, stage).held;
+    const sim::HeldBytes actual = counted_step(setup, 8 * stage + 7).held,
+                         expected = sim::rank_counts(simulated_run(setup), stage).held;
     EXPECT_EQ(actual.persistent, expected.persistent) << "stage " << stage;
     EXPECT_EQ(actual.after_forward, expected.after_forward) << "stage " << stage;
     EXPECT_EQ(actual.peak, expected.peak) << "stage " << stage;

@@ -4,6 +4,11 @@
 #include "runtime/library/memory_meter.h"
 #include "runtime/library/meta_kernels.h"
 
+#ifdef __SANITIZE_ADDRESS__
+// What is too large for the allocator is an error of the caller, as it is without the sanitizer.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+#endif
+
 // Counted allocators from the first tensor on, and one thread: a LayerNorm's workspace has a row for each.
 int main(int argc, char** argv) {
   llmsim::runtime::install_memory_meter();

@@ -1,0 +1,16 @@
+// Starting llmsim-runtime, the measuring program.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace llmsim::cli {
+
+// Where LLMSIM_RUNTIME says, or where the build puts it beside this program.  Throws Error where it is not.
+std::filesystem::path runtime_program();
+
+// Runs a program to its end.  Throws Error where it cannot be started or fails.
+void run_program(std::vector<std::string> arguments);
+
+}  // namespace llmsim::cli

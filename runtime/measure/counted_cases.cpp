@@ -1,0 +1,212 @@
+#include "runtime/measure/counted_cases.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/library/device.h"
+#include "runtime/library/memory_meter.h"
+#include "runtime/library/meta_kernels.h"
+#include "runtime/measure/counted_step.h"
+#include "runtime/measure/progress.h"
+#include "runtime/measure/results.h"
+#include "sim/model/catalogue.h"
+#include "sim/strategy/mesh.h"
+
+namespace llmsim::runtime {
+namespace {
+
+using sim::RecomputeKind;
+
+enum class Formats { Fp32, Bf16, Autocast };
+constexpr const char* kFormatNames[] = {"fp32", "bf16", "autocast"};
+
+// 200 tokens are a block of queries and a part of one.
+sim::Transformer small_model(bool llama) {
+  sim::Transformer model;
+  model.name = llama ? "llama-3x64" : "gpt2-3x64";
+  model.num_layers = 3;
+  model.hidden_size = 64;
+  model.num_heads = 4;
+  model.num_kv_heads = llama ? 2 : 4;
+  model.head_dim = 16;
+  model.ffn_size = 128;
+  model.vocab_size = 1000;
+  model.seq_len = 200;
+  model.gated_mlp = llama;
+  model.norm = llama ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
+  model.position = llama ? sim::Position::Rope : sim::Position::Learned;
+  model.tied_embeddings = !llama;
+  if (!llama) model.bias = sim::Biases::gpt();
+  return model;
+}
+
+TrainingSetup setup_of(sim::Transformer model, Formats formats, int micro_batches) {
+  TrainingSetup setup;
+  setup.model = std::move(model);
+  setup.device = formats == Formats::Fp32 ? c10::kCPU : c10::kMeta;
+  setup.strategy.precision = formats == Formats::Fp32 ? sim::Precision::Fp32 : sim::Precision::Bf16;
+  setup.autocast = formats == Formats::Autocast;
+  setup.strategy.global_batch = micro_batches;
+  return setup;
+}
+
+std::vector<sim::Recompute> recomputes() {
+  return {{.kind = RecomputeKind::None},
+          {.kind = RecomputeKind::Full},
+          {.kind = RecomputeKind::Full, .first_blocks = 1},
+          {.kind = RecomputeKind::EveryN, .every_n = 2},
+          {.kind = RecomputeKind::Selective},
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .mlp = true, .norms = true}}};
+}
+
+void add_small(std::vector<CountedCase>& cases) {
+  for (const bool llama : {false, true}) {
+    for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
+      for (const sim::Recompute& recompute : recomputes()) {
+        for (const bool fused : {false, true}) {
+          TrainingSetup setup = setup_of(small_model(llama), formats, 2);
+          setup.strategy.recompute = recompute;
+          setup.strategy.flash_attention = setup.strategy.fused_cross_entropy = fused;
+          const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] +
+                                  " recompute=" + sim::text_of(recompute) + (fused ? " blockwise chunked-loss" : " unfused");
+          cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = {0}});
+        }
+      }
+    }
+  }
+}
+
+// The last tensor rank of the first data rank, on each of `stages`.
+std::vector<int> ranks_on(const sim::Strategy& strategy, const std::vector<int>& stages) {
+  std::vector<int> ranks;
+  for (const int stage : stages)
+    ranks.push_back(stage * sim::group_stride(strategy, sim::GroupKind::Pipeline) + strategy.tensor_parallel - 1);
+  return ranks;
+}
+
+std::vector<int> all_stages(const sim::Strategy& strategy) {
+  std::vector<int> stages;
+  for (int stage = 0; stage < strategy.pipeline_parallel; ++stage) stages.push_back(stage);
+  return stages;
+}
+
+struct Form {
+  const char* name;
+  void (*divide)(sim::Strategy&);
+};
+
+void shard(sim::Strategy& s, sim::Sharding sharding, int ranks) { s.sharding = sharding, s.data_parallel = ranks; }
+
+void pipeline(sim::Strategy& s, int stages, sim::PipelineSchedule schedule, int virtual_stages = 1) {
+  s.pipeline_parallel = stages, s.schedule = schedule, s.virtual_stages = virtual_stages;
+}
+
+void tensor(sim::Strategy& s, int ranks, bool sequence_parallel) {
+  s.tensor_parallel = ranks, s.sequence_parallel = sequence_parallel;
+}
+
+constexpr auto kOneForwardOneBackward = sim::PipelineSchedule::OneForwardOneBackward;
+
+// Three data ranks do not divide the units of parameters.
+const Form kForms[] = {
+    {"ddp-3", [](sim::Strategy& s) { shard(s, sim::Sharding::None, 3); }},
+    {"zero1-3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero1, 3); }},
+    {"zero2-3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero2, 3); }},
+    {"zero3-3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 3); }},
+    {"hsdp-6", [](sim::Strategy& s) { shard(s, sim::Sharding::Hsdp, 6), s.shard_size = 3; }},
+    {"tp-2", [](sim::Strategy& s) { tensor(s, 2, false); }},
+    {"tp-2-sp", [](sim::Strategy& s) { tensor(s, 2, true); }},
+    {"pp-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward); }},
+    {"pp-2-gpipe", [](sim::Strategy& s) { pipeline(s, 2, sim::PipelineSchedule::GPipe); }},
+    {"pp-2-interleaved", [](sim::Strategy& s) { pipeline(s, 2, sim::PipelineSchedule::Interleaved, 2); }},
+    {"tp-2-pp-2", [](sim::Strategy& s) { tensor(s, 2, false), pipeline(s, 2, kOneForwardOneBackward); }},
+    {"tp-2-sp-pp-2-dp-2",
+     [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward), s.data_parallel = 2; }},
+};
+
+void add_forms(std::vector<CountedCase>& cases) {
+  for (const bool llama : {false, true}) {
+    for (const Formats formats : {Formats::Bf16, Formats::Autocast}) {
+      for (const Form& form : kForms) {
+        TrainingSetup setup = setup_of(small_model(llama), formats, 1);
+        setup.model.num_layers = 5;
+        form.divide(setup.strategy);
+        setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
+        const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
+        std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
+        cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
+      }
+    }
+  }
+}
+
+struct LargeTraining {
+  const char* name;
+  const char* model;
+  int micro_batches;
+  void (*divide)(sim::Strategy&);
+  std::vector<int> stages;
+};
+
+void add_large(std::vector<CountedCase>& cases) {
+  const LargeTraining trainings[] = {
+      {"tp-8-sp-pp-4",
+       "llama-3-70b",
+       4,
+       [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 4, kOneForwardOneBackward); },
+       {0, 3}},
+      {"zero3-256-full",
+       "llama-3-70b",
+       1,
+       [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 256), s.recompute.kind = RecomputeKind::Full; },
+       {0}},
+      {"hsdp-256", "llama-3-70b", 1, [](sim::Strategy& s) { shard(s, sim::Sharding::Hsdp, 256), s.shard_size = 64; }, {0}},
+      {"tp-8-sp-pp-16",
+       "llama-3.1-405b",
+       16,
+       [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 16, kOneForwardOneBackward); },
+       {0, 8, 15}},
+      {"zero3-1024-full",
+       "llama-3.1-405b",
+       1,
+       [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 1024), s.recompute.kind = RecomputeKind::Full; },
+       {0}}};
+  for (const LargeTraining& training : trainings) {
+    TrainingSetup setup = setup_of(sim::find_model(training.model)->model, Formats::Bf16, 1);
+    training.divide(setup.strategy);
+    setup.strategy.global_batch = training.micro_batches * setup.strategy.data_parallel;
+    const std::string key = std::string(training.model) + " bf16 " + training.name;
+    std::vector<int> ranks = ranks_on(setup.strategy, training.stages);
+    cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
+  }
+}
+
+}  // namespace
+
+std::vector<CountedCase> counted_cases() {
+  std::vector<CountedCase> cases;
+  add_small(cases);
+  add_forms(cases);
+  add_large(cases);
+  return cases;
+}
+
+void count_steps(const CampaignOptions& options) {
+  install_memory_meter();
+  install_meta_kernels();
+  use_threads(1);  // tiny tensors
+  ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh, campaign_header(options));
+  const std::vector<CountedCase> cases = counted_cases();
+  Progress progress(static_cast<double>(cases.size()));
+  for (const CountedCase& one : cases) {
+    progress.advance(1.0, one.step.key);
+    for (const int rank : one.ranks) {
+      if (!file.contains(counted_key(one.step, rank))) file.append(counted_record(one.step, rank));
+    }
+  }
+}
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,26 @@
+// Runs a training step for what it counts, not for how long it takes: one rank, on the CPU or the meta device, with groups that
+// carry nothing.
+//
+//   {"type": "counted", "key": ..., "run": {...the Run schema...}, "rank", "stage", "counts": {"parameters",
+//    "forward": {"product_flops", "attention_flops"}, "backward": {...},
+//    "bytes": {"persistent", "after_forward", "peak", "host", "host_peak"},
+//    "sent": [{"group": "dp", "collective": "all_reduce", "calls", "bytes"}]}}
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "runtime/measure/step_bench.h"
+#include "runtime/model/trainer.h"
+#include "sim/schedule/rank_counts.h"
+
+namespace llmsim::runtime {
+
+// The second step: the first one may leave buffers behind.
+sim::RankCounts counted_step(const TrainingSetup& setup, int rank);
+
+std::string counted_key(const StepCase& one, int rank);
+nlohmann::json counted_record(const StepCase& one, int rank);
+
+}  // namespace llmsim::runtime

@@ -1,0 +1,57 @@
+#include "calibrate/count_comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+sim::TrainingRun two_data_ranks() {
+  sim::TrainingRun run = sim::small_run(2);
+
+  return run;
+}
+
+std::vector<std::string> different(const std::vector<CountComparison>& all) {
+  std::vector<std::string> names;
+  for (const CountComparison& one : all) {
+    if (!one.equal()) names.push_back(one.name);
+  }
+  return names;
+}
+
+TEST(CountComparison, EqualCountsAreEqual) {
+  const sim::TrainingRun run = two_data_ranks();
+  const auto all = compare_counts({.name = "step", .counts = sim::rank_counts(run, 0)}, run);
+  EXPECT_TRUE(different(all).empty());
+  EXPECT_EQ(all.front().name, "step: parameters");
+}
+
+TEST(CountComparison, EachFigureIsComparedByItself) {
+  const sim::TrainingRun run = two_data_ranks();
+  hwdb::CountedStep step{.name = "step", .counts = sim::rank_counts(run, 0)};
+  step.counts.held.peak += 1;
+  step.counts.backward.products -= 2;
+  step.counts.sent[{"tp", "all_gather"}] = {.calls = 3, .bytes = 30};
+  step.counts.sent.at({"dp", "all_reduce"}).bytes *= 2;
+  EXPECT_EQ(different(compare_counts(step, run)),
+            (std::vector<std::string>{"step: backward product FLOPs", "step: dp all_reduce bytes", "step: tp all_gather calls",
+                                      "step: tp all_gather bytes", "step: peak bytes"}));
+}
+
+// What only the simulator expects is a difference too.
+TEST(CountComparison, ACollectiveThatIsMissingDiffers) {
+  const sim::TrainingRun run = two_data_ranks();
+  hwdb::CountedStep step{.name = "step", .counts = sim::rank_counts(run, 0)};
+  step.counts.sent.clear();
+  EXPECT_EQ(different(compare_counts(step, run)),
+            (std::vector<std::string>{"step: dp all_reduce calls", "step: dp all_reduce bytes"}));
+}
+
+}  // namespace
+}  // namespace llmsim::calibrate
