@@ -51,7 +51,7 @@ class Comparing {
 }  // namespace
 
 std::vector<CountComparison> compare_counts(const hwdb::CountedStep& step, const sim::Run& run) {
-  const sim::RankCounts predicted = sim::rank_counts(run, step.stage);
+  const sim::RankCounts predicted = sim::rank_counts(run, step.stage, step.shard);
   Comparing comparing(step.name);
   comparing.add("parameters", predicted.parameters, step.counts.parameters);
   comparing.add("forward", predicted.forward, step.counts.forward);

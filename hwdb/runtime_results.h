@@ -58,6 +58,7 @@ struct CountedStep {
   std::string name{};
   RunRecord run{};
   int stage = 0;
+  int shard = 0;  // place among the ranks that share units of parameters
   sim::RankCounts counts{};
 };
 

@@ -13,7 +13,6 @@ constexpr std::string_view kAttention = "llmsim::attention";
 
 thread_local OperatorTrace* active = nullptr;
 thread_local int hidden = 0;
-thread_local TracedPass current_pass = TracedPass::Other;
 
 // Two factors of a product: (..., m, k) and (..., k, n).
 std::int64_t product_flops(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
@@ -64,31 +63,20 @@ void OperatorTrace::add(const std::string& name, std::int64_t flops) {
   OperatorCount& count = counts_[name];
   ++count.calls;
   count.flops += flops;
-  PassFlops& pass = passes_[static_cast<std::size_t>(current_pass)];
-  (name == kAttention ? pass.attention : pass.products) += flops;
 }
 
-std::int64_t OperatorTrace::flops() const { return product_flops() + attention_flops(); }
-
-std::int64_t OperatorTrace::product_flops() const {
+std::int64_t OperatorTrace::flops() const {
   std::int64_t sum = 0;
-  for (const PassFlops& pass : passes_) sum += pass.products;
+  for (const auto& [name, count] : counts_) sum += count.flops;
   return sum;
 }
 
 std::int64_t OperatorTrace::attention_flops() const {
-  std::int64_t sum = 0;
-  for (const PassFlops& pass : passes_) sum += pass.attention;
-  return sum;
+  const auto found = counts_.find(std::string(kAttention));
+  return found == counts_.end() ? 0 : found->second.flops;
 }
 
-std::int64_t OperatorTrace::product_flops(TracedPass pass) const { return passes_[static_cast<std::size_t>(pass)].products; }
-
-std::int64_t OperatorTrace::attention_flops(TracedPass pass) const { return passes_[static_cast<std::size_t>(pass)].attention; }
-
-CountedIn::CountedIn(TracedPass pass) { current_pass = pass; }
-
-CountedIn::~CountedIn() { current_pass = TracedPass::Other; }
+std::int64_t OperatorTrace::product_flops() const { return flops() - attention_flops(); }
 
 CountedAs::CountedAs(const char* name, std::int64_t flops) {
   if (active != nullptr && hidden == 0) active->add(name, flops);

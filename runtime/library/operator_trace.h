@@ -5,8 +5,6 @@
 // scores that the mask lets through, which is what the simulator calls its useful work.
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -19,10 +17,6 @@ struct OperatorCount {
   std::int64_t calls = 0;
   std::int64_t flops = 0;
 };
-
-// Parts of a step that are counted apart.
-enum class TracedPass { Forward, Backward, Other };
-inline constexpr std::size_t kNumTracedPasses = 3;
 
 // Counts from construction to destruction.  One at a time on a thread; costs about a microsecond an operator, so never in a
 // timed step.
@@ -38,29 +32,12 @@ class OperatorTrace {
   std::int64_t flops() const;
   std::int64_t product_flops() const;    // of the matrix products alone
   std::int64_t attention_flops() const;  // of blockwise attention
-  std::int64_t product_flops(TracedPass pass) const;
-  std::int64_t attention_flops(TracedPass pass) const;
 
   void add(const std::string& name, std::int64_t flops);
 
  private:
-  struct PassFlops {
-    std::int64_t products = 0;
-    std::int64_t attention = 0;
-  };
-
   std::map<std::string, OperatorCount> counts_;
-  std::array<PassFlops, kNumTracedPasses> passes_{};
   std::uint64_t callback_;
-};
-
-// While it lives, operators on this thread belong to `pass`; before and after to TracedPass::Other.
-class CountedIn {
- public:
-  explicit CountedIn(TracedPass pass);
-  ~CountedIn();
-  CountedIn(const CountedIn&) = delete;
-  CountedIn& operator=(const CountedIn&) = delete;
 };
 
 // While it lives, products on this thread count as nothing of their own and `flops` as one operator of that name.

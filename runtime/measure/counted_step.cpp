@@ -65,9 +65,23 @@ class Held {
   std::int64_t host_before_;
 };
 
-sim::PassFlopCounts flops_of(const OperatorTrace& trace, TracedPass pass) {
-  return {.products = trace.product_flops(pass), .attention = trace.attention_flops(pass)};
-}
+// FLOPs of each pass, told apart where it ends.
+class PassFlops {
+ public:
+  explicit PassFlops(sim::RankCounts& counts) : counts_(counts) {}
+
+  void pass_done(bool backward) {
+    const sim::PassFlopCounts now{.products = trace_.product_flops(), .attention = trace_.attention_flops()};
+    sim::PassFlopCounts& pass = backward ? counts_.backward : counts_.forward;
+    pass.products += now.products - before_.products, pass.attention += now.attention - before_.attention;
+    before_ = now;
+  }
+
+ private:
+  OperatorTrace trace_;
+  sim::RankCounts& counts_;
+  sim::PassFlopCounts before_;
+};
 
 json record_of(const sim::PassFlopCounts& flops) {
   return {{"product_flops", flops.products}, {"attention_flops", flops.attention}};
@@ -89,6 +103,11 @@ json record_of(const sim::RankCounts& counts) {
           {"sent", sent}};
 }
 
+// Place among the ranks that share units of parameters.
+int shard_of(const sim::Strategy& strategy, int rank) {
+  return rank / sim::group_stride(strategy, GroupKind::Data) % strategy.shard_ranks();
+}
+
 }  // namespace
 
 sim::RankCounts counted_step(const TrainingSetup& setup, int rank) {
@@ -101,10 +120,10 @@ sim::RankCounts counted_step(const TrainingSetup& setup, int rank) {
   const auto batches = trainer.next_batches();
   for (const auto& [group, communicator] : communicators(groups)) communicator->reset_counts();
   held.between_steps(counts.held);
-  const OperatorTrace trace;
-  held.after_step(counts.held, trainer.step(batches));
-  counts.forward = flops_of(trace, TracedPass::Forward);
-  counts.backward = flops_of(trace, TracedPass::Backward);
+  PassFlops flops(counts);
+  StepObserver observer;
+  observer.pass_done = [&](bool backward) { flops.pass_done(backward); };
+  held.after_step(counts.held, trainer.step(batches, observer));
   counts.sent = sent_over(groups);
   return counts;
 }
@@ -118,6 +137,7 @@ json counted_record(const StepCase& one, int rank) {
           {"run", run_record(one, "meta")},
           {"rank", rank},
           {"stage", stage},
+          {"shard", shard_of(one.setup.strategy, rank)},
           {"counts", record_of(counted_step(one.setup, rank))}};
 }
 

@@ -1,8 +1,8 @@
 // Runs a training step for what it counts, not for how long it takes: one rank, on the CPU or the meta device, with groups that
 // carry nothing.
 //
-//   {"type": "counted", "key": ..., "run": {...the Run schema...}, "rank", "stage", "counts": {"parameters",
-//    "forward": {"product_flops", "attention_flops"}, "backward": {...},
+//   {"type": "counted", "key": ..., "run": {...the Run schema...}, "rank", "stage", "shard",
+//    "counts": {"parameters", "forward": {"product_flops", "attention_flops"}, "backward": {...},
 //    "bytes": {"persistent", "after_forward", "peak", "host", "host_peak"},
 //    "sent": [{"group": "dp", "collective": "all_reduce", "calls", "bytes"}]}}
 #pragma once

@@ -38,14 +38,6 @@ at::Tensor own_rows(const at::Tensor& whole, const std::vector<std::int64_t>& gr
   return at::cat(parts);
 }
 
-at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter, const BlockContext& context) {
-  const RankShape& shape = context.shape;
-  if (parameter.replicated || shape.tensor_ranks == 1) return whole;
-  if (divides_columns(parameter.name)) return whole.narrow(1, shape.tensor_rank * parameter.sizes[1], parameter.sizes[1]);
-  const auto groups = row_groups(parameter.name, context);
-  return own_rows(whole, groups.empty() ? std::vector<std::int64_t>{parameter.sizes[0]} : groups, shape);
-}
-
 std::vector<std::int64_t> whole_sizes(const ParameterShape& parameter, const RankShape& shape) {
   std::vector<std::int64_t> sizes = parameter.sizes;
   if (!parameter.replicated) sizes[divides_columns(parameter.name) ? 1 : 0] *= shape.tensor_ranks;
@@ -58,6 +50,14 @@ at::Tensor drawn(const ParameterShape& parameter, const RankShape& shape, std::u
 }
 
 }  // namespace
+
+at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter, const BlockContext& context) {
+  const RankShape& shape = context.shape;
+  if (parameter.replicated || shape.tensor_ranks == 1) return whole;
+  if (divides_columns(parameter.name)) return whole.narrow(1, shape.tensor_rank * parameter.sizes[1], parameter.sizes[1]);
+  const auto groups = row_groups(parameter.name, context);
+  return own_rows(whole, groups.empty() ? std::vector<std::int64_t>{parameter.sizes[0]} : groups, shape);
+}
 
 void set_initial_weights(ParameterUnit& unit, const BlockContext& context, std::uint64_t seed, c10::Device device) {
   unit.weights = at::zeros({unit.numel()}, at::TensorOptions(at::kFloat).device(device));

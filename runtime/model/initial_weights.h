@@ -14,4 +14,7 @@ namespace llmsim::runtime {
 // Sets unit.weights: flat, fp32, on `device`; zeros on the meta device, which has no values.
 void set_initial_weights(ParameterUnit& unit, const BlockContext& context, std::uint64_t seed, c10::Device device);
 
+// Of a whole parameter, or its gradient, what the rank of `context` has of it.
+at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter, const BlockContext& context);
+
 }  // namespace llmsim::runtime

@@ -149,13 +149,14 @@ std::vector<MicroBatch> Trainer::next_batches() {
   return batches;
 }
 
-StepResult Trainer::step(const std::vector<MicroBatch>& batches) {
+StepResult Trainer::step(const std::vector<MicroBatch>& batches, const StepObserver& observer) {
   const auto start = Clock::now();
-  PipelineResult passes = pipeline_->run(batches);
+  PipelineResult passes = pipeline_->run(batches, observer.pass_done);
   data_->finish_gradients();
   const auto update = Clock::now();
   StepResult result{.forward = passes.forward, .backward = passes.backward, .bytes_after_forward = passes.bytes_after_forward};
   gradients_.sum(data_->gradient_slices());
+  if (observer.gradients_summed) observer.gradients_summed(data_->gradient_slices());
   result.gradient_norm = gradients_.norm(data_->gradient_slices(), data_->slice_group());
   data_->update(++steps_, setup_.optimizer, clip_scale(setup_.optimizer, result.gradient_norm));
   if (!passes.loss.is_meta()) result.loss = passes.loss.item<double>();

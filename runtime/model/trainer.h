@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,12 @@ struct StepResult {
   std::int64_t bytes_after_forward = 0;  // held when the first backward pass begins, on metered devices
 };
 
+// Looks on while a step is executed; what is empty is not called.
+struct StepObserver {
+  PassDone pass_done;                                                       // between passes
+  std::function<void(const std::vector<GradientSlice>&)> gradients_summed;  // over all ranks, before the update
+};
+
 class Trainer {
  public:
   // `groups` must outlive the trainer.  Throws Error for strategies that the runtime does not execute, naming the field.
@@ -47,7 +54,7 @@ class Trainer {
 
   // The micro-batches of this rank for the next step.
   std::vector<MicroBatch> next_batches();
-  StepResult step(const std::vector<MicroBatch>& batches);
+  StepResult step(const std::vector<MicroBatch>& batches, const StepObserver& observer = {});
 
   const std::vector<ParameterUnit*>& units() const { return units_; }
 

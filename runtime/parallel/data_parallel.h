@@ -4,8 +4,8 @@
 //   Replicated    whole     whole      whole     all-reduce of the gradients, by buckets
 //   Zero1         whole     whole      shard     reduce-scatter of each unit's gradients, all-gather of its weights, in place
 //   Zero2         whole     shard      shard     the same; whole gradients of a unit live while its backward pass runs
-//   FullyShard    shard     shard      shard     per pass: all-gather forward, all-gather backward, reduce-scatter of each unit
-//   Hsdp          as FullyShard inside a group; the shards' gradients are then summed over its replicas
+//   Zero3, FSDP   shard     shard      shard     per pass: all-gather forward, all-gather backward, reduce-scatter of each unit
+//   Hsdp          as Zero3 inside a group; the shards' gradients are then summed over its replicas
 //
 // A model calls the hooks around each unit's passes; between them the unit has whole weights and, where it was asked for them,
 // whole gradients to add to.  The slices are what this rank updates.
@@ -29,8 +29,8 @@ namespace llmsim::runtime {
 struct ExchangeHabits {
   std::int64_t bucket = 0;            // Replicated: bytes of gradients in one all-reduce; 0: those of a unit
   bool every_micro_batch = false;     // Replicated, Zero1, Zero2: gradients are summed after each, not once a step
-  bool regathers_in_backward = true;  // FullyShard, Hsdp: weights are freed after forward
-  int prefetch_units = 1;             // FullyShard, Hsdp: gathers under way while a unit computes
+  bool regathers_in_backward = true;  // Zero3, Hsdp: weights are freed after forward
+  int prefetch_units = 1;             // Zero3, Hsdp: gathers under way while a unit computes
   bool states_on_host = false;        // master weights, optimizer states and the update
 };
 

@@ -1,33 +1,16 @@
 #include "runtime/parallel/model_parallel_gradients.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 #include <ATen/ATen.h>
 
 #include "runtime/kernels/adamw.h"
+#include "runtime/parallel/gradient_pieces.h"
 
 namespace llmsim::runtime {
-namespace {
 
 using sim::GroupKind;
-
-// Calls `visit(shape, gradient)` for what the slices have of each parameter.
-template <typename Visit>
-void for_each_parameter(const std::vector<GradientSlice>& slices, const Visit& visit) {
-  for (const GradientSlice& slice : slices) {
-    const ParameterUnit& unit = *slice.unit;
-    const std::int64_t end = slice.begin + slice.gradient.numel();
-    for (std::size_t i = 0; i < unit.shapes().size(); ++i) {
-      const std::int64_t first = std::max(slice.begin, unit.offset(i));
-      const std::int64_t last = std::min(end, i + 1 < unit.shapes().size() ? unit.offset(i + 1) : unit.parameters());
-      if (first < last) visit(unit.shapes()[i], slice.gradient.narrow(0, first - slice.begin, last - first));
-    }
-  }
-}
-
-}  // namespace
 
 void ModelParallelGradients::sum(const std::vector<GradientSlice>& slices) const {
   if (divides_tokens_ && groups_.of(GroupKind::Tensor) != nullptr) sum_over_tokens(slices);
@@ -36,9 +19,9 @@ void ModelParallelGradients::sum(const std::vector<GradientSlice>& slices) const
 
 void ModelParallelGradients::sum_over_tokens(const std::vector<GradientSlice>& slices) const {
   std::vector<at::Tensor> parts;
-  for_each_parameter(slices, [&](const ParameterShape& parameter, const at::Tensor& gradient) {
-    if (parameter.own_tokens) parts.push_back(gradient);
-  });
+  for (const GradientPiece& piece : gradient_pieces(slices)) {
+    if (piece.parameter->own_tokens) parts.push_back(piece.gradient);
+  }
   if (parts.empty()) return;
   const at::Tensor together = at::cat(parts);
   groups_.of(GroupKind::Tensor)->all_reduce(together);
@@ -50,9 +33,9 @@ void ModelParallelGradients::sum_over_tokens(const std::vector<GradientSlice>& s
 }
 
 void ModelParallelGradients::sum_tied_table(const std::vector<GradientSlice>& slices) const {
-  for_each_parameter(slices, [&](const ParameterShape& parameter, const at::Tensor& gradient) {
-    if (parameter.tied_apart) groups_.of(GroupKind::Embedding)->all_reduce(gradient);
-  });
+  for (const GradientPiece& piece : gradient_pieces(slices)) {
+    if (piece.parameter->tied_apart) groups_.of(GroupKind::Embedding)->all_reduce(piece.gradient);
+  }
 }
 
 bool ModelParallelGradients::counts(const ParameterShape& parameter) const {
@@ -62,9 +45,9 @@ bool ModelParallelGradients::counts(const ParameterShape& parameter) const {
 
 double ModelParallelGradients::norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const {
   std::vector<at::Tensor> counted;
-  for_each_parameter(slices, [&](const ParameterShape& parameter, const at::Tensor& gradient) {
-    if (counts(parameter)) counted.push_back(gradient);
-  });
+  for (const GradientPiece& piece : gradient_pieces(slices)) {
+    if (counts(*piece.parameter)) counted.push_back(piece.gradient);
+  }
   const at::Tensor squares =
       counted.empty() ? at::zeros({}, slices.front().gradient.options().dtype(at::kFloat)) : squared_norm(counted);
   for (Communicator* group : {slice_group, groups_.of(GroupKind::Tensor), groups_.of(GroupKind::Pipeline)}) {

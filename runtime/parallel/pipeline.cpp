@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 
 #include "runtime/library/memory_meter.h"
-#include "runtime/library/operator_trace.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -56,14 +55,13 @@ ChunkTape& Pipeline::tape(const sim::PipelinePass& pass) {
   return tapes_[static_cast<std::size_t>(pass.chunk * shape_.num_microbatches + pass.microbatch)];
 }
 
-PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches) {
+PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches, const PassDone& pass_done) {
   PipelineResult result;
   result.loss = at::zeros({}, at::TensorOptions(at::kFloat).device(device_));
   bool turned = false;
   for (const sim::PipelinePass& pass : sim::stage_order(shape_, stage_)) {
     const MicroBatch& batch = batches[static_cast<std::size_t>(pass.microbatch)];
     if (pass.backward && !std::exchange(turned, true)) result.bytes_after_forward = held_bytes(metered_kind(device_)).now;
-    const CountedIn counted(pass.backward ? TracedPass::Backward : TracedPass::Forward);
     const auto start = Clock::now();
     if (pass.backward) {
       backward(pass, batch);
@@ -71,6 +69,7 @@ PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches) {
       forward(pass, batch, result.loss);
     }
     (pass.backward ? result.backward : result.forward) += since(start);
+    if (pass_done) pass_done(pass.backward);
   }
   forward_link_.finish();
   backward_link_.finish();

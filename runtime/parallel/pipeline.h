@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -59,13 +60,15 @@ struct PipelineResult {
   std::int64_t bytes_after_forward = 0;  // held when the first backward pass begins, on metered devices
 };
 
+using PassDone = std::function<void(bool backward)>;
+
 class Pipeline {
  public:
   // `chunks` of this stage, by number; they and `groups` must outlive it.
   Pipeline(const sim::PipelineShape& shape, const RankGroups& groups, std::vector<ModelChunk*> chunks, const Message& message);
 
-  // One micro-batch after the other, forward and back.
-  PipelineResult run(const std::vector<MicroBatch>& batches);
+  // One micro-batch after the other, forward and back; `pass_done`, where given, is called after each pass.
+  PipelineResult run(const std::vector<MicroBatch>& batches, const PassDone& pass_done = {});
 
  private:
   void forward(const sim::PipelinePass& pass, const MicroBatch& batch, at::Tensor& loss);

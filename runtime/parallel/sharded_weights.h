@@ -12,21 +12,29 @@
 #include "runtime/model/number_formats.h"
 #include "runtime/model/parameter_unit.h"
 #include "runtime/parallel/communicator.h"
+#include "runtime/parallel/data_parallel.h"
+#include "runtime/parallel/unit_weights.h"
 
 namespace llmsim::runtime {
 
-class ShardedWeights {
+class ShardedWeights : public UnitWeights {
  public:
-  // `shards` none: one rank.  `on_host`: master weights and states live there.
-  ShardedWeights(NumberFormats formats, bool on_host, Communicator* shards, int prefetch_units)
-      : formats_(formats), on_host_(on_host), shards_(shards), prefetch_(static_cast<std::size_t>(prefetch_units)) {}
+  // `shards` none: one rank.
+  ShardedWeights(NumberFormats formats, const ExchangeHabits& habits, Communicator* shards)
+      : formats_(formats),
+        on_host_(habits.states_on_host),
+        frees_after_forward_(habits.regathers_in_backward),
+        shards_(shards),
+        prefetch_(static_cast<std::size_t>(habits.prefetch_units)) {}
 
-  // This rank's shard of the unit with its states, without a gradient.
-  AdamWSlice adopt(ParameterUnit& unit);
-
-  void begin_pass(const std::vector<ParameterUnit*>& units) { pass_ = units; }
-  void lend(ParameterUnit& unit);
-  static void take_back(ParameterUnit& unit) { unit.weights.reset(); }
+  AdamWSlice adopt(ParameterUnit& unit) override;
+  void begin_pass(const std::vector<ParameterUnit*>& units) override { pass_ = units; }
+  void lend(ParameterUnit& unit) override;
+  void after_forward(ParameterUnit& unit) override {
+    if (frees_after_forward_) take_back(unit);
+  }
+  void take_back(ParameterUnit& unit) override { unit.weights.reset(); }
+  void updated() override {}
 
  private:
   struct Held {
@@ -41,6 +49,7 @@ class ShardedWeights {
 
   NumberFormats formats_;
   bool on_host_;
+  bool frees_after_forward_;
   Communicator* shards_;
   std::size_t prefetch_;
   std::vector<Held> held_;

@@ -28,11 +28,11 @@ void WholeWeights::lend(ParameterUnit& unit) {
   if (formats_.casts_weights()) unit.weights = held.weights.to(formats_.compute);
 }
 
-void WholeWeights::take_back(ParameterUnit& unit) const {
+void WholeWeights::take_back(ParameterUnit& unit) {
   if (formats_.casts_weights()) unit.weights.reset();
 }
 
-void WholeWeights::start_gather() {
+void WholeWeights::updated() {
   if (shards_ == nullptr) return;
   for (Held& held : held_) held.gather = shards_->start_all_gather(held.weights, own_shard(held.weights, shards_));
 }

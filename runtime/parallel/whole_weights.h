@@ -10,24 +10,24 @@
 #include "runtime/model/number_formats.h"
 #include "runtime/model/parameter_unit.h"
 #include "runtime/parallel/communicator.h"
+#include "runtime/parallel/unit_weights.h"
 
 namespace llmsim::runtime {
 
-class WholeWeights {
+class WholeWeights : public UnitWeights {
  public:
   // `shards`: the ranks that divide the update; none: each does it all.
   // `on_host`: master weights and states live there.
   WholeWeights(NumberFormats formats, bool on_host, Communicator* shards)
       : formats_(formats), on_host_(on_host), shards_(shards) {}
 
-  // The piece of the unit that this rank updates, with its states and without a gradient.
-  AdamWSlice adopt(ParameterUnit& unit);
-
-  void lend(ParameterUnit& unit);
-  void take_back(ParameterUnit& unit) const;
-
-  // After the update: every rank's piece, in place, in the format of storage.  lend() waits for it.
-  void start_gather();
+  AdamWSlice adopt(ParameterUnit& unit) override;
+  void begin_pass(const std::vector<ParameterUnit*>&) override {}
+  void lend(ParameterUnit& unit) override;
+  void after_forward(ParameterUnit& unit) override { take_back(unit); }
+  void take_back(ParameterUnit& unit) override;
+  // Starts to gather every rank's piece, in place, in the format of storage; lend() waits for it.
+  void updated() override;
 
  private:
   struct Held {

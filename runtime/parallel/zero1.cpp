@@ -38,7 +38,7 @@ void Zero1::finish_gradients() {
 
 void Zero1::update(std::int64_t step, const AdamWOptions& options, double scale) {
   optimizer_.step(step, options, scale);
-  weights_.start_gather();
+  weights_.updated();
   for (const at::Tensor& gradients : gradients_) clear_others_shards(gradients, shards_);
 }
 

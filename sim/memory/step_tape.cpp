@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "sim/memory/block_tape.h"
+#include "sim/memory/own_token_gradients.h"
 #include "sim/memory/parameter_tape.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/loss.h"
@@ -20,11 +21,12 @@ constexpr double kFlag = 1.0;  // a bool
 
 class StepWalk {
  public:
-  StepWalk(const Run& run, int stage)
+  StepWalk(const Run& run, int stage, int shard)
       : run_(run),
         model_(run.model),
         strategy_(run.strategy),
         stage_(stage),
+        shard_(shard),
         shape_(pipeline_shape(run.strategy)),
         parts_(stage_parts(run.model, run.strategy, stage)),
         part_(parts_.front()),
@@ -342,9 +344,7 @@ class StepWalk {
   // Gradients of parameters that all tensor ranks have, side by side.
   void sum_over_tokens() {
     if (!gathers()) return;
-    double gradients = 0.0;
-    for (const ModelPart& part : parts_) gradients += part.blocks * rank_.block_replicated + (part.head ? rank_.final_norm : 0.0);
-    ledger_.pass(Bytes(gradients * storage_.gradient_bytes));
+    ledger_.pass(Bytes(own_token_gradients(model_, strategy_, parts_, shard_) * storage_.gradient_bytes));
   }
 
   void mark(const char* instant) {
@@ -357,6 +357,7 @@ class StepWalk {
   const Transformer& model_;
   const Strategy& strategy_;
   int stage_;
+  int shard_;
   PipelineShape shape_;
   std::vector<ModelPart> parts_;
   ModelPart part_;  // of the pass under way
@@ -378,6 +379,6 @@ class StepWalk {
 
 }  // namespace
 
-StepTape step_tape(const Run& run, int stage) { return StepWalk(run, stage).walk(); }
+StepTape step_tape(const Run& run, int stage, int shard) { return StepWalk(run, stage, shard).walk(); }
 
 }  // namespace llmsim::sim

@@ -31,7 +31,7 @@ struct StepTape {
   Bytes persistent() const { return weights + gradients + master + states + buffers; }
 };
 
-// Requires a strategy that the runtime executes.
-StepTape step_tape(const Run& run, int stage);
+// Requires a strategy that the runtime executes.  `shard`: the rank's place among those that share its units.
+StepTape step_tape(const Run& run, int stage, int shard = 0);
 
 }  // namespace llmsim::sim

@@ -43,19 +43,19 @@ HeldBytes held_of(const StepTape& tape) {
 
 }  // namespace
 
-RankCounts rank_counts(Run run, int stage) {
+RankCounts rank_counts(Run run, int stage, int shard) {
   run.cluster = Cluster{};
   run.cluster.num_devices = run.strategy.num_devices();
   const std::vector<ModelPart> parts = stage_parts(run.model, run.strategy, stage);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const StageWork work = stage_work(run, parts);
+  const StageWork work = stage_work(run, parts, shard);
   RankCounts counts;
   for (const ModelPart& part : parts) counts.parameters += whole(rank.held(part));
   counts.forward = counts_of(work.forward);
   counts.backward = counts_of(work.backward);
   add(counts.sent, work.collectives);
   add(counts.sent, data_communication(run, DataExchange(run, rank), parts));
-  counts.held = held_of(step_tape(run, stage));
+  counts.held = held_of(step_tape(run, stage, shard));
   return counts;
 }
 

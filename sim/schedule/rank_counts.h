@@ -49,7 +49,8 @@ struct RankCounts {
   bool operator==(const RankCounts&) const = default;
 };
 
-// Of a rank of pipeline stage `stage`.  Requires a strategy that the runtime executes; the cluster does not matter.
-RankCounts rank_counts(Run run, int stage);
+// Of a rank of pipeline stage `stage`; `shard`: its place among those that share its units.  Requires a strategy that the runtime
+// executes; the cluster does not matter.
+RankCounts rank_counts(Run run, int stage, int shard = 0);
 
 }  // namespace llmsim::sim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/memory/own_token_gradients.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
@@ -53,19 +54,18 @@ double gradient_bytes(const Run& run) {
   return std::max(storage.gradient_bytes, storage.main_gradient_bytes);
 }
 
-// Gradients of a stage of which every tensor rank has those of its own tokens.
-double own_token_gradients(const Run& run, const std::vector<ModelPart>& parts) {
-  const RankParameters rank = rank_parameters(run.model, run.strategy);
-  double gradients = 0.0;
-  for (const ModelPart& part : parts) gradients += part.blocks * rank.block_replicated + (part.head ? rank.final_norm : 0.0);
-  return gradients;
+// Other stacks sum them before they divide them.
+double gradients_over_tokens(const Run& run, const std::vector<ModelPart>& parts, int shard) {
+  Strategy strategy = run.strategy;
+  if (!run.stack.sharded.flat_units) strategy.sharding = Sharding::None;
+  return own_token_gradients(run.model, strategy, parts, strategy.shard_ranks() > 1 ? shard : 0);
 }
 
 bool is_end(const ModelPart& part) { return part.embedding || part.head; }
 
 }  // namespace
 
-StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts) {
+StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   const Stack stack = effective_stack(run.stack, run.strategy);
   const BlockOperators block = lower_block(run.model, run.strategy, stack, run.strategy.recompute.kind);
   const EndOperators embedding = lower_embedding(run.model, run.strategy, stack);
@@ -74,7 +74,7 @@ StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts) {
   for (const ModelPart& part : parts) sum.add(part, block, embedding, head);
   std::vector<RepeatedCollective>& collectives = sum.work.collectives;
   if (run.strategy.pipeline_parallel > 1) collectives.push_back(stage_sends(run, parts));
-  for (const RepeatedCollective& closing : closing_collectives(run, parts)) collectives.push_back(closing);
+  for (const RepeatedCollective& closing : closing_collectives(run, parts, shard)) collectives.push_back(closing);
   return sum.work;
 }
 
@@ -87,14 +87,14 @@ RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& par
           .calls = directions * run.strategy.num_microbatches()};
 }
 
-std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts) {
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
   const auto all_reduce = [&](GroupKind group, Bytes message) { list.push_back({.group = group, .message = message}); };
   if (!run.optimizer_step || strategy.adapters) return list;
   const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
-  if (tensor && strategy.sequence_parallel)
-    all_reduce(GroupKind::Tensor, Bytes(own_token_gradients(run, parts) * gradient_bytes(run)));
+  const double over_tokens = tensor && strategy.sequence_parallel ? gradients_over_tokens(run, parts, shard) : 0.0;
+  if (over_tokens > 0.0) all_reduce(GroupKind::Tensor, Bytes(over_tokens * gradient_bytes(run)));
   if (stages && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));

@@ -9,7 +9,8 @@
 //   pipeline     m activations from every part but the last of the model, m gradients from every part but the first
 //   closing      once a step, when all micro-batches are through:
 //                sequence parallelism  gradients of what every tensor rank has and sees its own tokens of (norms, biases of
-//                                      row-parallel products), side by side: all-reduce over the tensor ranks
+//                                      row-parallel products), side by side: all-reduce over the tensor ranks; where data
+//                                      ranks divide flat units, of this rank's shard alone
 //                tied embeddings       gradients of the table: all-reduce between the first and the last stage
 //                gradient norm         one fp32 value: all-reduces over the tensor ranks and over the stages
 //
@@ -42,11 +43,11 @@ struct StageWork {
   std::vector<RepeatedCollective> collectives;
 };
 
-// `parts` of one stage (stage_parts in strategy/stages.h).
-StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts);
+// `parts` of one stage (stage_parts in strategy/stages.h); `shard`: the rank's place among those that share its units.
+StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard = 0);
 
 // Those between stages, and the closing ones.
 RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& parts);
-std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts);
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard = 0);
 
 }  // namespace llmsim::sim

@@ -31,7 +31,7 @@ constexpr std::int64_t kParameters = 96 * 64 + 32 * 64 + (64 * 192 + 192 + 64 * 
 std::string counted(std::int64_t forward_products) {
   std::ostringstream line;
   line
-      << R"({"type": "counted", "key": "one", "rank": 0, "stage": 0, "run": {"id": "one", "model": {"name": "one", )"
+      << R"({"type": "counted", "key": "one", "rank": 0, "stage": 0, "shard": 0, "run": {"id": "one", "model": {"name": "one", )"
       << R"("num_layers": 1, "hidden_size": 64, "num_heads": 4, "num_kv_heads": 4, "head_dim": 16, "ffn_size": 128, )"
       << R"("vocab_size": 96, "seq_len": 32, "norm": "layernorm", "position": "learned", "tied_embeddings": true, "bias": true}, )"
       << R"("hardware": {"accelerator": "nowhere", "num_devices": 1}, "training": {"framework": "libtorch", )"

@@ -1,6 +1,5 @@
 // Every form of data parallelism holds and sends what the simulator says, to the byte and the call.
 #include <functional>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -11,15 +10,8 @@
 #include "runtime/model/simulated_run.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
+#include "tests/runtime/print_counts.h"
 #include "tests/runtime/training_setup.h"
-
-namespace llmsim::sim {
-
-std::ostream& operator<<(std::ostream& out, const CollectiveTotal& total) {
-  return out << total.calls << " calls, " << total.bytes << " bytes";
-}
-
-}  // namespace llmsim::sim
 
 namespace llmsim::runtime {
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/model/trainer.h"
@@ -17,7 +18,39 @@ struct Form {
   sim::PipelineSchedule schedule = sim::PipelineSchedule::OneForwardOneBackward;
   int virtual_stages = 1;
   int data = 1;
+  sim::Sharding sharding = sim::Sharding::None;
+  int shard_size = 0;
+
+  int ranks() const { return tensor * stages * data; }
 };
+
+// ZeRO and HSDP beside tensor ranks and stages.
+inline std::vector<Form> sharded_forms() {
+  using enum sim::PipelineSchedule;
+  std::vector<Form> list;
+  const auto add = [&](Form form, const char* name, sim::Sharding sharding) {
+    form.name += std::string("_") + name, form.sharding = sharding;
+    list.push_back(form);
+  };
+  for (const auto& [name, sharding] : {std::pair{"zero1", sim::Sharding::Zero1}, std::pair{"zero2", sim::Sharding::Zero2},
+                                       std::pair{"zero3", sim::Sharding::Zero3}}) {
+    add({.name = "tp_2_dp_3", .tensor = 2, .data = 3}, name, sharding);
+    add({.name = "tp_2_sp_dp_4", .tensor = 2, .sequence_parallel = true, .data = 4}, name, sharding);
+    add({.name = "pp_2_dp_3", .stages = 2, .data = 3}, name, sharding);
+    add({.name = "tp_2_sp_pp_2_dp_2", .tensor = 2, .sequence_parallel = true, .stages = 2, .data = 2}, name, sharding);
+    add({.name = "tp_2_sp_pp_2_interleaved_dp_2",
+         .tensor = 2,
+         .sequence_parallel = true,
+         .stages = 2,
+         .schedule = Interleaved,
+         .virtual_stages = 2,
+         .data = 2},
+        name, sharding);
+  }
+  add({.name = "tp_2_sp_dp_4", .tensor = 2, .sequence_parallel = true, .data = 4, .shard_size = 2}, "hsdp", sim::Sharding::Hsdp);
+  add({.name = "pp_2_dp_4", .stages = 2, .data = 4, .shard_size = 2}, "hsdp", sim::Sharding::Hsdp);
+  return list;
+}
 
 inline std::vector<Form> forms() {
   using enum sim::PipelineSchedule;
@@ -42,9 +75,14 @@ inline std::vector<Form> forms() {
            .data = 2}};
 }
 
-// Five micro-batches a data rank, and a layer more than there are chunks.
+// Five micro-batches a data rank, and a layer more than there are chunks; where units are divided as many layers as chunks, and
+// no tied table over stages, which could not be divided.
 inline void divide(TrainingSetup& setup, const Form& form) {
-  setup.model.num_layers = form.stages * form.virtual_stages + 1;
+  const bool sharded = form.sharding != sim::Sharding::None;
+  setup.model.num_layers = form.stages * form.virtual_stages + (sharded ? 0 : 1);
+  if (sharded && form.stages > 1) setup.model.tied_embeddings = false;
+  setup.strategy.sharding = form.sharding;
+  setup.strategy.shard_size = form.shard_size;
   setup.model.num_kv_heads = 4;
   setup.strategy.tensor_parallel = form.tensor;
   setup.strategy.sequence_parallel = form.sequence_parallel;

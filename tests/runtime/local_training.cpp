@@ -8,6 +8,9 @@
 #include <thread>
 #include <utility>
 
+#include <ATen/ATen.h>
+
+#include "runtime/parallel/gradient_pieces.h"
 #include "runtime/parallel/local_communicator.h"
 
 namespace llmsim::runtime {
@@ -31,24 +34,42 @@ class Switchboard {
 // Losses of data ranks and stages add up; tensor ranks have the same one.
 class Results {
  public:
+  explicit Results(int ranks) { training_.first_gradients.resize(static_cast<std::size_t>(ranks)); }
+
   void add(std::size_t step, const StepResult& result, int tensor_parallel, int rank) {
     const std::lock_guard lock(mutex_);
-    if (steps_.size() <= step) steps_.resize(step + 1);
-    const double loss = steps_[step].loss + result.loss / tensor_parallel;
-    if (rank == 0) steps_[step] = result;
-    steps_[step].loss = loss;
+    std::vector<StepResult>& steps = training_.steps;
+    if (steps.size() <= step) steps.resize(step + 1);
+    const double loss = steps[step].loss + result.loss / tensor_parallel;
+    if (rank == 0) steps[step] = result;
+    steps[step].loss = loss;
   }
-  std::vector<StepResult> all() const { return steps_; }
+  void add(RankGradients gradients, int rank) {
+    const std::lock_guard lock(mutex_);
+    training_.first_gradients[static_cast<std::size_t>(rank)] = std::move(gradients);
+  }
+  LocalTraining all() const { return training_; }
 
  private:
   std::mutex mutex_;
-  std::vector<StepResult> steps_;
+  LocalTraining training_;
 };
+
+RankGradients copied(const std::vector<GradientSlice>& slices, const TrainingSetup& setup, const RankGroups& groups) {
+  RankGradients copy;
+  copy.context.model = setup.model;
+  copy.context.shape = rank_shape(setup.model, setup.strategy, groups.place(sim::GroupKind::Tensor));
+  for (const GradientPiece& piece : gradient_pieces(slices)) {
+    copy.pieces.push_back(
+        {.parameter = *piece.parameter, .begin = piece.begin, .gradient = piece.gradient.clone().to(at::kFloat)});
+  }
+  return copy;
+}
 
 }  // namespace
 
-std::vector<StepResult> train_over(const TrainingSetup& setup, int steps, const ConnectRank& connect) {
-  Results results;
+LocalTraining train_over(const TrainingSetup& setup, int steps, const ConnectRank& connect) {
+  Results results(setup.strategy.num_devices());
   std::vector<std::thread> ranks;
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(setup.strategy.num_devices()));
   for (int rank = 0; rank < setup.strategy.num_devices(); ++rank) {
@@ -57,7 +78,11 @@ std::vector<StepResult> train_over(const TrainingSetup& setup, int steps, const 
         const RankGroups groups(setup.strategy, rank, [&](const GroupMembers& members) { return connect(rank, members); });
         Trainer trainer(setup, groups);
         for (int step = 0; step < steps; ++step) {
-          results.add(static_cast<std::size_t>(step), trainer.step(trainer.next_batches()), setup.strategy.tensor_parallel, rank);
+          StepObserver observer;
+          if (step == 0)
+            observer.gradients_summed = [&](const auto& slices) { results.add(copied(slices, setup, groups), rank); };
+          results.add(static_cast<std::size_t>(step), trainer.step(trainer.next_batches(), observer),
+                      setup.strategy.tensor_parallel, rank);
         }
       } catch (...) {
         failures[static_cast<std::size_t>(rank)] = std::current_exception();
@@ -71,7 +96,7 @@ std::vector<StepResult> train_over(const TrainingSetup& setup, int steps, const 
   return results.all();
 }
 
-std::vector<StepResult> train_locally(const TrainingSetup& setup, int steps) {
+LocalTraining train_locally(const TrainingSetup& setup, int steps) {
   Switchboard switchboard;
   return train_over(setup, steps, [&](int, const GroupMembers& members) { return switchboard.connect(members); });
 }

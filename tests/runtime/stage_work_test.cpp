@@ -10,6 +10,7 @@
 #include "runtime/model/trainer.h"
 #include "sim/base/error.h"
 #include "tests/runtime/divided_setup.h"
+#include "tests/runtime/print_counts.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {
@@ -17,15 +18,13 @@ namespace {
 
 using sim::GroupKind;
 
-void expect_equal(const TrainingSetup& setup, int rank, int stage) {
-  const sim::RankCounts actual = counted_step(setup, rank), expected = sim::rank_counts(simulated_run(setup), stage);
+void expect_equal(const TrainingSetup& setup, int rank, int stage, int shard = 0) {
+  const sim::RankCounts actual = counted_step(setup, rank), expected = sim::rank_counts(simulated_run(setup), stage, shard);
   const std::string name = sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
-  EXPECT_EQ(actual.forward.products, expected.forward.products) << name;
-  EXPECT_EQ(actual.forward.attention, expected.forward.attention) << name;
-  EXPECT_EQ(actual.backward.products, expected.backward.products) << name;
-  EXPECT_EQ(actual.backward.attention, expected.backward.attention) << name;
+  EXPECT_EQ(actual.forward, expected.forward) << name;
+  EXPECT_EQ(actual.backward, expected.backward) << name;
   EXPECT_EQ(actual.parameters, expected.parameters) << name;
-  EXPECT_TRUE(actual.sent == expected.sent) << name;
+  EXPECT_EQ(actual.sent, expected.sent) << name;
 }
 
 // Family, autocast, flash attention, chunked loss.
@@ -43,7 +42,11 @@ TEST_P(StageWorkOfForms, IsWhatWasExecuted) {
   for (const sim::Recompute& recompute : main_recomputes()) {
     setup.strategy.recompute = recompute;
     for (int stage = 0; stage < form.stages; ++stage) {
-      expect_equal(setup, stage * sim::group_stride(setup.strategy, GroupKind::Pipeline) + form.tensor - 1, stage);
+      const int first = stage * sim::group_stride(setup.strategy, GroupKind::Pipeline) + form.tensor - 1;
+      expect_equal(setup, first, stage);
+      if (setup.strategy.sharding == sim::Sharding::None) continue;
+      const int shard = setup.strategy.shard_ranks() - 1;
+      expect_equal(setup, first + shard * sim::group_stride(setup.strategy, GroupKind::Data), stage, shard);
     }
   }
 }
@@ -57,6 +60,11 @@ std::string name_of(const testing::TestParamInfo<StageWorkOfForms::ParamType>& t
 INSTANTIATE_TEST_SUITE_P(All, StageWorkOfForms,
                          testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::Bool(), testing::Bool(),
                                           testing::Bool(), testing::ValuesIn(forms())),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Sharded, StageWorkOfForms,
+                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::Bool(), testing::Values(true),
+                                          testing::Values(false), testing::ValuesIn(sharded_forms())),
                          name_of);
 
 class StageWorkOfLargeModels : public testing::TestWithParam<LargeTraining> {};
@@ -78,13 +86,24 @@ TEST(StageWork, OfOneProcessByHand) {
   setup.model.num_layers = 4;
   setup.strategy.global_batch = 1;
   const sim::RankCounts work = counted_step(setup, 0);
-  const std::int64_t products = 4 * 2 * 32 * (64 * 192 + 64 * 64 + 2 * 64 * 128) + 2 * 32 * 64 * 96;
-  const std::int64_t attention = 4 * 2 * 4 * 32 * 32 * 16;
-  EXPECT_EQ(work.forward.products, products);
-  EXPECT_EQ(work.backward.products, 2 * products);
-  EXPECT_EQ(work.forward.attention, attention);
-  EXPECT_EQ(work.backward.attention, 2 * attention);
+  const std::int64_t block = 2 * 32 * (64 * 192 + 64 * 64 + 2 * 64 * 128), head = 2 * 32 * 64 * 96;
+  const std::int64_t scores = 2 * 4 * 32 * 32 * 16;
+  EXPECT_EQ(work.forward, (sim::PassFlopCounts{.products = 4 * block + head, .attention = 4 * scores}));
+  EXPECT_EQ(work.backward, (sim::PassFlopCounts{.products = 2 * (4 * block + head), .attention = 2 * 4 * scores}));
   EXPECT_TRUE(work.sent.empty());
+}
+
+// Made again are all products of a block but the last, whose output nobody needs, and attention.
+TEST(StageWork, OfFullRecomputationByHand) {
+  TrainingSetup setup = small_training(Family::Gpt2);
+  setup.device = c10::kMeta;
+  setup.strategy.global_batch = 1;
+  const sim::PassFlopCounts kept = counted_step(setup, 0).backward;
+  setup.strategy.recompute.kind = sim::RecomputeKind::Full;
+  const sim::RankCounts work = counted_step(setup, 0);
+  const std::int64_t again = 2 * 32 * (64 * 192 + 64 * 64 + 64 * 128), scores = 2 * 4 * 32 * 32 * 16;
+  EXPECT_EQ(work.backward,
+            (sim::PassFlopCounts{.products = kept.products + 2 * again, .attention = kept.attention + 2 * scores}));
 }
 
 TEST(Trainer, RefusesATiedTableInShardsOnTwoStages) {
@@ -104,8 +123,8 @@ TEST(StageWork, IsTheSameOnTheCpu) {
     const sim::RankCounts meta = counted_step(setup, 0);
     setup.device = c10::kCPU;
     const sim::RankCounts cpu = counted_step(setup, 0);
-    EXPECT_TRUE(cpu.forward == meta.forward) << sim::text_of(recompute);
-    EXPECT_TRUE(cpu.backward == meta.backward) << sim::text_of(recompute);
+    EXPECT_EQ(cpu.forward, meta.forward) << sim::text_of(recompute);
+    EXPECT_EQ(cpu.backward, meta.backward) << sim::text_of(recompute);
   }
 }
 

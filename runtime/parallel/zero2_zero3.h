@@ -1,29 +1,29 @@
-// ZeRO stage 3, FSDP: every rank holds a shard of weights, gradients and states.  Hsdp: the same inside each of several replicas.
+// ZeRO stages 2 and 3: every rank holds a shard of gradients and states, and all weights (stage 2) or a shard of them (stage 3,
+// FSDP).  Hsdp: stage 3 inside each of several replicas.
 #pragma once
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "runtime/parallel/communicator.h"
 #include "runtime/parallel/data_parallel.h"
 #include "runtime/parallel/flat_optimizer.h"
 #include "runtime/parallel/sharded_gradients.h"
-#include "runtime/parallel/sharded_weights.h"
+#include "runtime/parallel/unit_weights.h"
 
 namespace llmsim::runtime {
 
-class FullyShard : public DataParallel {
+class Zero2Zero3 : public DataParallel {
  public:
-  // Groups of one rank are none.  Gradients are reduced after every micro-batch whatever the habits say.
-  FullyShard(NumberFormats formats, ExchangeHabits habits, Communicator* shards, Communicator* replicas = nullptr)
-      : shards_(shards),
-        frees_after_forward_(habits.regathers_in_backward),
-        weights_(formats, habits.states_on_host, shards, habits.prefetch_units),
-        gradients_(formats.gradients, shards, replicas, true) {}
+  // `shards` none: one rank.
+  Zero2Zero3(Communicator* shards, std::unique_ptr<UnitWeights> weights, ShardedGradients gradients)
+      : shards_(shards), weights_(std::move(weights)), gradients_(std::move(gradients)) {}
 
   void adopt(ParameterUnit& unit) override;
   void begin_pass(const std::vector<ParameterUnit*>& units) override;
-  void before_forward(ParameterUnit& unit) override { weights_.lend(unit); }
-  void after_forward(ParameterUnit& unit) override;
+  void before_forward(ParameterUnit& unit) override { weights_->lend(unit); }
+  void after_forward(ParameterUnit& unit) override { weights_->after_forward(unit); }
   void before_backward(ParameterUnit& unit) override;
   void after_backward(ParameterUnit& unit, bool last) override;
   void lend_gradients(ParameterUnit& unit) override { gradients_.lend(unit); }
@@ -34,8 +34,7 @@ class FullyShard : public DataParallel {
 
  private:
   Communicator* shards_;
-  bool frees_after_forward_;
-  ShardedWeights weights_;
+  std::unique_ptr<UnitWeights> weights_;
   ShardedGradients gradients_;
   FlatOptimizer optimizer_;
 };

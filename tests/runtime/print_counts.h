@@ -1,0 +1,18 @@
+// How gtest prints counts.
+#pragma once
+
+#include <ostream>
+
+#include "sim/schedule/rank_counts.h"
+
+namespace llmsim::sim {
+
+inline std::ostream& operator<<(std::ostream& out, const CollectiveTotal& total) {
+  return out << total.calls << " calls, " << total.bytes << " bytes";
+}
+
+inline std::ostream& operator<<(std::ostream& out, const PassFlopCounts& flops) {
+  return out << flops.products << " FLOPs of products, " << flops.attention << " of attention";
+}
+
+}  // namespace llmsim::sim
