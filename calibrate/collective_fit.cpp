@@ -85,6 +85,14 @@ CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSampl
   return fit(cluster, coefficients, samples);
 }
 
+CollectiveFit fit_loopback(const Cluster& cluster, std::span<const CollectiveSample> samples) {
+  const std::vector<Coefficient> coefficients{
+      {{"collective_fraction", 0.5, 0.0}, 1.0, [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
+      {{"fabric.latency_s", 1e-4, 0.0}, 1.5, [](Cluster& c, double v) { c.fabric.latency = sim::Seconds(v); }},
+      {{"fabric.sum_bytes_per_s", 2e9, 0.0}, 1.5, [](Cluster& c, double v) { c.fabric.sum_bandwidth = sim::BytesPerSecond(v); }}};
+  return fit(cluster, coefficients, samples);
+}
+
 CollectiveFit describe_collectives(const Cluster& cluster, std::span<const CollectiveSample> samples) {
   CollectiveFit result;
   set_errors(cluster, samples, result);

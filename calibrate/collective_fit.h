@@ -4,6 +4,9 @@
 // large messages reach) and fabric.latency_s (what small ones cost), from all curves and sizes, each curve counted once.  Weak
 // priors stand beside the data, as  0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5), fabric.latency_s 3.4 us
 // (1).
+//
+// Between processes of one host (sim/cost/loopback.h) three: collective_fraction 0.5 (1), fabric.latency_s 100 us (1.5) and
+// fabric.sum_bytes_per_s 2 GB/s (1.5).
 #pragma once
 
 #include <span>
@@ -34,6 +37,9 @@ struct CollectiveFit {
 
 // Throws Error for no samples.  `cluster` is one node.
 CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
+
+// The same of a cluster whose fabric is FabricKind::Loopback.
+CollectiveFit fit_loopback(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
 
 // The errors of a cluster as it is; no values.
 CollectiveFit describe_collectives(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);

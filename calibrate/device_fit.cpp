@@ -35,6 +35,29 @@ double median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
+// One measurement of a figure, and the deviation of its repeats.
+struct Reading {
+  double value = 0.0;
+  double deviation = 0.0;
+};
+
+// The median of readings.  Its standard error is that of the median of n normal values, sqrt(pi / 2n) sigma: sigma is 1.4826
+// median absolute deviations of the readings, with the deviation of the repeats of a reading.
+struct Figure {
+  double value = 0.0;
+  std::optional<double> standard_error;  // none where nothing tells
+};
+
+Figure figure(const std::vector<Reading>& readings) {
+  std::vector<double> values, deviations, repeats;
+  for (const Reading& reading : readings) values.push_back(reading.value), repeats.push_back(reading.deviation);
+  Figure result{.value = median(values), .standard_error = {}};
+  for (const double value : values) deviations.push_back(std::abs(value - result.value));
+  const double sigma = std::hypot(1.4826 * median(deviations), median(repeats));
+  if (sigma > 0.0) result.standard_error = sigma * std::sqrt(std::acos(-1.0) / 2.0 / static_cast<double>(values.size()));
+  return result;
+}
+
 class DeviceFitting {
  public:
   explicit DeviceFitting(const hwdb::RuntimeResults& results) : results_(results) {
@@ -44,7 +67,8 @@ class DeviceFitting {
     device.name = machine.name;
     device.memory = device.usable_memory = machine.memory;
     device.cache = machine.last_level_cache;
-    device.compute_units = machine.kind == "cpu" ? machine.threads : 1;
+    device.compute_units = is_host() ? machine.threads : 1;
+    if (is_host()) fit_.fabric_kind = sim::FabricKind::Loopback;
     source_ = "llmsim-runtime on " + machine.name + ", " + std::to_string(machine.threads) + " threads, libtorch " +
               machine.libtorch + ", " + machine.date;
   }
@@ -55,17 +79,18 @@ class DeviceFitting {
     for (const DType dtype : measured_formats()) fit_products(dtype);
     for (const DType dtype : measured_formats()) fit_attention_kernel(dtype);
     fit_streaming();
-    if (!results_.collectives.empty()) fit_collectives();
+    fit_collectives();
+    fit_sharing();
     return std::move(fit_);
   }
 
  private:
-  void put(const std::string& key, double value, std::optional<double> standard_error = {}) {
+  void put(const std::string& key, const Figure& fitted) {
     fit_.coefficients.push_back({.scope = "device",
                                  .id = fit_.device.id,
                                  .key = key,
-                                 .value = value,
-                                 .standard_error = standard_error,
+                                 .value = fitted.value,
+                                 .standard_error = fitted.standard_error,
                                  .evidence = sim::Evidence::Fitted,
                                  .source = source_,
                                  .fitted_from = results_.file});
@@ -73,16 +98,18 @@ class DeviceFitting {
 
   void fit_memory() {
     const double from = streams_from();
-    std::vector<double> rates;
+    std::vector<Reading> rates;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.library == "stream_copy" && kernel.op.moved.value() >= from)
-        rates.push_back((kernel.op.moved / kernel.median).value());
+      const double rate = (kernel.op.moved / kernel.median).value();
+      if (kernel.library == "stream_copy" && kernel.op.moved.value() >= from) rates.push_back({rate, kernel.spread * rate});
     }
     if (rates.empty()) throw Error(results_.file + ": no copies larger than the last-level cache; measure with --kernels first");
-    fit_.device.memory_bandwidth = sim::BytesPerSecond(median(rates));
+    const Figure bandwidth = figure(rates);
+    fit_.device.memory_bandwidth = sim::BytesPerSecond(bandwidth.value);
     fit_.device.achieved.memory_fraction = 1.0;
-    put("memory_fraction", 1.0);
-    put("host_memory_bytes_per_s", fit_.device.memory_bandwidth.value());
+    const auto& error = bandwidth.standard_error;
+    put("memory_fraction", {1.0, error ? std::optional(*error / bandwidth.value) : std::nullopt});
+    put("host_memory_bytes_per_s", bandwidth);
   }
 
   double streams_from() const {
@@ -98,7 +125,8 @@ class DeviceFitting {
     for (const MeasuredKernel& kernel : results_.kernels) {
       if (kernel.library != "launch") continue;
       fit_.device.achieved.kernel_time = kernel.median / kernel.op.kernels;
-      put("kernel_time_s", fit_.device.achieved.kernel_time.value());
+      const double time = fit_.device.achieved.kernel_time.value();
+      put("kernel_time_s", figure({{time, kernel.spread * time}}));
     }
   }
 
@@ -134,9 +162,9 @@ class DeviceFitting {
     const GemmFit fit = fit_gemm(machine, prior, samples);
     coefficients = fit.coefficients;
     const std::string prefix = std::string("gemm.") + name_of(dtype) + ".";
-    for (const FittedValue& value : fit.values) put(prefix + value.name, value.value, value.standard_error);
-    put(prefix + "alignment", coefficients.alignment);
-    put(prefix + "smallest_tile", coefficients.smallest_tile);
+    for (const FittedValue& value : fit.values) put(prefix + value.name, {value.value, value.standard_error});
+    put(prefix + "alignment", {static_cast<double>(coefficients.alignment), {}});
+    put(prefix + "smallest_tile", {static_cast<double>(coefficients.smallest_tile), {}});
     note("gemm", dtype, gemm_log_errors(sim::gemm_machine(device, dtype), samples));
   }
 
@@ -162,7 +190,7 @@ class DeviceFitting {
     const AttentionFit fit = fit_attention(sim::attention_machine(device, dtype, kernel_of(dtype)), samples);
     device.achieved.attention[static_cast<std::size_t>(kernel_of(dtype))] = fit.coefficients;
     for (const FittedValue& value : fit.values) {
-      put(std::string("attention.") + name_of(kernel_of(dtype)) + "." + value.name, value.value, value.standard_error);
+      put(std::string("attention.") + name_of(kernel_of(dtype)) + "." + value.name, {value.value, value.standard_error});
     }
     note_attention(dtype);
   }
@@ -201,50 +229,93 @@ class DeviceFitting {
 
   void fit_streaming_group(const StreamingGroup& group, const std::vector<const MeasuredKernel*>& kernels) {
     const auto [dtype, kind, backward] = group;
-    std::vector<double> cached, streamed;
+    std::vector<Reading> cached, streamed;
     for (const MeasuredKernel* kernel : kernels) {
       const std::optional<double> rate = rate_of(*kernel);
       if (!rate) continue;
-      (sim::streamed_share(kernel->op.moved, fit_.device.cache) < 0.5 ? cached : streamed).push_back(*rate);
+      (sim::streamed_share(kernel->op.moved, fit_.device.cache) < 0.5 ? cached : streamed)
+          .push_back({*rate, kernel->spread * *rate});
     }
     if (cached.empty() && streamed.empty()) return;
-    const double streamed_rate = median(streamed.empty() ? cached : streamed);
-    const double cached_rate = median(cached.empty() ? streamed : cached);
+    const Figure streamed_rate = figure(streamed.empty() ? cached : streamed);
+    const Figure cached_rate = figure(cached.empty() ? streamed : cached);
+    const sim::StreamingRate rate{.cached = cached_rate.value, .streamed = streamed_rate.value};
     sim::StreamingRates& rates = fit_.device.achieved.streaming[static_cast<std::size_t>(dtype)];
-    (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = {.cached = cached_rate,
-                                                                                   .streamed = streamed_rate};
+    (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = rate;
     const std::string pass = backward ? "backward" : "forward";
     const std::string key = std::string("streaming.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
     put(key, streamed_rate);
     put(key + "_cached", cached_rate);
     std::vector<double> errors;
-    for (const MeasuredKernel* kernel : kernels)
-      errors.push_back(std::log(streamed_time(*kernel, {cached_rate, streamed_rate}) / kernel->median));
+    for (const MeasuredKernel* kernel : kernels) errors.push_back(std::log(streamed_time(*kernel, rate) / kernel->median));
     note(std::string(name_of(kind)) + " " + pass, dtype, errors);
   }
 
-  // Of the largest groups on one node.
-  void fit_collectives() {
+  bool is_host() const { return results_.machine.kind == "cpu"; }
+
+  // Of the largest groups on one node.  What one host's processes carry in one direction alone (broadcasts) tells nothing of
+  // exchanges.
+  std::vector<CollectiveSample> collective_samples() const {
     std::vector<CollectiveSample> samples;
-    double best = 0.0;
     for (const hwdb::MeasuredCollective& one : results_.collectives) {
       if (one.nodes != 1 || one.ranks != one.ranks_per_node || one.dtype != DType::Fp32) continue;
+      if (is_host() && one.kind == sim::CollectiveKind::Broadcast) continue;
       samples.push_back({.kind = one.kind, .message = one.message, .time = one.median, .ranks = one.ranks});
-      best = std::max(best, (one.message / one.median).value());
-      fit_.ranks_per_node = one.ranks_per_node;
     }
+    return samples;
+  }
+
+  void fit_collectives() {
+    const std::vector<CollectiveSample> samples = collective_samples();
     if (samples.empty()) return;
-    fit_.fabric = sim::BytesPerSecond(best);
+    for (const CollectiveSample& sample : samples) {
+      fit_.fabric = std::max(fit_.fabric, sample.message / sample.time);
+      fit_.ranks_per_node = std::max(fit_.ranks_per_node, sample.ranks);
+    }
     sim::Cluster cluster;
     cluster.device = fit_.device;
     cluster.num_devices = cluster.devices_per_node = fit_.ranks_per_node;
-    cluster.fabric.kind = sim::FabricKind::Host;
+    cluster.fabric.kind = fit_.fabric_kind;
     cluster.fabric.devices = fit_.ranks_per_node;
     cluster.fabric.device_bandwidth = fit_.fabric;
-    const CollectiveFit fit = fit_fabric(cluster, samples);
-    for (const FittedValue& value : fit.values) put(value.name, value.value, value.standard_error);
+    const CollectiveFit fit = is_host() ? fit_loopback(cluster, samples) : fit_fabric(cluster, samples);
+    for (const FittedValue& value : fit.values) put(value.name, {value.value, value.standard_error});
     fit_.quality.push_back(
         {.what = "collectives", .samples = static_cast<int>(fit.samples), .median_error = std::expm1(fit.median_abs_error)});
+  }
+
+  void fit_overlap() {
+    std::vector<Reading> costs;
+    for (const hwdb::MeasuredOverlap& one : results_.overlaps) {
+      if (one.nodes != 1 || one.dtype != DType::Fp32) continue;
+      costs.push_back({one.collective_slowdown * (1.0 - 1.0 / std::max(1.0, one.product_slowdown)), 0.0});
+    }
+    if (costs.empty()) return;
+    Figure cost = figure(costs);
+    cost.value = std::clamp(cost.value, 0.0, 1.0);
+    fit_.device.achieved.sharing.collectives = cost.value;
+    put("sharing.collectives", cost);
+  }
+
+  // The time that each other rank adds to calls of one kind.
+  void fit_shared(const char* kind, const char* key, double sim::HostSharing::*added) {
+    std::vector<Reading> times;
+    for (const hwdb::MeasuredSharing& one : results_.sharing) {
+      if (one.kind != kind || one.ranks < 2) continue;
+      const double others = one.ranks - 1.0;
+      times.push_back({std::max(0.0, one.slowdown - 1.0) / others, one.spread * one.slowdown / others});
+    }
+    if (times.empty()) return;
+    const Figure time = figure(times);
+    fit_.device.achieved.sharing.*added = time.value;
+    put(key, time);
+  }
+
+  void fit_sharing() {
+    if (!is_host()) return;
+    fit_overlap();
+    fit_shared("gemm", "sharing.products", &sim::HostSharing::products);
+    fit_shared("copy", "sharing.streaming", &sim::HostSharing::streaming);
   }
 
   void note(const std::string& what, DType dtype, const std::vector<double>& log_errors) {

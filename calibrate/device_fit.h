@@ -9,8 +9,11 @@
 //                        moved / ((t - kernels * kernel_time) B)
 //                      over the operators whose bytes fit the cache, and over the others; one stands for both where only one was
 //                      measured
-//   fabric             the best bus bandwidth of a collective between ranks of one node; its share and latency are fitted
-//                      (collective_fit.h)
+//   fabric             the best rate of a collective between ranks of one node; its share and latency, and on a CPU the rate of
+//                      its sums, are fitted (collective_fit.h)
+//   sharing            of ranks that are processes of one host: with a collective that takes s times as long beside products,
+//                      which take p times as long beside collectives, hiding it costs s (1 - 1/p) of its time, the median
+//                      of fp32 overlaps; n ranks that do the same take 1 + (n - 1) x times as long (sim/cost/host_sharing.h)
 #pragma once
 
 #include <string>
@@ -18,7 +21,7 @@
 
 #include "hwdb/database.h"
 #include "hwdb/runtime_results.h"
-#include "sim/hardware/device.h"
+#include "sim/hardware/cluster.h"
 
 namespace llmsim::calibrate {
 
@@ -32,6 +35,7 @@ struct FitQuality {
 struct DeviceFit {
   sim::Device device;
   int ranks_per_node = 1;
+  sim::FabricKind fabric_kind = sim::FabricKind::Host;
   sim::BytesPerSecond fabric{};  // of one rank to the others of its node; 0: no collectives were measured
   std::vector<hwdb::Coefficient> coefficients;
   std::vector<FitQuality> quality;

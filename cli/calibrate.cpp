@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
+#include <map>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "calibrate/device_fit.h"
@@ -22,20 +26,56 @@
 namespace llmsim::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using reports::Kind;
 
 constexpr int kMostFiles = 1000;
 constexpr const char* kWritten = "result file that is written";
 constexpr const char* kRead = "result files of llmsim-runtime, of one device";
 
-std::vector<std::string> runtime_arguments(const CalibrateOptions& options) {
-  std::vector<std::string> arguments{runtime_program().string(), "--output", options.results.front()};
+// Of the budget, where one rank is measured before several.
+constexpr double kOneRankShare = 0.6;
+// A quick run of several ranks leaves their share of two minutes.
+constexpr double kQuickRankBudget = 40.0;
+
+// Where records of several ranks go: "results.jsonl" has "results.ranks.jsonl" beside it.
+std::string ranks_file(const std::string& file) {
+  const fs::path path = file;
+  return (path.parent_path() / (path.stem().string() + ".ranks" + path.extension().string())).string();
+}
+
+// Ranks of a CPU share its cores: one alone is measured with its share.  None where llmsim-runtime decides.
+std::optional<int> threads_of_rank(const CalibrateOptions& options) {
+  if (options.threads || options.ranks == 1 || options.nodes) return options.threads;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.ranks);
+}
+
+// What a run of one rank and one of several have in common.
+std::vector<std::string> runtime_arguments(const CalibrateOptions& options, const std::string& file) {
+  std::vector<std::string> arguments{runtime_program().string(), "--output", file};
   if (options.quick) arguments.emplace_back("--quick");
   if (options.resume) arguments.emplace_back("--resume");
-  if (options.threads) arguments.insert(arguments.end(), {"--threads", std::to_string(*options.threads)});
-  if (options.budget) arguments.insert(arguments.end(), {"--budget", std::to_string(*options.budget)});
+  if (const auto threads = threads_of_rank(options)) arguments.insert(arguments.end(), {"--threads", std::to_string(*threads)});
   if (!options.device.empty()) arguments.insert(arguments.end(), {"--device", options.device});
   if (!options.id.empty()) arguments.insert(arguments.end(), {"--id", options.id});
+  return arguments;
+}
+
+std::vector<std::string> one_rank_arguments(const CalibrateOptions& options) {
+  std::vector<std::string> arguments = runtime_arguments(options, options.results.front());
+  const double share = options.ranks > 1 ? kOneRankShare : 1.0;
+  if (options.budget) arguments.insert(arguments.end(), {"--budget", std::to_string(share * *options.budget)});
+  return arguments;
+}
+
+std::vector<std::string> ranks_arguments(const CalibrateOptions& options) {
+  std::vector<std::string> arguments = runtime_arguments(options, ranks_file(options.results.front()));
+  arguments.insert(arguments.end(), {"--ranks", std::to_string(options.ranks), "--collectives", "--steps"});
+  std::optional<double> budget = options.budget;
+  if (budget) *budget *= 1.0 - kOneRankShare;
+  if (!budget && options.quick) budget = kQuickRankBudget;
+  if (budget) arguments.insert(arguments.end(), {"--budget", std::to_string(*budget)});
+  if (options.nodes) arguments.insert(arguments.end(), {"--nodes", std::to_string(*options.nodes)});
   return arguments;
 }
 
@@ -57,6 +97,7 @@ struct Comparison {
   sim::Seconds predicted{};
   sim::Seconds measured{};
   double spread = 0.0;
+  int ranks = 1;
 
   double error() const { return predicted / measured - 1.0; }
 };
@@ -67,19 +108,36 @@ std::vector<Comparison> comparisons(const hwdb::RuntimeResults& results, const h
   for (const hwdb::MeasuredStep& step : results.steps) {
     if (!step.run.measured || !step.run.measured->step_time) continue;
     const sim::Prediction prediction = sim::predict(resolver.resolve(step.run));
-    rows.push_back(
-        {.id = step.run.id, .predicted = prediction.step_time, .measured = *step.run.measured->step_time, .spread = step.spread});
+    rows.push_back({.id = step.run.id,
+                    .predicted = prediction.step_time,
+                    .measured = *step.run.measured->step_time,
+                    .spread = step.spread,
+                    .ranks = prediction.run.cluster.num_devices});
   }
   if (rows.empty()) throw Error(results.file + ": no training steps; measure with --steps first");
   return rows;
 }
 
-double median_error(const std::vector<Comparison>& rows) {
+// "26 step(s) of 1 rank(s): median error 5.4 %, largest 13.8 %"
+std::string summary(const std::vector<Comparison>& rows, const std::string& of) {
   std::vector<double> errors;
   for (const Comparison& row : rows) errors.push_back(std::abs(row.error()));
   std::sort(errors.begin(), errors.end());
   const std::size_t n = errors.size();
-  return n % 2 == 1 ? errors[n / 2] : 0.5 * (errors[n / 2 - 1] + errors[n / 2]);
+  const double median = n % 2 == 1 ? errors[n / 2] : 0.5 * (errors[n / 2 - 1] + errors[n / 2]);
+  char text[96];
+  std::snprintf(text, sizeof text, "%zu step(s)%s: median error %.1f %%, largest %.1f %%", n, of.c_str(), 100.0 * median,
+                100.0 * errors.back());
+  return text;
+}
+
+// Of all rows, and of those of each number of ranks where these differ.
+void add_summaries(reports::Table& table, const std::vector<Comparison>& rows) {
+  std::map<int, std::vector<Comparison>> by_ranks;
+  for (const Comparison& row : rows) by_ranks[row.ranks].push_back(row);
+  table.add_note(summary(rows, ""));
+  if (by_ranks.size() == 1) return;
+  for (const auto& [ranks, some] : by_ranks) table.add_note(summary(some, " of " + std::to_string(ranks) + " rank(s)"));
 }
 
 reports::Table comparison_table(const std::vector<Comparison>& rows, const std::string& machine) {
@@ -89,9 +147,7 @@ reports::Table comparison_table(const std::vector<Comparison>& rows, const std::
                                                         {"error", "error", Kind::Percent},
                                                         {"spread", "spread of repeats", Kind::Percent}});
   for (const Comparison& row : rows) table.add_row({row.id, row.measured, row.predicted, row.error(), row.spread});
-  char text[64];
-  std::snprintf(text, sizeof text, "%zu step(s), median error %.1f %%", rows.size(), 100.0 * median_error(rows));
-  table.add_note(text);
+  add_summaries(table, rows);
   return table;
 }
 
@@ -115,7 +171,12 @@ void add_calibrate(CLI::App& program, int& status) {
   run->add_flag("--quick", options->quick, "two minutes, enough for a first calibration; default: an hour");
   run->add_flag("--resume", options->resume, "go on with the file of an earlier run");
   run->add_option("--budget", options->budget, "seconds to measure for")->check(CLI::PositiveNumber);
-  run->add_option("--threads", options->threads, "of kernels on a CPU; default: all cores")->check(CLI::PositiveNumber);
+  run->add_option("--ranks", options->ranks, "measure as many ranks of this machine together, too; on a CPU they share the cores")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--nodes", options->nodes, "print the lines that start --ranks on each of so many nodes, and end")
+      ->check(CLI::PositiveNumber);
+  run->add_option("--threads", options->threads, "of kernels on a CPU; default: all cores, shared by the ranks")
+      ->check(CLI::PositiveNumber);
   run->add_option("--device", options->device, "cpu, cuda or cuda:N; default: cuda where there is one");
   run->add_option("--id", options->id, "what to call the device; default: local_cpu or local_gpu");
   run->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
@@ -134,8 +195,18 @@ void add_calibrate(CLI::App& program, int& status) {
 }
 
 int run_calibrate_run(const CalibrateOptions& options) {
-  run_program(runtime_arguments(options));
-  return run_calibrate_import(options);
+  if (options.nodes) {
+    run_program(ranks_arguments(options));
+    std::cerr << "then import " << ranks_file(options.results.front()) << " together with a file of one rank\n";
+    return 0;
+  }
+  run_program(one_rank_arguments(options));
+  CalibrateOptions importing = options;
+  if (options.ranks > 1) {
+    run_program(ranks_arguments(options));
+    importing.results.push_back(ranks_file(options.results.front()));
+  }
+  return run_calibrate_import(importing);
 }
 
 int run_calibrate_import(const CalibrateOptions& options) {
@@ -143,8 +214,8 @@ int run_calibrate_import(const CalibrateOptions& options) {
   warn_of_truncation(results);
   const calibrate::DeviceFit fit = calibrate::fit_device(results);
   hwdb::Database database(options.database.empty() ? hwdb::default_database_path() : options.database, hwdb::Access::Write);
-  const std::string document =
-      hwdb::hardware_document(fit.device, {fit.ranks_per_node, fit.fabric}, fit.coefficients, fit.coefficients.front().source);
+  const std::string document = hwdb::hardware_document(fit.device, {fit.fabric_kind, fit.ranks_per_node, fit.fabric},
+                                                       fit.coefficients, fit.coefficients.front().source);
   hwdb::add_hardware(database, document, options.results.front(), options.replace);
   reports::Table table = quality_table(fit);
   table.add_note("stored as accelerator " + fit.device.id + " in " + name_of(database));

@@ -15,6 +15,8 @@ struct CalibrateOptions {
   bool quick = false;
   bool resume = false;
   bool replace = false;
+  int ranks = 1;             // local processes that are measured together, after one alone
+  std::optional<int> nodes;  // print how to start them on so many nodes
   std::optional<int> threads;
   std::optional<double> budget;
   std::string device;
@@ -27,7 +29,8 @@ struct CalibrateOptions {
 // status.
 void add_calibrate(CLI::App& program, int& status);
 
-// Starts llmsim-runtime here, then imports what it wrote.
+// Starts llmsim-runtime here, for one rank and then for `ranks`, and imports what it wrote; with `nodes`, prints the lines that
+// start the ranks there, and ends.
 int run_calibrate_run(const CalibrateOptions& options);
 
 // Fits the device and stores it as one's own hardware, with all coefficients.

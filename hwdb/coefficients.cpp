@@ -172,6 +172,23 @@ const std::array<Field<Cluster>, 22> kFields = {{
      [](auto& c, double v) { c.network.latency = sim::Seconds(v); }},
 }};
 
+// Of processes of one host; 0 and without effect elsewhere.
+constexpr CoefficientRange kNeighbours{0.0, 100.0};
+
+const std::array<Field<Cluster>, 4> kHostFields = {{
+    {"sharing.collectives", kRatio, "", [](const auto& c) { return c.device.achieved.sharing.collectives; },
+     [](auto& c, double v) { c.device.achieved.sharing.collectives = v; }},
+    {"sharing.products", kNeighbours, "", [](const auto& c) { return c.device.achieved.sharing.products; },
+     [](auto& c, double v) { c.device.achieved.sharing.products = v; }},
+    {"sharing.streaming", kNeighbours, "", [](const auto& c) { return c.device.achieved.sharing.streaming; },
+     [](auto& c, double v) { c.device.achieved.sharing.streaming = v; }},
+    {"fabric.sum_bytes_per_s",
+     {1e6, 1e14},
+     "B/s",
+     [](const auto& c) { return c.fabric.sum_bandwidth.value(); },
+     [](auto& c, double v) { c.fabric.sum_bandwidth = sim::BytesPerSecond(v); }},
+}};
+
 // Streaming rates have a field for each kernel, pass and place: "rms_norm.forward_cached".
 struct StreamingField {
   sim::StreamingKernel kernel = sim::StreamingKernel::Copy;
@@ -249,6 +266,11 @@ auto named_field(const Fields& fields, std::string_view name) {
   return found == fields.end() ? nullptr : &*found;
 }
 
+const Field<Cluster>* cluster_field(std::string_view name) {
+  const auto* field = named_field(kFields, name);
+  return field ? field : named_field(kHostFields, name);
+}
+
 // A family of coefficients that a device has once for each member: gemm.bf16.k_half, attention.flash-2.forward.  Without the
 // member, the key means all of them.
 template <typename Member, std::size_t kMembers, typename Owner, std::size_t kNumFields>
@@ -312,6 +334,7 @@ const std::vector<std::string>& coefficient_keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> all;
     for (const auto& entry : kFields) all.emplace_back(entry.name);
+    for (const auto& entry : kHostFields) all.emplace_back(entry.name);
     kGemm.add_keys(all);
     kAttention.add_keys(all);
     for (const sim::DType dtype : kDTypes) {
@@ -323,7 +346,7 @@ const std::vector<std::string>& coefficient_keys() {
 }
 
 std::optional<CoefficientRange> coefficient_range(std::string_view key) {
-  if (const auto* entry = named_field(kFields, key)) return entry->range;
+  if (const auto* entry = cluster_field(key)) return entry->range;
   if (const auto* entry = kGemm.parsed(key).field) return entry->range;
   if (const auto* entry = kAttention.parsed(key).field) return entry->range;
   if (streaming_key_named(key)) return kStreamingRange;
@@ -331,13 +354,13 @@ std::optional<CoefficientRange> coefficient_range(std::string_view key) {
 }
 
 std::vector<std::string> keys_set_by(std::string_view key) {
-  if (named_field(kFields, key) || streaming_key_named(key)) return {std::string(key)};
+  if (cluster_field(key) || streaming_key_named(key)) return {std::string(key)};
   const std::vector<std::string> keys = kGemm.keys(kGemm.parsed(key));
   return keys.empty() ? kAttention.keys(kAttention.parsed(key)) : keys;
 }
 
 void set_coefficient(sim::Cluster& cluster, std::string_view key, double value) {
-  if (const auto* entry = named_field(kFields, key)) return entry->set(cluster, value);
+  if (const auto* entry = cluster_field(key)) return entry->set(cluster, value);
   if (const auto gemm = kGemm.parsed(key); gemm.field) return kGemm.set(cluster.device.achieved, gemm, value);
   if (const auto streaming = streaming_key_named(key)) {
     streaming->field.in(cluster.device.achieved.streaming[static_cast<std::size_t>(streaming->dtype)]) = value;
@@ -357,6 +380,9 @@ std::vector<CoefficientValue> coefficient_values(const sim::Cluster& cluster) {
   }
   for (const AttentionKernel kernel : kKernels) kAttention.add_values(cluster.device.achieved, kernel, values);
   for (const auto& entry : kFields) values.push_back({entry.name, entry.get(cluster), entry.unit});
+  for (const auto& entry : kHostFields) {
+    if (entry.get(cluster) != 0.0) values.push_back({entry.name, entry.get(cluster), entry.unit});
+  }
   return values;
 }
 

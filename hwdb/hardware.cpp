@@ -212,8 +212,9 @@ Sourced host_bandwidth(const Database& database, const Record& record) {
   if (const auto rate = number(pcie, "theoretical_bytes_per_s_per_direction")) {
     return {*rate * kHostFraction, Evidence::Assumed, "0.85 of the nominal host link"};
   }
-  if (number(record.fields, "hbm_bytes_per_s") && text(part(record.fields, "fabric"), "kind") == "host" &&
-      number(part(record.fields, "fabric"), "devices").value_or(8.0) == 1.0) {
+  const std::string fabric = text(part(record.fields, "fabric"), "kind");
+  const bool alone = fabric == "host" && number(part(record.fields, "fabric"), "devices").value_or(8.0) == 1.0;
+  if (number(record.fields, "hbm_bytes_per_s") && (alone || fabric == "loopback")) {
     return {*number(record.fields, "hbm_bytes_per_s"), Evidence::Assumed, "the device is the host"};
   }
   return {kPcieGen4.value() * kHostFraction, Evidence::Assumed, "0.85 of PCIe Gen4 x16: host link not published"};
@@ -345,6 +346,7 @@ sim::FabricKind fabric_kind(const std::string& name) {
   if (name == "paired") return sim::FabricKind::Paired;
   if (name == "torus") return sim::FabricKind::Torus;
   if (name == "host") return sim::FabricKind::Host;
+  if (name == "loopback") return sim::FabricKind::Loopback;
   return sim::FabricKind::Switch;
 }
 
@@ -511,8 +513,10 @@ const json& fabric_description(const Home& home, const Record& accelerator) {
 void set_fabric(sim::Cluster& cluster, const Home& home, const Record& accelerator, Ledger& ledger) {
   const json& description = fabric_description(home, accelerator);
   const sim::Seconds latency = cluster.fabric.latency;
+  const BytesPerSecond sums = cluster.fabric.sum_bandwidth;
   cluster.fabric = fabric_of(description, accelerator.fields, cluster.devices_per_node);
   cluster.fabric.latency = latency;
+  cluster.fabric.sum_bandwidth = sums;
   if (home.named && home.record) {
     const auto domain = number(home.record->fields, "accelerators_per_scale_up_domain");
     if (domain) cluster.fabric.devices = static_cast<int>(*domain);

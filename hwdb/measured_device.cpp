@@ -17,7 +17,7 @@ json accelerator_of(const sim::Device& device, const MeasuredFabric& fabric, con
               {"hbm_usable_bytes", device.usable_memory.value()},
               {"hbm_bytes_per_s", device.memory_bandwidth.value()},
               {"compute_units", device.compute_units},
-              {"fabric", {{"kind", "host"}}},
+              {"fabric", {{"kind", sim::name_of(fabric.kind)}}},
               {"source", source}};
   if (fabric.bandwidth.value() > 0.0)
     record["fabric"].update({{"devices", fabric.devices}, {"device_bytes_per_s", fabric.bandwidth.value()}});

@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "hwdb/database.h"
-#include "sim/hardware/device.h"
+#include "sim/hardware/cluster.h"
 
 namespace llmsim::hwdb {
 
 // What joins the ranks of one node; a bandwidth of 0 is unknown.
 struct MeasuredFabric {
+  sim::FabricKind kind = sim::FabricKind::Host;
   int devices = 1;
   sim::BytesPerSecond bandwidth{};
 };

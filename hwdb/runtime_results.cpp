@@ -103,6 +103,24 @@ void add_collective(RuntimeResults& results, const json& record) {
                                  .median = sim::Seconds(record.at("median_s").get<double>())});
 }
 
+void add_overlap(RuntimeResults& results, const json& record) {
+  const auto kind = collective_named(record.at("kind").get<std::string>());
+  if (!kind) return;
+  results.overlaps.push_back({.kind = *kind,
+                              .dtype = dtype_named(record.value("dtype", "fp32")),
+                              .ranks = record.at("ranks").get<int>(),
+                              .nodes = record.value("nodes", 1),
+                              .collective_slowdown = record.at("collective_slowdown").get<double>(),
+                              .product_slowdown = record.at("gemm_slowdown").get<double>()});
+}
+
+MeasuredSharing sharing_of(const json& record) {
+  return {.kind = record.at("kind").get<std::string>(),
+          .ranks = record.at("ranks").get<int>(),
+          .slowdown = record.at("slowdown").get<double>(),
+          .spread = record.value("spread", 0.0)};
+}
+
 RunRecord run_of(const json& record, const std::string& where) {
   RunFile file = parse_runs(record.at("run").dump(), where);
   if (!file.rejected.empty()) throw Error(where + ": " + file.rejected.front().reason);
@@ -124,8 +142,10 @@ sim::HeldBytes held_of(const json& record) {
 
 CountedStep counted_of(const json& record, const std::string& where) {
   const json& counts = record.at("counts");
-  CountedStep step{
-      .name = record.at("key").get<std::string>(), .run = run_of(record, where), .stage = record.at("stage").get<int>()};
+  CountedStep step{.name = record.at("key").get<std::string>(),
+                   .run = run_of(record, where),
+                   .stage = record.at("stage").get<int>(),
+                   .shard = record.at("shard").get<int>()};
   step.counts.parameters = counts.at("parameters").get<std::int64_t>();
   step.counts.forward = flops_of(counts.at("forward"));
   step.counts.backward = flops_of(counts.at("backward"));
@@ -153,6 +173,10 @@ void add(RuntimeResults& results, const json& record, const std::string& where) 
     results.kernels.push_back(kernel_of(record));
   } else if (type == "collective") {
     add_collective(results, record);
+  } else if (type == "overlap") {
+    add_overlap(results, record);
+  } else if (type == "sharing") {
+    results.sharing.push_back(sharing_of(record));
   } else if (type == "step") {
     results.steps.push_back(step_of(record, where));
   } else if (type == "counted") {
@@ -186,6 +210,21 @@ RuntimeResults parse_runtime_results(const std::string& text, const std::string&
   return results;
 }
 
+namespace {
+
+// Kernels of one rank say nothing of ranks with other shares of the cores.
+void require_same_device(const MeasuredMachine& first, const RuntimeResults& other) {
+  const MeasuredMachine& machine = other.machine;
+  if (machine.id != first.id)
+    throw Error(other.file + ": is of the device " + machine.id + ", the files before it of " + first.id);
+  if (machine.kind == "cpu" && machine.threads != first.threads) {
+    throw Error(other.file + ": threads = " + std::to_string(machine.threads) + ", " + std::to_string(first.threads) +
+                " in the files before it: measure all with the same --threads");
+  }
+}
+
+}  // namespace
+
 RuntimeResults read_runtime_results(const std::vector<std::string>& paths) {
   RuntimeResults all;
   for (const std::string& path : paths) {
@@ -198,10 +237,11 @@ RuntimeResults read_runtime_results(const std::vector<std::string>& paths) {
       all = std::move(one);
       continue;
     }
-    if (one.machine.id != all.machine.id)
-      throw Error(path + ": is of the device " + one.machine.id + ", the files before it of " + all.machine.id);
+    require_same_device(all.machine, one);
     std::move(one.kernels.begin(), one.kernels.end(), std::back_inserter(all.kernels));
     std::move(one.collectives.begin(), one.collectives.end(), std::back_inserter(all.collectives));
+    std::move(one.overlaps.begin(), one.overlaps.end(), std::back_inserter(all.overlaps));
+    std::move(one.sharing.begin(), one.sharing.end(), std::back_inserter(all.sharing));
     std::move(one.steps.begin(), one.steps.end(), std::back_inserter(all.steps));
     std::move(one.counted.begin(), one.counted.end(), std::back_inserter(all.counted));
     all.out_of_memory += one.out_of_memory;

@@ -46,6 +46,24 @@ struct MeasuredCollective {
   sim::Seconds median{};
 };
 
+// A collective beside products that take as long, on all ranks of a group.
+struct MeasuredOverlap {
+  sim::CollectiveKind kind = sim::CollectiveKind::AllReduce;
+  sim::DType dtype = sim::DType::Fp32;
+  int ranks = 1;
+  int nodes = 1;
+  double collective_slowdown = 1.0;  // beside products that outlast it, relative to alone
+  double product_slowdown = 1.0;     // beside collectives that outlast them
+};
+
+// A call that all ranks of a node make at once, each on its own data.
+struct MeasuredSharing {
+  std::string kind;  // "gemm", "copy", "cached_copy"
+  int ranks = 1;     // of the node
+  double slowdown = 1.0;
+  double spread = 0.0;
+};
+
 // One training step: its record, and how the time divides.
 struct MeasuredStep {
   RunRecord run;
@@ -67,6 +85,8 @@ struct RuntimeResults {
   MeasuredMachine machine{};
   std::vector<MeasuredKernel> kernels{};
   std::vector<MeasuredCollective> collectives{};
+  std::vector<MeasuredOverlap> overlaps{};
+  std::vector<MeasuredSharing> sharing{};
   std::vector<MeasuredStep> steps{};
   std::vector<CountedStep> counted{};
   int out_of_memory = 0;   // measurements that did not fit
@@ -76,7 +96,8 @@ struct RuntimeResults {
 // Throws Error naming file and line for text that is no result file; records of unknown types are skipped.
 RuntimeResults parse_runtime_results(const std::string& text, const std::string& file);
 
-// The records of one device in several files.  Throws Error for files of different devices.
+// The records of one device in several files.  Throws Error for files of different devices, and of a CPU for ranks of different
+// numbers of threads.
 RuntimeResults read_runtime_results(const std::vector<std::string>& paths);
 
 }  // namespace llmsim::hwdb

@@ -99,7 +99,7 @@ void check_names(ObjectReader& reader, const std::string& id, HardwareKind kind,
 void check_fabric(ObjectReader& parent) {
   auto fabric = parent.object("fabric");
   if (!fabric) return;
-  if (!fabric->one_of("kind", {"switch", "mesh", "paired", "torus", "host"})) fabric->refuse("kind", "is missing");
+  if (!fabric->one_of("kind", {"switch", "mesh", "paired", "torus", "host", "loopback"})) fabric->refuse("kind", "is missing");
   fabric->integer("devices", 1, kMostDevices);
   for (const char* key : {"device_bytes_per_s", "pair_bytes_per_s", "package_bytes_per_s"})
     check_number(*fabric, key, kMostBytesPerSecond);

@@ -189,7 +189,9 @@ int print_launch_lines(int argc, char** argv, const CommandLine& line) {
 
 // The parent of the ranks of one machine.
 int start_ranks(int argc, char** argv, const CommandLine& line) {
-  const LocalRun run = run_local_ranks({.command = own_command(argc, argv, {}), .ranks = line.ranks, .patience = line.timeout});
+  const bool on_cpu = device_named(line.device.empty() ? default_device() : line.device).is_cpu();
+  const LocalRun run = run_local_ranks(
+      {.command = own_command(argc, argv, {}), .ranks = line.ranks, .own_cores = on_cpu, .patience = line.timeout});
   if (!run.failure) return 0;
   std::fprintf(stderr, "llmsim-runtime: %s\n", run.failure->c_str());
   if (line.collectives)

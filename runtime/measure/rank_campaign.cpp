@@ -16,6 +16,7 @@
 #include "runtime/measure/node_check.h"
 #include "runtime/measure/progress.h"
 #include "runtime/measure/results.h"
+#include "runtime/measure/sharing_bench.h"
 #include "runtime/measure/step_bench.h"
 #include "runtime/parallel/world.h"
 
@@ -28,6 +29,8 @@ using sim::Seconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kTolerance = 0.1;
+// Shares of the budget: what ranks of a host take from each other, their collectives, and their steps.
+constexpr double kSharingShare = 0.05, kCollectiveShare = 0.4, kStepShare = 0.55;
 constexpr double kBuffersOfABench = 8.0;  // of one message: what is sent, received, and scratch
 
 // What a rank of the check does again and again.
@@ -82,6 +85,7 @@ CollectiveBenchOptions bench_options(const ProcessPlace& place, const CampaignOp
   options.ranks_per_node = place.local_ranks;
   options.gemm_size = device.is_cpu() ? 512 : 4096;
   options.budget = campaign.budget;
+  if (campaign.quick && device.is_cpu()) options.dtypes = {sim::DType::Fp32};
   options.repeats = {
       .warm_up = campaign.quick ? 1 : 3, .least = campaign.quick ? 3 : 7, .precision = 0.03, .budget = Seconds(1.0)};
   const double ranks_in_memory = device.is_cpu() ? place.local_ranks : 1;
@@ -109,12 +113,26 @@ class Recorder {
   Clock::time_point last_ = Clock::now();
 };
 
-// `recorder` on rank 0 alone.
+// Of `recorder`, which rank 0 alone has.
+template <class Options>
+void record_with(Options& options, Recorder* recorder) {
+  if (recorder == nullptr) return;
+  options.has = [recorder](const std::string& key) { return recorder->has(key); };
+  options.record = [recorder](const json& record) { recorder->append(record); };
+}
+
+void sharing(const ProcessPlace& place, Communicator& everyone, Seconds budget, c10::Device device, Recorder* recorder) {
+  if (!device.is_cpu() || place.local_ranks == 1) return;
+  SharingBenchOptions options{.local_rank = place.local_rank,
+                              .local_ranks = place.local_ranks,
+                              .cache = environment(device).last_level_cache,
+                              .budget = budget};
+  record_with(options, recorder);
+  bench_sharing(everyone, options);
+}
+
 void collectives(const World& world, Communicator& everyone, CollectiveBenchOptions options, Recorder* recorder) {
-  if (recorder != nullptr) {
-    options.has = [recorder](const std::string& key) { return recorder->has(key); };
-    options.record = [recorder](const json& record) { recorder->append(record); };
-  }
+  record_with(options, recorder);
   bench_collectives(
       everyone, [&](const GroupMembers& members) { return world.connect(members); }, options);
 }
@@ -161,9 +179,15 @@ void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& opt
   std::vector<std::string> hosts;
   for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host_of(rank));
   if (options.check) check(*everyone, hosts, device);
-  if (options.collectives && campaign.steps) campaign.budget = 0.5 * campaign.budget;
   Recorder* const records = recorder ? &*recorder : nullptr;
-  if (options.collectives) collectives(world, *everyone, bench_options(place, campaign, device), records);
+  const double shares = (options.collectives ? kSharingShare + kCollectiveShare : 0.0) + (campaign.steps ? kStepShare : 0.0);
+  const Seconds share = options.campaign.budget / std::max(shares, kSharingShare);
+  if (options.collectives) {
+    sharing(place, *everyone, kSharingShare * share, device, records);
+    campaign.budget = kCollectiveShare * share;
+    collectives(world, *everyone, bench_options(place, campaign, device), records);
+  }
+  campaign.budget = kStepShare * share;
   if (campaign.steps) steps(world, *everyone, campaign, device, records);
 }
 

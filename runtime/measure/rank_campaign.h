@@ -1,5 +1,5 @@
-// A measuring run of several ranks, each a process: the check of the machine, its collectives, and training
-// steps that the ranks divide (the campaign's `steps`; its kernels are for one rank alone).
+// A measuring run of several ranks, each a process: the check of the machine, its collectives with what the ranks of a host take
+// from each other, and training steps that the ranks divide (the campaign's `steps`; its kernels are for one rank alone).
 #pragma once
 
 #include <chrono>

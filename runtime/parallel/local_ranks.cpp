@@ -6,10 +6,12 @@
 #include <cstring>
 #include <thread>
 
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/parallel/core_share.h"
 #include "runtime/parallel/process_place.h"
 #include "runtime/parallel/roll_call.h"
 #include "runtime/parallel/world.h"
@@ -45,14 +47,23 @@ std::vector<std::string> environment_for(const ProcessPlace& place) {
   return variables;
 }
 
+cpu_set_t core_set(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) CPU_SET(static_cast<std::size_t>(core), &set);
+  return set;
+}
+
 // Between fork and exec only what is allowed in a signal handler: other threads of libtorch may have held locks.
-pid_t start(std::vector<std::string> command, const ProcessPlace& place) {
+pid_t start(std::vector<std::string> command, const ProcessPlace& place, const std::vector<int>& cores) {
   std::vector<std::string> environment = environment_for(place);
   const std::vector<char*> arguments = pointers(command), variables = pointers(environment);
+  const cpu_set_t set = core_set(cores);
   const pid_t parent = getpid(), pid = fork();
   if (pid < 0) throw Error("cannot start rank " + std::to_string(place.rank) + ": " + std::strerror(errno));
   if (pid > 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!cores.empty()) sched_setaffinity(0, sizeof set, &set);
   if (getppid() == parent) execve(arguments[0], arguments.data(), variables.data());
   _exit(kCannotStart);
 }
@@ -137,7 +148,8 @@ LocalRun run_local_ranks(const LocalRanksOptions& options) {
                                .local_ranks = options.ranks,
                                .store_port = kept.port,
                                .keeps_store = false};
-      run.ends.push_back({.rank = rank, .pid = start(options.command, place), .exit_code = {}, .signal = {}});
+      const std::vector<int> cores = options.own_cores ? core_share(allowed_cores(), rank, options.ranks) : std::vector<int>();
+      run.ends.push_back({.rank = rank, .pid = start(options.command, place, cores), .exit_code = {}, .signal = {}});
     }
     watch(run.ends, options);
     run.failure = blame(run.ends, kept.store);

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "sim/cost/loopback.h"
+
 namespace llmsim::sim {
 namespace {
 
@@ -38,7 +40,8 @@ BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& plac
     case FabricKind::Torus:
       return n < fabric.devices ? std::min(fabric.device_bandwidth, 2.0 * fabric.pair_bandwidth) : fabric.device_bandwidth;
     case FabricKind::Switch:
-    case FabricKind::Host: return fabric.device_bandwidth;
+    case FabricKind::Host:
+    case FabricKind::Loopback: return fabric.device_bandwidth;
   }
   return fabric.device_bandwidth;
 }
@@ -168,6 +171,8 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   links.fabric_hop = cluster.fabric.latency;
   links.network_hop = cluster.network.latency;
   links.switched = cluster.fabric.kind == FabricKind::Switch;
+  links.loopback = cluster.fabric.kind == FabricKind::Loopback;
+  links.sums = cluster.fabric.sum_bandwidth;
   links.algorithm = cluster.algorithm;
   links.in_switch_reduction = cluster.fabric.in_switch_reduction;
   return links;
@@ -175,6 +180,7 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
 
 Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links) {
   if (links.place.ranks <= 1 || message <= Bytes(0.0)) return Seconds(0.0);
+  if (links.loopback && links.place.domains == 1) return loopback_time(kind, message, links);
   switch (kind) {
     case CollectiveKind::AllReduce: return all_reduce_time(message, links);
     case CollectiveKind::AllGather:

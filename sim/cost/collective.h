@@ -19,7 +19,8 @@
 // (1 + c/n^2): 0.73 for gathers and scatters of two ranks.  The bus bandwidth is the smaller of what the fabric gives the ranks
 // of one domain and what the network gives the group: a domain's injection bandwidth shared by the groups that run side by side,
 // times (D/2)^-ring_decay on networks where measured rings slow down with the number of nodes. Over sockets a node carries no
-// more than its host's kernels do. One rank is free.  Source: NCCL src/graph/tuning.cc (latency and bandwidth tables).
+// more than its host's kernels do. One rank is free.  Processes of one host have
+// formulas of their own (loopback.h).  Source: NCCL src/graph/tuning.cc (latency and bandwidth tables).
 #pragma once
 
 #include "sim/hardware/cluster.h"
@@ -37,7 +38,9 @@ struct GroupLinks {
   double ring_share = 1.0;   // of `network` that a ring over all domains keeps
   Seconds fabric_hop{};
   Seconds network_hop{};
+  BytesPerSecond sums{};  // Fabric::sum_bandwidth
   bool switched = false;  // behind a switch
+  bool loopback = false;  // processes of one host
   bool in_switch_reduction = false;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto;
 

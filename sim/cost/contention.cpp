@@ -8,6 +8,8 @@ namespace {
 
 // Collectives never take a whole device: kernels that wait for each other would not end.
 constexpr double kLargestShare = 0.75;
+// Kernels that lose all cores would never end.
+constexpr double kMostCores = 0.99;
 // Where a data sheet gives no number of units.
 constexpr int kUnpublishedUnits = 128;
 
@@ -19,13 +21,19 @@ double memory_share(const GroupLinks& links, const Device& device, double bytes_
   return share(bytes_per_wire_byte * links.bus_bandwidth() / memory);
 }
 
+DeviceShare core_share(const GroupLinks& links, const Device& device) {
+  return {.cores = links.place.ranks > 1 ? std::clamp(device.achieved.sharing.collectives, 0.0, kMostCores) : 0.0};
+}
+
 }  // namespace
 
 DeviceShare copied_share(const GroupLinks& links, const Device& device) {
+  if (links.loopback) return core_share(links, device);
   return {.memory = memory_share(links, device, std::max(0.0, device.achieved.collective_traffic - 1.0))};
 }
 
 DeviceShare collective_share(const GroupLinks& links, const Device& device, double units) {
+  if (links.loopback) return core_share(links, device);
   DeviceShare held{.memory = memory_share(links, device, device.achieved.collective_traffic)};
   const bool on_units = links.place.ranks > 1 && device.achieved.collective_unit_bandwidth > BytesPerSecond(0.0);
   if (on_units) held.units = share(units / (device.compute_units > 1 ? device.compute_units : kUnpublishedUnits));
@@ -39,7 +47,8 @@ DeviceShare collective_share(const GroupLinks& links, const Device& device) {
 
 WorkRates rates_beside(const DeviceShare& share, const Device& device) {
   const double arithmetic = 1.0 - share.units - device.achieved.memory_interference * share.memory;
-  return {.arithmetic = std::max(1.0 - kLargestShare, arithmetic), .streaming = 1.0 - share.memory};
+  return {.arithmetic = (1.0 - share.cores) * std::max(1.0 - kLargestShare, arithmetic),
+          .streaming = (1.0 - share.cores) * (1.0 - share.memory)};
 }
 
 double rate_loss(const WorkRates& rates, const WorkMix& mix) {

@@ -6,6 +6,10 @@
 //   memory   A byte on the wire is r = 3 of device memory: written by the neighbour, read, and stored as result or sum.  At a bus
 //            bandwidth of b they hold r b / M of the achieved memory bandwidth M.  Copies go without the buffer between: r - 1.
 //
+//   cores    Processes of one host carry their collectives on the cores that compute (FabricKind::Loopback).  For every second
+//            that a collective takes alone, hiding it costs the kernels beside it s seconds (HostSharing::collectives, measured);
+//            s = 1 leaves nothing to hide.  Neither units nor memory count then.
+//
 // Products and attention run at 1 - c / U - k r b / M of their rate, k the share of the lost bandwidth that they feel through
 // caches and memory queues; memory-bound kernels at 1 - r b / M, however many units they have.  Devices with engines of their own
 // for collectives (v = 0) and copies cost no units.  Waiting for links or for the host costs and suffers nothing.
@@ -24,6 +28,7 @@ namespace llmsim::sim {
 struct DeviceShare {
   double units = 0.0;
   double memory = 0.0;
+  double cores = 0.0;  // of a host whose cores carry the collective themselves: all kernels lose them
 };
 
 // Of a collective over these links; nothing on a single rank.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "sim/cost/host_sharing.h"
 
 namespace llmsim::sim {
 namespace {
@@ -60,9 +61,9 @@ OperatorPricer::OperatorPricer(const Run& run)
       library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
       buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
       context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device), run.cluster.device)),
-      streaming_machine_(streaming_machine(run.cluster.device, streaming_forms(run.model, run.strategy))),
+      streaming_machine_(streaming_machine(run.cluster, streaming_forms(run.model, run.strategy))),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
-                    run.stack.efficiency),
+                    run.stack.efficiency * host_share(run.cluster).products),
       gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
       narrow_gemm_rate_(gemm_rate_ * run.stack.narrow.gemm_efficiency) {
   const DType wide = activation_dtype(run.strategy.precision);

@@ -77,7 +77,7 @@ class OperatorPricer {
   double buffer_loss_ = 0.0;   // beside one of the stack's own
   double context_loss_ = 0.0;
   StreamingMachine streaming_machine_;
-  double compute_rate_;  // sustained clock, training rate and stack efficiency
+  double compute_rate_;  // sustained clock, training rate, stack efficiency, and what other processes of a host leave
   double gemm_rate_;     // of these, and of the kernels that the matrix library picks
   double narrow_gemm_rate_;
 };

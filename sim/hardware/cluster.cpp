@@ -9,6 +9,7 @@ const char* name_of(FabricKind kind) {
     case FabricKind::Paired: return "paired";
     case FabricKind::Torus: return "torus";
     case FabricKind::Host: return "host";
+    case FabricKind::Loopback: return "loopback";
   }
   return "";
 }

@@ -17,9 +17,10 @@ namespace llmsim::sim {
 //   Paired  two devices share a package with a wide link; other neighbours are joined by narrower ones (MI250X)
 //   Torus   neighbours only, wrap-around (TPU)
 //   Host    through the host's PCIe
-enum class FabricKind { Switch, Mesh, Paired, Torus, Host };
+//   Loopback  the devices are processes of one host, which share its memory and pass messages through its kernel
+enum class FabricKind { Switch, Mesh, Paired, Torus, Host, Loopback };
 
-// "switch", "mesh", "paired", "torus", "host".
+// "switch", "mesh", "paired", "torus", "host", "loopback".
 const char* name_of(FabricKind kind);
 
 // How messages get from a device to the network ports.
@@ -44,6 +45,7 @@ struct Fabric {
   BytesPerSecond pair_bandwidth;     // one pair of neighbours, one direction
   BytesPerSecond package_bandwidth;  // Paired: the two devices of one package
   Seconds latency{3.4e-6};           // one hop of a collective
+  BytesPerSecond sum_bandwidth{};    // Loopback: at which a process adds up what has come; 0: at no cost
   bool in_switch_reduction = false;  // the switch adds (NVLS): all-reduce moves each byte once
 };
 

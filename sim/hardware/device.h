@@ -44,6 +44,13 @@ struct StreamingRates {
   std::array<StreamingRate, kNumStreamingKernels> backward{};
 };
 
+// What processes of one host take from one another.
+struct HostSharing {
+  double collectives = 0.0;  // share of a hidden collective's time that the kernels beside it lose
+  double products = 0.0;     // time that each other busy process adds to products and attention, relative to alone
+  double streaming = 0.0;    // the same of kernels that stream through memory
+};
+
 // Sustained rates that measurements showed, relative to data-sheet peaks.
 struct Achieved {
   std::array<GemmCoefficients, kNumDTypes> gemm;                      // by DType
@@ -63,6 +70,9 @@ struct Achieved {
   // Rate that products lose for each share of the memory bandwidth that collectives hold.  0.60 +- 0.30: slopes within eleven
   // studies, which disagree (llm-foundry 0.4 +- 0.2, MaxText 1.5 +- 0.5, torchtitan 1.7 +- 0.7, Megatron-Bridge -2.9 +- 0.9).
   double memory_interference = 0.60;
+  // Processes of one host (FabricKind::Loopback) share its cores with what carries their messages, and its caches and memory
+  // with each other; all 0 and without effect for other devices.  See cost/host_sharing.h.
+  HostSharing sharing;
   double device_spread = 0.0175;  // standard deviation of speed between equal devices (5 % between the best and worst of eight)
 };
 

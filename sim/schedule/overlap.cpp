@@ -66,7 +66,7 @@ class Streams {
   double loss_at(Seconds now) const {
     const double both =
         (now < channel_ ? loss_.channel : 0.0) + (now >= replicas_from_ && now < replicas_ ? loss_.replicas : 0.0);
-    return std::min(both, kMostLoss);
+    return std::min(both, std::max({kMostLoss, loss_.channel, loss_.replicas}));
   }
 
   // Those of the units before `end` that are not issued yet.

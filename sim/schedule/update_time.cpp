@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sim/cost/gemm.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/host_sharing.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/update.h"
 
@@ -37,7 +37,7 @@ Seconds arithmetic_time(const Operator& op, const Device& device) {
 }
 
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
-  const StreamingMachine machine = streaming_machine(run.cluster.device, streaming_forms(run.model, run.strategy));
+  const StreamingMachine machine = streaming_machine(run.cluster, streaming_forms(run.model, run.strategy));
   const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.stack.update.fused, owned, owned);
   Seconds time;
   if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);

@@ -39,6 +39,37 @@ TEST(CollectiveFit, RecoversPlantedCoefficientsWithinTheirErrors) {
   EXPECT_LT(fit.median_abs_error, 0.1);
 }
 
+// Processes of one host: 3 GB/s, of which exchanges reach a half, 150 us, sums at 2 GB/s.
+TEST(CollectiveFit, RecoversAHostsCollectives) {
+  sim::Cluster host = node();
+  host.devices_per_node = host.num_devices = 2;
+  host.fabric.kind = sim::FabricKind::Loopback;
+  host.fabric.devices = 2;
+  host.fabric.device_bandwidth = 3.0 * sim::GBps;
+  sim::Cluster truth = host;
+  truth.device.achieved.collective_fraction = 0.5;
+  truth.fabric.latency = 150.0 * sim::us;
+  truth.fabric.sum_bandwidth = 2.0 * sim::GBps;
+  std::mt19937 generator(5);
+  std::normal_distribution<double> noise(0.0, 0.1);
+  std::vector<CollectiveSample> samples;
+  for (const auto kind : {sim::CollectiveKind::AllReduce, sim::CollectiveKind::AllGather, sim::CollectiveKind::ReduceScatter,
+                          sim::CollectiveKind::SendRecv}) {
+    for (double bytes = 1 << 10; bytes <= 1 << 26; bytes *= 4.0) {
+      CollectiveSample sample{kind, sim::Bytes(bytes), {}, 2, 1.0};
+      sample.time = predicted(sample, truth) * std::exp(noise(generator));
+      samples.push_back(sample);
+    }
+  }
+  const CollectiveFit fit = fit_loopback(host, samples);
+  ASSERT_EQ(fit.values.size(), 3U);
+  EXPECT_NEAR(fit.values[0].value, 0.5, 3.0 * fit.values[0].standard_error);
+  EXPECT_NEAR(fit.values[1].value, 150e-6, 3.0 * fit.values[1].standard_error);
+  EXPECT_NEAR(fit.values[2].value, 2e9, 3.0 * fit.values[2].standard_error);
+  EXPECT_LT(fit.values[0].standard_error, 0.05);
+  EXPECT_LT(fit.median_abs_error, 0.1);
+}
+
 TEST(CollectiveFit, DescribesAClusterAsItIs) {
   // Twice the predicted time everywhere: an error of ln 2.
   CollectiveSample sample{sim::CollectiveKind::AllGather, 1.0 * sim::GiB, {}, 8, 1.0};

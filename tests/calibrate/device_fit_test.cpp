@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "calibrate/collective_fit.h"
 #include "sim/base/error.h"
 #include "sim/cost/gemm.h"
 #include "sim/cost/streaming.h"
@@ -83,6 +84,79 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
   EXPECT_NEAR(norm.cached, 2.0, 1e-6);
   EXPECT_NEAR(norm.streamed, 0.5, 1e-6);
   for (const FitQuality& row : fit.quality) EXPECT_LT(row.median_error, 0.02) << row.what;
+}
+
+double fitted(const DeviceFit& fit, const std::string& key) {
+  for (const hwdb::Coefficient& coefficient : fit.coefficients) {
+    if (coefficient.key == key) return coefficient.value;
+  }
+  ADD_FAILURE() << key << " was not fitted";
+  return 0.0;
+}
+
+// Two ranks whose collectives take 2.5 times as long beside products, which take 1.25, 1.5 and 2 times as long: of their time
+// 2.5 (1 - 1/1.5) = 0.83 are lost.  Overlaps over several nodes, and in other formats, say nothing of the host.
+TEST(DeviceFit, FindsWhatRanksOfAHostTakeFromEachOther) {
+  hwdb::RuntimeResults results = planted_results();
+  for (const double products : {1.25, 1.5, 2.0})
+    results.overlaps.push_back({.ranks = 2, .nodes = 1, .collective_slowdown = 2.5, .product_slowdown = products});
+  results.overlaps.push_back({.ranks = 4, .nodes = 2, .collective_slowdown = 9.0, .product_slowdown = 9.0});
+  results.overlaps.push_back({.dtype = DType::Bf16, .ranks = 2, .collective_slowdown = 9.0, .product_slowdown = 9.0});
+  results.sharing = {{.kind = "gemm", .ranks = 2, .slowdown = 1.04, .spread = 0.01},
+                     {.kind = "copy", .ranks = 3, .slowdown = 1.6, .spread = 0.01},
+                     {.kind = "cached_copy", .ranks = 2, .slowdown = 0.99, .spread = 0.01}};
+  const DeviceFit fit = fit_device(results);
+  EXPECT_EQ(fit.fabric_kind, sim::FabricKind::Loopback);
+  EXPECT_NEAR(fitted(fit, "sharing.collectives"), 2.5 / 3.0, 1e-12);
+  EXPECT_NEAR(fitted(fit, "sharing.products"), 0.04, 1e-12);
+  EXPECT_NEAR(fitted(fit, "sharing.streaming"), 0.3, 1e-12);  // of each of two others
+  EXPECT_NEAR(fit.device.achieved.sharing.streaming, 0.3, 1e-12);
+}
+
+TEST(DeviceFit, HidingNeverCostsMoreThanTheCollective) {
+  hwdb::RuntimeResults results = planted_results();
+  results.overlaps.push_back({.ranks = 2, .collective_slowdown = 3.0, .product_slowdown = 3.0});
+  EXPECT_DOUBLE_EQ(fitted(fit_device(results), "sharing.collectives"), 1.0);
+}
+
+// Collectives of ranks whose fabric carries 2 GB/s; what goes one way only, a broadcast, is faster and left out.
+TEST(DeviceFit, FindsAHostsCollectivesAgain) {
+  sim::Cluster host;
+  host.devices_per_node = host.num_devices = 2;
+  host.fabric.kind = sim::FabricKind::Loopback;
+  host.fabric.devices = 2;
+  host.fabric.device_bandwidth = 2.0 * sim::GBps;
+  host.fabric.latency = 120.0 * sim::us;
+  host.fabric.sum_bandwidth = 5.0 * sim::GBps;
+  host.device.achieved.collective_fraction = 1.0;
+  hwdb::RuntimeResults results = planted_results();
+  for (const auto kind : {sim::CollectiveKind::AllReduce, sim::CollectiveKind::AllGather, sim::CollectiveKind::ReduceScatter}) {
+    for (double bytes = 1024.0; bytes < 1e8; bytes *= 4.0) {
+      CollectiveSample sample{.kind = kind, .message = sim::Bytes(bytes), .time = {}, .ranks = 2};
+      results.collectives.push_back(
+          {.kind = kind, .message = sample.message, .ranks = 2, .ranks_per_node = 2, .median = predicted(sample, host)});
+    }
+  }
+  results.collectives.push_back({.kind = sim::CollectiveKind::Broadcast,
+                                 .message = 64.0 * sim::MB,
+                                 .ranks = 2,
+                                 .ranks_per_node = 2,
+                                 .median = 1.0 * sim::ms});
+  const DeviceFit fit = fit_device(results);
+  EXPECT_EQ(fit.ranks_per_node, 2);
+  EXPECT_NEAR(fit.fabric.value() * fitted(fit, "collective_fraction"), 2e9, 0.02e9);
+  EXPECT_NEAR(fitted(fit, "fabric.latency_s"), 120e-6, 3e-6);
+  EXPECT_NEAR(fitted(fit, "fabric.sum_bytes_per_s"), 5e9, 0.3e9);
+}
+
+TEST(DeviceFit, SaysHowSureItIs) {
+  hwdb::RuntimeResults results = planted_results();
+  for (MeasuredKernel& kernel : results.kernels) kernel.spread = 0.05;
+  for (const hwdb::Coefficient& coefficient : fit_device(results).coefficients) {
+    const bool chosen = coefficient.key.ends_with("alignment") || coefficient.key.ends_with("smallest_tile");
+    EXPECT_EQ(coefficient.standard_error.has_value(), !chosen) << coefficient.key;
+    EXPECT_FALSE(coefficient.source.empty());
+  }
 }
 
 TEST(DeviceFit, NeedsCopiesAndProducts) {

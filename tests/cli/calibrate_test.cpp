@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "hwdb/database.h"
 #include "hwdb/hardware.h"
@@ -49,6 +51,28 @@ constexpr const char* kStep =
     R"("measured": {"step_time_s": 0.4, "outcome": "ok"}}})"
     "\n";
 
+// What two ranks of the same device measured: exchanges at 1 GB/s after 100 us, sums at 4 GB/s, and what they take from each
+// other.
+std::string ranks_records() {
+  std::ostringstream lines;
+  const auto collective = [&](const char* kind, double bytes, double time) {
+    lines << R"({"type": "collective", "kind": ")" << kind
+          << R"(", "dtype": "fp32", "ranks": 2, "ranks_per_node": 2, "nodes": 1, )"
+          << R"("bytes": )" << bytes << R"(, "median_s": )" << time << "}\n";
+  };
+  for (double bytes = 1e3; bytes < 1e8; bytes *= 10.0) {
+    collective("all_gather", bytes, 1e-4 + bytes / 2.0 / 1e9);
+    collective("reduce_scatter", bytes, 1e-4 + bytes / 2.0 / 1e9 + bytes / 2.0 / 4e9);
+  }
+  lines << R"({"type": "overlap", "kind": "all_gather", "ranks": 2, "collective_slowdown": 2.0, "gemm_slowdown": 1.6})"
+        << "\n"
+        << R"({"type": "sharing", "kind": "gemm", "ranks": 2, "slowdown": 1.05})"
+        << "\n"
+        << R"({"type": "sharing", "kind": "copy", "ranks": 2, "slowdown": 1.25})"
+        << "\n";
+  return lines.str();
+}
+
 class Calibrate : public testing::Test {
  protected:
   Calibrate() {
@@ -86,6 +110,88 @@ TEST_F(Calibrate, ImportStoresADeviceThatPredictionsCanName) {
   EXPECT_EQ(device.achieved.gemm[static_cast<std::size_t>(sim::DType::Fp32)].alignment, 1);
 }
 
+TEST_F(Calibrate, ImportReadsWhatRanksOfAHostShare) {
+  options_.results.push_back((folder_ / "ranks.jsonl").string());
+  std::ofstream(options_.results.back()) << kHeader << "\n" << ranks_records();
+  EXPECT_EQ(run_calibrate_import(options_), 0);
+  const hwdb::Database database(options_.database);
+  const sim::Cluster cluster = hwdb::cluster(database, "test_cpu", 2).cluster;
+  EXPECT_EQ(cluster.fabric.kind, sim::FabricKind::Loopback);
+  EXPECT_EQ(cluster.devices_per_node, 2);
+  EXPECT_NEAR(cluster.fabric.latency / sim::us, 100.0, 5.0);
+  EXPECT_NEAR(cluster.fabric.sum_bandwidth / sim::GBps, 4.0, 0.4);
+  const sim::Achieved& achieved = cluster.device.achieved;
+  EXPECT_NEAR(achieved.collective_fraction * cluster.fabric.device_bandwidth / sim::GBps, 1.0, 0.05);
+  EXPECT_DOUBLE_EQ(achieved.sharing.collectives, 2.0 * (1.0 - 1.0 / 1.6));
+  EXPECT_NEAR(achieved.sharing.products, 0.05, 1e-12);
+  EXPECT_NEAR(achieved.sharing.streaming, 0.25, 1e-12);
+}
+
+TEST_F(Calibrate, RanksHaveTheThreadsOfTheKernels) {
+  std::string header = kHeader;
+  header.replace(header.find(R"("threads": 1)"), 12, R"("threads": 4)");
+  options_.results.push_back((folder_ / "ranks.jsonl").string());
+  std::ofstream(options_.results.back()) << header << "\n" << ranks_records();
+  try {
+    run_calibrate_import(options_);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("threads = 4, 1 in the files before it"), std::string::npos) << error.what();
+  }
+}
+
+// A stand-in for llmsim-runtime that writes down how it was called, and puts prepared records into its --output.
+class CalibrateRun : public Calibrate {
+ protected:
+  CalibrateRun() {
+    std::ofstream(folder_ / "of_ranks") << kHeader << "\n" << ranks_records();
+    fs::rename(options_.results.front(), folder_ / "of_one");
+    const fs::path program = folder_ / "runtime";
+    std::ofstream(program) << "#!/bin/sh\ncd " << folder_ << " && echo \"$@\" >> calls\n"
+                           << "case \"$*\" in *--nodes*) exit ;; *--ranks*) cp of_ranks \"$2\" ;; *) cp of_one \"$2\" ;; esac\n";
+    fs::permissions(program, fs::perms::owner_all);
+    setenv("LLMSIM_RUNTIME", program.c_str(), 1);
+  }
+  ~CalibrateRun() override { unsetenv("LLMSIM_RUNTIME"); }
+
+  std::vector<std::string> calls() const {
+    std::ifstream file(folder_ / "calls");
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+};
+
+TEST_F(CalibrateRun, MeasuresOneRankAndThenSeveral) {
+  options_.ranks = 2;
+  options_.threads = 1;
+  options_.budget = 100.0;
+  EXPECT_EQ(run_calibrate_run(options_), 0);
+  ASSERT_EQ(calls().size(), 2U);
+  EXPECT_EQ(calls()[0], "--output " + options_.results.front() + " --threads 1 --budget 60.000000");
+  EXPECT_EQ(calls()[1], "--output " + (folder_ / "results.ranks.jsonl").string() +
+                            " --threads 1 --ranks 2 --collectives --steps --budget 40.000000");
+  const hwdb::Database database(options_.database);
+  EXPECT_EQ(hwdb::cluster(database, "test_cpu", 2).cluster.fabric.kind, sim::FabricKind::Loopback);
+}
+
+TEST_F(CalibrateRun, OneRankIsMeasuredOnce) {
+  options_.quick = true;
+  EXPECT_EQ(run_calibrate_run(options_), 0);
+  ASSERT_EQ(calls().size(), 1U);
+  EXPECT_EQ(calls()[0], "--output " + options_.results.front() + " --quick");
+}
+
+// The program prints the lines of the launchers; nothing is measured or imported.
+TEST_F(CalibrateRun, OfSeveralNodesIsPrinted) {
+  options_.ranks = 4;
+  options_.nodes = 2;
+  EXPECT_EQ(run_calibrate_run(options_), 0);
+  ASSERT_EQ(calls().size(), 1U);
+  EXPECT_EQ(calls()[0], "--output " + (folder_ / "results.ranks.jsonl").string() + " --ranks 4 --collectives --steps --nodes 2");
+  EXPECT_FALSE(fs::exists(options_.database));
+}
+
 TEST_F(Calibrate, AStoredDeviceIsReplacedOnlyWhenAsked) {
   EXPECT_EQ(run_calibrate_import(options_), 0);
   EXPECT_THROW(run_calibrate_import(options_), Error);
@@ -97,7 +203,7 @@ TEST_F(Calibrate, CompareHoldsTheFilesStepsAgainstTheDevice) {
   EXPECT_EQ(run_calibrate_import(options_), 0);
   EXPECT_EQ(run_calibrate_compare(options_), 0);
   EXPECT_NE(printed().find("small step"), std::string::npos) << printed();
-  EXPECT_NE(printed().find("1 step(s), median error"), std::string::npos) << printed();
+  EXPECT_NE(printed().find("1 step(s): median error"), std::string::npos) << printed();
 }
 
 TEST_F(Calibrate, CompareNeedsTheDevice) {

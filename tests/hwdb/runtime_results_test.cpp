@@ -1,5 +1,8 @@
 #include "hwdb/runtime_results.h"
 
+#include <algorithm>
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
@@ -50,6 +53,54 @@ TEST(RuntimeResults, ReadsTheMachineAndItsOperators) {
   EXPECT_TRUE(gemm.backward && gemm.op.weight_gradient && gemm.library.empty());
   EXPECT_EQ(gemm.median, sim::Seconds(0.5));
   EXPECT_EQ(results.kernels[1].library, "launch");
+}
+
+const std::string kOverlap =
+    R"({"type": "overlap", "key": "o", "kind": "all_gather", "dtype": "fp32", "ranks": 2, "stride": 1, "ranks_per_node": 2,
+ "nodes": 1, "bytes": 1e6, "outcome": "ok", "collective_slowdown": 2.5, "gemm_slowdown": 1.5})";
+const std::string kSharing =
+    R"({"type": "sharing", "key": "s", "kind": "copy", "ranks": 2, "bytes": 1e8, "outcome": "ok", "alone_s": 0.01,
+ "together_s": 0.013, "slowdown": 1.3, "spread": 0.02, "repeats_n": 5})";
+const std::string kCollective =
+    R"({"type": "collective", "key": "c", "kind": "all_reduce", "dtype": "fp32", "ranks": 2, "stride": 1, "ranks_per_node": 2,
+ "nodes": 1, "groups": 1, "bytes": 1e6, "outcome": "ok", "median_s": 1e-3})";
+
+TEST(RuntimeResults, ReadsWhatRanksTakeFromEachOther) {
+  const RuntimeResults results = parse_runtime_results(lines({kHeader, kOverlap, kSharing, kCollective}), "file");
+  ASSERT_EQ(results.overlaps.size(), 1U);
+  EXPECT_EQ(results.overlaps[0].kind, sim::CollectiveKind::AllGather);
+  EXPECT_EQ(results.overlaps[0].collective_slowdown, 2.5);
+  EXPECT_EQ(results.overlaps[0].product_slowdown, 1.5);
+  ASSERT_EQ(results.sharing.size(), 1U);
+  EXPECT_EQ(results.sharing[0].kind, "copy");
+  EXPECT_EQ(results.sharing[0].ranks, 2);
+  EXPECT_EQ(results.sharing[0].slowdown, 1.3);
+  EXPECT_EQ(results.sharing[0].spread, 0.02);
+  ASSERT_EQ(results.collectives.size(), 1U);
+  EXPECT_EQ(results.collectives[0].message, sim::Bytes(1e6));
+}
+
+// Bytes of a good file replaced, cut out and doubled, 20 000 times: every text is read or refused with a line.
+TEST(RuntimeResults, RefusesOrReadsAnyText) {
+  const std::string good = lines({kHeader, kOverlap, kSharing, kCollective});
+  std::mt19937 generator(7);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(generator); };
+  int refused = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text = good;
+    for (std::size_t edits = 1 + below(3); edits > 0 && !text.empty(); --edits) {
+      const std::size_t at = below(text.size()), length = below(std::min<std::size_t>(20, text.size() - at)) + 1;
+      switch (below(3)) {
+        case 0: text[at] = static_cast<char>(below(256)); break;
+        case 1: text.erase(at, length); break;
+        default: text.insert(at, text.substr(at, length));
+      }
+    }
+    const std::string error = error_of(text);
+    refused += error.empty() ? 0 : 1;
+    EXPECT_TRUE(error.empty() || error.starts_with("file:")) << error;
+  }
+  EXPECT_GT(refused, 5'000);
 }
 
 TEST(RuntimeResults, CountsWhatDidNotFit) {

@@ -77,6 +77,30 @@ TEST(Contention, TheLibraryTakesNoMoreThanItsLimit) {
   EXPECT_DOUBLE_EQ(collective_share(eight_ranks(), device).units, 10.0 / 108.0);
 }
 
+// A second of a collective costs kernels of any kind 0.8 seconds, whatever units and memory there are.
+TEST(Contention, ProcessesOfAHostLoseTheCoresThatCarryTheCollective) {
+  Device device = device_of_108_units();
+  device.achieved.sharing.collectives = 0.8;
+  GroupLinks links = eight_ranks();
+  links.loopback = true;
+  for (const DeviceShare& share :
+       {collective_share(links, device), collective_share(links, device, 16.0), copied_share(links, device)}) {
+    EXPECT_NEAR(rate_loss(rates_beside(share, device), kProducts), 0.8, 1e-12);
+    EXPECT_NEAR(rate_loss(rates_beside(share, device), kStreams), 0.8, 1e-12);
+  }
+}
+
+// Where nothing can be hidden, work and collective take as long as one after the other, to a hundredth.
+TEST(Contention, NothingIsHiddenWhereACollectiveCostsItsTime) {
+  Device device = device_of_108_units();
+  device.achieved.sharing.collectives = 1.0;
+  GroupLinks links = eight_ranks();
+  links.loopback = true;
+  const double loss = rate_loss(rates_beside(collective_share(links, device), device), kProducts);
+  const BesideTimes times = run_beside(Seconds(2.0), Seconds(5.0), loss);
+  EXPECT_NEAR((times.exposed + times.slowdown).value(), 2.0, 0.021);
+}
+
 TEST(Contention, ASingleRankTakesNothing) {
   GroupLinks links = eight_ranks();
   links.place.ranks = 1;
