@@ -15,9 +15,14 @@ constexpr double kNinetyPercent = 1.645;
 // FLOPs of one step on the whole cluster, from the operators of one tensor rank.
 Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute) {
   const Strategy& s = run.strategy;
-  Flops blocks = run.model.num_layers * (prices.block.forward.flops + prices.block.backward.flops);
+  const int mixtures = count_moe_layers(run.model, 0, run.model.num_layers);
+  Flops blocks = (run.model.num_layers - mixtures) * (prices.block.forward.flops + prices.block.backward.flops);
+  blocks += mixtures * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
   for (const ModelPart& part : model_parts(run.model, s)) {
-    if (with_recompute) blocks += s.recompute.blocks_of(part.blocks) * prices.block.recompute.flops;
+    if (!with_recompute) continue;
+    const double share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
+    const double replayed = s.recompute.blocks_of(part.blocks);
+    blocks += (1.0 - share) * replayed * prices.block.recompute.flops + share * replayed * prices.moe_block.recompute.flops;
   }
   Flops ends = prices.head.forward.flops + prices.head.backward.flops;
   if (with_recompute) ends += prices.head.recompute.flops;
@@ -87,9 +92,7 @@ void add_rates(Prediction& prediction) {
 
 void require_supported(const Run& run) {
   run.model.validate();
-  if (run.model.moe) throw Error("mixture-of-experts costs are not modelled yet: " + run.model.name);
   if (run.model.mla) throw Error("latent-attention costs are not modelled yet: " + run.model.name);
-  if (run.strategy.expert_parallel > 1) throw Error("expert parallelism is not modelled yet: ep must be 1");
 }
 
 Prediction predict(const Run& asked) {

@@ -29,7 +29,7 @@ bool executes(const sim::Transformer& model, const sim::Strategy& strategy) {
   if (broken_rule_name(model, strategy, strategy.num_devices()) != nullptr) return false;
   if (model.num_kv_heads % strategy.tensor_parallel != 0) return false;  // key heads are not replicated
   try {
-    rank_shape(model, strategy, 0);
+    rank_shape(model, strategy, {});
     return true;
   } catch (const Error&) {
     return false;
@@ -143,7 +143,7 @@ std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strat
                   .dtype = sim::activation_dtype(strategy.precision),
                   .model = model,
                   .strategy = strategy,
-                  .shape = rank_shape(model, strategy, 0)};
+                  .shape = rank_shape(model, strategy, {})};
   std::vector<KernelCase> cases;
   const sim::BlockOperators block = lower_block(model, strategy, stack, sim::RecomputeKind::None);
   add(cases, like, block.forward, false);

@@ -34,19 +34,25 @@ void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transform
   if (model.bias.norm) add(".bias", Initial::Zeros);
 }
 
-std::vector<ParameterShape> block_parameters(const sim::Transformer& model, const RankShape& shape, const std::string& prefix) {
+std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind, const std::string& prefix) {
+  const sim::Transformer& model = context.model;
+  const RankShape& shape = context.shape;
   std::vector<ParameterShape> list;
   const std::int64_t heads = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
   add_norm_parameters(list, model, prefix + "attention_norm");
   add_linear(list, prefix + "qkv", heads + 2 * kv, shape.hidden, model.bias.qkv, false);
   add_linear(list, prefix + "projection", shape.hidden, heads, model.bias.attention_output, true);
   add_norm_parameters(list, model, prefix + "mlp_norm");
+  if (kind == sim::LayerKind::Mixture) {
+    add_router_parameters(list, context, prefix);
+    return list;
+  }
   add_linear(list, prefix + "up", (model.gated_mlp ? 2 : 1) * shape.ffn, shape.hidden, model.bias.mlp, false);
   add_linear(list, prefix + "down", shape.hidden, shape.ffn, model.bias.mlp, true);
   return list;
 }
 
-Block::Block(const BlockContext& context, ParameterUnit& unit) : context_(context) {
+Block::Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace experts) : context_(context) {
   const sim::Transformer& model = context.model;
   std::size_t next = 0;
   const auto take = [&](bool weight, bool bias) {
@@ -59,6 +65,10 @@ Block::Block(const BlockContext& context, ParameterUnit& unit) : context_(contex
   qkv_ = take(true, model.bias.qkv);
   projection_ = take(true, model.bias.attention_output);
   mlp_norm_ = take(model.norm_weight, model.bias.norm);
+  if (experts.unit != nullptr) {
+    experts_.emplace(context, unit, next, *experts.unit, experts.first);
+    return;
+  }
   up_ = take(true, model.bias.mlp);
   down_ = take(true, model.bias.mlp);
 }
@@ -98,9 +108,16 @@ void Block::attend(BlockTape& tape) const {
 
 at::Tensor Block::mlp_half(BlockTape& tape, Keep keep) const {
   tape.mlp_norm = norm_of(tape.residual, mlp_norm_);
+  if (experts_) return mixture_half(tape, keep);
   mlp_inner(tape);
   if (keep == Keep::Nothing) tape.mlp_norm = {}, tape.up.reset(), tape.silu.reset();
   return row(tape.activation, down_).add_(tape.residual);
+}
+
+at::Tensor Block::mixture_half(BlockTape& tape, Keep keep) const {
+  experts_->inner(tape.mlp_norm.y, tape.experts, keep);
+  if (keep == Keep::Nothing) tape.mlp_norm = {};
+  return experts_->outer(tape.experts, keep).add_(tape.residual);
 }
 
 // Up to the input of the last product: all that the backward pass needs.
@@ -115,6 +132,7 @@ void Block::drop(BlockTape& tape, const sim::RecomputedModules& modules) {
   if (modules.norms) tape.attention_norm.y.reset(), tape.mlp_norm.y.reset();
   if (modules.mlp) tape.up.reset();
   if (modules.mlp || modules.activation) tape.activation.reset(), tape.silu.reset();
+  Experts::drop(tape.experts, modules);
 }
 
 at::Tensor Block::backward(at::Tensor dy, BlockTape tape) const {
@@ -131,7 +149,11 @@ at::Tensor Block::backward(at::Tensor dy, BlockTape tape) const {
 
 void Block::restore_mlp(BlockTape& tape) const {
   if (!tape.mlp_norm.y.defined()) tape.mlp_norm = norm_of(tape.residual, mlp_norm_);
-  if (!tape.activation.defined()) mlp_inner(tape);
+  if (experts_) {
+    experts_->restore(tape.mlp_norm.y, tape.experts);
+  } else if (!tape.activation.defined()) {
+    mlp_inner(tape);
+  }
 }
 
 void Block::restore_attention(BlockTape& tape) const {
@@ -139,7 +161,13 @@ void Block::restore_attention(BlockTape& tape) const {
   if (!tape.attention.probabilities.defined() && !tape.attention.log_sum_exp.defined()) attend(tape);
 }
 
+at::Tensor Block::mixture_backward(const at::Tensor& dy, BlockTape& tape) const {
+  at::Tensor gradient = experts_->backward(dy, std::move(tape.mlp_norm.y), tape.experts);
+  return norm_gradient(std::move(gradient), std::move(tape.residual), std::move(tape.mlp_norm), mlp_norm_);
+}
+
 at::Tensor Block::mlp_backward(const at::Tensor& dy, BlockTape& tape) const {
+  if (experts_) return mixture_backward(dy, tape);
   at::Tensor gradient = row_backward(dy, std::move(tape.activation), down_);
   gradient = activation_backward(context_.model.gated_mlp, std::move(gradient), tape.up, tape.silu);
   tape.up.reset(), tape.silu.reset();

@@ -11,6 +11,7 @@
 // The residual stream x (t, h), or t / n tokens of it, is consumed; additions to it are in place.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
+#include "runtime/model/experts.h"
 #include "runtime/model/parameter_unit.h"
 #include "runtime/model/rank_shape.h"
 #include "runtime/parallel/tensor_parallel.h"
@@ -32,6 +34,8 @@ struct BlockContext {
   sim::Transformer model;
   RankShape shape;
   TensorParallel tensor;
+  ExpertParallel experts;
+  bool balanced_experts = false;  // tokens are dealt to experts evenly, whatever the router says
   bool blockwise_attention = true;
   at::Tensor mask;     // of scores
   RotaryTable rotary;  // empty: no rotation
@@ -48,18 +52,25 @@ struct BlockTape {
   at::Tensor up;
   at::Tensor silu;
   at::Tensor activation;
+  ExpertsTape experts;  // in the place of these three
 };
 
-// Shapes of a block's parameters, in the order that Block expects.
-std::vector<ParameterShape> block_parameters(const sim::Transformer& model, const RankShape& shape, const std::string& prefix);
+// Shapes of a block's parameters, in the order that Block expects; of one with experts without the routed ones.
+std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind, const std::string& prefix);
 
 // Those of a norm, where the model's have any.
 void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model, const std::string& name);
 
+// Where the parameters of a layer's routed experts are, if it has any: a unit and the first of them in it.
+struct ExpertPlace {
+  ParameterUnit* unit = nullptr;
+  std::size_t first = 0;
+};
+
 class Block {
  public:
-  // Both must outlive the block.
-  Block(const BlockContext& context, ParameterUnit& unit);
+  // All must outlive the block.
+  Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace experts = {});
 
   // Fills `tape` with what backward needs under `recompute`: Full keeps x alone, Selective drops what its modules name.
   at::Tensor forward(at::Tensor x, BlockTape& tape, const sim::Recompute& recompute) const;
@@ -72,13 +83,14 @@ class Block {
     Parameter weight, bias;
   };
 
-  // Whether a half keeps what it makes for the backward pass, or frees it as it goes.
-  enum class Keep { Tape, Nothing };
+  using Keep = Experts::Keep;
 
   void attention_half(BlockTape& tape, Keep keep) const;
   at::Tensor mlp_half(BlockTape& tape, Keep keep) const;
   void mlp_inner(BlockTape& tape) const;
   void attend(BlockTape& tape) const;
+  at::Tensor mixture_half(BlockTape& tape, Keep keep) const;
+  at::Tensor mixture_backward(const at::Tensor& dy, BlockTape& tape) const;
   static void drop(BlockTape& tape, const sim::RecomputedModules& modules);
   void restore_mlp(BlockTape& tape) const;
   void restore_attention(BlockTape& tape) const;
@@ -93,6 +105,7 @@ class Block {
 
   const BlockContext& context_;
   Linear attention_norm_, qkv_, projection_, mlp_norm_, up_, down_;
+  std::optional<Experts> experts_;
 };
 
 }  // namespace llmsim::runtime

@@ -15,13 +15,13 @@ constexpr double kStandardDeviation = 0.02;
 bool ends_with(const std::string& name, const char* suffix) { return name.ends_with(suffix); }
 
 // Rows that stand side by side in a column-parallel product, each divided over the ranks: q, k, v; gate, up.
-std::vector<std::int64_t> row_groups(const std::string& name, const BlockContext& context) {
+std::vector<std::int64_t> row_groups(const std::string& name, std::int64_t rows, const BlockContext& context) {
   const RankShape& shape = context.shape;
   if (ends_with(name, "qkv.weight") || ends_with(name, "qkv.bias")) {
     const std::int64_t kv = shape.kv_heads * shape.head_dim;
     return {shape.heads * shape.head_dim, kv, kv};
   }
-  if (context.model.gated_mlp && (ends_with(name, "up.weight") || ends_with(name, "up.bias"))) return {shape.ffn, shape.ffn};
+  if (context.model.gated_mlp && (ends_with(name, "up.weight") || ends_with(name, "up.bias"))) return {rows / 2, rows / 2};
   return {};
 }
 
@@ -49,13 +49,33 @@ at::Tensor drawn(const ParameterShape& parameter, const RankShape& shape, std::u
   return at::randn(whole_sizes(parameter, shape), generator, at::TensorOptions(at::kFloat)).mul_(kStandardDeviation);
 }
 
+// One of the experts in a parameter of several, under a name that is the same on whatever rank it is.
+ParameterShape one_expert(const ParameterShape& parameter, std::int64_t expert) {
+  ParameterShape one = parameter;
+  one.of_experts = false;
+  one.sizes.erase(one.sizes.begin());
+  one.name = std::to_string(expert) + "." + parameter.name;
+  return one;
+}
+
+void draw(const at::Tensor& into, const ParameterShape& parameter, const BlockContext& context, std::uint64_t seed) {
+  if (!parameter.of_experts) {
+    into.copy_(own_part(drawn(parameter, context.shape, seed), parameter, context));
+    return;
+  }
+  const std::int64_t first = context.shape.experts * context.shape.expert_rank;
+  for (std::int64_t i = 0; i < context.shape.experts; ++i) {
+    draw(into.select(0, i), one_expert(parameter, first + i), context, seed);
+  }
+}
+
 }  // namespace
 
 at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter, const BlockContext& context) {
   const RankShape& shape = context.shape;
   if (parameter.replicated || shape.tensor_ranks == 1) return whole;
   if (divides_columns(parameter.name)) return whole.narrow(1, shape.tensor_rank * parameter.sizes[1], parameter.sizes[1]);
-  const auto groups = row_groups(parameter.name, context);
+  const auto groups = row_groups(parameter.name, parameter.sizes[0], context);
   return own_rows(whole, groups.empty() ? std::vector<std::int64_t>{parameter.sizes[0]} : groups, shape);
 }
 
@@ -65,8 +85,7 @@ void set_initial_weights(ParameterUnit& unit, const BlockContext& context, std::
   for (std::size_t i = 0; i < unit.shapes().size(); ++i) {
     const ParameterShape& parameter = unit.shapes()[i];
     if (parameter.initial == Initial::Ones) unit.weight(i).fill_(1.0);
-    if (parameter.initial == Initial::Normal)
-      unit.weight(i).copy_(own_part(drawn(parameter, context.shape, seed), parameter, context));
+    if (parameter.initial == Initial::Normal) draw(unit.weight(i), parameter, context, seed);
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 sim::Recompute none() { return {.kind = sim::RecomputeKind::None}; }
 sim::Recompute full() { return {.kind = sim::RecomputeKind::Full}; }
 
-int shards_of(const sim::Strategy& strategy) { return strategy.sharding == sim::Sharding::None ? 1 : strategy.shard_ranks(); }
+int shards_of(const sim::Strategy& strategy, int ranks) { return strategy.sharding == sim::Sharding::None ? 1 : ranks; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
       offloads_checkpoints_(strategy.offload.activations),
       loss_(loss),
       data_(data) {
-  const int shards = shards_of(strategy);
+  const int shards = shards_of(strategy, strategy.shard_ranks());
   tied_here_ = part.embedding && part.head && context.model.tied_embeddings;
   if (part.embedding) {
     const bool tied_apart = context.model.tied_embeddings && !part.head;
@@ -31,22 +31,44 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
         std::make_unique<ParameterUnit>("embedding", embedding_parameters(context.model, context.shape, tied_apart), shards);
     embedding_ = std::make_unique<Embedding>(context, *embedding_unit_);
   }
-  for (int i = 0; i < part.blocks; ++i) {
-    const std::string name = "blocks." + std::to_string(first_block + i);
-    block_units_.push_back(
-        std::make_unique<ParameterUnit>(name, block_parameters(context.model, context.shape, name + "."), shards));
-    blocks_.emplace_back(context, *block_units_.back());
-  }
+  for (int i = 0; i < part.blocks; ++i) add_block(strategy, first_block + i);
   if (part.head) {
     head_unit_ = std::make_unique<ParameterUnit>("head", head_parameters(context.model, context.shape, tied_here_), shards);
     head_ = std::make_unique<Head>(context, *head_unit_, tied_here_ ? Parameter(*embedding_unit_, 0) : Parameter());
   }
 }
 
+// Routed experts that other ranks have too are exchanged with fewer ranks than the rest: they are a unit of their own.
+void ModelChunk::add_block(const sim::Strategy& strategy, int layer) {
+  const std::string name = "blocks." + std::to_string(layer), prefix = name + ".";
+  const sim::LayerKind kind = sim::kind_of_layer(context_.model, layer);
+  const bool mixture = kind == sim::LayerKind::Mixture, apart = mixture && strategy.expert_parallel > 1;
+  std::vector<ParameterShape> shapes = block_parameters(context_, kind, prefix), experts;
+  if (mixture) add_expert_parameters(apart ? experts : shapes, context_, prefix);
+  const std::size_t first = shapes.size() - (context_.model.moe && context_.model.moe->expert_bias ? 4 : 2);
+  block_units_.push_back(std::make_unique<ParameterUnit>(name, std::move(shapes), shards_of(strategy, strategy.shard_ranks())));
+  expert_units_.push_back(apart ? std::make_unique<ParameterUnit>(prefix + "experts", std::move(experts),
+                                                                  shards_of(strategy, strategy.expert_shard_ranks()))
+                                : nullptr);
+  ExpertPlace place;
+  if (apart) place = {.unit = expert_units_.back().get(), .first = 0};
+  if (mixture && !apart) place = {.unit = block_units_.back().get(), .first = first};
+  blocks_.emplace_back(context_, *block_units_.back(), place);
+}
+
+// The units of a block.
+template <typename Visit>
+void ModelChunk::for_units_of(std::size_t block, const Visit& visit) const {
+  visit(*block_units_[block]);
+  if (expert_units_[block]) visit(*expert_units_[block]);
+}
+
 std::vector<ParameterUnit*> ModelChunk::units() const {
   std::vector<ParameterUnit*> units;
   if (embedding_unit_) units.push_back(embedding_unit_.get());
-  for (const auto& unit : block_units_) units.push_back(unit.get());
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    for_units_of(i, [&](ParameterUnit& unit) { units.push_back(&unit); });
+  }
   if (head_unit_) units.push_back(head_unit_.get());
   return units;
 }
@@ -83,10 +105,10 @@ at::Tensor ModelChunk::forward(at::Tensor input, const MicroBatch& batch, ChunkT
   }
   tape.blocks.resize(blocks_.size());
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    data_.before_forward(*block_units_[i]);
+    for_units_of(i, [&](ParameterUnit& unit) { data_.before_forward(unit); });
     x = blocks_[i].forward(std::move(x), tape.blocks[i], recompute_of(i));
     if (offloads(i)) tape.blocks[i].x = copied_to_host(tape.blocks[i].x);
-    data_.after_forward(*block_units_[i]);
+    for_units_of(i, [&](ParameterUnit& unit) { data_.after_forward(unit); });
   }
   if (!head_) return x;
   data_.before_forward(*head_unit_);
@@ -106,10 +128,10 @@ at::Tensor ModelChunk::backward(at::Tensor gradient, const MicroBatch& batch, Ch
     data_.after_backward(*head_unit_, last_of_step);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    data_.before_backward(*block_units_[i]);
+    for_units_of(i, [&](ParameterUnit& unit) { data_.before_backward(unit); });
     if (offloads(i)) tape.blocks[i].x = copied_to_device(tape.blocks[i].x, gradient.device());
     gradient = blocks_[i].backward(std::move(gradient), std::move(tape.blocks[i]));
-    data_.after_backward(*block_units_[i], last_of_step);
+    for_units_of(i, [&](ParameterUnit& unit) { data_.after_backward(unit, last_of_step); });
   }
   if (!embedding_) return gradient;
   if (!tied_here_) data_.before_backward(*embedding_unit_);

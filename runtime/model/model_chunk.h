@@ -47,6 +47,9 @@ class ModelChunk {
   at::Tensor backward(at::Tensor gradient, const MicroBatch& batch, ChunkTape tape, bool last_of_step);
 
  private:
+  template <typename Visit>
+  void for_units_of(std::size_t block, const Visit& visit) const;
+  void add_block(const sim::Strategy& strategy, int layer);
   std::vector<ParameterUnit*> backward_units() const;
   sim::Recompute recompute_of(std::size_t block) const;
   bool offloads(std::size_t block) const;
@@ -58,6 +61,7 @@ class ModelChunk {
   DataParallel& data_;
   std::unique_ptr<ParameterUnit> embedding_unit_, head_unit_;
   std::vector<std::unique_ptr<ParameterUnit>> block_units_;
+  std::vector<std::unique_ptr<ParameterUnit>> expert_units_;  // by block; none where experts are not divided over ranks
   std::unique_ptr<Embedding> embedding_;
   std::unique_ptr<Head> head_;
   std::vector<Block> blocks_;

@@ -19,9 +19,11 @@ struct ParameterShape {
   std::string name;  // unique in the model: "blocks.3.qkv.weight"
   std::vector<std::int64_t> sizes;
   Initial initial = Initial::Normal;
-  bool replicated = false;  // over the tensor ranks
-  bool own_tokens = false;  // replicated, and under sequence parallelism the gradient is that of this rank's tokens
-  bool tied_apart = false;  // the first and the last pipeline stage have a copy each
+  bool replicated = false;        // over the tensor ranks
+  bool own_tokens = false;        // replicated, and under sequence parallelism the gradient is that of this rank's tokens
+  bool partial_gradient = false;  // replicated, and the gradient is a part of a sum over them
+  bool of_experts = false;        // one matrix for each of the experts that this rank has
+  bool tied_apart = false;        // the first and the last pipeline stage have a copy each
 };
 
 class ParameterUnit {

@@ -3,12 +3,14 @@
 #include <string>
 
 #include "sim/base/error.h"
+#include "sim/operators/experts.h"
 
 namespace llmsim::runtime {
 namespace {
 
 void refuse(bool condition, const std::string& what) {
-  if (condition) throw Error("the runtime does not execute " + what + "; it trains GPT-2 and Llama shapes");
+  if (condition)
+    throw Error("the runtime does not execute " + what + "; it trains GPT-2 and Llama shapes, and mixtures of experts");
 }
 
 void require_divisible(const sim::Transformer& model, int tensor_ranks) {
@@ -21,10 +23,17 @@ void require_divisible(const sim::Transformer& model, int tensor_ranks) {
   require("vocab_size", model.vocab_size);
 }
 
+// Biases of row-parallel products are added to a sum, not to its parts; and each shared expert would have one of its own.
+void require_experts(const sim::MixtureOfExperts& moe, const sim::Biases& bias, int tensor_ranks) {
+  const bool shared_bias = bias.mlp && moe.num_shared_experts > 0;
+  refuse(tensor_ranks > 1 && (moe.expert_bias || shared_bias), "biases inside experts over tp = " + std::to_string(tensor_ranks));
+  refuse(shared_bias && moe.num_shared_experts > 1,
+         "bias.mlp in num_shared_experts = " + std::to_string(moe.num_shared_experts) + " (it has one)");
+}
+
 }  // namespace
 
-RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, int tensor_rank) {
-  refuse(model.moe.has_value(), "moe (a mixture of experts)");
+RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
   refuse(model.mla.has_value(), "mla (latent attention)");
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");
@@ -38,16 +47,22 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   refuse(model.bias.head, "bias.head = true");
   const int n = strategy.tensor_parallel;
   require_divisible(model, n);
-  return {.batch = strategy.micro_batch,
-          .seq_len = model.seq_len,
-          .hidden = model.hidden_size,
-          .heads = model.num_heads / n,
-          .kv_heads = model.num_kv_heads / n,
-          .head_dim = model.head_dim,
-          .ffn = model.ffn_size / n,
-          .vocab = model.vocab_size / n,
-          .tensor_ranks = n,
-          .tensor_rank = tensor_rank};
+  if (model.moe) require_experts(*model.moe, model.bias, n);
+  RankShape shape{.batch = strategy.micro_batch,
+                  .seq_len = model.seq_len,
+                  .hidden = model.hidden_size,
+                  .heads = model.num_heads / n,
+                  .kv_heads = model.num_kv_heads / n,
+                  .head_dim = model.head_dim,
+                  .ffn = model.ffn_size / n,
+                  .vocab = model.vocab_size / n,
+                  .tensor_ranks = n,
+                  .tensor_rank = rank.tensor};
+  if (!model.moe) return shape;
+  const sim::ExpertShape experts = sim::expert_shape(model, strategy);
+  shape.expert_ffn = experts.ffn, shape.shared_ffn = experts.shared_ffn;
+  shape.experts = experts.experts, shape.expert_rank = rank.expert;
+  return shape;
 }
 
 }  // namespace llmsim::runtime

@@ -18,6 +18,10 @@ struct RankShape {
   std::int64_t head_dim = 1;
   std::int64_t ffn = 1;
   std::int64_t vocab = 1;
+  std::int64_t expert_ffn = 0;  // of one routed expert
+  std::int64_t shared_ffn = 0;  // of all shared experts together
+  std::int64_t experts = 0;     // routed ones, per expert rank
+  int expert_rank = 0;
   int tensor_ranks = 1;
   int tensor_rank = 0;
 
@@ -27,8 +31,14 @@ struct RankShape {
   }
 };
 
+// Which rank of its groups.
+struct ShapeRank {
+  int tensor = 0;
+  int expert = 0;
+};
+
 // Requires a valid strategy.  Throws Error for models whose layers the runtime does not execute, or whose key heads or vocabulary
 // the tensor ranks do not divide, naming the field.
-RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, int tensor_rank);
+RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank);
 
 }  // namespace llmsim::runtime

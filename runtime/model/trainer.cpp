@@ -56,6 +56,9 @@ void require_executable(const sim::Strategy& strategy) {
     throw Error("schedule = 1f1b has one chunk a stage; virtual_stages = " + std::to_string(strategy.virtual_stages) +
                 " needs schedule = interleaved or gpipe");
   }
+  if (strategy.expert_parallel > 1 && strategy.sharding == sim::Sharding::Hsdp) {
+    throw Error("the runtime does not execute ep = " + std::to_string(strategy.expert_parallel) + " with sharding = hsdp");
+  }
   const sim::Recompute& recompute = strategy.recompute;
   if (recompute.kind == sim::RecomputeKind::Op || (recompute.kind == sim::RecomputeKind::Full && recompute.every_n > 1))
     throw Error("the runtime does not execute recompute = " + sim::text_of(recompute));
@@ -67,7 +70,10 @@ BlockContext block_context(const TrainingSetup& setup, const RankGroups& groups,
   const at::TensorOptions options = at::TensorOptions(type).device(setup.device);
   BlockContext context;
   context.model = setup.model;
-  context.shape = rank_shape(setup.model, strategy, groups.place(sim::GroupKind::Tensor));
+  context.shape = rank_shape(setup.model, strategy,
+                             {.tensor = groups.place(sim::GroupKind::Tensor), .expert = groups.place(sim::GroupKind::Expert)});
+  context.balanced_experts = setup.balanced_experts || setup.device.is_meta();
+  if (Communicator* experts = groups.of(sim::GroupKind::Expert)) context.experts = ExpertParallel(*experts);
   if (Communicator* tensor = groups.of(sim::GroupKind::Tensor)) {
     context.tensor = TensorParallel(*tensor, strategy.sequence_parallel);
   }

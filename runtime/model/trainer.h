@@ -29,6 +29,7 @@ struct TrainingSetup {
   sim::Strategy strategy;
   bool autocast = false;  // bf16: fp32 weights, cast when a unit computes
   c10::Device device = c10::kCPU;
+  bool balanced_experts = false;  // tokens are dealt to experts evenly; always so on the meta device
   ExchangeHabits exchange;
   AdamWOptions optimizer;
   std::uint64_t seed = 1;

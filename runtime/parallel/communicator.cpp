@@ -1,6 +1,26 @@
 #include "runtime/parallel/communicator.h"
 
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "sim/base/error.h"
+
 namespace llmsim::runtime {
+namespace {
+
+std::vector<at::Tensor> pieces_of(const at::Tensor& whole, const std::vector<std::int64_t>& rows, int ranks) {
+  if (rows.size() != static_cast<std::size_t>(ranks) ||
+      std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) != whole.size(0)) {
+    throw Error("all-to-all of " + std::to_string(whole.size(0)) + " rows: wants a number of rows for each of " +
+                std::to_string(ranks) + " ranks, as many together");
+  }
+  return whole.split_with_sizes(rows);
+}
+
+}  // namespace
 
 void Communicator::count(sim::CollectiveKind kind, const at::Tensor& buffer) {
   const std::lock_guard lock(mutex_);
@@ -31,8 +51,18 @@ void Communicator::reduce_scatter(at::Tensor part, const at::Tensor& whole) {
 }
 
 void Communicator::all_to_all(at::Tensor received, const at::Tensor& sent) {
+  const auto ranks = static_cast<std::size_t>(size());
+  if (received.numel() != sent.numel() || sent.numel() % size() != 0) {
+    throw Error("all-to-all of " + std::to_string(sent.numel()) + " elements into " + std::to_string(received.numel()) +
+                ": wants as many, divisible by " + std::to_string(size()) + " ranks");
+  }
+  const std::vector<std::int64_t> rows(ranks, sent.numel() / size());
+  all_to_all(received.view(-1), sent.view(-1), {.received = rows, .sent = rows});
+}
+
+void Communicator::all_to_all(at::Tensor received, const at::Tensor& sent, const PieceRows& rows) {
   count(sim::CollectiveKind::AllToAll, sent);
-  do_all_to_all(std::move(received), sent)->wait();
+  do_all_to_all({.received = pieces_of(received, rows.received, size()), .sent = pieces_of(sent, rows.sent, size())})->wait();
 }
 
 void Communicator::broadcast(at::Tensor buffer, int root) {

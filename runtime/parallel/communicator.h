@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -32,6 +33,12 @@ class PendingCollective {
   virtual void wait() = 0;
 };
 
+// Rows (of the first dimension) of the pieces of an all-to-all, by rank.
+struct PieceRows {
+  std::vector<std::int64_t> received;
+  std::vector<std::int64_t> sent;
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -44,6 +51,7 @@ class Communicator {
   void all_gather(at::Tensor whole, const at::Tensor& part);      // whole: size() parts, by rank
   void reduce_scatter(at::Tensor part, const at::Tensor& whole);  // sums
   void all_to_all(at::Tensor received, const at::Tensor& sent);   // size() equal pieces
+  void all_to_all(at::Tensor received, const at::Tensor& sent, const PieceRows& rows);
   void broadcast(at::Tensor buffer, int root);
   void send(const at::Tensor& buffer, int to);
   void receive(at::Tensor buffer, int from);
@@ -62,7 +70,12 @@ class Communicator {
   virtual Pending do_all_reduce(at::Tensor buffer, Reduction reduction) = 0;
   virtual Pending do_all_gather(at::Tensor whole, at::Tensor part) = 0;
   virtual Pending do_reduce_scatter(at::Tensor part, at::Tensor whole) = 0;
-  virtual Pending do_all_to_all(at::Tensor received, at::Tensor sent) = 0;
+  // Pieces are contiguous, in the order of the ranks; any may be empty.
+  struct Pieces {
+    std::vector<at::Tensor> received;
+    std::vector<at::Tensor> sent;
+  };
+  virtual Pending do_all_to_all(Pieces pieces) = 0;
   virtual Pending do_broadcast(at::Tensor buffer, int root) = 0;
   virtual Pending do_send(at::Tensor buffer, int to) = 0;
   virtual Pending do_receive(at::Tensor buffer, int from) = 0;

@@ -20,7 +20,7 @@ class CountingCommunicator : public Communicator {
   Pending do_all_reduce(at::Tensor, Reduction) override { return nothing(); }
   Pending do_all_gather(at::Tensor, at::Tensor) override { return nothing(); }
   Pending do_reduce_scatter(at::Tensor, at::Tensor) override { return nothing(); }
-  Pending do_all_to_all(at::Tensor, at::Tensor) override { return nothing(); }
+  Pending do_all_to_all(Pieces) override { return nothing(); }
   Pending do_broadcast(at::Tensor, int) override { return nothing(); }
   Pending do_send(at::Tensor, int) override { return nothing(); }
   Pending do_receive(at::Tensor, int) override { return nothing(); }

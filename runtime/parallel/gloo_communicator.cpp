@@ -48,8 +48,8 @@ void accumulate(at::ScalarType type, void* sum, const void* addend, std::size_t 
 }
 
 // A buffer divided among the ranks; the last pieces may be smaller, or empty.
-struct Pieces {
-  Pieces(const at::Tensor& buffer, int ranks)
+struct EqualPieces {
+  EqualPieces(const at::Tensor& buffer, int ranks)
       : data(data_of(buffer)), total(bytes_of(buffer)), piece(piece_bytes(buffer, static_cast<std::size_t>(ranks))) {}
 
   std::byte* begin(int rank) const { return data + std::min(total, piece * static_cast<std::size_t>(rank)); }
@@ -200,7 +200,7 @@ class GlooCommunicator : public Communicator {
  protected:
   Pending do_all_reduce(at::Tensor buffer, Reduction reduction) override {
     return queued({buffer}, [=, this] {
-      const Pieces pieces(buffer, size());
+      const EqualPieces pieces(buffer, size());
       sum_own_piece(pieces, buffer.scalar_type(), reduction, pieces.begin(rank()));
       spread(pieces);
     });
@@ -209,7 +209,7 @@ class GlooCommunicator : public Communicator {
   Pending do_all_gather(at::Tensor whole, at::Tensor part) override {
     require_pieces(whole, part);
     return queued({whole, part}, [=, this] {
-      const Pieces pieces(whole, size());
+      const EqualPieces pieces(whole, size());
       std::memmove(pieces.begin(rank()), data_of(part), bytes_of(part));
       spread(pieces);
     });
@@ -218,24 +218,17 @@ class GlooCommunicator : public Communicator {
   Pending do_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     require_pieces(whole, part);
     return queued({part, whole},
-                  [=, this] { sum_own_piece(Pieces(whole, size()), whole.scalar_type(), Reduction::Sum, data_of(part)); });
+                  [=, this] { sum_own_piece(EqualPieces(whole, size()), whole.scalar_type(), Reduction::Sum, data_of(part)); });
   }
 
-  Pending do_all_to_all(at::Tensor received, at::Tensor sent) override {
-    if (received.numel() != sent.numel() || sent.numel() % size() != 0) {
-      throw Error("all-to-all of " + std::to_string(sent.numel()) + " elements into " + std::to_string(received.numel()) +
-                  ": wants as many, divisible by " + std::to_string(size()) + " ranks");
-    }
-    return queued({received, sent}, [=, this] {
-      const Pieces in(received, size()), out(sent, size());
-      std::copy_n(out.begin(rank()), out.bytes(rank()), in.begin(rank()));
-      exchange(
-          [&](int peer) {
-            return Part{out.begin(peer), out.bytes(peer), peer};
-          },
-          [&](int peer) {
-            return Part{in.begin(peer), in.bytes(peer), peer};
-          });
+  Pending do_all_to_all(Pieces pieces) override {
+    for (const at::Tensor& piece : pieces.received) require_host_memory(piece);
+    return queued(pieces.sent, [=, this] {
+      const at::Tensor &own = pieces.sent[index(rank())], &kept = pieces.received[index(rank())];
+      if (bytes_of(own) > 0) std::memcpy(data_of(kept), data_of(own), bytes_of(own));
+      const auto part_of = [](const at::Tensor& piece, int peer) { return Part{data_of(piece), bytes_of(piece), peer}; };
+      exchange([&](int peer) { return part_of(pieces.sent[index(peer)], peer); },
+               [&](int peer) { return part_of(pieces.received[index(peer)], peer); });
     });
   }
 
@@ -292,7 +285,7 @@ class GlooCommunicator : public Communicator {
   }
 
   // The ranks' versions of this rank's piece, added in the order of the ranks.  `sum` may lie in the buffer.
-  void sum_own_piece(const Pieces& pieces, at::ScalarType type, Reduction reduction, std::byte* sum) {
+  void sum_own_piece(const EqualPieces& pieces, at::ScalarType type, Reduction reduction, std::byte* sum) {
     const std::size_t bytes = pieces.bytes(rank());
     if (scratch_.size() < bytes * index(size())) scratch_.resize(bytes * index(size()));
     const auto slot = [&](int peer) { return scratch_.data() + bytes * index(peer); };
@@ -309,7 +302,7 @@ class GlooCommunicator : public Communicator {
   }
 
   // Every rank's own piece to every other.
-  void spread(const Pieces& pieces) {
+  void spread(const EqualPieces& pieces) {
     exchange(
         [&](int peer) {
           return Part{pieces.begin(rank()), pieces.bytes(rank()), peer};

@@ -121,10 +121,9 @@ class LocalCommunicator : public Communicator {
     return finished();
   }
 
-  Pending do_all_to_all(at::Tensor received, at::Tensor sent) override {
-    const auto all = meet(sent.clone());
-    auto pieces = received.view({size(), -1});
-    for (int i = 0; i < size(); ++i) pieces[i].copy_(all[static_cast<std::size_t>(i)].view({size(), -1})[rank_]);
+  Pending do_all_to_all(Pieces pieces) override {
+    for (int i = 0; i < size(); ++i) place_->post(rank_, i, pieces.sent[static_cast<std::size_t>(i)].clone());
+    for (int i = 0; i < size(); ++i) pieces.received[static_cast<std::size_t>(i)].copy_(place_->collect(i, rank_));
     return finished();
   }
 

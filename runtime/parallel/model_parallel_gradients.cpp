@@ -13,14 +13,14 @@ namespace llmsim::runtime {
 using sim::GroupKind;
 
 void ModelParallelGradients::sum(const std::vector<GradientSlice>& slices) const {
-  if (divides_tokens_ && groups_.of(GroupKind::Tensor) != nullptr) sum_over_tokens(slices);
+  if (groups_.of(GroupKind::Tensor) != nullptr) sum_partial(slices);
   if (groups_.of(GroupKind::Embedding) != nullptr) sum_tied_table(slices);
 }
 
-void ModelParallelGradients::sum_over_tokens(const std::vector<GradientSlice>& slices) const {
+void ModelParallelGradients::sum_partial(const std::vector<GradientSlice>& slices) const {
   std::vector<at::Tensor> parts;
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (piece.parameter->own_tokens) parts.push_back(piece.gradient);
+    if (piece.parameter->partial_gradient || (piece.parameter->own_tokens && divides_tokens_)) parts.push_back(piece.gradient);
   }
   if (parts.empty()) return;
   const at::Tensor together = at::cat(parts);
@@ -38,22 +38,34 @@ void ModelParallelGradients::sum_tied_table(const std::vector<GradientSlice>& sl
   }
 }
 
+bool ModelParallelGradients::apart(const ParameterShape& parameter) const {
+  return parameter.of_experts && groups_.of(GroupKind::Expert) != nullptr;
+}
+
 bool ModelParallelGradients::counts(const ParameterShape& parameter) const {
   if (parameter.replicated && groups_.place(GroupKind::Tensor) != 0) return false;
   return !(parameter.tied_apart && groups_.place(GroupKind::Pipeline) != 0);
 }
 
-double ModelParallelGradients::norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const {
+at::Tensor ModelParallelGradients::squares(const std::vector<GradientSlice>& slices, bool of_experts) const {
   std::vector<at::Tensor> counted;
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (counts(*piece.parameter)) counted.push_back(piece.gradient);
+    if (apart(*piece.parameter) == of_experts && counts(*piece.parameter)) counted.push_back(piece.gradient);
   }
-  const at::Tensor squares =
-      counted.empty() ? at::zeros({}, slices.front().gradient.options().dtype(at::kFloat)) : squared_norm(counted);
+  return counted.empty() ? at::zeros({}, slices.front().gradient.options().dtype(at::kFloat)) : squared_norm(counted);
+}
+
+double ModelParallelGradients::norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const {
+  const at::Tensor sum = squares(slices, false);
+  if (Communicator* const experts = groups_.of(GroupKind::Expert)) {
+    const at::Tensor own = squares(slices, true);
+    if (slice_group == nullptr) experts->all_reduce(own);
+    sum.add_(own);
+  }
   for (Communicator* group : {slice_group, groups_.of(GroupKind::Tensor), groups_.of(GroupKind::Pipeline)}) {
-    if (group != nullptr) group->all_reduce(squares);
+    if (group != nullptr) group->all_reduce(sum);
   }
-  return squares.is_meta() ? 0.0 : std::sqrt(squares.item<double>());
+  return sum.is_meta() ? 0.0 : std::sqrt(sum.item<double>());
 }
 
 }  // namespace llmsim::runtime

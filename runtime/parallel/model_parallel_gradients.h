@@ -2,11 +2,13 @@
 //
 // Sums, each once a step:
 //   tensor ranks    under sequence parallelism, what every rank has but whose gradients saw its own tokens alone (norms, biases
-//                   of row-parallel products): one all-reduce of a copy of them side by side, as Megatron-LM does
+//                   of row-parallel products); and always what follows from partial sums (router, gate of shared experts): one
+//                   all-reduce of a copy of them side by side, as Megatron-LM does
 //   embedding       a tied table of which the first and the last stage have a copy each: one all-reduce between the two
 //
 // Norm: over all parameters of the model.  What every tensor rank has counts on the first of them, a tied table on the first
-// stage; one scalar in fp32 is summed over the ranks with other slices, the tensor ranks and the stages.
+// stage; one scalar in fp32 is summed over the ranks with other slices, the tensor ranks and the stages.  Whole gradients of
+// divided experts are first summed over the expert ranks, as one scalar more.
 #pragma once
 
 #include <vector>
@@ -27,8 +29,10 @@ class ModelParallelGradients {
   double norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const;
 
  private:
-  void sum_over_tokens(const std::vector<GradientSlice>& slices) const;
+  void sum_partial(const std::vector<GradientSlice>& slices) const;
   void sum_tied_table(const std::vector<GradientSlice>& slices) const;
+  at::Tensor squares(const std::vector<GradientSlice>& slices, bool of_experts) const;
+  bool apart(const ParameterShape& parameter) const;  // experts that other ranks do not have
   bool counts(const ParameterShape& parameter) const;
 
   const RankGroups& groups_;

@@ -249,17 +249,17 @@ class NcclCommunicator : public Communicator {
     });
   }
 
-  Pending do_all_to_all(at::Tensor received, at::Tensor sent) override {
-    return launched({received, sent}, [=, ranks = size()](NcclComm comm, NcclStream stream) {
+  Pending do_all_to_all(Pieces pieces) override {
+    std::vector<at::Tensor> all = pieces.received;
+    all.insert(all.end(), pieces.sent.begin(), pieces.sent.end());
+    return launched(all, [=](NcclComm comm, NcclStream stream) {
       const NcclLibrary& nccl = nccl_library();
-      const std::size_t count = count_of(sent) / static_cast<std::size_t>(ranks), bytes = count * sent.element_size();
-      const auto piece = [&](const at::Tensor& whole, int peer) {
-        return static_cast<char*>(whole.data_ptr()) + bytes * static_cast<std::size_t>(peer);
-      };
       check(nccl.group_start());
-      for (int peer = 0; peer < ranks; ++peer) {
-        check(nccl.send(piece(sent, peer), count, type_of(sent), peer, comm, stream));
-        check(nccl.receive(piece(received, peer), count, type_of(received), peer, comm, stream));
+      for (std::size_t peer = 0; peer < pieces.sent.size(); ++peer) {
+        const at::Tensor &out = pieces.sent[peer], &in = pieces.received[peer];
+        const int to = static_cast<int>(peer);
+        if (out.numel() > 0) check(nccl.send(out.data_ptr(), count_of(out), type_of(out), to, comm, stream));
+        if (in.numel() > 0) check(nccl.receive(in.data_ptr(), count_of(in), type_of(in), to, comm, stream));
       }
       return nccl.group_end();
     });

@@ -9,18 +9,20 @@ namespace {
 
 using sim::GroupKind;
 
-// Those that collectives of a dense model run over.
+// Those that collectives run over.
 struct NamedKind {
   GroupKind kind;
   const char* name;
 };
 constexpr NamedKind kKinds[] = {{GroupKind::Tensor, "tp"},           {GroupKind::Data, "dp"},
                                 {GroupKind::Shard, "dp_shard"},      {GroupKind::Replicate, "dp_replicate"},
-                                {GroupKind::Pipeline, "pp_forward"}, {GroupKind::Embedding, "embedding"}};
+                                {GroupKind::Pipeline, "pp_forward"}, {GroupKind::Embedding, "embedding"},
+                                {GroupKind::Expert, "ep"},           {GroupKind::ExpertData, "edp"}};
 constexpr const char* kBackward = "pp_backward";
 
-// Without replicas of shards the data group is the group of shards.
+// Without replicas of shards the data group is the group of shards, and without expert ranks that of the experts.
 bool runs(const sim::Strategy& strategy, GroupKind kind) {
+  if (kind == GroupKind::Expert || kind == GroupKind::ExpertData) return strategy.expert_parallel > 1;
   return strategy.sharding == sim::Sharding::Hsdp || (kind != GroupKind::Shard && kind != GroupKind::Replicate);
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/parallel/sharding.h"
 
+#include "runtime/parallel/expert_data_parallel.h"
 #include "runtime/parallel/replicated.h"
 #include "runtime/parallel/sharded_weights.h"
 #include "runtime/parallel/whole_weights.h"
@@ -23,10 +24,11 @@ std::unique_ptr<DataParallel> zero3(NumberFormats formats, const ExchangeHabits&
 
 }  // namespace
 
-std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeHabits habits,
-                                                 const RankGroups& groups) {
-  habits.states_on_host = strategy.offload.optimizer;
-  Communicator* const data = groups.of(sim::GroupKind::Data);
+namespace {
+
+// Over the ranks of one group; Hsdp over those that share a shard group, and its replicas.
+std::unique_ptr<DataParallel> form_over(Communicator* data, const sim::Strategy& strategy, NumberFormats formats,
+                                        const ExchangeHabits& habits, const RankGroups& groups) {
   switch (strategy.sharding) {
     case sim::Sharding::None: return std::make_unique<Replicated>(formats, habits, data);
     case sim::Sharding::Zero1: return std::make_unique<Zero1>(formats, habits, data);
@@ -36,6 +38,16 @@ std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, 
       return zero3(formats, habits, groups.of(sim::GroupKind::Shard), groups.of(sim::GroupKind::Replicate));
   }
   return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeHabits habits,
+                                                 const RankGroups& groups) {
+  habits.states_on_host = strategy.offload.optimizer;
+  const auto form = [&](sim::GroupKind kind) { return form_over(groups.of(kind), strategy, formats, habits, groups); };
+  if (strategy.expert_parallel == 1) return form(sim::GroupKind::Data);
+  return std::make_unique<ExpertDataParallel>(form(sim::GroupKind::Data), form(sim::GroupKind::ExpertData));
 }
 
 }  // namespace llmsim::runtime

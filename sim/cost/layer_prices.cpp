@@ -7,8 +7,8 @@ namespace llmsim::sim {
 namespace {
 
 BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer,
-                      RecomputeKind recompute) {
-  const BlockOperators block = lower_block(model, run.strategy, stack, recompute);
+                      RecomputeKind recompute, LayerKind kind) {
+  const BlockOperators block = lower_block(model, run.strategy, stack, recompute, kind);
   return {.forward = pricer.price(block.forward, false),
           .recompute = pricer.price(block.recompute, false),
           .backward = pricer.price(block.backward, true),
@@ -17,21 +17,22 @@ BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& sta
           .gradients = block.gradients};
 }
 
-// Of the layers with and without a window.
-PassPrice mean(const PassPrice& windowed, const PassPrice& whole, double share) {
+// Of two kinds of layer, `share` of the second.
+PassPrice mean(const PassPrice& first, const PassPrice& second, double share) {
   PassPrice sum;
-  sum.add(windowed, 1.0 - share);
-  sum.add(whole, share);
+  sum.add(first, 1.0 - share);
+  sum.add(second, share);
   return sum;
 }
 
-BlockPrice price_block(const Run& run, const Stack& stack, const OperatorPricer& pricer, RecomputeKind recompute) {
+BlockPrice price_block(const Run& run, const Stack& stack, const OperatorPricer& pricer, RecomputeKind recompute,
+                       LayerKind kind) {
   const double share = full_attention_share(run.model);
-  BlockPrice block = price_kind(run.model, run, stack, pricer, recompute);
+  BlockPrice block = price_kind(run.model, run, stack, pricer, recompute, kind);
   if (share == 0.0 || !run.model.sliding_window) return block;
   Transformer model = run.model;
   model.sliding_window.reset();
-  const BlockPrice whole = price_kind(model, run, stack, pricer, recompute);
+  const BlockPrice whole = price_kind(model, run, stack, pricer, recompute, kind);
   block.forward = mean(block.forward, whole.forward, share);
   block.recompute = mean(block.recompute, whole.recompute, share);
   block.backward = mean(block.backward, whole.backward, share);
@@ -48,13 +49,31 @@ EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
 
 }  // namespace
 
+BlockPrice mean_block(const BlockPrice& dense, const BlockPrice& mixture, const ModelPart& part) {
+  if (part.moe_blocks == 0) return dense;
+  if (part.dense_blocks() == 0) return mixture;
+  const double share = static_cast<double>(part.moe_blocks) / part.blocks;
+  const auto bytes = [share](Bytes of_dense, Bytes of_mixture) { return (1.0 - share) * of_dense + share * of_mixture; };
+  return {.forward = mean(dense.forward, mixture.forward, share),
+          .recompute = mean(dense.recompute, mixture.recompute, share),
+          .backward = mean(dense.backward, mixture.backward, share),
+          .saved = bytes(dense.saved, mixture.saved),
+          .restored = bytes(dense.restored, mixture.restored),
+          .gradients = bytes(dense.gradients, mixture.gradients)};
+}
+
 LayerPrices layer_prices(const Run& run) {
   const OperatorPricer pricer(run);
   const Stack stack = effective_stack(run.stack, run.strategy);
   const RecomputeKind kind = run.strategy.recompute.kind;
   LayerPrices prices;
-  prices.block = price_block(run, stack, pricer, kind);
-  prices.kept_block = run.strategy.recompute.mixes() ? price_block(run, stack, pricer, RecomputeKind::None) : prices.block;
+  const auto price = [&](BlockPrice& block, BlockPrice& kept, LayerKind layers) {
+    block = price_block(run, stack, pricer, kind, layers);
+    kept = run.strategy.recompute.mixes() ? price_block(run, stack, pricer, RecomputeKind::None, layers) : block;
+  };
+  const int mixtures = count_moe_layers(run.model, 0, run.model.num_layers);
+  if (mixtures < run.model.num_layers) price(prices.block, prices.kept_block, LayerKind::Dense);
+  if (mixtures > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Mixture);
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, stack), pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, stack), pricer);
   return prices;

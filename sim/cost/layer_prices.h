@@ -6,6 +6,7 @@
 
 #include "sim/cost/price.h"
 #include "sim/run.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 
@@ -28,11 +29,16 @@ struct EndPrice {
 };
 
 struct LayerPrices {
-  BlockPrice block;       // under the strategy's recompute mode (EveryN: of a recomputed block)
+  BlockPrice block;       // with an MLP, under the strategy's recompute mode (EveryN: of a recomputed block)
   BlockPrice kept_block;  // without recomputation; equal to `block` unless the mode is EveryN
+  BlockPrice moe_block;   // the same of blocks with experts
+  BlockPrice kept_moe_block;
   EndPrice embedding;
   EndPrice head;
 };
+
+// The mean block of a part: `blocks` of it are the part's.  Bytes are means too.
+BlockPrice mean_block(const BlockPrice& dense, const BlockPrice& mixture, const ModelPart& part);
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);

@@ -41,18 +41,21 @@ void PassPrice::add(const PassPrice& other, double times) {
   collective += times * other.collective;
   collective_exposed += times * other.collective_exposed;
   context += times * other.context;
+  expert += times * other.expert;
   contention += times * other.contention;
   flops += times * other.flops;
   kernels += static_cast<int>(std::lround(times * other.kernels));
   for (std::size_t i = 0; i < tensor_collectives.size(); ++i) {
     tensor_collectives[i].add(other.tensor_collectives[i], times);
     context_collectives[i].add(other.context_collectives[i], times);
+    expert_collectives[i].add(other.expert_collectives[i], times);
   }
 }
 
 OperatorPricer::OperatorPricer(const Run& run)
     : tensor_links_(group_links(run.strategy, GroupKind::Tensor, run.cluster, run.stack.collective_efficiency)),
       context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
+      expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency)),
       ranks_(run.strategy.tensor_parallel),
       pipelines_products_(run.strategy.tensor_overlap),
       scatters_pieces_(run.stack.reserve.transformer_engine),
@@ -86,6 +89,22 @@ void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds be
   pass.context += op.launches * times.exposed;
   pass.contention += op.launches * times.slowdown;
   pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time, op.launches);
+}
+
+void OperatorPricer::add_expert(PassPrice& pass, const Operator& op) const {
+  const Seconds each = collective_time(op.collective, op.message, expert_links_);
+  pass.expert += op.launches * each;
+  pass.expert_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
+}
+
+void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const {
+  const Operator& op = operators[index];
+  const Seconds each = collective_time(op.collective, op.message, tensor_links_), time = op.launches * each;
+  pass.collective += time;
+  const BesideTimes beside = beside_products(operators, index, time);
+  pass.collective_exposed += beside.exposed;
+  pass.contention += beside.slowdown;
+  pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
 }
 
 Seconds OperatorPricer::product_time(const Operator& op) const {
@@ -139,19 +158,15 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
         attention = time / op.launches;
         break;
       }
-      case OperatorKind::Collective: {
+      case OperatorKind::Collective:
         if (op.group == GroupKind::Context) {
           add_context(pass, op, attention);
-          break;
+        } else if (op.group == GroupKind::Expert) {
+          add_expert(pass, op);
+        } else {
+          add_tensor(pass, operators, i);
         }
-        const Seconds each = collective_time(op.collective, op.message, tensor_links_), time = op.launches * each;
-        pass.collective += time;
-        const BesideTimes beside = beside_products(operators, i, time);
-        pass.collective_exposed += beside.exposed;
-        pass.contention += beside.slowdown;
-        pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
         break;
-      }
       default: pass.memory_bound += streaming_time(op, backward, streaming_machine_);
     }
   }

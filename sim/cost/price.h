@@ -36,18 +36,20 @@ struct PassPrice {
   Seconds collective{};          // tensor-parallel, if nothing were hidden
   Seconds collective_exposed{};  // what products do not hide
   Seconds context{};             // context-parallel, what attention does not hide
+  Seconds expert{};              // tokens to and from experts of other ranks, which nothing hides
   Seconds contention{};          // products and attention slowed down by collectives beside them
   int kernels = 0;
   int narrow_products = 0;  // products in 8- or 4-bit formats
   Flops flops{};
   CollectiveTallies tensor_collectives{};
   CollectiveTallies context_collectives{};
+  CollectiveTallies expert_collectives{};
 
   // `times` as much of another pass; kernels are rounded.
   void add(const PassPrice& other, double times);
 
   Seconds compute() const { return gemm + attention + memory_bound; }
-  Seconds total() const { return compute() + collective_exposed + context + contention; }
+  Seconds total() const { return compute() + collective_exposed + context + expert + contention; }
 };
 
 // Prices operators for one run: the machines and links that do not change from operator to operator.
@@ -63,11 +65,14 @@ class OperatorPricer {
   Seconds product_time(const Operator& op) const;
   OverlapProduct overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
+  void add_expert(PassPrice& pass, const Operator& op) const;
+  void add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const;
 
   std::array<std::optional<GemmMachine>, kNumDTypes> gemm_machines_;
   AttentionMachine attention_machine_;
   GroupLinks tensor_links_;
   GroupLinks context_links_;
+  GroupLinks expert_links_;
   int ranks_;
   bool pipelines_products_;    // cuts products and collectives into pieces
   bool scatters_pieces_;       // sums behind a product by collectives of the stack's own, not by a ring of copies

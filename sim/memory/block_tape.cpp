@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <string_view>
 
+#include "sim/memory/experts_tape.h"
 #include "sim/operators/block.h"
 
 namespace llmsim::sim {
@@ -22,11 +24,11 @@ double product_of(std::int64_t a, std::int64_t b) { return static_cast<double>(a
 // Follows runtime/model/block.cpp statement by statement.
 class BlockWalk {
  public:
-  BlockWalk(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute)
+  BlockWalk(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute, LayerKind kind)
       : model_(model),
         strategy_(strategy),
         recompute_(recompute),
-        operators_(lower_block(model, strategy, stack, RecomputeKind::None).forward),
+        operators_(lower_block(model, strategy, stack, RecomputeKind::None, kind).forward),
         e_(size_of(activation_dtype(strategy.precision)).value()),
         gradient_(stack.storage.gradient_bytes),
         gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1),
@@ -38,7 +40,9 @@ class BlockWalk {
               .element = e_,
               .gradient_element = gradient_,
               .weight = model.norm_weight,
-              .bias = model.norm_weight && model.bias.norm} {}
+              .bias = model.norm_weight && model.bias.norm} {
+    if (kind == LayerKind::Mixture) experts_.emplace(model, strategy, stack, residual());
+  }
 
   PassMemory forward() {
     Ledger ledger;
@@ -119,6 +123,12 @@ class BlockWalk {
 
   void mlp_half(Ledger& ledger, bool keeps, bool to_the_end) {
     norm_.forward(ledger);
+    if (experts_) {
+      experts_->inner(ledger, keeps);
+      if (!keeps) ledger.give(norm_.output() + norm_.statistics());
+      if (to_the_end) experts_->outer(ledger, keeps);
+      return;
+    }
     mlp_inner(ledger);
     if (!to_the_end) return;
     if (!keeps) ledger.give(norm_.output() + norm_.statistics() + up() + silu());
@@ -157,6 +167,7 @@ class BlockWalk {
     Bytes size;
     if (modules.core_attention) size += kept_of_scores();
     if (modules.norms) size += 2.0 * norm_.output();
+    if (experts_) return size + experts_->dropped(modules);
     if (modules.mlp) size += up();
     if (modules.mlp || modules.activation) size += inner() + silu();
     return size;
@@ -173,6 +184,7 @@ class BlockWalk {
     if (!selects()) return;
     const RecomputedModules& modules = recompute_.modules;
     if (modules.norms) restore_norm(ledger);
+    if (experts_) return experts_->restore(ledger, modules);
     if (modules.mlp) mlp_inner(ledger);
     if (modules.activation && !modules.mlp) activate(ledger);
   }
@@ -187,6 +199,10 @@ class BlockWalk {
 
   // Backward.
   void mlp_backward(Ledger& ledger) {
+    if (experts_) {
+      experts_->backward(ledger);
+      return norm_backward(ledger);
+    }
     row_backward(ledger, inner(), model_.bias.mlp);
     ledger.give(inner());  // the input of the product
     ledger.take(model_.gated_mlp ? up() : inner());
@@ -324,6 +340,7 @@ class BlockWalk {
   double tokens_;
   double rows_;
   NormTape norm_;
+  std::optional<ExpertsTape> experts_;
 };
 
 }  // namespace
@@ -362,8 +379,9 @@ void NormTape::backward(Ledger& ledger) const {
   ledger.take(output());
 }
 
-BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute) {
-  BlockWalk walk(model, strategy, stack, recompute);
+BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute,
+                     LayerKind kind) {
+  BlockWalk walk(model, strategy, stack, recompute, kind);
   return {.forward = walk.forward(), .backward = walk.backward()};
 }
 

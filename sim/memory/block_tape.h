@@ -9,6 +9,7 @@
 //   projections y; backward dx, and for each bias a sum of its size; weight gradients are added in place
 //   attention   unfused: two score tensors at once; blockwise: those of a block of queries (kAttentionBlock)
 //   activation  y, and silu(gate); backward dx in the place of dy
+//   experts     experts_tape.h, in the place of the MLP
 //   tensor ranks  gathered inputs and gradients for the time of a product, with sequence parallelism
 //
 // Checked against counted allocations in tests/runtime, on the CPU and on the meta device.
@@ -32,7 +33,8 @@ struct BlockTape {
 };
 
 // Under Recompute None, Full or Selective; the caller mixes blocks.
-BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute);
+BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute,
+                     LayerKind kind = LayerKind::Dense);
 
 // The norms of the runtime, which its head uses too: rows of h elements, e bytes each.
 struct NormTape {

@@ -135,7 +135,8 @@ std::vector<MemoryInstant> memory_timeline(const Run& run, const LayerPrices& pr
 
 Bytes context_memory(const Run& run) {
   const Strategy& s = run.strategy;
-  const int kinds = (s.data_parallel > 1) + (s.tensor_parallel > 1) + (s.pipeline_parallel > 1) + (s.context_parallel > 1);
+  const int kinds = (s.data_parallel > 1) + (s.tensor_parallel > 1) + (s.pipeline_parallel > 1) + (s.context_parallel > 1) +
+                    (s.expert_parallel > 1);
   const int further = kinds > 1 ? kinds : 0;
   return run.cluster.device.context_memory + further * run.cluster.device.communicator_memory;
 }

@@ -15,17 +15,28 @@ double update_bytes(const Run& run, const ParameterStorage& storage) {
 
 Bytes offloaded_checkpoints(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
   const double passes = contents.chunks_in_flight(stage) / static_cast<double>(run.strategy.virtual_stages);
+  const BlockPrice& block = contents.moe_blocks(stage) > 0 ? prices.moe_block : prices.block;
   const double stored = stored_inputs_per_block(run.strategy, run.stack);
-  return std::max(0.0, passes * contents.blocks(stage) - 2.0) * stored * prices.block.saved;
+  return std::max(0.0, passes * contents.blocks(stage) - 2.0) * stored * block.saved;
 }
 
 Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
   const Offload& offload = run.strategy.offload;
   const StateShards shards = state_shards(run.strategy);
+  const StateShards expert_shards = expert_state_shards(run.strategy);
   const ParameterStorage storage = storage_of(run.strategy, run.stack);
   Bytes bytes;
-  if (offload.optimizer) bytes += Bytes(contents.trained(stage) * update_bytes(run, storage) / shards.optimizer);
-  if (offload.parameters) bytes += Bytes(contents.held(stage) * storage.weight_bytes / shards.weights);
+  const double apart = contents.apart(stage), trained_apart = run.strategy.adapters ? 0.0 : apart;
+  const auto divided = [](double whole, double experts, double ranks, double expert_ranks) {
+    return (whole - experts) / ranks + experts / expert_ranks;
+  };
+  if (offload.optimizer) {
+    const double owned = divided(contents.trained(stage), trained_apart, shards.optimizer, expert_shards.optimizer);
+    bytes += Bytes(owned * update_bytes(run, storage));
+  }
+  if (offload.parameters) {
+    bytes += Bytes(divided(contents.held(stage), apart, shards.weights, expert_shards.weights) * storage.weight_bytes);
+  }
   if (offload.activations) bytes += offloaded_checkpoints(run, prices, contents, stage);
   return bytes;
 }

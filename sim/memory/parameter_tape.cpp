@@ -12,12 +12,12 @@ constexpr double kWide = 4.0;
 
 }  // namespace
 
-ParameterTape::ParameterTape(const Strategy& strategy, const Stack& stack, std::vector<double> units)
+ParameterTape::ParameterTape(const Strategy& strategy, const Stack& stack, int ranks, std::vector<double> units)
     : strategy_(strategy),
       stack_(stack),
       storage_(storage_of(strategy, stack)),
       element_(size_of(activation_dtype(strategy.precision)).value()),
-      ranks_(strategy.shard_ranks()),
+      ranks_(ranks),
       units_(std::move(units)),
       whole_(units_.size(), Whole::No),
       lent_gradients_(units_.size(), false) {
@@ -90,8 +90,9 @@ void ParameterTape::after_backward(Ledger& ledger, std::size_t unit, bool last) 
 
 void ParameterTape::finish_gradients(Ledger& ledger) { ledger.give(std::exchange(under_reduction_, Bytes(0.0))); }
 
+void ParameterTape::take_norm(Ledger& ledger) { ledger.pass(Bytes(2.0 * kWide)); }
+
 void ParameterTape::update(Ledger& ledger, Ledger& host) {
-  ledger.pass(Bytes(2.0 * kWide));  // the norm
   const double cast = storage_.gradient_bytes < kWide ? kWide : 0.0;
   if (on_host_states()) {
     for (const double unit : units_) host.pass(Bytes((storage_.gradient_bytes + cast + kWide) * shard(unit) + kWide));

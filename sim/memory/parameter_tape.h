@@ -25,8 +25,8 @@ namespace llmsim::sim {
 
 class ParameterTape {
  public:
-  // `units`: parameters of each, without padding, in model order.
-  ParameterTape(const Strategy& strategy, const Stack& stack, std::vector<double> units);
+  // `units`: parameters of each, without padding, in model order; shared by `ranks` ranks.
+  ParameterTape(const Strategy& strategy, const Stack& stack, int ranks, std::vector<double> units);
 
   // Between steps.
   Bytes weights() const;
@@ -43,6 +43,7 @@ class ParameterTape {
   void lend_gradients(Ledger& ledger, std::size_t unit);
   void finish_gradients(Ledger& ledger);
   void update(Ledger& ledger, Ledger& host);
+  static void take_norm(Ledger& ledger);  // of all gradients, before the update
 
  private:
   // Of a unit's weights in the format of the products.

@@ -13,13 +13,58 @@ double adapted_widths(const Transformer& model, const Adapters& adapters) {
   double widths = (h + q) + (h + kv);
   if (adapters.all_linear) {
     widths += (h + kv) + (q + h);
+    if (model.moe) return widths;  // experts stay as they are
     widths += (model.gated_mlp ? 3.0 : 2.0) * (h + model.ffn_size);
   }
   return widths;
 }
 
+double norm_parameters(const Transformer& model) {
+  return model.norm_weight ? model.hidden_size * (model.bias.norm ? 2.0 : 1.0) : 0.0;
+}
+
+void set_dense_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, double tensor) {
+  const double attention_bias = model.bias.attention_output ? model.hidden_size : 0.0;
+  const double mlp_bias = model.bias.mlp ? model.hidden_size : 0.0;
+  rank.block_replicated = static_cast<double>(block.norms) + attention_bias + mlp_bias;
+  rank.block = (static_cast<double>(block.attention + block.mlp) - attention_bias - mlp_bias) / tensor + rank.block_replicated;
+}
+
+void set_moe_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, double tensor) {
+  const MixtureOfExperts& moe = *model.moe;
+  const double h = model.hidden_size, gate = moe.shared_expert_gate ? h : 0.0;
+  const double row_biases = (model.bias.attention_output ? h : 0.0) + (model.bias.mlp ? moe.num_shared_experts * h : 0.0);
+  const double down_biases = moe.expert_bias ? moe.num_experts * h : 0.0;
+  rank.moe_replicated = static_cast<double>(block.norms) + row_biases;
+  rank.moe_partial = static_cast<double>(block.router) + gate;
+  rank.moe_block =
+      (static_cast<double>(block.attention + block.mlp) - row_biases - gate) / tensor + rank.moe_replicated + rank.moe_partial;
+  rank.experts = (static_cast<double>(block.experts) - down_biases) / tensor + down_biases;
+}
+
+// Both kinds of block of a model with experts.
+void set_blocks(RankParameters& rank, const Transformer& model, const Strategy& strategy) {
+  rank.block = rank.block_replicated = 0.0;
+  for (int layer = 0; layer < model.num_layers; ++layer) {
+    const auto set = is_moe_layer(model, layer) ? set_moe_block : set_dense_block;
+    set(rank, model, block_parameters(model, layer), strategy.tensor_parallel);
+  }
+  rank.experts /= strategy.expert_parallel;
+  rank.experts_divided = strategy.expert_parallel > 1;
+  if (model.embedding_norm) rank.embedding += norm_parameters(model);
+}
+
 // 4-bit values with one fp32 scale per 64 of them.
 constexpr double kPackedFourBit = 0.5 + 4.0 / 64.0;
+
+StateShards shards_over(double ranks, const Strategy& strategy) {
+  StateShards shards;
+  if (strategy.sharding == Sharding::None) return shards;
+  shards.optimizer = ranks;
+  if (strategy.sharding != Sharding::Zero1) shards.gradients = ranks;
+  if (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp) shards.weights = ranks;
+  return shards;
+}
 
 }  // namespace
 
@@ -29,7 +74,7 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const double layers = model.num_layers;
   const double matrices = static_cast<double>(whole.attention + whole.mlp + whole.experts + whole.router);
   RankParameters rank;
-  if (model.final_norm && model.norm_weight) rank.final_norm = model.hidden_size * (model.bias.norm ? 2.0 : 1.0);
+  if (model.final_norm) rank.final_norm = norm_parameters(model);
   const double row_biases = model.hidden_size * ((model.bias.attention_output ? 1.0 : 0.0) + (model.bias.mlp ? 1.0 : 0.0));
   rank.block_replicated = (static_cast<double>(whole.norms) - rank.final_norm) / layers + row_biases;
   rank.block = (matrices / layers - row_biases) / tensor + rank.block_replicated;
@@ -38,6 +83,7 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   rank.head = head / tensor + rank.final_norm;
   rank.tied = model.tied_embeddings;
   rank.adapted = strategy.adapters.has_value();
+  if (model.moe) set_blocks(rank, model, strategy);
   if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
   return rank;
 }
@@ -49,19 +95,18 @@ double RankParameters::ends(const ModelPart& part) const {
   return sum;
 }
 
-double RankParameters::held(const ModelPart& part) const { return part.blocks * block + ends(part); }
+double RankParameters::blocks(const ModelPart& part) const {
+  return part.moe_blocks == 0 ? part.blocks * block : part.dense_blocks() * block + part.moe_blocks * (moe_block + experts);
+}
+
+double RankParameters::held(const ModelPart& part) const { return blocks(part) + ends(part); }
+
+double RankParameters::apart(const ModelPart& part) const { return experts_divided ? part.moe_blocks * experts : 0.0; }
 
 double RankParameters::trained(const ModelPart& part) const { return adapted ? part.blocks * block_adapters : held(part); }
 
-StateShards state_shards(const Strategy& strategy) {
-  const double ranks = strategy.shard_ranks();
-  StateShards shards;
-  if (strategy.sharding == Sharding::None) return shards;
-  shards.optimizer = ranks;
-  if (strategy.sharding != Sharding::Zero1) shards.gradients = ranks;
-  if (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp) shards.weights = ranks;
-  return shards;
-}
+StateShards state_shards(const Strategy& strategy) { return shards_over(strategy.shard_ranks(), strategy); }
+StateShards expert_state_shards(const Strategy& strategy) { return shards_over(strategy.expert_shard_ranks(), strategy); }
 
 double checkpoint_spacing(const Strategy& strategy, const Stack& stack) {
   return std::max(1.0, strategy.recompute.every_n / stack.kept.parts_per_block);

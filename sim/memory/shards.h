@@ -2,6 +2,7 @@
 // they are kept.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "sim/model/parameters.h"
@@ -13,18 +14,27 @@ namespace llmsim::sim {
 // Parameters on one tensor rank, before data-parallel sharding.  Matrices and the biases of column-parallel products are divided
 // by tensor_parallel; norms, positions and the biases of row-parallel products (projection, down) are replicated.
 struct RankParameters {
-  double block = 0.0;             // one block
+  double block = 0.0;             // one block with an MLP; 0 where the model has none
   double block_replicated = 0.0;  // of which every tensor rank has the same
+  double moe_block = 0.0;         // one block with experts, without its routed experts
+  double moe_replicated = 0.0;    // of which every tensor rank has the same, and the whole gradient of
+  double moe_partial = 0.0;       // and those of which it has a part of the gradient: router, gate of the shared experts
+  double experts = 0.0;           // routed experts of one block that this rank has
   double embedding = 0.0;         // table and positions, or a tied copy of it
   double head = 0.0;              // output projection and final norm; of a tied model the copy that a separate last stage holds
   double final_norm = 0.0;        // of `head` the part that a tied model's own last stage has
   double block_adapters = 0.0;    // trained values of one block under adapters
   bool tied = false;              // the head on the embedding's own part is no second copy
   bool adapted = false;           // only adapters are trained
+  bool experts_divided = false;   // routed experts are divided over expert ranks, and exchanged apart from all else
 
   double ends(const ModelPart& part) const;     // weights of the embedding and the head that the part has
+  double blocks(const ModelPart& part) const;   // those of its blocks
   double held(const ModelPart& part) const;     // all its weights
   double trained(const ModelPart& part) const;  // of which these have gradients and states, or its adapters
+  double apart(const ModelPart& part) const;    // routed experts among the held ones, where they are divided
+  double trained_apart(const ModelPart& part) const { return adapted ? 0.0 : apart(part); }
+  double largest_block() const { return std::max(block, moe_block + experts); }
 };
 
 RankParameters rank_parameters(const Transformer& model, const Strategy& strategy);
@@ -43,6 +53,8 @@ struct StateShards {
 };
 
 StateShards state_shards(const Strategy& strategy);
+// Of routed experts that are divided over expert ranks: with n = expert_shard_ranks().
+StateShards expert_state_shards(const Strategy& strategy);
 
 // Bytes per parameter of a run: the stack's storage, overridden by recipes that leave no choice (fp32: 4-byte weights and
 // gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their block scales).

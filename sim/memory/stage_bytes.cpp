@@ -24,38 +24,56 @@ class StageInventory {
         rank_(contents.rank()),
         stage_(stage),
         storage_(storage_of(run.strategy, run.stack)),
-        shards_(state_shards(run.strategy)) {}
+        shards_(state_shards(run.strategy)),
+        expert_shards_(expert_state_shards(run.strategy)) {}
 
   StageBytes bytes() const {
     StageBytes bytes;
-    add_states(bytes, contents_.held(stage_), contents_.trained(stage_));
+    const double apart = contents_.apart(stage_);
+    add_states(bytes, {contents_.held(stage_) - apart, apart},
+               {contents_.trained(stage_) - (strategy_.adapters ? 0.0 : apart), strategy_.adapters ? 0.0 : apart});
     add_activations(bytes);
     add_buffers(bytes);
     return bytes;
   }
 
  private:
-  void add_states(StageBytes& bytes, double parameters, double trained) const {
+  // Parameters that all data ranks share, and those of experts that fewer of them do.
+  struct Counted {
+    double shared, experts;
+    double all() const { return shared + experts; }
+  };
+
+  // Of a rank, at so many bytes each.
+  Bytes kept(const Counted& parameters, double bytes, double StateShards::*kind) const {
+    return Bytes(parameters.shared * bytes / (shards_.*kind)) + Bytes(parameters.experts * bytes / (expert_shards_.*kind));
+  }
+
+  void add_states(StageBytes& bytes, const Counted& parameters, const Counted& trained) const {
     const double state = state_bytes_per_parameter(strategy_.optimizer, storage_);
-    bytes.weights = weight_bytes(parameters) / shards_.weights;
-    if (strategy_.adapters) bytes.weights += Bytes(trained * size_of(DType::Bf16).value());
-    bytes.gradients = Bytes(trained * storage_.gradient_bytes / shards_.gradients);
+    bytes.weights = weight_bytes(parameters.shared) / shards_.weights +
+                    Bytes(parameters.experts * storage_.weight_bytes) / expert_shards_.weights;
+    if (strategy_.adapters) bytes.weights += Bytes(trained.all() * size_of(DType::Bf16).value());
+    bytes.gradients = kept(trained, storage_.gradient_bytes, &StateShards::gradients);
     if (run_.stack.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
       bytes.buckets = bytes.gradients;
     }
-    bytes.main_gradients = Bytes(trained * storage_.main_gradient_bytes / shards_.optimizer);
-    bytes.master = Bytes(trained * storage_.master_bytes / shards_.optimizer);
-    bytes.states = Bytes(trained * state / shards_.optimizer);
+    bytes.main_gradients = kept(trained, storage_.main_gradient_bytes, &StateShards::optimizer);
+    bytes.master = kept(trained, storage_.master_bytes, &StateShards::optimizer);
+    bytes.states = kept(trained, state, &StateShards::optimizer);
     const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.update.fused);
-    bytes.temporaries = Bytes(trained / shards_.optimizer * (run_.stack.update.temporary_bytes + temporary));
+    const double owned = trained.shared / shards_.optimizer + trained.experts / expert_shards_.optimizer;
+    bytes.temporaries = Bytes(owned * (run_.stack.update.temporary_bytes + temporary));
     if (run_.stack.update.in_backward) free_gradients(bytes);
-    if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters);
+    if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters.all());
     move_to_host(bytes);
   }
 
   // 4-bit recipes pack the blocks; the embedding, the head and the norms stay in 16 bits.
   Bytes weight_bytes(double parameters) const {
-    const double packed = contents_.blocks(stage_) * rank_.block;
+    const int mixtures = contents_.moe_blocks(stage_);
+    const double packed = (contents_.blocks(stage_) - mixtures) * rank_.block +
+                          mixtures * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
     const bool four_bit = strategy_.precision == Precision::Nf4 || strategy_.precision == Precision::Int4;
     if (!four_bit) return Bytes(parameters * storage_.weight_bytes);
     return Bytes(packed * storage_.weight_bytes) + (parameters - packed) * size_of(DType::Bf16);
@@ -67,13 +85,13 @@ class StageInventory {
     const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
     bytes.gathered = Bytes(gathered_parameters(parameters) * compute_bytes);
     if (strategy_.adapters) return;
-    bytes.gradient_buffers = Bytes(whole_blocks(run_.stack.sharded.gradient_blocks) * rank_.block *
+    bytes.gradient_buffers = Bytes(whole_blocks(run_.stack.sharded.gradient_blocks) * rank_.largest_block() *
                                    (compute_bytes + (run_.stack.gradients.reduced_in_fp32 ? 4.0 : 0.0)));
   }
 
   // The gradient at hand and its temporaries, at most the larger end's.
   void free_gradients(StageBytes& bytes) const {
-    const double largest = std::max({rank_.embedding, rank_.head, rank_.block});
+    const double largest = std::max({rank_.embedding, rank_.head, rank_.largest_block()});
     const double all = std::max(1.0, bytes.gradients.value() / storage_.gradient_bytes);
     bytes.gradients = bytes.gradients * std::min(1.0, largest / all);
     bytes.temporaries = bytes.temporaries * std::min(1.0, largest / all);
@@ -90,7 +108,7 @@ class StageInventory {
     const bool kept = !run_.stack.sharded.regathers_in_backward || (strategy_.adapters && run_.stack.sharded.keeps_frozen);
     if (kept && strategy_.sharding != Sharding::None) return parameters;
     const double end = std::max(rank_.embedding, rank_.head);
-    const double blocks = whole_blocks(run_.stack.sharded.gathered_blocks) * rank_.block;
+    const double blocks = whole_blocks(run_.stack.sharded.gathered_blocks) * rank_.largest_block();
     if (run_.stack.sharded.live_parameters <= 0.0) return blocks + end;
     return std::max({std::min(run_.stack.sharded.live_parameters, parameters), blocks, end});
   }
@@ -107,8 +125,7 @@ class StageInventory {
     const int passes = contents_.chunks_in_flight(stage_);
     const double chunks = strategy_.virtual_stages;
     Bytes one_pass;
-    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk)
-      one_pass += block_activations(contents_.part(stage_, chunk).blocks);
+    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) one_pass += block_activations(contents_.part(stage_, chunk));
     bytes.activations = passes / chunks * one_pass;
     if (contents_.part(stage_, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
     if (run_.stack.kept.stage_outputs) bytes.activations += passes * stage_output(run_.model, strategy_);
@@ -116,15 +133,15 @@ class StageInventory {
       bytes.activations += last_chunk_passes() * prices_.head.saved;
       bytes.logits = prices_.head.working;
     }
-    bytes.last_block = prices_.block.saved + prices_.block.restored;
-    bytes.restored = prices_.block.restored * restored_blocks() + unpartitioned();
-    bytes.activation_gradients = prices_.block.gradients;
-    bytes.waiting_gradients = std::max(Bytes(0.0), bytes.gradient_buffers - prices_.kept_block.saved);
+    bytes.last_block = block().saved + block().restored;
+    bytes.restored = block().restored * restored_blocks() + unpartitioned();
+    bytes.activation_gradients = block().gradients;
+    bytes.waiting_gradients = std::max(Bytes(0.0), bytes.gradient_buffers - kept_block().saved);
     if (strategy_.offload.activations) move_activations_to_host(bytes);
   }
 
   void move_activations_to_host(StageBytes& bytes) const {
-    const Bytes resident = 2.0 * checkpoint(prices_.block.saved) + unpartitioned();
+    const Bytes resident = 2.0 * checkpoint(block().saved) + unpartitioned();
     bytes.activations = std::min(bytes.activations, resident);
   }
 
@@ -154,19 +171,26 @@ class StageInventory {
     return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing(strategy_, run_.stack) : 1.0;
   }
 
-  Bytes block_activations(int blocks) const {
+  // The kind of block that takes most: one with experts where the stage has any.
+  bool has_experts() const { return contents_.moe_blocks(stage_) > 0; }
+  const BlockPrice& block() const { return has_experts() ? prices_.moe_block : prices_.block; }
+  const BlockPrice& kept_block() const { return has_experts() ? prices_.kept_moe_block : prices_.kept_block; }
+
+  Bytes block_activations(const ModelPart& part) const {
+    const BlockPrice block = mean_block(prices_.block, prices_.moe_block, part);
     if (strategy_.recompute.mixes()) {
-      const double recomputed = strategy_.recompute.blocks_of(blocks);
-      return recomputed * checkpoint(prices_.block.saved) + (blocks - recomputed) * prices_.kept_block.saved;
+      const double recomputed = strategy_.recompute.blocks_of(part.blocks);
+      const BlockPrice kept = mean_block(prices_.kept_block, prices_.kept_moe_block, part);
+      return recomputed * checkpoint(block.saved) + (part.blocks - recomputed) * kept.saved;
     }
-    if (strategy_.recompute.kind != RecomputeKind::Full) return blocks * prices_.block.saved;
-    return blocks / checkpoint_spacing(strategy_, run_.stack) * checkpoint(prices_.block.saved);
+    if (strategy_.recompute.kind != RecomputeKind::Full) return part.blocks * block.saved;
+    return part.blocks / checkpoint_spacing(strategy_, run_.stack) * checkpoint(block.saved);
   }
 
   bool partitions() const { return divides_checkpoints(strategy_, run_.stack); }
   Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
   // A partitioned checkpoint is gathered before its block is made again.
-  Bytes unpartitioned() const { return partitions() ? prices_.block.saved : Bytes(0.0); }
+  Bytes unpartitioned() const { return partitions() ? block().saved : Bytes(0.0); }
 
   const Run& run_;
   const Strategy& strategy_;
@@ -176,6 +200,7 @@ class StageInventory {
   int stage_;
   ParameterStorage storage_;
   StateShards shards_;
+  StateShards expert_shards_;
 };
 
 }  // namespace

@@ -13,6 +13,18 @@ int StageContents::blocks(int stage) const {
   return sum;
 }
 
+int StageContents::moe_blocks(int stage) const {
+  int sum = 0;
+  for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += part(stage, chunk).moe_blocks;
+  return sum;
+}
+
+double StageContents::apart(int stage) const {
+  double sum = 0.0;
+  for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += rank_.apart(part(stage, chunk));
+  return sum;
+}
+
 double StageContents::held(int stage) const {
   double sum = 0.0;
   for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += rank_.held(part(stage, chunk));

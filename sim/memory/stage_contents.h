@@ -17,8 +17,10 @@ class StageContents {
 
   // Sums over the chunks of a stage, before data-parallel sharding.
   int blocks(int stage) const;
+  int moe_blocks(int stage) const;
   double held(int stage) const;     // weights
   double trained(int stage) const;  // values with gradients and states
+  double apart(int stage) const;    // weights of routed experts that are divided over expert ranks
 
   // Forward passes through one chunk each whose activations the stage holds at once, at most.
   int chunks_in_flight(int stage) const;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "sim/memory/block_tape.h"
-#include "sim/memory/own_token_gradients.h"
 #include "sim/memory/parameter_tape.h"
+#include "sim/memory/partial_gradients.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/loss.h"
 #include "sim/schedule/pipeline.h"
@@ -35,14 +35,19 @@ class StepWalk {
         e_(size_of(activation_dtype(run.strategy.precision)).value()),
         tokens_(static_cast<double>(run.strategy.micro_batch) * run.model.seq_len),
         columns_(static_cast<double>(run.model.vocab_size) / run.strategy.tensor_parallel),
-        kept_(block_tape(run.model, run.strategy, run.stack, plain_recompute())),
-        recomputed_(block_tape(run.model, run.strategy, run.stack, {.kind = RecomputeKind::Full})),
-        parameters_(run.strategy, run.stack, all_units()) {}
+        parameters_(run.strategy, run.stack, run.strategy.shard_ranks(), all_units()),
+        experts_(run.strategy, run.stack, run.strategy.expert_shard_ranks(), all_experts()) {
+    for (const LayerKind kind : {LayerKind::Dense, LayerKind::Mixture}) {
+      if (blocks_of_kind(kind) == 0) continue;
+      tapes_of(kind) = {.kept = block_tape(run.model, run.strategy, run.stack, plain_recompute(), kind),
+                        .recomputed = block_tape(run.model, run.strategy, run.stack, {.kind = RecomputeKind::Full}, kind)};
+    }
+  }
 
   StepTape walk() {
     hold_states();
     ledger_.take(tape_.persistent());
-    host_.take(tape_.host = parameters_.on_host());
+    host_.take(tape_.host = parameters_.on_host() + experts_.on_host());
     ledger_.take(Bytes(kWide));  // the loss, summed over micro-batches
     bool turned = false;
     for (const PipelinePass& pass : stage_order(shape_, stage_)) {
@@ -52,8 +57,11 @@ class StepWalk {
     }
     ledger_.give(static_cast<double>(sent_forward_ + sent_backward_) * residual());
     parameters_.finish_gradients(ledger_);
-    sum_over_tokens();
+    experts_.finish_gradients(ledger_);
+    sum_partial();
+    ParameterTape::take_norm(ledger_);
     parameters_.update(ledger_, host_);
+    experts_.update(ledger_, host_);
     mark("update");
     tape_.host_peak = host_.peak();
     tape_.peak = ledger_.peak();
@@ -61,6 +69,20 @@ class StepWalk {
   }
 
  private:
+  // A block as it is kept, or made again whole.
+  struct BlockTapes {
+    BlockTape kept;
+    BlockTape recomputed;
+  };
+
+  LayerKind kind_of(int block) const { return kind_of_layer(model_, part_.first_layer + block); }
+  BlockTapes& tapes_of(LayerKind kind) { return kind == LayerKind::Mixture ? mixtures_ : dense_; }
+  int blocks_of_kind(LayerKind kind) const {
+    int blocks = 0;
+    for (const ModelPart& part : parts_) blocks += kind == LayerKind::Mixture ? part.moe_blocks : part.dense_blocks();
+    return blocks;
+  }
+
   // Blocks whose recomputation is not all of them or none.
   Recompute plain_recompute() const {
     return strategy_.recompute.kind == RecomputeKind::Selective ? strategy_.recompute : Recompute{};
@@ -72,7 +94,10 @@ class StepWalk {
     if (recompute.kind != RecomputeKind::Full) return false;
     return recompute.first_blocks == 0 || block < recompute.first_blocks;
   }
-  const BlockTape& tape_of(int block) const { return recomputed(block) ? recomputed_ : kept_; }
+  const BlockTape& tape_of(int block) const {
+    const BlockTapes& tapes = kind_of(block) == LayerKind::Mixture ? mixtures_ : dense_;
+    return recomputed(block) ? tapes.recomputed : tapes.kept;
+  }
 
   bool offloads(int block) const { return strategy_.offload.activations && recomputed(block); }
   static void move(Bytes size, Ledger& from, Ledger& to) {
@@ -87,10 +112,10 @@ class StepWalk {
   Bytes whole_residual() const { return Bytes(tokens_ * model_.hidden_size * e_); }
 
   void hold_states() {
-    tape_.weights = parameters_.weights();
-    tape_.gradients = parameters_.gradients();
-    tape_.master = parameters_.master();
-    tape_.states = parameters_.states();
+    tape_.weights = parameters_.weights() + experts_.weights();
+    tape_.gradients = parameters_.gradients() + experts_.gradients();
+    tape_.master = parameters_.master() + experts_.master();
+    tape_.states = parameters_.states() + experts_.states();
     tape_.buffers = mask() + rotary() + held_tokens();
   }
 
@@ -105,11 +130,23 @@ class StepWalk {
     std::vector<double> all;
     for (const ModelPart& part : parts_) {
       if (part.embedding) all.push_back(rank_.embedding);
-      all.insert(all.end(), static_cast<std::size_t>(part.blocks), rank_.block);
+      for (int block = 0; block < part.blocks; ++block) all.push_back(block_parameters(part.first_layer + block));
       // A tied head on the embedding's own part is the final norm alone.
       if (part.head) all.push_back(model_.tied_embeddings && part.embedding ? rank_.final_norm : rank_.head);
     }
     return all;
+  }
+
+  double block_parameters(int layer) const {
+    if (!is_moe_layer(model_, layer)) return rank_.block;
+    return rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
+  }
+
+  // Of blocks whose routed experts are divided over expert ranks.
+  std::vector<double> all_experts() const {
+    double blocks = 0.0;
+    for (const ModelPart& part : parts_) blocks += rank_.experts_divided ? part.moe_blocks : 0;
+    return std::vector<double>(static_cast<std::size_t>(blocks), rank_.experts);
   }
 
   static std::size_t units_of(const ModelPart& part) {
@@ -119,13 +156,32 @@ class StepWalk {
   // A pass of this chunk begins.
   void enter(std::size_t chunk) {
     part_ = parts_[chunk];
-    first_unit_ = 0;
-    for (std::size_t before = 0; before < chunk; ++before) first_unit_ += units_of(parts_[before]);
+    first_unit_ = first_expert_ = 0;
+    for (std::size_t before = 0; before < chunk; ++before) {
+      first_unit_ += units_of(parts_[before]);
+      first_expert_ += static_cast<std::size_t>(parts_[before].moe_blocks);
+    }
   }
 
   std::size_t embedding_unit() const { return first_unit_; }
   std::size_t block_unit(int block) const { return first_unit_ + static_cast<std::size_t>(block) + (part_.embedding ? 1 : 0); }
   std::size_t head_unit() const { return block_unit(part_.blocks); }
+
+  bool divided_experts(int block) const { return rank_.experts_divided && kind_of(block) == LayerKind::Mixture; }
+  std::size_t expert_unit(int block) const {
+    return first_expert_ + static_cast<std::size_t>(count_moe_layers(model_, part_.first_layer, block));
+  }
+
+  std::vector<std::size_t> expert_units() const {
+    std::vector<std::size_t> order(rank_.experts_divided ? static_cast<std::size_t>(part_.moe_blocks) : 0);
+    std::iota(order.begin(), order.end(), first_expert_);
+    return order;
+  }
+  std::vector<std::size_t> backward_expert_units() const {
+    std::vector<std::size_t> order = expert_units();
+    std::reverse(order.begin(), order.end());
+    return order;
+  }
 
   std::vector<std::size_t> forward_units() const {
     std::vector<std::size_t> order(units_of(part_));
@@ -158,6 +214,7 @@ class StepWalk {
   void forward() {
     if (!part_.embedding) ledger_.take(residual());  // received
     parameters_.begin_pass(ledger_, forward_units());
+    experts_.begin_pass(ledger_, expert_units());
     if (part_.embedding) {
       parameters_.before_forward(ledger_, embedding_unit());
       embed();
@@ -165,9 +222,11 @@ class StepWalk {
     }
     for (int block = 0; block < part_.blocks; ++block) {
       parameters_.before_forward(ledger_, block_unit(block));
+      if (divided_experts(block)) experts_.before_forward(ledger_, expert_unit(block));
       ledger_.run(tape_of(block).forward);
       if (offloads(block)) move(residual(), ledger_, host_);
       parameters_.after_forward(ledger_, block_unit(block));
+      if (divided_experts(block)) experts_.after_forward(ledger_, expert_unit(block));
     }
     mark("forward");
     if (!part_.head) return send(sent_forward_);
@@ -183,6 +242,7 @@ class StepWalk {
   void backward(bool last) {
     if (!part_.head) ledger_.take(residual());  // received
     parameters_.begin_pass(ledger_, backward_units());
+    experts_.begin_pass(ledger_, backward_expert_units());
     if (part_.head) {
       if (tied_here()) parameters_.before_backward(ledger_, embedding_unit());
       parameters_.before_backward(ledger_, head_unit());
@@ -191,9 +251,11 @@ class StepWalk {
     }
     for (int block = part_.blocks - 1; block >= 0; --block) {
       parameters_.before_backward(ledger_, block_unit(block));
+      if (divided_experts(block)) experts_.before_backward(ledger_, expert_unit(block));
       if (offloads(block)) move(residual(), host_, ledger_);
       ledger_.run(tape_of(block).backward);
       parameters_.after_backward(ledger_, block_unit(block), last);
+      if (divided_experts(block)) experts_.after_backward(ledger_, expert_unit(block), last);
     }
     if (part_.embedding) {
       if (!tied_here()) parameters_.before_backward(ledger_, embedding_unit());
@@ -341,10 +403,9 @@ class StepWalk {
     ledger_.give(2.0 * residual() + final_norm().statistics());
   }
 
-  // Gradients of parameters that all tensor ranks have, side by side.
-  void sum_over_tokens() {
-    if (!gathers()) return;
-    ledger_.pass(Bytes(own_token_gradients(model_, strategy_, parts_, shard_) * storage_.gradient_bytes));
+  // Gradients of which every tensor rank has a part, side by side.
+  void sum_partial() {
+    if (divided()) ledger_.pass(Bytes(partial_gradients(model_, strategy_, parts_, shard_) * storage_.gradient_bytes));
   }
 
   void mark(const char* instant) {
@@ -366,10 +427,12 @@ class StepWalk {
   double e_;
   double tokens_;
   double columns_;
-  BlockTape kept_;
-  BlockTape recomputed_;
+  BlockTapes dense_;
+  BlockTapes mixtures_;
   ParameterTape parameters_;
+  ParameterTape experts_;       // those that are divided over expert ranks
   std::size_t first_unit_ = 0;  // of the chunk under way
+  std::size_t first_expert_ = 0;
   Ledger ledger_;
   Ledger host_;
   int sent_forward_ = 0;  // tensors under way to a neighbour

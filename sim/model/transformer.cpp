@@ -122,6 +122,16 @@ bool is_moe_layer(const Transformer& model, int layer) {
   return (layer - model.moe->num_dense_layers) % model.moe->layer_interval == 0;
 }
 
+LayerKind kind_of_layer(const Transformer& model, int layer) {
+  return is_moe_layer(model, layer) ? LayerKind::Mixture : LayerKind::Dense;
+}
+
+int count_moe_layers(const Transformer& model, int first, int count) {
+  int sum = 0;
+  for (int layer = first; model.moe && layer < first + count; ++layer) sum += is_moe_layer(model, layer) ? 1 : 0;
+  return sum;
+}
+
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
   const int interval = model.sliding_window_interval;
   if (interval > 1 && layer % interval == interval - 1) return std::nullopt;

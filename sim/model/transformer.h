@@ -100,6 +100,9 @@ struct Transformer {
   bool operator==(const Transformer&) const = default;
 };
 
+// What follows the attention of a layer: an MLP, or experts of which each token visits some.
+enum class LayerKind { Dense, Mixture };
+
 // Width of all query heads together, num_heads * head_dim (with latent attention: of the value heads, which feed the output
 // projection).
 int attention_output_width(const Transformer& model);
@@ -109,6 +112,10 @@ int query_head_dim(const Transformer& model);
 
 // True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction layers continue the pattern.
 bool is_moe_layer(const Transformer& model, int layer);
+LayerKind kind_of_layer(const Transformer& model, int layer);
+
+// Layers with experts among `count` layers from `first` on.
+int count_moe_layers(const Transformer& model, int first, int count);
 
 // Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer has one, else none.  With an interval
 // n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3, GPT-OSS).

@@ -5,6 +5,7 @@
 
 #include "sim/operators/attention_core.h"
 #include "sim/operators/block_recompute.h"
+#include "sim/operators/experts.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/traffic.h"
 
@@ -21,8 +22,9 @@ bool gathers_again(const Strategy& strategy, const Stack& stack) {
 // Collects the operators of a block; one method per half, one per idiom.
 class BlockLowering {
  public:
-  BlockLowering(const Transformer& model, const Strategy& strategy, const Stack& stack)
+  BlockLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, LayerKind kind)
       : model_(model),
+        kind_(kind),
         strategy_(strategy),
         stack_(stack),
         linear_{.precision = strategy.precision,
@@ -35,7 +37,7 @@ class BlockLowering {
 
   BlockOperators lower(RecomputeKind recompute) {
     attention_half();
-    mlp_half();
+    kind_ == LayerKind::Mixture ? mixture_half() : mlp_half();
     bias_gradients();
     block_.gradients = activation_gradients();
     recompute_block(block_, parts_, model_, strategy_, stack_, recompute);
@@ -87,7 +89,7 @@ class BlockLowering {
     if (!fuses_inputs()) product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
     parts_.mlp_inner_saved = Bytes(width * ffn_elements * element_);
     keep(parts_.mlp_inner_saved);
-    parts_.activation = block_.forward.size();
+    parts_.activations = {block_.forward.size()};
     stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
     const bool eager_gate = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
     const bool composed = stack_.composed_activation && !model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
@@ -97,6 +99,31 @@ class BlockLowering {
     keep(parts_.activation_saved);
     if (all_adapted()) keep_adapter_dropout(ffn_elements);
     product("mlp_down", f, {h}, true);
+    parts_.needed = parts_.products.back().gemm;
+    end_half();
+  }
+
+  void mixture_half() {
+    if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm", keeps_input(all_adapted()));
+    parts_.mlp.first = block_.forward.size();
+    if (!model_.parallel_block) gather();
+    ExpertOperators experts = lower_experts(model_, strategy_, stack_, linear_);
+    const std::size_t before = block_.forward.size();
+    for (BlockProduct& product : experts.products) {
+      product.gemm += before;
+      parts_.products.push_back(product);
+    }
+    for (const std::size_t place : experts.activations) parts_.activations.push_back(before + place);
+    parts_.needed = before + experts.needed;
+    parts_.mlp_inner_saved = experts.inner_saved;
+    parts_.activation_saved = experts.activation_saved;
+    expert_gradients_ = experts.gradients;
+    add({.forward = std::move(experts.forward), .backward = std::move(experts.backward)});
+    end_half();
+  }
+
+  // What follows the second half's last product.
+  void end_half() {
     if (model_.parallel_block) sum_of_halves();
     reduce();
     parts_.mlp.last = block_.forward.size();
@@ -140,7 +167,7 @@ class BlockLowering {
     };
     add(model_.bias.qkv, heads, 1);
     add(model_.bias.attention_output, model_.hidden_size, 1);
-    add(model_.bias.mlp, ffn + model_.hidden_size, 2);
+    add(model_.bias.mlp && kind_ == LayerKind::Dense, ffn + model_.hidden_size, 2);
   }
 
   // An eager RMSNorm keeps its input in fp32 and, for the gradient of its scale, the normalised input.
@@ -234,10 +261,12 @@ class BlockLowering {
   // output.
   Bytes activation_gradients() const {
     const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 3.0 : 2.0);
+    if (kind_ == LayerKind::Mixture) return std::max(expert_gradients_ + 2.0 * whole_residual(), core_working_);
     return std::max(Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_), core_working_);
   }
 
   const Transformer& model_;
+  LayerKind kind_;
   const Strategy& strategy_;
   const Stack& stack_;
   LinearContext linear_;
@@ -247,12 +276,14 @@ class BlockLowering {
   BlockOperators block_;
   BlockParts parts_;
   Bytes core_working_{};
+  Bytes expert_gradients_{};
 };
 
 }  // namespace
 
-BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute) {
-  return BlockLowering(model, strategy, stack).lower(recompute);
+BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute,
+                           LayerKind kind) {
+  return BlockLowering(model, strategy, stack, kind).lower(recompute);
 }
 
 }  // namespace llmsim::sim

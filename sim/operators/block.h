@@ -9,6 +9,8 @@
 //   backward  for each product a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
 //             collectives
 //
+// In a mixture the experts take the place of the MLP: experts.h.
+//
 // A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the stack may join qkv and the MLP's input to
 // one product.  Queries and keys may be normalised, norms may follow each half.
 //
@@ -36,7 +38,8 @@ struct BlockOperators {
 };
 
 // A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of block).
-// Requires a dense block and a valid strategy.
-BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute);
+// `kind`: which of the model's layers; one with experts needs model.moe.  Requires a valid strategy.
+BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute,
+                           LayerKind kind = LayerKind::Dense);
 
 }  // namespace llmsim::sim

@@ -48,7 +48,7 @@ class BlockRecompute {
       again({parts_.mlp.first, std::min(parts_.mlp.last, last_needed())});
       block_.saved -= parts_.mlp_inner_saved + parts_.activation_saved;
     } else if (modules.activation) {
-      again({parts_.activation, parts_.activation + 1});
+      for (const std::size_t place : parts_.activations) again({place, place + 1});
       block_.saved -= parts_.activation_saved;
     }
   }
@@ -58,10 +58,10 @@ class BlockRecompute {
     block_.saved = input_;
   }
 
-  // Nothing of what follows the last product's inputs is needed again, unless a norm or a dropout mask there is.
+  // Nothing of what follows is needed again, unless a norm or a dropout mask there is.
   std::size_t last_needed() const {
     const bool needed = stack_.dropout > 0.0 || model_.norms_per_layer >= 4;
-    return stack_.recompute_stops_early && !needed ? parts_.products.back().gemm : block_.forward.size();
+    return stack_.recompute_stops_early && !needed ? parts_.needed : block_.forward.size();
   }
 
   void again(OperatorRange range) {
@@ -105,7 +105,8 @@ class BlockRecompute {
   // A compiler that sees the whole step keeps the output of a row-parallel product as reduced over the tensor ranks, and not that
   // of the last one, which nothing needs.  A policy that sees one operator at a time keeps what the operator returns.
   Bytes kept_output(const BlockProduct& product, KeptProducts kept, std::int64_t part) const {
-    const Bytes whole(static_cast<double>(block_.forward[product.gemm].m * part) * element_);
+    const Operator& op = block_.forward[product.gemm];
+    const Bytes whole(static_cast<double>(op.batch * op.m * part) * element_);
     if (kept == KeptProducts::EverySecond || !product.row_parallel) return whole;
     return &product == &parts_.products.back() ? Bytes(0.0) : input_;
   }
@@ -127,7 +128,7 @@ class BlockRecompute {
     }
     if (made_again == 0 || product.gemm >= last_needed()) return;
     block_.recompute.push_back(
-        gemm(whole.label, 1, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
+        gemm(whole.label, whole.batch, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
   }
 
   BlockOperators& block_;

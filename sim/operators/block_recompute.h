@@ -23,7 +23,8 @@ struct BlockParts {
   std::vector<BlockProduct> products;
   OperatorRange core;
   OperatorRange mlp;
-  std::size_t activation = 0;
+  std::vector<std::size_t> activations;
+  std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks
   Bytes norms_saved{};
   Bytes mlp_inner_saved{};
   Bytes activation_saved{};
@@ -35,7 +36,7 @@ struct BlockParts {
 //   Selective  replays the modules that the strategy names, keeps what is not theirs
 //   Op         replays all but the products (or some of their parts) whose outputs a policy keeps
 //
-// A replay that stops early ends where the block's last product has its input.
+// A replay that stops early ends where nothing that follows is needed again: where the block's last product has its input.
 void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
                      const Stack& stack, RecomputeKind recompute);
 

@@ -23,17 +23,17 @@ Operator quantise(const LinearContext& context, const char* label, double elemen
 Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "scale_output", elements, 4.0, 1); }
 
 // Casts around the three products of a narrow linear layer; the weight once more where the backward pass gathers it again.
-void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in) {
+void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in, double weights) {
   linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
   linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
   if (!context.stack->narrow.caches_weights) {
-    linear.forward.push_back(quantise(context, "quantise_weight", out * in, true));
-    if (context.requantises_weights) linear.backward.push_back(quantise(context, "quantise_weight_again", out * in, true));
+    linear.forward.push_back(quantise(context, "quantise_weight", weights, true));
+    if (context.requantises_weights) linear.backward.push_back(quantise(context, "quantise_weight_again", weights, true));
   }
   const NarrowScaling scaling = scaling_of(context);
   if (scaling == NarrowScaling::Rowwise || scaling == NarrowScaling::RowwiseWideGradient)
     linear.backward.push_back(scale_output(tokens * in));
-  if (scaling == NarrowScaling::Rowwise && !context.frozen) linear.backward.push_back(scale_output(out * in));
+  if (scaling == NarrowScaling::Rowwise && !context.frozen) linear.backward.push_back(scale_output(weights));
 }
 
 // Autocast makes a 16-bit copy of fp32 weights in every forward pass, and fp32 gradients of the copy's.
@@ -49,6 +49,45 @@ void add_adapter(LinearOperators& linear, std::int64_t tokens, std::int64_t out,
   linear.backward.push_back(gemm("adapter_down_wgrad", 1, in, rank, tokens, dtype, dtype));
 }
 
+// `busy` products of (rows_per_expert, k) by (k, n), of all rows together.
+Operator grouped(const char* label, const ExpertRows& group, std::int64_t n, std::int64_t k, DType dtype, DType out) {
+  Operator op = gemm(label, group.busy, group.rows_per_expert, n, k, dtype, out);
+  const double rows = static_cast<double>(group.rows), dn = static_cast<double>(n), dk = static_cast<double>(k);
+  op.flops = 2.0 * rows * dn * dk * FLOP;
+  op.moved = (rows * dk + static_cast<double>(group.busy) * dk * dn) * size_of(dtype) + rows * dn * size_of(out);
+  return op;
+}
+
+Operator grouped_weight_gradient(const char* label, const ExpertRows& group, std::int64_t m, std::int64_t n, DType dtype,
+                                 DType out) {
+  Operator op = gemm(label, group.busy, m, n, group.rows_per_expert, dtype, out);
+  const double rows = static_cast<double>(group.rows), dm = static_cast<double>(m), dn = static_cast<double>(n);
+  op.flops = 2.0 * rows * dm * dn * FLOP;
+  op.moved = rows * (dm + dn) * size_of(dtype) + static_cast<double>(group.busy) * dm * dn * size_of(out);
+  return op;
+}
+
+DType weight_gradient_dtype(const LinearContext& context) {
+  const DType dtype = matmul_dtype(context.precision);
+  const bool wide = is_narrow(dtype) && scaling_of(context) == NarrowScaling::RowwiseWideGradient;
+  return wide ? activation_dtype(context.precision) : dtype;
+}
+
+DType accumulated_dtype(const LinearContext& context) {
+  return context.stack->gradients.accumulated_by_product ? DType::Fp32 : activation_dtype(context.precision);
+}
+
+bool casts_weights(const LinearContext& context) {
+  const DType wide = activation_dtype(context.precision);
+  return context.stack->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
+}
+
+void add_weight_gradient(LinearOperators& linear, const LinearContext& context, Operator product, double weights) {
+  product.weight_gradient = true;
+  linear.backward.push_back(product);
+  if (casts_weights(context)) linear.backward.push_back(cast("gradient_cast", weights));
+}
+
 }  // namespace
 
 LinearOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
@@ -56,23 +95,37 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
   const double weights = static_cast<double>(out) * static_cast<double>(in);
   LinearOperators linear;
-  const bool casts = context.stack->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
-  if (casts) linear.forward.push_back(cast("weight_cast", weights));
-  if (is_narrow(dtype))
-    add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out), static_cast<double>(in));
+  if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
+  if (is_narrow(dtype)) {
+    add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out), static_cast<double>(in), weights);
+  }
   linear.forward.push_back(gemm(label, 1, tokens, out, in, dtype, wide));
   linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
   if (context.frozen) return linear;
   if (context.adapters) {
     add_adapter(linear, tokens, out, in, context.adapters->rank);
   } else {
-    const DType accumulated = context.stack->gradients.accumulated_by_product ? DType::Fp32 : wide;
-    const bool wide_gradient = is_narrow(dtype) && scaling_of(context) == NarrowScaling::RowwiseWideGradient;
-    Operator wgrad = gemm(label, 1, in, out, tokens, wide_gradient ? wide : dtype, accumulated);
-    wgrad.weight_gradient = true;
-    linear.backward.push_back(wgrad);
-    if (casts) linear.backward.push_back(cast("gradient_cast", weights));
+    add_weight_gradient(linear, context,
+                        gemm(label, 1, in, out, tokens, weight_gradient_dtype(context), accumulated_dtype(context)), weights);
   }
+  return linear;
+}
+
+LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& group, std::int64_t out,
+                                    std::int64_t in) {
+  const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
+  const double weights = static_cast<double>(group.experts) * static_cast<double>(out) * static_cast<double>(in);
+  LinearOperators linear;
+  if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
+  if (is_narrow(dtype)) {
+    add_casts(linear, context, static_cast<double>(group.rows), static_cast<double>(out), static_cast<double>(in), weights);
+  }
+  linear.forward.push_back(grouped(label, group, out, in, dtype, wide));
+  linear.backward.push_back(grouped(label, group, in, out, dtype, wide));
+  if (context.frozen) return linear;
+  const DType accumulated = accumulated_dtype(context);
+  add_weight_gradient(linear, context,
+                      grouped_weight_gradient(label, group, in, out, weight_gradient_dtype(context), accumulated), weights);
   return linear;
 }
 

@@ -32,6 +32,18 @@ struct LinearOperators {
 LinearOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
                              std::int64_t in);
 
+// Rows that some experts share out among themselves: each has a matrix of its own.
+struct ExpertRows {
+  std::int64_t experts = 1;
+  std::int64_t busy = 1;  // of which these have rows
+  std::int64_t rows = 0;  // of all together
+  std::int64_t rows_per_expert = 0;
+};
+
+// The same for each expert and its rows: one product of `busy` small ones, with the FLOPs and bytes of all rows.
+LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& group, std::int64_t out,
+                                    std::int64_t in);
+
 // Bytes of one element of a linear layer's input as kept for the weight gradient.
 double linear_input_bytes(const LinearContext& context);
 

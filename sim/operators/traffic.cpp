@@ -88,6 +88,23 @@ Traffic layout_traffic(const Stack& stack, double e) {
   return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
 }
 
+Traffic router_traffic(const Stack& stack, double e) {
+  if (!eager(stack))
+    return {.forward_bytes = e + 2 * kFp32, .forward_kernels = 3, .backward_bytes = e + 2 * kFp32, .backward_kernels = 2};
+  // cast up, softmax, top-k; zeros, gradient of the softmax, cast down
+  return {.forward_bytes = e + 4 * kFp32, .forward_kernels = 6, .backward_bytes = 5 * kFp32 + e, .backward_kernels = 4};
+}
+
+Traffic permutation_traffic(double e) {
+  return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 2 * e, .backward_kernels = 1};
+}
+
+Traffic combination_traffic(const Stack& stack, double e, int top_k) {
+  if (eager(stack))
+    return {.forward_bytes = 3 * e, .forward_kernels = top_k, .backward_bytes = 6 * e, .backward_kernels = 3 * top_k};
+  return {.forward_bytes = e + e / top_k, .forward_kernels = 1, .backward_bytes = 2 * e + e / top_k, .backward_kernels = 1};
+}
+
 Traffic cross_entropy_traffic(const Stack& stack, double e) {
   if (stack.fusion == ElementwiseFusion::Compiled) {
     return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 1};

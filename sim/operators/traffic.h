@@ -51,6 +51,18 @@ Traffic position_bias_traffic(const Stack& stack, double e);
 // Layout changes between the projections and attention, per element of q, k, v and the attention output.
 Traffic layout_traffic(const Stack& stack, double e);
 
+// The router's choice, per probability: softmax in fp32, the largest, and the order of the rows; backward scatters the gradients
+// of the chosen and goes back through the softmax.  Eager: a kernel for each of cast, softmax, top-k, weights, sort and tokens.
+Traffic router_traffic(const Stack& stack, double e);
+
+// Rows moved to other places, per element: a read and a write, either way.
+Traffic permutation_traffic(double e);
+
+// The weighted sum of a token's `top_k` rows, per element of the rows.  Eager, one expert after the other: a product or a
+// multiply-add into the sum (3 e); backward the gradient of the weight (product and sum over the row, 4 e) and that of the row
+// (2 e).  One kernel: reads every row and writes the sum; backward reads rows and gradient, writes rows.
+Traffic combination_traffic(const Stack& stack, double e, int top_k);
+
 // Loss from logits, per logit: log-softmax and negative log likelihood; backward writes the gradient over the logits.
 Traffic cross_entropy_traffic(const Stack& stack, double e);
 

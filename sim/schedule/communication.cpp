@@ -17,9 +17,10 @@ void add_scaled(CollectiveTallies& tallies, const CollectiveTallies& pass, doubl
 CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices, const std::vector<ModelPart>& parts) {
   CollectiveTallies tallies{};
   for (const ModelPart& part : parts) {
-    add_scaled(tallies, prices.block.forward.*group, part.blocks);
-    add_scaled(tallies, prices.block.backward.*group, part.blocks);
-    add_scaled(tallies, prices.block.recompute.*group, recomputed_blocks(run.strategy, part));
+    const BlockPrice block = mean_block(prices.block, prices.moe_block, part);
+    add_scaled(tallies, block.forward.*group, part.blocks);
+    add_scaled(tallies, block.backward.*group, part.blocks);
+    add_scaled(tallies, block.recompute.*group, recomputed_blocks(run.strategy, part));
     if (part.embedding) add_scaled(tallies, prices.embedding.forward.*group, 1.0);
     if (part.embedding) add_scaled(tallies, prices.embedding.backward.*group, 1.0);
     if (!part.head) continue;
@@ -48,45 +49,108 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
   }
 }
 
-// Gathers of weights, reductions of gradients and, under Hsdp, the sum over replicas; what is exposed of the two reductions is
-// shared out by their times.
+// One exchange of some parameters, the ranks that carry it out, and what is exposed of it in a step.
+struct GroupExchange {
+  ExchangedMessages all;
+  GroupKind kind;
+  int ranks;
+  Seconds gather_exposed, reduce_exposed;
+
+  double scatter_share() const {
+    return all.times.scatter > Seconds(0.0) ? all.times.scatter / (all.times.scatter + all.times.replicate) : 0.0;
+  }
+};
+
+struct DataCall {
+  CollectiveKind kind;
+  GroupKind group;
+  int ranks;
+  double calls;  // of every message in a step
+  double bytes;  // of one call of them all
+  Seconds time;  // the same
+  Seconds exposed;
+};
+
+void add_call(std::vector<CommunicationTerm>& list, const DataCall& call, double messages) {
+  if (call.calls <= 0.0 || call.ranks <= 1) return;
+  list.push_back({.collective = name_of(call.kind),
+                  .group = name_of(call.group),
+                  .ranks = call.ranks,
+                  .size = Bytes(call.calls * call.bytes),
+                  .count = call.calls * messages,
+                  .time = call.calls * call.time,
+                  .exposed = call.exposed});
+}
+
+// Gathers of weights and reductions of gradients; what is exposed of the two reductions is shared out by their times.
+void add_shards(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const GroupExchange& group) {
+  const CollectiveKind reduction = exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+  add_call(list,
+           {.kind = CollectiveKind::AllGather,
+            .group = group.kind,
+            .ranks = group.ranks,
+            .calls = exchange.gathers_per_step(),
+            .bytes = group.all.parameters * exchange.weight_wire_bytes(),
+            .time = group.all.times.gather,
+            .exposed = group.gather_exposed},
+           group.all.count);
+  add_call(list,
+           {.kind = reduction,
+            .group = group.kind,
+            .ranks = group.ranks,
+            .calls = exchange.reductions_per_step(),
+            .bytes = group.all.trained * exchange.gradient_wire_bytes(),
+            .time = group.all.times.scatter,
+            .exposed = group.scatter_share() * group.reduce_exposed},
+           group.all.count);
+}
+
+// Under Hsdp: sums of shards over their replicas.
+void add_replicas(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const GroupExchange& group,
+                  int shard_ranks) {
+  add_call(list,
+           {.kind = CollectiveKind::AllReduce,
+            .group = GroupKind::Replicate,
+            .ranks = exchange.replicate_links().place.ranks,
+            .calls = exchange.reductions_per_step(),
+            .bytes = group.all.trained * exchange.gradient_wire_bytes() / shard_ranks,
+            .time = group.all.times.replicate,
+            .exposed = (1.0 - group.scatter_share()) * group.reduce_exposed},
+           group.all.count);
+}
+
+void add_norm(std::vector<CommunicationTerm>& list, const DataExchange& exchange) {
+  if (exchange.norm_message() <= Bytes(0.0)) return;
+  list.push_back({.collective = name_of(CollectiveKind::AllReduce),
+                  .group = name_of(exchange.shard_group()),
+                  .ranks = exchange.shard_links().place.ranks,
+                  .size = exchange.norm_message(),
+                  .count = 1.0,
+                  .time = exchange.norm_time(),
+                  .exposed = exchange.norm_time()});
+}
+
+Seconds share_of(Seconds exposed, Seconds part, Seconds other) {
+  return other > Seconds(0.0) ? part / (part + other) * exposed : exposed;
+}
+
 void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataExchange& exchange,
               const std::vector<ModelPart>& parts, const Terms& terms) {
-  const ExchangedMessages all = exchange.messages(parts);
-  const double weights = all.parameters * exchange.weight_wire_bytes();
-  const double gradients = all.trained * exchange.gradient_wire_bytes();
-  const auto add = [&](CollectiveKind kind, GroupKind group, int ranks, double calls, double bytes, Seconds time,
-                       Seconds exposed) {
-    if (calls <= 0.0 || ranks <= 1) return;
-    list.push_back({.collective = name_of(kind),
-                    .group = name_of(group),
-                    .ranks = ranks,
-                    .size = Bytes(calls * bytes),
-                    .count = calls * all.count,
-                    .time = calls * time,
-                    .exposed = exposed});
-  };
-  const int shard = exchange.shard_links().place.ranks, replicas = exchange.replicate_links().place.ranks;
-  const double reductions = exchange.reductions_per_step();
-  const Seconds scatter = all.times.scatter, replicate = all.times.replicate;
-  const double scatter_share = scatter > Seconds(0.0) ? scatter / (scatter + replicate) : 0.0;
-  const Seconds exposed = terms[Term::ReduceExposed] - exchange.norm_time();
-  const CollectiveKind reduction = exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-  add(CollectiveKind::AllGather, exchange.shard_group(), shard, exchange.gathers_per_step(), weights, all.times.gather,
-      terms[Term::GatherExposed]);
-  add(reduction, exchange.shard_group(), shard, reductions, gradients, scatter, scatter_share * exposed);
-  if (exchange.norm_message() > Bytes(0.0)) {
-    list.push_back({.collective = name_of(CollectiveKind::AllReduce),
-                    .group = name_of(exchange.shard_group()),
-                    .ranks = shard,
-                    .size = exchange.norm_message(),
-                    .count = 1.0,
-                    .time = exchange.norm_time(),
-                    .exposed = exchange.norm_time()});
-  }
-  if (run.strategy.sharding != Sharding::Hsdp) return;
-  add(CollectiveKind::AllReduce, GroupKind::Replicate, replicas, reductions, gradients / run.strategy.shard_ranks(), replicate,
-      (1.0 - scatter_share) * exposed);
+  const Strategy& strategy = run.strategy;
+  GroupExchange dense{exchange.messages(parts), exchange.shard_group(), exchange.shard_links().place.ranks, {}, {}};
+  GroupExchange experts{exchange.expert_messages(parts), GroupKind::ExpertData, exchange.expert_links().place.ranks, {}, {}};
+  if (strategy.sharding == Sharding::Hsdp) experts.ranks = strategy.expert_shard_ranks();
+  const Seconds gathers = terms[Term::GatherExposed], reductions = terms[Term::ReduceExposed] - exchange.norm_time();
+  const ExchangeTimes &one = dense.all.times, &other = experts.all.times;
+  dense.gather_exposed = share_of(gathers, one.gather, other.gather);
+  dense.reduce_exposed = share_of(reductions, one.reduce(), other.reduce());
+  experts.gather_exposed = gathers - dense.gather_exposed, experts.reduce_exposed = reductions - dense.reduce_exposed;
+  add_shards(list, exchange, dense);
+  add_norm(list, exchange);
+  if (experts.all.count > 0.0) add_shards(list, exchange, experts);
+  if (strategy.sharding != Sharding::Hsdp) return;
+  add_replicas(list, exchange, dense, strategy.shard_ranks());
+  if (experts.all.count > 0.0) add_replicas(list, exchange, experts, strategy.expert_shard_ranks());
 }
 
 void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const StageTransfer& transfer,
@@ -148,6 +212,10 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
   if (run.strategy.context_parallel > 1) {
     add_inner(list, run, GroupKind::Context, tallies_of(&PassPrice::context_collectives, run, prices, parts),
               terms[Term::ContextExposed]);
+  }
+  if (run.strategy.expert_parallel > 1) {
+    add_inner(list, run, GroupKind::Expert, tallies_of(&PassPrice::expert_collectives, run, prices, parts),
+              terms[Term::ExpertExposed]);
   }
   add_data(list, run, exchange, parts, others);
   if (run.strategy.pipeline_parallel > 1) add_pipeline(list, run, transfer, parts, terms[Term::PipelineBubble]);

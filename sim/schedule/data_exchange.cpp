@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace llmsim::sim {
 
@@ -12,6 +13,7 @@ DataExchange::DataExchange(const Run& run, const RankParameters& rank)
       storage_(storage_of(run.strategy, run.stack)),
       shard_links_(group_links(run.strategy, shard_group(), run.cluster, run.stack.collective_efficiency)),
       replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)),
+      expert_links_(group_links(run.strategy, GroupKind::ExpertData, run.cluster, run.stack.collective_efficiency)),
       beside_shard_(rates_beside(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
       beside_replicate_(rates_beside(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
 
@@ -48,34 +50,52 @@ double DataExchange::weight_wire_bytes() const {
 }
 
 ExchangeTimes DataExchange::times(double trained, double parameters) const {
+  return times_over(shard_links_, run_.strategy.shard_ranks(), trained, parameters);
+}
+
+ExchangeTimes DataExchange::expert_times(double trained, double parameters) const {
+  if (trained <= 0.0 && parameters <= 0.0) return {};
+  return times_over(expert_links_, run_.strategy.expert_shard_ranks(), trained, parameters);
+}
+
+ExchangeTimes DataExchange::times_over(const GroupLinks& links, int ranks, double trained, double parameters) const {
   ExchangeTimes result;
   const Bytes gradients{trained * gradient_wire_bytes()};
   if (shards_optimizer()) {
-    result.gather = collective_time(CollectiveKind::AllGather, Bytes(parameters * weight_wire_bytes()), shard_links_);
-    result.scatter = collective_time(CollectiveKind::ReduceScatter, gradients, shard_links_);
+    result.gather = collective_time(CollectiveKind::AllGather, Bytes(parameters * weight_wire_bytes()), links);
+    result.scatter = collective_time(CollectiveKind::ReduceScatter, gradients, links);
   } else {
-    result.scatter = collective_time(CollectiveKind::AllReduce, gradients, shard_links_);
+    result.scatter = collective_time(CollectiveKind::AllReduce, gradients, links);
   }
   if (run_.strategy.sharding == Sharding::Hsdp) {
-    const Bytes shard = gradients / run_.strategy.shard_ranks();
+    const Bytes shard = gradients / ranks;
     result.replicate = collective_time(CollectiveKind::AllReduce, shard, replicate_links_);
   }
   return result;
 }
 
-int DataExchange::units(int blocks) const {
+int DataExchange::units(const ModelPart& part) const {
   double unit = run_.stack.sharded.unit_blocks;
   if (!shards_weights()) {
     const double bucket = std::max(run_.stack.gradients.bucket, run_.stack.gradients.bucket_per_rank * shard_links_.place.ranks);
-    unit = bucket > 0.0 ? bucket / trained_block() : 1.0;
+    unit = bucket > 0.0 ? bucket / trained_block(part) : 1.0;
   }
   if (unit <= 0.0) return 1;
-  return std::max(1, static_cast<int>(std::ceil(blocks / unit - 1e-9)));
+  return std::max(1, static_cast<int>(std::ceil(part.blocks / unit - 1e-9)));
 }
 
-ExchangeTimes DataExchange::unit_times(int blocks) const {
-  const double share = static_cast<double>(blocks) / units(blocks);
-  return times(share * trained_block(), share * rank_.block);
+ExchangeTimes DataExchange::unit_times(const ModelPart& part) const {
+  const int count = units(part);
+  const double share = static_cast<double>(part.blocks) / count;
+  ExchangeTimes unit = times(share * trained_block(part), share * block_parameters(part));
+  const ExchangeTimes experts = expert_times(rank_.trained_apart(part) / count, rank_.apart(part) / count);
+  unit.gather += experts.gather, unit.scatter += experts.scatter, unit.replicate += experts.replicate;
+  return unit;
+}
+
+// Of the mean block, without divided experts.
+double DataExchange::block_parameters(const ModelPart& part) const {
+  return part.moe_blocks == 0 ? rank_.block : (rank_.blocks(part) - rank_.apart(part)) / part.blocks;
 }
 
 OverlapLoss DataExchange::loss(const WorkMix& work) const {
@@ -88,14 +108,7 @@ void ExchangedMessages::add(double messages, double of_parameters, double of_tra
 }
 
 // Parameters in each flat message, padded; full buckets and what is left where whole gradients travel in buckets.
-std::vector<double> DataExchange::flat_messages(const std::vector<ModelPart>& parts) const {
-  const double ranks = run_.strategy.shard_ranks();
-  std::vector<double> sizes;
-  for (const ModelPart& part : parts) {
-    if (part.embedding) sizes.push_back(rank_.embedding);
-    sizes.insert(sizes.end(), static_cast<std::size_t>(part.blocks), rank_.block);
-    if (part.head) sizes.push_back(rank_.tied && part.embedding ? rank_.final_norm : rank_.head);
-  }
+std::vector<double> DataExchange::flat_messages(std::vector<double> sizes, int ranks) const {
   for (double& size : sizes) size = std::ceil(size / ranks) * ranks;
   const double bucket = run_.stack.gradients.bucket;
   if (shards_optimizer() || bucket <= 0.0) return sizes;
@@ -109,15 +122,42 @@ std::vector<double> DataExchange::flat_messages(const std::vector<ModelPart>& pa
 ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) const {
   ExchangedMessages sum;
   if (run_.stack.sharded.flat_units) {
-    for (const double size : flat_messages(parts)) sum.add(1.0, size, size, times(size, size));
+    std::vector<double> units;
+    for (const ModelPart& part : parts) {
+      if (part.embedding) units.push_back(rank_.embedding);
+      const double mixture = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
+      units.insert(units.end(), static_cast<std::size_t>(part.dense_blocks()), rank_.block);
+      units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), mixture);
+      if (part.head) units.push_back(rank_.tied && part.embedding ? rank_.final_norm : rank_.head);
+    }
+    for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
+      sum.add(1.0, size, size, times(size, size));
     return sum;
   }
   double ends = 0.0;
   for (const ModelPart& part : parts) {
-    sum.add(units(part.blocks), part.blocks * rank_.block, part.blocks * trained_block(), unit_times(part.blocks));
+    const double share = static_cast<double>(part.blocks) / units(part);
+    const double parameters = block_parameters(part), trained = trained_block(part);
+    sum.add(units(part), part.blocks * parameters, part.blocks * trained, times(share * trained, share * parameters));
     ends += end_parameters(part);
   }
   if (ends > 0.0) sum.add(1.0, ends, ends, times(ends, ends));
+  return sum;
+}
+
+ExchangedMessages DataExchange::expert_messages(const std::vector<ModelPart>& parts) const {
+  ExchangedMessages sum;
+  if (!rank_.experts_divided || rank_.adapted) return sum;
+  std::vector<double> experts;
+  for (const ModelPart& part : parts) {
+    experts.insert(experts.end(), static_cast<std::size_t>(part.moe_blocks), rank_.experts);
+    if (run_.stack.sharded.flat_units || part.moe_blocks == 0) continue;
+    const double count = units(part), all = rank_.apart(part);
+    sum.add(count, all, all, expert_times(all / count, all / count));
+  }
+  if (!run_.stack.sharded.flat_units) return sum;
+  for (const double size : flat_messages(std::move(experts), run_.strategy.expert_shard_ranks()))
+    sum.add(1.0, size, size, expert_times(size, size));
   return sum;
 }
 
@@ -130,7 +170,9 @@ Seconds DataExchange::norm_time() const {
   return norm_message() > Bytes(0.0) ? collective_time(CollectiveKind::AllReduce, norm_message(), shard_links_) : Seconds(0.0);
 }
 
-double DataExchange::trained_block() const { return run_.strategy.adapters ? rank_.block_adapters : rank_.block; }
+double DataExchange::trained_block(const ModelPart& part) const {
+  return run_.strategy.adapters ? rank_.block_adapters : block_parameters(part);
+}
 
 double DataExchange::end_parameters(const ModelPart& part) const { return run_.strategy.adapters ? 0.0 : rank_.ends(part); }
 

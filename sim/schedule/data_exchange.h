@@ -7,7 +7,7 @@
 //
 // Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks, GradientHabits::bucket): 2 or 4 bytes a
 // gradient as the stack reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it
-// gathers.
+// gathers.  Routed experts that are divided over expert ranks go the same ways among the ranks that have the same ones.
 #pragma once
 
 #include <vector>
@@ -56,37 +56,44 @@ class DataExchange {
 
   // Of `parameters` weights of which `trained` have gradients.
   ExchangeTimes times(double trained, double parameters) const;
-  // Messages into which the blocks of a part are cut, and one of them.
-  int units(int blocks) const;
-  ExchangeTimes unit_times(int blocks) const;
+  // Of routed experts that are divided over expert ranks, among those that have the same ones.
+  ExchangeTimes expert_times(double trained, double parameters) const;
+  // Messages into which the blocks of a part are cut, and one of them with that of its divided experts.
+  int units(const ModelPart& part) const;
+  ExchangeTimes unit_times(const ModelPart& part) const;
 
-  // Of all parts of a stage.
+  // Of all parts of a stage: everything but divided experts, and those.
   ExchangedMessages messages(const std::vector<ModelPart>& parts) const;
+  ExchangedMessages expert_messages(const std::vector<ModelPart>& parts) const;
   // The sum of squared norms over the shards, before the update; 0 where the stack sends none.
   Bytes norm_message() const;
   Seconds norm_time() const;
 
-  // Gradients per block, and of the ends (embedding, head) of a part.
-  double trained_block() const;
+  // Gradients per block without divided experts, and of the ends (embedding, head) of a part.
+  double trained_block(const ModelPart& part) const;
   double end_parameters(const ModelPart& part) const;
   double head_parameters(const ModelPart& part) const;  // those of an untied head
   double trained_parameters(const ModelPart& part) const;
 
   const GroupLinks& shard_links() const { return shard_links_; }
   const GroupLinks& replicate_links() const { return replicate_links_; }
+  const GroupLinks& expert_links() const { return expert_links_; }
   GroupKind shard_group() const;
 
   // Of work of this mix, while either communicator is busy.
   OverlapLoss loss(const WorkMix& work) const;
 
  private:
-  std::vector<double> flat_messages(const std::vector<ModelPart>& parts) const;
+  ExchangeTimes times_over(const GroupLinks& links, int ranks, double trained, double parameters) const;
+  double block_parameters(const ModelPart& part) const;
+  std::vector<double> flat_messages(std::vector<double> units, int ranks) const;
 
   const Run& run_;
   const RankParameters& rank_;
   ParameterStorage storage_;
   GroupLinks shard_links_;
   GroupLinks replicate_links_;
+  GroupLinks expert_links_;
   WorkRates beside_shard_;
   WorkRates beside_replicate_;
 };

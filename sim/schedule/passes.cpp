@@ -15,7 +15,14 @@ class PassBuilder {
  public:
   PassBuilder(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
               const ModelPart& part)
-      : run_(run), strategy_(run.strategy), stack_(run.stack), prices_(prices), exchange_(exchange), rank_(rank), part_(part) {
+      : run_(run),
+        strategy_(run.strategy),
+        stack_(run.stack),
+        prices_(prices),
+        block_(mean_block(prices.block, prices.moe_block, part)),
+        exchange_(exchange),
+        rank_(rank),
+        part_(part) {
     if (strategy_.cuda_graph) return;
     const PassLoad forward{.device = forward_compute().total(), .host = forward_calls().time(stack_)};
     const PassLoad backward{.device = backward_compute().total(), .host = backward_calls().time(stack_)};
@@ -54,12 +61,13 @@ class PassBuilder {
     terms[into.memory_bound] += part_.blocks * pass.memory_bound;
     terms[Term::TensorExposed] += part_.blocks * pass.collective_exposed;
     terms[Term::ContextExposed] += part_.blocks * pass.context;
+    terms[Term::ExpertExposed] += part_.blocks * pass.expert;
     terms[Term::Contention] += part_.blocks * pass.contention;
   }
 
   Terms forward_compute() const {
     Terms terms;
-    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound}, prices_.block.forward);
+    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound}, block_.forward);
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.forward.total();
     if (part_.head) terms[Term::HeadAndLoss] += prices_.head.forward.total();
     return terms;
@@ -68,11 +76,12 @@ class PassBuilder {
   Terms backward_compute() const {
     Terms terms;
     const double recomputed = recomputed_blocks(strategy_, part_);
-    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, prices_.block.backward);
-    terms[Term::Recompute] += recomputed * prices_.block.recompute.compute();
-    terms[Term::TensorExposed] += recomputed * prices_.block.recompute.collective_exposed;
-    terms[Term::ContextExposed] += recomputed * prices_.block.recompute.context;
-    terms[Term::Contention] += recomputed * prices_.block.recompute.contention;
+    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, block_.backward);
+    terms[Term::Recompute] += recomputed * block_.recompute.compute();
+    terms[Term::TensorExposed] += recomputed * block_.recompute.collective_exposed;
+    terms[Term::ContextExposed] += recomputed * block_.recompute.context;
+    terms[Term::ExpertExposed] += recomputed * block_.recompute.expert;
+    terms[Term::Contention] += recomputed * block_.recompute.contention;
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
     if (part_.head) terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
     terms[Term::GradientCopies] += copied(accumulation_bytes(run_, exchange_));
@@ -90,7 +99,7 @@ class PassBuilder {
 
   HostCalls forward_calls() const {
     HostCalls calls;
-    calls.add(prices_.block.forward, part_.blocks);
+    calls.add(block_.forward, part_.blocks);
     if (part_.embedding) calls.add(prices_.embedding.forward, 1.0);
     if (part_.head) calls.add(prices_.head.forward, 1.0);
     calls.units = part_.blocks * units_per_block(run_.model, stack_);
@@ -100,8 +109,8 @@ class PassBuilder {
   HostCalls backward_calls() const {
     HostCalls calls;
     calls.recomputed_blocks = recomputed_blocks(strategy_, part_);
-    calls.add(prices_.block.backward, part_.blocks);
-    calls.add(prices_.block.recompute, calls.recomputed_blocks);
+    calls.add(block_.backward, part_.blocks);
+    calls.add(block_.recompute, calls.recomputed_blocks);
     if (part_.embedding) calls.add(prices_.embedding.backward, 1.0);
     if (part_.head) calls.add(prices_.head.recompute, 1.0);
     if (part_.head) calls.add(prices_.head.backward, 1.0);
@@ -115,7 +124,9 @@ class PassBuilder {
     if (!gathers && !reduces) return;
     if (!gathers && !strategy_.data_overlap && last) {
       // All gradients of the part in one message, after the backward pass.
-      terms[Term::ReduceExposed] += exchange_.times(exchange_.trained_parameters(part_), 0.0).reduce();
+      terms[Term::ReduceExposed] +=
+          exchange_.times(exchange_.trained_parameters(part_) - rank_.trained_apart(part_), 0.0).reduce();
+      terms[Term::ReduceExposed] += exchange_.expert_times(rank_.trained_apart(part_), 0.0).reduce();
       return;
     }
     add_exchange(terms, gathers, reduces, reduces ? Term::ReduceExposed : Term::GatherExposed);
@@ -155,8 +166,8 @@ class PassBuilder {
     const double ends = exchange_.end_parameters(part_);
     const double early = exchange_.shards_weights() || !reduces ? 0.0 : exchange_.head_parameters(part_);
     const ExchangeTimes root = exchange_.times(ends - early, ends), head = exchange_.times(early, 0.0);
-    const ExchangeTimes times = exchange_.unit_times(part_.blocks);
-    const int count = part_.blocks > 0 ? exchange_.units(part_.blocks) : 0;
+    const ExchangeTimes times = exchange_.unit_times(part_);
+    const int count = part_.blocks > 0 ? exchange_.units(part_) : 0;
     const Seconds first = early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
     const bool gathers_root = gathers && (!reduces || !stack_.sharded.root_stays_gathered);
     std::vector<OverlapUnit> units;
@@ -175,9 +186,12 @@ class PassBuilder {
   void add_host_traffic(Terms& terms, bool backward, bool last) const {
     HostTraffic traffic(run_);
     if (strategy_.offload.activations)
-      traffic.checkpoints(part_.blocks * stored_inputs_per_block(strategy_, stack_) * prices_.block.saved, backward);
-    const double owned = exchange_.trained_parameters(part_) / strategy_.shard_ranks();
-    const double held = rank_.held(part_) / state_shards(strategy_).weights;
+      traffic.checkpoints(part_.blocks * stored_inputs_per_block(strategy_, stack_) * block_.saved, backward);
+    const double apart = rank_.apart(part_), trained_apart = rank_.trained_apart(part_);
+    const double owned = (exchange_.trained_parameters(part_) - trained_apart) / strategy_.shard_ranks() +
+                         trained_apart / strategy_.expert_shard_ranks();
+    const double held =
+        (rank_.held(part_) - apart) / state_shards(strategy_).weights + apart / expert_state_shards(strategy_).weights;
     if (strategy_.offload.parameters) traffic.weights(Bytes(held * exchange_.weight_wire_bytes()));
     if (strategy_.offload.optimizer && backward) traffic.gradients(owned, Bytes(owned * exchange_.gradient_wire_bytes()), last);
     terms[Term::OffloadExposed] += traffic.exposed(terms.total());
@@ -187,6 +201,7 @@ class PassBuilder {
   const Strategy& strategy_;
   const Stack& stack_;
   const LayerPrices& prices_;
+  BlockPrice block_;  // the mean of the part's
   const DataExchange& exchange_;
   const RankParameters& rank_;
   const ModelPart& part_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/memory/own_token_gradients.h"
+#include "sim/memory/partial_gradients.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
@@ -14,7 +14,7 @@ constexpr Bytes kNorm{4.0};
 
 class StageSum {
  public:
-  StageSum(const Run& run, double times) : run_(run), times_(times) {}
+  explicit StageSum(double times) : times_(times) {}
 
   void add(WorkFlops& flops, const OperatorList& operators, double repeats) {
     for (const Operator& op : operators) {
@@ -27,24 +27,22 @@ class StageSum {
     }
   }
 
-  void add(const ModelPart& part, const BlockOperators& block, const EndOperators& embedding, const EndOperators& head) {
-    add(work.forward, block.forward, part.blocks);
-    add(work.backward, block.backward, part.blocks);
-    add(work.backward, block.recompute, run_.strategy.recompute.blocks_of(part.blocks));
-    if (part.embedding) add(embedding);
-    if (part.head) add(head);
+  // `recomputed` of `blocks` blocks.
+  void add(const BlockOperators& block, double blocks, double recomputed) {
+    add(work.forward, block.forward, blocks);
+    add(work.backward, block.backward, blocks);
+    add(work.backward, block.recompute, recomputed);
   }
 
-  StageWork work;
-
- private:
   void add(const EndOperators& end) {
     add(work.forward, end.forward, 1.0);
     add(work.backward, end.recompute, 1.0);
     add(work.backward, end.backward, 1.0);
   }
 
-  const Run& run_;
+  StageWork work;
+
+ private:
   double times_;
 };
 
@@ -55,10 +53,22 @@ double gradient_bytes(const Run& run) {
 }
 
 // Other stacks sum them before they divide them.
-double gradients_over_tokens(const Run& run, const std::vector<ModelPart>& parts, int shard) {
+double partial_gradients_of(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   Strategy strategy = run.strategy;
   if (!run.stack.sharded.flat_units) strategy.sharding = Sharding::None;
-  return own_token_gradients(run.model, strategy, parts, strategy.shard_ranks() > 1 ? shard : 0);
+  return partial_gradients(run.model, strategy, parts, strategy.shard_ranks() > 1 ? shard : 0);
+}
+
+int blocks_of_kind(const ModelPart& part, LayerKind kind) {
+  return kind == LayerKind::Dense ? part.dense_blocks() : part.moe_blocks;
+}
+
+double recomputed_of_kind(const Run& run, const ModelPart& part, LayerKind kind) {
+  int count = 0;
+  for (int block = 0; block < part.blocks; ++block) {
+    if (kind_of_layer(run.model, part.first_layer + block) == kind && run.strategy.recompute.repeats(block)) ++count;
+  }
+  return count;
 }
 
 bool is_end(const ModelPart& part) { return part.embedding || part.head; }
@@ -67,11 +77,20 @@ bool is_end(const ModelPart& part) { return part.embedding || part.head; }
 
 StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   const Stack stack = effective_stack(run.stack, run.strategy);
-  const BlockOperators block = lower_block(run.model, run.strategy, stack, run.strategy.recompute.kind);
+  const Recompute& recompute = run.strategy.recompute;
   const EndOperators embedding = lower_embedding(run.model, run.strategy, stack);
   const EndOperators head = lower_head(run.model, run.strategy, stack);
-  StageSum sum(run, run.strategy.num_microbatches());
-  for (const ModelPart& part : parts) sum.add(part, block, embedding, head);
+  StageSum sum(run.strategy.num_microbatches());
+  for (const LayerKind kind : {LayerKind::Dense, LayerKind::Mixture}) {
+    const auto has_some = [kind](const ModelPart& part) { return blocks_of_kind(part, kind) > 0; };
+    if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
+    const BlockOperators block = lower_block(run.model, run.strategy, stack, recompute.kind, kind);
+    for (const ModelPart& part : parts) sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
+  }
+  for (const ModelPart& part : parts) {
+    if (part.embedding) sum.add(embedding);
+    if (part.head) sum.add(head);
+  }
   std::vector<RepeatedCollective>& collectives = sum.work.collectives;
   if (run.strategy.pipeline_parallel > 1) collectives.push_back(stage_sends(run, parts));
   for (const RepeatedCollective& closing : closing_collectives(run, parts, shard)) collectives.push_back(closing);
@@ -93,12 +112,13 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
   const auto all_reduce = [&](GroupKind group, Bytes message) { list.push_back({.group = group, .message = message}); };
   if (!run.optimizer_step || strategy.adapters) return list;
   const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
-  const double over_tokens = tensor && strategy.sequence_parallel ? gradients_over_tokens(run, parts, shard) : 0.0;
-  if (over_tokens > 0.0) all_reduce(GroupKind::Tensor, Bytes(over_tokens * gradient_bytes(run)));
+  const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
+  if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_bytes(run)));
   if (stages && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));
   }
+  if (strategy.expert_parallel > 1 && strategy.sharding == Sharding::None) all_reduce(GroupKind::Expert, kNorm);
   if (tensor) all_reduce(GroupKind::Tensor, kNorm);
   if (stages) all_reduce(GroupKind::Pipeline, kNorm);
   return list;

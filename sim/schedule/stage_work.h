@@ -12,7 +12,10 @@
 //                                      row-parallel products), side by side: all-reduce over the tensor ranks; where data
 //                                      ranks divide flat units, of this rank's shard alone
 //                tied embeddings       gradients of the table: all-reduce between the first and the last stage
-//                gradient norm         one fp32 value: all-reduces over the tensor ranks and over the stages
+//                partial sums          gradients of routers, and of gates of shared experts, in the same all-reduce; without
+//                                      sequence parallelism they alone
+//                gradient norm         one fp32 value: all-reduces over the tensor ranks and over the stages; whole gradients of
+//                                      divided experts over the expert ranks
 //
 // Checked against counted operators and calls in tests/runtime.
 #pragma once

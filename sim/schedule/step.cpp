@@ -35,7 +35,7 @@ class StepSimulation {
     const Seconds between = pipeline.finish[static_cast<std::size_t>(busiest_)];
     terms_[Term::PipelineBubble] += between - (terms_.total() - extra_terms(busiest_).total());
     terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
-    if (run.optimizer_step) terms_[Term::Optimizer] = update_time(run, largest_stage_parameters());
+    if (run.optimizer_step) terms_[Term::Optimizer] = update_time(run, largest_update());
     terms_[Term::ReduceExposed] += exchange_.norm_time();
     add_closing_exchanges();
     terms_[Term::Host] = run.stack.host.per_step;
@@ -128,12 +128,13 @@ class StepSimulation {
     return sum;
   }
 
-  double largest_stage_parameters() const {
+  // Those that one rank of a stage updates, at most.
+  double largest_update() const {
     double largest = 0.0;
     for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
-      double parameters = 0.0;
-      for (const ModelPart& part : parts_of(stage)) parameters += rank_.trained(part);
-      largest = std::max(largest, parameters);
+      double parameters = 0.0, experts = 0.0;
+      for (const ModelPart& part : parts_of(stage)) parameters += rank_.trained(part), experts += rank_.trained_apart(part);
+      largest = std::max(largest, (parameters - experts) / strategy_.shard_ranks() + experts / strategy_.expert_shard_ranks());
     }
     return largest;
   }

@@ -19,6 +19,7 @@ enum class Term {
   Embedding,
   TensorExposed,   // tensor-parallel collectives that no product hides
   ContextExposed,  // keys and values of other context ranks that attention does not hide
+  ExpertExposed,   // tokens on the way to and from experts of other ranks
   GatherExposed,   // weights of sharded models that arrive after they are needed
   ReduceExposed,   // gradients still on the way when compute has ended
   Contention,      // compute slowed down by collectives beside it

@@ -52,8 +52,7 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
 
 }  // namespace
 
-Seconds update_time(const Run& run, double parameters) {
-  const double owned = parameters / run.strategy.shard_ranks();
+Seconds update_time(const Run& run, double owned) {
   const ParameterStorage storage = storage_of(run.strategy, run.stack);
   return run.strategy.offload.optimizer ? host_time(run, owned, storage) : device_time(run, owned, storage);
 }

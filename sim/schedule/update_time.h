@@ -11,7 +11,7 @@
 
 namespace llmsim::sim {
 
-// `parameters` are the trained values of the stage that has most, on one tensor rank.
-Seconds update_time(const Run& run, double parameters);
+// `owned` are the trained values that a rank of the stage with most of them updates.
+Seconds update_time(const Run& run, double owned);
 
 }  // namespace llmsim::sim

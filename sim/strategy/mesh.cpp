@@ -14,6 +14,7 @@ const char* name_of(GroupKind kind) {
     case GroupKind::Replicate: return "dp_replicate";
     case GroupKind::Pipeline: return "pp";
     case GroupKind::Expert: return "ep";
+    case GroupKind::ExpertData: return "edp";
     case GroupKind::Embedding: return "embedding";
   }
   return "";
@@ -30,6 +31,7 @@ int group_ranks(const Strategy& strategy, GroupKind kind) {
     case GroupKind::Replicate: return data_context / strategy.shard_ranks();
     case GroupKind::Pipeline: return strategy.pipeline_parallel;
     case GroupKind::Expert: return strategy.expert_parallel;
+    case GroupKind::ExpertData: return data_context / strategy.expert_parallel;
     case GroupKind::Embedding: return std::min(2, strategy.pipeline_parallel);
   }
   return 1;
@@ -44,6 +46,7 @@ int group_stride(const Strategy& strategy, GroupKind kind) {
     case GroupKind::Shard:
     case GroupKind::Expert: return tensor;
     case GroupKind::Data: return tensor * strategy.context_parallel;
+    case GroupKind::ExpertData: return tensor * strategy.expert_parallel;
     case GroupKind::Replicate: return tensor * strategy.shard_ranks();
     case GroupKind::Pipeline: return tensor * strategy.context_parallel * strategy.data_parallel;
     case GroupKind::Embedding: return std::max(1, strategy.pipeline_parallel - 1) * group_stride(strategy, GroupKind::Pipeline);

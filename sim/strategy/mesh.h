@@ -11,10 +11,11 @@ namespace llmsim::sim {
 
 // The dimensions over which collectives run.  DataContext is data x context together (gradients, sharded states); Shard and
 // Replicate are its inner and outer part under Hsdp.  Embedding is the first and the last pipeline stage, which each have a copy
-// of a tied table.
-enum class GroupKind { Tensor, Context, Data, DataContext, Shard, Replicate, Pipeline, Expert, Embedding };
+// of a tied table.  Expert is the inner part of data x context, whose ranks have different experts; ExpertData its outer
+// part, whose ranks have the same ones.
+enum class GroupKind { Tensor, Context, Data, DataContext, Shard, Replicate, Pipeline, Expert, ExpertData, Embedding };
 
-// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "embedding".
+// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "embedding".
 const char* name_of(GroupKind kind);
 
 // A group of `ranks` devices that are `stride` apart.

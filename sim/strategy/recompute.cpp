@@ -95,6 +95,12 @@ double Recompute::blocks_of(int blocks) const {
   }
 }
 
+bool Recompute::repeats(int block) const {
+  if (kind == RecomputeKind::None) return false;
+  if (kind == RecomputeKind::EveryN) return block % std::max(1, every_n) < share;
+  return first_blocks == 0 || block < first_blocks;
+}
+
 std::string text_of(const Recompute& r) {
   switch (r.kind) {
     case RecomputeKind::Selective:

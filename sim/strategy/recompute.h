@@ -48,6 +48,8 @@ struct Recompute {
 
   // Blocks of a chunk of `blocks` whose forward pass (or parts of it) is repeated.
   double blocks_of(int blocks) const;
+  // Whether that of block `block` (from 0) of a chunk is.
+  bool repeats(int block) const;
   // Whether some blocks of a chunk are made again and others kept.
   bool mixes() const { return kind == RecomputeKind::EveryN || first_blocks > 0; }
 };

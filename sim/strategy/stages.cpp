@@ -19,6 +19,12 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
     parts.front().blocks -= 1;
     parts.back().blocks -= 1;
   }
+  int layer = 0;
+  for (ModelPart& part : parts) {
+    part.first_layer = layer;
+    part.moe_blocks = count_moe_layers(model, layer, part.blocks);
+    layer += part.blocks;
+  }
   return parts;
 }
 

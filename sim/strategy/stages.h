@@ -15,8 +15,14 @@ struct ModelPart {
   int blocks = 0;
   bool embedding = false;
   bool head = false;
+  int moe_blocks = 0;   // of the blocks: those with experts
+  int first_layer = 0;  // of the model
 
-  bool operator==(const ModelPart&) const = default;
+  int dense_blocks() const { return blocks - moe_blocks; }
+  // Whether two parts have the same work, wherever they are.
+  bool operator==(const ModelPart& other) const {
+    return blocks == other.blocks && embedding == other.embedding && head == other.head && moe_blocks == other.moe_blocks;
+  }
 };
 
 // The pipeline_parallel * virtual_stages parts in model order.

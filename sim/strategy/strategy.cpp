@@ -99,6 +99,8 @@ int Strategy::shard_ranks() const {
   }
 }
 
+int Strategy::expert_shard_ranks() const { return std::max(1, shard_ranks() / expert_parallel); }
+
 const char* name_of(Precision precision) { return name_in(kPrecisions, precision); }
 const char* name_of(OptimizerKind optimizer) { return name_in(kOptimizers, optimizer); }
 const char* name_of(Sharding sharding) { return name_in(kShardings, sharding); }

@@ -85,6 +85,8 @@ struct Strategy {
   int num_microbatches() const { return global_batch / (data_parallel * micro_batch); }
   // Ranks that share one copy of the sharded states, at least 1: 1 where nothing is sharded.
   int shard_ranks() const;
+  // The same for routed experts, of which the expert ranks among them have different ones.
+  int expert_shard_ranks() const;
 
   bool operator==(const Strategy&) const = default;
 };

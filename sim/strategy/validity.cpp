@@ -23,6 +23,11 @@ constexpr const char* kLayers = "pp * virtual stages > num_layers";
 constexpr const char* kVirtual = "virtual stages need pp > 1";
 constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
 constexpr const char* kInterleaved = "interleaving needs num_microbatches >= pp";
+constexpr const char* kDenseExperts = "ep > 1 needs a mixture of experts";
+constexpr const char* kExperts = "ep does not divide num_experts";
+constexpr const char* kExpertRanks = "ep does not divide dp * cp";
+constexpr const char* kExpertShard = "ep does not divide shard_size";
+constexpr const char* kExpertFfn = "tp does not divide the width of an expert";
 constexpr const char* kShard = "shard_size does not divide dp * cp";
 
 // Layers to deal out: the embedding and the head count where the strategy says so.
@@ -57,6 +62,15 @@ const char* broken_context(const Transformer& model, const Strategy& strategy) {
     return divide_each_other(model.num_kv_heads, ranks) ? nullptr : kContextKvHeads;
   }
   return strategy.context_balanced && model.seq_len % product_of(2, strategy.context_parallel) != 0 ? kZigzag : nullptr;
+}
+
+const char* broken_experts(const Transformer& model, const Strategy& strategy) {
+  const int ep = strategy.expert_parallel, tp = strategy.tensor_parallel;
+  if (!model.moe) return ep == 1 ? nullptr : kDenseExperts;
+  if (model.moe->expert_ffn_size % tp != 0 || model.moe->shared_expert_ffn_size % tp != 0) return kExpertFfn;
+  if (model.moe->num_experts % ep != 0) return kExperts;
+  if (product_of(strategy.data_parallel, strategy.context_parallel) % ep != 0) return kExpertRanks;
+  return strategy.sharding == Sharding::Hsdp && strategy.shard_size % ep != 0 ? kExpertShard : nullptr;
 }
 
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
@@ -143,6 +157,19 @@ std::string layers_message(const Transformer& model, const Strategy& s) {
   return text + " (nearest: pp = " + std::to_string(std::max(1, layers / s.virtual_stages)) + ")";
 }
 
+std::optional<std::string> expert_message(const char* rule, const Transformer& model, const Strategy& s) {
+  const std::int64_t ranks = product_of(s.data_parallel, s.context_parallel);
+  if (rule == kDenseExperts)
+    return "ep = " + std::to_string(s.expert_parallel) + " needs a mixture of experts, which the model is not (nearest: ep = 1)";
+  if (rule == kExperts) return divides_message("ep", s.expert_parallel, "num_experts", model.moe->num_experts);
+  if (rule == kExpertRanks) return divides_message("ep", s.expert_parallel, "dp * cp", ranks);
+  if (rule == kExpertShard) return divides_message("ep", s.expert_parallel, "shard_size", s.shard_size);
+  if (rule != kExpertFfn) return std::nullopt;
+  const bool routed = model.moe->expert_ffn_size % s.tensor_parallel != 0;
+  return routed ? divides_message("tp", s.tensor_parallel, "moe.expert_ffn_size", model.moe->expert_ffn_size)
+                : divides_message("tp", s.tensor_parallel, "moe.shared_expert_ffn_size", model.moe->shared_expert_ffn_size);
+}
+
 std::string message_for(const char* rule, const Transformer& model, const Strategy& s, int devices) {
   if (rule == kMesh) return mesh_message(s, devices);
   if (rule == kHeads) return tensor_message(model, s, "num_heads", model.num_heads);
@@ -161,6 +188,7 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kShard)
     return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.data_parallel, s.context_parallel));
   if (rule == kInterleaved) return interleaved_message(s);
+  if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
   if (rule == kLayers) return layers_message(model, s);
   if (rule == kVirtual)
     return "virtual_stages = " + std::to_string(s.virtual_stages) +
@@ -179,7 +207,7 @@ const char* broken_rule_name(const Transformer& model, const Strategy& strategy,
     const std::int64_t ranks = product_of(strategy.data_parallel, strategy.context_parallel);
     if (strategy.shard_size < 1 || ranks % strategy.shard_size != 0) return kShard;
   }
-  return nullptr;
+  return broken_experts(model, strategy);
 }
 
 std::string mesh_advice(const Strategy& s, int devices) {

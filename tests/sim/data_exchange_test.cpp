@@ -19,22 +19,22 @@ struct Case {
 TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheStackWraps) {
   Case c;
   c.run.strategy.sharding = Sharding::Zero3;
-  EXPECT_EQ(c.exchange().units(16), 16);
+  EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
   c.run.stack.sharded.unit_blocks = 3.0;
-  EXPECT_EQ(c.exchange().units(16), 6);  // 16 / 3, rounded up
+  EXPECT_EQ(c.exchange().units({.blocks = 16}), 6);  // 16 / 3, rounded up
   c.run.stack.sharded.unit_blocks = 0.125;
-  EXPECT_EQ(c.exchange().units(16), 128);
+  EXPECT_EQ(c.exchange().units({.blocks = 16}), 128);
   c.run.stack.sharded.unit_blocks = 0.0;
-  EXPECT_EQ(c.exchange().units(16), 1);
+  EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
 }
 
 TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
   Case c;
-  EXPECT_EQ(c.exchange().units(16), 16);
+  EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
   c.run.stack.gradients.bucket = 4e6;
-  EXPECT_EQ(c.exchange().units(16), 4);
+  EXPECT_EQ(c.exchange().units({.blocks = 16}), 4);
   c.run.stack.gradients.bucket_per_rank = 1e6;  // 16 million at 16 ranks
-  EXPECT_EQ(c.exchange().units(16), 1);
+  EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
 }
 
 TEST(DataExchange, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {

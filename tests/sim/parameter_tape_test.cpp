@@ -16,7 +16,7 @@ struct Case {
     strategy.sharding = sharding;
     stack.update.fused = false;
   }
-  ParameterTape tape() const { return ParameterTape(strategy, stack, {10.0, 6.0}); }
+  ParameterTape tape() const { return ParameterTape(strategy, stack, strategy.shard_ranks(), {10.0, 6.0}); }
   Bytes now() const { return ledger.now(); }
 };
 

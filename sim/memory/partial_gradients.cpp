@@ -1,0 +1,110 @@
+#include "sim/memory/partial_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/memory/shards.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Elements [begin, end) of a unit.
+struct Range {
+  double begin = 0.0, end = 0.0;
+};
+
+// A unit's parameters, and which of them are summed.
+class UnitLayout {
+ public:
+  explicit UnitLayout(bool divides_tokens) : divides_tokens_(divides_tokens) {}
+
+  void add(double elements) { size_ += elements; }
+  void add_partial(double elements) {
+    summed_.push_back({size_, size_ + elements});
+    size_ += elements;
+  }
+  void add_own_tokens(double elements) { divides_tokens_ ? add_partial(elements) : add(elements); }
+
+  double in_shard(double ranks, int shard) const {
+    const double piece = std::ceil(size_ / ranks), begin = shard * piece;
+    double values = 0.0;
+    for (const Range& range : summed_) values += std::max(0.0, std::min(range.end, begin + piece) - std::max(range.begin, begin));
+    return values;
+  }
+
+ private:
+  bool divides_tokens_;
+  double size_ = 0.0;
+  std::vector<Range> summed_;
+};
+
+class Layouts {
+ public:
+  Layouts(const Transformer& model, const Strategy& strategy)
+      : model_(model), strategy_(strategy), rank_(rank_parameters(model, strategy)), h_(model.hidden_size) {}
+
+  UnitLayout block() const {
+    const double f = static_cast<double>(model_.ffn_size) / strategy_.tensor_parallel;
+    UnitLayout layout = attention();
+    add_mlp(layout, f, 1.0);
+    return layout;
+  }
+
+  UnitLayout mixture() const {
+    const MixtureOfExperts& moe = *model_.moe;
+    UnitLayout layout = attention();
+    layout.add_partial(moe.num_experts * (h_ + (moe.router_bias ? 1.0 : 0.0)));
+    const double shared = static_cast<double>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy_.tensor_parallel;
+    if (shared > 0.0) add_mlp(layout, shared, moe.num_shared_experts);
+    if (moe.shared_expert_gate) layout.add_partial(h_);
+    if (!rank_.experts_divided) layout.add(rank_.experts);
+    return layout;
+  }
+
+  UnitLayout head(const ModelPart& part) const {
+    UnitLayout layout(strategy_.sequence_parallel);
+    layout.add_own_tokens(rank_.final_norm);
+    if (!(rank_.tied && part.embedding)) layout.add(rank_.head - rank_.final_norm);
+    return layout;
+  }
+
+ private:
+  UnitLayout attention() const {
+    const double n = strategy_.tensor_parallel, q = static_cast<double>(model_.num_heads) * model_.head_dim / n,
+                 kv = static_cast<double>(model_.num_kv_heads) * model_.head_dim / n;
+    const double norm = model_.norm_weight ? h_ * (model_.bias.norm ? 2.0 : 1.0) : 0.0;
+    UnitLayout layout(strategy_.sequence_parallel);
+    layout.add_own_tokens(norm);
+    layout.add((q + 2.0 * kv) * (h_ + (model_.bias.qkv ? 1.0 : 0.0)) + q * h_);
+    layout.add_own_tokens(model_.bias.attention_output ? h_ : 0.0);
+    layout.add_own_tokens(norm);
+    return layout;
+  }
+
+  void add_mlp(UnitLayout& layout, double f, double biases) const {
+    const double up = model_.gated_mlp ? 2.0 * f : f;
+    layout.add(up * (h_ + (model_.bias.mlp ? 1.0 : 0.0)) + f * h_);
+    layout.add_own_tokens(model_.bias.mlp ? biases * h_ : 0.0);
+  }
+
+  const Transformer& model_;
+  const Strategy& strategy_;
+  RankParameters rank_;
+  double h_;
+};
+
+}  // namespace
+
+double partial_gradients(const Transformer& model, const Strategy& strategy, const std::vector<ModelPart>& parts, int shard) {
+  const double ranks = strategy.shard_ranks();
+  const Layouts layouts(model, strategy);
+  double values = 0.0;
+  for (const ModelPart& part : parts) {
+    if (part.dense_blocks() > 0) values += part.dense_blocks() * layouts.block().in_shard(ranks, shard);
+    if (part.moe_blocks > 0) values += part.moe_blocks * layouts.mixture().in_shard(ranks, shard);
+    if (part.head) values += layouts.head(part).in_shard(ranks, shard);
+  }
+  return values;
+}
+
+}  // namespace llmsim::sim

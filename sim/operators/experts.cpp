@@ -1,0 +1,202 @@
+#include "sim/operators/experts.h"
+
+#include <algorithm>
+
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr double kIndex = 8.0;
+constexpr double kIndicesPerRow = 3.0;
+
+double real(std::int64_t count) { return static_cast<double>(count); }
+
+class ExpertLowering {
+ public:
+  ExpertLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, const LinearContext& linear)
+      : model_(model),
+        moe_(*model.moe),
+        stack_(stack),
+        linear_(linear),
+        shape_(expert_shape(model, strategy)),
+        exchanges_(strategy.expert_parallel > 1),
+        element_(size_of(activation_dtype(strategy.precision)).value()),
+        width_(model.gated_mlp ? 2 : 1) {
+    linear_.frozen = linear_.adapters.has_value();
+    linear_.adapters.reset();
+  }
+
+  ExpertOperators lower() {
+    route();
+    dispatch();
+    if (shape_.shared_ffn > 0) shared_up();
+    experts();
+    give_back();
+    if (shape_.shared_ffn == 0 || !moe_.shared_expert_gate) out_.needed = out_.forward.size();
+    if (shape_.shared_ffn > 0) shared_down();
+    combine();
+    const double ffn = real(shape_.rows * shape_.ffn), rows = row_elements();
+    out_.gradients = Bytes((width_ * ffn + std::max(ffn, rows)) * element_);
+    return std::move(out_);
+  }
+
+ private:
+  double row_elements() const { return real(shape_.rows) * model_.hidden_size; }
+  double token_elements() const { return real(shape_.tokens) * model_.hidden_size; }
+  Bytes rows() const { return Bytes(row_elements() * element_); }
+  Bytes input_of(double elements) const { return Bytes(elements * linear_input_bytes(linear_)); }
+
+  // Products outside the experts multiply in the activation format.
+  LinearContext wide() const {
+    LinearContext context = linear_;
+    if (is_narrow(matmul_dtype(context.precision))) context.precision = Precision::Bf16;
+    return context;
+  }
+
+  void route() {
+    const std::int64_t experts = moe_.num_experts;
+    add(lower_linear(wide(), "router", shape_.tokens, experts, model_.hidden_size), {experts}, false);
+    if (moe_.router_bias) bias_gradient(shape_.tokens, real(experts));
+    stream(OperatorKind::Softmax, "router_choice", real(shape_.tokens * experts), router_traffic(stack_, element_));
+    const double kept =
+        real(shape_.tokens * experts) * size_of(DType::Fp32).value() + real(shape_.rows) * (element_ + kIndicesPerRow * kIndex);
+    keep(Bytes(kept));
+  }
+
+  void dispatch() {
+    stream(OperatorKind::Copy, "expert_dispatch", row_elements(), permutation_traffic(element_));
+    if (exchanges_) {
+      out_.forward.push_back(
+          collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert, Bytes(kIndex * moe_.num_experts)));
+      exchange("expert_dispatch");
+      sort_chunks("expert_sort");
+    }
+    keep(input_of(row_elements()));
+  }
+
+  void experts() {
+    const std::int64_t h = model_.hidden_size, f = shape_.ffn;
+    const ExpertRows group{
+        .experts = shape_.experts, .busy = shape_.busy_experts, .rows = shape_.rows, .rows_per_expert = shape_.rows_per_expert};
+    add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
+    if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
+    activate("expert_activation", real(shape_.rows * f));
+    add(lower_expert_linear(linear_, "expert_down", group, h, f), {h}, false);
+    if (moe_.expert_bias) bias_gradient(shape_.rows, real(h));
+  }
+
+  void give_back() {
+    if (exchanges_) {
+      sort_chunks("expert_unsort");
+      exchange("expert_combine");
+    }
+    stream(OperatorKind::Copy, "expert_return", row_elements(), permutation_traffic(element_));
+    keep(rows());
+  }
+
+  void combine() {
+    stream(OperatorKind::Residual, "expert_combination", row_elements(), combination_traffic(stack_, element_, moe_.top_k));
+    if (shape_.shared_ffn > 0) {
+      out_.forward.push_back(streaming(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
+    }
+  }
+
+  void shared_up() {
+    const std::int64_t h = model_.hidden_size, f = shape_.shared_ffn;
+    add(lower_linear(linear_, "shared_up", shape_.tokens, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
+    if (model_.bias.mlp) bias_gradient(shape_.tokens, real(width_ * f));
+    activate("shared_activation", real(shape_.tokens * f));
+    if (moe_.shared_expert_gate) add(lower_linear(wide(), "shared_gate", shape_.tokens, 1, h), {1}, false);
+  }
+
+  void shared_down() {
+    const std::int64_t h = model_.hidden_size;
+    add(lower_linear(linear_, "shared_down", shape_.tokens, h, shape_.shared_ffn), {h}, true);
+    if (moe_.shared_expert_gate) {
+      keep(Bytes((token_elements() + real(shape_.tokens)) * element_));
+      out_.needed = out_.forward.size();
+      out_.backward.push_back(streaming(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
+    }
+    if (model_.bias.mlp) bias_gradient(shape_.tokens, real(h));
+  }
+
+  // The inputs of the activation are the inner state; its output feeds the next product.
+  void activate(const char* label, double elements) {
+    keep(Bytes(width_ * elements * element_));
+    out_.activations.push_back(out_.forward.size());
+    stream(OperatorKind::Activation, label, elements, activation_traffic(model_.gated_mlp, stack_, element_));
+    Bytes kept = input_of(elements);
+    if (model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager) kept += Bytes(elements * element_);  // silu(gate)
+    out_.forward.back().saved += kept;
+    out_.activation_saved += kept;
+  }
+
+  void exchange(const char* label) {
+    const Operator op = collective(label, CollectiveKind::AllToAll, GroupKind::Expert, rows());
+    out_.forward.push_back(op);
+    out_.backward.push_back(op);
+  }
+
+  // Rows arrive by rank, and are wanted by expert.
+  void sort_chunks(const char* label) {
+    if (shape_.experts == 1) return;
+    stream(OperatorKind::Copy, label, row_elements(), permutation_traffic(element_));
+  }
+
+  void bias_gradient(std::int64_t tokens, double width) {
+    if (stack_.gradients.fused_bias || linear_.frozen) return;
+    out_.backward.push_back(streaming(OperatorKind::Residual, "bias_gradient", real(tokens) * width, element_, 1));
+  }
+
+  void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
+    out_.forward.push_back(streaming(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
+    out_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
+  }
+
+  void add(const LinearOperators& linear, const BlockProduct::Widths& parts, bool row_parallel) {
+    const auto own = std::find_if(linear.forward.begin(), linear.forward.end(),
+                                  [](const Operator& op) { return op.kind == OperatorKind::Gemm; });
+    const std::size_t place = out_.forward.size() + static_cast<std::size_t>(own - linear.forward.begin());
+    out_.products.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
+    out_.forward.insert(out_.forward.end(), linear.forward.begin(), linear.forward.end());
+    out_.backward.insert(out_.backward.end(), linear.backward.begin(), linear.backward.end());
+  }
+
+  void keep(Bytes size) {
+    out_.forward.back().saved += size;
+    out_.inner_saved += size;
+  }
+
+  const Transformer& model_;
+  const MixtureOfExperts& moe_;
+  const Stack& stack_;
+  LinearContext linear_;
+  ExpertShape shape_;
+  bool exchanges_;
+  double element_;
+  int width_;
+  ExpertOperators out_;
+};
+
+}  // namespace
+
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy) {
+  const MixtureOfExperts& moe = *model.moe;
+  ExpertShape shape;
+  shape.tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;
+  shape.rows = shape.tokens * moe.top_k;
+  shape.experts = moe.num_experts / strategy.expert_parallel;
+  shape.busy_experts = std::min(shape.experts, shape.rows);
+  shape.rows_per_expert = (shape.rows + shape.busy_experts - 1) / shape.busy_experts;
+  shape.ffn = moe.expert_ffn_size / strategy.tensor_parallel;
+  shape.shared_ffn = static_cast<std::int64_t>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy.tensor_parallel;
+  return shape;
+}
+
+ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Stack& stack,
+                              const LinearContext& linear) {
+  return ExpertLowering(model, strategy, stack, linear).lower();
+}
+
+}  // namespace llmsim::sim

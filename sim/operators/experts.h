@@ -1,0 +1,64 @@
+// A mixture of experts as operators of one rank: what stands between the norm and the sum over tensor ranks in place of the MLP.
+//
+// Notation: t tokens on this rank, h = hidden_size, E = num_experts, k = top_k, x = expert_parallel, f = expert_ffn_size / n over
+// n tensor ranks, F = num_shared_experts * shared_expert_ffn_size / n.  A token visits k experts, so R = t k rows of h values are
+// gathered, sent and worked on; each rank has E / x experts.
+//
+//   forward   router (t, E, h) in the activation format, softmax over the experts in fp32, the k largest
+//             dispatch: rows by expert (R, h); [counts E, all-to-all R h, rows by expert once more]
+//             [shared experts: (t, F or 2 F, h), activation; gate (t, 1, h)]
+//             E / x products of R x / E rows: (f or 2 f, h); activation; (h, f)
+//             [rows by rank, all-to-all R h], rows by token: what the combination reads, and the last thing that is needed again
+//             [shared (t, h, F)], combination: sum over k of weight times row
+//   backward  the gradient of each weight is a product of rows; data and weight gradients of every product; the conjugate moves
+//
+// An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  The load is taken to be balanced: every expert
+// has R x / E rows, which is exact where E divides R, and every rank R of them.  Router and gate see every token on all tensor
+// ranks, whose combinations are partial sums: their gradients are partial too, and summed when the step closes.
+//
+// Kept for backward, e bytes an activation: rows, inputs of both products, the rows before the combination, the probabilities in
+// fp32, weights, and three 8-byte indices for each row (chosen expert, order, token).
+// Sources: Shazeer et al. 2017; dropless grouped products, Gale et al., "MegaBlocks", 2022; order of moves, Megatron-LM
+// core/transformer/moe/token_dispatcher.py.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "sim/model/transformer.h"
+#include "sim/operators/block_recompute.h"
+#include "sim/operators/linear.h"
+#include "sim/operators/operator.h"
+#include "sim/strategy/stack.h"
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+struct ExpertShape {
+  std::int64_t tokens = 0;
+  std::int64_t rows = 0;
+  std::int64_t experts = 0;          // of this rank
+  std::int64_t busy_experts = 0;     // of which these have rows
+  std::int64_t rows_per_expert = 0;  // rounded up
+  std::int64_t ffn = 0;              // of one expert, per tensor rank
+  std::int64_t shared_ffn = 0;       // of all shared experts together, per tensor rank
+};
+
+// Requires a mixture and a valid strategy.
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy);
+
+struct ExpertOperators {
+  OperatorList forward;
+  OperatorList backward;
+  std::vector<BlockProduct> products;
+  std::vector<std::size_t> activations;  // places among the forward operators, as those of the products
+  std::size_t needed = 0;                // forward operators before this one are replayed by a recomputation that stops early
+  Bytes inner_saved{};                   // everything but what the activations add
+  Bytes activation_saved{};
+  Bytes gradients{};  // of activations, at the widest point
+};
+
+ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Stack& stack,
+                              const LinearContext& linear);
+
+}  // namespace llmsim::sim
