@@ -129,6 +129,8 @@ void add_stack(std::vector<Field>& fields) {
   stack.add("fusion", &P::fusion);
   stack.add("attention_kernel", &P::attention_kernel);
   stack.add("casts_weights_per_microbatch", &P::casts_weights_per_microbatch);
+  stack.add("casts_weights_in_backward", &P::casts_weights_in_backward);
+  stack.add("positions_apart", &P::positions_apart);
   stack.add("composed_activation", &P::composed_activation);
   stack.add("norms_in_fp32", &P::norms_in_fp32);
   stack.add("dropout", &P::dropout);
@@ -174,6 +176,7 @@ void add_loss(std::vector<Field>& fields) {
   loss.add("fp32_logits", &P::fp32_logits);
   loss.add("fp32_logit_copies", &P::fp32_logit_copies);
   loss.add("fused_loss", &P::fused);
+  loss.add("loss_scales_gradients", &P::scales_gradients);
   loss.add("loss_chunks", &P::chunks, 0, 65536);
 }
 

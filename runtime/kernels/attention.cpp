@@ -82,7 +82,7 @@ AttentionOutput unfused_attention(const Heads& heads, const at::Tensor& mask) {
   at::Tensor scores = at::bmm(groups(heads.q, kv_heads), groups(heads.k, kv_heads).transpose(1, 2));
   scores.mul_(scale_of(heads.q));
   hide(scores, mask);
-  AttentionOutput out{.o = {}, .probabilities = at::_softmax(scores, -1, false), .log_sum_exp = {}};
+  AttentionOutput out{.o = {}, .probabilities = at::_softmax(scores, -1, false), .log_sum_exp = {}, .of_library = {}};
   scores.reset();
   out.o = as_tokens(at::bmm(out.probabilities, groups(heads.v, kv_heads)).view_as(heads.q));
   return out;

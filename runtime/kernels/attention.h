@@ -6,12 +6,13 @@
 //   unfused    S = q k^T / sqrt(d), masked; P = softmax(S); o = P v.  Keeps P.
 //              Memory: two score tensors (b a s^2) at once, forward and backward.
 //   blockwise  the same for blocks of queries, with the log-sum-exp of each row kept instead of P: what flash attention keeps.
-//              On devices with a flash kernel the library's is called.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include "runtime/kernels/rotary.h"
 #include "sim/memory/block_tape.h"
@@ -22,9 +23,10 @@ namespace llmsim::runtime {
 inline constexpr std::int64_t kAttentionBlock = sim::kAttentionBlock;
 
 struct AttentionOutput {
-  at::Tensor o;              // (b s, a d): the input of the projection
-  at::Tensor probabilities;  // unfused: (b g, a / g s, s)
-  at::Tensor log_sum_exp;    // blockwise: (b, a, s), fp32
+  at::Tensor o;                         // (b s, a d): the input of the projection
+  at::Tensor probabilities;             // unfused: (b g, a / g s, s)
+  at::Tensor log_sum_exp;               // blockwise: (b, a, s), fp32
+  std::vector<c10::IValue> of_library;  // what a library's kernel wants back beside these (kernels/library_attention.h)
 };
 
 // True where a query must not see a key, (s, s), bool.  A window of w tokens hides those further back (unfused only).

@@ -9,12 +9,17 @@
 
 namespace llmsim::runtime {
 
-at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// In the format of the operands, or in 8 bits (kernels/narrow_linear.h).
+enum class ProductFormat { Operands, Fp8 };
 
-at::Tensor linear_data_gradient(const at::Tensor& dy, const at::Tensor& weight);
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                          ProductFormat format = ProductFormat::Operands);
+
+at::Tensor linear_data_gradient(const at::Tensor& dy, const at::Tensor& weight, ProductFormat format = ProductFormat::Operands);
 
 // weight_gradient += dy^T x; bias_gradient += sum over tokens of dy where there is a bias.
-void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor weight_gradient, at::Tensor bias_gradient);
+void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor weight_gradient, at::Tensor bias_gradient,
+                                ProductFormat format = ProductFormat::Operands);
 
 // gradient += addend, whatever the two formats.  The cast is a tensor of its own.
 void accumulate(at::Tensor gradient, const at::Tensor& addend);

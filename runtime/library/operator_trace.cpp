@@ -19,7 +19,7 @@ std::int64_t product_flops(const at::Tensor& a, const at::Tensor& b) { return 2 
 
 bool is_product(std::string_view name) {
   return name == "aten::mm" || name == "aten::bmm" || name == "aten::addmm" || name == "aten::addmm_" ||
-         name == "aten::baddbmm" || name == "aten::baddbmm_";
+         name == "aten::baddbmm" || name == "aten::baddbmm_" || name == "aten::_scaled_mm";
 }
 
 std::int64_t flops_of(std::string_view name, c10::ArrayRef<const c10::IValue> inputs) {
@@ -28,7 +28,7 @@ std::int64_t flops_of(std::string_view name, c10::ArrayRef<const c10::IValue> in
     return product_flops(inputs[first].toTensor(), inputs[first + 1].toTensor());
   };
   if (!is_product(name)) return 0;
-  return factors(name == "aten::mm" || name == "aten::bmm" ? 0 : 1);
+  return factors(name == "aten::mm" || name == "aten::bmm" || name == "aten::_scaled_mm" ? 0 : 1);
 }
 
 // What a product calls inside (a batch as single products) is the same work.

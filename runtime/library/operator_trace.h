@@ -1,8 +1,8 @@
 // What a piece of a step really executed, seen by intercepting the tensor library's operators on the calling thread.
 //
-// FLOPs are counted on the products themselves (mm, addmm, bmm, baddbmm and their in-place and out forms) from the shapes of
-// their arguments: 2 m n k for each of the batch.  Blockwise attention is one operator: its products are counted together as the
-// scores that the mask lets through, which is what the simulator calls its useful work.
+// FLOPs are counted on the products themselves (mm, addmm, bmm, baddbmm and their in-place and out forms, _scaled_mm) from the
+// shapes of their arguments: 2 m n k for each of the batch.  Blockwise attention is one operator: its products are counted
+// together as the scores that the mask lets through, which is what the simulator calls its useful work.
 #pragma once
 
 #include <cstdint>

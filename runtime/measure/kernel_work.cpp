@@ -238,7 +238,7 @@ class Workshop {
 
   Work cast() const {
     const auto bytes = static_cast<double>(one_.weights) * 6.0;
-    if (one_.backward) {
+    if (label() == "gradient_cast") {
       const auto gradients = rotation(bytes, [&] { return random({one_.weights}); });
       return {.run = [=] { gradients->next().to(at::kFloat); }, .beside = {}};
     }

@@ -15,6 +15,7 @@
 #include "runtime/measure/collective_bench.h"
 #include "runtime/measure/node_check.h"
 #include "runtime/measure/progress.h"
+#include "runtime/measure/rank_steps.h"
 #include "runtime/measure/results.h"
 #include "runtime/measure/sharing_bench.h"
 #include "runtime/measure/step_bench.h"
@@ -143,16 +144,18 @@ bool told_by_first(Communicator& world, bool answer, c10::Device device) {
   return told.item<std::int64_t>() == 1;
 }
 
-void steps(const World& world, Communicator& everyone, const CampaignOptions& campaign, c10::Device device, Recorder* recorder) {
+void steps(const World& world, const RankCampaignOptions& options, const CampaignOptions& campaign, c10::Device device,
+           Recorder* recorder) {
   const std::vector<StepCase> cases = parallel_step_cases(world.size(), device);
   const Seconds each = campaign.budget / static_cast<double>(std::max<std::size_t>(1, cases.size()));
   const RepeatOptions repeats{
       .warm_up = 1, .least = campaign.quick ? 2 : 3, .precision = campaign.quick ? 0.03 : 0.01, .budget = each};
+  RankSteps ranks(
+      world.roll_call(), [&](const GroupMembers& members) { return world.connect(members); }, campaign.accelerator,
+      options.timeout);
   for (const StepCase& one : cases) {
-    if (told_by_first(everyone, recorder != nullptr && recorder->has(one.key), device)) continue;
-    const RankGroups groups(one.setup.strategy, world.rank(),
-                            [&](const GroupMembers& members) { return world.connect(members); });
-    const json record = measure_step(one, groups, campaign.accelerator, repeats, &everyone);
+    if (told_by_first(ranks.everyone(), recorder != nullptr && recorder->has(one.key), device)) continue;
+    const json record = ranks.measure(one, repeats);
     if (recorder != nullptr) recorder->append(record);
   }
 }
@@ -188,7 +191,7 @@ void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& opt
     collectives(world, *everyone, bench_options(place, campaign, device), records);
   }
   campaign.budget = kStepShare * share;
-  if (campaign.steps) steps(world, *everyone, campaign, device, records);
+  if (campaign.steps) steps(world, options, campaign, device, records);
 }
 
 }  // namespace llmsim::runtime

@@ -9,7 +9,11 @@
 #include <torch/version.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/kernels/library_attention.h"
+#include "runtime/kernels/narrow_linear.h"
+#include "runtime/library/cuda_graph.h"
 #include "runtime/library/memory_meter.h"
+#include "runtime/library/operator_trace.h"
 #include "runtime/library/timer.h"
 #include "runtime/measure/kernel_bench.h"
 #include "sim/strategy/validity.h"
@@ -87,6 +91,29 @@ TrainingSetup setup_of(const sim::Transformer& model, int micro_batch, c10::Devi
   return setup;
 }
 
+// What only some devices and libraries execute.
+std::vector<Variation> accelerator_variations(c10::Device device) {
+  std::vector<Variation> list;
+  if (has_attention_kernels(AttentionKernels::Flash, device)) {
+    list.push_back({"bf16-library-flash", [](TrainingSetup& s) {
+                      s.strategy.precision = sim::Precision::Bf16, s.attention_kernels = AttentionKernels::Flash;
+                    }});
+  }
+  if (has_attention_kernels(AttentionKernels::Efficient, device)) {
+    list.push_back({"bf16-library-efficient", [](TrainingSetup& s) {
+                      s.strategy.precision = sim::Precision::Bf16, s.attention_kernels = AttentionKernels::Efficient;
+                    }});
+  }
+  if (has_narrow_products(device)) {
+    list.push_back({"fp8", [](TrainingSetup& s) { s.strategy.precision = sim::Precision::Fp8; }});
+  }
+  if (can_capture_graphs(device)) {
+    list.push_back(
+        {"bf16-cuda-graph", [](TrainingSetup& s) { s.strategy.precision = sim::Precision::Bf16, s.strategy.cuda_graph = true; }});
+  }
+  return list;
+}
+
 json model_record(const sim::Transformer& model) {
   return {{"name", model.name},
           {"architecture", "decoder"},
@@ -132,6 +159,7 @@ json training_record(const TrainingSetup& setup) {
               {"sharding", sim::name_of(strategy.sharding)},
               {"sequence_parallel", strategy.sequence_parallel},
               {"flash_attention", strategy.flash_attention},
+              {"cuda_graph", strategy.cuda_graph},
               {"fused_cross_entropy", strategy.fused_cross_entropy},
               {"recompute", recompute_record(strategy.recompute)},
               {"offload", {{"optimizer", strategy.offload.optimizer}, {"activations", strategy.offload.activations}}}};
@@ -219,6 +247,23 @@ void add_measured(json& record, const StepCase& one, Communicator* world, double
   }
 }
 
+// One more step, which is not timed: what its passes multiply and what it sends.  A replayed graph calls no operators.
+void add_counted(json& record, const StepCase& one, const RankGroups& groups, Trainer& trainer) {
+  const Carried carried(groups);
+  carried.reset();
+  std::int64_t forward = 0, backward = 0, before = 0;
+  const OperatorTrace trace;
+  StepObserver observer;
+  observer.pass_done = [&](bool is_backward) {
+    const std::int64_t now = trace.product_flops() + trace.attention_flops();
+    (is_backward ? backward : forward) += now - std::exchange(before, now);
+  };
+  trainer.step(trainer.next_batches(), observer);
+  synchronize(one.setup.device);
+  if (forward > 0) record["flops"] = {{"forward", forward}, {"backward", backward}};
+  if (one.setup.strategy.num_devices() > 1) record["communication"] = carried.record();
+}
+
 void train(json& record, const StepCase& one, const RankGroups& groups, const RepeatOptions& options, Communicator* world) {
   Trainer trainer(one.setup, groups);
   StepTimings parts;
@@ -241,11 +286,7 @@ void train(json& record, const StepCase& one, const RankGroups& groups, const Re
   const std::vector<double> losses = of_all_ranks(world, last.loss, one.setup.device);
   record["loss"] = std::accumulate(losses.begin(), losses.end(), 0.0) / one.setup.strategy.tensor_parallel;
   add_measured(record, one, world, summary(own).median.value(), timing.median.value());
-  if (world == nullptr) return;
-  const Carried carried(groups);
-  carried.reset();
-  step();
-  record["communication"] = carried.record();
+  add_counted(record, one, groups, trainer);
 }
 
 }  // namespace
@@ -262,6 +303,7 @@ std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
   };
   for (const sim::Transformer& base : {gpt2(4, 256, 8192, 256), llama(3, 384, 4096, 256)}) {
     for (const Variation& variation : kVariations) add(base, 2, variation);
+    for (const Variation& variation : accelerator_variations(device)) add(base, 2, variation);
   }
   const Variation& plain = kVariations[0];
   add(gpt2(2, 512, 8192, 256), 2, plain);
@@ -312,12 +354,22 @@ json run_record(const StepCase& one, const std::string& accelerator) {
           {"scored", {{"step_time", true}, {"memory", true}, {"outcome", true}}}};
 }
 
+json step_record(const StepCase& one, const std::string& accelerator) {
+  return {{"type", "step"}, {"key", one.key}, {"run", run_record(one, accelerator)}};
+}
+
+json oom_record(const StepCase& one, const std::string& accelerator) {
+  json record = step_record(one, accelerator);
+  record["outcome"] = "oom";
+  record["run"]["measured"] = {{"outcome", "oom"}};
+  return record;
+}
+
 json measure_step(const StepCase& one, const RankGroups& groups, const std::string& accelerator, const RepeatOptions& options,
                   Communicator* world) {
-  json record{{"type", "step"}, {"key", one.key}, {"run", run_record(one, accelerator)}};
+  json record = step_record(one, accelerator);
   with_outcome(record, [&] { train(record, one, groups, options, world); });
-  if (record["outcome"] == "oom") record["run"]["measured"] = {{"outcome", "oom"}};
-  return record;
+  return record["outcome"] == "oom" ? oom_record(one, accelerator) : record;
 }
 
 }  // namespace llmsim::runtime

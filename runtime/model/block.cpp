@@ -102,6 +102,10 @@ void Block::attention_half(BlockTape& tape, Keep keep) const {
 }
 
 void Block::attend(BlockTape& tape) const {
+  if (context_.attention_kernels != AttentionKernels::Blockwise) {
+    tape.attention = library_attention(context_.attention_kernels, tape.heads);
+    return;
+  }
   tape.attention = context_.blockwise_attention ? blockwise_attention(tape.heads, context_.mask)
                                                 : unfused_attention(tape.heads, context_.mask);
 }
@@ -179,38 +183,50 @@ at::Tensor Block::attention_backward(const at::Tensor& dy, BlockTape& tape) cons
   const bool blockwise = context_.blockwise_attention;
   at::Tensor gradient = row_backward(dy, tape.attention.o, projection_);
   if (!blockwise) tape.attention.o.reset();
-  Heads heads =
-      blockwise
-          ? blockwise_attention_backward(std::move(gradient), std::move(tape.heads), std::move(tape.attention), context_.mask)
-          : unfused_attention_backward(std::move(gradient), std::move(tape.heads), std::move(tape.attention.probabilities));
+  Heads heads = attention_gradient(std::move(gradient), tape);
   gradient = split_heads_backward(std::move(heads), context_.shape.head_shape(), context_.rotary);
   gradient = column_backward(std::move(gradient), std::move(tape.attention_norm.y), qkv_);
   return norm_gradient(std::move(gradient), std::move(tape.x), std::move(tape.attention_norm), attention_norm_);
 }
 
+// Uses up what the tape has of attention.
+Heads Block::attention_gradient(at::Tensor dout, BlockTape& tape) const {
+  if (!context_.blockwise_attention) {
+    return unfused_attention_backward(std::move(dout), std::move(tape.heads), std::move(tape.attention.probabilities));
+  }
+  Heads heads = std::move(tape.heads);
+  AttentionOutput forward = std::move(tape.attention);
+  if (context_.attention_kernels != AttentionKernels::Blockwise)
+    return library_attention_backward(context_.attention_kernels, dout, heads, forward);
+  return blockwise_attention_backward(std::move(dout), std::move(heads), std::move(forward), context_.mask);
+}
+
 at::Tensor Block::column(const at::Tensor& x, const Linear& linear) const {
-  return linear_forward(context_.tensor.column_input(x), linear.weight.weight(), linear.bias.weight());
+  return linear_forward(context_.tensor.column_input(x), linear.weight.weight(), linear.bias.weight(), context_.products);
 }
 
 // The bias belongs to the sum over the ranks, not to each part of it.
 at::Tensor Block::row(const at::Tensor& x, const Linear& linear) const {
-  if (context_.tensor.size() == 1) return linear_forward(x, linear.weight.weight(), linear.bias.weight());
-  at::Tensor y = context_.tensor.row_output(linear_forward(x, linear.weight.weight(), {}));
+  if (context_.tensor.size() == 1) {
+    return linear_forward(x, linear.weight.weight(), linear.bias.weight(), context_.products);
+  }
+  at::Tensor y = context_.tensor.row_output(linear_forward(x, linear.weight.weight(), {}, context_.products));
   if (linear.bias.exists()) y.add_(linear.bias.weight());
   return y;
 }
 
 at::Tensor Block::column_backward(at::Tensor dy, at::Tensor x, const Linear& linear) const {
-  at::Tensor dx = linear_data_gradient(dy, linear.weight.weight());
-  add_linear_weight_gradient(dy, context_.tensor.column_input(x), linear.weight.gradient(), linear.bias.gradient());
+  at::Tensor dx = linear_data_gradient(dy, linear.weight.weight(), context_.products);
+  add_linear_weight_gradient(dy, context_.tensor.column_input(x), linear.weight.gradient(), linear.bias.gradient(),
+                             context_.products);
   x.reset(), dy.reset();
   return context_.tensor.column_gradient(std::move(dx));
 }
 
 at::Tensor Block::row_backward(const at::Tensor& dy, at::Tensor x, const Linear& linear) const {
   const at::Tensor whole = context_.tensor.row_gradient(dy);
-  at::Tensor dx = linear_data_gradient(whole, linear.weight.weight());
-  add_linear_weight_gradient(whole, x, linear.weight.gradient(), {});
+  at::Tensor dx = linear_data_gradient(whole, linear.weight.weight(), context_.products);
+  add_linear_weight_gradient(whole, x, linear.weight.gradient(), {}, context_.products);
   if (linear.bias.exists()) accumulate(linear.bias.gradient(), dy.sum(0));
   return dx;
 }

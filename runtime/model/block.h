@@ -18,6 +18,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/kernels/attention.h"
+#include "runtime/kernels/library_attention.h"
+#include "runtime/kernels/linear.h"
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
 #include "runtime/model/experts.h"
@@ -37,8 +39,10 @@ struct BlockContext {
   ExpertParallel experts;
   bool balanced_experts = false;  // tokens are dealt to experts evenly, whatever the router says
   bool blockwise_attention = true;
-  at::Tensor mask;     // of scores
-  RotaryTable rotary;  // empty: no rotation
+  AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where it is not unfused
+  ProductFormat products = ProductFormat::Operands;                  // of the linear layers in blocks
+  at::Tensor mask;                                                   // of scores
+  RotaryTable rotary;                                                // empty: no rotation
 };
 
 // What a block keeps from forward to backward.  Undefined members have been dropped and are made again.
@@ -102,6 +106,7 @@ class Block {
   at::Tensor norm_gradient(at::Tensor dy, at::Tensor x, NormOutput forward, const Linear& norm) const;
   at::Tensor mlp_backward(const at::Tensor& dy, BlockTape& tape) const;
   at::Tensor attention_backward(const at::Tensor& dy, BlockTape& tape) const;
+  Heads attention_gradient(at::Tensor dout, BlockTape& tape) const;
 
   const BlockContext& context_;
   Linear attention_norm_, qkv_, projection_, mlp_norm_, up_, down_;

@@ -25,7 +25,9 @@ sim::Run simulated_run(const TrainingSetup& setup) {
   sim::Stack& stack = run.stack;
   stack.id = setup.autocast ? "libtorch-autocast" : "libtorch";
   stack.storage = setup.autocast ? kAutocast : kMixed;
-  stack.casts_weights_per_microbatch = setup.autocast;
+  stack.casts_weights_per_microbatch = stack.casts_weights_in_backward = setup.autocast;
+  stack.positions_apart = true;
+  stack.loss.scales_gradients = false;
   stack.gradients.reduced_in_fp32 = setup.autocast;
   stack.gradients.accumulated_by_product = !setup.autocast;
   stack.recompute_stops_early = true;

@@ -7,6 +7,8 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/kernels/narrow_linear.h"
+#include "runtime/library/cuda_graph.h"
 #include "runtime/model/initial_weights.h"
 #include "runtime/parallel/sharding.h"
 #include "sim/base/error.h"
@@ -65,6 +67,42 @@ void require_executable(const sim::Strategy& strategy) {
   require_offload(strategy);
 }
 
+// Captured work cannot wait for other ranks' hosts, or for this one.
+void require_graph(const sim::Strategy& strategy, c10::Device device) {
+  if (!strategy.cuda_graph) return;
+  if (!can_capture_graphs(device)) {
+    throw Error("cuda_graph = true needs a CUDA or ROCm device and a runtime built with its headers; the device is " +
+                device.str());
+  }
+  if (strategy.num_devices() > 1)
+    throw Error("cuda_graph = true captures the passes of one rank, not of " + std::to_string(strategy.num_devices()));
+  if (strategy.offload.activations) throw Error("cuda_graph = true cannot capture offload.activations = true");
+}
+
+void require_narrow_shapes(const sim::Transformer& model, const sim::Strategy& strategy) {
+  const auto require = [&](const char* name, std::int64_t size) {
+    if (size % kNarrowMultiple == 0) return;
+    throw Error(std::string("precision = fp8 needs ") + name + " in multiples of " + std::to_string(kNarrowMultiple) +
+                " on each rank, not " + std::to_string(size));
+  };
+  require("tokens of a micro-batch", std::int64_t{strategy.micro_batch} * model.seq_len);
+  require("hidden_size", model.hidden_size);
+  require("ffn_size", model.ffn_size / strategy.tensor_parallel);
+  require("num_heads * head_dim", std::int64_t{model.num_heads} * model.head_dim / strategy.tensor_parallel);
+  require("num_kv_heads * head_dim", std::int64_t{model.num_kv_heads} * model.head_dim / strategy.tensor_parallel);
+}
+
+// What only some devices and libraries can do.
+void require_device(const TrainingSetup& setup, c10::ScalarType type) {
+  require_graph(setup.strategy, setup.device);
+  if (setup.attention_kernels != AttentionKernels::Blockwise && !setup.strategy.flash_attention)
+    throw Error(std::string("attention_kernels = ") + name_of(setup.attention_kernels) + " needs flash_attention = true");
+  require_attention_kernels(setup.attention_kernels, setup.device, type);
+  if (setup.strategy.precision != sim::Precision::Fp8) return;
+  require_narrow_products(setup.device);
+  require_narrow_shapes(setup.model, setup.strategy);
+}
+
 BlockContext block_context(const TrainingSetup& setup, const RankGroups& groups, c10::ScalarType type) {
   const sim::Strategy& strategy = setup.strategy;
   const at::TensorOptions options = at::TensorOptions(type).device(setup.device);
@@ -78,6 +116,8 @@ BlockContext block_context(const TrainingSetup& setup, const RankGroups& groups,
     context.tensor = TensorParallel(*tensor, strategy.sequence_parallel);
   }
   context.blockwise_attention = strategy.flash_attention;
+  context.attention_kernels = setup.attention_kernels;
+  if (strategy.precision == sim::Precision::Fp8) context.products = ProductFormat::Fp8;
   const std::int64_t side = strategy.flash_attention ? std::min(sim::kAttentionBlock, setup.model.seq_len) : setup.model.seq_len;
   context.mask = causal_mask(side, setup.model.sliding_window.value_or(setup.model.seq_len), options);
   if (setup.model.position == sim::Position::Rope) {
@@ -114,6 +154,7 @@ Trainer::Trainer(const TrainingSetup& setup, const RankGroups& groups)
   require_exchange(setup.exchange, setup.strategy);
   require_table(setup.model, setup.strategy);
   const NumberFormats formats = number_formats(setup.strategy.precision, setup.autocast);
+  require_device(setup, formats.compute);
   context_ = block_context(setup, groups, formats.compute);
   data_ = data_parallel_form(setup.strategy, formats, setup.exchange, groups);
   make_chunks();
@@ -155,9 +196,16 @@ std::vector<MicroBatch> Trainer::next_batches() {
   return batches;
 }
 
+PipelineResult Trainer::passes(const std::vector<MicroBatch>& batches, const StepObserver& observer) {
+  if (!setup_.strategy.cuda_graph) return pipeline_->run(batches, observer.pass_done);
+  if (graph_) return graph_->replay(batches);
+  graph_ = std::make_unique<CapturedPasses>([this](const auto& captured) { return pipeline_->run(captured); }, batches);
+  return graph_->first();
+}
+
 StepResult Trainer::step(const std::vector<MicroBatch>& batches, const StepObserver& observer) {
   const auto start = Clock::now();
-  PipelineResult passes = pipeline_->run(batches, observer.pass_done);
+  PipelineResult passes = this->passes(batches, observer);
   data_->finish_gradients();
   const auto update = Clock::now();
   StepResult result{.forward = passes.forward, .backward = passes.backward, .bytes_after_forward = passes.bytes_after_forward};

@@ -12,6 +12,7 @@
 
 #include "runtime/kernels/adamw.h"
 #include "runtime/model/block.h"
+#include "runtime/model/captured_passes.h"
 #include "runtime/model/model_chunk.h"
 #include "runtime/model/token_stream.h"
 #include "runtime/parallel/data_parallel.h"
@@ -32,6 +33,7 @@ struct TrainingSetup {
   bool balanced_experts = false;  // tokens are dealt to experts evenly; always so on the meta device
   ExchangeHabits exchange;
   AdamWOptions optimizer;
+  AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where the strategy has flash attention
   std::uint64_t seed = 1;
 };
 
@@ -61,6 +63,7 @@ class Trainer {
 
  private:
   void make_chunks();
+  PipelineResult passes(const std::vector<MicroBatch>& batches, const StepObserver& observer);
 
   TrainingSetup setup_;
   const RankGroups& groups_;
@@ -72,6 +75,7 @@ class Trainer {
   std::vector<std::unique_ptr<ModelChunk>> chunks_;  // of this stage
   std::vector<ParameterUnit*> units_;
   std::unique_ptr<Pipeline> pipeline_;
+  std::unique_ptr<CapturedPasses> graph_;  // under strategy.cuda_graph, from the first step on
   std::int64_t steps_ = 0;
 };
 

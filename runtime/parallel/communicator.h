@@ -56,6 +56,9 @@ class Communicator {
   void send(const at::Tensor& buffer, int to);
   void receive(at::Tensor buffer, int from);
   virtual void barrier() = 0;
+  // What is under way ends, with Error where somebody waits for it, and the group is of no use afterwards: this rank cannot go on
+  // and the others are to notice.  Transports inside one process have nothing under way.
+  virtual void abandon() {}
 
   std::unique_ptr<PendingCollective> start_all_reduce(at::Tensor buffer);
   std::unique_ptr<PendingCollective> start_all_gather(at::Tensor whole, const at::Tensor& part);

@@ -1,10 +1,13 @@
 #include "runtime/parallel/gloo_communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <exception>
 #include <future>
+#include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -101,18 +104,51 @@ class Mail {
   }
 
   void await(const std::vector<Letter>& letters) {
+    const Awaited awaited(*this, letters);
     const auto start = Clock::now();
     for (auto letter = letters.begin(); letter != letters.end(); ++letter) {
       try {
         letter->work->wait(std::max(1ms, std::chrono::duration_cast<milliseconds>(start + timeout_ - Clock::now())));
       } catch (const std::exception&) {
+        if (abandoned_) break;
         const bool late = Clock::now() - start >= timeout_;
         fail(late ? unanswered({letter, letters.end()}) : std::vector<int>{letter->peer}, late);
       }
     }
+    if (abandoned_) throw Error("rank " + std::to_string(roll_call_->rank()) + " has given up");
+  }
+
+  void abandon() {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+    for (const std::vector<Letter>* letters : awaited_) abort(*letters);
   }
 
  private:
+  // Letters that a thread waits for.
+  class Awaited {
+   public:
+    Awaited(Mail& mail, const std::vector<Letter>& letters) : mail_(mail), letters_(&letters) {
+      const std::lock_guard lock(mail_.mutex_);
+      if (mail_.abandoned_) abort(letters);
+      mail_.awaited_.insert(letters_);
+    }
+    Awaited(const Awaited&) = delete;
+    Awaited& operator=(const Awaited&) = delete;
+    ~Awaited() {
+      const std::lock_guard lock(mail_.mutex_);
+      mail_.awaited_.erase(letters_);
+    }
+
+   private:
+    Mail& mail_;
+    const std::vector<Letter>* letters_;
+  };
+
+  static void abort(const std::vector<Letter>& letters) {
+    for (const Letter& letter : letters) letter.work->abort();
+  }
+
   static at::Tensor bytes_view(const std::byte* data, std::size_t bytes) {
     return at::from_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte);
   }
@@ -122,6 +158,7 @@ class Mail {
     try {
       return action();
     } catch (const std::exception&) {
+      if (abandoned_) throw;
       fail({peer}, false);
     }
   }
@@ -151,6 +188,9 @@ class Mail {
   GroupMembers members_;
   milliseconds timeout_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+  std::mutex mutex_;  // of awaited_
+  std::set<const std::vector<Letter>*> awaited_;
+  std::atomic<bool> abandoned_ = false;
 };
 
 class Queued : public PendingCollective {
@@ -181,6 +221,8 @@ class GlooCommunicator : public Communicator {
 
   int rank() const override { return mail_.place(); }
   int size() const override { return mail_.size(); }
+
+  void abandon() override { mail_.abandon(); }
 
   void barrier() override {
     worker_

@@ -115,6 +115,13 @@ class Lane {
     launched.done->block(device_guard().getStream(stream_.device()));
   }
 
+  void abandon() {
+    const std::lock_guard lock(failing_);
+    if (failed_) return;
+    failure_ = "rank " + std::to_string(roll_call_->rank()) + " has given up";
+    stop();
+  }
+
   // Makes the host wait for all that was launched.
   void drain() {
     worker_.then([] {}).get();
@@ -157,13 +164,27 @@ class Lane {
   void watch() {
     while (!ended_ || !idle()) {
       std::this_thread::sleep_for(20ms);
-      if (idle() || !overdue()) continue;
+      if (idle() || (!overdue() && !others_gave_up())) continue;
       std::vector<int> others = members_.ranks;
       others.erase(others.begin() + members_.place);
-      failure_ = no_answer(others);
-      failed_ = true;
-      nccl_library().comm_abort(comm_);
+      const std::string failure = no_answer(others);
+      const std::lock_guard lock(failing_);
+      if (failed_) continue;
+      failure_ = failure;
+      stop();
     }
+  }
+
+  void stop() {
+    failed_ = true;
+    if (comm_ != nullptr) nccl_library().comm_abort(comm_);
+  }
+
+  // A kernel that waits for another rank does not see that it has left: the roll call is asked now and then.
+  bool others_gave_up() {
+    if (Clock::now() < next_question_) return false;
+    next_question_ = Clock::now() + 1s;
+    return !roll_call_->gave_up().empty();
   }
 
   std::string no_answer(const std::vector<int>& missing) {
@@ -183,6 +204,8 @@ class Lane {
   c10::Stream stream_;
   NcclComm comm_ = nullptr;  // of the worker, and of the watcher once it is overdue
   std::mutex mutex_;
+  std::mutex failing_;
+  Clock::time_point next_question_ = Clock::now() + 1s;  // of the watcher
   std::deque<UnderWay> under_way_;
   std::string failure_;  // written before failed_
   std::atomic<bool> failed_ = false;
@@ -218,6 +241,12 @@ class NcclCommunicator : public Communicator {
 
   int rank() const override { return members_.place; }
   int size() const override { return static_cast<int>(members_.ranks.size()); }
+
+  void abandon() override {
+    collectives_->abandon();
+    const std::lock_guard lock(mutex_);
+    for (const auto& [ranks, lane] : directions_) lane->abandon();
+  }
 
   void barrier() override {
     collectives_->drain();

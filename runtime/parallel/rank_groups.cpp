@@ -64,6 +64,11 @@ Communicator* RankGroups::of(GroupKind kind) const {
   return found == groups_.end() ? nullptr : found->second.get();
 }
 
+void RankGroups::abandon() const {
+  for (const auto& [kind, group] : groups_) group->abandon();
+  if (backward_pipeline_) backward_pipeline_->abandon();
+}
+
 int RankGroups::place(GroupKind kind) const {
   const Communicator* group = of(kind);
   return group == nullptr ? 0 : group->rank();

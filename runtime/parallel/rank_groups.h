@@ -34,6 +34,8 @@ class RankGroups {
   // Between pipeline stages, for what goes back while of(Pipeline) carries what goes forward: messages of one communicator
   // between two ranks arrive in the order in which they were sent, and with two stages both kinds go either way.
   Communicator* backward_pipeline() const { return backward_pipeline_.get(); }
+  // Of all groups.
+  void abandon() const;
   // This rank's place in a group: 0 where it is alone.
   int place(sim::GroupKind kind) const;
 

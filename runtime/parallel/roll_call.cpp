@@ -26,6 +26,10 @@ std::vector<int> split(const std::string& text) {
   return ranks;
 }
 
+constexpr const char* kNobody = "nobody";
+
+std::string gave_up_key(int beginning, int rank) { return "gave_up/" + std::to_string(beginning) + "/" + std::to_string(rank); }
+
 std::string waits_key(int rank) { return "waits/" + std::to_string(rank); }
 
 std::chrono::milliseconds left_until(Clock::time_point deadline) {
@@ -54,7 +58,7 @@ RollCall::RollCall(KeyStore store, int rank, int size, std::string host)
     : store_(std::move(store)), rank_(rank), size_(size), host_(std::move(host)) {}
 
 std::string RollCall::group_name(const std::vector<int>& ranks) {
-  return "group/" + joined(ranks) + "/" + std::to_string(groups_[ranks]++);
+  return "group/" + std::to_string(beginnings_) + "/" + joined(ranks) + "/" + std::to_string(groups_[ranks]++);
 }
 
 void RollCall::meet(const std::string& key, const std::vector<int>& ranks, std::chrono::milliseconds patience) {
@@ -77,13 +81,29 @@ std::vector<int> RollCall::culprits(const std::vector<int>& missing, std::chrono
   store_.set(waits_key(rank_), joined(missing));
   const auto deadline = Clock::now() + grace;
   std::vector<int> silent = silent_ranks(store_, missing);
-  while (!silent.empty() && Clock::now() < deadline) {
+  while (!silent.empty() && Clock::now() < deadline && gave_up().empty()) {
     std::this_thread::sleep_for(20ms);
     silent = silent_ranks(store_, missing);
   }
   return silent.empty() ? missing : silent;
 } catch (const Error&) {
   return missing;
+}
+
+void RollCall::give_up() { store_.set(gave_up_key(beginnings_, rank_), ""); }
+
+std::vector<int> RollCall::gave_up() {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (store_.value(gave_up_key(beginnings_, rank))) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void RollCall::begin_again() {
+  store_.set(waits_key(rank_), kNobody);
+  groups_.clear();
+  ++beginnings_;
 }
 
 std::string RollCall::names(const std::vector<int>& ranks) const {
@@ -101,7 +121,7 @@ std::string RollCall::host_of(int rank) const {
 
 std::optional<std::vector<int>> waited_for(KeyStore& store, int rank) {
   const auto text = store.value(waits_key(rank));
-  if (!text) return std::nullopt;
+  if (!text || *text == kNobody) return std::nullopt;
   return split(*text);
 }
 

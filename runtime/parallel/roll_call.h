@@ -2,6 +2,9 @@
 //
 // A rank whose operation got no answer posts for whom it waited.  Ranks that it waited for may themselves have waited for others:
 // the culprits stand at the ends of these chains, ranks that posted nothing because they are dead or hang.
+//
+// A rank that is alive but cannot go on with what the ranks do together (it ran out of memory) gives up: it says so here, then
+// leaves its groups.  The others get no answer from it, read here why, leave theirs, and all begin again with new groups.
 #pragma once
 
 #include <chrono>
@@ -32,6 +35,12 @@ class RollCall {
   // `missing` itself where the ranks wait for one another in a circle, or where the store is gone too.
   std::vector<int> culprits(const std::vector<int>& missing, std::chrono::milliseconds grace);
 
+  // This rank gives up; which have since the ranks began.
+  void give_up();
+  std::vector<int> gave_up();
+  // Called by every rank when one has given up: what has been posted counts no more, and groups have new names.
+  void begin_again();
+
   // "rank 3 (node7)", "ranks 1 (node7), 3 (node8)".
   std::string names(const std::vector<int>& ranks) const;
   std::string host_of(int rank) const;  // "never came" for a rank that was not met
@@ -43,6 +52,7 @@ class RollCall {
   std::string host_;
   std::map<int, std::string> hosts_;  // of the ranks met
   std::map<std::vector<int>, int> groups_;
+  int beginnings_ = 0;
 };
 
 // For a launcher, which is no rank: whether `rank` has posted that it waited in vain, and for whom.

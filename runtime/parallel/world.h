@@ -24,6 +24,8 @@ class World {
   int size() const { return roll_call_->size(); }
   std::string host_of(int rank) const { return roll_call_->host_of(rank); }
 
+  const std::shared_ptr<RollCall>& roll_call() const { return roll_call_; }
+
   // Called on every member, in the same order of groups.
   std::unique_ptr<Communicator> connect(const GroupMembers& members) const;
   std::unique_ptr<Communicator> connect_all() const;

@@ -1,6 +1,7 @@
 #include "sim/operators/block_recompute.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "sim/strategy/stages.h"
 
@@ -64,10 +65,12 @@ class BlockRecompute {
     return stack_.recompute_stops_early && !needed ? parts_.needed : block_.forward.size();
   }
 
+  // Weights that are cast for the backward pass anyway are not cast again for the replay.
   void again(OperatorRange range) {
     const auto begin = block_.forward.begin();
-    block_.recompute.insert(block_.recompute.end(), begin + static_cast<std::ptrdiff_t>(range.first),
-                            begin + static_cast<std::ptrdiff_t>(range.last));
+    std::copy_if(begin + static_cast<std::ptrdiff_t>(range.first), begin + static_cast<std::ptrdiff_t>(range.last),
+                 std::back_inserter(block_.recompute),
+                 [&](const Operator& op) { return !(stack_.casts_weights_in_backward && op.kind == OperatorKind::Cast); });
   }
 
   Bytes core_saved() const {

@@ -8,6 +8,8 @@
 namespace llmsim::sim {
 namespace {
 
+constexpr double kFp32 = 4.0;
+
 struct EndShape {
   std::int64_t tokens;
   double residual;  // elements of the residual stream on this rank
@@ -54,6 +56,24 @@ void add_norm(EndOperators& ends, const char* label, const Transformer& model, c
   ends.backward.push_back(streaming(OperatorKind::Norm, label, shape.residual, traffic.backward_bytes, traffic.backward_kernels));
 }
 
+// To the tokens of every sequence the same rows; backward the sum over the sequences.
+void add_positions(EndOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
+  const double lookups = static_cast<double>(shape.tokens) * model.hidden_size, table = lookups / strategy.micro_batch;
+  const auto add = [&](OperatorList& operators, double values, int kernels) {
+    operators.push_back(streaming(OperatorKind::Residual, "positions", 1.0, values * shape.element, kernels));
+  };
+  add(ends.forward, 2.0 * lookups + table, 1);
+  add(ends.backward, lookups + 4.0 * table, 2);
+}
+
+// Of the table alone where the head has another: a tied one is cast for the head's products.
+void add_table_casts(EndOperators& ends, const Transformer& model, const Strategy& strategy) {
+  if (model.tied_embeddings && strategy.pipeline_parallel == 1) return;
+  const double values = static_cast<double>(model.vocab_size) / strategy.tensor_parallel * model.hidden_size;
+  for (OperatorList* pass : {&ends.forward, &ends.backward})
+    pass->push_back(streaming(OperatorKind::Cast, "weight_cast", values, 2.0 + kFp32, 1));
+}
+
 }  // namespace
 
 EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Stack& stack) {
@@ -69,6 +89,8 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
     if (strategy.sequence_parallel)
       ends.backward.push_back(collective("embedding_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message));
   }
+  if (stack.positions_apart && model.position == Position::Learned) add_positions(ends, model, strategy, shape);
+  if (stack.casts_weights_in_backward && shape.element < kFp32) add_table_casts(ends, model, strategy);
   if (model.embedding_norm) add_norm(ends, "embedding_norm", model, stack, shape);
   if (stack.dropout > 0.0) {
     ends.forward.push_back(streaming(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));

@@ -100,6 +100,7 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
     add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out), static_cast<double>(in), weights);
   }
   linear.forward.push_back(gemm(label, 1, tokens, out, in, dtype, wide));
+  if (casts && context.stack->casts_weights_in_backward) linear.backward.push_back(cast("weight_cast", weights));
   linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
   if (context.frozen) return linear;
   if (context.adapters) {

@@ -88,7 +88,9 @@ class LossLowering {
     loss_.forward.push_back(input_gradient());
     if (trains()) loss_.forward.push_back(weight_gradient());
     const double waiting = (trains() ? weights() : 0.0) + static_cast<double>(tokens_) * model_.hidden_size;
-    loss_.backward.push_back(streaming(OperatorKind::CrossEntropy, "gradient_scale", waiting, 2.0 * e, 2));
+    if (stack_.loss.scales_gradients)
+      loss_.backward.push_back(streaming(OperatorKind::CrossEntropy, "gradient_scale", waiting, 2.0 * e, 2));
+    if (casts() && stack_.casts_weights_in_backward) loss_.backward.push_back(weight_cast());
     const double chunk = logits() / static_cast<double>(chunks_);
     loss_.working = Bytes(chunk * (wide ? e : 2.0 * e + kFp32) + waiting * e + (casts() ? weights() * e : 0.0));
     return std::move(loss_);
@@ -128,8 +130,9 @@ class LossLowering {
   }
 
   void add_cast() {
-    if (casts()) loss_.forward.push_back(streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32, 1));
+    if (casts()) loss_.forward.push_back(weight_cast());
   }
+  Operator weight_cast() const { return streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32, 1); }
 
   Operator chunk_product(std::int64_t m, std::int64_t n, std::int64_t k) const {
     Operator product = gemm("head", chunks_, m, n, k, dtype(), dtype());

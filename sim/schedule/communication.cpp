@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "sim/schedule/passes.h"
-
 namespace llmsim::sim {
 namespace {
 
@@ -20,7 +18,7 @@ CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices&
     const BlockPrice block = mean_block(prices.block, prices.moe_block, part);
     add_scaled(tallies, block.forward.*group, part.blocks);
     add_scaled(tallies, block.backward.*group, part.blocks);
-    add_scaled(tallies, block.recompute.*group, recomputed_blocks(run.strategy, part));
+    add_scaled(tallies, block.recompute.*group, run.strategy.recompute.blocks_of(part.blocks));
     if (part.embedding) add_scaled(tallies, prices.embedding.forward.*group, 1.0);
     if (part.embedding) add_scaled(tallies, prices.embedding.backward.*group, 1.0);
     if (!part.head) continue;

@@ -75,7 +75,7 @@ class PassBuilder {
 
   Terms backward_compute() const {
     Terms terms;
-    const double recomputed = recomputed_blocks(strategy_, part_);
+    const double recomputed = strategy_.recompute.blocks_of(part_.blocks);
     add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, block_.backward);
     terms[Term::Recompute] += recomputed * block_.recompute.compute();
     terms[Term::TensorExposed] += recomputed * block_.recompute.collective_exposed;
@@ -108,7 +108,7 @@ class PassBuilder {
 
   HostCalls backward_calls() const {
     HostCalls calls;
-    calls.recomputed_blocks = recomputed_blocks(strategy_, part_);
+    calls.recomputed_blocks = strategy_.recompute.blocks_of(part_.blocks);
     calls.add(block_.backward, part_.blocks);
     calls.add(block_.recompute, calls.recomputed_blocks);
     if (part_.embedding) calls.add(prices_.embedding.backward, 1.0);
@@ -209,8 +209,6 @@ class PassBuilder {
 };
 
 }  // namespace
-
-double recomputed_blocks(const Strategy& strategy, const ModelPart& part) { return strategy.recompute.blocks_of(part.blocks); }
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
                        const ModelPart& part) {

@@ -22,7 +22,4 @@ struct PartPasses {
 PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
                        const ModelPart& part);
 
-// Blocks of a part whose forward pass is repeated before their backward pass.
-double recomputed_blocks(const Strategy& strategy, const ModelPart& part);
-
 }  // namespace llmsim::sim

@@ -84,6 +84,7 @@ struct LossHabits {
   bool fp32_logits = true;                // the logits are cast up to fp32
   double fp32_logit_copies = 2.0;         // of which this many live at once: the copy and its gradient
   FusedLoss fused = FusedLoss::Gradient;  // what a fused cross entropy is
+  bool scales_gradients = true;           // Gradient: what waited is multiplied by the gradient of the loss, as autograd does
   int chunks = 0;                         // of its tokens; 0: as many as make a chunk's logits as large as its input
 };
 
@@ -159,11 +160,13 @@ struct Stack {
   AttentionKernel attention_kernel = AttentionKernel::Flash2;  // where a strategy has flash attention
   // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false: cast once per step.
   bool casts_weights_per_microbatch = false;
-  bool composed_activation = false;    // GELU written out as elementwise operators, each a kernel in eager mode
-  bool norms_in_fp32 = false;          // norms read and save fp32 copies of 16-bit activations
-  double dropout = 0.0;                // > 0: dropout masks are stored (1 byte each) and dropout kernels run
-  bool fuses_parallel_inputs = false;  // parallel blocks: qkv and the MLP's input are one product
-  bool recompute_stops_early = false;  // a replayed block ends where its last product has its input
+  bool casts_weights_in_backward = false;  // and once more for the backward pass; the embedding's table too, in both
+  bool positions_apart = false;            // learned positions are added, and their gradients summed, by kernels of their own
+  bool composed_activation = false;        // GELU written out as elementwise operators, each a kernel in eager mode
+  bool norms_in_fp32 = false;              // norms read and save fp32 copies of 16-bit activations
+  double dropout = 0.0;                    // > 0: dropout masks are stored (1 byte each) and dropout kernels run
+  bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one product
+  bool recompute_stops_early = false;      // a replayed block ends where its last product has its input
   // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap
   // says.
   bool hides_column_gradients = false;

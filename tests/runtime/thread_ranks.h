@@ -21,6 +21,7 @@ class ThreadWorld {
 
   // Called by each of the members on its own thread.
   std::unique_ptr<Communicator> connect(int rank, const GroupMembers& members) const;
+  const std::shared_ptr<RollCall>& roll_call(int rank) const { return roll_calls_[static_cast<std::size_t>(rank)]; }
 
  private:
   std::chrono::milliseconds timeout_;

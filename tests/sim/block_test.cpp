@@ -188,6 +188,20 @@ TEST(Block, AutocastCastsWeightsAndTheirGradients) {
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "gradient_cast"), 12.0 * kHidden * kHidden * 6.0);
 }
 
+// Where they are cast for the backward pass as well, a replay finds them cast.
+TEST(Block, AutocastWithoutACacheCastsWeightsOnceAPass) {
+  TrainingRun run = small_run();
+  run.stack.casts_weights_per_microbatch = run.stack.casts_weights_in_backward = true;
+  const double cast = 12.0 * kHidden * kHidden * 6.0;
+  for (const RecomputeKind recompute : {RecomputeKind::None, RecomputeKind::Full}) {
+    run.strategy.recompute.kind = recompute;
+    const BlockOperators block = lower_block(run.model, run.strategy, run.stack, recompute);
+    EXPECT_DOUBLE_EQ(moved_by(block.forward, "weight_cast"), cast);
+    EXPECT_DOUBLE_EQ(moved_by(block.backward, "weight_cast"), cast);
+    EXPECT_DOUBLE_EQ(moved_by(block.recompute, "weight_cast"), 0.0);
+  }
+}
+
 TEST(Block, AGeluOfEightOperatorsMovesNineTimesAFusedOne) {
   // 18 e against 2 e for each of 4 h values of a token, in forward.
   TrainingRun run = small_run();

@@ -57,6 +57,16 @@ TEST(Loss, GradientsInTheForwardPassWaitForTheBackwardPass) {
   EXPECT_DOUBLE_EQ(loss_of(fused_run(FusedLoss::Gradient)).working.value(), chunk + waiting);
 }
 
+// Autograd multiplies them by the gradient of the loss: read and write of 2 bytes.
+TEST(Loss, OnlyAutogradScalesTheGradientsThatWaited) {
+  TrainingRun run = fused_run(FusedLoss::Gradient);
+  const OperatorList scaled = loss_of(run).backward;
+  ASSERT_EQ(scaled.size(), 1u);
+  EXPECT_DOUBLE_EQ(scaled[0].moved.value(), (kVocab * kHidden + kTokens * kHidden) * 4.0);
+  run.stack.loss.scales_gradients = false;
+  EXPECT_TRUE(loss_of(run).backward.empty());
+}
+
 TEST(Loss, GradientsInTheForwardPassLeaveNoProductForTheBackwardPass) {
   const LossOperators plain = loss_of(small_run()), fused = loss_of(fused_run(FusedLoss::Gradient));
   const double product = 2.0 * kTokens * kVocab * kHidden;

@@ -14,15 +14,20 @@ double step_seconds(const RunRecord& record) {
   return sim::predict(resolver.resolve(record)).step_time.value();
 }
 
-// Llama 3 8B with 8192 tokens under torchtitan's FSDP2.
-RunRecord llama_8b(const std::string& accelerator, int num_devices, int num_layers) {
+RunRecord run_on(const std::string& accelerator, int num_devices, int num_layers, int seq_len) {
   RunRecord record;
   record.id = "ablation";
   record.hardware.accelerator = accelerator;
   record.hardware.num_devices = num_devices;
-  record.model.name = "llama-3-8b";
   record.model.num_layers = num_layers;
-  record.model.seq_len = 8192;
+  record.model.seq_len = seq_len;
+  return record;
+}
+
+// Llama 3 8B with 8192 tokens under torchtitan's FSDP2.
+RunRecord llama_8b(const std::string& accelerator, int num_devices, int num_layers) {
+  RunRecord record = run_on(accelerator, num_devices, num_layers, 8192);
+  record.model.name = "llama-3-8b";
   record.training.framework = "torchtitan";
   record.training.precision = "bf16";
   record.training.sharding = "zero3";
@@ -66,14 +71,9 @@ TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
 // BLOOM candidates of width 13824 on 48 nodes of 8 A100, tensor parallelism 8, 6 stages: 124.75 s with 96 heads of 144, 162.72 s
 // with 128 heads of 108, which is no multiple of 8.
 TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
-  RunRecord record;
-  record.id = "ablation";
-  record.hardware.accelerator = "a100_sxm_80";
-  record.hardware.num_devices = 384;
-  record.model.num_layers = 78;
+  RunRecord record = run_on("a100_sxm_80", 384, 78, 2048);
   record.model.hidden_size = 13824;
   record.model.vocab_size = 250880;
-  record.model.seq_len = 2048;
   record.model.position = "alibi";
   RecordedTraining& training = record.training;
   training.framework = "megatron-deepspeed";
@@ -93,14 +93,9 @@ TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
 
 // OLMo's log: padding the vocabulary from 50257 to 50304 made a step of the 1.2B model 11 % faster on A100.
 TEST(KernelAblations, APaddedVocabularyIsWorthElevenPercentOfASmallModel) {
-  RunRecord record;
-  record.id = "ablation";
-  record.hardware.accelerator = "a100_sxm_80";
-  record.hardware.num_devices = 8;
-  record.model.num_layers = 24;
+  RunRecord record = run_on("a100_sxm_80", 8, 24, 2048);
   record.model.hidden_size = 2048;
   record.model.num_heads = 16;
-  record.model.seq_len = 2048;
   record.training.framework = "fsdp1";
   record.training.precision = "bf16";
   record.training.micro_batch = 8;
