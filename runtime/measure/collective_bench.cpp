@@ -88,7 +88,7 @@ std::unique_ptr<PendingCollective> started(CollectiveKind kind, Communicator& gr
 
 class Bench {
  public:
-  Bench(Communicator& world, const CollectiveBenchOptions& options) : world_(world), options_(options) {}
+  Bench(Communicator& world, const CollectiveBenchOptions& options) : world_(world), options_(options), products_(options) {}
 
   // All sizes of one kind over one group, while the share lasts.
   void series(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group, Seconds share) {
@@ -115,16 +115,15 @@ class Bench {
     const sim::Bytes bytes = size_for(kind, dtype, shape, group, share / kRepeatsForOverlap);
     const Buffers buffers(bytes, shape.ranks, dtype, options_.device);
     const Seconds collective = alone(kind, group, buffers, 0.3 * share).median;
-    const Products products(options_);
-    const Seconds product = median([&] { return timed(options_.device, [&] { products.run(1); }); }, 0.1 * share);
+    const Seconds product = median([&] { return timed(options_.device, [&] { products_.run(1); }); }, 0.1 * share);
     const int products_alike = std::max(1, static_cast<int>(std::lround(collective / product)));
     const int collectives_over = 1 + static_cast<int>(std::ceil(2.0 * products_alike * product / collective));
     const Seconds products_alone =
-        median([&] { return timed(options_.device, [&] { products.run(products_alike); }); }, 0.2 * share);
+        median([&] { return timed(options_.device, [&] { products_.run(products_alike); }); }, 0.2 * share);
     const Seconds products_beside =
-        median([&] { return beside_collectives(kind, group, buffers, products, products_alike, collectives_over); }, 0.2 * share);
+        median([&] { return beside_collectives(kind, group, buffers, products_alike, collectives_over); }, 0.2 * share);
     const Seconds collective_beside =
-        median([&] { return beside_products(kind, group, buffers, products, 2 * products_alike); }, 0.2 * share);
+        median([&] { return beside_products(kind, group, buffers, 2 * products_alike); }, 0.2 * share);
     json record = described("overlap", kind, dtype, shape, bytes);
     record.update({{"gemm_size", options_.gemm_size},
                    {"gemms", products_alike},
@@ -173,20 +172,23 @@ class Bench {
   Seconds median(const std::function<Seconds()>& once, Seconds share) { return aligned(once, share).median; }
 
   Timing alone(CollectiveKind kind, Communicator& group, const Buffers& buffers, Seconds share) {
-    return aligned([&] { return timed(options_.device, [&] { carry_out(kind, group, buffers); }); }, share);
+    const auto once = [&] {
+      if (options_.after_products) products_.run(1);
+      return timed(options_.device, [&] { carry_out(kind, group, buffers); });
+    };
+    return aligned(once, share);
   }
 
-  Seconds beside_collectives(CollectiveKind kind, Communicator& group, const Buffers& buffers, const Products& products,
-                             int count, int collectives) {
+  Seconds beside_collectives(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count, int collectives) {
     std::vector<std::unique_ptr<PendingCollective>> pending;
     for (int i = 0; i < collectives; ++i) pending.push_back(started(kind, group, buffers));
-    const Seconds time = timed(options_.device, [&] { products.run(count); });
+    const Seconds time = timed(options_.device, [&] { products_.run(count); });
     for (const auto& one : pending) one->wait();
     return time;
   }
 
   // Waited for on another thread, whose stream is not that of the products.
-  Seconds beside_products(CollectiveKind kind, Communicator& group, const Buffers& buffers, const Products& products, int count) {
+  Seconds beside_products(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count) {
     const auto start = Clock::now();
     auto pending = started(kind, group, buffers);
     auto arrived = std::async(std::launch::async, [&] {
@@ -195,7 +197,7 @@ class Bench {
       synchronize(options_.device);
       return since(start);
     });
-    products.run(count);
+    products_.run(count);
     synchronize(options_.device);
     return arrived.get();
   }
@@ -260,6 +262,7 @@ class Bench {
 
   Communicator& world_;
   const CollectiveBenchOptions& options_;
+  Products products_;
 };
 
 }  // namespace

@@ -52,6 +52,9 @@ struct CollectiveBenchOptions {
   sim::Bytes largest = 1.0 * sim::GiB;  // sizes grow fourfold
   bool overlap = true;
   int gemm_size = 1024;  // of the products beside a collective: size x size by size x size
+  // Ranks that are processes of a host: each collective follows a product, as in training.  Threads and connections that have
+  // just been used answer in a third of the time.
+  bool after_products = false;
   // For all of it, shared by the cases; a series ends before the size that its share does not last for.
   sim::Seconds budget{60.0};
   RepeatOptions repeats;

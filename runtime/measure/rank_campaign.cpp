@@ -85,6 +85,7 @@ CollectiveBenchOptions bench_options(const ProcessPlace& place, const CampaignOp
   options.device = device;
   options.ranks_per_node = place.local_ranks;
   options.gemm_size = device.is_cpu() ? 512 : 4096;
+  options.after_products = device.is_cpu();
   options.budget = campaign.budget;
   if (campaign.quick && device.is_cpu()) options.dtypes = {sim::DType::Fp32};
   options.repeats = {
