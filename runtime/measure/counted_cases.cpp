@@ -150,6 +150,48 @@ void add_forms(std::vector<CountedCase>& cases) {
   }
 }
 
+// Two of eight experts of width 32, and one that all tokens visit.
+sim::Transformer small_mixture() {
+  sim::Transformer model = small_model(true);
+  model.name = "mixture-3x64";
+  model.moe = sim::MixtureOfExperts{.num_experts = 8,
+                                    .top_k = 2,
+                                    .expert_ffn_size = 32,
+                                    .num_shared_experts = 1,
+                                    .shared_expert_ffn_size = 64,
+                                    .num_dense_layers = 1};
+  return model;
+}
+
+void experts(sim::Strategy& s, int data_ranks, int expert_ranks) {
+  s.data_parallel = data_ranks, s.expert_parallel = expert_ranks;
+}
+
+const Form kMixtureForms[] = {
+    {"one-process", [](sim::Strategy&) {}},
+    {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
+    {"zero3-2", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 2); }},
+    {"tp-2-sp", [](sim::Strategy& s) { tensor(s, 2, true); }},
+    {"ep-2", [](sim::Strategy& s) { experts(s, 2, 2); }},
+    {"ep-2-of-4-zero3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 4), experts(s, 4, 2); }},
+    {"pp-2-ep-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), experts(s, 2, 2); }},
+};
+
+// With an equal load of all experts.
+void add_mixtures(std::vector<CountedCase>& cases) {
+  for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
+    for (const Form& form : kMixtureForms) {
+      TrainingSetup setup = setup_of(small_mixture(), formats, 1);
+      setup.balanced_experts = true;
+      form.divide(setup.strategy);
+      setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
+      const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
+      std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
+      cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
+    }
+  }
+}
+
 struct LargeTraining {
   const char* name;
   const char* model;
@@ -197,6 +239,7 @@ std::vector<CountedCase> counted_cases() {
   std::vector<CountedCase> cases;
   add_small(cases);
   add_forms(cases);
+  add_mixtures(cases);
   add_large(cases);
   return cases;
 }

@@ -16,20 +16,9 @@ namespace {
 using nlohmann::json;
 using sim::GroupKind;
 
-constexpr GroupKind kGroups[] = {GroupKind::Tensor,    GroupKind::Context,  GroupKind::Data,      GroupKind::Shard,
-                                 GroupKind::Replicate, GroupKind::Pipeline, GroupKind::Embedding, GroupKind::Expert};
-
-std::vector<std::pair<GroupKind, Communicator*>> communicators(const RankGroups& groups) {
-  std::vector<std::pair<GroupKind, Communicator*>> all;
-  for (const GroupKind kind : kGroups) all.emplace_back(kind, groups.of(kind));
-  all.emplace_back(GroupKind::Pipeline, groups.backward_pipeline());
-  std::erase_if(all, [](const auto& one) { return one.second == nullptr; });
-  return all;
-}
-
 sim::SentTotals sent_over(const RankGroups& groups) {
   sim::SentTotals sent;
-  for (const auto& [group, communicator] : communicators(groups)) {
+  for (const auto& [group, communicator] : groups.communicators()) {
     const CollectiveCounts counts = communicator->counts();
     for (std::size_t kind = 0; kind < counts.size(); ++kind) {
       if (counts[kind].calls == 0) continue;
@@ -118,7 +107,7 @@ sim::RankCounts counted_step(const TrainingSetup& setup, int rank) {
   for (const ParameterUnit* unit : trainer.units()) counts.parameters += unit->parameters();
   trainer.step(trainer.next_batches());
   const auto batches = trainer.next_batches();
-  for (const auto& [group, communicator] : communicators(groups)) communicator->reset_counts();
+  for (const auto& [group, communicator] : groups.communicators()) communicator->reset_counts();
   held.between_steps(counts.held);
   PassFlops flops(counts);
   StepObserver observer;

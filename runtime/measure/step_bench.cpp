@@ -114,23 +114,35 @@ std::vector<Variation> accelerator_variations(c10::Device device) {
   return list;
 }
 
+json experts_record(const sim::MixtureOfExperts& moe) {
+  return {{"num_experts", moe.num_experts},
+          {"top_k", moe.top_k},
+          {"expert_ffn_size", moe.expert_ffn_size},
+          {"num_shared_experts", moe.num_shared_experts},
+          {"shared_expert_ffn_size", moe.shared_expert_ffn_size},
+          {"num_dense_layers", moe.num_dense_layers},
+          {"layer_interval", moe.layer_interval}};
+}
+
 json model_record(const sim::Transformer& model) {
-  return {{"name", model.name},
-          {"architecture", "decoder"},
-          {"num_layers", model.num_layers},
-          {"hidden_size", model.hidden_size},
-          {"num_heads", model.num_heads},
-          {"num_kv_heads", model.num_kv_heads},
-          {"head_dim", model.head_dim},
-          {"ffn_size", model.ffn_size},
-          {"vocab_size", model.vocab_size},
-          {"seq_len", model.seq_len},
-          {"gated_mlp", model.gated_mlp},
-          {"tied_embeddings", model.tied_embeddings},
-          {"bias", model.bias.mlp},
-          {"parallel_block", model.parallel_block},
-          {"norm", sim::name_of(model.norm)},
-          {"position", sim::name_of(model.position)}};
+  json record{{"name", model.name},
+              {"architecture", "decoder"},
+              {"num_layers", model.num_layers},
+              {"hidden_size", model.hidden_size},
+              {"num_heads", model.num_heads},
+              {"num_kv_heads", model.num_kv_heads},
+              {"head_dim", model.head_dim},
+              {"ffn_size", model.ffn_size},
+              {"vocab_size", model.vocab_size},
+              {"seq_len", model.seq_len},
+              {"gated_mlp", model.gated_mlp},
+              {"tied_embeddings", model.tied_embeddings},
+              {"bias", model.bias.mlp},
+              {"parallel_block", model.parallel_block},
+              {"norm", sim::name_of(model.norm)},
+              {"position", sim::name_of(model.position)}};
+  if (model.moe) record["moe"] = experts_record(*model.moe);
+  return record;
 }
 
 json recompute_record(const sim::Recompute& recompute) {
@@ -191,41 +203,20 @@ std::vector<double> of_all_ranks(Communicator* world, double own, c10::Device de
 double largest(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
 
 // What each group has carried since its counts were reset.
-class Carried {
- public:
-  explicit Carried(const RankGroups& groups) {
-    using enum sim::GroupKind;
-    for (const sim::GroupKind kind : {Tensor, Context, Data, DataContext, Shard, Replicate, Pipeline, Embedding, Expert})
-      add(kind, groups.of(kind));
-    add(Pipeline, groups.backward_pipeline());
-  }
-
-  void reset() const {
-    for (const auto& [kind, group] : groups_) group->reset_counts();
-  }
-
-  json record() const {
-    json list = json::array();
-    for (const auto& [kind, group] : groups_) {
-      const CollectiveCounts counts = group->counts();
-      for (std::size_t i = 0; i < counts.size(); ++i) {
-        if (counts[i].calls == 0) continue;
-        list.push_back({{"group", sim::name_of(kind)},
-                        {"collective", sim::name_of(static_cast<sim::CollectiveKind>(i))},
-                        {"bytes", counts[i].bytes},
-                        {"count", counts[i].calls}});
-      }
+json carried_by(const RankGroups& groups) {
+  json list = json::array();
+  for (const auto& [kind, group] : groups.communicators()) {
+    const CollectiveCounts counts = group->counts();
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i].calls == 0) continue;
+      list.push_back({{"group", sim::name_of(kind)},
+                      {"collective", sim::name_of(static_cast<sim::CollectiveKind>(i))},
+                      {"bytes", counts[i].bytes},
+                      {"count", counts[i].calls}});
     }
-    return list;
   }
-
- private:
-  void add(sim::GroupKind kind, Communicator* group) {
-    if (group != nullptr) groups_.emplace_back(kind, group);
-  }
-
-  std::vector<std::pair<sim::GroupKind, Communicator*>> groups_;
-};
+  return list;
+}
 
 // What a training of one case is seen to do.
 void add_measured(json& record, const StepCase& one, Communicator* world, double own_time, double slowest_time) {
@@ -249,8 +240,7 @@ void add_measured(json& record, const StepCase& one, Communicator* world, double
 
 // One more step, which is not timed: what its passes multiply and what it sends.  A replayed graph calls no operators.
 void add_counted(json& record, const StepCase& one, const RankGroups& groups, Trainer& trainer) {
-  const Carried carried(groups);
-  carried.reset();
+  for (const auto& [kind, group] : groups.communicators()) group->reset_counts();
   std::int64_t forward = 0, backward = 0, before = 0;
   const OperatorTrace trace;
   StepObserver observer;
@@ -261,7 +251,7 @@ void add_counted(json& record, const StepCase& one, const RankGroups& groups, Tr
   trainer.step(trainer.next_batches(), observer);
   synchronize(one.setup.device);
   if (forward > 0) record["flops"] = {{"forward", forward}, {"backward", backward}};
-  if (one.setup.strategy.num_devices() > 1) record["communication"] = carried.record();
+  if (one.setup.strategy.num_devices() > 1) record["communication"] = carried_by(groups);
 }
 
 void train(json& record, const StepCase& one, const RankGroups& groups, const RepeatOptions& options, Communicator* world) {

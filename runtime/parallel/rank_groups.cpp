@@ -69,6 +69,13 @@ void RankGroups::abandon() const {
   if (backward_pipeline_) backward_pipeline_->abandon();
 }
 
+std::vector<std::pair<GroupKind, Communicator*>> RankGroups::communicators() const {
+  std::vector<std::pair<GroupKind, Communicator*>> all;
+  for (const auto& [kind, group] : groups_) all.emplace_back(kind, group.get());
+  if (backward_pipeline_) all.emplace_back(GroupKind::Pipeline, backward_pipeline_.get());
+  return all;
+}
+
 int RankGroups::place(GroupKind kind) const {
   const Communicator* group = of(kind);
   return group == nullptr ? 0 : group->rank();

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/parallel/communicator.h"
@@ -36,6 +37,8 @@ class RankGroups {
   Communicator* backward_pipeline() const { return backward_pipeline_.get(); }
   // Of all groups.
   void abandon() const;
+  // All of them, by kind.
+  std::vector<std::pair<sim::GroupKind, Communicator*>> communicators() const;
   // This rank's place in a group: 0 where it is alone.
   int place(sim::GroupKind kind) const;
 

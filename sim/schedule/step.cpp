@@ -35,7 +35,7 @@ class StepSimulation {
     const Seconds between = pipeline.finish[static_cast<std::size_t>(busiest_)];
     terms_[Term::PipelineBubble] += between - (terms_.total() - extra_terms(busiest_).total());
     terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
-    if (run.optimizer_step) terms_[Term::Optimizer] = update_time(run, largest_update());
+    if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
     terms_[Term::ReduceExposed] += exchange_.norm_time();
     add_closing_exchanges();
     terms_[Term::Host] = run.stack.host.per_step;
@@ -128,15 +128,19 @@ class StepSimulation {
     return sum;
   }
 
-  // Those that one rank of a stage updates, at most.
-  double largest_update() const {
-    double largest = 0.0;
+  // Of the stage that updates most.
+  Seconds longest_update() const {
+    double most = 0.0, parameters = 0.0, experts = 0.0;
     for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
-      double parameters = 0.0, experts = 0.0;
-      for (const ModelPart& part : parts_of(stage)) parameters += rank_.trained(part), experts += rank_.trained_apart(part);
-      largest = std::max(largest, (parameters - experts) / strategy_.shard_ranks() + experts / strategy_.expert_shard_ranks());
+      double shared = 0.0, apart = 0.0;
+      for (const ModelPart& part : parts_of(stage)) {
+        shared += rank_.trained(part) - rank_.trained_apart(part);
+        apart += rank_.trained_apart(part);
+      }
+      const double owned = shared / strategy_.shard_ranks() + apart / strategy_.expert_shard_ranks();
+      if (owned > most) most = owned, parameters = shared, experts = apart;
     }
-    return largest;
+    return update_time(run_, parameters, experts);
   }
 
   void add_closing_exchanges() {

@@ -52,7 +52,8 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
 
 }  // namespace
 
-Seconds update_time(const Run& run, double owned) {
+Seconds update_time(const Run& run, double parameters, double experts) {
+  const double owned = parameters / run.strategy.shard_ranks() + experts / run.strategy.expert_shard_ranks();
   const ParameterStorage storage = storage_of(run.strategy, run.stack);
   return run.strategy.offload.optimizer ? host_time(run, owned, storage) : device_time(run, owned, storage);
 }

@@ -11,7 +11,8 @@
 
 namespace llmsim::sim {
 
-// `owned` are the trained values that a rank of the stage with most of them updates.
-Seconds update_time(const Run& run, double owned);
+// `parameters` are the trained values of the stage that has most, on one tensor rank, without `experts`: routed ones that are
+// divided over expert ranks.
+Seconds update_time(const Run& run, double parameters, double experts = 0.0);
 
 }  // namespace llmsim::sim

@@ -92,13 +92,7 @@ std::vector<DividedMixture> divided_mixtures() {
           {.name = "tp_2_sp", .tensor = 2, .sequence_parallel = true},
           {.name = "pp_2", .stages = 2},
           {.name = "pp_2_ep_2", .data = 2, .expert = 2, .stages = 2},
-          {.name = "tp_2_sp_pp_2_ep_2_of_4_zero3",
-           .data = 4,
-           .expert = 2,
-           .tensor = 2,
-           .stages = 2,
-           .sequence_parallel = true,
-           .sharding = Zero3}};
+          {.name = "tp_2_sp_pp_2_ep_2_of_4", .data = 4, .expert = 2, .tensor = 2, .stages = 2, .sequence_parallel = true}};
 }
 
 void divide(TrainingSetup& setup, const DividedMixture& form) {

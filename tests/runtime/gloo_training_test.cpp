@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/runtime/experts_setup.h"
 #include "tests/runtime/local_training.h"
 #include "tests/runtime/thread_ranks.h"
 #include "tests/runtime/training_setup.h"
@@ -42,6 +43,14 @@ TEST(GlooTraining, OfTensorStageAndDataRanks) {
   setup.strategy.sequence_parallel = true;
   setup.strategy.schedule = sim::PipelineSchedule::Interleaved;
   setup.strategy.virtual_stages = 2;
+  expect_equal_over_gloo(setup);
+}
+
+// Pieces of an all-to-all are as large as the routers make them.
+TEST(GlooTraining, OfExpertRanks) {
+  TrainingSetup setup = small_mixture(mixture_forms().front());
+  setup.strategy.data_parallel = 4, setup.strategy.expert_parallel = 2;
+  setup.strategy.sharding = sim::Sharding::Zero3;
   expect_equal_over_gloo(setup);
 }
 

@@ -11,6 +11,7 @@
 
 #include "runtime/library/device.h"
 #include "runtime/model/initial_weights.h"
+#include "tests/runtime/experts_setup.h"
 #include "tests/runtime/local_training.h"
 #include "tests/runtime/training_setup.h"
 
@@ -296,6 +297,100 @@ INSTANTIATE_TEST_SUITE_P(Stages, ParallelForms, testing::Combine(kFamilies, kFor
                          name_of);
 INSTANTIATE_TEST_SUITE_P(ShardedAndDivided, ParallelForms,
                          testing::Combine(kFamilies, kFormats, testing::ValuesIn(combined_forms())), name_of);
+
+class MixtureForms : public testing::TestWithParam<std::tuple<MixtureForm, Form>> {};
+
+// Rows reach an expert in another order, and its gradients are added up in another.
+TEST_P(MixtureForms, TrainAsOneProcess) {
+  const auto& [mixture, form] = GetParam();
+  TrainingSetup divided = small_mixture(mixture);
+  form.change(divided);
+  TrainingSetup alone = small_mixture(mixture);
+  alone.model = divided.model;
+  const auto expected = train_locally(alone, kSteps).steps;
+  const auto actual = train_locally(divided, kSteps).steps;
+  for (int step = 0; step < kSteps; ++step) {
+    const auto i = static_cast<std::size_t>(step);
+    EXPECT_NEAR(actual[i].loss, expected[i].loss, 2e-5) << "step " << step;
+    EXPECT_NEAR(actual[i].gradient_norm, expected[i].gradient_norm, 1e-4) << "step " << step;
+  }
+}
+
+void divide_experts(TrainingSetup& setup, int data_ranks, int expert_ranks, sim::Sharding sharding = sim::Sharding::None) {
+  shard(setup, sharding, data_ranks);
+  setup.strategy.expert_parallel = expert_ranks;
+}
+
+std::vector<Form> mixture_divisions() {
+  return {
+      {"recompute_full", [](TrainingSetup& setup) { setup.strategy.recompute.kind = sim::RecomputeKind::Full; }},
+      {"recompute_mlp",
+       [](TrainingSetup& setup) {
+         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}};
+       }},
+      {"ddp_2", [](TrainingSetup& setup) { setup.strategy.data_parallel = 2; }},
+      {"zero3_4", [](TrainingSetup& setup) { shard(setup, sim::Sharding::Zero3, 4); }},
+      {"ep_2", [](TrainingSetup& setup) { divide_experts(setup, 2, 2); }},
+      {"ep_4", [](TrainingSetup& setup) { divide_experts(setup, 4, 4); }},
+      {"ep_2_of_4", [](TrainingSetup& setup) { divide_experts(setup, 4, 2); }},
+      {"ep_2_of_4_zero1", [](TrainingSetup& setup) { divide_experts(setup, 4, 2, sim::Sharding::Zero1); }},
+      {"ep_2_of_4_zero2_recompute",
+       [](TrainingSetup& setup) {
+         divide_experts(setup, 4, 2, sim::Sharding::Zero2);
+         setup.strategy.recompute.kind = sim::RecomputeKind::Full;
+       }},
+      {"ep_2_of_4_zero3", [](TrainingSetup& setup) { divide_experts(setup, 4, 2, sim::Sharding::Zero3); }},
+      {"pp_2_ep_2",
+       [](TrainingSetup& setup) {
+         divide_experts(setup, 2, 2);
+         pipeline(setup, 2, sim::PipelineSchedule::OneForwardOneBackward, 1);
+       }},
+  };
+}
+
+// Without biases inside experts.
+std::vector<Form> mixture_tensor_divisions() {
+  return {
+      {"tp_2", [](TrainingSetup& setup) { tensor(setup, 2, false); }},
+      {"tp_2_sp", [](TrainingSetup& setup) { tensor(setup, 2, true); }},
+      {"tp_2_sp_ep_2_of_4_zero3",
+       [](TrainingSetup& setup) {
+         tensor(setup, 2, true);
+         divide_experts(setup, 4, 2, sim::Sharding::Zero3);
+       }},
+  };
+}
+
+std::vector<MixtureForm> without_biases() {
+  std::vector<MixtureForm> forms;
+  for (const MixtureForm& form : mixture_forms()) {
+    const bool shared_bias = form.family == Family::Gpt2 && form.moe.num_shared_experts > 0;
+    if (!form.moe.expert_bias && !shared_bias) forms.push_back(form);
+  }
+  forms.push_back({.name = "llama_gated_shared", .moe = forms.front().moe});
+  forms.back().moe.num_shared_experts = 1, forms.back().moe.shared_expert_ffn_size = 24;
+  forms.back().moe.shared_expert_gate = true;
+  return forms;
+}
+
+std::string name_of_mixture(const testing::TestParamInfo<std::tuple<MixtureForm, Form>>& tested) {
+  return std::get<0>(tested.param).name + "_" + std::get<1>(tested.param).name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, MixtureForms,
+                         testing::Combine(testing::ValuesIn(mixture_forms()), testing::ValuesIn(mixture_divisions())),
+                         name_of_mixture);
+INSTANTIATE_TEST_SUITE_P(Tensor, MixtureForms,
+                         testing::Combine(testing::ValuesIn(without_biases()), testing::ValuesIn(mixture_tensor_divisions())),
+                         name_of_mixture);
+
+// A mixture learns the stream, with whatever load its router makes.
+TEST(Mixture, TheLossFallsOnTheLearnableStream) {
+  for (const MixtureForm& form : mixture_forms()) {
+    const auto steps = train_locally(small_mixture(form), 30).steps;
+    EXPECT_LT(steps.back().loss, 0.9 * steps.front().loss) << form.name;
+  }
+}
 
 }  // namespace
 }  // namespace llmsim::runtime

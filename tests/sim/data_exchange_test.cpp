@@ -73,11 +73,11 @@ TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
   c.run.strategy.sharding = Sharding::Zero3;
   c.run.stack.storage.weight_bytes = 2.0;
   const double wire = 15.0 / 16.0 * 32e6 / 80e9;
-  EXPECT_NEAR(16.0 * c.exchange().unit_times(16).gather.value(), wire, 16 * 20e-6);
+  EXPECT_NEAR(16.0 * c.exchange().unit_times({.blocks = 16}).gather.value(), wire, 16 * 20e-6);
   c.run.stack.sharded.unit_blocks = 0.0;
-  EXPECT_NEAR(c.exchange().unit_times(16).gather.value(), wire, 20e-6);
+  EXPECT_NEAR(c.exchange().unit_times({.blocks = 16}).gather.value(), wire, 20e-6);
   c.run.stack.sharded.unit_blocks = 0.125;
-  EXPECT_GT(128.0 * c.exchange().unit_times(16).gather.value(), wire + 128 * 5e-6);
+  EXPECT_GT(128.0 * c.exchange().unit_times({.blocks = 16}).gather.value(), wire + 128 * 5e-6);
 }
 
 TEST(DataExchange, ReductionsAreAsWideAsTheStackSays) {

@@ -85,7 +85,7 @@ TEST(Plan, AModelThatFitsNowhereNamesTheNearestMiss) {
 TEST(Plan, UnsupportedShapesAreNamedEvenWhereNothingFits) {
   PlanQuery query = small_query(2);
   query.base.cluster.device.usable_memory = Bytes(1.0);
-  query.base.model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 4096};
+  query.base.model.mla = LatentAttention{.kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(plan(query), Error);
 }
 

@@ -194,7 +194,7 @@ TEST(Predict, ConventionsDifferByTheEmbeddingLookup) {
 
 TEST(Predict, UnsupportedShapesAreNamed) {
   TrainingRun run = small_run();
-  run.model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 4096};
+  run.model.mla = LatentAttention{.kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(predict(run), Error);
 }
 

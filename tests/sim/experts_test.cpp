@@ -1,0 +1,123 @@
+#include "sim/operators/experts.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "sim/operators/block.h"
+
+namespace llmsim::sim {
+namespace {
+
+// 8 tokens of width 16 that visit 2 of 4 experts of width 6 with a gated MLP: 16 rows.
+struct Case {
+  Transformer model{.name = "mixture",
+                    .num_layers = 2,
+                    .hidden_size = 16,
+                    .num_heads = 2,
+                    .num_kv_heads = 2,
+                    .head_dim = 8,
+                    .ffn_size = 32,
+                    .vocab_size = 64,
+                    .seq_len = 8,
+                    .gated_mlp = true,
+                    .moe = MixtureOfExperts{.num_experts = 4, .top_k = 2, .expert_ffn_size = 6}};
+  Strategy strategy;
+  Stack stack;
+
+  ExpertOperators lower() const {
+    return lower_experts(model, strategy, stack, {.precision = strategy.precision, .stack = &stack, .adapters = {}});
+  }
+  BlockOperators block(RecomputeKind recompute) const {
+    return lower_block(model, strategy, stack, recompute, LayerKind::Mixture);
+  }
+};
+
+const Operator& named(const OperatorList& list, std::string_view label) {
+  return *std::find_if(list.begin(), list.end(), [&](const Operator& op) { return label == op.label; });
+}
+
+double count_of(const OperatorList& list, CollectiveKind kind) {
+  return static_cast<double>(std::count_if(list.begin(), list.end(), [&](const Operator& op) {
+    return op.kind == OperatorKind::Collective && op.collective == kind;
+  }));
+}
+
+TEST(Experts, EachRowIsMultipliedOnce) {
+  const ExpertOperators experts = Case().lower();
+  // Router 2 * 8 * 4 * 16; up 2 * 16 rows * 12 * 16; down 2 * 16 * 16 * 6; backward twice as much.
+  const Flops forward = 2.0 * (8.0 * 4.0 * 16.0 + 16.0 * 12.0 * 16.0 + 16.0 * 16.0 * 6.0) * FLOP;
+  EXPECT_EQ(total_flops(experts.forward), forward);
+  EXPECT_EQ(total_flops(experts.backward), 2.0 * forward);
+}
+
+TEST(Experts, ProductsAreOfTheRowsOfOneExpert) {
+  Case c;
+  const Operator whole = named(c.lower().forward, "expert_up");
+  EXPECT_EQ(whole.batch, 4);
+  EXPECT_EQ(whole.m, 4);
+  EXPECT_EQ(whole.n, 12);
+  // Over 2 ranks an expert has the rows of both.
+  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  const Operator divided = named(c.lower().forward, "expert_up");
+  EXPECT_EQ(divided.batch, 2);
+  EXPECT_EQ(divided.m, 8);
+  EXPECT_EQ(divided.flops, whole.flops);
+  EXPECT_LT(divided.moved, whole.moved);  // half of the weights are read
+}
+
+TEST(Experts, RowsGoToTheirExpertsAndBack) {
+  Case c;
+  EXPECT_EQ(count_of(c.lower().forward, CollectiveKind::AllToAll), 0.0);
+  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  const ExpertOperators experts = c.lower();
+  EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 3.0);  // counts, dispatch, combination
+  EXPECT_EQ(count_of(experts.backward, CollectiveKind::AllToAll), 2.0);
+  EXPECT_EQ(named(experts.forward, "expert_counts").message, Bytes(4.0 * 8.0));
+  EXPECT_EQ(named(experts.forward, "expert_combine").message, Bytes(16.0 * 16.0 * 2.0));  // rows of bf16
+  EXPECT_EQ(named(experts.forward, "expert_combine").group, GroupKind::Expert);
+}
+
+TEST(Experts, SharedExpertsSeeEveryToken) {
+  Case c;
+  c.model.moe->num_shared_experts = 2, c.model.moe->shared_expert_ffn_size = 5;
+  const Flops plain = Case().lower().forward.empty() ? Flops{} : total_flops(Case().lower().forward);
+  EXPECT_EQ(total_flops(c.lower().forward) - plain, 2.0 * 8.0 * 3.0 * 10.0 * 16.0 * FLOP);
+  const Flops ungated = total_flops(c.lower().forward);
+  c.model.moe->shared_expert_gate = true;
+  EXPECT_EQ(total_flops(c.lower().forward) - ungated, 2.0 * 8.0 * 16.0 * FLOP);
+}
+
+// The router's gradient reads what the experts returned: unlike an MLP's, their last product is made again.
+TEST(Experts, RecomputationMakesAllProductsAgain) {
+  Case c;
+  c.stack.recompute_stops_early = true;
+  const BlockOperators block = c.block(RecomputeKind::Full);
+  EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
+  EXPECT_EQ(block.saved, Bytes(8.0 * 16.0 * 2.0));  // the block's input
+}
+
+TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
+  Case c;
+  c.stack.recompute_stops_early = true;
+  c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
+  const BlockOperators ungated = c.block(RecomputeKind::Full);
+  EXPECT_EQ(total_flops(ungated.forward) - total_flops(ungated.recompute), 2.0 * 8.0 * 16.0 * 5.0 * FLOP);
+  c.model.moe->shared_expert_gate = true;  // its gradient reads what the gate multiplied
+  const BlockOperators gated = c.block(RecomputeKind::Full);
+  EXPECT_EQ(total_flops(gated.recompute), total_flops(gated.forward));
+}
+
+// By hand, fused kernels: probabilities 8 * 4 * 4, weights and indices 16 (2 + 24), rows and what they return 2 * 16 * 16 * 2,
+// inputs of the activation and of the second product 16 (12 + 6) 2.
+TEST(Experts, KeepRowsAndTheChoice) {
+  Case c;
+  c.stack.fusion = ElementwiseFusion::Fused;
+  const ExpertOperators experts = c.lower();
+  EXPECT_EQ(total_saved(experts.forward), Bytes(128.0 + 416.0 + 1024.0 + 576.0));
+  EXPECT_EQ(experts.inner_saved + experts.activation_saved, total_saved(experts.forward));
+}
+
+}  // namespace
+}  // namespace llmsim::sim
