@@ -100,6 +100,7 @@ void require_device(const TrainingSetup& setup, c10::ScalarType type) {
   require_attention_kernels(setup.attention_kernels, setup.device, type);
   if (setup.strategy.precision != sim::Precision::Fp8) return;
   require_narrow_products(setup.device);
+  if (setup.model.moe) throw Error("precision = fp8 is for dense blocks: the runtime's experts multiply in 16 or 32 bits");
   require_narrow_shapes(setup.model, setup.strategy);
 }
 

@@ -82,6 +82,8 @@ bool casts_weights(const LinearContext& context) {
   return context.stack->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
 }
 
+bool casts_again(const LinearContext& context) { return casts_weights(context) && context.stack->casts_weights_in_backward; }
+
 void add_weight_gradient(LinearOperators& linear, const LinearContext& context, Operator product, double weights) {
   product.weight_gradient = true;
   linear.backward.push_back(product);
@@ -100,7 +102,7 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
     add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out), static_cast<double>(in), weights);
   }
   linear.forward.push_back(gemm(label, 1, tokens, out, in, dtype, wide));
-  if (casts && context.stack->casts_weights_in_backward) linear.backward.push_back(cast("weight_cast", weights));
+  if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));
   linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
   if (context.frozen) return linear;
   if (context.adapters) {
@@ -122,6 +124,7 @@ LinearOperators lower_expert_linear(const LinearContext& context, const char* la
     add_casts(linear, context, static_cast<double>(group.rows), static_cast<double>(out), static_cast<double>(in), weights);
   }
   linear.forward.push_back(grouped(label, group, out, in, dtype, wide));
+  if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));
   linear.backward.push_back(grouped(label, group, in, out, dtype, wide));
   if (context.frozen) return linear;
   const DType accumulated = accumulated_dtype(context);
