@@ -53,7 +53,7 @@ struct CollectiveBenchOptions {
   bool overlap = true;
   int gemm_size = 1024;  // of the products beside a collective: size x size by size x size
   // Ranks that are processes of a host: each collective follows a product, as in training.  Threads and connections that have
-  // just been used answer in a third of the time.
+  // just been used answer sooner.
   bool after_products = false;
   // For all of it, shared by the cases; a series ends before the size that its share does not last for.
   sim::Seconds budget{60.0};

@@ -1,7 +1,7 @@
 // Which cores the ranks of one host compute on.
 //
-// A rank that is bound to cores of its own keeps them while others wait: else a scheduler puts threads that carry messages onto
-// the core of a rank that computes, and they wait for its time slice, 3 ms a message.
+// A rank that is bound to cores of its own finds them free when it has waited for others: else a scheduler may have put their
+// threads there, and it waits for a time slice of theirs.
 #pragma once
 
 #include <vector>

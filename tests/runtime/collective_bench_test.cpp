@@ -52,6 +52,7 @@ CollectiveBenchOptions small_bench() {
   options.smallest = 1.0 * sim::KiB;
   options.largest = 64.0 * sim::KiB;
   options.gemm_size = 64;
+  options.after_products = true;
   options.repeats = {.warm_up = 1, .least = 2, .most = 2, .precision = 0.1, .budget = sim::Seconds(0.01)};
   return options;
 }
