@@ -98,6 +98,8 @@ void add_search_options(CLI::App& c, RunOptions& o) {
   add(c, "--dp", o.dp, "LIST", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16");
   add(c, "--cp", o.cp, "LIST",
       "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; example: --cp 1,2");
+  add(c, "--ep", o.ep, "LIST",
+      "expert-parallel ranks, inside dp * cp; default powers of two that divide the experts; example: --ep 1,8");
   add(c, "--micro-batch", o.micro_batch, "LIST",
       "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4");
   add(c, "--virtual-stages", o.virtual_stages, "LIST",

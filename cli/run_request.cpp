@@ -361,6 +361,7 @@ void set_search(const RunOptions& options, sim::PlanQuery& query) {
   query.pipeline_parallel = optional_numbers("--pp", options.pp, kStages);
   query.data_parallel = optional_numbers("--dp", options.dp, kRanks);
   query.context_parallel = optional_numbers("--cp", options.cp, kTensor);
+  query.expert_parallel = optional_numbers("--ep", options.ep, kTensor);
   query.micro_batch = optional_numbers("--micro-batch", options.micro_batch, kMicroBatch);
   query.virtual_stages = optional_numbers("--virtual-stages", options.virtual_stages, kVirtualStages);
   for (const std::string& part : split(options.sharding.value_or(""))) query.sharding.push_back(sharding_in(part));

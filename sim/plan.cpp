@@ -74,8 +74,19 @@ class Search {
       for (const int micro : choose(query_.micro_batch, divisors(share))) {
         if (query_.micro_batch.empty() && micro > kMaxMicroBatch) break;
         s.micro_batch = micro;
-        try_sequence_parallelism(s);
+        try_expert_ranks(s);
       }
+    }
+  }
+
+  // Powers of two that divide the experts and the ranks that can share them out.
+  void try_expert_ranks(Strategy s) {
+    std::vector<int> sensible{1};
+    const int ranks = s.data_parallel * s.context_parallel, experts = run_.model.moe ? run_.model.moe->num_experts : 1;
+    for (int x = 2; x <= ranks && ranks % x == 0 && experts % x == 0; x *= 2) sensible.push_back(x);
+    for (const int expert : choose(query_.expert_parallel, sensible)) {
+      s.expert_parallel = expert;
+      try_sequence_parallelism(s);
     }
   }
 
@@ -167,7 +178,8 @@ class Search {
 
   // Layer prices depend on these dimensions of a strategy alone.
   const LayerPrices& prices_for(const Strategy& s) {
-    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.sequence_parallel, s.micro_batch, s.recompute);
+    const auto key =
+        std::tuple(s.tensor_parallel, s.context_parallel, s.expert_parallel, s.sequence_parallel, s.micro_batch, s.recompute);
     auto found = prices_.find(key);
     if (found == prices_.end()) found = prices_.emplace(key, layer_prices(run_)).first;
     return found->second;
@@ -219,7 +231,7 @@ class Search {
   const PlanQuery& query_;
   Run run_;
   Plan plan_;
-  std::map<std::tuple<int, int, bool, int, Recompute>, LayerPrices> prices_;
+  std::map<std::tuple<int, int, int, bool, int, Recompute>, LayerPrices> prices_;
   std::vector<Candidate> candidates_;
 };
 

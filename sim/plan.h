@@ -24,6 +24,7 @@ struct PlanQuery {
   std::vector<int> tensor_parallel;
   std::vector<int> pipeline_parallel;
   std::vector<int> context_parallel;
+  std::vector<int> expert_parallel;
   std::vector<int> data_parallel;
   std::vector<int> micro_batch;
   std::vector<int> virtual_stages;

@@ -61,6 +61,23 @@ at::Tensor router_gradient(at::Tensor weights_gradient, ExpertChoice choice, at:
   return type == at::kFloat ? gradient : gradient.to(type);
 }
 
+at::Tensor combined_rows(const at::Tensor& rows, const at::Tensor& weights) {
+  const at::Tensor choices = rows.view({weights.size(0), weights.size(1), rows.size(1)});
+  at::Tensor y = at::mul(choices.select(1, 0), weights.narrow(1, 0, 1));
+  for (std::int64_t k = 1; k < weights.size(1); ++k) y.addcmul_(choices.select(1, k), weights.narrow(1, k, 1));
+  return y;
+}
+
+void combined_rows_backward(const at::Tensor& dy, const at::Tensor& rows, const at::Tensor& weights,
+                            const at::Tensor& weights_gradient) {
+  const at::Tensor choices = rows.view({weights.size(0), weights.size(1), rows.size(1)});
+  for (std::int64_t k = 0; k < weights.size(1); ++k) {
+    at::Tensor row = choices.select(1, k), sum = weights_gradient.select(1, k);
+    at::sum_out(sum, at::mul(dy, row), std::vector<std::int64_t>{1});
+    at::mul_out(row, dy, weights.narrow(1, k, 1));
+  }
+}
+
 RowOrder order_by_expert(const at::Tensor& chosen, std::int64_t num_experts, bool balanced) {
   RowOrder order;
   order.slots = std::get<1>(at::sort(chosen.view(-1), true, 0, false));

@@ -38,4 +38,11 @@ struct RowOrder {
 
 RowOrder order_by_expert(const at::Tensor& chosen, std::int64_t num_experts, bool balanced);
 
+// The weighted sum of each token's rows: rows (t k, h) by token, weights (t, k); y (t, h).
+at::Tensor combined_rows(const at::Tensor& rows, const at::Tensor& weights);
+
+// The rows become their gradients; fills that of the weights.  A product of (t, h) at a time is taken for it.
+void combined_rows_backward(const at::Tensor& dy, const at::Tensor& rows, const at::Tensor& weights,
+                            const at::Tensor& weights_gradient);
+
 }  // namespace llmsim::runtime

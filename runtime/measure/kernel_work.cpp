@@ -15,9 +15,11 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/embedding.h"
+#include "runtime/kernels/expert_linear.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
+#include "runtime/kernels/router.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -54,6 +56,7 @@ class Workshop {
         drawn_(at::randn({kDrawn}, options_.dtype(at::kFloat))) {}
 
   std::optional<Work> work() {
+    if (is_of_experts(op_)) return experts();
     switch (op_.kind) {
       case sim::OperatorKind::Gemm: return op_.batch > 1 && label() != "head" ? batched_product() : linear_product();
       case sim::OperatorKind::Attention: return attention();
@@ -136,6 +139,62 @@ class Workshop {
     const at::Tensor dout = random({shape_.tokens(), shape_.heads * shape_.head_dim});
     return {.run = [=] { split_heads_backward(blockwise_attention_backward(dout, kept, forward, hidden), heads, {}); },
             .beside = {}};
+  }
+
+  std::optional<Work> experts() const {
+    switch (op_.kind) {
+      case sim::OperatorKind::Gemm: return expert_product();
+      case sim::OperatorKind::Softmax: return expert_choice();
+      case sim::OperatorKind::Copy: return moved_rows();
+      case sim::OperatorKind::Residual: return weighted_sum();
+      default: return std::nullopt;
+    }
+  }
+
+  // `batch` experts with the same number of rows each.
+  Work expert_product() const {
+    const std::int64_t experts = op_.batch, m = op_.m, n = op_.n, k = op_.k;
+    if (op_.weight_gradient) {
+      const std::vector<std::int64_t> rows(static_cast<std::size_t>(experts), k);
+      const at::Tensor x = random({experts * k, m}), dy = random({experts * k, n});
+      const auto sums = rotation(static_cast<double>(experts * m * n) * element(), [&] { return random({experts, n, m}); });
+      return {.run = [=] { add_expert_weight_gradient(dy, x, sums->next(), {}, rows); }, .beside = {}};
+    }
+    const std::vector<std::int64_t> rows(static_cast<std::size_t>(experts), m);
+    const at::Tensor x = random({experts * m, k});
+    const bool backward = one_.backward;
+    const auto weights = rotation(static_cast<double>(experts * n * k) * element(), [&] {
+      return backward ? random({experts, k, n}) : random({experts, n, k});
+    });
+    if (backward) return {.run = [=] { expert_linear_data_gradient(x, weights->next(), rows); }, .beside = {}};
+    return {.run = [=] { expert_linear(x, weights->next(), {}, rows); }, .beside = {}};
+  }
+
+  std::int64_t rows() const { return shape_.tokens() * one_.model.moe->top_k; }
+
+  Work expert_choice() const {
+    const std::int64_t experts = one_.model.moe->num_experts, top_k = one_.model.moe->top_k;
+    const at::Tensor logits = tokens(experts);
+    const auto choose = [=] { return choose_experts(logits, top_k, false); };
+    if (!one_.backward) return {.run = [=] { order_by_expert(choose().chosen, experts, false); }, .beside = {}};
+    const ExpertChoice choice = choose();
+    const at::Tensor gradient = tokens(top_k);
+    return {.run = [=] { router_gradient(gradient, choice, logits.scalar_type()); }, .beside = {}};
+  }
+
+  // Rows by token to rows by expert: read anywhere, written in order; backward the other way round.
+  Work moved_rows() const {
+    const at::Tensor order = at::randperm(rows(), options_.dtype(at::kLong)), from = random({rows(), shape_.hidden});
+    if (!one_.backward) return {.run = [=] { from.index_select(0, order); }, .beside = {}};
+    return {.run = [=] { at::empty_like(from).index_copy_(0, order, from); }, .beside = {}};
+  }
+
+  Work weighted_sum() const {
+    const std::int64_t top_k = one_.model.moe->top_k;
+    const at::Tensor weights = tokens(top_k), of_tokens = random({rows(), shape_.hidden});
+    if (!one_.backward) return {.run = [=] { combined_rows(of_tokens, weights); }, .beside = {}};
+    const at::Tensor dy = tokens(shape_.hidden), gradient = at::empty_like(weights);
+    return {.run = [=] { combined_rows_backward(dy, of_tokens, weights, gradient); }, .beside = {}};
   }
 
   Work norm_work() const {

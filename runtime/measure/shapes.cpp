@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 
 #include "sim/base/error.h"
@@ -12,6 +14,7 @@
 #include "sim/model/parameters.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
+#include "sim/operators/experts.h"
 #include "sim/operators/update.h"
 #include "sim/strategy/validity.h"
 
@@ -104,6 +107,8 @@ using Group = std::tuple<sim::OperatorKind, std::string, bool, sim::DType>;
 
 // Operators of one kind whose kernels differ.
 std::string variant_of(const KernelCase& one) {
+  if (one.op.kind == sim::OperatorKind::Gemm && is_of_experts(one.op))
+    return one.op.weight_gradient ? "experts accumulated" : "experts";
   if (one.op.kind == sim::OperatorKind::Gemm) return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
   if (!is_streaming(one.op.kind)) return "";
   return name_of(streaming_kernel(one.op, streaming_forms(one.model, one.strategy)));
@@ -163,6 +168,27 @@ std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strat
   return cases;
 }
 
+bool is_of_experts(const sim::Operator& op) {
+  const std::string_view label = op.label;
+  return op.kind != sim::OperatorKind::Activation && (label.starts_with("expert_") || label == "router_choice");
+}
+
+std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
+  const sim::Stack stack;
+  const KernelCase like{.op = {},
+                        .dtype = sim::activation_dtype(strategy.precision),
+                        .model = model,
+                        .strategy = strategy,
+                        .shape = rank_shape(model, strategy, {})};
+  const sim::LinearContext linear{.precision = strategy.precision, .stack = &stack, .adapters = {}};
+  const sim::ExpertOperators experts = lower_experts(model, strategy, stack, linear);
+  std::vector<KernelCase> all, cases;
+  add(all, like, experts.forward, false);
+  add(all, like, experts.backward, true);
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cases), [](const KernelCase& one) { return is_of_experts(one.op); });
+  return cases;
+}
+
 std::vector<KernelCase> kernel_cases(const ShapeLimits& limits) {
   std::set<std::string> seen;
   std::map<Group, std::vector<KernelCase>> groups;
@@ -170,7 +196,7 @@ std::vector<KernelCase> kernel_cases(const ShapeLimits& limits) {
     for (const sim::Precision precision : limits.precisions) {
       for (const sim::Strategy& strategy : strategies(precision)) {
         if (!executes(model, strategy)) continue;
-        for (KernelCase& one : cases_of(model, strategy)) {
+        for (KernelCase& one : model.moe ? expert_cases_of(model, strategy) : cases_of(model, strategy)) {
           const sim::Seconds time = expected_time(one.op, limits);
           if (time > limits.longest || kOperandCopies * one.op.moved > limits.memory) continue;
           if (!seen.insert(one.key()).second) continue;

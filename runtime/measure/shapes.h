@@ -1,9 +1,9 @@
 // Which operators to time: those that the simulator makes of the catalogue's models under usual strategies.
 //
 // Every model whose layers the runtime executes is lowered whole and divided over 1 to 8 tensor ranks, at several micro-batches,
-// with unfused and blockwise attention, plain and chunked loss.  Equal operators count once.  What is left is thinned out to what
-// the memory and the time allow: evenly over each kind, pass and format by the logarithm of the work, so that small and large
-// shapes are both there.
+// with unfused and blockwise attention, plain and chunked loss; of mixtures what is theirs alone.  Equal operators count once.
+// What is left is thinned out to what the memory and the time allow: evenly over each kind, pass and format by the logarithm of
+// the work, so that small and large shapes are both there.
 #pragma once
 
 #include <string>
@@ -42,7 +42,11 @@ struct ShapeLimits {
 
 std::vector<KernelCase> kernel_cases(const ShapeLimits& limits);
 
-// Operators of one model under one strategy, thinned out by nothing.
+// Of a mixture of experts, those that no dense model has: the grouped products, the router's choice, and moves of rows.
+std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim::Strategy& strategy);
+bool is_of_experts(const sim::Operator& op);
+
+// Operators of one dense model under one strategy, thinned out by nothing.
 std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strategy& strategy);
 
 // "forward", "backward".

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -57,6 +58,14 @@ sim::Transformer llama(int layers, int hidden, int vocab, int seq_len) {
   return model;
 }
 
+// Two of eight experts half as wide as the model; together as wide as the MLP that each token would have.
+sim::Transformer mixture(int layers, int hidden, int vocab, int seq_len) {
+  sim::Transformer model = llama(layers, hidden, vocab, seq_len);
+  model.name = "moe-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  model.moe = {.num_experts = 8, .top_k = 2, .expert_ffn_size = model.ffn_size / 2};
+  return model;
+}
+
 // A base configuration and what varies it.
 struct Variation {
   const char* name;
@@ -88,6 +97,7 @@ TrainingSetup setup_of(const sim::Transformer& model, int micro_batch, c10::Devi
   setup.device = device;
   setup.strategy.precision = sim::Precision::Fp32;
   setup.strategy.micro_batch = setup.strategy.global_batch = micro_batch;
+  setup.balanced_experts = true;
   return setup;
 }
 
@@ -306,6 +316,8 @@ std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
   add(llama(4, 256, 2048, 128), 8, plain);
   add(llama(2, 768, 2048, 128), 1, plain);
   add(llama(2, 256, 4096, 1024), 1, kVariations[2]);
+  for (const int variation : {0, 1, 6}) add(mixture(3, 256, 4096, 256), 2, kVariations[variation]);
+  add(mixture(2, 512, 2048, 128), 4, plain);
   return cases;
 }
 
@@ -316,11 +328,13 @@ std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device) {
       {"fsdp", [=](sim::Strategy& s) { s.data_parallel = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero3; }},
       {"tp", [=](sim::Strategy& s) { s.tensor_parallel = ranks; }},
       {"tp-sp", [=](sim::Strategy& s) { s.tensor_parallel = ranks, s.sequence_parallel = true; }},
+      {"ep", [=](sim::Strategy& s) { s.data_parallel = s.expert_parallel = ranks, s.global_batch *= ranks; }},
       {"pp", [=](sim::Strategy& s) { s.pipeline_parallel = ranks, s.global_batch *= 2 * ranks; }},
   };
   std::vector<StepCase> cases;
-  for (const sim::Transformer& model : {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256)}) {
+  for (const sim::Transformer& model : {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256), mixture(3, 256, 4096, 256)}) {
     for (const auto& [name, divide] : forms) {
+      if (model.moe.has_value() != (std::string_view(name) == "ep")) continue;
       TrainingSetup setup = setup_of(model, 2, device);
       divide(setup.strategy);
       if (sim::broken_rule_name(model, setup.strategy, ranks) != nullptr) continue;

@@ -5,8 +5,8 @@
 //    "flops": {"forward", "backward"}, "communication": [{"group": "dp", "collective": "all_reduce", "bytes", "count"}]}
 //
 // The models are GPT-2 and Llama shapes of the catalogue made small enough that a step takes a fraction of a second on a CPU;
-// each configuration varies one or two things of a base one: width, depth, vocabulary, sequence, micro-batch, accumulation,
-// precision, recomputation, attention, loss.
+// a mixture of experts with a balanced load among them; each configuration varies one or two things of a base one: width, depth,
+// vocabulary, sequence, micro-batch, accumulation, precision, recomputation, attention, loss.
 #pragma once
 
 #include <string>
@@ -28,6 +28,7 @@ struct StepCase {
 std::vector<StepCase> step_cases(c10::Device device, bool bf16);
 
 // Those of `ranks` processes: replicated, fully sharded, tensor ranks with and without sequence parallelism, pipeline stages;
+// a mixture over expert ranks;
 // what does not divide is left out.
 std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device);
 

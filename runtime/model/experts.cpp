@@ -134,17 +134,8 @@ at::Tensor Experts::shared_output(const ExpertsTape& tape) const {
   return linear_forward(tape.shared_activation, shared_down_.weight.weight(), shared_down_.bias.weight());
 }
 
-at::Tensor Experts::weighted_sum(const ExpertsTape& tape) const {
-  const std::int64_t top_k = context_.model.moe->top_k;
-  const at::Tensor rows = choices(tape.returned, top_k);
-  const auto weight = [&](std::int64_t choice) { return tape.choice.weights.narrow(1, choice, 1); };
-  at::Tensor y = at::mul(rows.select(1, 0), weight(0));
-  for (std::int64_t choice = 1; choice < top_k; ++choice) y.addcmul_(rows.select(1, choice), weight(choice));
-  return y;
-}
-
 at::Tensor Experts::outer(ExpertsTape& tape, Keep keep) const {
-  at::Tensor y = weighted_sum(tape);
+  at::Tensor y = combined_rows(tape.returned, tape.choice.weights);
   if (has_shared()) {
     const at::Tensor shared = tape.shared_out.defined() ? tape.shared_out : shared_output(tape);
     has_gate() ? y.addcmul_(shared, tape.gate) : y.add_(shared);
@@ -172,7 +163,9 @@ at::Tensor Experts::backward(const at::Tensor& dy, at::Tensor normed, ExpertsTap
   Waiting waiting;
   {
     const at::Tensor whole = context_.tensor.row_gradient(dy);
-    combination_backward(whole, tape, waiting);
+    waiting.weights = at::empty_like(tape.choice.weights);
+    combined_rows_backward(whole, tape.returned, tape.choice.weights, waiting.weights);
+    tape.choice.weights.reset();
     if (has_shared()) shared_backward(whole, tape, waiting);
   }
   at::Tensor rows = rows_backward(std::move(tape.returned), tape);
@@ -181,19 +174,6 @@ at::Tensor Experts::backward(const at::Tensor& dy, at::Tensor normed, ExpertsTap
   input_backward(dx, context_.tensor.column_input(normed), tape, std::move(waiting));
   normed.reset();
   return context_.tensor.column_gradient(std::move(dx));
-}
-
-// The rows are replaced by their gradients.
-void Experts::combination_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const {
-  const std::int64_t top_k = context_.model.moe->top_k;
-  const at::Tensor rows = choices(tape.returned, top_k);
-  waiting.weights = at::empty_like(tape.choice.weights);
-  for (std::int64_t choice = 0; choice < top_k; ++choice) {
-    at::Tensor row = rows.select(1, choice);
-    row_products(waiting.weights.select(1, choice), dy, row);
-    at::mul_out(row, dy, tape.choice.weights.narrow(1, choice, 1));
-  }
-  tape.choice.weights.reset();
 }
 
 void Experts::shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const {

@@ -81,9 +81,7 @@ class Experts {
   void visit(ExpertsTape& tape, Keep keep) const;
   void activate(ExpertsTape& tape) const;
   void activate_shared(ExpertsTape& tape) const;
-  at::Tensor weighted_sum(const ExpertsTape& tape) const;
   at::Tensor shared_output(const ExpertsTape& tape) const;
-  void combination_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const;
   void shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const;
   at::Tensor rows_backward(at::Tensor gradient, ExpertsTape& tape) const;
   void input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, Waiting waiting) const;

@@ -20,6 +20,9 @@ const char* name_of(StreamingKernel kernel) {
     case StreamingKernel::Optimizer: return "optimizer";
     case StreamingKernel::SquareSum: return "square_sum";
     case StreamingKernel::Scale: return "scale";
+    case StreamingKernel::ExpertChoice: return "expert_choice";
+    case StreamingKernel::RowMove: return "row_move";
+    case StreamingKernel::WeightedSum: return "weighted_sum";
   }
   return "";
 }

@@ -18,11 +18,14 @@ enum class StreamingKernel {
   ChunkedCrossEntropy,
   Cast,
   Optimizer,
-  SquareSum,  // norm of gradients
-  Scale       // of gradients, in place
+  SquareSum,     // norm of gradients
+  Scale,         // of gradients, in place
+  ExpertChoice,  // of a router: softmax, the largest, the order of rows
+  RowMove,       // rows of a matrix into another order
+  WeightedSum    // of the rows of a token
 };
 
-inline constexpr int kNumStreamingKernels = 16;
+inline constexpr int kNumStreamingKernels = 19;
 
 // "layer_norm", "rms_norm", ...
 const char* name_of(StreamingKernel kernel);

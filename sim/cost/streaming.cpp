@@ -19,10 +19,13 @@ StreamingKernel streaming_kernel(const Operator& op, const StreamingForms& forms
   const std::string_view label = op.label;
   switch (op.kind) {
     case OperatorKind::Norm: return forms.norm == Norm::RmsNorm ? StreamingKernel::RmsNorm : StreamingKernel::LayerNorm;
-    case OperatorKind::Softmax: return StreamingKernel::Softmax;
+    case OperatorKind::Softmax: return label == "router_choice" ? StreamingKernel::ExpertChoice : StreamingKernel::Softmax;
     case OperatorKind::Activation: return forms.gated_mlp ? StreamingKernel::GatedActivation : StreamingKernel::Gelu;
     case OperatorKind::Rotary: return StreamingKernel::Rotary;
-    case OperatorKind::Residual: return label == "bias_gradient" ? StreamingKernel::ColumnSum : StreamingKernel::Add;
+    case OperatorKind::Copy: return label.starts_with("expert_") ? StreamingKernel::RowMove : StreamingKernel::Copy;
+    case OperatorKind::Residual:
+      if (label == "expert_combination") return StreamingKernel::WeightedSum;
+      return label == "bias_gradient" ? StreamingKernel::ColumnSum : StreamingKernel::Add;
     case OperatorKind::Embedding: return StreamingKernel::Lookup;
     case OperatorKind::CrossEntropy:
       if (label == "gradient_scale") return StreamingKernel::Scale;

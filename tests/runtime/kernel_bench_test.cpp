@@ -9,6 +9,7 @@
 #include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
 #include "runtime/library/operator_trace.h"
+#include "tests/runtime/experts_setup.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {
@@ -33,6 +34,9 @@ void for_each_small_case(const Visit& visit) {
       for (const bool fused : {false, true}) {
         for (const KernelCase& one : small_cases(family, precision, fused)) visit(one);
       }
+      TrainingSetup mixture = small_mixture({.name = "mixture", .family = family, .moe = mixture_forms().front().moe});
+      mixture.strategy.precision = precision;
+      for (const KernelCase& one : expert_cases_of(mixture.model, mixture.strategy)) visit(one);
     }
   }
 }

@@ -43,5 +43,14 @@ TEST(Mesh, ARackDomainReachesBeyondTheNode) {
   EXPECT_EQ(place.domains, 2);
 }
 
+TEST(Mesh, ExpertRanksAreTheInnerPartOfTheDataRanks) {
+  Strategy s;
+  s.data_parallel = 8, s.context_parallel = 2, s.tensor_parallel = 4, s.expert_parallel = 8;
+  EXPECT_EQ(group_ranks(s, GroupKind::Expert), 8);
+  EXPECT_EQ(group_stride(s, GroupKind::Expert), 4);
+  EXPECT_EQ(group_ranks(s, GroupKind::ExpertData), 2);
+  EXPECT_EQ(group_stride(s, GroupKind::ExpertData), 32);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

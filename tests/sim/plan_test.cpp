@@ -110,5 +110,16 @@ TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
   EXPECT_TRUE(result.plans.front().run.strategy.embeddings_as_layers);
 }
 
+TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
+  PlanQuery query = small_query(8);
+  EXPECT_EQ(plan(query).plans.front().run.strategy.expert_parallel, 1);
+  query.base.model = small_mixture();
+  const std::size_t all = plan(query).evaluated;
+  query.expert_parallel = {4};
+  const Plan restricted = plan(query);
+  EXPECT_LT(restricted.evaluated, all);
+  for (const Prediction& p : restricted.plans) EXPECT_EQ(p.run.strategy.expert_parallel, 4);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -213,5 +213,36 @@ TEST(Predict, ANetworkOfTwoStatesWidensTheIntervalUpwards) {
   EXPECT_EQ(two.interval.first, fast.interval.first);
 }
 
+TEST(Predict, AMixtureMultipliesWhatATokenVisits) {
+  TrainingRun run = small_run();
+  run.model = small_mixture();
+  const Prediction p = predict(run);
+  ASSERT_FALSE(p.infeasible);
+  const double tokens = 8.0 * 1024.0;
+  EXPECT_NEAR(p.model_flops / FLOP, 3.0 * tokens * (forward_flops_per_token(run.model, true) / FLOP),
+              1e-6 * (p.model_flops / FLOP));
+}
+
+// Experts on other ranks: less memory, tokens on the way, and their gradients among fewer ranks.
+TEST(Predict, ExpertRanksTakeMemoryOffAndSendTokens) {
+  TrainingRun run = small_run(8);
+  run.model = small_mixture();
+  run.model.moe->expert_ffn_size = 4096;
+  const Prediction whole = predict(run);
+  run.strategy.expert_parallel = 4;
+  const Prediction divided = predict(run);
+  EXPECT_LT(divided.memory.peak, whole.memory.peak);
+  const auto bytes = [](const Prediction& p, const std::string& group, const std::string& collective) {
+    for (const CommunicationTerm& term : p.communication) {
+      if (group == term.group && collective == term.collective) return term.size.value();
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(bytes(whole, "ep", "all_to_all"), 0.0);
+  // 8 micro-batches of 8 layers: four times the 2048 rows of 1024 in bf16, and the counts of 8 experts.
+  EXPECT_EQ(bytes(divided, "ep", "all_to_all"), 8.0 * 8.0 * (4.0 * 2048 * 1024 * 2 + 8.0 * 8.0));
+  EXPECT_EQ(bytes(divided, "edp", "all_reduce"), 8.0 * 2.0 * 2.0 * 1024 * 4096 * 2.0);  // a quarter of all experts
+}
+
 }  // namespace
 }  // namespace llmsim::sim

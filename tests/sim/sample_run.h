@@ -65,6 +65,13 @@ inline Transformer small_model() {
   return model;
 }
 
+// The same with two of eight experts of width 512 in every layer.
+inline Transformer small_mixture() {
+  Transformer model = small_model();
+  model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512};
+  return model;
+}
+
 // One device, one micro-batch, no host cost.
 inline Run small_run(int num_devices = 1) {
   Run run;

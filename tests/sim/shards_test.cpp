@@ -49,5 +49,38 @@ TEST(StateShards, EachStageOfZeroDividesOneMoreKindOfState) {
   EXPECT_EQ(shares(Sharding::Hsdp), (std::array{4.0, 4.0, 4.0}));
 }
 
+// By hand: attention 4 * 1024^2, an expert 2 * 1024 * 512, a router 1024 * 8, two norm weights of 1024.
+TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
+  TrainingRun run = small_run(4);
+  run.model = small_mixture();
+  run.strategy.expert_parallel = 4;
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  EXPECT_EQ(rank.moe_block, 4.0 * 1024 * 1024 + 1024 * 8 + 2 * 1024);
+  EXPECT_EQ(rank.experts, 8.0 / 4.0 * 2 * 1024 * 512);
+  EXPECT_EQ(rank.moe_partial, 1024.0 * 8);
+  EXPECT_EQ(rank.block, 0.0);
+  const ModelPart part{.blocks = 3, .moe_blocks = 3};
+  EXPECT_EQ(rank.held(part), 3.0 * (rank.moe_block + rank.experts));
+  EXPECT_EQ(rank.apart(part), 3.0 * rank.experts);
+}
+
+TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
+  TrainingRun run = small_run();
+  run.model = small_mixture();
+  run.model.moe->num_dense_layers = 1, run.model.moe->layer_interval = 2;
+  run.model.moe->num_shared_experts = 2, run.model.moe->shared_expert_ffn_size = 128, run.model.moe->shared_expert_gate = true;
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  double held = 0.0;
+  for (const ModelPart& part : model_parts(run.model, run.strategy)) held += rank.held(part);
+  EXPECT_EQ(held, static_cast<double>(parameters(run.model).total()));
+}
+
+TEST(StateShards, ExpertsAreSharedByFewerRanks) {
+  Strategy strategy;
+  strategy.data_parallel = 8, strategy.expert_parallel = 4, strategy.sharding = Sharding::Zero3;
+  EXPECT_EQ(state_shards(strategy).weights, 8.0);
+  EXPECT_EQ(expert_state_shards(strategy).weights, 2.0);
+}
+
 }  // namespace
 }  // namespace llmsim::sim
