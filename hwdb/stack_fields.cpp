@@ -132,6 +132,7 @@ void add_stack(std::vector<Field>& fields) {
   stack.add("casts_weights_in_backward", &P::casts_weights_in_backward);
   stack.add("positions_apart", &P::positions_apart);
   stack.add("composed_activation", &P::composed_activation);
+  stack.add("follows_tape", &P::follows_tape);
   stack.add("norms_in_fp32", &P::norms_in_fp32);
   stack.add("dropout", &P::dropout);
   stack.add("fuses_parallel_inputs", &P::fuses_parallel_inputs);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "sim/memory/stage_bytes.h"
+#include "sim/memory/step_tape.h"
 
 namespace llmsim::sim {
 namespace {
@@ -20,6 +22,7 @@ class StageFootprint {
   StageFootprint(const Run& run, const LayerPrices& prices) : run_(run), prices_(prices), contents_(run.model, run.strategy) {}
 
   StageMemory stage(int index) const {
+    if (follows_tape(run_)) return taped_stage(index);
     const StageBytes bytes = stage_bytes(run_, prices_, contents_, index);
     Instant worst = Instant::Idle;
     Terms terms = terms_at(worst, bytes);
@@ -37,6 +40,7 @@ class StageFootprint {
   }
 
   std::vector<MemoryInstant> timeline(int index) const {
+    if (follows_tape(run_)) return taped_timeline(index);
     const StageBytes bytes = stage_bytes(run_, prices_, contents_, index);
     std::vector<MemoryInstant> instants;
     for (const Instant instant : kInstants) {
@@ -62,6 +66,34 @@ class StageFootprint {
       if (term.size > Bytes(0.0)) list.push_back(term);
     }
     return list;
+  }
+
+  static std::vector<MemoryTerm> taped_terms(const StepTape& tape, const char* rest, Bytes allocated) {
+    return present(Terms{{{"weights", tape.weights},
+                          {"gradients", tape.gradients},
+                          {"master_weights", tape.master},
+                          {"optimizer_states", tape.states},
+                          {"buffers", tape.buffers},
+                          {rest, allocated - tape.persistent()}}});
+  }
+  static const char* rest_at_peak(const StepTape& tape) {
+    return tape.instant == std::string_view("update") ? "optimizer_temporaries" : "activations";
+  }
+
+  StageMemory taped_stage(int index) const {
+    const StepTape tape = step_tape(run_, index);
+    return {.stage = index,
+            .instant = tape.instant,
+            .peak = tape.peak,
+            .reserved = tape.peak,
+            .terms = taped_terms(tape, rest_at_peak(tape), tape.peak)};
+  }
+
+  std::vector<MemoryInstant> taped_timeline(int index) const {
+    const StepTape tape = step_tape(run_, index);
+    return {{"idle", tape.persistent(), taped_terms(tape, "activations", tape.persistent())},
+            {"forward", tape.after_forward, taped_terms(tape, "activations", tape.after_forward)},
+            {tape.instant, tape.peak, taped_terms(tape, rest_at_peak(tape), tape.peak)}};
   }
 
   bool gradients_stay() const { return run_.stack.gradients.persist || run_.strategy.num_microbatches() > 1; }

@@ -440,7 +440,28 @@ class StepWalk {
   StepTape tape_;
 };
 
+bool executes(const Transformer& m) {
+  return !m.mla && m.mtp_layers == 0 && !m.parallel_block && m.norms_per_layer == 2 && m.qk_norm == QkNorm::None &&
+         !m.embedding_norm && m.final_norm && !m.attention_sinks && !m.bias.head &&
+         (m.position == Position::Rope || m.position == Position::Learned);
+}
+
+bool executes(const Recompute& recompute, const Offload& offload) {
+  if (recompute.kind == RecomputeKind::Op || (recompute.kind == RecomputeKind::Full && recompute.every_n > 1)) return false;
+  return !offload.parameters && (!offload.activations || recompute.kind == RecomputeKind::Full);
+}
+
 }  // namespace
+
+bool follows_tape(const Run& run) {
+  const Transformer& m = run.model;
+  const Strategy& s = run.strategy;
+  const bool formats = s.precision == Precision::Fp32 || s.precision == Precision::Bf16;
+  const bool divides = m.num_kv_heads % s.tensor_parallel == 0 && m.vocab_size % s.tensor_parallel == 0;
+  const bool table = !m.tied_embeddings || s.pipeline_parallel == 1 || s.sharding == Sharding::None;
+  return run.stack.follows_tape && executes(m) && executes(s.recompute, s.offload) && formats && divides && table &&
+         s.context_parallel == 1 && !s.adapters && !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
+}
 
 StepTape step_tape(const Run& run, int stage, int shard) { return StepWalk(run, stage, shard).walk(); }
 

@@ -31,7 +31,11 @@ struct StepTape {
   Bytes persistent() const { return weights + gradients + master + states + buffers; }
 };
 
-// Requires a strategy that the runtime executes.  `shard`: the rank's place among those that share its units.
+// Whether a run is one of the runtime's that a tape is known of: its stack, a GPT-2 or Llama shape or a mixture of experts, and a
+// strategy that it executes.
+bool follows_tape(const Run& run);
+
+// Requires follows_tape, whatever the stack says of itself.  `shard`: the rank's place among those that share its units.
 StepTape step_tape(const Run& run, int stage, int shard = 0);
 
 }  // namespace llmsim::sim

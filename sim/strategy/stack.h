@@ -166,6 +166,7 @@ struct Stack {
   bool norms_in_fp32 = false;              // norms read and save fp32 copies of 16-bit activations
   double dropout = 0.0;                    // > 0: dropout masks are stored (1 byte each) and dropout kernels run
   bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one product
+  bool follows_tape = false;               // this project's runtime, whose memory memory/step_tape.h knows to the byte
   bool recompute_stops_early = false;      // a replayed block ends where its last product has its input
   // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap
   // says.
