@@ -330,6 +330,13 @@ const std::vector<Column>& summary_columns() {
   return columns;
 }
 
+// Expert ranks, among the columns of mixtures only.
+constexpr std::ptrdiff_t kExpertColumn = 11;
+const Column& expert_column() {
+  static const Column column{"ep", "ep", Kind::Integer};
+  return column;
+}
+
 std::vector<Cell> summary_row(const Prediction& p) {
   const sim::Strategy& s = p.run.strategy;
   const auto integer = [](int value) { return std::int64_t{value}; };
@@ -361,8 +368,16 @@ std::vector<Cell> summary_row(const Prediction& p) {
 }  // namespace
 
 Table summary_table(const std::string& title, std::span<const Prediction> predictions) {
-  Table table(title, summary_columns());
-  for (const Prediction& prediction : predictions) table.add_row(summary_row(prediction));
+  const bool experts =
+      std::any_of(predictions.begin(), predictions.end(), [](const Prediction& p) { return p.run.model.moe.has_value(); });
+  std::vector<Column> columns = summary_columns();
+  if (experts) columns.insert(columns.begin() + kExpertColumn, expert_column());
+  Table table(title, columns);
+  for (const Prediction& prediction : predictions) {
+    std::vector<Cell> row = summary_row(prediction);
+    if (experts) row.insert(row.begin() + kExpertColumn, std::int64_t{prediction.run.strategy.expert_parallel});
+    table.add_row(row);
+  }
   return table;
 }
 

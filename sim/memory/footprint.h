@@ -10,8 +10,8 @@
 //
 // Between two instants memory grows or shrinks block by block, by the same amount for each block: it has no peak in between.
 //
-// How much of each there is, stage_bytes.h tells.  Of the runtime's own steps step_tape.h knows all to the byte: idle, forward, and
-// the instant of the peak.
+// How much of each there is, stage_bytes.h tells.  Of the runtime's own steps step_tape.h knows all to the byte: idle, forward,
+// and the instant of the peak.
 //
 // Allocated bytes are the sum of the terms.  The allocator reserves more: blocks of a step that are freed and reused fit badly
 // (fragmentation), and the flat buffers of an optimizer step fit into no gap that activations leave:

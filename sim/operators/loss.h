@@ -11,8 +11,8 @@
 //
 // Over tensor ranks three values for each token are all-reduced, chunk by chunk.
 // Every chunk reads the head's weights three times, and in Gradient and Recomputed it reads and writes the whole gradient of
-// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write); stacks without it need not.
-// Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss.
+// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write); stacks without it need
+// not. Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss.
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,9 @@ class Results {
 RankGradients copied(const std::vector<GradientSlice>& slices, const TrainingSetup& setup, const RankGroups& groups) {
   RankGradients copy;
   copy.context.model = setup.model;
-  copy.context.shape = rank_shape(setup.model, setup.strategy, groups.place(sim::GroupKind::Tensor));
+  copy.context.shape =
+      rank_shape(setup.model, setup.strategy,
+                 {.tensor = groups.place(sim::GroupKind::Tensor), .expert = groups.place(sim::GroupKind::Expert)});
   for (const GradientPiece& piece : gradient_pieces(slices)) {
     copy.pieces.push_back(
         {.parameter = *piece.parameter, .begin = piece.begin, .gradient = piece.gradient.clone().to(at::kFloat)});

@@ -89,7 +89,7 @@ TEST_F(RankCampaign, MeasuresStepsThatRanksDivide) {
     const auto record = nlohmann::json::parse(line);
     records[record.value("key", "header")] = record;
   }
-  EXPECT_EQ(records.size(), 1u + 2u * 6u);  // the header; GPT-2 and Llama as dp, zero1, fsdp, tp, tp with sp, pp
+  EXPECT_EQ(records.size(), 1u + 2u * 6u + 1u);  // the header; GPT-2 and Llama as dp, zero1, fsdp, tp, tp with sp, pp
   const auto& ddp = records.at("step gpt2-4x256-v8192 s256 b2 dp2");
   ASSERT_EQ(ddp.at("ranks").size(), 2u);
   EXPECT_GT(ddp.at("ranks")[1].at("peak_bytes").get<double>(), 0.0);
