@@ -98,6 +98,8 @@ struct Comparison {
   sim::Seconds measured{};
   double spread = 0.0;
   int ranks = 1;
+  sim::Bytes predicted_peak{};
+  std::optional<sim::Bytes> measured_peak{};
 
   double error() const { return predicted / measured - 1.0; }
 };
@@ -112,7 +114,9 @@ std::vector<Comparison> comparisons(const hwdb::RuntimeResults& results, const h
                     .predicted = prediction.step_time,
                     .measured = *step.run.measured->step_time,
                     .spread = step.spread,
-                    .ranks = prediction.run.cluster.num_devices});
+                    .ranks = prediction.run.cluster.num_devices,
+                    .predicted_peak = prediction.memory.peak,
+                    .measured_peak = step.run.measured->peak_memory});
   }
   if (rows.empty()) throw Error(results.file + ": no training steps; measure with --steps first");
   return rows;
@@ -145,8 +149,13 @@ reports::Table comparison_table(const std::vector<Comparison>& rows, const std::
                                                         {"measured_s", "measured", Kind::Seconds},
                                                         {"predicted_s", "predicted", Kind::Seconds},
                                                         {"error", "error", Kind::Percent},
-                                                        {"spread", "spread of repeats", Kind::Percent}});
-  for (const Comparison& row : rows) table.add_row({row.id, row.measured, row.predicted, row.error(), row.spread});
+                                                        {"spread", "spread of repeats", Kind::Percent},
+                                                        {"measured_peak_bytes", "measured peak", Kind::Bytes},
+                                                        {"predicted_peak_bytes", "predicted peak", Kind::Bytes}});
+  for (const Comparison& row : rows) {
+    table.add_row({row.id, row.measured, row.predicted, row.error(), row.spread,
+                   row.measured_peak ? reports::Cell(*row.measured_peak) : reports::Cell(), row.predicted_peak});
+  }
   add_summaries(table, rows);
   return table;
 }

@@ -33,7 +33,7 @@ target_include_directories(llmsim_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIR} ${
 target_compile_definitions(llmsim_torch INTERFACE NDEBUG USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_libraries(llmsim_torch INTERFACE -Wl,--no-as-needed ${torch_libraries} -Wl,--as-needed)
 
-# CUDA graphs are the one thing that needs the toolkit's headers.
+# CUDA graphs and the figures of the caching allocator need the toolkit's headers.
 find_path(CUDA_RUNTIME_INCLUDE_DIR cuda_runtime_api.h PATHS /usr/local/cuda/include)
 if(TORCH_LIBRARY_torch_cuda AND CUDA_RUNTIME_INCLUDE_DIR)
   target_include_directories(llmsim_torch SYSTEM INTERFACE ${CUDA_RUNTIME_INCLUDE_DIR})

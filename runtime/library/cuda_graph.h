@@ -1,6 +1,6 @@
 // Work that is captured once and replayed with one call, on devices that can.
 //
-// The one file that needs the CUDA headers; without them at build time nothing can be captured.
+// Needs the CUDA headers; without them at build time nothing can be captured.
 #pragma once
 
 #include <functional>

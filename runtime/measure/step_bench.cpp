@@ -13,7 +13,7 @@
 #include "runtime/kernels/library_attention.h"
 #include "runtime/kernels/narrow_linear.h"
 #include "runtime/library/cuda_graph.h"
-#include "runtime/library/memory_meter.h"
+#include "runtime/library/device_memory.h"
 #include "runtime/library/operator_trace.h"
 #include "runtime/library/timer.h"
 #include "runtime/measure/kernel_bench.h"
@@ -228,23 +228,36 @@ json carried_by(const RankGroups& groups) {
   return list;
 }
 
+// Peaks of all ranks; none where this build cannot ask the device.
+struct RankPeaks {
+  std::vector<double> allocated, reserved;
+
+  RankPeaks(Communicator* world, c10::Device device) {
+    const std::optional<PeakMemory> own = peak_memory(device);
+    if (!own) return;
+    allocated = of_all_ranks(world, static_cast<double>(own->allocated), device);
+    if (own->reserved) reserved = of_all_ranks(world, static_cast<double>(*own->reserved), device);
+  }
+};
+
+std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
+
 // What a training of one case is seen to do.
 void add_measured(json& record, const StepCase& one, Communicator* world, double own_time, double slowest_time) {
-  const bool metered = one.setup.device.is_cpu();
-  const double own_peak = metered ? static_cast<double>(held_bytes(MeteredDevice::Cpu).peak) : 0.0;
   const std::vector<double> times = of_all_ranks(world, own_time, one.setup.device);
-  const std::vector<double> peaks = of_all_ranks(world, own_peak, one.setup.device);
+  const RankPeaks peaks(world, one.setup.device);
   json& measured = record["run"]["measured"];
   measured = {{"step_time_s", slowest_time}, {"outcome", "ok"}};
-  if (metered) {
-    measured.update({{"peak_memory_bytes", static_cast<std::int64_t>(largest(peaks))},
-                     {"memory_kind", "allocated"},
-                     {"memory_scope", "max-rank"}});
+  if (!peaks.allocated.empty()) {
+    measured.update(
+        {{"peak_memory_bytes", whole(largest(peaks.allocated))}, {"memory_kind", "allocated"}, {"memory_scope", "max-rank"}});
   }
   record["ranks"] = json::array();
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
-    record["ranks"].push_back({{"rank", rank}, {"step_time_s", times[rank]}});
-    if (metered) record["ranks"].back()["peak_bytes"] = static_cast<std::int64_t>(peaks[rank]);
+    json entry{{"rank", rank}, {"step_time_s", times[rank]}};
+    if (!peaks.allocated.empty()) entry["peak_bytes"] = whole(peaks.allocated[rank]);
+    if (!peaks.reserved.empty()) entry["reserved_bytes"] = whole(peaks.reserved[rank]);
+    record["ranks"].push_back(std::move(entry));
   }
 }
 
@@ -277,7 +290,7 @@ void train(json& record, const StepCase& one, const RankGroups& groups, const Re
     own.push_back(last.total);
     return sim::Seconds(largest(of_all_ranks(world, last.total.value(), one.setup.device)));
   };
-  reset_peak(MeteredDevice::Cpu);
+  reset_peak_memory(one.setup.device);
   const Timing timing = repeated(step, options);
   add_timing(record, timing);
   record["forward_s"] = summary(parts.forward).median.value();

@@ -1,8 +1,9 @@
 // Trains small models for a few steps and records each as a measured Run.
 //
 //   {"type": "step", "key": ..., "run": {...the Run schema, with `measured`...}, "forward_s", "backward_s", "optimizer_s",
-//    "median_s", "spread", "half_width", "repeats_n", "outcome", "loss", "ranks": [{"rank", "step_time_s", "peak_bytes"}],
-//    "flops": {"forward", "backward"}, "communication": [{"group": "dp", "collective": "all_reduce", "bytes", "count"}]}
+//    "median_s", "spread", "half_width", "repeats_n", "outcome", "loss", "ranks": [{"rank", "step_time_s", "peak_bytes",
+//    "reserved_bytes"}], "flops": {"forward", "backward"}, "communication": [{"group": "dp", "collective": "all_reduce", "bytes",
+//    "count"}]}
 //
 // The models are GPT-2 and Llama shapes of the catalogue made small enough that a step takes a fraction of a second on a CPU;
 // a mixture of experts with a balanced load among them; each configuration varies one or two things of a base one: width, depth,
