@@ -169,14 +169,8 @@ CLI::App* add_subcommand(CLI::App& command, const char* name, const char* what, 
   return sub;
 }
 
-}  // namespace
-
-void add_calibrate(CLI::App& program, int& status) {
-  CLI::App* command = program.add_subcommand("calibrate", "measure this machine and fit its device to the measurements");
-  command->require_subcommand(1);
-  const auto options = std::make_shared<CalibrateOptions>();
-
-  CLI::App* run = add_subcommand(*command, "run", "measure here with llmsim-runtime, then import", *options, kWritten, 1);
+void add_run(CLI::App& command, const std::shared_ptr<CalibrateOptions>& options, int& status) {
+  CLI::App* run = add_subcommand(command, "run", "measure here with llmsim-runtime, then import", *options, kWritten, 1);
   run->add_flag("--quick", options->quick, "two minutes, enough for a first calibration; default: an hour");
   run->add_flag("--resume", options->resume, "go on with the file of an earlier run");
   run->add_option("--budget", options->budget, "seconds to measure for")->check(CLI::PositiveNumber);
@@ -190,7 +184,16 @@ void add_calibrate(CLI::App& program, int& status) {
   run->add_option("--id", options->id, "what to call the device; default: local_cpu or local_gpu");
   run->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
   run->callback([options, &status] { status = run_calibrate_run(*options); });
+}
 
+}  // namespace
+
+void add_calibrate(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand("calibrate", "measure this machine and fit its device to the measurements");
+  command->require_subcommand(1);
+  const auto options = std::make_shared<CalibrateOptions>();
+
+  add_run(*command, options, status);
   CLI::App* importing =
       add_subcommand(*command, "import", "store the measured device with its fitted coefficients", *options, kRead, kMostFiles);
   importing->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");

@@ -102,6 +102,21 @@ inline std::vector<sim::Recompute> main_recomputes() {
           {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}}};
 }
 
+// With the first blocks alone, and every choice of modules.
+inline std::vector<sim::Recompute> all_recomputes() {
+  using sim::RecomputeKind;
+  std::vector<sim::Recompute> list = main_recomputes();
+  list.push_back({.kind = RecomputeKind::Full, .first_blocks = 1});
+  for (unsigned modules = 1; modules < 16; ++modules) {
+    list.push_back({.kind = RecomputeKind::Selective,
+                    .modules = {.core_attention = (modules & 1U) != 0,
+                                .mlp = (modules & 2U) != 0,
+                                .norms = (modules & 4U) != 0,
+                                .activation = (modules & 8U) != 0}});
+  }
+  return list;
+}
+
 // Large models in bf16 with sequence parallelism, on the meta device.
 struct LargeTraining {
   std::string name;

@@ -23,19 +23,6 @@ void set_formats(TrainingSetup& setup, Formats formats) {
   setup.autocast = formats == Formats::Autocast;
 }
 
-std::vector<sim::Recompute> recomputes() {
-  using sim::RecomputeKind;
-  std::vector<sim::Recompute> list = main_recomputes();
-  for (unsigned modules = 1; modules < 16; ++modules) {
-    list.push_back({.kind = RecomputeKind::Selective,
-                    .modules = {.core_attention = (modules & 1U) != 0,
-                                .mlp = (modules & 2U) != 0,
-                                .norms = (modules & 4U) != 0,
-                                .activation = (modules & 8U) != 0}});
-  }
-  return list;
-}
-
 void expect_equal(const TrainingSetup& setup, int rank, int stage, int shard = 0) {
   const sim::RankCounts actual = counted_step(setup, rank), expected = sim::rank_counts(simulated_run(setup), stage, shard);
   const std::string name = sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
@@ -61,7 +48,7 @@ TEST_P(MixtureOnOneProcess, TakesExecutesAndSendsWhatIsSimulated) {
   for (const int tokens : {32, 96}) {
     setup.model.seq_len = tokens;
     setup.strategy.micro_batch = tokens / 16, setup.strategy.global_batch = 2 * setup.strategy.micro_batch;
-    for (const sim::Recompute& recompute : tokens == 32 ? recomputes() : main_recomputes()) {
+    for (const sim::Recompute& recompute : tokens == 32 ? all_recomputes() : main_recomputes()) {
       setup.strategy.recompute = recompute;
       expect_equal(setup, 0, 0);
     }

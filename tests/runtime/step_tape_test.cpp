@@ -35,21 +35,6 @@ TrainingSetup setup_of(const Case& parameters) {
   return setup;
 }
 
-std::vector<sim::Recompute> recomputes() {
-  using sim::RecomputeKind;
-  std::vector<sim::Recompute> list{
-      {.kind = RecomputeKind::None}, {.kind = RecomputeKind::Full}, {.kind = RecomputeKind::EveryN, .every_n = 2}};
-  list.push_back({.kind = RecomputeKind::Full, .first_blocks = 1});
-  for (unsigned modules = 1; modules < 16; ++modules) {
-    list.push_back({.kind = RecomputeKind::Selective,
-                    .modules = {.core_attention = (modules & 1U) != 0,
-                                .mlp = (modules & 2U) != 0,
-                                .norms = (modules & 4U) != 0,
-                                .activation = (modules & 8U) != 0}});
-  }
-  return list;
-}
-
 struct Sizes {
   int seq_len, layers, micro_batch, micro_batches, vocab;
 };
@@ -63,7 +48,7 @@ TEST_P(StepTapeOfOneProcess, IsWhatTheAllocatorsCounted) {
   const bool exact = std::get<0>(GetParam()) || std::get<2>(GetParam()) == Formats::Fp32;
   for (const Sizes& sizes : kSizes) {
     const bool first = &sizes == std::begin(kSizes);
-    for (const sim::Recompute& recompute : first ? recomputes() : main_recomputes()) {
+    for (const sim::Recompute& recompute : first ? all_recomputes() : main_recomputes()) {
       TrainingSetup setup = setup_of(GetParam());
       setup.strategy.recompute = recompute;
       setup.model.seq_len = sizes.seq_len, setup.model.num_layers = sizes.layers, setup.model.vocab_size = sizes.vocab;
