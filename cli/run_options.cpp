@@ -28,6 +28,24 @@ void add_work(CLI::App& c, RunOptions& o) {
       "the same in tokens, rounded to whole sequences; default 4194304; example: --global-batch-tokens 4000000");
 }
 
+void add_experts(CLI::App& c, RunOptions& o) {
+  add(c, "--etp", o.etp, "N",
+      "ranks that divide each expert; default as tp; 1: whole experts, ep inside tp * dp * cp; example: --tp 4 --ep 8 --etp 1");
+  add(c, "--moe-dispatch", o.moe_dispatch, "NAME",
+      "how tokens reach experts: alltoall, allgather or deepep (once to each rank and node); default alltoall; example: "
+      "--moe-dispatch deepep");
+  c.add_flag("--moe-overlap", o.moe_overlap,
+             "dispatch and combine beside the other pass of another micro-batch; default exposed; example: --moe-overlap");
+  c.add_option("--moe-imbalance", o.moe_imbalance,
+               "rows of the busiest expert rank relative to the mean; default 1; example: --moe-imbalance 1.3")
+      ->type_name("RATIO")
+      ->check(CLI::Range(1.0, 1024.0));
+  c.add_option("--moe-capacity", o.moe_capacity,
+               "rows of an expert, dropped or padded to this many times the mean; default dropless; example: --moe-capacity 1.25")
+      ->type_name("RATIO")
+      ->check(CLI::Range(1.0, 1024.0));
+}
+
 void add_recipe(CLI::App& c, RunOptions& o) {
   add(c, "--precision", o.precision, "NAME",
       "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4; default the usual 16-bit format of the device; example: --precision fp8");
@@ -61,6 +79,7 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "all-gather");
   c.add_flag("--cp-unbalanced", o.cp_unbalanced,
              "context ranks hold plain pieces of a sequence; default zigzag, equal causal work; example: --cp-unbalanced");
+  add_experts(c, o);
 }
 
 }  // namespace

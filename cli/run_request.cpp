@@ -262,6 +262,16 @@ std::string stack_in(const Text& text, Notes& notes) {
   refuse("--stack", *text, "one of " + names);
 }
 
+void set_experts(const RunOptions& options, hwdb::RecordedTraining& training) {
+  training.etp = optional_number("--etp", options.etp, kTensor);
+  if (options.moe_dispatch && !sim::expert_dispatch_named(*options.moe_dispatch))
+    refuse("--moe-dispatch", *options.moe_dispatch, "alltoall, allgather or deepep");
+  training.moe_dispatch = options.moe_dispatch;
+  if (options.moe_overlap) training.moe_overlap = true;
+  training.moe_imbalance = options.moe_imbalance;
+  training.moe_capacity = options.moe_capacity;
+}
+
 hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
   hwdb::RecordedTraining training;
   training.framework = stack_in(options.stack, notes);
@@ -270,6 +280,7 @@ hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
   training.offload = offload_in(options.offload);
   training.cp_scheme = context_scheme_in(options.cp_scheme);
   if (options.cp_unbalanced) training.cp_balanced = false;
+  set_experts(options, training);
   if (options.sequence_parallel) training.sequence_parallel = true;
   if (options.no_flash) training.flash_attention = false;
   if (options.compile) training.compile = true;

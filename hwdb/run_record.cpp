@@ -116,6 +116,12 @@ void read_mesh(ObjectReader& reader, RecordedTraining& t) {
   t.pp = reader.count("pp");
   t.cp = reader.count("cp");
   t.ep = reader.count("ep");
+  t.etp = reader.count("etp");
+  t.moe_dispatch = reader.one_of("moe_dispatch", {"alltoall", "allgather", "deepep"});
+  t.moe_overlap = reader.boolean("moe_overlap");
+  t.moe_captured = reader.boolean("moe_captured");
+  t.moe_imbalance = reader.number("moe_imbalance", 1.0);
+  t.moe_capacity = reader.number("moe_capacity", 1.0);
   t.cp_scheme = reader.one_of("cp_scheme", {"ring", "all-gather", "all-to-all"});
   t.cp_balanced = reader.boolean("cp_balanced");
   t.virtual_stages = reader.count("virtual_stages");

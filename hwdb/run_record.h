@@ -57,6 +57,12 @@ struct RecordedTraining {
   std::optional<std::string> pipeline_schedule, sharding;
   std::optional<std::string> cp_scheme;  // "ring", "all-gather", "all-to-all"
   std::optional<bool> cp_balanced;       // zigzag order
+  // Experts: ranks that divide each; what carries tokens; whether that hides behind compute; rows of the busiest rank and of an
+  // expert relative to the mean (sim/strategy/expert_strategy.h).
+  std::optional<int> etp;
+  std::optional<std::string> moe_dispatch;
+  std::optional<bool> moe_overlap, moe_captured;
+  std::optional<double> moe_imbalance, moe_capacity;
   std::optional<int> shard_size, replicate_size;
   std::optional<std::string> attention_kernel;  // "flash-2", "cudnn", ...: sim/base/attention_kernel.h; none: the framework's
   std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "hwdb/recorded_experts.h"
 #include "hwdb/recorded_model.h"
 #include "hwdb/stack_fields.h"
 #include "sim/base/error.h"
@@ -181,6 +182,7 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDe
   const RecordedTraining& t = record.training;
   sim::Strategy s;
   set_mesh(t, run.cluster.num_devices, s, assume);
+  s.experts = recorded_experts(t, s, assume);
   set_batch(t, s, assume);
   set_schedule(t, s, assume);
   set_layer_split(run.model.num_layers, s, assume);

@@ -212,6 +212,13 @@ void add_sharded(std::vector<Field>& fields) {
   sharded.add("weight_copies", &P::weight_copies);
 }
 
+void add_experts(std::vector<Field>& fields) {
+  using P = sim::ExpertHabits;
+  const Group<P> experts(fields, [](StackChoice& c) -> P& { return c.stack.experts; });
+  experts.add("experts_route_shards", &P::routes_shards);
+  experts.add("experts_in_one_kernel", &P::grouped_kernel);
+}
+
 void add_kept(std::vector<Field>& fields) {
   using P = sim::KeptActivations;
   const Group<P> kept(fields, [](StackChoice& c) -> P& { return c.stack.kept; });
@@ -287,8 +294,8 @@ void add_defaults(std::vector<Field>& fields) {
 
 std::vector<Field> all_fields() {
   std::vector<Field> fields;
-  for (const auto add : {add_stack, add_storage, add_narrow, add_loss, add_gradients, add_sharded, add_kept, add_update, add_host,
-                         add_host_copies, add_reserve, add_defaults})
+  for (const auto add : {add_stack, add_storage, add_narrow, add_loss, add_gradients, add_sharded, add_experts, add_kept,
+                         add_update, add_host, add_host_copies, add_reserve, add_defaults})
     add(fields);
   return fields;
 }

@@ -73,24 +73,36 @@ Json microbatches_json(const sim::Strategy& s) {
   return s.global_batch / replica_batch;
 }
 
+// Only where experts are laid out otherwise than by default: keys that most runs have no use for.
+void add_experts(Json& json, const sim::ExpertStrategy& experts) {
+  if (experts.tensor_parallel) json["etp"] = *experts.tensor_parallel;
+  if (experts.dispatch != sim::ExpertDispatch::AllToAll) json["moe_dispatch"] = sim::name_of(experts.dispatch);
+  if (experts.overlap) json["moe_overlap"] = true;
+  if (!experts.captured) json["moe_captured"] = false;
+  if (experts.imbalance != 1.0) json["moe_imbalance"] = experts.imbalance;
+  if (experts.capacity) json["moe_capacity"] = *experts.capacity;
+}
+
 Json mesh_json(const sim::Strategy& s) {
   const bool context = s.context_parallel > 1;
   const bool hsdp = s.sharding == sim::Sharding::Hsdp && s.shard_size > 0;
-  return {{"micro_batch", s.micro_batch},
-          {"global_batch", s.global_batch},
-          {"num_microbatches", microbatches_json(s)},
-          {"dp", s.data_parallel},
-          {"tp", s.tensor_parallel},
-          {"pp", s.pipeline_parallel},
-          {"cp", s.context_parallel},
-          {"ep", s.expert_parallel},
-          {"cp_scheme", context ? Json(sim::name_of(s.context_scheme)) : Json(nullptr)},
-          {"cp_balanced", context ? Json(s.context_balanced) : Json(nullptr)},
-          {"virtual_stages", s.virtual_stages},
-          {"pipeline_schedule", s.pipeline_parallel > 1 ? Json(sim::name_of(s.schedule)) : Json(nullptr)},
-          {"sharding", sim::name_of(s.sharding)},
-          {"shard_size", hsdp ? Json(s.shard_size) : Json(nullptr)},
-          {"replicate_size", hsdp ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr)}};
+  Json json = {{"micro_batch", s.micro_batch},
+               {"global_batch", s.global_batch},
+               {"num_microbatches", microbatches_json(s)},
+               {"dp", s.data_parallel},
+               {"tp", s.tensor_parallel},
+               {"pp", s.pipeline_parallel},
+               {"cp", s.context_parallel},
+               {"ep", s.expert_parallel},
+               {"cp_scheme", context ? Json(sim::name_of(s.context_scheme)) : Json(nullptr)},
+               {"cp_balanced", context ? Json(s.context_balanced) : Json(nullptr)},
+               {"virtual_stages", s.virtual_stages},
+               {"pipeline_schedule", s.pipeline_parallel > 1 ? Json(sim::name_of(s.schedule)) : Json(nullptr)},
+               {"sharding", sim::name_of(s.sharding)},
+               {"shard_size", hsdp ? Json(s.shard_size) : Json(nullptr)},
+               {"replicate_size", hsdp ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr)}};
+  add_experts(json, s.experts);
+  return json;
 }
 
 Json switches_json(const sim::Run& run) {

@@ -22,6 +22,7 @@ std::string mesh_text(const sim::Strategy& s) {
     text += std::string(" ") + sim::name_of(s.context_scheme) + (s.context_balanced ? "" : " unbalanced");
   add("dp", s.data_parallel);
   add("ep", s.expert_parallel);
+  if (s.experts.tensor_parallel) add("etp", *s.experts.tensor_parallel);
   return text.empty() ? "one device" : text;
 }
 

@@ -41,7 +41,7 @@ class Search {
   explicit Search(const PlanQuery& query) : query_(query), run_(query.base) {}
 
   Plan run() {
-    require_supported(query_.base);
+    query_.base.model.validate();
     const int devices = run_.cluster.num_devices;
     for (const int tensor : choose(query_.tensor_parallel, divisors(devices))) {
       for (const int pipeline : choose(query_.pipeline_parallel, divisors(std::max(1, devices / tensor)))) {

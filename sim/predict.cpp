@@ -15,8 +15,8 @@ constexpr double kNinetyPercent = 1.645;
 // FLOPs of one step on the whole cluster, from the operators of one tensor rank.
 Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute) {
   const Strategy& s = run.strategy;
-  const int mixtures = count_moe_layers(run.model, 0, run.model.num_layers);
-  Flops blocks = (run.model.num_layers - mixtures) * (prices.block.forward.flops + prices.block.backward.flops);
+  const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
+  Flops blocks = (layers - mixtures) * (prices.block.forward.flops + prices.block.backward.flops);
   blocks += mixtures * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
   for (const ModelPart& part : model_parts(run.model, s)) {
     if (!with_recompute) continue;
@@ -90,11 +90,6 @@ void add_rates(Prediction& prediction) {
 
 }  // namespace
 
-void require_supported(const Run& run) {
-  run.model.validate();
-  if (run.model.mla) throw Error("latent-attention costs are not modelled yet: " + run.model.name);
-}
-
 Prediction predict(const Run& asked) {
   asked.model.validate();
   Prediction prediction{.run = asked};
@@ -104,7 +99,6 @@ Prediction predict(const Run& asked) {
   prediction.asked_vocab_size = asked.model.vocab_size;
   if (prediction.infeasible) return prediction;
   prediction.run.model.vocab_size = trained_vocab_size(asked);
-  require_supported(run);
   const LayerPrices prices = layer_prices(run);
   add_step(prediction, simulate_step(run, prices));
   add_slow_state(prediction);

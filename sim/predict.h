@@ -52,9 +52,6 @@ struct Prediction {
   bool feasible() const { return !infeasible; }
 };
 
-// Throws Error naming what the simulator cannot price yet: experts, latent attention or expert parallelism.
-void require_supported(const Run& run);
-
 // Throws Error for a run whose fields are out of range; an impossible or too large run is an answer, not an exception.
 // The prediction's run has the vocabulary as the stack pads it.
 Prediction predict(const Run& asked);

@@ -47,6 +47,7 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   refuse(model.bias.head, "bias.head = true");
   const int n = strategy.tensor_parallel;
   require_divisible(model, n);
+  refuse(!(strategy.experts == sim::ExpertStrategy{}), "experts laid out or loaded otherwise than an all-to-all of rows over ep");
   if (model.moe) require_experts(*model.moe, model.bias, n);
   RankShape shape{.batch = strategy.micro_batch,
                   .seq_len = model.seq_len,
@@ -59,7 +60,7 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
                   .tensor_ranks = n,
                   .tensor_rank = rank.tensor};
   if (!model.moe) return shape;
-  const sim::ExpertShape experts = sim::expert_shape(model, strategy);
+  const sim::ExpertShape experts = sim::expert_shape(model, strategy, {});
   shape.expert_ffn = experts.ffn, shape.shared_ffn = experts.shared_ffn;
   shape.experts = experts.experts, shape.expert_rank = rank.expert;
   return shape;

@@ -39,9 +39,12 @@ int edge(int tile, std::int64_t extent, int smallest) {
 }
 
 double alignment_factor(const Operator& product, const GemmCoefficients& c) {
-  const bool aligned = product.m % c.alignment == 0 && product.n % c.alignment == 0 && product.k % c.alignment == 0;
+  const auto fits = [&](std::int64_t extent, bool tokens) { return (tokens && product.ragged) || extent % c.alignment == 0; };
+  const bool aligned =
+      fits(product.m, !product.weight_gradient) && fits(product.n, false) && fits(product.k, product.weight_gradient);
   // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the others are aligned;
-  // row-major factors are aligned by their row length, so one odd dimension spoils at least one factor.
+  // row-major factors are aligned by their row length, so one odd dimension spoils at least one factor.  Kernels for the rows of
+  // several experts start each at a row of its own.
   if (aligned) return 1.0;
   return product.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
 }

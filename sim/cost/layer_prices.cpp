@@ -9,12 +9,14 @@ namespace {
 BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer,
                       RecomputeKind recompute, LayerKind kind) {
   const BlockOperators block = lower_block(model, run.strategy, stack, recompute, kind);
-  return {.forward = pricer.price(block.forward, false),
-          .recompute = pricer.price(block.recompute, false),
-          .backward = pricer.price(block.backward, true),
-          .saved = block.saved,
-          .restored = block.restored,
-          .gradients = block.gradients};
+  BlockPrice price{.forward = pricer.price(block.forward, false),
+                   .recompute = pricer.price(block.recompute, false),
+                   .backward = pricer.price(block.backward, true),
+                   .saved = block.saved,
+                   .restored = block.restored,
+                   .gradients = block.gradients};
+  pricer.overlap_exchanges(price.forward, price.backward);
+  return price;
 }
 
 // Of two kinds of layer, `share` of the second.
@@ -71,8 +73,8 @@ LayerPrices layer_prices(const Run& run) {
     block = price_block(run, stack, pricer, kind, layers);
     kept = run.strategy.recompute.mixes() ? price_block(run, stack, pricer, RecomputeKind::None, layers) : block;
   };
-  const int mixtures = count_moe_layers(run.model, 0, run.model.num_layers);
-  if (mixtures < run.model.num_layers) price(prices.block, prices.kept_block, LayerKind::Dense);
+  const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
+  if (mixtures < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
   if (mixtures > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Mixture);
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, stack), pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, stack), pricer);

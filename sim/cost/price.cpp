@@ -34,6 +34,16 @@ void CollectiveTally::add(const CollectiveTally& other, double times) {
   time += times * other.time;
 }
 
+void LaunchTally::add(const Operator& op) {
+  kernels += op.kernels;
+  if (op.kind == OperatorKind::Gemm && is_narrow(op.dtype)) narrow_products += 1.0;
+}
+
+void LaunchTally::add(const LaunchTally& other, double times) {
+  kernels += times * other.kernels;
+  narrow_products += times * other.narrow_products;
+}
+
 void PassPrice::add(const PassPrice& other, double times) {
   gemm += times * other.gemm;
   attention += times * other.attention;
@@ -44,11 +54,13 @@ void PassPrice::add(const PassPrice& other, double times) {
   expert += times * other.expert;
   contention += times * other.contention;
   flops += times * other.flops;
-  kernels += static_cast<int>(std::lround(times * other.kernels));
+  launches.add(other.launches, times);
+  ragged_launches.add(other.ragged_launches, times);
   for (std::size_t i = 0; i < tensor_collectives.size(); ++i) {
     tensor_collectives[i].add(other.tensor_collectives[i], times);
     context_collectives[i].add(other.context_collectives[i], times);
     expert_collectives[i].add(other.expert_collectives[i], times);
+    expert_tensor_collectives[i].add(other.expert_tensor_collectives[i], times);
   }
 }
 
@@ -56,6 +68,9 @@ OperatorPricer::OperatorPricer(const Run& run)
     : tensor_links_(group_links(run.strategy, GroupKind::Tensor, run.cluster, run.stack.collective_efficiency)),
       context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
       expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency)),
+      expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.stack.collective_efficiency)),
+      route_{.dispatch = run.strategy.experts.dispatch, .top_k = run.model.moe ? run.model.moe->top_k : 1},
+      pairs_passes_(run.strategy.experts.overlap),
       ranks_(run.strategy.tensor_parallel),
       pipelines_products_(run.strategy.tensor_overlap),
       scatters_pieces_(run.stack.reserve.transformer_engine),
@@ -64,6 +79,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
       buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
       context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device), run.cluster.device)),
+      expert_loss_(arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
       streaming_machine_(streaming_machine(run.cluster, streaming_forms(run.model, run.strategy))),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
                     run.stack.efficiency * host_share(run.cluster).products),
@@ -92,9 +108,20 @@ void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds be
 }
 
 void OperatorPricer::add_expert(PassPrice& pass, const Operator& op) const {
-  const Seconds each = collective_time(op.collective, op.message, expert_links_);
+  const bool divides = op.group == GroupKind::ExpertTensor, rows = op.collective == CollectiveKind::AllToAll;
+  const Seconds each = rows ? expert_exchange_time(op.message, route_, expert_links_)
+                            : collective_time(op.collective, op.message, divides ? expert_tensor_links_ : expert_links_);
   pass.expert += op.launches * each;
-  pass.expert_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
+  CollectiveTallies& tallies = divides ? pass.expert_tensor_collectives : pass.expert_collectives;
+  tallies[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
+}
+
+void OperatorPricer::overlap_exchanges(PassPrice& forward, PassPrice& backward) const {
+  if (!pairs_passes_) return;
+  const BesideTimes there = run_beside(forward.expert, backward.compute(), expert_loss_);
+  const BesideTimes back = run_beside(backward.expert, forward.compute(), expert_loss_);
+  forward.expert = there.exposed, backward.expert = back.exposed;
+  forward.contention += back.slowdown, backward.contention += there.slowdown;
 }
 
 void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const {
@@ -146,12 +173,10 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const Operator& op = operators[i];
     pass.flops += op.flops;
-    pass.kernels += op.kernels;
+    pass.launches.add(op);
+    if (op.ragged) pass.ragged_launches.add(op);
     switch (op.kind) {
-      case OperatorKind::Gemm:
-        pass.gemm += product_time(op);
-        pass.narrow_products += is_narrow(op.dtype) ? 1 : 0;
-        break;
+      case OperatorKind::Gemm: pass.gemm += product_time(op); break;
       case OperatorKind::Attention: {
         const Seconds time = attention_time(op, backward, attention_machine_) / compute_rate_;
         pass.attention += time;
@@ -161,7 +186,7 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
       case OperatorKind::Collective:
         if (op.group == GroupKind::Context) {
           add_context(pass, op, attention);
-        } else if (op.group == GroupKind::Expert) {
+        } else if (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor) {
           add_expert(pass, op);
         } else {
           add_tensor(pass, operators, i);

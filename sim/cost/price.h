@@ -7,6 +7,7 @@
 #include "sim/cost/attention.h"
 #include "sim/cost/collective.h"
 #include "sim/cost/contention.h"
+#include "sim/cost/expert_exchange.h"
 #include "sim/cost/gemm.h"
 #include "sim/cost/streaming.h"
 #include "sim/cost/tensor_overlap.h"
@@ -28,6 +29,15 @@ struct CollectiveTally {
 };
 using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by CollectiveKind
 
+// What the host calls.
+struct LaunchTally {
+  double kernels = 0.0;
+  double narrow_products = 0.0;  // products in 8- or 4-bit formats
+
+  void add(const Operator& op);
+  void add(const LaunchTally& other, double times);
+};
+
 // One pass over a list of operators.
 struct PassPrice {
   Seconds gemm{};
@@ -36,16 +46,17 @@ struct PassPrice {
   Seconds collective{};          // tensor-parallel, if nothing were hidden
   Seconds collective_exposed{};  // what products do not hide
   Seconds context{};             // context-parallel, what attention does not hide
-  Seconds expert{};              // tokens to and from experts of other ranks, which nothing hides
+  Seconds expert{};              // tokens to and from experts of other ranks, what nothing hides
   Seconds contention{};          // products and attention slowed down by collectives beside them
-  int kernels = 0;
-  int narrow_products = 0;  // products in 8- or 4-bit formats
+  LaunchTally launches{};
+  LaunchTally ragged_launches{};  // of them those of operators whose shapes a router decides
   Flops flops{};
   CollectiveTallies tensor_collectives{};
   CollectiveTallies context_collectives{};
   CollectiveTallies expert_collectives{};
+  CollectiveTallies expert_tensor_collectives{};
 
-  // `times` as much of another pass; kernels are rounded.
+  // `times` as much of another pass.
   void add(const PassPrice& other, double times);
 
   Seconds compute() const { return gemm + attention + memory_bound; }
@@ -58,6 +69,9 @@ class OperatorPricer {
   explicit OperatorPricer(const Run& run);
 
   PassPrice price(const OperatorList& operators, bool backward) const;
+
+  // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.
+  void overlap_exchanges(PassPrice& forward, PassPrice& backward) const;
 
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
@@ -73,6 +87,9 @@ class OperatorPricer {
   GroupLinks tensor_links_;
   GroupLinks context_links_;
   GroupLinks expert_links_;
+  GroupLinks expert_tensor_links_;
+  ExpertRoute route_;
+  bool pairs_passes_;
   int ranks_;
   bool pipelines_products_;    // cuts products and collectives into pieces
   bool scatters_pieces_;       // sums behind a product by collectives of the stack's own, not by a ring of copies
@@ -81,6 +98,7 @@ class OperatorPricer {
   double library_loss_ = 0.0;  // of products beside a collective of the library
   double buffer_loss_ = 0.0;   // beside one of the stack's own
   double context_loss_ = 0.0;
+  double expert_loss_ = 0.0;
   StreamingMachine streaming_machine_;
   double compute_rate_;  // sustained clock, training rate, stack efficiency, and what other processes of a host leave
   double gemm_rate_;     // of these, and of the kernels that the matrix library picks

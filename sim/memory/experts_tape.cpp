@@ -12,7 +12,7 @@ constexpr double kIndex = 8.0;
 
 ExpertsTape::ExpertsTape(const Transformer& model, const Strategy& strategy, const Stack& stack, Bytes residual)
     : model_(model),
-      shape_(expert_shape(model, strategy)),
+      shape_(expert_shape(model, strategy, stack)),
       e_(size_of(activation_dtype(strategy.precision)).value()),
       gradient_(storage_of(strategy, stack).gradient_bytes),
       gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1),

@@ -5,9 +5,20 @@
 namespace llmsim::sim {
 namespace {
 
+// The same of latent attention: the products that make queries and values, or all of them.
+double latent_widths(const Transformer& model, const LatentAttention& mla, bool all) {
+  const double h = model.hidden_size, heads = model.num_heads, rank = mla.kv_lora_rank, query = mla.q_lora_rank.value_or(0);
+  const double up = (query > 0.0 ? query : h) + heads * query_head_dim(model);
+  const double values = rank + heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+  if (!all) return up + values;
+  const double down = (query > 0.0 ? h + query : 0.0) + h + rank + mla.qk_rope_head_dim;
+  return up + values + down + attention_output_width(model) + h;
+}
+
 // Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in + out) values.
 double adapted_widths(const Transformer& model, const Adapters& adapters) {
   const double h = model.hidden_size;
+  if (model.mla) return latent_widths(model, *model.mla, adapters.all_linear);
   const double q = static_cast<double>(model.num_heads) * model.head_dim,
                kv = static_cast<double>(model.num_kv_heads) * model.head_dim;
   double widths = (h + q) + (h + kv);
@@ -19,6 +30,14 @@ double adapted_widths(const Transformer& model, const Adapters& adapters) {
   return widths;
 }
 
+// The bottlenecks of latent attention with their norms, which every tensor rank has whole.
+double latent_parameters(const Transformer& model) {
+  if (!model.mla) return 0.0;
+  const double h = model.hidden_size, bias = model.bias.qkv ? 1.0 : 0.0, query = model.mla->q_lora_rank.value_or(0);
+  const double rank = model.mla->kv_lora_rank, rope = model.mla->qk_rope_head_dim;
+  return (h + bias) * (query + rank + rope) + query + rank;
+}
+
 double norm_parameters(const Transformer& model) {
   return model.norm_weight ? model.hidden_size * (model.bias.norm ? 2.0 : 1.0) : 0.0;
 }
@@ -26,31 +45,37 @@ double norm_parameters(const Transformer& model) {
 void set_dense_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, double tensor) {
   const double attention_bias = model.bias.attention_output ? model.hidden_size : 0.0;
   const double mlp_bias = model.bias.mlp ? model.hidden_size : 0.0;
-  rank.block_replicated = static_cast<double>(block.norms) + attention_bias + mlp_bias;
-  rank.block = (static_cast<double>(block.attention + block.mlp) - attention_bias - mlp_bias) / tensor + rank.block_replicated;
+  rank.block_replicated = static_cast<double>(block.norms) + attention_bias + mlp_bias + latent_parameters(model);
+  rank.block =
+      (static_cast<double>(block.attention + block.mlp + block.norms) - rank.block_replicated) / tensor + rank.block_replicated;
 }
 
-void set_moe_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, double tensor) {
+void set_moe_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, const Strategy& strategy) {
+  const double tensor = strategy.tensor_parallel;
   const MixtureOfExperts& moe = *model.moe;
   const double h = model.hidden_size, gate = moe.shared_expert_gate ? h : 0.0;
   const double row_biases = (model.bias.attention_output ? h : 0.0) + (model.bias.mlp ? moe.num_shared_experts * h : 0.0);
   const double down_biases = moe.expert_bias ? moe.num_experts * h : 0.0;
-  rank.moe_replicated = static_cast<double>(block.norms) + row_biases;
+  const double latents = latent_parameters(model);
+  rank.moe_replicated = static_cast<double>(block.norms) + row_biases + latents;
   rank.moe_partial = static_cast<double>(block.router) + gate;
-  rank.moe_block =
-      (static_cast<double>(block.attention + block.mlp) - row_biases - gate) / tensor + rank.moe_replicated + rank.moe_partial;
-  rank.experts = (static_cast<double>(block.experts) - down_biases) / tensor + down_biases;
+  rank.moe_block = (static_cast<double>(block.attention + block.mlp) - row_biases - gate - latents) / tensor +
+                   rank.moe_replicated + rank.moe_partial;
+  rank.experts = (static_cast<double>(block.experts) - down_biases) / strategy.expert_tensor_ranks() + down_biases;
 }
 
 // Both kinds of block of a model with experts.
 void set_blocks(RankParameters& rank, const Transformer& model, const Strategy& strategy) {
   rank.block = rank.block_replicated = 0.0;
   for (int layer = 0; layer < model.num_layers; ++layer) {
-    const auto set = is_moe_layer(model, layer) ? set_moe_block : set_dense_block;
-    set(rank, model, block_parameters(model, layer), strategy.tensor_parallel);
+    const BlockParameters block = block_parameters(model, layer);
+    if (is_moe_layer(model, layer))
+      set_moe_block(rank, model, block, strategy);
+    else
+      set_dense_block(rank, model, block, strategy.tensor_parallel);
   }
   rank.experts /= strategy.expert_parallel;
-  rank.experts_divided = strategy.expert_parallel > 1;
+  rank.experts_divided = strategy.experts_apart();
   if (model.embedding_norm) rank.embedding += norm_parameters(model);
 }
 
@@ -76,12 +101,16 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   RankParameters rank;
   if (model.final_norm) rank.final_norm = norm_parameters(model);
   const double row_biases = model.hidden_size * ((model.bias.attention_output ? 1.0 : 0.0) + (model.bias.mlp ? 1.0 : 0.0));
-  rank.block_replicated = (static_cast<double>(whole.norms) - rank.final_norm) / layers + row_biases;
-  rank.block = (matrices / layers - row_biases) / tensor + rank.block_replicated;
+  const double latents = latent_parameters(model);
+  rank.block_replicated = (static_cast<double>(whole.norms) - rank.final_norm) / layers + row_biases + latents;
+  rank.block = (matrices / layers - row_biases - latents) / tensor + rank.block_replicated;
   rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
   const double head = model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head);
   rank.head = head / tensor + rank.final_norm;
   rank.tied = model.tied_embeddings;
+  rank.predicts = model.mtp_layers > 0;
+  const double h = model.hidden_size;
+  rank.prediction = model.mtp_layers * (2.0 * h * h / tensor + 3.0 * norm_parameters(model));
   rank.adapted = strategy.adapters.has_value();
   if (model.moe) set_blocks(rank, model, strategy);
   if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
@@ -91,7 +120,8 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
 double RankParameters::ends(const ModelPart& part) const {
   double sum = 0.0;
   if (part.embedding) sum += embedding;
-  if (part.head) sum += tied && part.embedding ? final_norm : head;
+  if (part.head) sum += prediction + (tied && part.embedding ? final_norm : head);
+  if (part.head && predicts && !tied && !part.embedding) sum += embedding;
   return sum;
 }
 

@@ -23,10 +23,12 @@ struct RankParameters {
   double embedding = 0.0;         // table and positions, or a tied copy of it
   double head = 0.0;              // output projection and final norm; of a tied model the copy that a separate last stage holds
   double final_norm = 0.0;        // of `head` the part that a tied model's own last stage has
+  double prediction = 0.0;        // beside the blocks of multi-token prediction: their projections and norms
+  bool predicts = false;          // the stage of the head embeds the next tokens too
   double block_adapters = 0.0;    // trained values of one block under adapters
   bool tied = false;              // the head on the embedding's own part is no second copy
   bool adapted = false;           // only adapters are trained
-  bool experts_divided = false;   // routed experts are divided over expert ranks, and exchanged apart from all else
+  bool experts_divided = false;   // routed experts are divided over ranks of their own, and exchanged apart from all else
 
   double ends(const ModelPart& part) const;     // weights of the embedding and the head that the part has
   double blocks(const ModelPart& part) const;   // those of its blocks

@@ -460,7 +460,8 @@ bool follows_tape(const Run& run) {
   const bool divides = m.num_kv_heads % s.tensor_parallel == 0 && m.vocab_size % s.tensor_parallel == 0;
   const bool table = !m.tied_embeddings || s.pipeline_parallel == 1 || s.sharding == Sharding::None;
   return run.stack.follows_tape && executes(m) && executes(s.recompute, s.offload) && formats && divides && table &&
-         s.context_parallel == 1 && !s.adapters && !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
+         s.context_parallel == 1 && s.experts == ExpertStrategy{} && !s.adapters && !s.cuda_graph &&
+         s.optimizer == OptimizerKind::AdamW;
 }
 
 StepTape step_tape(const Run& run, int stage, int shard) { return StepWalk(run, stage, shard).walk(); }

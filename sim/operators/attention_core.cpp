@@ -19,7 +19,9 @@ class CoreLowering {
         element_(size_of(dtype_).value()),
         ranks_(strategy.context_parallel),
         heads_(model.num_heads / strategy.tensor_parallel),
-        kv_heads_(std::max(1, model.num_kv_heads / strategy.tensor_parallel)),
+        kv_heads_(model.mla ? heads_ : std::max(1, model.num_kv_heads / strategy.tensor_parallel)),
+        query_dim_(query_head_dim(model)),
+        value_dim_(attention_output_width(model) / model.num_heads),
         tokens_(model.seq_len / ranks_) {}
 
   AttentionCore lower() {
@@ -58,13 +60,13 @@ class CoreLowering {
     core_.backward.push_back(hop("context_keys_gradients", 2.0 * message, static_cast<int>(steps), true));
     core_.backward.push_back(hop("context_last_gradients", message, 1, false));
     merge(static_cast<double>(steps));
-    core_.working = 4.0 * message + static_cast<double>(steps) * queries() * size_of(dtype_);
+    core_.working = 4.0 * message + static_cast<double>(steps) * outputs() * size_of(dtype_);
   }
 
   // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k and v.
   void merge(double steps) {
     const double keys = keys_and_values().value() / element_;
-    core_.forward.push_back(streaming(OperatorKind::Residual, "context_merge", queries(), steps * (element_ + 2.0 * kFp32),
+    core_.forward.push_back(streaming(OperatorKind::Residual, "context_merge", outputs(), steps * (element_ + 2.0 * kFp32),
                                       static_cast<int>(2 * steps)));
     core_.backward.push_back(streaming(OperatorKind::Residual, "context_merge_gradients", queries() + keys,
                                        steps * 3.0 * element_, static_cast<int>(3 * steps)));
@@ -81,11 +83,11 @@ class CoreLowering {
   }
 
   void exchange_heads() {
-    const Bytes q = queries() * size_of(dtype_), kv = replicated_keys();
+    const Bytes q = queries() * size_of(dtype_), out = outputs() * size_of(dtype_), kv = replicated_keys();
     for (const char* label : {"context_keys", "context_values"}) add_exchange(label, kv / 2.0);
     add_exchange("context_queries", q);
     add_kernel(flash(heads_ / ranks_, model_.seq_len, keys(), 1, area(model_.seq_len)));
-    add_exchange("context_output", q);
+    add_exchange("context_output", out);
     core_.working = q + kv;
   }
 
@@ -116,25 +118,26 @@ class CoreLowering {
     op.batch = strategy_.micro_batch * heads;
     op.m = m;
     op.n = n;
-    op.k = model_.head_dim;
+    op.k = value_dim_;
     op.causal = n == model_.seq_len;
     op.kernels = op.launches = launches;
-    op.flops = 4.0 * static_cast<double>(op.batch) * scores * static_cast<double>(op.k) * FLOP;
-    const double io = 2.0 * static_cast<double>(strategy_.micro_batch * model_.head_dim) *
+    op.flops = 2.0 * static_cast<double>(op.batch) * scores * static_cast<double>(query_dim_ + value_dim_) * FLOP;
+    const double io = static_cast<double>(strategy_.micro_batch * (query_dim_ + value_dim_)) *
                       (static_cast<double>(heads * m) + kv * static_cast<double>(std::max(m, n)));
     op.moved = Bytes(io * element_ * launches);
     op.saved = static_cast<double>(op.batch * m) * size_of(DType::Fp32);  // log-sum-exp
     return op;
   }
 
-  // Forward, and backward with four products instead of two; the scores that the kernel makes again are no model work.  Every
-  // rank waits for one that has `imbalance` of the mean work.
+  // Forward, and backward with four products instead of two; the scores that the kernel makes again, over the size of queries,
+  // are no model work.  Every rank waits for one that has `imbalance` of the mean work.
   void add_kernel(Operator op, double imbalance = 1.0) {
     op.repeats = imbalance;
     core_.forward.push_back(op);
     op.label = "attention_backward";
     op.flops = 2.0 * op.flops;
-    op.repeats = 2.5 / 2.0 * imbalance;
+    const double query = static_cast<double>(query_dim_), value = static_cast<double>(value_dim_);
+    op.repeats = (3.0 * query + 2.0 * value) / (2.0 * (query + value)) * imbalance;
     op.moved = 2.0 * op.moved;
     op.saved = Bytes(0.0);
     op.kernels = 2 * op.launches;
@@ -142,7 +145,7 @@ class CoreLowering {
   }
 
   void unfused() {
-    const std::int64_t s = model_.seq_len, d = model_.head_dim, batch = strategy_.micro_batch * heads_;
+    const std::int64_t s = model_.seq_len, d = query_dim_, v = value_dim_, batch = strategy_.micro_batch * heads_;
     const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
     core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype_, dtype_));
     if (model_.position == Position::Alibi) {
@@ -154,12 +157,12 @@ class CoreLowering {
     stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_, one_kernel));
     const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
     core_.forward.back().saved += Bytes(scores * kept);
-    core_.forward.push_back(gemm("attention_values", batch, s, d, s, dtype_, dtype_));
-    core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, d, dtype_, dtype_));
-    core_.backward.push_back(gemm("attention_values_wgrad", batch, s, d, s, dtype_, dtype_));
+    core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype_, dtype_));
+    core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, v, dtype_, dtype_));
+    core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype_, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype_, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype_, dtype_));
-    stream(OperatorKind::Copy, "attention_layout", 2.0 * queries(), layout_traffic(stack_, element_));
+    stream(OperatorKind::Copy, "attention_layout", queries() + outputs(), layout_traffic(stack_, element_));
   }
 
   void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
@@ -176,10 +179,11 @@ class CoreLowering {
     return s * w - w * w / 2.0;
   }
 
-  // Elements of q (or of the output), and bytes of k and v, on this rank.
-  double queries() const { return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * model_.head_dim); }
+  // Elements of q and of the output, and bytes of k and v, on this rank.
+  double queries() const { return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * query_dim_); }
+  double outputs() const { return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * value_dim_); }
   Bytes keys_and_values() const {
-    return 2.0 * static_cast<double>(strategy_.micro_batch * tokens_ * kv_heads_ * model_.head_dim) * size_of(dtype_);
+    return static_cast<double>(strategy_.micro_batch * tokens_ * kv_heads_ * (query_dim_ + value_dim_)) * size_of(dtype_);
   }
 
   const Transformer& model_;
@@ -190,6 +194,8 @@ class CoreLowering {
   std::int64_t ranks_;
   std::int64_t heads_;
   std::int64_t kv_heads_;
+  std::int64_t query_dim_;  // of a query or key vector, and of a value
+  std::int64_t value_dim_;
   std::int64_t tokens_;
   AttentionCore core_;
 };

@@ -1,6 +1,9 @@
 // The core of attention, between the projections, as operators of one rank: scores, softmax, weighted sum, and what context
 // parallelism sends.
 //
+// Latent attention works on keys and values of all heads, whose sizes e of queries and keys and v of values differ: 2 (e + v) in
+// place of 4 d.
+//
 // Notation: s = seq_len, c = context_parallel, m = s/c tokens of a sequence on one rank, w = sliding window.  A rank's share of a
 // causal square of s keys is 4 m s/2 d FLOP for each head: with the balanced (zigzag) order every rank has the same, in plain
 // order the last rank has (2 - 1/c) of it and all wait for it.

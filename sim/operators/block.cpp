@@ -51,10 +51,24 @@ class BlockLowering {
   }
 
   void attention_half() {
+    norm("attention_norm", keeps_input(true));
+    model_.mla ? latent_inputs(*model_.mla) : attention_inputs();
+    parts_.core.first = block_.forward.size();
+    attention_core();
+    parts_.core.last = block_.forward.size();
+    const std::int64_t width = attention_output_width(model_) / tensor_;
+    if (strategy_.flash_attention || keeps_input(all_adapted())) keep(Bytes(static_cast<double>(tokens_ * width) * element_));
+    product("attention_output", width, {model_.hidden_size}, true);
+    if (!model_.parallel_block) reduce();
+    if (model_.norms_per_layer >= 4) norm("post_attention_norm", false);
+    if (!model_.parallel_block) residual("attention_residual");
+  }
+
+  // Queries, keys and values.
+  void attention_inputs() {
     const std::int64_t h = model_.hidden_size, d = model_.head_dim;
     const std::int64_t heads = model_.num_heads / tensor_, kv_heads = std::max(1, model_.num_kv_heads / tensor_);
     const double q_elements = static_cast<double>(tokens_ * heads * d), kv_elements = static_cast<double>(tokens_ * kv_heads * d);
-    norm("attention_norm", keeps_input(true));
     gather();
     if (fuses_inputs()) {
       const std::int64_t f = model_.ffn_size / tensor_;
@@ -69,14 +83,42 @@ class BlockLowering {
     }
     keep(Bytes((q_elements + 2 * (stack_.kept.expanded_kv_heads ? q_elements : kv_elements)) * element_));
     if (stack_.kept.fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
-    parts_.core.first = block_.forward.size();
-    attention_core();
-    parts_.core.last = block_.forward.size();
-    if (strategy_.flash_attention || keeps_input(all_adapted())) keep(Bytes(q_elements * element_));  // input of the projection
-    product("attention_output", heads * d, {h}, true);
-    if (!model_.parallel_block) reduce();
-    if (model_.norms_per_layer >= 4) norm("post_attention_norm", false);
-    if (!model_.parallel_block) residual("attention_residual");
+  }
+
+  void latent_inputs(const LatentAttention& mla) {
+    const std::int64_t h = model_.hidden_size, heads = model_.num_heads / tensor_, d = query_head_dim(model_);
+    if (mla.q_lora_rank) down("query_down", "query_norm", *mla.q_lora_rank, 0);
+    down("latent_down", "latent_norm", mla.kv_lora_rank, mla.qk_rope_head_dim);
+    if (!mla.q_lora_rank) gather();
+    parts_.latent_up.first = block_.forward.size();
+    product("query_up", mla.q_lora_rank.value_or(static_cast<int>(h)), {heads * d});
+    product("latent_up", mla.kv_lora_rank, {heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
+    const double t = static_cast<double>(tokens_), per_head = t * static_cast<double>(heads);
+    stream(OperatorKind::Rotary, "rotary", (per_head + t) * mla.qk_rope_head_dim, rotary_traffic(stack_, element_));
+    stream(OperatorKind::Copy, "assemble_keys", per_head * static_cast<double>(d), permutation_traffic(element_));
+    parts_.latent_saved = Bytes(per_head * static_cast<double>(2 * d + mla.v_head_dim) * element_);
+    keep(parts_.latent_saved);
+    parts_.latent_up.last = block_.forward.size();
+  }
+
+  // Into a bottleneck: the product, the norm of its first `rank` values and, over tensor ranks, the latents of all tokens.
+  void down(const char* label, const char* norm_label, int rank, int beside) {
+    const std::int64_t tokens = strategy_.sequence_parallel ? tokens_ / tensor_ : tokens_;
+    add_product(lower_linear(linear_, label, tokens, rank + beside, model_.hidden_size), {rank + beside}, false);
+    const double normalised = static_cast<double>(tokens) * rank, all = static_cast<double>(tokens) * (rank + beside);
+    stream(OperatorKind::Norm, norm_label, normalised, norm_traffic(model_.norm, stack_, element_));
+    keep(Bytes(all * element_ + normalised * linear_input_bytes(linear_)));
+    if (tensor_ > 1) share_latents(Bytes(static_cast<double>(tokens_) * (rank + beside) * element_));
+  }
+
+  void share_latents(Bytes message) {
+    if (!strategy_.sequence_parallel) {
+      block_.backward.push_back(collective("latent_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
+      return;
+    }
+    block_.forward.push_back(collective("latents", CollectiveKind::AllGather, GroupKind::Tensor, message));
+    block_.backward.push_back(collective("latents_again", CollectiveKind::AllGather, GroupKind::Tensor, message));
+    block_.backward.push_back(collective("latent_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
   }
 
   void mlp_half() {
@@ -106,7 +148,8 @@ class BlockLowering {
   void mixture_half() {
     if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm", keeps_input(all_adapted()));
     parts_.mlp.first = block_.forward.size();
-    if (!model_.parallel_block) gather();
+    const bool gathers = !routes_shards(strategy_, stack_);
+    if (!model_.parallel_block && gathers) gather();
     ExpertOperators experts = lower_experts(model_, strategy_, stack_, linear_);
     const std::size_t before = block_.forward.size();
     for (BlockProduct& product : experts.products) {
@@ -119,13 +162,13 @@ class BlockLowering {
     parts_.activation_saved = experts.activation_saved;
     expert_gradients_ = experts.gradients;
     add({.forward = std::move(experts.forward), .backward = std::move(experts.backward)});
-    end_half();
+    end_half(gathers);
   }
 
-  // What follows the second half's last product.
-  void end_half() {
+  // What follows the second half's last product; `partial`: tensor ranks have a part of the sum each.
+  void end_half(bool partial = true) {
     if (model_.parallel_block) sum_of_halves();
-    reduce();
+    if (partial) reduce();
     parts_.mlp.last = block_.forward.size();
     if (model_.norms_per_layer >= 4) norm("post_mlp_norm", false);
     residual("mlp_residual");
@@ -241,7 +284,10 @@ class BlockLowering {
   // The product of tokens and a matrix of all `parts` side by side: q, k and v; gate and up.
   void product(const char* label, std::int64_t in, const BlockProduct::Widths& parts, bool row_parallel = false) {
     const std::int64_t out = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
-    const LinearOperators linear = lower_linear(linear_, label, tokens_, out, in);
+    add_product(lower_linear(linear_, label, tokens_, out, in), parts, row_parallel);
+  }
+
+  void add_product(const LinearOperators& linear, const BlockProduct::Widths& parts, bool row_parallel) {
     const auto own = std::find_if(linear.forward.begin(), linear.forward.end(),
                                   [](const Operator& op) { return op.kind == OperatorKind::Gemm; });
     const std::size_t place = block_.forward.size() + static_cast<std::size_t>(own - linear.forward.begin());
@@ -261,8 +307,9 @@ class BlockLowering {
   // output.
   Bytes activation_gradients() const {
     const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 3.0 : 2.0);
-    if (kind_ == LayerKind::Mixture) return std::max(expert_gradients_ + 2.0 * whole_residual(), core_working_);
-    return std::max(Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_), core_working_);
+    const Bytes core = std::max(core_working_, parts_.latent_saved + 2.0 * whole_residual());
+    if (kind_ == LayerKind::Mixture) return std::max(expert_gradients_ + 2.0 * whole_residual(), core);
+    return std::max(Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_), core);
   }
 
   const Transformer& model_;

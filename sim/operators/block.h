@@ -9,6 +9,15 @@
 //   backward  for each product a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
 //             collectives
 //
+// Latent attention (multi-head latent attention, DeepSeek-V2), with ranks r and c of the bottlenecks of queries and of keys and
+// values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
+//
+//   (t, r, h), norm; (t, c + qk_rope, h), norm; [gather]; (t, a e/n, r), (t, a (qk_nope + v)/n, c), rotary, keys assembled,
+//   attention, (t, h, a v/n)
+//
+// Every tensor rank has both matrices that go down, and the whole of what they give: with sequence_parallel they work on t/n
+// tokens, and it is the narrow latents that are gathered.  Queries without a bottleneck are one column-parallel product.
+//
 // In a mixture the experts take the place of the MLP: experts.h.
 //
 // A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the stack may join qkv and the MLP's input to

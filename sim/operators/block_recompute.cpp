@@ -39,6 +39,10 @@ class BlockRecompute {
       again(parts_.core);
       block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
     }
+    if (modules.latent_up) {
+      again(parts_.latent_up);
+      block_.saved -= parts_.latent_saved;
+    }
     if (modules.norms) {
       for (std::size_t i = 0; i < block_.forward.size(); ++i) {
         if (block_.forward[i].kind == OperatorKind::Norm) again({i, i + 1});

@@ -23,11 +23,13 @@ struct BlockParts {
   std::vector<BlockProduct> products;
   OperatorRange core;
   OperatorRange mlp;
+  OperatorRange latent_up;  // from the latents to queries, keys and values
   std::vector<std::size_t> activations;
   std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks
   Bytes norms_saved{};
   Bytes mlp_inner_saved{};
   Bytes activation_saved{};
+  Bytes latent_saved{};
 };
 
 // Fills `recompute`, `saved` and `restored` of a block whose forward operators are complete.

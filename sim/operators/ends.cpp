@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "sim/operators/linear.h"
 #include "sim/operators/loss.h"
 #include "sim/operators/traffic.h"
 
@@ -99,6 +100,46 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
   return ends;
 }
 
+namespace {
+
+void append(OperatorList& list, const OperatorList& more) { list.insert(list.end(), more.begin(), more.end()); }
+
+// What a multi-token-prediction layer has beside its block: norms of the hidden state and of the next token's embedding, and the
+// product that joins them, (t, h, 2 h).
+EndOperators lower_prediction_input(const Transformer& model, const Strategy& strategy, const Stack& stack,
+                                    const EndShape& shape) {
+  EndOperators ends = lower_embedding(model, strategy, stack);
+  add_norm(ends, "prediction_norm", model, stack, shape);
+  add_norm(ends, "prediction_norm", model, stack, shape);
+  const std::int64_t h = model.hidden_size;
+  LinearContext context;
+  context.precision = strategy.precision, context.stack = &stack;
+  const Bytes joined = 2.0 * whole_residual(model, shape);
+  const bool divided = strategy.tensor_parallel > 1;
+  if (divided) ends.forward.push_back(collective("prediction_input", CollectiveKind::AllGather, GroupKind::Tensor, joined));
+  const LinearOperators product = lower_linear(context, "prediction_input", shape.tokens, h / strategy.tensor_parallel, 2 * h);
+  append(ends.forward, product.forward);
+  append(ends.backward, product.backward);
+  if (divided) ends.backward.push_back(collective("prediction_input", CollectiveKind::ReduceScatter, GroupKind::Tensor, joined));
+  ends.saved += Bytes(shape.residual * (4.0 * shape.element + 2.0 * linear_input_bytes(context)));
+  return ends;
+}
+
+// The head's own norm and loss run once more for each prediction layer; all logits wait for the backward pass.
+void add_predictions(EndOperators& ends, const EndOperators& head, const EndOperators& input, int layers) {
+  for (int i = 0; i < layers; ++i) {
+    append(ends.forward, input.forward);
+    append(ends.forward, head.forward);
+    append(ends.recompute, head.recompute);
+    append(ends.backward, head.backward);
+    append(ends.backward, input.backward);
+    ends.saved += head.saved + input.saved;
+    ends.working += head.working;
+  }
+}
+
+}  // namespace
+
 EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Stack& stack) {
   const EndShape shape = shape_of(model, strategy);
   EndOperators ends;
@@ -106,6 +147,8 @@ EndOperators lower_head(const Transformer& model, const Strategy& strategy, cons
   ends.saved = Bytes(2.0 * shape.residual * shape.element);
   add_tensor_collectives(ends, model, strategy, stack, shape);
   add_loss(ends, lower_loss(model, strategy, stack, shape.tokens));
+  if (model.mtp_layers > 0)
+    add_predictions(ends, EndOperators(ends), lower_prediction_input(model, strategy, stack, shape), model.mtp_layers);
   return ends;
 }
 

@@ -1,6 +1,7 @@
 #include "sim/operators/experts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/operators/traffic.h"
 
@@ -19,8 +20,11 @@ class ExpertLowering {
         moe_(*model.moe),
         stack_(stack),
         linear_(linear),
-        shape_(expert_shape(model, strategy)),
-        exchanges_(strategy.expert_parallel > 1),
+        shape_(expert_shape(model, strategy, stack)),
+        dispatch_(strategy.experts.dispatch),
+        ranks_(strategy.expert_parallel),
+        expert_tensor_(shape_.routes_shards ? strategy.expert_tensor_ranks() : 1),
+        tensor_(strategy.tensor_parallel),
         element_(size_of(activation_dtype(strategy.precision)).value()),
         width_(model.gated_mlp ? 2 : 1) {
     linear_.frozen = linear_.adapters.has_value();
@@ -29,6 +33,7 @@ class ExpertLowering {
 
   ExpertOperators lower() {
     route();
+    const std::size_t forward = out_.forward.size(), backward = out_.backward.size();
     dispatch();
     if (shape_.shared_ffn > 0) shared_up();
     experts();
@@ -36,15 +41,23 @@ class ExpertLowering {
     if (shape_.shared_ffn == 0 || !moe_.shared_expert_gate) out_.needed = out_.forward.size();
     if (shape_.shared_ffn > 0) shared_down();
     combine();
+    mark_ragged(out_.forward, forward);
+    mark_ragged(out_.backward, backward);
     const double ffn = real(shape_.rows * shape_.ffn), rows = row_elements();
     out_.gradients = Bytes((width_ * ffn + std::max(ffn, rows)) * element_);
     return std::move(out_);
   }
 
  private:
+  // Rows that are sent, that have arrived from other ranks, and that experts work on.
+  double sent_elements() const { return real(shape_.sent) * model_.hidden_size; }
   double row_elements() const { return real(shape_.rows) * model_.hidden_size; }
+  double arrived_elements() const { return row_elements() / expert_tensor_; }
   double token_elements() const { return real(shape_.tokens) * model_.hidden_size; }
-  Bytes rows() const { return Bytes(row_elements() * element_); }
+  std::int64_t shared_tokens() const { return shape_.routes_shards ? shape_.tokens * tensor_ : shape_.tokens; }
+  bool exchanges() const { return ranks_ > 1; }
+  bool deduplicates() const { return exchanges() && dispatch_ == ExpertDispatch::Deduplicated; }
+  bool gathers() const { return exchanges() && dispatch_ == ExpertDispatch::AllGather; }
   Bytes input_of(double elements) const { return Bytes(elements * linear_input_bytes(linear_)); }
 
   // Products outside the experts multiply in the activation format.
@@ -54,31 +67,58 @@ class ExpertLowering {
     return context;
   }
 
+  static void mark_ragged(OperatorList& operators, std::size_t from) {
+    for (std::size_t i = from; i < operators.size(); ++i) operators[i].ragged = true;
+  }
+
   void route() {
     const std::int64_t experts = moe_.num_experts;
     add(lower_linear(wide(), "router", shape_.tokens, experts, model_.hidden_size), {experts}, false);
     if (moe_.router_bias) bias_gradient(shape_.tokens, real(experts));
     stream(OperatorKind::Softmax, "router_choice", real(shape_.tokens * experts), router_traffic(stack_, element_));
     const double kept =
-        real(shape_.tokens * experts) * size_of(DType::Fp32).value() + real(shape_.rows) * (element_ + kIndicesPerRow * kIndex);
+        real(shape_.tokens * experts) * size_of(DType::Fp32).value() + real(shape_.sent) * (element_ + kIndicesPerRow * kIndex);
     keep(Bytes(kept));
   }
 
   void dispatch() {
-    stream(OperatorKind::Copy, "expert_dispatch", row_elements(), permutation_traffic(element_));
-    if (exchanges_) {
+    if (gathers()) gather_tokens();
+    permute("expert_dispatch", gathers() ? arrived_elements() : sent_elements());
+    if (exchanges() && !gathers()) {
       out_.forward.push_back(
           collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert, Bytes(kIndex * moe_.num_experts)));
       exchange("expert_dispatch");
-      sort_chunks("expert_sort");
     }
+    if (expert_tensor_ > 1) conjugate("expert_gather", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
+    if (exchanges() && !gathers()) sort_chunks("expert_sort");
     keep(input_of(row_elements()));
+  }
+
+  // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
+  Bytes gathered_tokens() const { return Bytes(token_elements() * ranks_ * element_); }
+  void gather_tokens() {
+    out_.forward.push_back(collective("expert_dispatch", CollectiveKind::AllGather, GroupKind::Expert, gathered_tokens()));
+    out_.backward.push_back(collective("expert_dispatch", CollectiveKind::ReduceScatter, GroupKind::Expert, gathered_tokens()));
+  }
+  void scatter_tokens() {
+    out_.forward.push_back(collective("expert_combine", CollectiveKind::ReduceScatter, GroupKind::Expert, gathered_tokens()));
+    out_.backward.push_back(collective("expert_combine", CollectiveKind::AllGather, GroupKind::Expert, gathered_tokens()));
+  }
+
+  // Rows over the ranks that divide an expert.
+  void conjugate(const char* label, CollectiveKind forward, CollectiveKind backward) {
+    const Bytes message(row_elements() * element_);
+    out_.forward.push_back(collective(label, forward, GroupKind::ExpertTensor, message));
+    out_.backward.push_back(collective(label, backward, GroupKind::ExpertTensor, message));
   }
 
   void experts() {
     const std::int64_t h = model_.hidden_size, f = shape_.ffn;
-    const ExpertRows group{
-        .experts = shape_.experts, .busy = shape_.busy_experts, .rows = shape_.rows, .rows_per_expert = shape_.rows_per_expert};
+    const ExpertRows group{.experts = shape_.experts,
+                           .busy = shape_.busy_experts,
+                           .rows = shape_.rows,
+                           .rows_per_expert = shape_.rows_per_expert,
+                           .one_kernel = stack_.experts.grouped_kernel};
     add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
     activate("expert_activation", real(shape_.rows * f));
@@ -87,32 +127,48 @@ class ExpertLowering {
   }
 
   void give_back() {
-    if (exchanges_) {
-      sort_chunks("expert_unsort");
-      exchange("expert_combine");
-    }
-    stream(OperatorKind::Copy, "expert_return", row_elements(), permutation_traffic(element_));
-    keep(rows());
+    if (exchanges() && !gathers()) sort_chunks("expert_unsort");
+    if (expert_tensor_ > 1) conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
+    if (exchanges() && !gathers()) exchange("expert_combine");
+    permute("expert_return", gathers() ? arrived_elements() : sent_elements());
+    keep(Bytes((gathers() ? arrived_elements() : sent_elements()) * element_));
+  }
+
+  // By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
+  void permute(const char* label, double elements) {
+    if (!deduplicates()) stream(OperatorKind::Copy, label, elements, permutation_traffic(element_));
   }
 
   void combine() {
-    stream(OperatorKind::Residual, "expert_combination", row_elements(), combination_traffic(stack_, element_, moe_.top_k));
+    const double rows = gathers() ? arrived_elements() : sent_elements();
+    stream(OperatorKind::Residual, "expert_combination", rows, combination_traffic(stack_, element_, moe_.top_k));
+    if (gathers()) scatter_tokens();
     if (shape_.shared_ffn > 0) {
       out_.forward.push_back(streaming(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
     }
   }
 
+  // The tokens of all tensor ranks, which share out the width of shared experts.
+  void share_tokens(const char* label, CollectiveKind forward, CollectiveKind backward) {
+    if (!shape_.routes_shards) return;
+    const Bytes message(token_elements() * tensor_ * element_);
+    out_.forward.push_back(collective(label, forward, GroupKind::Tensor, message));
+    out_.backward.push_back(collective(label, backward, GroupKind::Tensor, message));
+  }
+
   void shared_up() {
-    const std::int64_t h = model_.hidden_size, f = shape_.shared_ffn;
-    add(lower_linear(linear_, "shared_up", shape_.tokens, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
-    if (model_.bias.mlp) bias_gradient(shape_.tokens, real(width_ * f));
-    activate("shared_activation", real(shape_.tokens * f));
+    const std::int64_t h = model_.hidden_size, f = shape_.shared_ffn, tokens = shared_tokens();
+    share_tokens("shared_input", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
+    add(lower_linear(linear_, "shared_up", tokens, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
+    if (model_.bias.mlp) bias_gradient(tokens, real(width_ * f));
+    activate("shared_activation", real(tokens * f));
     if (moe_.shared_expert_gate) add(lower_linear(wide(), "shared_gate", shape_.tokens, 1, h), {1}, false);
   }
 
   void shared_down() {
     const std::int64_t h = model_.hidden_size;
-    add(lower_linear(linear_, "shared_down", shape_.tokens, h, shape_.shared_ffn), {h}, true);
+    add(lower_linear(linear_, "shared_down", shared_tokens(), h, shape_.shared_ffn), {h}, true);
+    share_tokens("shared_output", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (moe_.shared_expert_gate) {
       keep(Bytes((token_elements() + real(shape_.tokens)) * element_));
       out_.needed = out_.forward.size();
@@ -133,14 +189,15 @@ class ExpertLowering {
   }
 
   void exchange(const char* label) {
-    const Operator op = collective(label, CollectiveKind::AllToAll, GroupKind::Expert, rows());
+    const double elements = std::max(sent_elements(), arrived_elements());
+    const Operator op = collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * element_));
     out_.forward.push_back(op);
     out_.backward.push_back(op);
   }
 
   // Rows arrive by rank, and are wanted by expert.
   void sort_chunks(const char* label) {
-    if (shape_.experts == 1) return;
+    if (shape_.experts == 1 || deduplicates()) return;
     stream(OperatorKind::Copy, label, row_elements(), permutation_traffic(element_));
   }
 
@@ -173,7 +230,10 @@ class ExpertLowering {
   const Stack& stack_;
   LinearContext linear_;
   ExpertShape shape_;
-  bool exchanges_;
+  ExpertDispatch dispatch_;
+  int ranks_;          // with different experts
+  int expert_tensor_;  // among which arrived rows are gathered
+  int tensor_;
   double element_;
   int width_;
   ExpertOperators out_;
@@ -181,15 +241,25 @@ class ExpertLowering {
 
 }  // namespace
 
-ExpertShape expert_shape(const Transformer& model, const Strategy& strategy) {
+bool routes_shards(const Strategy& strategy, const Stack& stack) {
+  const bool divides = strategy.tensor_parallel > 1 && strategy.sequence_parallel;
+  return divides && (stack.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tensor_parallel);
+}
+
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Stack& stack) {
   const MixtureOfExperts& moe = *model.moe;
   ExpertShape shape;
+  shape.routes_shards = routes_shards(strategy, stack);
   shape.tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;
-  shape.rows = shape.tokens * moe.top_k;
+  if (shape.routes_shards) shape.tokens /= strategy.tensor_parallel;
+  shape.sent = shape.tokens * moe.top_k;
+  shape.rows = shape.routes_shards ? shape.sent * strategy.expert_tensor_ranks() : shape.sent;
+  const double load = strategy.experts.capacity.value_or(strategy.experts.imbalance);
+  if (load != 1.0) shape.rows = static_cast<std::int64_t>(std::ceil(real(shape.rows) * load));
   shape.experts = moe.num_experts / strategy.expert_parallel;
   shape.busy_experts = std::min(shape.experts, shape.rows);
   shape.rows_per_expert = (shape.rows + shape.busy_experts - 1) / shape.busy_experts;
-  shape.ffn = moe.expert_ffn_size / strategy.tensor_parallel;
+  shape.ffn = moe.expert_ffn_size / strategy.expert_tensor_ranks();
   shape.shared_ffn = static_cast<std::int64_t>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy.tensor_parallel;
   return shape;
 }

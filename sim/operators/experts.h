@@ -12,9 +12,18 @@
 //             [shared (t, h, F)], combination: sum over k of weight times row
 //   backward  the gradient of each weight is a product of rows; data and weight gradients of every product; the conjugate moves
 //
-// An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  The load is taken to be balanced: every expert
-// has R x / E rows, which is exact where E divides R, and every rank R of them.  Router and gate see every token on all tensor
-// ranks, whose combinations are partial sums: their gradients are partial too, and summed when the step closes.
+// An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  Every expert of a rank has an equal part of
+// its rows.  The busiest rank has `imbalance` times the mean, all wait for it, and a capacity bounds or pads what an expert gets.
+// Router and gate see every token on all tensor ranks, whose combinations are partial sums: their gradients are partial too, and
+// summed when the step closes.
+//
+// Where a rank routes shards (routes_shards), router, dispatch and combination work on the t/n tokens of its part of the sequence
+// instead, R = t k / n rows are sent, and what arrives is gathered over the etp ranks that divide an expert, each f =
+// expert_ffn_size / etp wide; their partial results are reduce-scattered before they return.  Only shared experts gather tokens.
+//
+// An all-gather dispatch has all tokens of the expert ranks on each of them, t h x, instead of rows; results are
+// reduce-scattered. A deduplicating one sends a token once to a rank and a node however many of its experts are there, permutes
+// as it sends, and is priced by cost/expert_exchange.h.
 //
 // Kept for backward, e bytes an activation: rows, inputs of both products, the rows before the combination, the probabilities in
 // fp32, weights, and three 8-byte indices for each row (chosen expert, order, token).
@@ -23,6 +32,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "sim/model/transformer.h"
@@ -35,8 +45,10 @@
 namespace llmsim::sim {
 
 struct ExpertShape {
-  std::int64_t tokens = 0;
-  std::int64_t rows = 0;
+  bool routes_shards = false;
+  std::int64_t tokens = 0;           // that this rank routes
+  std::int64_t sent = 0;             // rows, one for each expert that one of them visits
+  std::int64_t rows = 0;             // that this rank's experts work on
   std::int64_t experts = 0;          // of this rank
   std::int64_t busy_experts = 0;     // of which these have rows
   std::int64_t rows_per_expert = 0;  // rounded up
@@ -44,8 +56,12 @@ struct ExpertShape {
   std::int64_t shared_ffn = 0;       // of all shared experts together, per tensor rank
 };
 
+// Whether each tensor rank routes its own part of the sequence: so does Megatron-LM with sequence parallelism, and so it must be
+// where experts are divided otherwise than the rest.
+bool routes_shards(const Strategy& strategy, const Stack& stack);
+
 // Requires a mixture and a valid strategy.
-ExpertShape expert_shape(const Transformer& model, const Strategy& strategy);
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Stack& stack);
 
 struct ExpertOperators {
   OperatorList forward;

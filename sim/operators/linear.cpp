@@ -52,6 +52,8 @@ void add_adapter(LinearOperators& linear, std::int64_t tokens, std::int64_t out,
 // `busy` products of (rows_per_expert, k) by (k, n), of all rows together.
 Operator grouped(const char* label, const ExpertRows& group, std::int64_t n, std::int64_t k, DType dtype, DType out) {
   Operator op = gemm(label, group.busy, group.rows_per_expert, n, k, dtype, out);
+  op.kernels = group.kernels();
+  op.ragged = true;
   const double rows = static_cast<double>(group.rows), dn = static_cast<double>(n), dk = static_cast<double>(k);
   op.flops = 2.0 * rows * dn * dk * FLOP;
   op.moved = (rows * dk + static_cast<double>(group.busy) * dk * dn) * size_of(dtype) + rows * dn * size_of(out);
@@ -61,6 +63,8 @@ Operator grouped(const char* label, const ExpertRows& group, std::int64_t n, std
 Operator grouped_weight_gradient(const char* label, const ExpertRows& group, std::int64_t m, std::int64_t n, DType dtype,
                                  DType out) {
   Operator op = gemm(label, group.busy, m, n, group.rows_per_expert, dtype, out);
+  op.kernels = group.kernels();
+  op.ragged = true;
   const double rows = static_cast<double>(group.rows), dm = static_cast<double>(m), dn = static_cast<double>(n);
   op.flops = 2.0 * rows * dm * dn * FLOP;
   op.moved = rows * (dm + dn) * size_of(dtype) + static_cast<double>(group.busy) * dm * dn * size_of(out);
@@ -122,6 +126,9 @@ LinearOperators lower_expert_linear(const LinearContext& context, const char* la
   if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
   if (is_narrow(dtype)) {
     add_casts(linear, context, static_cast<double>(group.rows), static_cast<double>(out), static_cast<double>(in), weights);
+    for (OperatorList* pass : {&linear.forward, &linear.backward}) {
+      for (Operator& op : *pass) op.kernels *= group.kernels();
+    }
   }
   linear.forward.push_back(grouped(label, group, out, in, dtype, wide));
   if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));

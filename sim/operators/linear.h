@@ -38,6 +38,9 @@ struct ExpertRows {
   std::int64_t busy = 1;  // of which these have rows
   std::int64_t rows = 0;  // of all together
   std::int64_t rows_per_expert = 0;
+  bool one_kernel = false;  // for all of them, or one for each
+
+  int kernels() const { return one_kernel ? 1 : static_cast<int>(busy); }
 };
 
 // The same for each expert and its rows: one product of `busy` small ones, with the FLOPs and bytes of all rows.

@@ -53,13 +53,16 @@ struct Operator {
   std::int64_t k = 0;
   bool causal = false;           // Attention: half of the scores are masked
   bool weight_gradient = false;  // Gemm: k runs over tokens and the product is accumulated
-  Flops flops{};                 // useful work (causal attention counts its half)
-  double repeats = 1.0;          // work the kernel executes over `flops`: flash backward makes the scores again
-  Bytes moved{};                 // device memory read and written
-  double rate = 1.0;             // memory-bound: bandwidth relative to what the device achieves
-  Bytes saved{};                 // kept from forward until the backward pass has used it
-  int kernels = 1;               // launches
-  int launches = 1;              // Attention, Collective: equal kernels or messages one after the other; flops, moved are of all
+  // Works on the rows that a router sends, as many as come: a product's tokens (m, or k of a weight gradient) are those of
+  // several experts, and a graph that is captured for one shape cannot hold it.
+  bool ragged = false;
+  Flops flops{};         // useful work (causal attention counts its half)
+  double repeats = 1.0;  // work the kernel executes over `flops`: flash backward makes the scores again
+  Bytes moved{};         // device memory read and written
+  double rate = 1.0;     // memory-bound: bandwidth relative to what the device achieves
+  Bytes saved{};         // kept from forward until the backward pass has used it
+  int kernels = 1;       // launches
+  int launches = 1;      // Attention, Collective: equal kernels or messages one after the other; flops, moved are of all
 
   CollectiveKind collective = CollectiveKind::AllReduce;
   GroupKind group = GroupKind::Tensor;

@@ -47,6 +47,23 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
   }
 }
 
+Seconds time_of(const CollectiveTallies& tallies) {
+  Seconds sum;
+  for (const CollectiveTally& tally : tallies) sum += tally.time;
+  return sum;
+}
+
+// What is exposed of both groups is shared out by their times.
+void add_experts(std::vector<CommunicationTerm>& list, const Run& run, const LayerPrices& prices,
+                 const std::vector<ModelPart>& parts, Seconds exposed) {
+  const CollectiveTallies between = tallies_of(&PassPrice::expert_collectives, run, prices, parts);
+  const CollectiveTallies inside = tallies_of(&PassPrice::expert_tensor_collectives, run, prices, parts);
+  const Seconds first = time_of(between), second = time_of(inside);
+  if (first + second <= Seconds(0.0)) return;
+  add_inner(list, run, GroupKind::Expert, between, first / (first + second) * exposed);
+  add_inner(list, run, GroupKind::ExpertTensor, inside, second / (first + second) * exposed);
+}
+
 // One exchange of some parameters, the ranks that carry it out, and what is exposed of it in a step.
 struct GroupExchange {
   ExchangedMessages all;
@@ -211,10 +228,7 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
     add_inner(list, run, GroupKind::Context, tallies_of(&PassPrice::context_collectives, run, prices, parts),
               terms[Term::ContextExposed]);
   }
-  if (run.strategy.expert_parallel > 1) {
-    add_inner(list, run, GroupKind::Expert, tallies_of(&PassPrice::expert_collectives, run, prices, parts),
-              terms[Term::ExpertExposed]);
-  }
+  add_experts(list, run, prices, parts, terms[Term::ExpertExposed]);
   add_data(list, run, exchange, parts, others);
   if (run.strategy.pipeline_parallel > 1) add_pipeline(list, run, transfer, parts, terms[Term::PipelineBubble]);
   return list;

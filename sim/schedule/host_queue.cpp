@@ -16,9 +16,9 @@ Seconds lack(const PassLoad& pass) {
 
 }  // namespace
 
-void HostCalls::add(const PassPrice& pass, double times) {
-  kernels += times * pass.kernels;
-  narrow_products += times * pass.narrow_products;
+void HostCalls::add(const LaunchTally& launches, double times) {
+  kernels += times * launches.kernels;
+  narrow_products += times * launches.narrow_products;
 }
 
 Seconds HostCalls::time(const Stack& stack) const {

@@ -31,7 +31,7 @@ struct HostCalls {
   double recomputed_blocks = 0.0;
 
   // Adds the calls of `times` passes.
-  void add(const PassPrice& pass, double times);
+  void add(const LaunchTally& launches, double times);
   Seconds time(const Stack& stack) const;
 };
 

@@ -23,7 +23,7 @@ class PassBuilder {
         exchange_(exchange),
         rank_(rank),
         part_(part) {
-    if (strategy_.cuda_graph) return;
+    if (strategy_.cuda_graph && strategy_.experts.captured) return;
     const PassLoad forward{.device = forward_compute().total(), .host = forward_calls().time(stack_)};
     const PassLoad backward{.device = backward_compute().total(), .host = backward_calls().time(stack_)};
     waits_ = launch_waits(forward, backward, strategy_.pipeline_parallel == 1);
@@ -97,11 +97,14 @@ class PassBuilder {
            (device.achieved.memory_fraction * device.memory_bandwidth);
   }
 
+  // Of a pass: all, or what captured graphs leave out.
+  const LaunchTally& called(const PassPrice& pass) const { return strategy_.cuda_graph ? pass.ragged_launches : pass.launches; }
+
   HostCalls forward_calls() const {
     HostCalls calls;
-    calls.add(block_.forward, part_.blocks);
-    if (part_.embedding) calls.add(prices_.embedding.forward, 1.0);
-    if (part_.head) calls.add(prices_.head.forward, 1.0);
+    calls.add(called(block_.forward), part_.blocks);
+    if (part_.embedding) calls.add(called(prices_.embedding.forward), 1.0);
+    if (part_.head) calls.add(called(prices_.head.forward), 1.0);
     calls.units = part_.blocks * units_per_block(run_.model, stack_);
     return calls;
   }
@@ -109,11 +112,11 @@ class PassBuilder {
   HostCalls backward_calls() const {
     HostCalls calls;
     calls.recomputed_blocks = strategy_.recompute.blocks_of(part_.blocks);
-    calls.add(block_.backward, part_.blocks);
-    calls.add(block_.recompute, calls.recomputed_blocks);
-    if (part_.embedding) calls.add(prices_.embedding.backward, 1.0);
-    if (part_.head) calls.add(prices_.head.recompute, 1.0);
-    if (part_.head) calls.add(prices_.head.backward, 1.0);
+    calls.add(called(block_.backward), part_.blocks);
+    calls.add(called(block_.recompute), calls.recomputed_blocks);
+    if (part_.embedding) calls.add(called(prices_.embedding.backward), 1.0);
+    if (part_.head) calls.add(called(prices_.head.recompute), 1.0);
+    if (part_.head) calls.add(called(prices_.head.backward), 1.0);
     const double fetched = part_.blocks + (stack_.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
     calls.units = fetched * units_per_block(run_.model, stack_);
     return calls;

@@ -15,6 +15,7 @@ const char* name_of(GroupKind kind) {
     case GroupKind::Pipeline: return "pp";
     case GroupKind::Expert: return "ep";
     case GroupKind::ExpertData: return "edp";
+    case GroupKind::ExpertTensor: return "etp";
     case GroupKind::Embedding: return "embedding";
   }
   return "";
@@ -31,7 +32,8 @@ int group_ranks(const Strategy& strategy, GroupKind kind) {
     case GroupKind::Replicate: return data_context / strategy.shard_ranks();
     case GroupKind::Pipeline: return strategy.pipeline_parallel;
     case GroupKind::Expert: return strategy.expert_parallel;
-    case GroupKind::ExpertData: return data_context / strategy.expert_parallel;
+    case GroupKind::ExpertData: return strategy.expert_data_ranks();
+    case GroupKind::ExpertTensor: return strategy.expert_tensor_ranks();
     case GroupKind::Embedding: return std::min(2, strategy.pipeline_parallel);
   }
   return 1;
@@ -40,13 +42,14 @@ int group_ranks(const Strategy& strategy, GroupKind kind) {
 int group_stride(const Strategy& strategy, GroupKind kind) {
   const int tensor = strategy.tensor_parallel;
   switch (kind) {
-    case GroupKind::Tensor: return 1;
+    case GroupKind::Tensor:
+    case GroupKind::ExpertTensor: return 1;
     case GroupKind::Context:
     case GroupKind::DataContext:
-    case GroupKind::Shard:
-    case GroupKind::Expert: return tensor;
+    case GroupKind::Shard: return tensor;
+    case GroupKind::Expert: return strategy.expert_tensor_ranks();
     case GroupKind::Data: return tensor * strategy.context_parallel;
-    case GroupKind::ExpertData: return tensor * strategy.expert_parallel;
+    case GroupKind::ExpertData: return strategy.expert_tensor_ranks() * strategy.expert_parallel;
     case GroupKind::Replicate: return tensor * strategy.shard_ranks();
     case GroupKind::Pipeline: return tensor * strategy.context_parallel * strategy.data_parallel;
     case GroupKind::Embedding: return std::max(1, strategy.pipeline_parallel - 1) * group_stride(strategy, GroupKind::Pipeline);

@@ -11,11 +11,23 @@ namespace llmsim::sim {
 
 // The dimensions over which collectives run.  DataContext is data x context together (gradients, sharded states); Shard and
 // Replicate are its inner and outer part under Hsdp.  Embedding is the first and the last pipeline stage, which each have a copy
-// of a tied table.  Expert is the inner part of data x context, whose ranks have different experts; ExpertData its outer
-// part, whose ranks have the same ones.
-enum class GroupKind { Tensor, Context, Data, DataContext, Shard, Replicate, Pipeline, Expert, ExpertData, Embedding };
+// of a tied table.  Expert is the ranks of a stage that have different experts, ExpertData those that have the same
+// ones, ExpertTensor those that divide one (expert_strategy.h).
+enum class GroupKind {
+  Tensor,
+  Context,
+  Data,
+  DataContext,
+  Shard,
+  Replicate,
+  Pipeline,
+  Expert,
+  ExpertData,
+  ExpertTensor,
+  Embedding
+};
 
-// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "embedding".
+// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "etp", "embedding".
 const char* name_of(GroupKind kind);
 
 // A group of `ranks` devices that are `stride` apart.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdlib>
 
 #include "sim/strategy/strategy.h"
@@ -16,10 +17,14 @@ struct NamedModule {
   bool RecomputedModules::*flag;
 };
 
-constexpr std::array<NamedModule, 4> kModules{{{"core_attn", &RecomputedModules::core_attention},
+constexpr std::array<NamedModule, 5> kModules{{{"core_attn", &RecomputedModules::core_attention},
                                                {"mlp", &RecomputedModules::mlp},
                                                {"layernorm", &RecomputedModules::norms},
-                                               {"activation", &RecomputedModules::activation}}};
+                                               {"activation", &RecomputedModules::activation},
+                                               {"mla_up_proj", &RecomputedModules::latent_up}}};
+// Megatron's names for the same parts of a mixture.
+constexpr std::array<NamedModule, 2> kMixtureModules{
+    {{"moe", &RecomputedModules::mlp}, {"moe_act", &RecomputedModules::activation}}};
 
 std::string modules_text(const RecomputedModules& modules, const char* separator) {
   std::string text;
@@ -76,9 +81,22 @@ std::optional<int> number_after(const std::string& text, const std::string& word
 
 bool contains(const std::string& text, const char* words) { return text.find(words) != std::string::npos; }
 
+// As a name by itself: "moe" is no part of "moe_act".
+bool contains_word(const std::string& text, const std::string& word) {
+  const auto belongs = [&](std::size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
+    if (!(at > 0 && belongs(at - 1)) && !belongs(at + word.size())) return true;
+  }
+  return false;
+}
+
 RecomputedModules described_modules(const std::string& detail) {
   RecomputedModules modules = kNoModules;
-  for (const NamedModule& module : kModules) modules.*module.flag = contains(detail, module.name);
+  for (const NamedModule& module : kModules) modules.*module.flag = contains_word(detail, module.name);
+  for (const NamedModule& module : kMixtureModules)
+    modules.*module.flag = modules.*module.flag || contains_word(detail, module.name);
   return modules;
 }
 

@@ -2,8 +2,9 @@
 //
 //   none        nothing
 //   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
-//               Megatron's recompute_modules: core_attn, mlp (all of it, collectives included), layernorm; activation is the
-//               MLP's activation function alone.  Only what the part would keep inside is dropped.
+//               Megatron's recompute_modules: core_attn, mlp (all of it, collectives included; also "moe"), layernorm,
+//               mla_up_proj (queries, keys and values from their latents); activation (also "moe_act") is the activation function
+//               alone.  Only what the part would keep inside is dropped.
 //   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only
 //   the
 //               first k blocks of each model chunk (Megatron's recompute_method "block")
@@ -32,6 +33,7 @@ struct RecomputedModules {
   bool mlp = false;
   bool norms = false;
   bool activation = false;
+  bool latent_up = false;
   auto operator<=>(const RecomputedModules&) const = default;
 };
 

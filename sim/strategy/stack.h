@@ -132,6 +132,12 @@ struct KeptActivations {
   double adapter_dropout = 0.0;          // > 0: an adapter keeps its input after dropout, and the mask
 };
 
+// Mixtures of experts.
+struct ExpertHabits {
+  bool routes_shards = false;   // with sequence parallelism each tensor rank routes its own tokens
+  bool grouped_kernel = false;  // one kernel multiplies the rows of all experts; else one for each
+};
+
 // The optimizer step on the device.
 struct UpdateHabits {
   bool fused = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
@@ -178,6 +184,7 @@ struct Stack {
   GradientHabits gradients;
   ShardedWeights sharded;
   KeptActivations kept;
+  ExpertHabits experts;
   UpdateHabits update;
   HostTimes host;
   HostCopies host_copies;  // under offload

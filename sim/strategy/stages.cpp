@@ -4,10 +4,22 @@
 
 namespace llmsim::sim {
 
+namespace {
+
+// Layers that multi-token prediction and the head count as when layers are dealt, if the last part has room for them.
+int prediction_layers(const Transformer& model, int parts) {
+  if (model.mtp_layers == 0 || parts == 1) return 0;
+  const int counted = 2 * model.mtp_layers + 1;
+  return (model.num_layers + counted) / parts >= counted ? counted : 0;
+}
+
+}  // namespace
+
 std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy) {
   const int count = strategy.pipeline_parallel * strategy.virtual_stages;
   const int extra = strategy.embeddings_as_layers ? 2 : 0;
-  const int dealt = model.num_layers + extra;
+  const int prediction = prediction_layers(model, count);
+  const int dealt = model.num_layers + extra + prediction;
   std::vector<ModelPart> parts(static_cast<std::size_t>(count));
   for (ModelPart& part : parts) part.blocks = dealt / count;
   const int remainder = dealt % count;
@@ -19,6 +31,7 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
     parts.front().blocks -= 1;
     parts.back().blocks -= 1;
   }
+  parts.back().blocks += model.mtp_layers - prediction;
   int layer = 0;
   for (ModelPart& part : parts) {
     part.first_layer = layer;

@@ -12,7 +12,7 @@ namespace llmsim::sim {
 
 // One contiguous part of the model: a chunk of a stage.
 struct ModelPart {
-  int blocks = 0;
+  int blocks = 0;  // those of multi-token prediction included
   bool embedding = false;
   bool head = false;
   int moe_blocks = 0;   // of the blocks: those with experts
@@ -27,7 +27,9 @@ struct ModelPart {
 
 // The pipeline_parallel * virtual_stages parts in model order.
 // Layers are dealt evenly; a remainder goes one each to the parts in the middle first, because the ends also carry the embedding
-// and the head.  With embeddings_as_layers those two count as one layer each.
+// and the head.  With embeddings_as_layers those two count as one layer each.  Multi-token-prediction layers belong to the last
+// part, and each counts as two (its head is as long as a block), the head as one; so does Megatron-LM's layout of DeepSeek-V3, 4
+// layers in each of 16 parts and 1 in the last.
 std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy);
 
 // Those of one stage, chunk after chunk.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 
 namespace llmsim::sim {
@@ -99,7 +100,17 @@ int Strategy::shard_ranks() const {
   }
 }
 
-int Strategy::expert_shard_ranks() const { return std::max(1, shard_ranks() / expert_parallel); }
+int Strategy::expert_data_ranks() const {
+  const std::int64_t all = std::int64_t{tensor_parallel} * context_parallel * data_parallel;
+  return std::max(1, static_cast<int>(all / (std::int64_t{expert_tensor_ranks()} * expert_parallel)));
+}
+
+int Strategy::expert_shard_ranks() const {
+  const std::int64_t ranks = std::int64_t{shard_ranks()} * tensor_parallel;
+  return sharding == Sharding::None
+             ? 1
+             : std::max(1, static_cast<int>(ranks / (std::int64_t{expert_tensor_ranks()} * expert_parallel)));
+}
 
 const char* name_of(Precision precision) { return name_in(kPrecisions, precision); }
 const char* name_of(OptimizerKind optimizer) { return name_in(kOptimizers, optimizer); }

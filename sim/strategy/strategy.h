@@ -5,6 +5,7 @@
 #include <string>
 
 #include "sim/base/dtype.h"
+#include "sim/strategy/expert_strategy.h"
 #include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {
@@ -47,12 +48,13 @@ struct Adapters {
 };
 
 struct Strategy {
-  // The mesh.  data * tensor * pipeline * context = number of devices; expert ranks live inside data * context.
+  // The mesh.  data * tensor * pipeline * context = number of devices; experts divide the same ranks (expert_strategy.h).
   int data_parallel = 1;
   int tensor_parallel = 1;
   int pipeline_parallel = 1;
   int context_parallel = 1;
   int expert_parallel = 1;
+  ExpertStrategy experts = {};
   ContextScheme context_scheme = ContextScheme::Ring;
   bool context_balanced = true;    // each context rank holds an early and a late piece of a sequence (zigzag): equal causal work
   bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
@@ -83,6 +85,12 @@ struct Strategy {
   int num_devices() const { return data_parallel * tensor_parallel * pipeline_parallel * context_parallel; }
   // Forward passes of one replica per optimizer step.
   int num_microbatches() const { return global_batch / (data_parallel * micro_batch); }
+  // Ranks that divide one expert.
+  int expert_tensor_ranks() const { return experts.tensor_parallel.value_or(tensor_parallel); }
+  // Whether the gradients of experts are summed over other ranks than those of all else.
+  bool experts_apart() const { return expert_parallel > 1 || expert_tensor_ranks() != tensor_parallel; }
+  // Ranks that have copies of the same experts.
+  int expert_data_ranks() const;
   // Ranks that share one copy of the sharded states, at least 1: 1 where nothing is sharded.
   int shard_ranks() const;
   // The same for routed experts, of which the expert ranks among them have different ones.

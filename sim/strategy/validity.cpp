@@ -25,9 +25,13 @@ constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
 constexpr const char* kInterleaved = "interleaving needs num_microbatches >= pp";
 constexpr const char* kDenseExperts = "ep > 1 needs a mixture of experts";
 constexpr const char* kExperts = "ep does not divide num_experts";
-constexpr const char* kExpertRanks = "ep does not divide dp * cp";
-constexpr const char* kExpertShard = "ep does not divide shard_size";
-constexpr const char* kExpertFfn = "tp does not divide the width of an expert";
+constexpr const char* kExpertTensor = "etp does not divide tp";
+constexpr const char* kExpertTokens = "etp != tp needs sequence parallelism";
+constexpr const char* kExpertRanks = "etp * ep does not divide tp * dp * cp";
+constexpr const char* kExpertLoad = "an expert cannot have less than its share";
+constexpr const char* kExpertShard = "etp * ep does not divide tp * shard_size";
+constexpr const char* kExpertFfn = "etp does not divide the width of an expert";
+constexpr const char* kSharedFfn = "tp does not divide the width of a shared expert";
 constexpr const char* kShard = "shard_size does not divide dp * cp";
 
 // Layers to deal out: the embedding and the head count where the strategy says so.
@@ -52,6 +56,9 @@ const char* broken_size(const Strategy& strategy) {
   return nullptr;
 }
 
+// Devices of one pipeline stage.
+std::int64_t stage_ranks(const Strategy& s) { return product_of(s.tensor_parallel, s.context_parallel) * s.data_parallel; }
+
 bool divide_each_other(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
 
 const char* broken_context(const Transformer& model, const Strategy& strategy) {
@@ -67,10 +74,16 @@ const char* broken_context(const Transformer& model, const Strategy& strategy) {
 const char* broken_experts(const Transformer& model, const Strategy& strategy) {
   const int ep = strategy.expert_parallel, tp = strategy.tensor_parallel;
   if (!model.moe) return ep == 1 ? nullptr : kDenseExperts;
-  if (model.moe->expert_ffn_size % tp != 0 || model.moe->shared_expert_ffn_size % tp != 0) return kExpertFfn;
+  const int etp = strategy.expert_tensor_ranks();
+  if (etp < 1 || tp % etp != 0) return kExpertTensor;
+  if (etp != tp && !strategy.sequence_parallel) return kExpertTokens;
+  if (model.moe->expert_ffn_size % etp != 0) return kExpertFfn;
+  if (model.moe->shared_expert_ffn_size % tp != 0) return kSharedFfn;
   if (model.moe->num_experts % ep != 0) return kExperts;
-  if (product_of(strategy.data_parallel, strategy.context_parallel) % ep != 0) return kExpertRanks;
-  return strategy.sharding == Sharding::Hsdp && strategy.shard_size % ep != 0 ? kExpertShard : nullptr;
+  if (stage_ranks(strategy) % product_of(ep, etp) != 0) return kExpertRanks;
+  if (strategy.experts.imbalance < 1.0 || strategy.experts.capacity.value_or(1.0) < 1.0) return kExpertLoad;
+  const bool hsdp = strategy.sharding == Sharding::Hsdp;
+  return hsdp && product_of(strategy.shard_size, tp) % product_of(ep, etp) != 0 ? kExpertShard : nullptr;
 }
 
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
@@ -158,16 +171,25 @@ std::string layers_message(const Transformer& model, const Strategy& s) {
 }
 
 std::optional<std::string> expert_message(const char* rule, const Transformer& model, const Strategy& s) {
-  const std::int64_t ranks = product_of(s.data_parallel, s.context_parallel);
+  const std::int64_t etp = s.expert_tensor_ranks();
+  const bool apart = etp != s.tensor_parallel;
   if (rule == kDenseExperts)
     return "ep = " + std::to_string(s.expert_parallel) + " needs a mixture of experts, which the model is not (nearest: ep = 1)";
   if (rule == kExperts) return divides_message("ep", s.expert_parallel, "num_experts", model.moe->num_experts);
-  if (rule == kExpertRanks) return divides_message("ep", s.expert_parallel, "dp * cp", ranks);
-  if (rule == kExpertShard) return divides_message("ep", s.expert_parallel, "shard_size", s.shard_size);
-  if (rule != kExpertFfn) return std::nullopt;
-  const bool routed = model.moe->expert_ffn_size % s.tensor_parallel != 0;
-  return routed ? divides_message("tp", s.tensor_parallel, "moe.expert_ffn_size", model.moe->expert_ffn_size)
-                : divides_message("tp", s.tensor_parallel, "moe.shared_expert_ffn_size", model.moe->shared_expert_ffn_size);
+  if (rule == kExpertTensor) return divides_message("etp", etp, "tp", s.tensor_parallel);
+  if (rule == kExpertTokens)
+    return "etp = " + std::to_string(etp) + " is not tp = " + std::to_string(s.tensor_parallel) +
+           ", which needs sequence parallelism: each tensor rank dispatches tokens of its own (nearest: etp = tp)";
+  if (rule == kExpertLoad) return "moe_imbalance and moe_capacity are relative to the mean load: 1 or more";
+  if (rule == kExpertFfn) return divides_message(apart ? "etp" : "tp", etp, "moe.expert_ffn_size", model.moe->expert_ffn_size);
+  if (rule == kSharedFfn)
+    return divides_message("tp", s.tensor_parallel, "moe.shared_expert_ffn_size", model.moe->shared_expert_ffn_size);
+  if (rule != kExpertRanks && rule != kExpertShard) return std::nullopt;
+  // With etp = tp both sides are tp times what people think in.
+  const std::int64_t ranks = rule == kExpertRanks ? product_of(s.data_parallel, s.context_parallel) : s.shard_size;
+  const std::string name = rule == kExpertRanks ? "dp * cp" : "shard_size";
+  if (!apart) return divides_message("ep", s.expert_parallel, name.c_str(), ranks);
+  return divides_message("etp * ep", etp * s.expert_parallel, ("tp * " + name).c_str(), ranks * s.tensor_parallel);
 }
 
 std::string message_for(const char* rule, const Transformer& model, const Strategy& s, int devices) {

@@ -119,5 +119,87 @@ TEST(Experts, KeepRowsAndTheChoice) {
   EXPECT_EQ(experts.inner_saved + experts.activation_saved, total_saved(experts.forward));
 }
 
+// Two tensor ranks of four tokens each, which both have whole experts: 4 tokens visit 2 each, 8 rows a rank, and the four experts
+// are shared out over the two.
+TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
+  Case c;
+  c.strategy.tensor_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.sequence_parallel = true;
+  c.strategy.experts.tensor_parallel = 1;
+  const ExpertShape shape = expert_shape(c.model, c.strategy, c.stack);
+  EXPECT_TRUE(shape.routes_shards);
+  EXPECT_EQ(shape.tokens, 4);
+  EXPECT_EQ(shape.rows, 8);
+  EXPECT_EQ(shape.experts, 2);
+  EXPECT_EQ(shape.ffn, 6);
+  const ExpertOperators experts = c.lower();
+  // Router 2 * 4 * 4 * 16, products of 8 rows.
+  EXPECT_EQ(total_flops(experts.forward), 2.0 * (4.0 * 4.0 * 16.0 + 8.0 * 12.0 * 16.0 + 8.0 * 16.0 * 6.0) * FLOP);
+  EXPECT_EQ(named(experts.forward, "expert_dispatch").kind, OperatorKind::Copy);
+  EXPECT_EQ(named(experts.forward, "expert_combine").message, Bytes(8.0 * 16.0 * 2.0));
+  // Attention gathers its tokens and scatters its sums; the experts need neither.
+  const BlockOperators block = c.block(RecomputeKind::None);
+  EXPECT_EQ(count_of(block.forward, CollectiveKind::AllGather), 1.0);
+  EXPECT_EQ(count_of(block.forward, CollectiveKind::ReduceScatter), 1.0);
+}
+
+TEST(Experts, RanksThatDivideAnExpertGatherItsRowsAfterTheyHaveArrived) {
+  Case c;
+  c.strategy.tensor_parallel = 2, c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.sequence_parallel = true;
+  c.stack.experts.routes_shards = true;
+  const ExpertShape shape = expert_shape(c.model, c.strategy, c.stack);
+  EXPECT_EQ(shape.sent, 8);   // of four tokens
+  EXPECT_EQ(shape.rows, 16);  // those of both tensor ranks
+  EXPECT_EQ(shape.ffn, 3);
+  const ExpertOperators experts = c.lower();
+  EXPECT_EQ(named(experts.forward, "expert_gather").message, Bytes(16.0 * 16.0 * 2.0));
+  EXPECT_EQ(named(experts.forward, "expert_gather").group, GroupKind::ExpertTensor);
+  EXPECT_EQ(count_of(experts.forward, CollectiveKind::ReduceScatter), 1.0);
+  EXPECT_EQ(count_of(experts.backward, CollectiveKind::ReduceScatter), 1.0);
+}
+
+TEST(Experts, SharedOnesGatherTheTokensThatTensorRanksRouteApart) {
+  Case c;
+  c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 6;
+  c.strategy.tensor_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.sequence_parallel = true;
+  c.strategy.experts.tensor_parallel = 1;
+  const ExpertOperators experts = c.lower();
+  EXPECT_EQ(named(experts.forward, "shared_input").message, Bytes(8.0 * 16.0 * 2.0));
+  EXPECT_EQ(named(experts.forward, "shared_up").m, 8);
+  EXPECT_EQ(named(experts.forward, "shared_up").n, 6);  // gate and up, 3 wide on each rank
+}
+
+TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
+  Case c;
+  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.experts.dispatch = ExpertDispatch::AllGather;
+  const ExpertOperators experts = c.lower();
+  EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 0.0);
+  EXPECT_EQ(named(experts.forward, "expert_dispatch").message, Bytes(2.0 * 8.0 * 16.0 * 2.0));  // tokens of both ranks
+  EXPECT_EQ(count_of(experts.forward, CollectiveKind::ReduceScatter), 1.0);
+  EXPECT_EQ(count_of(experts.backward, CollectiveKind::AllGather), 1.0);
+}
+
+TEST(Experts, TheBusiestRankOrTheCapacitySetsTheRows) {
+  Case c;
+  c.strategy.experts.imbalance = 1.5;
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows, 24);  // of 16
+  c.strategy.experts.capacity = 1.25;
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows, 20);
+  EXPECT_EQ(named(c.lower().forward, "expert_up").flops, 2.0 * 20.0 * 12.0 * 16.0 * FLOP);
+  EXPECT_EQ(named(c.lower().forward, "router").flops, 2.0 * 8.0 * 4.0 * 16.0 * FLOP);
+}
+
+TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
+  Case c;
+  EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 4);
+  EXPECT_TRUE(named(c.lower().forward, "expert_up").ragged);
+  EXPECT_FALSE(named(c.lower().forward, "router").ragged);
+  c.stack.experts.grouped_kernel = true;
+  EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 1);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -66,6 +66,20 @@ TEST(Gemm, MisalignedBatchesHaveARateOfTheirOwn) {
   EXPECT_NEAR(time(1, 108) / time(1, 104), 2.0, 1e-6);
 }
 
+TEST(Gemm, RowsOfExpertsNeedNoAlignment) {
+  GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
+  machine.coefficients.misaligned_batch_factor = 0.5;
+  Operator rows = gemm("", 4, 129, 1024, 1024, DType::Bf16, DType::Bf16);
+  const Seconds odd = gemm_time(rows, machine);
+  rows.ragged = true;
+  EXPECT_LT(gemm_time(rows, machine), odd);
+  Operator gradient = gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16);
+  gradient.ragged = true;
+  EXPECT_EQ(gemm_time(gradient, machine), gemm_time(gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16), machine));
+  gradient.weight_gradient = true;
+  EXPECT_LT(gemm_time(gradient, machine), gemm_time(gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16), machine));
+}
+
 TEST(Gemm, TimeGrowsWithEveryDimension) {
   const GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
   Seconds last;

@@ -1,5 +1,7 @@
 #include "sim/schedule/host_queue.h"
 
+#include <string_view>
+
 #include <gtest/gtest.h>
 
 #include "sim/predict.h"
@@ -76,6 +78,26 @@ TEST(HostQueue, NarrowProductsCostTheHostMore) {
   run.stack.host.per_narrow_product = Seconds(1.0);
   const Prediction bound = predict(run);
   EXPECT_NEAR(bound.step_time.value(), 8 * 8 * 4 * 3.0, 1.0);
+}
+
+// A graph of the whole step is one call; graphs of modules leave the experts' kernels to the host.
+TEST(HostQueue, GraphsOfModulesLeaveTheExpertsToTheHost) {
+  TrainingRun run = small_run();
+  run.model = small_mixture();
+  run.stack.host.per_kernel = Seconds(1e-3);
+  const auto waits = [&] {
+    const Prediction prediction = predict(run);
+    for (const auto& term : prediction.breakdown) {
+      if (std::string_view(term.name) == "launch_wait") return term.time;
+    }
+    return Seconds(0.0);
+  };
+  const Seconds eager = waits();
+  run.strategy.cuda_graph = true;
+  EXPECT_EQ(waits(), Seconds(0.0));
+  run.strategy.experts.captured = false;
+  EXPECT_GT(waits(), Seconds(0.0));
+  EXPECT_LT(waits(), eager);
 }
 
 }  // namespace

@@ -52,5 +52,18 @@ TEST(Mesh, ExpertRanksAreTheInnerPartOfTheDataRanks) {
   EXPECT_EQ(group_stride(s, GroupKind::ExpertData), 32);
 }
 
+// 2 tensor ranks with whole experts: 4 expert ranks are neighbours, and the two sets of 16 ranks over that are copies.
+TEST(Mesh, WholeExpertsLieOverTheTensorRanksToo) {
+  Strategy strategy;
+  strategy.tensor_parallel = 2, strategy.data_parallel = 4, strategy.expert_parallel = 4;
+  EXPECT_EQ(group_stride(strategy, GroupKind::Expert), 2);
+  EXPECT_EQ(group_ranks(strategy, GroupKind::ExpertData), 1);
+  strategy.experts.tensor_parallel = 1;
+  EXPECT_EQ(group_stride(strategy, GroupKind::Expert), 1);
+  EXPECT_EQ(group_ranks(strategy, GroupKind::ExpertData), 2);
+  EXPECT_EQ(group_stride(strategy, GroupKind::ExpertData), 4);
+  EXPECT_EQ(group_ranks(strategy, GroupKind::ExpertTensor), 1);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

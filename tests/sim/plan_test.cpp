@@ -82,10 +82,10 @@ TEST(Plan, AModelThatFitsNowhereNamesTheNearestMiss) {
   EXPECT_GT(miss->needed, miss->available);
 }
 
-TEST(Plan, UnsupportedShapesAreNamedEvenWhereNothingFits) {
+TEST(Plan, ShapesThatAreNoneAreNamedEvenWhereNothingFits) {
   PlanQuery query = small_query(2);
   query.base.cluster.device.usable_memory = Bytes(1.0);
-  query.base.model.mla = LatentAttention{.kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
+  query.base.model.mla = LatentAttention{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(plan(query), Error);
 }
 

@@ -192,9 +192,9 @@ TEST(Predict, ConventionsDifferByTheEmbeddingLookup) {
   EXPECT_NEAR(mfu("palm") / mfu("gemm_causal"), 474.0 / 270.0, 1e-3);
 }
 
-TEST(Predict, UnsupportedShapesAreNamed) {
+TEST(Predict, ShapesThatAreNoneAreNamed) {
   TrainingRun run = small_run();
-  run.model.mla = LatentAttention{.kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
+  run.model.mla = LatentAttention{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(predict(run), Error);
 }
 

@@ -36,6 +36,15 @@ TEST(Recompute, WordsOfARecordSayWhichParts) {
   EXPECT_EQ(read(RecomputeKind::EveryN, "one of every n blocks is recomputed"), "every-n=3");
 }
 
+TEST(Recompute, MegatronsNamesForPartsOfAMixtureAreUnderstood) {
+  const auto modules = [](const char* detail) { return described({.kind = RecomputeKind::Selective}, detail).modules; };
+  EXPECT_TRUE(modules("modules: moe_act").activation);
+  EXPECT_FALSE(modules("modules: moe_act").mlp);
+  EXPECT_TRUE(modules("modules: moe,layernorm").mlp);
+  EXPECT_TRUE(modules("modules: mla_up_proj").latent_up);
+  EXPECT_FALSE(modules("modules: mla_up_proj").core_attention);
+}
+
 TEST(Recompute, ItsOwnWordsAreUnderstood) {
   for (const char* text : {"selective=mlp", "full=5", "every-n=2/3", "op=all", "op=qkv"}) {
     const Recompute recompute = *recompute_from(text);

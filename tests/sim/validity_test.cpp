@@ -132,5 +132,24 @@ TEST(Validity, TensorRanksDivideTheWidthOfAnExpert) {
   EXPECT_EQ(message_of(run), "tp = 8 does not divide moe.expert_ffn_size = 12 (nearest: 6 or 12)");
 }
 
+TEST(Validity, WholeExpertsDivideAllRanksOfAStageAndNeedTheirTokensDivided) {
+  TrainingRun run = small_run(8);
+  run.model = small_mixture();
+  run.strategy.data_parallel = 2, run.strategy.tensor_parallel = 4, run.strategy.expert_parallel = 8;
+  EXPECT_EQ(message_of(run), "ep = 8 does not divide dp * cp = 2 (nearest: 2)");
+  run.strategy.experts.tensor_parallel = 1;
+  EXPECT_EQ(message_of(run),
+            "etp = 1 is not tp = 4, which needs sequence parallelism: each tensor rank dispatches tokens of its own (nearest: "
+            "etp = tp)");
+  run.strategy.sequence_parallel = true;
+  EXPECT_EQ(message_of(run), "");
+  run.strategy.experts.tensor_parallel = 2;
+  EXPECT_EQ(message_of(run), "etp * ep = 16 does not divide tp * dp * cp = 8 (nearest: 8)");
+  run.strategy.experts.tensor_parallel = 3;
+  EXPECT_EQ(message_of(run), "etp = 3 does not divide tp = 4 (nearest: 2 or 4)");
+  run.strategy.experts.tensor_parallel = 1, run.strategy.experts.imbalance = 0.5;
+  EXPECT_EQ(message_of(run), "moe_imbalance and moe_capacity are relative to the mean load: 1 or more");
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -1,0 +1,37 @@
+// How the experts of a mixture are divided, and how tokens reach them.
+//
+// The ranks of one pipeline stage, tp * cp * dp of them, hold every expert etp * ep * edp = tp * cp * dp ways: etp ranks share
+// one expert, ep groups of them have different ones, and edp of those sets are copies.  Experts are numbered as the rest of the
+// model is: etp fastest, then ep, then edp.  With etp = tp the expert ranks lie inside dp * cp; with etp = 1 a rank has whole
+// experts.
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <string>
+
+namespace llmsim::sim {
+
+// What carries tokens to the ranks that have their experts, and results back.
+//   AllToAll      one row for each expert that a token visits, by an all-to-all of the collective library
+//   AllGather     all tokens of the expert ranks are gathered, each rank picks its own; results are reduce-scattered
+//   Deduplicated  a kernel of its own sends a token once to each node and once to each rank that it visits, however many of its
+//                 experts are there (DeepEP, HybridEP)
+enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
+
+struct ExpertStrategy {
+  std::optional<int> tensor_parallel = {};  // ranks that divide each expert (etp); none: as many as divide the rest (tp)
+  ExpertDispatch dispatch = ExpertDispatch::AllToAll;
+  bool overlap = false;                 // dispatch and combine run beside the opposite pass of another micro-batch
+  double imbalance = 1.0;               // rows of the busiest rank relative to the mean; all others wait for it
+  bool captured = true;                 // captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes
+  std::optional<double> capacity = {};  // rows of an expert relative to the mean, padded or dropped to it; none: dropless
+  bool operator==(const ExpertStrategy&) const = default;
+};
+
+// "alltoall", "allgather", "deepep".
+const char* name_of(ExpertDispatch dispatch);
+// The inverse; none for an unknown name.  "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
+std::optional<ExpertDispatch> expert_dispatch_named(const std::string& name);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,72 @@
+#include "hwdb/recorded_experts.h"
+
+#include <gtest/gtest.h>
+
+namespace llmsim::hwdb {
+namespace {
+
+struct Case {
+  RunRecord record{};
+  sim::Run run{};
+  sim::Strategy strategy{};
+
+  sim::ExpertStrategy experts() {
+    Assumptions assume(record, run);
+    return recorded_experts(record.training, strategy, assume);
+  }
+};
+
+TEST(RecordedExperts, WordsOfTheFrameworksDetailSayHow) {
+  Case c;
+  c.strategy.tensor_parallel = 4;
+  c.record.training.framework_detail =
+      "megatron-core; moe_dispatcher=hybridep; etp=1; moe_a2a_overlap=true; moe_grouped_gemm=true";
+  const sim::ExpertStrategy experts = c.experts();
+  EXPECT_EQ(experts.tensor_parallel, 1);
+  EXPECT_EQ(experts.dispatch, sim::ExpertDispatch::Deduplicated);
+  EXPECT_TRUE(experts.overlap);
+  EXPECT_TRUE(experts.captured);
+}
+
+TEST(RecordedExperts, GraphsOfModulesLeaveThemOut) {
+  Case c;
+  c.record.training.framework_detail = "cuda graph full_iteration []";
+  EXPECT_TRUE(c.experts().captured);
+  c.record.training.framework_detail = "cuda graph transformer_engine [\"attn\",\"moe_router\"]";
+  EXPECT_FALSE(c.experts().captured);
+}
+
+TEST(RecordedExperts, OwnKeysComeBeforeWords) {
+  Case c;
+  c.strategy.tensor_parallel = 4;
+  c.record.training.framework_detail = "etp=1; moe_dispatcher=allgather";
+  c.record.training.etp = 2;
+  c.record.training.moe_dispatch = "deepep";
+  c.record.training.moe_imbalance = 1.2;
+  const sim::ExpertStrategy experts = c.experts();
+  EXPECT_EQ(experts.tensor_parallel, 2);
+  EXPECT_EQ(experts.dispatch, sim::ExpertDispatch::Deduplicated);
+  EXPECT_EQ(experts.imbalance, 1.2);
+}
+
+TEST(RecordedExperts, AMeshThatExistsOnlyWithWholeExpertsHasThem) {
+  Case c;
+  c.strategy.tensor_parallel = 2, c.strategy.data_parallel = 16, c.strategy.expert_parallel = 32;
+  EXPECT_EQ(c.experts().tensor_parallel, 1);
+  ASSERT_EQ(c.run.facts.size(), 1U);
+  EXPECT_EQ(c.run.facts.front().key, "assumed.training.etp");
+  c.strategy.expert_parallel = 16;
+  EXPECT_FALSE(c.experts().tensor_parallel);
+  c.strategy.expert_parallel = 64;  // fits neither way: the rule that it breaks is told later
+  EXPECT_FALSE(c.experts().tensor_parallel);
+}
+
+TEST(RecordedExperts, WhatDividesAsTheRestIsNothingOfItsOwn) {
+  Case c;
+  c.strategy.tensor_parallel = 2;
+  c.record.training.etp = 2;
+  EXPECT_EQ(c.experts(), sim::ExpertStrategy{});
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb

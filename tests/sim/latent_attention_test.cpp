@@ -1,0 +1,140 @@
+// Multi-head latent attention and multi-token prediction, as operators and parameters of one rank.
+#include <algorithm>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "sim/memory/shards.h"
+#include "sim/model/flops.h"
+#include "sim/operators/block.h"
+#include "sim/operators/ends.h"
+#include "sim/predict.h"
+#include "sim/strategy/stages.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// 8 tokens of width 16, 2 heads of 4 + 2 for queries and keys and 3 for values, bottlenecks of 6 and 5.
+struct Case {
+  Transformer model{
+      .name = "latent",
+      .num_layers = 2,
+      .hidden_size = 16,
+      .num_heads = 2,
+      .num_kv_heads = 2,
+      .head_dim = 6,
+      .ffn_size = 32,
+      .vocab_size = 64,
+      .seq_len = 8,
+      .norm = Norm::RmsNorm,
+      .mla = LatentAttention{.q_lora_rank = 6, .kv_lora_rank = 5, .qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 3}};
+  Strategy strategy;
+  Stack stack;
+
+  BlockOperators block(RecomputeKind recompute = RecomputeKind::None) const {
+    return lower_block(model, strategy, stack, recompute);
+  }
+};
+
+const Operator& named(const OperatorList& list, std::string_view label) {
+  return *std::find_if(list.begin(), list.end(), [&](const Operator& op) { return label == op.label; });
+}
+
+TEST(LatentAttention, MultipliesWhatTheModelCounts) {
+  const Case c;
+  // A token's forward FLOPs by the model's own formula, without the head's 2 h V, for one of two layers.
+  const Flops token = forward_flops_per_token(c.model, true) - 2.0 * 16.0 * 64.0 * FLOP;
+  EXPECT_DOUBLE_EQ(total_flops(c.block().forward).value(), (8.0 * token / 2.0).value());
+}
+
+TEST(LatentAttention, ScoresHaveTheSizeOfQueriesAndSumsThatOfValues) {
+  const Case c;
+  // Two heads, half of 8 * 8 scores: 2 * 32 * (6 + 3) each; the gradient makes scores again: (3 * 6 + 2 * 3) / (2 * 9).
+  EXPECT_EQ(named(c.block().forward, "attention").flops, 2.0 * 2.0 * 32.0 * 9.0 * FLOP);
+  EXPECT_DOUBLE_EQ(named(c.block().backward, "attention_backward").repeats, 24.0 / 18.0);
+}
+
+TEST(LatentAttention, TensorRanksShareHeadsAndGatherTheNarrowLatents) {
+  Case c;
+  c.strategy.tensor_parallel = 2;
+  c.strategy.sequence_parallel = true;
+  const BlockOperators block = c.block();
+  EXPECT_EQ(named(block.forward, "query_down").m, 4);  // its own tokens, all of the bottleneck
+  EXPECT_EQ(named(block.forward, "query_down").n, 6);
+  EXPECT_EQ(named(block.forward, "query_up").m, 8);
+  EXPECT_EQ(named(block.forward, "query_up").n, 6);  // of one head
+  EXPECT_EQ(named(block.forward, "latent_up").n, 7);
+  EXPECT_EQ(named(block.forward, "latents").message, Bytes(8.0 * 6.0 * 2.0));
+  c.strategy.sequence_parallel = false;
+  EXPECT_EQ(named(c.block().forward, "query_down").m, 8);  // on every rank
+}
+
+TEST(LatentAttention, QueriesWithoutABottleneckAreOneProduct) {
+  Case c;
+  c.model.mla->q_lora_rank.reset();
+  const BlockOperators block = c.block();
+  EXPECT_EQ(named(block.forward, "query_up").k, 16);
+  EXPECT_EQ(named(block.forward, "query_up").n, 12);
+}
+
+// Made again from the latents: queries and keys 8 * 2 * 6 each and values 8 * 2 * 3, in 16 bits.
+TEST(LatentAttention, MayBeMadeAgainFromItsLatents) {
+  Case c;
+  const BlockOperators kept = c.block();
+  c.strategy.recompute.modules = {.core_attention = false, .latent_up = true};
+  const BlockOperators again = c.block(RecomputeKind::Selective);
+  EXPECT_EQ(kept.saved - again.saved, Bytes((96.0 + 96.0 + 48.0) * 2.0));
+  EXPECT_EQ(total_flops(again.recompute), 2.0 * 8.0 * (6.0 * 12.0 + 5.0 * 14.0) * FLOP);
+}
+
+TEST(LatentAttention, EveryTensorRankHasTheBottlenecks) {
+  Case c;
+  const RankParameters one = rank_parameters(c.model, c.strategy);
+  c.strategy.tensor_parallel = 2;
+  const RankParameters two = rank_parameters(c.model, c.strategy);
+  // 16 (6 + 5 + 2) and the norms of 6 and 5, and the block's own 2 * 16.
+  const double whole = 16.0 * 13.0 + 11.0 + 32.0;
+  EXPECT_DOUBLE_EQ(two.block, whole + (one.block - whole) / 2.0);
+}
+
+TEST(Prediction, LayersOfItFollowTheLastAndRunTheHeadOnceMore) {
+  TrainingRun run = small_run();
+  const Prediction plain = predict(run);
+  run.model.mtp_layers = 1;
+  const Prediction ahead = predict(run);
+  // One block more of 8, one head more, and the product (t, h, 2 h).
+  const double tokens = 8.0 * 1024.0, h = 1024.0;
+  const Flops head = 2.0 * 3.0 * tokens * h * 32768.0 * FLOP, join = 2.0 * 3.0 * tokens * 2.0 * h * h * FLOP;
+  const Flops block = (plain.model_flops - head) / 8.0;
+  EXPECT_NEAR(ahead.model_flops / (plain.model_flops + block + head + join), 1.0, 1e-12);
+  EXPECT_GT(ahead.step_time, plain.step_time);
+  EXPECT_GT(ahead.memory.peak, plain.memory.peak);
+}
+
+// 61 layers and one ahead on 16 parts: four each, and one in the last, which has the two heads.
+TEST(Prediction, LayersOfItCountWhenLayersAreDealt) {
+  Transformer model = small_model();
+  model.num_layers = 61, model.mtp_layers = 1;
+  Strategy strategy;
+  strategy.pipeline_parallel = 16;
+  const std::vector<ModelPart> parts = model_parts(model, strategy);
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) EXPECT_EQ(parts[i].blocks, 4);
+  EXPECT_EQ(parts.back().blocks, 2);  // with the one ahead
+  strategy.pipeline_parallel = 1;
+  EXPECT_EQ(model_parts(model, strategy).front().blocks, 62);
+}
+
+// The stage of the head embeds the next tokens: a copy of the table, the projection 2 h h and three norms.
+TEST(Prediction, LayersOfItNeedTheEmbeddingBesideTheHead) {
+  Transformer model = small_model();
+  const Strategy strategy;
+  const ModelPart last{.blocks = 1, .head = true};
+  const double plain = rank_parameters(model, strategy).ends(last);
+  model.mtp_layers = 1;
+  const RankParameters rank = rank_parameters(model, strategy);
+  EXPECT_DOUBLE_EQ(rank.ends(last) - plain, rank.embedding + 2.0 * 1024.0 * 1024.0 + 3.0 * 1024.0);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
