@@ -227,6 +227,8 @@ void add_kept(std::vector<Field>& fields) {
   kept.add("expands_kv_heads", &P::expanded_kv_heads);
   kept.add("keeps_fused_qkv", &P::fused_qkv);
   kept.add("keeps_frozen_inputs", &P::frozen_inputs);
+  kept.add("flash_output_copied", &P::flash_output_copied);
+  kept.add("weighted_in_experts", &P::weighted_in_experts);
   kept.add("parts_per_block", &P::parts_per_block);
   kept.add("adapter_dropout", &P::adapter_dropout);
 }
@@ -268,6 +270,8 @@ void add_reserve(std::vector<Field>& fields) {
   reserve.add("framework_memory_bytes", &P::framework);
   reserve.add("matmul_workspace_bytes", &P::matmul_workspace);
   reserve.add("transformer_engine", &P::transformer_engine);
+  reserve.add("grouped_product_streams", &P::grouped_product_streams, 0, 64);
+  reserve.add("gathers_expert_tokens", &P::gathers_expert_tokens);
   reserve.add("fragmentation", &P::fragmentation);
   reserve.add("unrecoverable_gaps", &P::unrecoverable_gaps);
 }

@@ -15,7 +15,7 @@ enum class Instant { Idle, Forward, Loss, Backward, Gradients, Update };
 constexpr std::array<const char*, 6> kInstantNames{"idle", "forward", "loss", "backward", "gradients", "update"};
 constexpr std::array<Instant, 6> kInstants{Instant::Idle,     Instant::Forward,   Instant::Loss,
                                            Instant::Backward, Instant::Gradients, Instant::Update};
-constexpr std::size_t kNumTerms = 16;
+constexpr std::size_t kNumTerms = 17;
 
 class StageFootprint {
  public:
@@ -118,6 +118,7 @@ class StageFootprint {
         {"activation_gradients", backward || last ? b.activation_gradients : none},
         {"optimizer_temporaries", update ? b.temporaries : none},
         {"pipeline_buffers", b.pipeline_buffers},
+        {"dispatch_buffers", b.dispatch_buffers},
         {"gradient_buckets", b.buckets},
         {"workspaces", b.workspaces},
         {"framework", b.framework},

@@ -58,15 +58,34 @@ class StageInventory {
     if (run_.stack.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
       bytes.buckets = bytes.gradients;
     }
-    bytes.main_gradients = kept(trained, storage_.main_gradient_bytes, &StateShards::optimizer);
-    bytes.master = kept(trained, storage_.master_bytes, &StateShards::optimizer);
-    bytes.states = kept(trained, state, &StateShards::optimizer);
+    const double owned = updated_shared(trained.shared) + trained.experts / expert_shards_.optimizer;
+    bytes.main_gradients = Bytes(owned * storage_.main_gradient_bytes);
+    bytes.master = Bytes(owned * storage_.master_bytes);
+    bytes.states = Bytes(owned * state) + table_states(owned);
     const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.update.fused);
-    const double owned = trained.shared / shards_.optimizer + trained.experts / expert_shards_.optimizer;
     bytes.temporaries = Bytes(owned * (run_.stack.update.temporary_bytes + temporary));
     if (run_.stack.update.in_backward) free_gradients(bytes);
     if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters.all());
     move_to_host(bytes);
+  }
+
+  // Muon needs whole matrices: ranks share them out, and the one with a table has at least that.
+  double updated_shared(double parameters) const {
+    const double share = parameters / shards_.optimizer;
+    return strategy_.optimizer == OptimizerKind::Muon ? std::max(share, largest_table()) : share;
+  }
+
+  double largest_table() const {
+    const ModelPart& first = contents_.part(stage_, 0);
+    const ModelPart& last = contents_.part(stage_, strategy_.virtual_stages - 1);
+    if (strategy_.adapters) return 0.0;
+    return std::max(first.embedding ? rank_.embedding : 0.0, last.head ? rank_.ends({.head = true}) : 0.0);
+  }
+
+  // Beside Muon the tables have an Adam of their own, with a second value for each parameter.
+  Bytes table_states(double owned) const {
+    if (strategy_.optimizer != OptimizerKind::Muon) return Bytes(0.0);
+    return Bytes(std::min(owned, largest_table()) * storage_.state_bytes);
   }
 
   // 4-bit recipes pack the blocks; the embedding, the head and the norms stay in 16 bits.
@@ -149,11 +168,22 @@ class StageInventory {
     if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.stack.reserve.framework;
     const Bytes workspace = run_.stack.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
     bytes.workspaces = run_.stack.reserve.matmul_workspaces * workspace;
-    if (run_.stack.reserve.transformer_engine) {
-      const bool large = run_.cluster.device.matmul_workspace >= kLargeWorkspace;
-      bytes.workspaces += large ? kLargeWorkspace : kEarlyEngineWorkspace;
-    }
+    if (run_.stack.reserve.transformer_engine) bytes.workspaces += engine_workspace();
     if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
+    if (!has_experts()) return;
+    bytes.workspaces += run_.stack.reserve.grouped_product_streams * engine_workspace();
+    const bool divided = strategy_.tensor_parallel > 1 || strategy_.expert_parallel > 1;
+    if (run_.stack.reserve.gathers_expert_tokens && divided) bytes.dispatch_buffers = gathered_tokens();
+  }
+
+  Bytes engine_workspace() const {
+    return run_.cluster.device.matmul_workspace >= kLargeWorkspace ? kLargeWorkspace : kEarlyEngineWorkspace;
+  }
+
+  Bytes gathered_tokens() const {
+    const double tokens = static_cast<double>(strategy_.micro_batch) * run_.model.seq_len / strategy_.context_parallel;
+    const Bytes token = run_.model.hidden_size * size_of(activation_dtype(strategy_.precision));
+    return tokens * strategy_.expert_parallel * token;
   }
 
   // Of the forward passes in flight, those of the first chunk: an interleaved schedule runs `stages` of them, then as many of

@@ -28,6 +28,7 @@ struct StageBytes {
   Bytes activation_gradients{};  // of one block
   Bytes logits{};                // with their copies and gradient; only where the head is
   Bytes pipeline_buffers{};
+  Bytes dispatch_buffers{};  // tokens of all expert ranks, gathered
   Bytes workspaces{};
   Bytes framework{};
 };

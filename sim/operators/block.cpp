@@ -58,6 +58,7 @@ class BlockLowering {
     parts_.core.last = block_.forward.size();
     const std::int64_t width = attention_output_width(model_) / tensor_;
     if (strategy_.flash_attention || keeps_input(all_adapted())) keep(Bytes(static_cast<double>(tokens_ * width) * element_));
+    if (copies_attention_output()) keep(Bytes(static_cast<double>(tokens_ * width) * element_));
     product("attention_output", width, {model_.hidden_size}, true);
     if (!model_.parallel_block) reduce();
     if (model_.norms_per_layer >= 4) norm("post_attention_norm", false);
@@ -226,6 +227,13 @@ class BlockLowering {
 
   // Linear layers keep their input for the weight gradient; frozen ones have none.
   bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || stack_.kept.frozen_inputs; }
+  // Ring attention merges partial results into a new tensor instead.
+  bool copies_attention_output() const {
+    const AttentionKernel kernel = stack_.attention_kernel;
+    const bool flash =
+        kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 || kernel == AttentionKernel::Flash3;
+    return stack_.kept.flash_output_copied && strategy_.flash_attention && flash && strategy_.context_parallel == 1;
+  }
   bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }
   void keep_adapter_dropout(double elements) {
     if (stack_.kept.adapter_dropout > 0.0) keep(Bytes(elements * (element_ + 1.0)));

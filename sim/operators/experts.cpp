@@ -122,6 +122,7 @@ class ExpertLowering {
     add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
     activate("expert_activation", real(shape_.rows * f));
+    if (keeps_unweighted()) keep_activation(Bytes(real(shape_.rows * f) * element_));
     add(lower_expert_linear(linear_, "expert_down", group, h, f), {h}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(h));
   }
@@ -131,7 +132,7 @@ class ExpertLowering {
     if (expert_tensor_ > 1) conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (exchanges() && !gathers()) exchange("expert_combine");
     permute("expert_return", gathers() ? arrived_elements() : sent_elements());
-    keep(Bytes((gathers() ? arrived_elements() : sent_elements()) * element_));
+    if (!stack_.kept.weighted_in_experts) keep(Bytes((gathers() ? arrived_elements() : sent_elements()) * element_));
   }
 
   // By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
@@ -184,8 +185,17 @@ class ExpertLowering {
     stream(OperatorKind::Activation, label, elements, activation_traffic(model_.gated_mlp, stack_, element_));
     Bytes kept = input_of(elements);
     if (model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager) kept += Bytes(elements * element_);  // silu(gate)
-    out_.forward.back().saved += kept;
-    out_.activation_saved += kept;
+    keep_activation(kept);
+  }
+
+  // The weights' gradient needs what they multiply; a fused gate makes it again from its inputs.
+  bool keeps_unweighted() const {
+    return stack_.kept.weighted_in_experts && !(model_.gated_mlp && stack_.fusion != ElementwiseFusion::Eager);
+  }
+
+  void keep_activation(Bytes size) {
+    out_.forward.back().saved += size;
+    out_.activation_saved += size;
   }
 
   void exchange(const char* label) {

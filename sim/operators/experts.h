@@ -26,7 +26,9 @@
 // as it sends, and is priced by cost/expert_exchange.h.
 //
 // Kept for backward, e bytes an activation: rows, inputs of both products, the rows before the combination, the probabilities in
-// fp32, weights, and three 8-byte indices for each row (chosen expert, order, token).
+// fp32, weights, and three 8-byte indices for each row (chosen expert, order, token).  Where the weights multiply an expert's
+// activation instead of its output (weighted_in_experts), the rows before the combination are not needed, but the activation as
+// it was before, unless it is a gate fused with its weight.
 // Sources: Shazeer et al. 2017; dropless grouped products, Gale et al., "MegaBlocks", 2022; order of moves, Megatron-LM
 // core/transformer/moe/token_dispatcher.py.
 #pragma once

@@ -128,6 +128,8 @@ struct KeptActivations {
   bool expanded_kv_heads = false;        // grouped keys and values are copied out to all heads before attention
   bool fused_qkv = false;                // rotated q and k are new tensors beside the fused projection's output
   bool frozen_inputs = false;            // frozen linear layers keep their input although they have no weight gradient
+  bool flash_output_copied = false;      // what FlashAttention gives is transposed, and the projection keeps a copy of it
+  bool weighted_in_experts = false;      // the router's weights multiply an expert's activation, not its output
   double parts_per_block = 1.0;          // modules of a block that count when checkpoints are spaced
   double adapter_dropout = 0.0;          // > 0: an adapter keeps its input after dropout, and the mask
 };
@@ -153,6 +155,8 @@ struct MemoryReserve {
   int matmul_workspaces = 2;              // of the matrix library: one for the forward and one for the backward thread
   std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
   bool transformer_engine = false;        // TransformerEngine has a workspace of its own
+  int grouped_product_streams = 0;        // and one for each of the streams that run an expert's products
+  bool gathers_expert_tokens = false;     // tokens of all expert ranks are gathered, into a buffer that stays
   double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
   double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
 };

@@ -78,6 +78,16 @@ TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
   EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0));
 }
 
+TEST(Block, FlashOutputsThatAreTransposedAreKeptTwice) {
+  TrainingRun run = small_run();
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved; };
+  const Bytes once = saved();
+  run.stack.kept.flash_output_copied = true;
+  EXPECT_EQ(saved() - once, Bytes(2.0 * kTokens * kHidden));
+  run.stack.attention_kernel = AttentionKernel::Cudnn;
+  EXPECT_EQ(saved(), once);
+}
+
 TEST(Block, SelectiveRecomputationDropsTheScores) {
   TrainingRun run = small_run();
   run.stack.dropout = 0.1;

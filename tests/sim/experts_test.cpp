@@ -201,5 +201,20 @@ TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
   EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 1);
 }
 
+TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
+  Case c;
+  c.stack.kept.weighted_in_experts = false;
+  const ExpertOperators outside = c.lower();
+  c.stack.kept.weighted_in_experts = true;
+  const ExpertOperators inside = c.lower();
+  // 16 rows: not 16 outputs of 2 bytes each, but 6 activations of an expert.
+  EXPECT_EQ(outside.inner_saved - inside.inner_saved, Bytes(16.0 * 16.0 * 2.0));
+  EXPECT_EQ(inside.activation_saved - outside.activation_saved, Bytes(16.0 * 6.0 * 2.0));
+  c.stack.fusion = ElementwiseFusion::Fused;
+  const ExpertOperators fused = c.lower();
+  c.stack.kept.weighted_in_experts = false;
+  EXPECT_EQ(fused.activation_saved, c.lower().activation_saved);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -1,5 +1,7 @@
 #include "sim/memory/stage_bytes.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/sim/sample_run.h"
@@ -43,6 +45,55 @@ TEST(StageBytes, OffloadedStatesLeaveTheDevice) {
   for (const Bytes gone : {left.weights, left.master, left.states, left.main_gradients, left.temporaries})
     EXPECT_EQ(gone, Bytes(0.0));
   EXPECT_EQ(left.gradients, left.gradient_buffers);  // of one block
+}
+
+TrainingRun mixture_run(int devices) {
+  TrainingRun run = small_run(devices);
+  run.model = small_mixture();
+  return run;
+}
+
+TEST(StageBytes, ProductsOfExpertsHaveAWorkspaceForEachStream) {
+  TrainingRun run = mixture_run(1);
+  run.stack.reserve.matmul_workspaces = 0;
+  EXPECT_EQ(bytes_of(run, 0).workspaces, Bytes(0.0));
+  run.stack.reserve.grouped_product_streams = 4;
+  EXPECT_EQ(bytes_of(run, 0).workspaces, 4.0 * 4.0 * MiB);
+  run.cluster.device.matmul_workspace = 32.0 * MiB;
+  EXPECT_EQ(bytes_of(run, 0).workspaces, 4.0 * 32.0 * MiB);
+  run.model.moe.reset();
+  EXPECT_EQ(bytes_of(run, 0).workspaces, Bytes(0.0));
+}
+
+TEST(StageBytes, TokensOfAllExpertRanksAreGatheredIntoOneBuffer) {
+  TrainingRun run = mixture_run(4);
+  run.strategy.expert_parallel = 4;
+  EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
+  run.stack.reserve.gathers_expert_tokens = true;
+  // 1024 tokens of each of four ranks, 1024 values of 2 bytes each.
+  EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(4.0 * 1024.0 * 1024.0 * 2.0));
+  run.strategy.expert_parallel = 1;
+  EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
+}
+
+TEST(StageBytes, MuonLeavesTheTablesToAdam) {
+  TrainingRun run = small_run();
+  run.strategy.optimizer = OptimizerKind::Muon;
+  const StageContents contents(run.model, run.strategy);
+  const double table = std::max(contents.rank().embedding, contents.rank().head);
+  EXPECT_EQ(bytes_of(run, 0).states, Bytes(4.0 * (contents.held(0) + table)));
+}
+
+TEST(StageBytes, ARankThatUpdatesWholeMatricesHasAtLeastATable) {
+  TrainingRun run = small_run(64);
+  run.strategy.optimizer = OptimizerKind::Muon;
+  run.strategy.sharding = Sharding::Zero1;
+  run.stack.storage.master_bytes = 4.0;
+  const StageContents contents(run.model, run.strategy);
+  const double table = std::max(contents.rank().embedding, contents.rank().head);
+  ASSERT_GT(table, contents.held(0) / 64.0);
+  EXPECT_EQ(bytes_of(run, 0).master, Bytes(4.0 * table));
+  EXPECT_EQ(bytes_of(run, 0).states, Bytes(8.0 * table));
 }
 
 }  // namespace
