@@ -227,12 +227,13 @@ class BlockLowering {
 
   // Linear layers keep their input for the weight gradient; frozen ones have none.
   bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || stack_.kept.frozen_inputs; }
-  // Ring attention merges partial results into a new tensor instead.
+  // A single sequence is transposed by a view; ring attention merges partial results into a new tensor instead.
   bool copies_attention_output() const {
     const AttentionKernel kernel = stack_.attention_kernel;
     const bool flash =
         kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 || kernel == AttentionKernel::Flash3;
-    return stack_.kept.flash_output_copied && strategy_.flash_attention && flash && strategy_.context_parallel == 1;
+    const bool transposed = strategy_.micro_batch > 1 && strategy_.context_parallel == 1;
+    return stack_.kept.flash_output_copied && strategy_.flash_attention && flash && transposed;
   }
   bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }
   void keep_adapter_dropout(double elements) {

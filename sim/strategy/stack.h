@@ -128,7 +128,7 @@ struct KeptActivations {
   bool expanded_kv_heads = false;        // grouped keys and values are copied out to all heads before attention
   bool fused_qkv = false;                // rotated q and k are new tensors beside the fused projection's output
   bool frozen_inputs = false;            // frozen linear layers keep their input although they have no weight gradient
-  bool flash_output_copied = false;      // what FlashAttention gives is transposed, and the projection keeps a copy of it
+  bool flash_output_copied = false;      // FlashAttention gives a transposed output, of which the projection keeps a copy
   bool weighted_in_experts = false;      // the router's weights multiply an expert's activation, not its output
   double parts_per_block = 1.0;          // modules of a block that count when checkpoints are spaced
   double adapter_dropout = 0.0;          // > 0: an adapter keeps its input after dropout, and the mask
