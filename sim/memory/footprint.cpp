@@ -112,7 +112,7 @@ class StageFootprint {
         {"gradient_buffers", last ? b.gradient_buffers : (backward ? b.waiting_gradients : none)},
         {"master_weights", b.master},
         {"optimizer_states", b.states},
-        {"activations", full ? b.activations : (last ? b.last_block : none)},
+        {"activations", loss ? b.activations_at_loss : (full ? b.activations : (last ? b.last_block : none))},
         {"logits", loss ? b.logits : none},
         {"recomputed_activations", backward ? b.restored : none},
         {"activation_gradients", backward || last ? b.activation_gradients : none},

@@ -1,8 +1,10 @@
 #include "sim/memory/stage_bytes.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "sim/operators/update.h"
+#include "sim/schedule/pipeline.h"
 
 namespace llmsim::sim {
 namespace {
@@ -10,6 +12,9 @@ namespace {
 // TransformerEngine's workspace is as large as the matrix library's from Hopper on, and this before.
 constexpr Bytes kLargeWorkspace = 32.0 * MiB;
 constexpr Bytes kEarlyEngineWorkspace = 4.0 * MiB;
+
+// An interleaved stage of as many rounds has its peak behind it.
+constexpr int kRoundsUntilRepeated = 3;
 
 // Received activations, received gradients and the tensor being sent.
 constexpr double kPipelineBuffers = 3.0;
@@ -142,26 +147,53 @@ class StageInventory {
 
   void add_activations(StageBytes& bytes) const {
     const int passes = contents_.chunks_in_flight(stage_);
-    const double chunks = strategy_.virtual_stages;
-    Bytes one_pass;
-    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) one_pass += block_activations(contents_.part(stage_, chunk));
-    bytes.activations = passes / chunks * one_pass;
+    const InFlight blocks = kept_in_flight(passes);
+    bytes.activations = blocks.most;
     if (contents_.part(stage_, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
     if (run_.stack.kept.stage_outputs) bytes.activations += passes * stage_output(run_.model, strategy_);
     if (contents_.part(stage_, strategy_.virtual_stages - 1).head) {
       bytes.activations += last_chunk_passes() * prices_.head.saved;
       bytes.logits = prices_.head.working;
     }
+    bytes.activations_at_loss = bytes.activations - blocks.most + blocks.at_loss;
     bytes.last_block = block().saved + block().restored;
+    if (contents_.part(stage_, 0).embedding) bytes.last_block += prices_.embedding.saved;
     bytes.restored = block().restored * restored_blocks() + unpartitioned();
     bytes.activation_gradients = block().gradients;
     bytes.waiting_gradients = std::max(Bytes(0.0), bytes.gradient_buffers - kept_block().saved);
     if (strategy_.offload.activations) move_activations_to_host(bytes);
   }
 
+  // Of the blocks of all chunks in flight: at most, and while the last chunk has its loss.
+  struct InFlight {
+    Bytes most{}, at_loss{};
+  };
+
+  // Where the chunks of a stage differ, the schedule says how many of which are in flight.
+  InFlight kept_in_flight(int passes) const {
+    std::vector<Bytes> kept;
+    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) {
+      kept.push_back(kept_by_blocks(run_, prices_, contents_.part(stage_, chunk)));
+    }
+    if (std::equal(kept.begin() + 1, kept.end(), kept.begin())) return {passes * kept.front(), passes * kept.front()};
+    PipelineShape shape = pipeline_shape(strategy_);
+    const int repeated = kRoundsUntilRepeated * shape.stages;
+    if (shape.num_microbatches % shape.stages == 0) shape.num_microbatches = std::min(shape.num_microbatches, repeated);
+    Bytes now;
+    InFlight held;
+    for (const PipelinePass& pass : stage_order(shape, stage_)) {
+      const Bytes size = kept[static_cast<std::size_t>(pass.chunk)];
+      now += pass.backward ? -size : size;
+      held.most = std::max(held.most, now);
+      if (!pass.backward && pass.chunk == strategy_.virtual_stages - 1) held.at_loss = std::max(held.at_loss, now);
+    }
+    return held;
+  }
+
   void move_activations_to_host(StageBytes& bytes) const {
     const Bytes resident = 2.0 * checkpoint(block().saved) + unpartitioned();
     bytes.activations = std::min(bytes.activations, resident);
+    bytes.activations_at_loss = std::min(bytes.activations_at_loss, resident);
   }
 
   void add_buffers(StageBytes& bytes) const {
@@ -206,17 +238,6 @@ class StageInventory {
   const BlockPrice& block() const { return has_experts() ? prices_.moe_block : prices_.block; }
   const BlockPrice& kept_block() const { return has_experts() ? prices_.kept_moe_block : prices_.kept_block; }
 
-  Bytes block_activations(const ModelPart& part) const {
-    const BlockPrice block = mean_block(prices_.block, prices_.moe_block, part);
-    if (strategy_.recompute.mixes()) {
-      const double recomputed = strategy_.recompute.blocks_of(part.blocks);
-      const BlockPrice kept = mean_block(prices_.kept_block, prices_.kept_moe_block, part);
-      return recomputed * checkpoint(block.saved) + (part.blocks - recomputed) * kept.saved;
-    }
-    if (strategy_.recompute.kind != RecomputeKind::Full) return part.blocks * block.saved;
-    return part.blocks / checkpoint_spacing(strategy_, run_.stack) * checkpoint(block.saved);
-  }
-
   bool partitions() const { return divides_checkpoints(strategy_, run_.stack); }
   Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
   // A partitioned checkpoint is gathered before its block is made again.
@@ -234,6 +255,19 @@ class StageInventory {
 };
 
 }  // namespace
+
+Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part) {
+  const Recompute& recompute = run.strategy.recompute;
+  const Bytes each = mean_block(prices.block, prices.moe_block, part).saved;
+  const Bytes checkpoint = divides_checkpoints(run.strategy, run.stack) ? each / run.strategy.tensor_parallel : each;
+  if (recompute.mixes()) {
+    const double recomputed = recompute.blocks_of(part.blocks);
+    const Bytes kept = mean_block(prices.kept_block, prices.kept_moe_block, part).saved;
+    return recomputed * checkpoint + (part.blocks - recomputed) * kept;
+  }
+  if (recompute.kind != RecomputeKind::Full) return part.blocks * each;
+  return part.blocks / checkpoint_spacing(run.strategy, run.stack) * checkpoint;
+}
 
 StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
   return StageInventory(run, prices, contents, stage).bytes();

@@ -1,8 +1,8 @@
 // The bytes that one rank of a pipeline stage has of everything, each at its largest; when each is there, footprint.h tells.
 //
 // States are the stack's bytes per parameter, divided by the shard ranks.  Kept activations are those of a block x blocks x
-// micro-batches in flight, where the embedding counts with the micro-batches of the first chunk and the head with those of the
-// last: one, or all of them under GPipe.
+// micro-batches in flight, or where the chunks of a stage differ as many of each as the schedule has in flight; the embedding
+// counts with the micro-batches of the first chunk and the head with those of the last: one, or all of them under GPipe.
 #pragma once
 
 #include "sim/cost/layer_prices.h"
@@ -23,7 +23,8 @@ struct StageBytes {
   Bytes states{};                // of the optimizer
   Bytes temporaries{};           // of the update
   Bytes activations{};           // kept by all passes in flight
-  Bytes last_block{};            // those of the block whose backward pass is the last
+  Bytes activations_at_loss{};   // those when the last chunk has its loss
+  Bytes last_block{};            // those of the block whose backward pass is the last, and of an embedding before it
   Bytes restored{};              // what recomputation brings back at once
   Bytes activation_gradients{};  // of one block
   Bytes logits{};                // with their copies and gradient; only where the head is
@@ -32,6 +33,9 @@ struct StageBytes {
   Bytes workspaces{};
   Bytes framework{};
 };
+
+// What all blocks of a chunk keep of one micro-batch: their activations, or checkpoints of them.
+Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part);
 
 StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage);
 

@@ -47,7 +47,7 @@ class LossLowering {
     const double bytes = element_ + 2.0 * kFp32;
     add_entropy(loss_.forward, loss_.backward,
                 {.forward_bytes = bytes, .forward_kernels = 2, .backward_bytes = bytes, .backward_kernels = 2}, 1);
-    loss_.working = Bytes(logits() * (element_ + kFp32));
+    loss_.working = Bytes(logits() * (element_ + 2.0 * kFp32));
     return std::move(loss_);
   }
 

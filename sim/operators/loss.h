@@ -4,7 +4,7 @@
 // fp32 by most stacks, and their gradient replaces them.  Bytes that live while the loss is computed, h the hidden size:
 //
 //   plain       t V/n (e + 4 k), k fp32 copies
-//   Kernel      t V/n (e + 4): the copy that its kernels share
+//   Kernel      t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the next makes of it
 //   Logits      t V/n (2 e + 8 / c), c chunks of tokens: logits and their gradient are whole, fp32 copies are of one chunk
 //   Recomputed  t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum; logits are multiplied twice
 //   Gradient    t V/n (2 e + 4) / c, and the gradients of the head (V/n h e) and of its input (t h e), which wait for backward
@@ -12,7 +12,8 @@
 // Over tensor ranks three values for each token are all-reduced, chunk by chunk.
 // Every chunk reads the head's weights three times, and in Gradient and Recomputed it reads and writes the whole gradient of
 // them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write); stacks without it need
-// not. Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss.
+// not. Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss;
+// Megatron Core fusions/fused_cross_entropy.py (calculate_logits_max, calculate_predicted_logits).
 #pragma once
 
 #include <cstdint>

@@ -41,8 +41,8 @@ TEST(Loss, PlainLogitsLiveInSixteenAndTwiceThirtyTwoBits) {
   EXPECT_DOUBLE_EQ(loss_of(small_run()).working.value(), kTokens * kVocab * (2.0 + 4.0 + 4.0));
 }
 
-TEST(Loss, AFusedKernelSharesOneCopyOfWholeLogits) {
-  EXPECT_DOUBLE_EQ(loss_of(fused_run(FusedLoss::Kernel)).working.value(), kTokens * kVocab * (2.0 + 4.0));
+TEST(Loss, FusedKernelsHandOnACopyOfWholeLogits) {
+  EXPECT_DOUBLE_EQ(loss_of(fused_run(FusedLoss::Kernel)).working.value(), kTokens * kVocab * (2.0 + 4.0 + 4.0));
 }
 
 TEST(Loss, ChunkedUpcastsKeepSixteenBitLogitsAndTheirGradient) {

@@ -1,0 +1,302 @@
+#include "sim/memory/timeline.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "sim/memory/caching_allocator.h"
+#include "sim/memory/stage_bytes.h"
+#include "sim/operators/block.h"
+#include "sim/schedule/pipeline.h"
+
+namespace llmsim::sim {
+namespace {
+
+enum class Term : std::size_t {
+  Weights,
+  Gathered,
+  Gradients,
+  MainGradients,
+  GradientBuffers,
+  Master,
+  States,
+  Activations,
+  Logits,
+  Recomputed,
+  ActivationGradients,
+  Temporaries,
+  PipelineBuffers,
+  DispatchBuffers,
+  Buckets,
+  Workspaces,
+  Framework
+};
+
+constexpr std::array<const char*, 17> kNames{"weights",
+                                             "gathered_weights",
+                                             "gradients",
+                                             "main_gradients",
+                                             "gradient_buffers",
+                                             "master_weights",
+                                             "optimizer_states",
+                                             "activations",
+                                             "logits",
+                                             "recomputed_activations",
+                                             "activation_gradients",
+                                             "optimizer_temporaries",
+                                             "pipeline_buffers",
+                                             "dispatch_buffers",
+                                             "gradient_buckets",
+                                             "workspaces",
+                                             "framework"};
+
+// Tensors of one term, taken together and given back together.
+struct Held {
+  Term term = Term::Weights;
+  Bytes size{};
+  std::vector<CachingAllocator::Block> blocks{};
+};
+
+class Holdings {
+ public:
+  explicit Holdings(bool expandable_segments) : allocator_(expandable_segments) {}
+
+  // `shares`: of the size, for each tensor; one tensor where there are none.
+  Held take(Term term, Bytes size, const std::vector<double>& shares = {}) {
+    Held held{.term = term, .size = size};
+    if (size <= Bytes(0.0)) return held;
+    if (shares.empty()) held.blocks.push_back(allocator_.take(size));
+    for (const double share : shares) held.blocks.push_back(allocator_.take(share * size));
+    sum(term) += size;
+    ++count(term);
+    return held;
+  }
+
+  void give(const Held& held) {
+    if (held.blocks.empty()) return;
+    for (const CachingAllocator::Block block : held.blocks) allocator_.give(block);
+    sum(held.term) -= held.size;
+    if (--count(held.term) == 0) sum(held.term) = Bytes(0.0);
+  }
+
+  Bytes held(Term term) const { return sums_[static_cast<std::size_t>(term)]; }
+  Bytes allocated() const {
+    Bytes total;
+    for (const Bytes size : sums_) total += size;
+    return total;
+  }
+  Bytes reserved() const { return allocator_.reserved(); }
+
+  std::vector<MemoryTerm> terms() const {
+    std::vector<MemoryTerm> list;
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      if (sums_[i] > Bytes(0.0)) list.push_back({kNames[i], sums_[i]});
+    }
+    return list;
+  }
+
+ private:
+  Bytes& sum(Term term) { return sums_[static_cast<std::size_t>(term)]; }
+  int& count(Term term) { return counts_[static_cast<std::size_t>(term)]; }
+
+  CachingAllocator allocator_;
+  std::array<Bytes, kNames.size()> sums_{};
+  std::array<int, kNames.size()> counts_{};
+};
+
+// What the operators of a plain block save, as shares of all that they save.
+std::vector<double> tensor_shares(const Run& run, LayerKind kind) {
+  const BlockOperators block =
+      lower_block(run.model, run.strategy, effective_stack(run.stack, run.strategy), RecomputeKind::None, kind);
+  const Bytes all = total_saved(block.forward);
+  std::vector<double> shares;
+  for (const Operator& op : block.forward) {
+    if (op.saved > Bytes(0.0)) shares.push_back(op.saved / all);
+  }
+  return shares;
+}
+
+// Micro-batches after which a stage does what it has done before.
+int followed(const Strategy& strategy, TimelineLength length) {
+  const int all = strategy.num_microbatches();
+  if (length == TimelineLength::WholeStep || strategy.schedule == PipelineSchedule::GPipe) return all;
+  const int rounds = strategy.schedule == PipelineSchedule::Interleaved ? 3 : 2;
+  return std::min(all, rounds * strategy.pipeline_parallel + 1 - (rounds - 2));
+}
+
+class StepReplay {
+ public:
+  StepReplay(const Run& run, const LayerPrices& prices, int stage, TimelineLength length, bool expandable_segments)
+      : run_(run),
+        strategy_(run.strategy),
+        prices_(prices),
+        contents_(run.model, run.strategy),
+        stage_(stage),
+        bytes_(stage_bytes(run, prices, contents_, stage)),
+        num_microbatches_(followed(run.strategy, length)),
+        holdings_(expandable_segments) {
+    const int mixtures = contents_.moe_blocks(stage);
+    if (mixtures < contents_.blocks(stage)) dense_shares_ = tensor_shares(run, LayerKind::Dense);
+    if (mixtures > 0) mixture_shares_ = tensor_shares(run, LayerKind::Mixture);
+  }
+
+  StageTimeline timeline() {
+    timeline_.stage = stage_;
+    hold_what_lasts();
+    add_point("idle");
+    const Held gathered = holdings_.take(Term::Gathered, bytes_.gathered);
+    PipelineShape shape = pipeline_shape(strategy_);
+    shape.num_microbatches = num_microbatches_;
+    const std::vector<PipelinePass> passes = stage_order(shape, stage_);
+    for (const PipelinePass& pass : passes) {
+      if (pass.backward)
+        backward(pass, &pass == &passes.back());
+      else
+        forward(pass);
+    }
+    holdings_.give(gathered);
+    update();
+    add_point("idle");
+    return std::move(timeline_);
+  }
+
+ private:
+  bool persists() const { return run_.stack.gradients.persist; }
+  const ModelPart& part(int chunk) const { return contents_.part(stage_, chunk); }
+
+  void hold_what_lasts() {
+    holdings_.take(Term::Weights, bytes_.weights);
+    holdings_.take(Term::Master, bytes_.master);
+    holdings_.take(Term::States, bytes_.states);
+    holdings_.take(Term::PipelineBuffers, bytes_.pipeline_buffers);
+    holdings_.take(Term::DispatchBuffers, bytes_.dispatch_buffers);
+    holdings_.take(Term::Buckets, bytes_.buckets);
+    holdings_.take(Term::Workspaces, bytes_.workspaces);
+    holdings_.take(Term::Framework, bytes_.framework);
+    if (persists()) gradients_.push_back(holdings_.take(Term::Gradients, bytes_.gradients));
+  }
+
+  void forward(const PipelinePass& pass) {
+    std::vector<Held>& kept = kept_[{pass.microbatch, pass.chunk}];
+    const ModelPart& blocks = part(pass.chunk);
+    if (blocks.embedding) kept.push_back(activations(prices_.embedding.saved));
+    const Bytes each = blocks.blocks > 0 ? kept_by_blocks(run_, prices_, blocks) / blocks.blocks : Bytes(0.0);
+    for (int block = 0; block < blocks.blocks; ++block) kept.push_back(activations(each, shares(blocks, block)));
+    if (run_.stack.kept.stage_outputs) kept.push_back(activations(stage_output(run_.model, strategy_)));
+    if (blocks.head) kept.push_back(activations(prices_.head.saved));
+    add_point("forward", pass.microbatch, blocks.first_layer + blocks.blocks - 1);
+    if (blocks.head) loss(pass.microbatch);
+  }
+
+  void loss(int micro_batch) {
+    const Held logits = holdings_.take(Term::Logits, bytes_.logits);
+    add_point("loss", micro_batch);
+    holdings_.give(logits);
+  }
+
+  // The pass's point is that of its highest block.
+  void backward(const PipelinePass& pass, bool last) {
+    std::vector<Held>& kept = kept_[{pass.microbatch, pass.chunk}];
+    const ModelPart& blocks = part(pass.chunk);
+    if (blocks.head) give_last(kept);
+    if (run_.stack.kept.stage_outputs) give_last(kept);
+    std::optional<MemoryPoint> high;
+    for (int block = blocks.blocks - 1; block >= 0; --block) {
+      const bool end = last && block == 0;
+      MemoryPoint point = backward_block(blocks, block, pass, end);
+      if (end && high) keep(std::exchange(*high, point));
+      if (!high || point.allocated > high->allocated) high = std::move(point);
+      give_last(kept);
+    }
+    if (high) keep(std::move(*high));
+    if (blocks.embedding) give_last(kept);
+    kept_.erase({pass.microbatch, pass.chunk});
+  }
+
+  // Weight gradients come with the block's last products; of the step's last block they are there with everything else.
+  MemoryPoint backward_block(const ModelPart& blocks, int block, const PipelinePass& pass, bool end) {
+    const std::vector<double>& tensors = shares(blocks, block);
+    const Bytes buffers = end ? bytes_.gradient_buffers : bytes_.waiting_gradients;
+    const std::array<Held, 3> passing{holdings_.take(Term::Recomputed, bytes_.restored, tensors),
+                                      holdings_.take(Term::ActivationGradients, bytes_.activation_gradients),
+                                      holdings_.take(Term::GradientBuffers, buffers)};
+    if (end) take_gradients(pass);
+    MemoryPoint point = point_now(end ? "gradients" : "backward", pass.microbatch, blocks.first_layer + block);
+    if (!end) take_gradients(pass);
+    for (const Held& held : passing) holdings_.give(held);
+    return point;
+  }
+
+  // A block's share of the stage's gradients, in the first backward pass through it.
+  void take_gradients(const PipelinePass& pass) {
+    if (persists() || pass.microbatch > 0) return;
+    gradients_.push_back(holdings_.take(Term::Gradients, bytes_.gradients / contents_.blocks(stage_)));
+  }
+
+  void update() {
+    const Held main = holdings_.take(Term::MainGradients, bytes_.main_gradients);
+    const Held temporaries = holdings_.take(Term::Temporaries, bytes_.temporaries);
+    add_point("update");
+    holdings_.give(main);
+    holdings_.give(temporaries);
+    if (persists()) return;
+    for (const Held& held : gradients_) holdings_.give(held);
+  }
+
+  // Under offload only as much as stays on the device.
+  Held activations(Bytes size, const std::vector<double>& tensors = {}) {
+    const bool stays = !strategy_.offload.activations || holdings_.held(Term::Activations) + size <= bytes_.activations;
+    return holdings_.take(Term::Activations, stays ? size : Bytes(0.0), tensors);
+  }
+
+  void give_last(std::vector<Held>& kept) {
+    holdings_.give(kept.back());
+    kept.pop_back();
+  }
+
+  const std::vector<double>& shares(const ModelPart& blocks, int block) const {
+    return is_moe_layer(run_.model, blocks.first_layer + block) ? mixture_shares_ : dense_shares_;
+  }
+
+  MemoryPoint point_now(const char* instant, std::optional<int> micro_batch = {}, std::optional<int> layer = {}) const {
+    const bool last = micro_batch && *micro_batch == num_microbatches_ - 1;
+    return {.instant = instant,
+            .micro_batch = last ? strategy_.num_microbatches() - 1 : micro_batch,
+            .layer = layer,
+            .allocated = holdings_.allocated(),
+            .reserved = holdings_.reserved(),
+            .terms = holdings_.terms()};
+  }
+
+  void add_point(const char* instant, std::optional<int> micro_batch = {}, std::optional<int> layer = {}) {
+    keep(point_now(instant, micro_batch, layer));
+  }
+
+  void keep(MemoryPoint point) {
+    timeline_.points.push_back(std::move(point));
+    if (timeline_.points.back().allocated > timeline_.peak().allocated) timeline_.highest = timeline_.points.size() - 1;
+  }
+
+  const Run& run_;
+  const Strategy& strategy_;
+  const LayerPrices& prices_;
+  StageContents contents_;
+  int stage_;
+  StageBytes bytes_;
+  int num_microbatches_;
+  Holdings holdings_;
+  std::vector<double> dense_shares_, mixture_shares_;
+  std::vector<Held> gradients_;
+  std::map<std::pair<int, int>, std::vector<Held>> kept_;  // of each pass in flight: micro-batch and chunk
+  StageTimeline timeline_;
+};
+
+}  // namespace
+
+StageTimeline stage_timeline(const Run& run, const LayerPrices& prices, int stage, TimelineLength length,
+                             bool expandable_segments) {
+  return StepReplay(run, prices, stage, length, expandable_segments).timeline();
+}
+
+}  // namespace llmsim::sim
