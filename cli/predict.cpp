@@ -10,6 +10,7 @@
 #include "hwdb/run_resolver.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
+#include "sim/memory/timeline.h"
 #include "sim/plausibility.h"
 #include "sim/predict.h"
 
@@ -26,6 +27,27 @@ void add_reported_options(CLI::App& c, PredictOptions& o) {
   add("--convention", o.convention, "NAME",
       "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, gemm_causal or hardware; default "
       "all; example: --convention palm");
+}
+
+void add_timeline_options(CLI::App& c, PredictOptions& o) {
+  CLI::Option* timeline = c.add_flag("--memory-timeline", o.memory_timeline,
+                                     "also the memory of one stage through the step, a row for each pass; tables stop where the "
+                                     "micro-batches repeat, CSV prints the curve alone");
+  c.add_option("--memory-stage", o.memory_stage, "of which stage, from 0; default the fullest; example: --memory-stage 0")
+      ->type_name("N")
+      ->needs(timeline);
+}
+
+// The curve that was asked for; none of a run without figures.
+std::optional<sim::StageTimeline> curve_of(const PredictOptions& options, const sim::Prediction& prediction,
+                                           reports::Format format) {
+  if (!options.memory_timeline || prediction.memory.stages.empty()) return std::nullopt;
+  const int stage = options.memory_stage.value_or(prediction.memory_peak.stage);
+  const int last = prediction.run.strategy.pipeline_parallel - 1;
+  if (stage < 0 || stage > last)
+    throw Error("--memory-stage = " + std::to_string(stage) + ": the run has stages 0 to " + std::to_string(last));
+  const bool people = format != reports::Format::Json && format != reports::Format::Csv;
+  return sim::stage_timeline(prediction.run, sim::layer_prices(prediction.run), stage, {.whole_step = !people});
 }
 
 std::optional<double> positive(const char* option, const std::optional<std::string>& text) {
@@ -83,6 +105,7 @@ void add_predict(CLI::App& program, int& status) {
     if (option != file && option != command->get_help_ptr()) file->excludes(option);
   }
   add_reported_options(*command, *options);
+  add_timeline_options(*command, *options);
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(
@@ -101,7 +124,8 @@ int run_predict(const PredictOptions& options) {
   const std::optional<reports::Reported> reported = reported_of(options, request.measured);
   sim::Prediction prediction = sim::predict(request.run);
   add_measured_warnings(prediction, request.measured);
-  write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output), reported),
+  const std::optional<sim::StageTimeline> curve = curve_of(options, prediction, format);
+  write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output), reported, curve),
                options.output);
   return prediction.feasible() ? 0 : 3;
 }

@@ -160,6 +160,22 @@ Json terms_json(const std::vector<sim::MemoryTerm>& terms) {
   return json;
 }
 
+// Indices from 0.
+Json peak_json(const sim::Prediction& p) {
+  const sim::MemoryPeak& peak = p.memory_peak;
+  return {{"stage", peak.stage},
+          {"instant", peak.instant},
+          {"micro_batch", or_null(peak.micro_batch)},
+          {"layer", or_null(peak.layer)},
+          {"passes_in_flight", peak.passes_in_flight},
+          {"blocks_in_flight", peak.blocks_in_flight},
+          {"parameters", amount(peak.parameters)},
+          {"terms", terms_json(p.memory.fullest().terms)},
+          {"gaps_bytes", amount(p.memory.margin.value())},
+          {"context_bytes", amount(p.memory.context.value())},
+          {"needed_bytes", amount(p.memory.needed().value())}};
+}
+
 Json memory_json(const sim::Memory& memory) {
   Json stages = Json::array(), timeline = Json::array();
   for (const sim::StageMemory& stage : memory.stages) {
@@ -229,6 +245,7 @@ void add_figures(const sim::Prediction& p, Json& json) {
   json["breakdown_s"] = breakdown;
   json["bubble"] = number(p.bubble);
   json["memory"] = memory_json(p.memory);
+  json["memory"]["peak"] = peak_json(p);
   json["communication"] = communication_json(p.communication);
   json["flops"] = {{"model", amount(p.model_flops.value())}, {"hardware", amount(p.hardware_flops.value())}};
 }
@@ -301,6 +318,19 @@ Json reported_json(const sim::Prediction& p, const Reported& reported) {
   json["measured_step_time_s"] = reported.step_time ? Json(reported.step_time->value()) : Json(nullptr);
   json["exact"] = list;
   return json;
+}
+
+Json curve_json(const sim::StageTimeline& curve) {
+  Json points = Json::array();
+  for (const sim::MemoryPoint& point : curve.points) {
+    points.push_back({{"instant", point.instant},
+                      {"micro_batch", or_null(point.micro_batch)},
+                      {"layer", or_null(point.layer)},
+                      {"allocated_bytes", amount(point.allocated.value())},
+                      {"reserved_bytes", amount(point.reserved.value())},
+                      {"terms", terms_json(point.terms)}});
+  }
+  return {{"stage", curve.stage}, {"highest", curve.highest}, {"points", points}};
 }
 
 std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }

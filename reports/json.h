@@ -6,6 +6,7 @@
 
 #include "reports/provenance.h"
 #include "reports/reported.h"
+#include "sim/memory/timeline.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {
@@ -24,6 +25,9 @@ Json prediction_json(const sim::Prediction& prediction, const Provenance& proven
 
 // What a published figure means: the key "reported" of a prediction.
 Json reported_json(const sim::Prediction& prediction, const Reported& reported);
+
+// The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
+Json curve_json(const sim::StageTimeline& curve);
 
 // The document as text with a newline at its end.  Bytes that are no UTF-8 are replaced.
 std::string text_of(const Json& json);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reports/json.h"
+#include "reports/memory_peak.h"
 #include "reports/strategy_text.h"
 
 namespace llmsim::reports {
@@ -77,6 +78,7 @@ Table result_table(const Prediction& p) {
     figures.add("throughput", throughput_text(p));
     figures.add("model FLOP/s", utilisation_text(p));
     figures.add("memory", memory_text(p.memory));
+    figures.add("memory peak", peak_instant_text(p));
     figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) + " on the device");
     if (p.memory.host.device > sim::Bytes(0.0)) figures.add("host memory", host_text(p.memory.host));
     if (p.run.strategy.pipeline_parallel > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
@@ -279,6 +281,7 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance, 
     tables.push_back(breakdown_table(p));
     if (!p.communication.empty()) tables.push_back(communication_table(p));
     tables.push_back(memory_table(p));
+    tables.push_back(peak_table(p));
     tables.push_back(timeline_table(p));
     tables.push_back(conventions_table(p));
     if (reported) tables.push_back(reported_table(p, *reported));
@@ -382,19 +385,23 @@ Table summary_table(const std::string& title, std::span<const Prediction> predic
 }
 
 std::string render(const Prediction& prediction, const Provenance& provenance, Format format, const Style& style,
-                   const std::optional<Reported>& reported) {
+                   const std::optional<Reported>& reported, const std::optional<sim::StageTimeline>& curve) {
   switch (format) {
-    case Format::Csv: return render(summary_table("", {&prediction, 1}), Format::Csv);
+    case Format::Csv:
+      return render(curve ? curve_table(prediction, *curve, format) : summary_table("", {&prediction, 1}), Format::Csv);
     case Format::Json: {
       Json json = prediction_json(prediction, provenance);
       if (reported && simulated(prediction)) json["reported"] = reported_json(prediction, *reported);
+      if (curve) json["memory_timeline"] = curve_json(*curve);
       return text_of(json);
     }
     case Format::Table:
     case Format::Markdown:
     case Format::Latex: break;
   }
-  return render(tables_of(prediction, provenance, reported), format, style);
+  std::vector<Table> tables = tables_of(prediction, provenance, reported);
+  if (curve) tables.push_back(curve_table(prediction, *curve, format));
+  return render(tables, format, style);
 }
 
 }  // namespace llmsim::reports

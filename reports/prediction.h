@@ -7,6 +7,7 @@
 #include "reports/provenance.h"
 #include "reports/reported.h"
 #include "reports/table.h"
+#include "sim/memory/timeline.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {
@@ -16,8 +17,10 @@ namespace llmsim::reports {
 Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
 
 // The whole answer.  For people: result, run as resolved, assumptions, breakdown, communication, memory, FLOPs conventions,
-// evidence; with a published figure also what that means.  CSV is the summary row; JSON has the keys of README.md.
+// evidence; with a published figure also what that means, with a curve the memory of a stage through the step.  CSV is the
+// summary row, or the curve; JSON has the keys of README.md.
 std::string render(const sim::Prediction& prediction, const Provenance& provenance, Format format, const Style& style = {},
-                   const std::optional<Reported>& reported = std::nullopt);
+                   const std::optional<Reported>& reported = std::nullopt,
+                   const std::optional<sim::StageTimeline>& curve = std::nullopt);
 
 }  // namespace llmsim::reports

@@ -106,6 +106,7 @@ Prediction predict(const Run& asked) {
   prediction.hardware_flops = step_flops(run, prices, true);
   prediction.memory = memory_footprint(run, prices);
   prediction.memory.timeline = memory_timeline(run, prices, prediction.memory.fullest().stage);
+  prediction.memory_peak = memory_peak(run, prices, prediction.memory);
   add_rates(prediction);
   add_out_of_memory(prediction);
   prediction.warnings = implausible_figures(prediction);

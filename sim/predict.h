@@ -11,6 +11,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/memory/footprint.h"
+#include "sim/memory/peak.h"
 #include "sim/model/conventions.h"
 #include "sim/model/parameters.h"
 #include "sim/run.h"
@@ -40,6 +41,7 @@ struct Prediction {
 
   std::vector<TimeTerm> breakdown{};  // adds up to step_time
   Memory memory{};
+  MemoryPeak memory_peak{};  // where in the step it is
   std::vector<CommunicationTerm> communication{};
   Flops model_flops{};      // of one step, whole cluster
   Flops hardware_flops{};   // with recomputation

@@ -7,6 +7,7 @@
 
 #include "sim/memory/caching_allocator.h"
 #include "sim/memory/stage_bytes.h"
+#include "sim/memory/step_tape.h"
 #include "sim/operators/block.h"
 #include "sim/schedule/pipeline.h"
 
@@ -60,22 +61,26 @@ struct Held {
 
 class Holdings {
  public:
-  explicit Holdings(bool expandable_segments) : allocator_(expandable_segments) {}
+  explicit Holdings(const TimelineOptions& options) {
+    if (options.reserved) allocator_.emplace(options.expandable_segments);
+  }
 
   // `shares`: of the size, for each tensor; one tensor where there are none.
   Held take(Term term, Bytes size, const std::vector<double>& shares = {}) {
     Held held{.term = term, .size = size};
     if (size <= Bytes(0.0)) return held;
-    if (shares.empty()) held.blocks.push_back(allocator_.take(size));
-    for (const double share : shares) held.blocks.push_back(allocator_.take(share * size));
+    if (allocator_ && shares.empty()) held.blocks.push_back(allocator_->take(size));
+    if (allocator_) {
+      for (const double share : shares) held.blocks.push_back(allocator_->take(share * size));
+    }
     sum(term) += size;
     ++count(term);
     return held;
   }
 
   void give(const Held& held) {
-    if (held.blocks.empty()) return;
-    for (const CachingAllocator::Block block : held.blocks) allocator_.give(block);
+    if (held.size <= Bytes(0.0)) return;
+    for (const CachingAllocator::Block block : held.blocks) allocator_->give(block);
     sum(held.term) -= held.size;
     if (--count(held.term) == 0) sum(held.term) = Bytes(0.0);
   }
@@ -86,7 +91,7 @@ class Holdings {
     for (const Bytes size : sums_) total += size;
     return total;
   }
-  Bytes reserved() const { return allocator_.reserved(); }
+  Bytes reserved() const { return allocator_ ? allocator_->reserved() : Bytes(0.0); }
 
   std::vector<MemoryTerm> terms() const {
     std::vector<MemoryTerm> list;
@@ -100,7 +105,7 @@ class Holdings {
   Bytes& sum(Term term) { return sums_[static_cast<std::size_t>(term)]; }
   int& count(Term term) { return counts_[static_cast<std::size_t>(term)]; }
 
-  CachingAllocator allocator_;
+  std::optional<CachingAllocator> allocator_;
   std::array<Bytes, kNames.size()> sums_{};
   std::array<int, kNames.size()> counts_{};
 };
@@ -118,25 +123,26 @@ std::vector<double> tensor_shares(const Run& run, LayerKind kind) {
 }
 
 // Micro-batches after which a stage does what it has done before.
-int followed(const Strategy& strategy, TimelineLength length) {
+int followed(const Strategy& strategy, const TimelineOptions& options) {
   const int all = strategy.num_microbatches();
-  if (length == TimelineLength::WholeStep || strategy.schedule == PipelineSchedule::GPipe) return all;
+  if (options.whole_step || strategy.schedule == PipelineSchedule::GPipe) return all;
   const int rounds = strategy.schedule == PipelineSchedule::Interleaved ? 3 : 2;
   return std::min(all, rounds * strategy.pipeline_parallel + 1 - (rounds - 2));
 }
 
 class StepReplay {
  public:
-  StepReplay(const Run& run, const LayerPrices& prices, int stage, TimelineLength length, bool expandable_segments)
+  StepReplay(const Run& run, const LayerPrices& prices, int stage, const TimelineOptions& options)
       : run_(run),
         strategy_(run.strategy),
         prices_(prices),
         contents_(run.model, run.strategy),
         stage_(stage),
         bytes_(stage_bytes(run, prices, contents_, stage)),
-        num_microbatches_(followed(run.strategy, length)),
-        holdings_(expandable_segments) {
+        num_microbatches_(followed(run.strategy, options)),
+        holdings_(options) {
     const int mixtures = contents_.moe_blocks(stage);
+    if (!options.reserved) return;
     if (mixtures < contents_.blocks(stage)) dense_shares_ = tensor_shares(run, LayerKind::Dense);
     if (mixtures > 0) mixture_shares_ = tensor_shares(run, LayerKind::Mixture);
   }
@@ -183,6 +189,7 @@ class StepReplay {
     if (blocks.embedding) kept.push_back(activations(prices_.embedding.saved));
     const Bytes each = blocks.blocks > 0 ? kept_by_blocks(run_, prices_, blocks) / blocks.blocks : Bytes(0.0);
     for (int block = 0; block < blocks.blocks; ++block) kept.push_back(activations(each, shares(blocks, block)));
+    blocks_in_flight_ += blocks.blocks;
     if (run_.stack.kept.stage_outputs) kept.push_back(activations(stage_output(run_.model, strategy_)));
     if (blocks.head) kept.push_back(activations(prices_.head.saved));
     add_point("forward", pass.microbatch, blocks.first_layer + blocks.blocks - 1);
@@ -208,6 +215,7 @@ class StepReplay {
       if (end && high) keep(std::exchange(*high, point));
       if (!high || point.allocated > high->allocated) high = std::move(point);
       give_last(kept);
+      --blocks_in_flight_;
     }
     if (high) keep(std::move(*high));
     if (blocks.embedding) give_last(kept);
@@ -264,6 +272,8 @@ class StepReplay {
     return {.instant = instant,
             .micro_batch = last ? strategy_.num_microbatches() - 1 : micro_batch,
             .layer = layer,
+            .passes_in_flight = static_cast<int>(kept_.size()),
+            .blocks_in_flight = blocks_in_flight_,
             .allocated = holdings_.allocated(),
             .reserved = holdings_.reserved(),
             .terms = holdings_.terms()};
@@ -288,15 +298,28 @@ class StepReplay {
   Holdings holdings_;
   std::vector<double> dense_shares_, mixture_shares_;
   std::vector<Held> gradients_;
+  int blocks_in_flight_ = 0;
   std::map<std::pair<int, int>, std::vector<Held>> kept_;  // of each pass in flight: micro-batch and chunk
   StageTimeline timeline_;
 };
 
+StageTimeline taped_timeline(const Run& run, const LayerPrices& prices, int stage) {
+  StageTimeline timeline{.stage = stage};
+  for (MemoryInstant& instant : memory_timeline(run, prices, stage)) {
+    timeline.points.push_back({.instant = instant.name,
+                               .allocated = instant.allocated,
+                               .reserved = instant.allocated,
+                               .terms = std::move(instant.terms)});
+    if (instant.allocated > timeline.peak().allocated) timeline.highest = timeline.points.size() - 1;
+  }
+  return timeline;
+}
+
 }  // namespace
 
-StageTimeline stage_timeline(const Run& run, const LayerPrices& prices, int stage, TimelineLength length,
-                             bool expandable_segments) {
-  return StepReplay(run, prices, stage, length, expandable_segments).timeline();
+StageTimeline stage_timeline(const Run& run, const LayerPrices& prices, int stage, const TimelineOptions& options) {
+  if (follows_tape(run)) return taped_timeline(run, prices, stage);
+  return StepReplay(run, prices, stage, options).timeline();
 }
 
 }  // namespace llmsim::sim

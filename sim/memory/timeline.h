@@ -23,6 +23,8 @@ struct MemoryPoint {
   const char* instant = "";          // "idle", "forward", "loss", "backward", "gradients", "update"
   std::optional<int> micro_batch{};  // none outside passes
   std::optional<int> layer{};        // of the model, whose pass it is; none at the ends and in the loss
+  int passes_in_flight = 0;          // of one chunk each, whose activations are kept
+  int blocks_in_flight = 0;          // that keep some
   Bytes allocated{};                 // sum of the terms, without rounding
   Bytes reserved{};                  // by the allocator until then
   std::vector<MemoryTerm> terms{};
@@ -36,12 +38,14 @@ struct StageTimeline {
   const MemoryPoint& peak() const { return points[highest]; }
 };
 
-// How many micro-batches a timeline follows: all of the step, or as few as reach its peak, the last of which stands for the last
-// of the step.
-enum class TimelineLength { WholeStep, UntilItRepeats };
+// Length: all micro-batches of the step, or as few as reach its peak, the last of which stands for the last of the step.
+struct TimelineOptions {
+  bool whole_step = true;
+  bool reserved = true;  // follow the allocator
+  bool expandable_segments = false;
+};
 
-// Requires a stage of a valid run whose stack does not follow a tape.
-StageTimeline stage_timeline(const Run& run, const LayerPrices& prices, int stage,
-                             TimelineLength length = TimelineLength::WholeStep, bool expandable_segments = false);
+// Requires a stage of a valid run.  Of the runtime's own steps the instants of footprint.h, whose tape has no passes.
+StageTimeline stage_timeline(const Run& run, const LayerPrices& prices, int stage, const TimelineOptions& options = {});
 
 }  // namespace llmsim::sim

@@ -10,8 +10,8 @@
 namespace llmsim::sim {
 namespace {
 
-StageTimeline timeline_of(const TrainingRun& run, int stage = 0, TimelineLength length = TimelineLength::WholeStep) {
-  return stage_timeline(run, layer_prices(run), stage, length);
+StageTimeline timeline_of(const TrainingRun& run, int stage = 0, const TimelineOptions& options = {}) {
+  return stage_timeline(run, layer_prices(run), stage, options);
 }
 
 Bytes sum_of(const std::vector<MemoryTerm>& terms) {
@@ -53,11 +53,14 @@ TEST(StageTimeline, PointsNameMicroBatchAndLayer) {
   const MemoryPoint& forward = timeline.points[4];
   EXPECT_EQ(forward.micro_batch, 1);
   EXPECT_EQ(forward.layer, 7);
+  EXPECT_EQ(forward.passes_in_flight, 1);
+  EXPECT_EQ(forward.blocks_in_flight, 8);
   const MemoryPoint& loss = timeline.points[5];
   EXPECT_EQ(loss.micro_batch, 1);
   EXPECT_FALSE(loss.layer);
   EXPECT_EQ(timeline.points[6].layer, 7);  // the first block of the backward pass is the highest
   EXPECT_EQ(timeline.points[7].layer, 0);  // and the last one the end
+  EXPECT_EQ(timeline.points[7].blocks_in_flight, 1);
 }
 
 TEST(StageTimeline, ThePeakIsThatOfTheFootprint) {
@@ -98,7 +101,7 @@ TEST(StageTimeline, AsManyMicroBatchesAsReachThePeakAreEnough) {
   run.strategy.pipeline_parallel = 4;
   run.strategy.global_batch = 64;
   run.cluster = ideal_cluster(4);
-  const StageTimeline whole = timeline_of(run, 1), shorter = timeline_of(run, 1, TimelineLength::UntilItRepeats);
+  const StageTimeline whole = timeline_of(run, 1), shorter = timeline_of(run, 1, {.whole_step = false});
   EXPECT_LT(shorter.points.size(), whole.points.size());
   EXPECT_EQ(shorter.peak().allocated, whole.peak().allocated);
   EXPECT_EQ(shorter.peak().micro_batch, whole.peak().micro_batch);

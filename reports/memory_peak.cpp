@@ -1,0 +1,130 @@
+#include "reports/memory_peak.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace llmsim::reports {
+namespace {
+
+using sim::Prediction;
+
+constexpr int kBarWidth = 40;
+
+// "micro-batch 3 of 8", counted from 1.
+std::string one_of(const char* what, int index, int count) {
+  return std::string(what) + " " + std::to_string(index + 1) + " of " + std::to_string(count);
+}
+
+std::string with_place(std::string text, const sim::Run& run, std::optional<int> layer, std::optional<int> micro_batch) {
+  if (layer) text += " of " + one_of("layer", *layer, run.model.num_layers);
+  if (micro_batch) text += (layer ? ", " : " of ") + one_of("micro-batch", *micro_batch, run.strategy.num_microbatches());
+  return text;
+}
+
+std::string instant_text(std::string_view instant) {
+  static constexpr std::array<std::pair<std::string_view, const char*>, 5> kTexts{{{"idle", "between two steps"},
+                                                                                   {"forward", "forward pass"},
+                                                                                   {"backward", "backward pass"},
+                                                                                   {"gradients", "last backward pass"},
+                                                                                   {"update", "optimizer update"}}};
+  for (const auto& [name, text] : kTexts) {
+    if (instant == name) return text;
+  }
+  return std::string(instant);
+}
+
+// Of terms that are not so many bytes for each parameter.
+std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
+  static constexpr std::array<std::pair<std::string_view, const char*>, 11> kTexts{
+      {{"gathered_weights", "whole weights of the sharded units at hand"},
+       {"gradient_buffers", "whole gradients of sharded units"},
+       {"logits", "with their fp32 copies and gradient"},
+       {"recomputed_activations", "what recomputation brings back"},
+       {"activation_gradients", "of one block"},
+       {"optimizer_temporaries", "of the update"},
+       {"pipeline_buffers", "received from and sent to other stages"},
+       {"dispatch_buffers", "tokens of all expert ranks"},
+       {"gradient_buckets", "copies of gradients for their reduction"},
+       {"workspaces", "of the matrix libraries"},
+       {"framework", "buckets of collectives"}}};
+  if (term == "activations" && peak.blocks_in_flight > 0)
+    return std::to_string(peak.blocks_in_flight) + (peak.blocks_in_flight == 1 ? " block of " : " blocks of ") +
+           std::to_string(peak.passes_in_flight) + (peak.passes_in_flight == 1 ? " forward pass" : " forward passes");
+  for (const auto& [name, text] : kTexts) {
+    if (term == name) return text;
+  }
+  return "";
+}
+
+bool is_per_parameter(std::string_view term) {
+  static constexpr std::array<std::string_view, 5> kTerms{"weights", "gradients", "main_gradients", "master_weights",
+                                                          "optimizer_states"};
+  return std::find(kTerms.begin(), kTerms.end(), term) != kTerms.end();
+}
+
+std::string note_of(const sim::MemoryTerm& term, const sim::MemoryPeak& peak) {
+  if (!is_per_parameter(term.name) || peak.parameters <= 0.0) return nature_of(term.name, peak);
+  return significant(term.size.value() / peak.parameters, 3) + " bytes for each of " + significant(peak.parameters / 1e9) +
+         " B parameters";
+}
+
+std::vector<sim::MemoryTerm> largest_first(std::vector<sim::MemoryTerm> terms) {
+  std::stable_sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.size > b.size; });
+  return terms;
+}
+
+std::string bar(sim::Bytes size, sim::Bytes largest) {
+  return std::string(static_cast<std::size_t>(std::lround(kBarWidth * (size / largest))), '#');
+}
+
+}  // namespace
+
+std::string peak_instant_text(const Prediction& p) {
+  const sim::MemoryPeak& peak = p.memory_peak;
+  const std::string stage =
+      p.run.strategy.pipeline_parallel > 1 ? one_of("stage", peak.stage, p.run.strategy.pipeline_parallel) + ", " : "";
+  return stage + with_place(instant_text(peak.instant), p.run, peak.layer, peak.micro_batch);
+}
+
+Table peak_table(const Prediction& p) {
+  Table table("At the peak: " + peak_instant_text(p), {{"term", "what lives", Kind::Text},
+                                                       {"size_bytes", "size", Kind::Bytes},
+                                                       {"share", "share", Kind::Percent},
+                                                       {"note", "of which", Kind::Text}});
+  const sim::Memory& memory = p.memory;
+  const auto share = [&](sim::Bytes size) { return memory.peak > sim::Bytes(0.0) ? size / memory.peak : 0.0; };
+  for (const sim::MemoryTerm& term : largest_first(memory.fullest().terms)) {
+    table.add_row({std::string(term.name), term.size, share(term.size), note_of(term, p.memory_peak)});
+  }
+  table.add_row({"peak", memory.peak, share(memory.peak), "allocated"});
+  table.add_row({"gaps", memory.margin, share(memory.margin), "that an allocator running full cannot close"});
+  table.add_row({"context", memory.context, share(memory.context), "of the driver and the communicators"});
+  table.add_row({"needed", memory.needed(), share(memory.needed()), "of " + human(memory.capacity) + " usable"});
+  return table;
+}
+
+Table curve_table(const Prediction& p, const sim::StageTimeline& curve, Format format) {
+  const bool people = format != Format::Csv && format != Format::Json;
+  std::vector<Column> columns{{"instant", "instant", Kind::Text},
+                              {"micro_batch", "micro-batch", Kind::Integer},
+                              {"layer", "layer", Kind::Integer},
+                              {"allocated_bytes", "allocated", Kind::Bytes},
+                              {"reserved_bytes", "reserved", Kind::Bytes}};
+  if (people) columns.push_back({"bar", "", Kind::Text});
+  Table table("Memory through the step of " + one_of("stage", curve.stage, p.run.strategy.pipeline_parallel), columns);
+  const auto index = [&](std::optional<int> i) { return i ? Cell(std::int64_t{*i} + (people ? 1 : 0)) : Cell(); };
+  for (std::size_t i = 0; i < curve.points.size(); ++i) {
+    const sim::MemoryPoint& point = curve.points[i];
+    std::vector<Cell> row{std::string(point.instant), index(point.micro_batch), index(point.layer), point.allocated,
+                          point.reserved};
+    if (people) row.emplace_back(bar(point.allocated, curve.peak().allocated) + (i == curve.highest ? " peak" : ""));
+    table.add_row(std::move(row));
+  }
+  table.add_note("reserved: by rounding and segments of PyTorch's allocator alone, until then; measured runs reserve more");
+  return table;
+}
+
+}  // namespace llmsim::reports

@@ -1,0 +1,84 @@
+#include "reports/memory_peak.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "reports/json.h"
+#include "tests/reports/sample_prediction.h"
+
+namespace llmsim::reports {
+namespace {
+
+sim::Bytes size_at(const Table& table, std::size_t row) { return std::get<sim::Bytes>(table.rows()[row][1]); }
+std::string text_at(const Table& table, std::size_t row, std::size_t column) {
+  return std::get<std::string>(table.rows()[row][column]);
+}
+
+// Two points: 2 GiB, and 4 GiB in the loss of the third micro-batch.
+sim::StageTimeline two_points() {
+  return {.stage = 1,
+          .points = {{.instant = "idle", .allocated = 2 * sim::GiB, .reserved = 2.5 * sim::GiB},
+                     {.instant = "loss",
+                      .micro_batch = 2,
+                      .allocated = 4 * sim::GiB,
+                      .reserved = 4.5 * sim::GiB,
+                      .terms = {{"logits", 4 * sim::GiB}}}},
+          .highest = 1};
+}
+
+TEST(MemoryPeak, TheInstantIsCountedFromOne) {
+  sim::Prediction p = sample_prediction();
+  EXPECT_EQ(peak_instant_text(p), "stage 1 of 2, loss of micro-batch 2 of 4");
+  p.memory_peak.instant = "backward", p.memory_peak.layer = 1;
+  EXPECT_EQ(peak_instant_text(p), "stage 1 of 2, backward pass of layer 2 of 2, micro-batch 2 of 4");
+  p.run.strategy.pipeline_parallel = 1;
+  p.memory_peak = {.instant = "update"};
+  EXPECT_EQ(peak_instant_text(p), "optimizer update");
+}
+
+TEST(MemoryPeak, TheTableAddsUpToThePeakAndToWhatIsNeeded) {
+  sim::Prediction p = sample_prediction();
+  p.memory.margin = 0.5 * sim::GiB;
+  const Table table = peak_table(p);
+  ASSERT_EQ(table.rows().size(), 6U);
+  EXPECT_EQ(text_at(table, 0, 0), "activations");  // the largest first
+  EXPECT_EQ(text_at(table, 0, 3), "2 blocks of 2 forward passes");
+  EXPECT_EQ(text_at(table, 1, 3), "2.15 bytes for each of 0.5000 B parameters");  // 2^30 / 5e8
+  EXPECT_EQ(size_at(table, 2), size_at(table, 0) + size_at(table, 1));
+  EXPECT_EQ(size_at(table, 2), p.memory.peak);
+  EXPECT_EQ(size_at(table, 5), 4.5 * sim::GiB);  // 3 + 0.5 + 1
+  EXPECT_EQ(std::get<double>(table.rows()[5][2]), 1.5);
+}
+
+TEST(MemoryPeak, TheCurveHasABarForEachPointAndMarksThePeak) {
+  const Table table = curve_table(sample_prediction(), two_points(), Format::Table);
+  EXPECT_EQ(table.title(), "Memory through the step of stage 2 of 2");
+  EXPECT_EQ(text_at(table, 0, 5), std::string(20, '#'));
+  EXPECT_EQ(text_at(table, 1, 5), std::string(40, '#') + " peak");
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(table.rows()[0][1]));
+  EXPECT_EQ(std::get<std::int64_t>(table.rows()[1][1]), 3);
+  const Table machine = curve_table(sample_prediction(), two_points(), Format::Csv);
+  EXPECT_EQ(std::get<std::int64_t>(machine.rows()[1][1]), 2);
+  EXPECT_EQ(machine.columns().size(), 5U);
+}
+
+TEST(MemoryPeak, JsonCountsFromZeroAndAddsUpToo) {
+  sim::Prediction p = sample_prediction();
+  const Json peak = prediction_json(p, {})["memory"]["peak"];
+  EXPECT_EQ(peak["stage"], 0);
+  EXPECT_EQ(peak["micro_batch"], 1);
+  EXPECT_TRUE(peak["layer"].is_null());
+  double sum = peak["gaps_bytes"].get<double>() + peak["context_bytes"].get<double>();
+  for (const auto& [name, size] : peak["terms"].items()) sum += size.get<double>();
+  EXPECT_EQ(sum, peak["needed_bytes"].get<double>());
+
+  const Json curve = curve_json(two_points());
+  EXPECT_EQ(curve["highest"], 1);
+  EXPECT_EQ(curve["points"][1]["micro_batch"], 2);
+  EXPECT_EQ(curve["points"][1]["terms"]["logits"], 4294967296);
+  EXPECT_TRUE(curve["points"][0]["micro_batch"].is_null());
+}
+
+}  // namespace
+}  // namespace llmsim::reports
