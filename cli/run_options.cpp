@@ -97,6 +97,9 @@ void add_run_options(CLI::App& c, RunOptions& o) {
   add(c, "--micro-batch", o.micro_batch, "SEQS", "sequences per forward pass of a replica; default 1; example: --micro-batch 2");
   add(c, "--virtual-stages", o.virtual_stages, "N",
       "model chunks per pipeline stage, interleaved; default 1; example: --virtual-stages 2");
+  add(c, "--schedule", o.schedule, "NAME",
+      "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe; default 1f1b, or interleaved with virtual stages; "
+      "example: --schedule zb-h1");
   add(c, "--recompute", o.recompute, "MODE",
       "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; default none; example: --recompute "
       "selective=core_attn+mlp");
@@ -123,6 +126,9 @@ void add_search_options(CLI::App& c, RunOptions& o) {
       "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4");
   add(c, "--virtual-stages", o.virtual_stages, "LIST",
       "model chunks per pipeline stage, interleaved; default all that divide the layers; example: --virtual-stages 1,2");
+  add(c, "--schedule", o.schedule, "LIST",
+      "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default 1f1b,interleaved; example: --schedule "
+      "1f1b,zb-h1");
   add(c, "--recompute", o.recompute, "LIST",
       "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute none,full");
   add(c, "--sharding", o.sharding, "LIST",

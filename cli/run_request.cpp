@@ -76,6 +76,11 @@ sim::Recompute recompute_in(const std::string& text) {
          "op=qkv");
 }
 
+sim::PipelineSchedule schedule_in(const std::string& text) {
+  if (const auto schedule = sim::schedule_named(text)) return *schedule;
+  refuse("--schedule", text, "gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe");
+}
+
 hwdb::RecordedOffload offload_in(const Text& text) {
   hwdb::RecordedOffload offload;
   if (!text) return offload;
@@ -305,6 +310,7 @@ sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, Notes n
 
 void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
   training.virtual_stages = optional_number("--virtual-stages", options.virtual_stages, kVirtualStages);
+  if (options.schedule) training.pipeline_schedule = sim::name_of(schedule_in(*options.schedule));
   if (options.recompute) {
     const sim::Recompute recompute = recompute_in(*options.recompute);
     training.recompute = hwdb::RecordedRecompute{
@@ -375,6 +381,7 @@ void set_search(const RunOptions& options, sim::PlanQuery& query) {
   query.expert_parallel = optional_numbers("--ep", options.ep, kTensor);
   query.micro_batch = optional_numbers("--micro-batch", options.micro_batch, kMicroBatch);
   query.virtual_stages = optional_numbers("--virtual-stages", options.virtual_stages, kVirtualStages);
+  for (const std::string& part : split(options.schedule.value_or(""))) query.schedule.push_back(schedule_in(part));
   for (const std::string& part : split(options.sharding.value_or(""))) query.sharding.push_back(sharding_in(part));
   for (const std::string& part : split(options.recompute.value_or(""))) query.recompute.push_back(recompute_in(part));
   check_products(query);

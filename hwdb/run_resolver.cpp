@@ -59,7 +59,8 @@ void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume)
 }
 
 void set_schedule(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
-  s.virtual_stages = t.virtual_stages.value_or(1);
+  const std::optional<sim::PipelineSchedule> schedule = sim::schedule_named(t.pipeline_schedule.value_or(""));
+  s.virtual_stages = t.virtual_stages.value_or(schedule == sim::PipelineSchedule::ZbV ? 2 : 1);
   const bool interleaved = s.virtual_stages > 1;
   s.schedule = interleaved ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
   if (!t.pipeline_schedule) {
@@ -67,10 +68,11 @@ void set_schedule(const RecordedTraining& t, sim::Strategy& s, Assumptions& assu
       assume.note("training.pipeline_schedule", name_of(s.schedule), "usual for this number of virtual stages");
     return;
   }
-  const std::optional<sim::PipelineSchedule> schedule = sim::schedule_named(*t.pipeline_schedule);
-  if (!schedule)
-    assume.refuse("training.pipeline_schedule = " + *t.pipeline_schedule + " is not simulated; 1f1b, interleaved and gpipe are");
-  if (!interleaved || *schedule == sim::PipelineSchedule::Interleaved) s.schedule = *schedule;
+  if (!schedule) {
+    assume.refuse("training.pipeline_schedule = " + *t.pipeline_schedule +
+                  " is not simulated; 1f1b, interleaved, gpipe, zb-h1, zb-v and dualpipe are");
+  }
+  if (!interleaved || *schedule > sim::PipelineSchedule::OneForwardOneBackward) s.schedule = *schedule;
   if (s.schedule == sim::PipelineSchedule::Interleaved && s.virtual_stages == 1)
     s.schedule = sim::PipelineSchedule::OneForwardOneBackward;
 }

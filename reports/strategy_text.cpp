@@ -29,6 +29,7 @@ std::string mesh_text(const sim::Strategy& s) {
 std::string strategy_text(const sim::Strategy& s) {
   std::string text = mesh_text(s) + ", sharding " + sharding_text(s) + ", micro-batch " + std::to_string(s.micro_batch) +
                      ", recompute " + recompute_text(s.recompute);
+  if (s.pipeline_parallel > 1 && s.schedule > sim::PipelineSchedule::Interleaved) return text + ", " + sim::name_of(s.schedule);
   if (s.virtual_stages > 1) text += ", " + std::to_string(s.virtual_stages) + " virtual stages";
   return text;
 }

@@ -6,6 +6,7 @@
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/footprint.h"
 #include "sim/schedule/step.h"
+#include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
 namespace {
@@ -100,19 +101,37 @@ class Search {
     }
   }
 
-  void try_pipelines(Strategy s) {
+  // Parts of the model per stage that divide its layers, with or without its ends.
+  std::vector<int> sensible_virtual_stages(const Strategy& s) const {
     std::vector<int> sensible{1};
     for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= run_.model.num_layers; ++v) {
       const int chunks = s.pipeline_parallel * v;
       if (run_.model.num_layers % chunks == 0 || (run_.model.num_layers + 2) % chunks == 0) sensible.push_back(v);
     }
-    for (const int v : choose(query_.virtual_stages, sensible)) {
-      s.virtual_stages = v;
-      const int chunks = s.pipeline_parallel * v;
-      s.embeddings_as_layers = chunks > 1 && run_.model.num_layers % chunks != 0 && (run_.model.num_layers + 2) % chunks == 0;
+    return sensible;
+  }
+
+  // Without a list of schedules: 1F1B, and interleaved where a stage has several parts.
+  void try_pipelines(Strategy s) {
+    const std::vector<int> sensible = choose(query_.virtual_stages, sensible_virtual_stages(s));
+    for (const int v : sensible) {
       s.schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
-      try_shardings(s);
+      const bool asked = std::find(query_.schedule.begin(), query_.schedule.end(), s.schedule) != query_.schedule.end();
+      if (query_.schedule.empty() || asked) try_virtual_stages(s, v);
     }
+    for (const PipelineSchedule schedule : query_.schedule) {
+      if (schedule == PipelineSchedule::OneForwardOneBackward || schedule == PipelineSchedule::Interleaved) continue;
+      s.schedule = schedule;
+      const std::vector<int> parts{schedule == PipelineSchedule::ZbV ? 2 : 1};
+      for (const int v : choose(query_.virtual_stages, parts)) try_virtual_stages(s, v);
+    }
+  }
+
+  void try_virtual_stages(Strategy s, int v) {
+    s.virtual_stages = v;
+    const int chunks = s.pipeline_parallel * v;
+    s.embeddings_as_layers = chunks > 1 && run_.model.num_layers % chunks != 0 && (run_.model.num_layers + 2) % chunks == 0;
+    try_shardings(s);
   }
 
   void try_shardings(Strategy s) {
@@ -178,8 +197,8 @@ class Search {
 
   // Layer prices depend on these dimensions of a strategy alone.
   const LayerPrices& prices_for(const Strategy& s) {
-    const auto key =
-        std::tuple(s.tensor_parallel, s.context_parallel, s.expert_parallel, s.sequence_parallel, s.micro_batch, s.recompute);
+    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.expert_parallel, s.sequence_parallel, s.micro_batch,
+                                splits_backward(s.schedule), s.recompute);
     auto found = prices_.find(key);
     if (found == prices_.end()) found = prices_.emplace(key, layer_prices(run_)).first;
     return found->second;
@@ -231,7 +250,7 @@ class Search {
   const PlanQuery& query_;
   Run run_;
   Plan plan_;
-  std::map<std::tuple<int, int, int, bool, int, Recompute>, LayerPrices> prices_;
+  std::map<std::tuple<int, int, int, bool, int, bool, Recompute>, LayerPrices> prices_;
   std::vector<Candidate> candidates_;
 };
 

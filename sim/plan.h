@@ -2,7 +2,7 @@
 //
 // Every valid combination of tp, pp, dp, micro-batch, sequence parallelism, virtual stages, sharding and recomputation is
 // evaluated by the same code as predict(); nothing is pruned by a heuristic.  GPipe is left out because it takes as long as 1F1B
-// and holds more; ZeRO-2 and ZeRO-3 are tried without pipelining only, because they exchange whole gradients or weights for every
+// and holds more; zero-bubble schedules and DualPipe are tried where they are asked for, because few stacks have them; ZeRO-2 and ZeRO-3 are tried without pipelining only, because they exchange whole gradients or weights for every
 // micro-batch.
 #pragma once
 
@@ -28,6 +28,7 @@ struct PlanQuery {
   std::vector<int> data_parallel;
   std::vector<int> micro_batch;
   std::vector<int> virtual_stages;
+  std::vector<PipelineSchedule> schedule;
   std::vector<Sharding> sharding;
   std::vector<Recompute> recompute;
   Objective objective = Objective::Throughput;

@@ -58,6 +58,10 @@ void require_executable(const sim::Strategy& strategy) {
     throw Error("schedule = 1f1b has one chunk a stage; virtual_stages = " + std::to_string(strategy.virtual_stages) +
                 " needs schedule = interleaved or gpipe");
   }
+  if (strategy.schedule > sim::PipelineSchedule::Interleaved) {
+    throw Error(std::string("the runtime does not execute pipeline_schedule = ") + sim::name_of(strategy.schedule) +
+                "; it executes gpipe, 1f1b and interleaved");
+  }
   if (strategy.expert_parallel > 1 && strategy.sharding == sim::Sharding::Hsdp) {
     throw Error("the runtime does not execute ep = " + std::to_string(strategy.expert_parallel) + " with sharding = hsdp");
   }

@@ -61,15 +61,15 @@ PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches, const PassD
   bool turned = false;
   for (const sim::PipelinePass& pass : sim::stage_order(shape_, stage_)) {
     const MicroBatch& batch = batches[static_cast<std::size_t>(pass.microbatch)];
-    if (pass.backward && !std::exchange(turned, true)) result.bytes_after_forward = held_bytes(metered_kind(device_)).now;
+    if (pass.backward() && !std::exchange(turned, true)) result.bytes_after_forward = held_bytes(metered_kind(device_)).now;
     const auto start = Clock::now();
-    if (pass.backward) {
+    if (pass.backward()) {
       backward(pass, batch);
     } else {
       forward(pass, batch, result.loss);
     }
-    (pass.backward ? result.backward : result.forward) += since(start);
-    if (pass_done) pass_done(pass.backward);
+    (pass.backward() ? result.backward : result.forward) += since(start);
+    if (pass_done) pass_done(pass.backward());
   }
   forward_link_.finish();
   backward_link_.finish();

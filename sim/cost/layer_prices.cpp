@@ -6,6 +6,17 @@
 namespace llmsim::sim {
 namespace {
 
+// Of each weight gradient the input and the gradient of the output of its layer, in the format of the product.
+Bytes weight_gradient_factors(const OperatorList& backward) {
+  Bytes sum;
+  for (const Operator& op : backward) {
+    if (!op.weight_gradient) continue;
+    const double elements = static_cast<double>(op.batch) * static_cast<double>(op.k) * static_cast<double>(op.m + op.n);
+    sum += elements * size_of(op.dtype);
+  }
+  return sum;
+}
+
 BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer,
                       RecomputeKind recompute, LayerKind kind) {
   const BlockOperators block = lower_block(model, run.strategy, stack, recompute, kind);
@@ -14,7 +25,8 @@ BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& sta
                    .backward = pricer.price(block.backward, true),
                    .saved = block.saved,
                    .restored = block.restored,
-                   .gradients = block.gradients};
+                   .gradients = block.gradients,
+                   .weight_inputs = weight_gradient_factors(block.backward)};
   pricer.overlap_exchanges(price.forward, price.backward);
   return price;
 }
@@ -46,7 +58,8 @@ EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
           .recompute = pricer.price(end.recompute, false),
           .backward = pricer.price(end.backward, true),
           .saved = end.saved,
-          .working = end.working};
+          .working = end.working,
+          .weight_inputs = weight_gradient_factors(end.backward)};
 }
 
 }  // namespace
@@ -61,7 +74,8 @@ BlockPrice mean_block(const BlockPrice& dense, const BlockPrice& mixture, const 
           .backward = mean(dense.backward, mixture.backward, share),
           .saved = bytes(dense.saved, mixture.saved),
           .restored = bytes(dense.restored, mixture.restored),
-          .gradients = bytes(dense.gradients, mixture.gradients)};
+          .gradients = bytes(dense.gradients, mixture.gradients),
+          .weight_inputs = bytes(dense.weight_inputs, mixture.weight_inputs)};
 }
 
 LayerPrices layer_prices(const Run& run) {

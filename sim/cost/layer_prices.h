@@ -18,6 +18,7 @@ struct BlockPrice {
   Bytes saved{};
   Bytes restored{};
   Bytes gradients{};
+  Bytes weight_inputs{};  // what weight gradients that are made later wait with: factors of their products
 };
 
 struct EndPrice {
@@ -26,6 +27,7 @@ struct EndPrice {
   PassPrice backward;
   Bytes saved{};
   Bytes working{};
+  Bytes weight_inputs{};
 };
 
 struct LayerPrices {

@@ -5,6 +5,7 @@
 
 #include "sim/base/error.h"
 #include "sim/cost/host_sharing.h"
+#include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
 namespace {
@@ -46,6 +47,7 @@ void LaunchTally::add(const LaunchTally& other, double times) {
 
 void PassPrice::add(const PassPrice& other, double times) {
   gemm += times * other.gemm;
+  weight_gradients += times * other.weight_gradients;
   attention += times * other.attention;
   memory_bound += times * other.memory_bound;
   collective += times * other.collective;
@@ -74,6 +76,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       ranks_(run.strategy.tensor_parallel),
       pipelines_products_(run.strategy.tensor_overlap),
       scatters_pieces_(run.stack.reserve.transformer_engine),
+      splits_backward_(splits_backward(run.strategy.schedule)),
       hides_in_gradients_(run.strategy.tensor_overlap || run.stack.hides_column_gradients),
       copied_loss_(arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
       library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
@@ -159,6 +162,7 @@ BesideTimes OperatorPricer::beside_products(const OperatorList& operators, std::
   if (op.tensor_overlap == TensorOverlap::None || !(is_pipelined(op) ? pipelines_products_ : hides_in_gradients_)) {
     return {.exposed = time};
   }
+  if (op.tensor_overlap == TensorOverlap::WeightGradient && splits_backward_) return {.exposed = time};
   const double loss = pipelines_products_ ? buffer_loss_ : library_loss_;
   if (!is_pipelined(op)) return run_beside(time, overlapped(operators, index, 1).whole, loss);
   if (op.collective == CollectiveKind::AllGather || !scatters_pieces_) {
@@ -176,7 +180,10 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
     pass.launches.add(op);
     if (op.ragged) pass.ragged_launches.add(op);
     switch (op.kind) {
-      case OperatorKind::Gemm: pass.gemm += product_time(op); break;
+      case OperatorKind::Gemm:
+        pass.gemm += product_time(op);
+        if (op.weight_gradient && backward) pass.weight_gradients += product_time(op);
+        break;
       case OperatorKind::Attention: {
         const Seconds time = attention_time(op, backward, attention_machine_) / compute_rate_;
         pass.attention += time;

@@ -41,6 +41,7 @@ struct LaunchTally {
 // One pass over a list of operators.
 struct PassPrice {
   Seconds gemm{};
+  Seconds weight_gradients{};  // of gemm: products that make gradients of weights
   Seconds attention{};
   Seconds memory_bound{};
   Seconds collective{};          // tensor-parallel, if nothing were hidden
@@ -93,6 +94,7 @@ class OperatorPricer {
   int ranks_;
   bool pipelines_products_;    // cuts products and collectives into pieces
   bool scatters_pieces_;       // sums behind a product by collectives of the stack's own, not by a ring of copies
+  bool splits_backward_;       // weight gradients are passes of their own, long after the data gradients
   bool hides_in_gradients_;    // runs collectives beside gradients that do not need them
   double copied_loss_ = 0.0;   // of products beside a ring of copies
   double library_loss_ = 0.0;  // of products beside a collective of the library

@@ -14,7 +14,7 @@ double update_bytes(const Run& run, const ParameterStorage& storage) {
 }
 
 Bytes offloaded_checkpoints(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
-  const double passes = contents.chunks_in_flight(stage) / static_cast<double>(run.strategy.virtual_stages);
+  const double passes = contents.chunks_in_flight(stage) / static_cast<double>(contents.chunks());
   const BlockPrice& block = contents.moe_blocks(stage) > 0 ? prices.moe_block : prices.block;
   const double stored = stored_inputs_per_block(run.strategy, run.stack);
   return std::max(0.0, passes * contents.blocks(stage) - 2.0) * stored * block.saved;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/memory/held_activations.h"
 #include "sim/operators/update.h"
 #include "sim/schedule/pipeline.h"
 
@@ -146,16 +147,12 @@ class StageInventory {
   }
 
   void add_activations(StageBytes& bytes) const {
-    const int passes = contents_.chunks_in_flight(stage_);
-    const InFlight blocks = kept_in_flight(passes);
-    bytes.activations = blocks.most;
-    if (contents_.part(stage_, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
-    if (run_.stack.kept.stage_outputs) bytes.activations += passes * stage_output(run_.model, strategy_);
-    if (contents_.part(stage_, strategy_.virtual_stages - 1).head) {
-      bytes.activations += last_chunk_passes() * prices_.head.saved;
-      bytes.logits = prices_.head.working;
+    if (fills_by_warmup(strategy_.schedule)) {
+      add_activations_after_warmup(bytes);
+    } else {
+      bytes.activations = bytes.activations_at_loss = activations_of_order();
     }
-    bytes.activations_at_loss = bytes.activations - blocks.most + blocks.at_loss;
+    if (has_head()) bytes.logits = prices_.head.working;
     bytes.last_block = block().saved + block().restored;
     if (contents_.part(stage_, 0).embedding) bytes.last_block += prices_.embedding.saved;
     bytes.restored = block().restored * restored_blocks() + unpartitioned();
@@ -188,6 +185,42 @@ class StageInventory {
       if (!pass.backward && pass.chunk == strategy_.virtual_stages - 1) held.at_loss = std::max(held.at_loss, now);
     }
     return held;
+  }
+
+  bool has_head() const {
+    for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
+      if (contents_.part(stage_, chunk).head) return true;
+    }
+    return false;
+  }
+
+  // Schedules with whole backward passes hold most when their warm-up has ended.
+  static bool fills_by_warmup(PipelineSchedule schedule) {
+    return !splits_backward(schedule) && schedule != PipelineSchedule::DualPipe;
+  }
+
+  void add_activations_after_warmup(StageBytes& bytes) const {
+    const int passes = contents_.chunks_in_flight(stage_);
+    const InFlight blocks = kept_in_flight(passes);
+    bytes.activations = blocks.most;
+    if (contents_.part(stage_, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
+    if (run_.stack.kept.stage_outputs) bytes.activations += passes * stage_output(run_.model, strategy_);
+    if (has_head()) bytes.activations += last_chunk_passes() * prices_.head.saved;
+    bytes.activations_at_loss = bytes.activations - blocks.most + blocks.at_loss;
+  }
+
+  Bytes activations_of_order() const {
+    std::vector<ChunkActivations> chunks;
+    for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
+      const ModelPart& part = contents_.part(stage_, chunk);
+      ChunkActivations one{.kept = kept_by_blocks(run_, prices_, part),
+                           .waiting = part.blocks * mean_block(prices_.block, prices_.moe_block, part).weight_inputs};
+      if (part.embedding) one.kept += prices_.embedding.saved;
+      if (part.head) one.kept += prices_.head.saved, one.waiting += prices_.head.weight_inputs;
+      if (run_.stack.kept.stage_outputs) one.kept += stage_output(run_.model, strategy_);
+      chunks.push_back(one);
+    }
+    return most_held(stage_order(pipeline_shape(strategy_), stage_), chunks);
   }
 
   void move_activations_to_host(StageBytes& bytes) const {

@@ -2,7 +2,8 @@
 //
 // States are the stack's bytes per parameter, divided by the shard ranks.  Kept activations are those of a block x blocks x
 // micro-batches in flight, or where the chunks of a stage differ as many of each as the schedule has in flight; the embedding
-// counts with the micro-batches of the first chunk and the head with those of the last: one, or all of them under GPipe.
+// counts with the micro-batches of the first chunk and the head with those of the last: one, or all of them under GPipe.  Where
+// passes are split they are followed in their order (held_activations.h).
 #pragma once
 
 #include "sim/cost/layer_prices.h"

@@ -1,39 +1,42 @@
 #include "sim/memory/stage_contents.h"
 
 #include "sim/schedule/pipeline.h"
+#include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
 
 StageContents::StageContents(const Transformer& model, const Strategy& strategy)
     : strategy_(strategy), parts_(model_parts(model, strategy)), rank_(rank_parameters(model, strategy)) {}
 
+int StageContents::chunks() const { return stage_layout(strategy_).chunks(); }
+
 int StageContents::blocks(int stage) const {
   int sum = 0;
-  for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += part(stage, chunk).blocks;
+  for (int chunk = 0; chunk < chunks(); ++chunk) sum += part(stage, chunk).blocks;
   return sum;
 }
 
 int StageContents::moe_blocks(int stage) const {
   int sum = 0;
-  for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += part(stage, chunk).moe_blocks;
+  for (int chunk = 0; chunk < chunks(); ++chunk) sum += part(stage, chunk).moe_blocks;
   return sum;
 }
 
 double StageContents::apart(int stage) const {
   double sum = 0.0;
-  for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += rank_.apart(part(stage, chunk));
+  for (int chunk = 0; chunk < chunks(); ++chunk) sum += rank_.apart(part(stage, chunk));
   return sum;
 }
 
 double StageContents::held(int stage) const {
   double sum = 0.0;
-  for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += rank_.held(part(stage, chunk));
+  for (int chunk = 0; chunk < chunks(); ++chunk) sum += rank_.held(part(stage, chunk));
   return sum;
 }
 
 double StageContents::trained(int stage) const {
   double sum = 0.0;
-  for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) sum += rank_.trained(part(stage, chunk));
+  for (int chunk = 0; chunk < chunks(); ++chunk) sum += rank_.trained(part(stage, chunk));
   return sum;
 }
 

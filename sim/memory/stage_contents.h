@@ -12,6 +12,7 @@ class StageContents {
   // `strategy` must outlive the contents.
   StageContents(const Transformer& model, const Strategy& strategy);
 
+  int chunks() const;  // of every stage
   const ModelPart& part(int stage, int chunk) const { return parts_[part_index(strategy_, stage, chunk)]; }
   const RankParameters& rank() const { return rank_; }
 

@@ -52,8 +52,8 @@ class StepWalk {
     bool turned = false;
     for (const PipelinePass& pass : stage_order(shape_, stage_)) {
       enter(static_cast<std::size_t>(pass.chunk));
-      if (pass.backward && !std::exchange(turned, true)) tape_.after_forward = ledger_.now();
-      pass.backward ? backward(pass.microbatch + 1 == strategy_.num_microbatches()) : forward();
+      if (pass.backward() && !std::exchange(turned, true)) tape_.after_forward = ledger_.now();
+      pass.backward() ? backward(pass.microbatch + 1 == strategy_.num_microbatches()) : forward();
     }
     ledger_.give(static_cast<double>(sent_forward_ + sent_backward_) * residual());
     parameters_.finish_gradients(ledger_);
@@ -459,7 +459,8 @@ bool follows_tape(const Run& run) {
   const bool formats = s.precision == Precision::Fp32 || s.precision == Precision::Bf16;
   const bool divides = m.num_kv_heads % s.tensor_parallel == 0 && m.vocab_size % s.tensor_parallel == 0;
   const bool table = !m.tied_embeddings || s.pipeline_parallel == 1 || s.sharding == Sharding::None;
-  return run.stack.follows_tape && executes(m) && executes(s.recompute, s.offload) && formats && divides && table &&
+  const bool schedule = s.schedule <= PipelineSchedule::Interleaved;
+  return run.stack.follows_tape && schedule && executes(m) && executes(s.recompute, s.offload) && formats && divides && table &&
          s.context_parallel == 1 && s.experts == ExpertStrategy{} && !s.adapters && !s.cuda_graph &&
          s.optimizer == OptimizerKind::AdamW;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/strategy/stage_layout.h"
+
 namespace llmsim::sim {
 namespace {
 
@@ -31,7 +33,7 @@ CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices&
 
 void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind group, const CollectiveTallies& tallies,
                Seconds exposed) {
-  const double m = run.strategy.num_microbatches();
+  const double m = stage_layout(run.strategy).chunk_microbatches();
   Seconds all;
   for (const CollectiveTally& tally : tallies) all += m * tally.time;
   for (int i = 0; i < kNumCollectives; ++i) {

@@ -48,6 +48,12 @@ class PassBuilder {
     return terms;
   }
 
+  Seconds weights() const {
+    Seconds products = part_.blocks * block_.backward.weight_gradients;
+    if (part_.head) products += prices_.head.backward.weight_gradients;
+    return products + accumulation();
+  }
+
  private:
   struct ComputeTerms {
     Term gemm;
@@ -84,9 +90,11 @@ class PassBuilder {
     terms[Term::Contention] += recomputed * block_.recompute.contention;
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
     if (part_.head) terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
-    terms[Term::GradientCopies] += copied(accumulation_bytes(run_, exchange_));
+    terms[Term::GradientCopies] += accumulation();
     return terms;
   }
+
+  Seconds accumulation() const { return copied(accumulation_bytes(run_, exchange_)); }
 
   bool regathers() const { return exchange_.shards_weights() && stack_.sharded.regathers_in_backward; }
 
@@ -222,6 +230,7 @@ PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExch
   passes.first_forward = gathers_once ? builder.forward(true) : passes.forward;
   passes.backward = builder.backward(exchange.reduces_every_microbatch(), false);
   passes.last_backward = builder.backward(true, true);
+  passes.weights = builder.weights();
   return passes;
 }
 

@@ -17,6 +17,10 @@ struct PartPasses {
   Terms first_forward;  // of a step: gathers the weights that a sharded optimizer has updated
   Terms backward;
   Terms last_backward;  // of a step: sends the accumulated gradients
+
+  // Of a backward pass what makes gradients of weights, where that is a pass of its own: their products and what adds them up.
+  // All else, recomputation and waiting for the host included, is with the gradients of the data.
+  Seconds weights;
 };
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,

@@ -6,6 +6,7 @@
 #include "sim/memory/shards.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
+#include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
 namespace {
@@ -73,6 +74,29 @@ double recomputed_of_kind(const Run& run, const ModelPart& part, LayerKind kind)
 
 bool is_end(const ModelPart& part) { return part.embedding || part.head; }
 
+// Whether the stage of these parts is the one where a V turns: its two parts follow one another.
+bool turns(const Strategy& strategy, const std::vector<ModelPart>& parts) {
+  return strategy.schedule == PipelineSchedule::ZbV &&
+         parts.front().first_layer + parts.front().blocks == parts.back().first_layer;
+}
+
+// The embedding and the head are on one stage.
+bool ends_meet(const Strategy& strategy) {
+  return strategy.schedule == PipelineSchedule::ZbV || strategy.schedule == PipelineSchedule::DualPipe;
+}
+
+// Gradients of one copy of the parts of a DualPipe stage, of its shard where data ranks have divided them.
+Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  double shared = 0.0, apart = 0.0;
+  for (const ModelPart& part : parts) {
+    shared += rank.trained(part) - rank.trained_apart(part);
+    apart += rank.trained_apart(part);
+  }
+  const Strategy& s = run.strategy;
+  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) * gradient_bytes(run));
+}
+
 }  // namespace
 
 StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard) {
@@ -80,7 +104,7 @@ StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int sh
   const Recompute& recompute = run.strategy.recompute;
   const EndOperators embedding = lower_embedding(run.model, run.strategy, stack);
   const EndOperators head = lower_head(run.model, run.strategy, stack);
-  StageSum sum(run.strategy.num_microbatches());
+  StageSum sum(stage_layout(run.strategy).chunk_microbatches());
   for (const LayerKind kind : {LayerKind::Dense, LayerKind::Mixture}) {
     const auto has_some = [kind](const ModelPart& part) { return blocks_of_kind(part, kind) > 0; };
     if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
@@ -100,10 +124,11 @@ StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int sh
 RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& parts) {
   double directions = 0.0;
   for (const ModelPart& part : parts) directions += (part.head ? 0.0 : 1.0) + (part.embedding ? 0.0 : 1.0);
+  if (turns(run.strategy, parts)) directions -= 2.0;
   return {.kind = CollectiveKind::SendRecv,
           .group = GroupKind::Pipeline,
           .message = stage_output(run.model, run.strategy),
-          .calls = directions * run.strategy.num_microbatches()};
+          .calls = directions * stage_layout(run.strategy).chunk_microbatches()};
 }
 
 std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard) {
@@ -114,7 +139,8 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
   const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
   const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
   if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_bytes(run)));
-  if (stages && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
+  if (strategy.schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Embedding, copied_gradients(run, parts));
+  if (stages && !ends_meet(strategy) && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));
   }

@@ -1,7 +1,7 @@
 // What one rank of a pipeline stage executes in a step: the FLOPs of its products and of attention, and the collectives of its
 // model-parallel groups.  Summed from the same operators that are priced.
 //
-// With m micro-batches, over the parts of a stage (its chunks):
+// With m micro-batches (through a DualPipe half of them in each direction), over the parts of a stage (its chunks):
 //
 //   FLOPs        forward m (blocks, head); backward m (blocks, what is made again of them, head).  A chunked loss makes the
 //                gradients of the head in the forward pass.
@@ -12,6 +12,8 @@
 //                                      row-parallel products), side by side: all-reduce over the tensor ranks; where data
 //                                      ranks divide flat units, of this rank's shard alone
 //                tied embeddings       gradients of the table: all-reduce between the first and the last stage
+//                DualPipe              gradients of both copies of a part: all-reduce between stages s and p - 1 - s, priced as
+//                                      the pair that is farthest apart, the first and the last
 //                partial sums          gradients of routers, and of gates of shared experts, in the same all-reduce; without
 //                                      sequence parallelism they alone
 //                gradient norm         one fp32 value: all-reduces over the tensor ranks and over the stages; whole gradients of

@@ -1,7 +1,9 @@
 // One optimizer step of the whole machine: the passes of every stage, the pipeline, the data-parallel exchange, the update.
 //
-// The busiest stage is the one whose last event ends the step.  Its time is cut into named terms that add up to the step time:
-// what it computed (by pass and kind), what it waited for (exposed collectives, launches, host link), and the pipeline bubble.
+// The busiest stage is the one whose last event ends the step, or, where stages need not wait for one another between steps, the
+// one that takes longest from its first event to its last (updates_unsynchronised in strategy/stage_layout.h).  Its time is cut
+// into named terms that add up to the step time: what it computed (by pass and kind), what it waited for (exposed collectives,
+// launches, host link), and the pipeline bubble.
 #pragma once
 
 #include <vector>

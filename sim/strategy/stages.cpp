@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/strategy/stage_layout.h"
+
 namespace llmsim::sim {
 
 namespace {
@@ -16,7 +18,7 @@ int prediction_layers(const Transformer& model, int parts) {
 }  // namespace
 
 std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy) {
-  const int count = strategy.pipeline_parallel * strategy.virtual_stages;
+  const int count = stage_layout(strategy).parts();
   const int extra = strategy.embeddings_as_layers ? 2 : 0;
   const int prediction = prediction_layers(model, count);
   const int dealt = model.num_layers + extra + prediction;
@@ -44,13 +46,12 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
 std::vector<ModelPart> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {
   const std::vector<ModelPart> all = model_parts(model, strategy);
   std::vector<ModelPart> parts;
-  for (std::size_t i = static_cast<std::size_t>(stage); i < all.size(); i += static_cast<std::size_t>(strategy.pipeline_parallel))
-    parts.push_back(all[i]);
+  for (int chunk = 0; chunk < stage_layout(strategy).chunks(); ++chunk) parts.push_back(all[part_index(strategy, stage, chunk)]);
   return parts;
 }
 
 std::size_t part_index(const Strategy& strategy, int stage, int chunk) {
-  return static_cast<std::size_t>(chunk * strategy.pipeline_parallel + stage);
+  return static_cast<std::size_t>(stage_layout(strategy).part(stage, chunk));
 }
 
 Bytes stage_output(const Transformer& model, const Strategy& strategy) {

@@ -25,7 +25,7 @@ struct ModelPart {
   }
 };
 
-// The pipeline_parallel * virtual_stages parts in model order.
+// All parts in model order: pipeline_parallel * virtual_stages (stage_layout.h).
 // Layers are dealt evenly; a remainder goes one each to the parts in the middle first, because the ends also carry the embedding
 // and the head.  With embeddings_as_layers those two count as one layer each.  Multi-token-prediction layers belong to the last
 // part, and each counts as two (its head is as long as a block), the head as one; so does Megatron-LM's layout of DeepSeek-V3, 4

@@ -43,9 +43,13 @@ constexpr NameTable<RecomputeKind, 5> kRecomputes{{{RecomputeKind::None, "none"}
                                                    {RecomputeKind::EveryN, "every_n"},
                                                    {RecomputeKind::Op, "op"}}};
 
-constexpr NameTable<PipelineSchedule, 3> kSchedules{{{PipelineSchedule::GPipe, "gpipe"},
+constexpr NameTable<PipelineSchedule, 7> kSchedules{{{PipelineSchedule::GPipe, "gpipe"},
                                                      {PipelineSchedule::OneForwardOneBackward, "1f1b"},
-                                                     {PipelineSchedule::Interleaved, "interleaved"}}};
+                                                     {PipelineSchedule::Interleaved, "interleaved"},
+                                                     {PipelineSchedule::ZbH1, "zb-h1"},
+                                                     {PipelineSchedule::ZbH1, "zero-bubble"},
+                                                     {PipelineSchedule::ZbV, "zb-v"},
+                                                     {PipelineSchedule::DualPipe, "dualpipe"}}};
 
 constexpr NameTable<ContextScheme, 3> kContextSchemes{
     {{ContextScheme::Ring, "ring"}, {ContextScheme::AllGather, "all-gather"}, {ContextScheme::AllToAll, "all-to-all"}}};

@@ -31,7 +31,8 @@ enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
 // How context-parallel ranks share keys and values, see operators/attention_core.h.
 enum class ContextScheme { Ring, AllGather, AllToAll };
 
-enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved };
+// The order of forward and backward passes, see schedule/pipeline.h; ZbH1 and ZbV are zero-bubble schedules.
+enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, ZbV, DualPipe };
 
 struct Offload {
   bool optimizer = false;    // states and update on the host (CPU Adam)
@@ -59,7 +60,7 @@ struct Strategy {
   bool context_balanced = true;    // each context rank holds an early and a late piece of a sequence (zigzag): equal causal work
   bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
 
-  int virtual_stages = 1;  // model chunks per pipeline stage
+  int virtual_stages = 1;  // parts of the model per pipeline stage: 2 under ZbV; DualPipe holds its one part twice
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   bool embeddings_as_layers = false;  // the embedding and the head each count as a layer when layers are dealt to stages
 
@@ -112,6 +113,7 @@ std::optional<Precision> precision_named(const std::string& name);
 std::optional<OptimizerKind> optimizer_named(const std::string& name);
 std::optional<Sharding> sharding_named(const std::string& name);
 std::optional<RecomputeKind> recompute_named(const std::string& name);
+// "zero-bubble" is ZB-H1.
 std::optional<PipelineSchedule> schedule_named(const std::string& name);
 std::optional<ContextScheme> context_scheme_named(const std::string& name);
 

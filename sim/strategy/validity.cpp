@@ -23,6 +23,11 @@ constexpr const char* kLayers = "pp * virtual stages > num_layers";
 constexpr const char* kVirtual = "virtual stages need pp > 1";
 constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
 constexpr const char* kInterleaved = "interleaving needs num_microbatches >= pp";
+constexpr const char* kSplitStages = "zero-bubble schedules and dualpipe need pp > 1";
+constexpr const char* kOnePart = "zb-h1 and dualpipe have one part of the model per stage";
+constexpr const char* kTwoParts = "zb-v needs virtual_stages = 2";
+constexpr const char* kEvenStages = "dualpipe needs an even pp";
+constexpr const char* kBothEnds = "dualpipe needs an even num_microbatches >= 2 * pp";
 constexpr const char* kDenseExperts = "ep > 1 needs a mixture of experts";
 constexpr const char* kExperts = "ep does not divide num_experts";
 constexpr const char* kExpertTensor = "etp does not divide tp";
@@ -96,13 +101,26 @@ const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   return strategy.context_parallel > 1 ? broken_context(model, strategy) : nullptr;
 }
 
+// Of the schedules of schedule/split_order.h.
+const char* broken_split_schedule(const Strategy& strategy) {
+  const bool vee = strategy.schedule == PipelineSchedule::ZbV, both_ends = strategy.schedule == PipelineSchedule::DualPipe;
+  if (!vee && !both_ends && strategy.schedule != PipelineSchedule::ZbH1) return nullptr;
+  if (strategy.pipeline_parallel == 1) return kSplitStages;
+  if (strategy.virtual_stages != (vee ? 2 : 1)) return vee ? kTwoParts : kOnePart;
+  if (!both_ends) return nullptr;
+  if (strategy.pipeline_parallel % 2 != 0) return kEvenStages;
+  const int m = strategy.num_microbatches();
+  return m % 2 != 0 || m < 2 * strategy.pipeline_parallel ? kBothEnds : nullptr;
+}
+
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
   if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pipeline_parallel) return kLayers;
   if (strategy.virtual_stages > 1 && strategy.pipeline_parallel == 1) return kVirtual;
   const std::int64_t replica_batch = product_of(strategy.data_parallel, strategy.micro_batch);
   if (strategy.global_batch % replica_batch != 0) return kBatch;
-  if (strategy.virtual_stages > 1 && strategy.num_microbatches() < strategy.pipeline_parallel) return kInterleaved;
-  return nullptr;
+  const bool interleaves = strategy.virtual_stages > 1 && strategy.schedule != PipelineSchedule::ZbV;
+  if (interleaves && strategy.num_microbatches() < strategy.pipeline_parallel) return kInterleaved;
+  return broken_split_schedule(strategy);
 }
 
 // The nearest values on both sides of `value`, up to `most`, that `works` accepts, as "4 or 8"; empty where there is none.
@@ -192,6 +210,34 @@ std::optional<std::string> expert_message(const char* rule, const Transformer& m
   return divides_message("etp * ep", etp * s.expert_parallel, ("tp * " + name).c_str(), ranks * s.tensor_parallel);
 }
 
+// Nearest numbers of micro-batches that a DualPipe takes, as batches.
+std::string both_ends_message(const Strategy& s) {
+  const int m = s.num_microbatches(), least = 2 * s.pipeline_parallel;
+  const std::int64_t each = product_of(s.data_parallel, s.micro_batch);
+  std::string text = "num_microbatches = " + std::to_string(m) +
+                     ", but dualpipe feeds half of them into each end: an even number" +
+                     " of at least 2 * pp = " + std::to_string(least) + " is needed (nearest: global_batch = ";
+  if (m < least) return text + std::to_string(least * each) + ")";
+  return text + std::to_string((m - 1) * each) + " or " + std::to_string((m + 1) * each) + ")";
+}
+
+std::optional<std::string> split_schedule_message(const char* rule, const Strategy& s) {
+  const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.schedule);
+  const std::string virtual_stages = "virtual_stages = " + std::to_string(s.virtual_stages);
+  const int pp = s.pipeline_parallel;
+  if (rule == kSplitStages) return schedule + " needs pp > 1, but pp = 1 (nearest: pp = 2)";
+  if (rule == kOnePart)
+    return schedule + " has one part of the model per stage, but " + virtual_stages + " (nearest: virtual_stages = 1)";
+  if (rule == kTwoParts)
+    return schedule + " has two parts of the model per stage, but " + virtual_stages + " (nearest: virtual_stages = 2)";
+  if (rule == kEvenStages) {
+    return schedule + " needs an even pp, but pp = " + std::to_string(pp) + " (nearest: pp = " + std::to_string(pp - 1) + " or " +
+           std::to_string(pp + 1) + ")";
+  }
+  if (rule == kBothEnds) return both_ends_message(s);
+  return std::nullopt;
+}
+
 std::string message_for(const char* rule, const Transformer& model, const Strategy& s, int devices) {
   if (rule == kMesh) return mesh_message(s, devices);
   if (rule == kHeads) return tensor_message(model, s, "num_heads", model.num_heads);
@@ -211,6 +257,7 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
     return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.data_parallel, s.context_parallel));
   if (rule == kInterleaved) return interleaved_message(s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
+  if (const std::optional<std::string> message = split_schedule_message(rule, s)) return *message;
   if (rule == kLayers) return layers_message(model, s);
   if (rule == kVirtual)
     return "virtual_stages = " + std::to_string(s.virtual_stages) +

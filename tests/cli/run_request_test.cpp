@@ -141,6 +141,18 @@ TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
   EXPECT_EQ(error_of(options), "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
 }
 
+TEST(RunOf, ASchedulesNameReachesTheStrategy) {
+  RunOptions options{.model = "llama-8b"};
+  options.pp = "4";
+  EXPECT_EQ(run_of(options, database()).strategy.schedule, sim::PipelineSchedule::OneForwardOneBackward);
+  options.schedule = "zero-bubble";
+  EXPECT_EQ(run_of(options, database()).strategy.schedule, sim::PipelineSchedule::ZbH1);
+  options.schedule = "zb-v";
+  EXPECT_EQ(run_of(options, database()).strategy.virtual_stages, 2);
+  options.schedule = "zb";
+  EXPECT_EQ(error_of(options), "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe is expected");
+}
+
 TEST(RunOf, HsdpNeedsItsShardSize) {
   RunOptions options{.model = "llama-8b"};
   options.gpus = "64";

@@ -128,6 +128,19 @@ TEST(RunResolver, WhatTheRecordSaysWinsOverTheStack) {
   EXPECT_EQ(fact(resolved(record), "assumed.training.flash_attention"), nullptr);
 }
 
+TEST(RunResolver, SchedulesWithSplitPassesBringTheirNumberOfParts) {
+  RunRecord record = llama(16);
+  record.training.pp = 4;
+  record.training.pipeline_schedule = "zero-bubble";
+  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::ZbH1);
+  EXPECT_EQ(resolved(record).strategy.virtual_stages, 1);
+  record.training.pipeline_schedule = "zb-v";
+  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::ZbV);
+  EXPECT_EQ(resolved(record).strategy.virtual_stages, 2);
+  record.training.pipeline_schedule = "dualpipe";
+  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::DualPipe);
+}
+
 // 126 layers do not divide into 16 * 8 chunks; 128 do.
 TEST(RunResolver, EmbeddingAndHeadCountAsLayersWhereOnlyThatDividesEvenly) {
   RunRecord record = llama(16);

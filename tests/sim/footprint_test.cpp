@@ -179,6 +179,41 @@ TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
   EXPECT_DOUBLE_EQ(term({.terms = timeline[1].terms}, "activations"), (5.0 * prices.block.saved + prices.head.saved).value());
 }
 
+TrainingRun four_stages(PipelineSchedule schedule) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.schedule = schedule;
+  run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
+  return run;
+}
+
+TEST(Footprint, WaitingWeightGradientsKeepTheFactorsOfTheirProducts) {
+  // Two blocks a stage.  Stage 2 of ZB-H1 has 2 micro-batches whole and 2 waiting.
+  const TrainingRun run = four_stages(PipelineSchedule::ZbH1);
+  const LayerPrices prices = layer_prices(run);
+  const std::vector<MemoryInstant> timeline = memory_timeline(run, prices, 2);
+  EXPECT_DOUBLE_EQ(term({.terms = timeline[1].terms}, "activations"),
+                   (2.0 * 2.0 * prices.block.saved + 2.0 * 2.0 * prices.block.weight_inputs).value());
+  // Inputs of qkv, output, up and down, h h h 4h, and the gradients 3h h 4h h of what they give: 16 h, times 1024 tokens in bf16.
+  EXPECT_DOUBLE_EQ(prices.block.weight_inputs.value(), 16.0 * 1024.0 * 1024.0 * 2.0);
+}
+
+TEST(Footprint, DualPipeHoldsItsParametersTwice) {
+  const Memory usual = footprint(four_stages(PipelineSchedule::OneForwardOneBackward));
+  const Memory dual = footprint(four_stages(PipelineSchedule::DualPipe));
+  // Stage 0 has the parts of stages 0 and 3, stage 1 those of 1 and 2; stages 3 and 2 the same.
+  EXPECT_DOUBLE_EQ(term(dual.stages[0], "weights"), term(usual.stages[0], "weights") + term(usual.stages[3], "weights"));
+  EXPECT_DOUBLE_EQ(term(dual.stages[1], "weights"), term(usual.stages[1], "weights") + term(usual.stages[2], "weights"));
+  EXPECT_DOUBLE_EQ(term(dual.stages[2], "weights"), term(dual.stages[1], "weights"));
+  EXPECT_DOUBLE_EQ(term(dual.stages[3], "optimizer_states"), term(dual.stages[0], "optimizer_states"));
+}
+
+TEST(Footprint, TheFirstStageOfAVMakesTheLogits) {
+  const TrainingRun run = four_stages(PipelineSchedule::ZbV);
+  const LayerPrices prices = layer_prices(run);
+  EXPECT_STREQ(memory_timeline(run, prices, 0)[2].name, "loss");
+  EXPECT_STREQ(memory_timeline(run, prices, 3)[2].name, "backward");
+}
+
 TEST(Footprint, StageOutputsAreKeptForEveryMicroBatchInFlight) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;

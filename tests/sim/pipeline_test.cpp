@@ -101,7 +101,7 @@ TEST(Pipeline, MoreMicroBatchesNeverTakeLess) {
 std::string text_of(const PipelineShape& shape, int stage) {
   std::string text;
   for (const PipelinePass& pass : stage_order(shape, stage)) {
-    text += (text.empty() ? "" : " ") + std::string(pass.backward ? "B" : "F") + std::to_string(pass.microbatch);
+    text += (text.empty() ? "" : " ") + std::string(pass.backward() ? "B" : "F") + std::to_string(pass.microbatch);
     if (shape.virtual_stages > 1) text += "." + std::to_string(pass.chunk);
   }
   return text;
@@ -151,12 +151,12 @@ class WaitingStages {
     for (const PipelinePass& pass : stage_order(shape_, stage)) {
       const bool first = stage == 0 && pass.chunk == 0;
       const bool last = stage == shape_.stages - 1 && pass.chunk == shape_.virtual_stages - 1;
-      const int from = (stage + (pass.backward ? 1 : shape_.stages - 1)) % shape_.stages;
-      if (!(pass.backward ? last : first)) actions.push_back({Action::Receive, pass.backward, from});
-      if (pass.backward ? first : last) continue;
-      int& count = sent[pass.backward ? 1 : 0];
-      if (count >= under_way_) actions.push_back({Action::Wait, pass.backward, count - under_way_ + 1});
-      actions.push_back({Action::Send, pass.backward, ++count});
+      const int from = (stage + (pass.backward() ? 1 : shape_.stages - 1)) % shape_.stages;
+      if (!(pass.backward() ? last : first)) actions.push_back({Action::Receive, pass.backward(), from});
+      if (pass.backward() ? first : last) continue;
+      int& count = sent[pass.backward() ? 1 : 0];
+      if (count >= under_way_) actions.push_back({Action::Wait, pass.backward(), count - under_way_ + 1});
+      actions.push_back({Action::Send, pass.backward(), ++count});
     }
     return actions;
   }

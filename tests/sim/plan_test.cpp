@@ -97,6 +97,20 @@ TEST(Plan, ListsRestrictTheSearch) {
   for (const Prediction& p : result.plans) EXPECT_EQ(p.run.strategy.tensor_parallel, 2);
 }
 
+TEST(Plan, TriesSchedulesThatAreAskedFor) {
+  PlanQuery query = small_query(8);
+  query.pipeline_parallel = {4};
+  query.schedule = {PipelineSchedule::ZbH1, PipelineSchedule::ZbV};
+  const Plan result = plan(query);
+  ASSERT_FALSE(result.plans.empty());
+  for (const Prediction& p : result.plans) {
+    const Strategy& s = p.run.strategy;
+    EXPECT_TRUE(s.schedule == PipelineSchedule::ZbH1 || s.schedule == PipelineSchedule::ZbV);
+    EXPECT_EQ(s.virtual_stages, s.schedule == PipelineSchedule::ZbV ? 2 : 1);
+    EXPECT_EQ(p.step_time, predict(p.run).step_time);
+  }
+}
+
 TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
   // Six layers do not divide into four stages; with the two ends they are 1 + 2 + 2 + 1.
   PlanQuery query;

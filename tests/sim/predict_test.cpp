@@ -85,6 +85,71 @@ TEST(Predict, APipelineWaitsForItsBubble) {
   EXPECT_NEAR(term(p, "pipeline_bubble") / busy, 3.0 / 32.0, 0.02);
 }
 
+// Four stages of equal work, 32 micro-batches, nothing but products.
+TrainingRun four_stages(PipelineSchedule schedule) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.global_batch = 32;
+  run.strategy.schedule = schedule, run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
+  run.model.vocab_size = 128;
+  run.model.position = Position::Rope;
+  run.cluster.fabric.device_bandwidth = run.cluster.fabric.pair_bandwidth = 1000.0 * TBps;
+  return run;
+}
+
+TEST(Predict, WeightGradientsFillTheBubble) {
+  const Prediction usual = predict(four_stages(PipelineSchedule::OneForwardOneBackward));
+  const Prediction split = predict(four_stages(PipelineSchedule::ZbH1));
+  // Three bubbles less of 2 W each: (p - 1)(F + B + W) against (p - 1)(F + B - W); W is half of the backward products,
+  // and the sums of gradients over micro-batches.
+  const double weights = (term(usual, "backward_gemm") / 2.0 + term(usual, "gradient_copies")) / 32.0;
+  EXPECT_NEAR(term(usual, "pipeline_bubble") - term(split, "pipeline_bubble"), 3.0 * 2.0 * weights, 0.03 * 6.0 * weights);
+  EXPECT_EQ(term(usual, "backward_gemm"), term(split, "backward_gemm"));
+  EXPECT_LT(predict(four_stages(PipelineSchedule::ZbV)).bubble, 0.5 * split.bubble);
+  EXPECT_LT(predict(four_stages(PipelineSchedule::DualPipe)).bubble, split.bubble);
+}
+
+TEST(Predict, EverySchedulesBreakdownAddsUp) {
+  using enum PipelineSchedule;
+  for (const PipelineSchedule schedule : {GPipe, OneForwardOneBackward, ZbH1, ZbV, DualPipe}) {
+    TrainingRun run = four_stages(schedule);
+    run.cluster = ideal_cluster(16);
+    run.strategy.data_parallel = 2, run.strategy.tensor_parallel = 2, run.strategy.global_batch = 32;
+    run.strategy.sharding = Sharding::Zero1;
+    const Prediction p = predict(run);
+    ASSERT_TRUE(p.feasible()) << p.infeasible->message;
+    EXPECT_NEAR(breakdown_sum(p), p.step_time.value(), 1e-12 * p.step_time.value());
+    for (const TimeTerm& t : p.breakdown) EXPECT_GE(t.time.value(), 0.0) << t.name;
+  }
+}
+
+TEST(Predict, WaitingWeightGradientsLeaveNothingForTensorCollectivesToHideBehind) {
+  TrainingRun run = four_stages(PipelineSchedule::OneForwardOneBackward);
+  run.cluster = ideal_cluster(8);
+  run.strategy.tensor_parallel = 2, run.stack.hides_column_gradients = true;
+  const Prediction usual = predict(run);
+  run.strategy.schedule = PipelineSchedule::ZbH1;
+  EXPECT_GT(term(predict(run), "tensor_parallel_exposed"), term(usual, "tensor_parallel_exposed"));
+}
+
+TEST(Predict, DualPipeHidesTokensOnTheirWayToExperts) {
+  TrainingRun run = four_stages(PipelineSchedule::OneForwardOneBackward);
+  run.model = small_mixture();
+  run.model.vocab_size = 128;
+  run.cluster = ideal_cluster(8);
+  run.strategy.data_parallel = run.strategy.expert_parallel = 2, run.strategy.global_batch = 64;
+  const Prediction usual = predict(run);
+  run.strategy.schedule = PipelineSchedule::DualPipe;
+  const Prediction dual = predict(run);
+  // 16 micro-batches from each end; those of warm-up and drain, 4 or 5 in each direction, run alone.
+  EXPECT_LT(term(dual, "expert_parallel_exposed"), 0.4 * term(usual, "expert_parallel_exposed"));
+  EXPECT_GT(term(dual, "expert_parallel_exposed"), 0.1 * term(usual, "expert_parallel_exposed"));
+  double hidden = 0.0;
+  for (const CommunicationTerm& c : dual.communication) {
+    if (std::string(c.group) == "ep") hidden += (c.time - c.exposed).value();
+  }
+  EXPECT_NEAR(hidden, term(usual, "expert_parallel_exposed") - term(dual, "expert_parallel_exposed"), 1e-9);
+}
+
 TEST(Predict, MoreDevicesAreNeverSlowerAtTheSameWorkPerDevice) {
   // Weak scaling: the compute is equal, the exchange can only grow.
   Seconds last;

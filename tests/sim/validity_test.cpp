@@ -85,6 +85,44 @@ TEST(Validity, InterleavingNeedsAMicroBatchForEachStage) {
   EXPECT_EQ(rule_of(run), "");
 }
 
+TEST(Validity, SchedulesWithSplitPassesNameWhatTheyNeed) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 4, run.strategy.schedule = PipelineSchedule::ZbH1;
+  EXPECT_EQ(message_of(run), "pipeline_schedule = zb-h1 needs pp > 1, but pp = 1 (nearest: pp = 2)");
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  EXPECT_EQ(message_of(run), "");
+  run.strategy.schedule = PipelineSchedule::ZbV;
+  EXPECT_EQ(
+      message_of(run),
+      "pipeline_schedule = zb-v has two parts of the model per stage, but virtual_stages = 1 (nearest: virtual_stages = 2)");
+  run.strategy.virtual_stages = 2;
+  EXPECT_EQ(message_of(run), "");
+  run.strategy.schedule = PipelineSchedule::DualPipe;
+  EXPECT_EQ(
+      message_of(run),
+      "pipeline_schedule = dualpipe has one part of the model per stage, but virtual_stages = 2 (nearest: virtual_stages = 1)");
+  run.strategy.virtual_stages = 1;
+  EXPECT_EQ(message_of(run), "");
+}
+
+TEST(Validity, DualPipeIsFedFromBothEnds) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.schedule = PipelineSchedule::DualPipe;
+  run.strategy.global_batch = 6;
+  EXPECT_EQ(
+      message_of(run),
+      "num_microbatches = 6, but dualpipe feeds half of them into each end: an even number of at least 2 * pp = 8 is needed "
+      "(nearest: global_batch = 8)");
+  run.strategy.global_batch = 11;
+  EXPECT_EQ(
+      message_of(run),
+      "num_microbatches = 11, but dualpipe feeds half of them into each end: an even number of at least 2 * pp = 8 is needed "
+      "(nearest: global_batch = 10 or 12)");
+  run = small_run(3);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 3, run.strategy.schedule = PipelineSchedule::DualPipe;
+  EXPECT_EQ(message_of(run), "pipeline_schedule = dualpipe needs an even pp, but pp = 3 (nearest: pp = 2 or 4)");
+}
+
 TEST(Validity, ZeroNegativeAndAbsurdSizesAreRefused) {
   TrainingRun run = small_run(1);
   for (const int bad : {0, -1, 2000000000}) {

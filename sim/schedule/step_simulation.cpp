@@ -1,0 +1,180 @@
+#include "sim/schedule/step_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/cost/contention.h"
+#include "sim/schedule/update_time.h"
+
+namespace llmsim::sim {
+namespace {
+
+// How much slower the slowest of n equal devices is: the expected largest of n normal deviations, sigma sqrt(2 ln n).
+// Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md @744d01e.
+double straggler_share(const Cluster& cluster) {
+  return cluster.device.achieved.device_spread * std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
+}
+
+StageTransfer stage_transfer(const Run& run) {
+  const Bytes size = stage_output(run.model, run.strategy);
+  const GroupLinks links = group_links(run.strategy, GroupKind::Pipeline, run.cluster, run.stack.collective_efficiency);
+  return {.size = size, .time = collective_time(CollectiveKind::SendRecv, size, links)};
+}
+
+// Of products beside all-to-alls between expert ranks.
+double exchange_loss(const Run& run) {
+  if (run.strategy.schedule != PipelineSchedule::DualPipe) return 0.0;
+  const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency);
+  return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
+}
+
+PipelineShape shape_of(const Run& run, Seconds transfer) {
+  PipelineShape shape = pipeline_shape(run.strategy);
+  shape.transfer = transfer;
+  shape.exchange_loss = exchange_loss(run);
+  return shape;
+}
+
+}  // namespace
+
+StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
+    : run_(run),
+      strategy_(run.strategy),
+      prices_(prices),
+      parts_(model_parts(run.model, run.strategy)),
+      rank_(rank_parameters(run.model, run.strategy)),
+      exchange_(run, rank_),
+      transfer_(stage_transfer(run)),
+      shape_(shape_of(run, transfer_.time)) {
+  passes_.reserve(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) passes_.push_back(passes_of(i));
+  chunks_ = chunk_times();
+  const PipelineTimes pipeline = simulate_pipeline(shape_, chunks_);
+  busiest_ = busiest_stage(pipeline);
+  terms_ = stage_terms(busiest_);
+  const Seconds between = span(pipeline, busiest_);
+  terms_[Term::PipelineBubble] += between - (terms_.total() - extra_terms(busiest_).total());
+  terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
+  if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
+  terms_[Term::ReduceExposed] += exchange_.norm_time();
+  add_closing_exchanges();
+  terms_[Term::Host] = run.stack.host.per_step;
+  bubble_ = terms_[Term::PipelineBubble] / between;
+}
+
+std::vector<ModelPart> StepSimulation::parts_of(int stage) const {
+  std::vector<ModelPart> parts;
+  for (int chunk = 0; chunk < shape_.layout().chunks(); ++chunk) parts.push_back(parts_[part_index(strategy_, stage, chunk)]);
+  return parts;
+}
+
+// Most parts are alike: an equal part before this one has the same passes.
+PartPasses StepSimulation::passes_of(std::size_t index) const {
+  const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
+  const auto twin = std::find(parts_.begin(), end, parts_[index]);
+  if (twin != end) return passes_[static_cast<std::size_t>(twin - parts_.begin())];
+  return part_passes(run_, prices_, exchange_, rank_, parts_[index]);
+}
+
+std::vector<ChunkTimes> StepSimulation::chunk_times() const {
+  std::vector<ChunkTimes> chunks;
+  chunks.reserve(passes_.size());
+  for (const PartPasses& part : passes_) {
+    chunks.push_back({.forward = part.forward.total(),
+                      .backward = part.backward.total(),
+                      .weights = part.weights,
+                      .forward_exchange = part.forward[Term::ExpertExposed],
+                      .backward_exchange = part.backward[Term::ExpertExposed]});
+  }
+  return chunks;
+}
+
+// Everything a stage does in a step, bubble excluded.
+Terms StepSimulation::stage_terms(int stage) const {
+  Terms terms = joined_terms(stage);
+  const double others = shape_.layout().chunk_microbatches() - 1.0;
+  for (int chunk = 0; chunk < shape_.layout().chunks(); ++chunk) {
+    const PartPasses& part = passes(stage, chunk);
+    terms += others * part.forward + part.first_forward + others * part.backward + part.last_backward;
+  }
+  return terms;
+}
+
+// What the first forward and the last backward pass take beyond the others.
+Terms StepSimulation::extra_terms(int stage) const {
+  Terms terms;
+  for (int chunk = 0; chunk < shape_.layout().chunks(); ++chunk) {
+    const PartPasses& part = passes(stage, chunk);
+    terms += (part.first_forward - part.forward) + (part.last_backward - part.backward);
+  }
+  return terms;
+}
+
+Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const {
+  const JoinedPasses joined = joined_passes(forward, backward, shape_.exchange_loss);
+  Terms terms;
+  terms[Term::ExpertExposed] = -1.0 * joined.hidden;
+  terms[Term::Contention] = joined.slowdown;
+  return terms;
+}
+
+Terms StepSimulation::joined_terms(int stage) const {
+  Terms terms;
+  if (strategy_.schedule != PipelineSchedule::DualPipe) return terms;
+  const std::vector<PipelinePass> order = stage_order(shape_, stage);
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+    if (!order[i].joins_next) continue;
+    terms += joined_terms(chunks_[part_index(strategy_, stage, order[i].chunk)],
+                          chunks_[part_index(strategy_, stage, order[i + 1].chunk)]);
+  }
+  return terms;
+}
+
+// From where the step begins for a stage until its last pass has ended.
+Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
+  const auto s = static_cast<std::size_t>(stage);
+  return updates_unsynchronised(strategy_.schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
+}
+
+int StepSimulation::busiest_stage(const PipelineTimes& pipeline) const {
+  int busiest = 0;
+  Seconds longest;
+  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+    const Seconds time = span(pipeline, stage) + extra_terms(stage).total();
+    if (time > longest) longest = time, busiest = stage;
+  }
+  return busiest;
+}
+
+// Device time of the busiest stage that its clock can stretch, with the bubble that scales with it.
+Seconds StepSimulation::compute_time() const {
+  Seconds sum = terms_[Term::PipelineBubble];
+  for (const Term term :
+       {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm, Term::BackwardAttention,
+        Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
+    sum += terms_[term];
+  }
+  return sum;
+}
+
+// Of the stage that updates most.
+Seconds StepSimulation::longest_update() const {
+  double most = 0.0, parameters = 0.0, experts = 0.0;
+  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+    double shared = 0.0, apart = 0.0;
+    for (const ModelPart& part : parts_of(stage)) {
+      shared += rank_.trained(part) - rank_.trained_apart(part);
+      apart += rank_.trained_apart(part);
+    }
+    const double owned = shared / strategy_.shard_ranks() + apart / strategy_.expert_shard_ranks();
+    if (owned > most) most = owned, parameters = shared, experts = apart;
+  }
+  return update_time(run_, parameters, experts);
+}
+
+void StepSimulation::add_closing_exchanges() {
+  for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
+    terms_[closing_term(closing)] += closing_time(run_, closing);
+}
+
+}  // namespace llmsim::sim
