@@ -11,6 +11,7 @@
 #include "cli/models.h"
 #include "cli/plan.h"
 #include "cli/predict.h"
+#include "cli/trace.h"
 #include "cli/validate.h"
 
 namespace llmsim::cli {
@@ -51,6 +52,7 @@ int run(int argc, char** argv) {
       "llmsim COMMAND --help explains each option.");
   add_plan(program, status);
   add_predict(program, status);
+  add_trace(program, status);
   ValidateOptions validate;
   add_validate(program, validate)->callback([&] { status = run_validate(validate); });
   add_calibrate(program, status);

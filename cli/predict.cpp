@@ -10,7 +10,7 @@
 #include "hwdb/run_resolver.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
-#include "sim/memory/timeline.h"
+#include "sim/memory/memory_curve.h"
 #include "sim/plausibility.h"
 #include "sim/predict.h"
 
@@ -39,7 +39,7 @@ void add_timeline_options(CLI::App& c, PredictOptions& o) {
 }
 
 // The curve that was asked for; none of a run without figures.
-std::optional<sim::StageTimeline> curve_of(const PredictOptions& options, const sim::Prediction& prediction,
+std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options, const sim::Prediction& prediction,
                                            reports::Format format) {
   if (!options.memory_timeline || prediction.memory.stages.empty()) return std::nullopt;
   const int stage = options.memory_stage.value_or(prediction.memory_peak.stage);
@@ -47,7 +47,7 @@ std::optional<sim::StageTimeline> curve_of(const PredictOptions& options, const 
   if (stage < 0 || stage > last)
     throw Error("--memory-stage = " + std::to_string(stage) + ": the run has stages 0 to " + std::to_string(last));
   const bool people = format != reports::Format::Json && format != reports::Format::Csv;
-  return sim::stage_timeline(prediction.run, sim::layer_prices(prediction.run), stage, {.whole_step = !people});
+  return sim::memory_curve(prediction.run, sim::layer_prices(prediction.run), stage, {.whole_step = !people});
 }
 
 std::optional<double> positive(const char* option, const std::optional<std::string>& text) {
@@ -124,7 +124,7 @@ int run_predict(const PredictOptions& options) {
   const std::optional<reports::Reported> reported = reported_of(options, request.measured);
   sim::Prediction prediction = sim::predict(request.run);
   add_measured_warnings(prediction, request.measured);
-  const std::optional<sim::StageTimeline> curve = curve_of(options, prediction, format);
+  const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
   write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output), reported, curve),
                options.output);
   return prediction.feasible() ? 0 : 3;

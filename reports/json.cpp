@@ -320,7 +320,7 @@ Json reported_json(const sim::Prediction& p, const Reported& reported) {
   return json;
 }
 
-Json curve_json(const sim::StageTimeline& curve) {
+Json curve_json(const sim::MemoryCurve& curve) {
   Json points = Json::array();
   for (const sim::MemoryPoint& point : curve.points) {
     points.push_back({{"instant", point.instant},

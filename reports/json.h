@@ -6,7 +6,7 @@
 
 #include "reports/provenance.h"
 #include "reports/reported.h"
-#include "sim/memory/timeline.h"
+#include "sim/memory/memory_curve.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {
@@ -27,7 +27,7 @@ Json prediction_json(const sim::Prediction& prediction, const Provenance& proven
 Json reported_json(const sim::Prediction& prediction, const Reported& reported);
 
 // The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
-Json curve_json(const sim::StageTimeline& curve);
+Json curve_json(const sim::MemoryCurve& curve);
 
 // The document as text with a newline at its end.  Bytes that are no UTF-8 are replaced.
 std::string text_of(const Json& json);

@@ -106,7 +106,7 @@ Table peak_table(const Prediction& p) {
   return table;
 }
 
-Table curve_table(const Prediction& p, const sim::StageTimeline& curve, Format format) {
+Table curve_table(const Prediction& p, const sim::MemoryCurve& curve, Format format) {
   const bool people = format != Format::Csv && format != Format::Json;
   std::vector<Column> columns{{"instant", "instant", Kind::Text},
                               {"micro_batch", "micro-batch", Kind::Integer},

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "reports/table.h"
-#include "sim/memory/timeline.h"
+#include "sim/memory/memory_curve.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {
@@ -17,6 +17,6 @@ std::string peak_instant_text(const sim::Prediction& prediction);
 Table peak_table(const sim::Prediction& prediction);
 
 // A row for each pass.  For people, who count from 1, with a bar, which says where the peak is.
-Table curve_table(const sim::Prediction& prediction, const sim::StageTimeline& curve, Format format);
+Table curve_table(const sim::Prediction& prediction, const sim::MemoryCurve& curve, Format format);
 
 }  // namespace llmsim::reports

@@ -385,7 +385,7 @@ Table summary_table(const std::string& title, std::span<const Prediction> predic
 }
 
 std::string render(const Prediction& prediction, const Provenance& provenance, Format format, const Style& style,
-                   const std::optional<Reported>& reported, const std::optional<sim::StageTimeline>& curve) {
+                   const std::optional<Reported>& reported, const std::optional<sim::MemoryCurve>& curve) {
   switch (format) {
     case Format::Csv:
       return render(curve ? curve_table(prediction, *curve, format) : summary_table("", {&prediction, 1}), Format::Csv);

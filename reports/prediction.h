@@ -7,7 +7,7 @@
 #include "reports/provenance.h"
 #include "reports/reported.h"
 #include "reports/table.h"
-#include "sim/memory/timeline.h"
+#include "sim/memory/memory_curve.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {
@@ -21,6 +21,6 @@ Table summary_table(const std::string& title, std::span<const sim::Prediction> p
 // summary row, or the curve; JSON has the keys of README.md.
 std::string render(const sim::Prediction& prediction, const Provenance& provenance, Format format, const Style& style = {},
                    const std::optional<Reported>& reported = std::nullopt,
-                   const std::optional<sim::StageTimeline>& curve = std::nullopt);
+                   const std::optional<sim::MemoryCurve>& curve = std::nullopt);
 
 }  // namespace llmsim::reports

@@ -171,38 +171,51 @@ BesideTimes OperatorPricer::beside_products(const OperatorList& operators, std::
   return pipelined(time, overlapped(operators, index, kScatteredPieces), kScatteredPieces, kScatteredPieces, loss);
 }
 
+// `attention`: the time of one launch of the last attention operator, on the way through the list.
+void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward,
+                         Seconds& attention) const {
+  const Operator& op = operators[index];
+  pass.flops += op.flops;
+  pass.launches.add(op);
+  if (op.ragged) pass.ragged_launches.add(op);
+  switch (op.kind) {
+    case OperatorKind::Gemm: {
+      const Seconds time = product_time(op);
+      pass.gemm += time;
+      if (op.weight_gradient && backward) pass.weight_gradients += time;
+      break;
+    }
+    case OperatorKind::Attention: {
+      const Seconds time = attention_time(op, backward, attention_machine_) / compute_rate_;
+      pass.attention += time;
+      attention = time / op.launches;
+      break;
+    }
+    case OperatorKind::Collective:
+      if (op.group == GroupKind::Context) {
+        add_context(pass, op, attention);
+      } else if (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor) {
+        add_expert(pass, op);
+      } else {
+        add_tensor(pass, operators, index);
+      }
+      break;
+    default: pass.memory_bound += streaming_time(op, backward, streaming_machine_);
+  }
+}
+
 PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) const {
   PassPrice pass;
   Seconds attention;
-  for (std::size_t i = 0; i < operators.size(); ++i) {
-    const Operator& op = operators[i];
-    pass.flops += op.flops;
-    pass.launches.add(op);
-    if (op.ragged) pass.ragged_launches.add(op);
-    switch (op.kind) {
-      case OperatorKind::Gemm:
-        pass.gemm += product_time(op);
-        if (op.weight_gradient && backward) pass.weight_gradients += product_time(op);
-        break;
-      case OperatorKind::Attention: {
-        const Seconds time = attention_time(op, backward, attention_machine_) / compute_rate_;
-        pass.attention += time;
-        attention = time / op.launches;
-        break;
-      }
-      case OperatorKind::Collective:
-        if (op.group == GroupKind::Context) {
-          add_context(pass, op, attention);
-        } else if (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor) {
-          add_expert(pass, op);
-        } else {
-          add_tensor(pass, operators, i);
-        }
-        break;
-      default: pass.memory_bound += streaming_time(op, backward, streaming_machine_);
-    }
-  }
+  for (std::size_t i = 0; i < operators.size(); ++i) add(pass, operators, i, backward, attention);
   return pass;
+}
+
+std::vector<PassPrice> OperatorPricer::each_price(const OperatorList& operators, bool backward) const {
+  std::vector<PassPrice> prices(operators.size());
+  Seconds attention;
+  for (std::size_t i = 0; i < operators.size(); ++i) add(prices[i], operators, i, backward, attention);
+  return prices;
 }
 
 }  // namespace llmsim::sim

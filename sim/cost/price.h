@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "sim/cost/attention.h"
 #include "sim/cost/collective.h"
@@ -70,6 +71,8 @@ class OperatorPricer {
   explicit OperatorPricer(const Run& run);
 
   PassPrice price(const OperatorList& operators, bool backward) const;
+  // Of each operator among those around it; their sum is price().
+  std::vector<PassPrice> each_price(const OperatorList& operators, bool backward) const;
 
   // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.
   void overlap_exchanges(PassPrice& forward, PassPrice& backward) const;
@@ -79,6 +82,7 @@ class OperatorPricer {
   BesideTimes beside_products(const OperatorList& operators, std::size_t index, Seconds time) const;
   Seconds product_time(const Operator& op) const;
   OverlapProduct overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
+  void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward, Seconds& attention) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
   void add_expert(PassPrice& pass, const Operator& op) const;
   void add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const;

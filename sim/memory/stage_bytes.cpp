@@ -180,9 +180,9 @@ class StageInventory {
     InFlight held;
     for (const PipelinePass& pass : stage_order(shape, stage_)) {
       const Bytes size = kept[static_cast<std::size_t>(pass.chunk)];
-      now += pass.backward ? -size : size;
+      now += pass.backward() ? -size : size;
       held.most = std::max(held.most, now);
-      if (!pass.backward && pass.chunk == strategy_.virtual_stages - 1) held.at_loss = std::max(held.at_loss, now);
+      if (!pass.backward() && pass.chunk == strategy_.virtual_stages - 1) held.at_loss = std::max(held.at_loss, now);
     }
     return held;
   }

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/strategy/stage_layout.h"
+
 namespace llmsim::sim {
 
 DataExchange::DataExchange(const Run& run, const RankParameters& rank)
@@ -27,15 +29,19 @@ bool DataExchange::shards_weights() const {
 
 bool DataExchange::shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
 
+bool DataExchange::regathers_weights() const { return shards_weights() && run_.stack.sharded.regathers_in_backward; }
+
 bool DataExchange::reduces_every_microbatch() const { return shards_weights() || run_.stack.gradients.reduced_every_microbatch; }
 
 double DataExchange::gathers_per_step() const {
   if (!shards_optimizer()) return 0.0;
   if (!shards_weights()) return 1.0;
-  return run_.strategy.num_microbatches() * (run_.stack.sharded.regathers_in_backward ? 2.0 : 1.0);
+  return stage_layout(run_.strategy).chunk_microbatches() * (regathers_weights() ? 2.0 : 1.0);
 }
 
-double DataExchange::reductions_per_step() const { return reduces_every_microbatch() ? run_.strategy.num_microbatches() : 1.0; }
+double DataExchange::reductions_per_step() const {
+  return reduces_every_microbatch() ? stage_layout(run_.strategy).chunk_microbatches() : 1.0;
+}
 
 double DataExchange::gradient_wire_bytes() const {
   if (run_.stack.gradients.reduced_in_fp32) return 4.0;

@@ -46,6 +46,7 @@ class DataExchange {
 
   bool shards_weights() const;
   bool shards_optimizer() const;
+  bool regathers_weights() const;  // in the backward pass
   bool reduces_every_microbatch() const;
   // Times that each weight is gathered in a step.
   double gathers_per_step() const;

@@ -41,17 +41,19 @@ class PassBuilder {
   Terms backward(bool reduces, bool last) const {
     Terms terms = backward_compute();
     if (reduces) terms[Term::GradientCopies] += copied(reduction_copy_bytes(run_, exchange_));
-    if (regathers()) terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
+    if (exchange_.regathers_weights()) terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
     terms[Term::LaunchWait] += waits_.backward;
     add_backward_exchange(terms, reduces, last);
     add_host_traffic(terms, true, last);
     return terms;
   }
 
-  Seconds weights() const {
-    Seconds products = part_.blocks * block_.backward.weight_gradients;
-    if (part_.head) products += prices_.head.backward.weight_gradients;
-    return products + accumulation();
+  Terms weights() const {
+    Terms terms;
+    terms[Term::BackwardGemm] = part_.blocks * block_.backward.weight_gradients;
+    if (part_.head) terms[Term::HeadAndLoss] = prices_.head.backward.weight_gradients;
+    terms[Term::GradientCopies] = accumulation();
+    return terms;
   }
 
  private:
@@ -96,8 +98,6 @@ class PassBuilder {
 
   Seconds accumulation() const { return copied(accumulation_bytes(run_, exchange_)); }
 
-  bool regathers() const { return exchange_.shards_weights() && stack_.sharded.regathers_in_backward; }
-
   // Time to copy this much of every trained parameter through device memory.
   Seconds copied(double bytes_per_parameter) const {
     const Device& device = run_.cluster.device;
@@ -131,7 +131,7 @@ class PassBuilder {
   }
 
   void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
-    const bool gathers = regathers();
+    const bool gathers = exchange_.regathers_weights();
     if (!gathers && !reduces) return;
     if (!gathers && !strategy_.data_overlap && last) {
       // All gradients of the part in one message, after the backward pass.

@@ -20,7 +20,7 @@ struct PartPasses {
 
   // Of a backward pass what makes gradients of weights, where that is a pass of its own: their products and what adds them up.
   // All else, recomputation and waiting for the host included, is with the gradients of the data.
-  Seconds weights;
+  Terms weights;
 };
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,

@@ -82,7 +82,7 @@ std::vector<ChunkTimes> StepSimulation::chunk_times() const {
   for (const PartPasses& part : passes_) {
     chunks.push_back({.forward = part.forward.total(),
                       .backward = part.backward.total(),
-                      .weights = part.weights,
+                      .weights = part.weights.total(),
                       .forward_exchange = part.forward[Term::ExpertExposed],
                       .backward_exchange = part.backward[Term::ExpertExposed]});
   }

@@ -6,9 +6,17 @@ int StageLayout::chunks() const { return schedule == PipelineSchedule::DualPipe 
 
 int StageLayout::parts() const { return schedule == PipelineSchedule::DualPipe ? stages : stages * virtual_stages; }
 
-int StageLayout::part(int stage, int chunk) const {
-  const bool upwards = chunk == 1 && (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
-  return upwards ? parts() - 1 - stage : chunk * stages + stage;
+bool StageLayout::goes_up(int chunk) const {
+  return chunk == 1 && (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
+}
+
+int StageLayout::part(int stage, int chunk) const { return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage; }
+
+std::optional<int> StageLayout::next_stage(int stage, int chunk, bool backward) const {
+  if (stages == 1 || part(stage, chunk) == (backward ? 0 : parts() - 1)) return std::nullopt;
+  const int next = stage + (goes_up(chunk) != backward ? -1 : 1);
+  if (schedule == PipelineSchedule::ZbV && (next < 0 || next == stages)) return std::nullopt;
+  return (next + stages) % stages;
 }
 
 int StageLayout::chunk_microbatches() const {

@@ -13,6 +13,8 @@
 // DeepSeek-V3 technical report, arXiv 2412.19437 (DualPipe).
 #pragma once
 
+#include <optional>
+
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -27,8 +29,14 @@ struct StageLayout {
   int parts() const;   // of the model
   // The part that chunk `chunk` of a stage is.
   int part(int stage, int chunk) const;
+  // Where what a chunk makes goes, the activations of a forward or the gradients of a backward pass; none where the stage itself,
+  // at the turn of a V, or nobody, at an end of the model, needs it.
+  std::optional<int> next_stage(int stage, int chunk, bool backward) const;
   // Micro-batches of a step that go through one chunk: all, or half of them where they come from both ends.
   int chunk_microbatches() const;
+
+ private:
+  bool goes_up(int chunk) const;  // towards the first stage
 };
 
 StageLayout stage_layout(const Strategy& strategy);

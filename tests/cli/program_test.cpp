@@ -91,9 +91,32 @@ TEST_F(Program, WhatCannotRunIsStatusThreeWithItsReason) {
   EXPECT_NE(plan.out.find("nothing fits"), std::string::npos) << plan.out;
 }
 
+TEST_F(Program, TraceWritesOneDocumentAndExitsAsPredictDoes) {
+  const Outcome trace = run("trace --model gpt2 --gpus 2 --pp 2 --global-batch 4 -o '" + path("step.json") + "'");
+  EXPECT_EQ(trace.status, 0) << trace.messages;
+  EXPECT_EQ(trace.out, "");
+  EXPECT_TRUE(text_of("step.json").starts_with("{\"displayTimeUnit\": \"ms\""));
+  EXPECT_TRUE(text_of("step.json").ends_with("\n]}\n"));
+  const Outcome mesh = run("trace --model llama-70b --gpus 256 --tp 3");
+  EXPECT_EQ(mesh.status, 3);
+  EXPECT_EQ(mesh.out, "");
+  EXPECT_NE(mesh.messages.find("there are 256 devices"), std::string::npos) << mesh.messages;
+  EXPECT_EQ(run("trace --model gpt2 --gpus 1 --microbatches x").status, 1);
+  EXPECT_EQ(run("trace --model gpt2 --operators --no-operators").status, 2);
+  EXPECT_EQ(run("trace").status, 2);
+  EXPECT_EQ(run("trace no-such-run.json").status, 1);
+}
+
+TEST_F(Program, OfARunOutOfMemoryThereIsATraceAllTheSame) {
+  const Outcome trace = run("trace --model llama-70b --gpus 8 --pp 8 --global-batch 8 --no-operators");
+  EXPECT_EQ(trace.status, 3);
+  EXPECT_NE(trace.messages.find("GiB"), std::string::npos) << trace.messages;
+  EXPECT_TRUE(trace.out.ends_with("]}\n"));
+}
+
 TEST_F(Program, HelpAndVersionGoToStandardOutput) {
   EXPECT_EQ(run("--version").out, "llmsim " LLMSIM_VERSION "\n");
-  for (const char* arguments : {"--help", "plan --help", "predict --help"}) {
+  for (const char* arguments : {"--help", "plan --help", "predict --help", "trace --help"}) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 0) << arguments;
     EXPECT_NE(outcome.out.find("Example"), std::string::npos) << arguments;

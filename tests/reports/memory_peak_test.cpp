@@ -16,7 +16,7 @@ std::string text_at(const Table& table, std::size_t row, std::size_t column) {
 }
 
 // Two points: 2 GiB, and 4 GiB in the loss of the third micro-batch.
-sim::StageTimeline two_points() {
+sim::MemoryCurve two_points() {
   return {.stage = 1,
           .points = {{.instant = "idle", .allocated = 2 * sim::GiB, .reserved = 2.5 * sim::GiB},
                      {.instant = "loss",

@@ -1,125 +1,223 @@
-#include "sim/memory/timeline.h"
+#include "sim/schedule/timeline.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string_view>
+#include <map>
+#include <string>
 
+#include "sim/predict.h"
+#include "sim/schedule/step.h"
+#include "sim/strategy/stage_layout.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
 namespace {
 
-StageTimeline timeline_of(const TrainingRun& run, int stage = 0, const TimelineOptions& options = {}) {
-  return stage_timeline(run, layer_prices(run), stage, options);
+using enum PipelineSchedule;
+
+struct Case {
+  const char* name;
+  void (*change)(TrainingRun& run);
+};
+
+void pipeline(TrainingRun& run, PipelineSchedule schedule, int pp, int virtual_stages = 1) {
+  run.strategy.schedule = schedule, run.strategy.pipeline_parallel = pp, run.strategy.virtual_stages = virtual_stages;
 }
 
-Bytes sum_of(const std::vector<MemoryTerm>& terms) {
-  Bytes sum;
-  for (const MemoryTerm& term : terms) sum += term.size;
-  return sum;
-}
+// 16 devices; what a case leaves over is data parallel.  16 micro-batches.
+const Case kCases[] = {
+    {"data", [](TrainingRun&) {}},
+    {"zero1", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero1; }},
+    {"zero3", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero3; }},
+    {"hsdp", [](TrainingRun& run) { run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 4; }},
+    {"tensor", [](TrainingRun& run) { run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true; }},
+    {"context", [](TrainingRun& run) { run.strategy.context_parallel = 4; }},
+    {"experts", [](TrainingRun& run) { run.model = small_mixture(), run.strategy.expert_parallel = 4; }},
+    {"gpipe", [](TrainingRun& run) { pipeline(run, GPipe, 4); }},
+    {"1f1b", [](TrainingRun& run) { pipeline(run, OneForwardOneBackward, 4), run.strategy.sharding = Sharding::Zero1; }},
+    {"interleaved", [](TrainingRun& run) { pipeline(run, Interleaved, 4, 2), run.strategy.tensor_parallel = 2; }},
+    {"zb-h1", [](TrainingRun& run) { pipeline(run, ZbH1, 4), run.strategy.sharding = Sharding::Zero1; }},
+    {"zb-v", [](TrainingRun& run) { pipeline(run, ZbV, 4, 2), run.strategy.tensor_parallel = 2; }},
+    {"dualpipe",
+     [](TrainingRun& run) {
+       run.model = small_mixture(), run.strategy.expert_parallel = 4;
+       pipeline(run, DualPipe, 4);
+     }},
+    {"all",
+     [](TrainingRun& run) {
+       run.model = small_mixture();
+       run.strategy.tensor_parallel = run.strategy.context_parallel = run.strategy.expert_parallel = 2;
+       run.strategy.sharding = Sharding::Zero3;
+       run.strategy.recompute.kind = RecomputeKind::Full;
+       pipeline(run, Interleaved, 2, 2);
+     }},
+    {"offload", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero1, run.strategy.offload.optimizer = true; }},
+};
 
-Bytes term_of(const MemoryPoint& point, std::string_view name) {
-  for (const MemoryTerm& term : point.terms) {
-    if (name == term.name) return term.size;
-  }
-  return Bytes(0.0);
-}
-
-// One device, two micro-batches of one sequence, gradients that stay.
-TrainingRun two_passes() {
-  TrainingRun run = small_run();
-  run.strategy.global_batch = 2;
-  run.stack.gradients.persist = true;
+TrainingRun run_of(const Case& one) {
+  TrainingRun run = small_run(16);
+  one.change(run);
+  Strategy& s = run.strategy;
+  s.data_parallel = 16 / (s.tensor_parallel * s.pipeline_parallel * s.context_parallel);
+  s.global_batch = 16 * s.data_parallel;
+  run.cluster.device.achieved.device_spread = 0.01;
+  run.stack.host.per_kernel = Seconds(5e-6);
+  run.stack.host.per_step = Seconds(1e-3);
   return run;
 }
 
-TEST(StageTimeline, EveryPassHasItsPointAndTheStepBeginsAndEndsIdle) {
-  std::vector<std::string_view> instants;
-  const StageTimeline timeline = timeline_of(two_passes());
-  for (const MemoryPoint& point : timeline.points) instants.emplace_back(point.instant);
-  EXPECT_EQ(instants, (std::vector<std::string_view>{"idle", "forward", "loss", "backward", "forward", "loss", "backward",
-                                                     "gradients", "update", "idle"}));
-  EXPECT_EQ(timeline.points.front().allocated, timeline.points.back().allocated);
-  for (const MemoryPoint& point : timeline.points) {
-    EXPECT_EQ(sum_of(point.terms), point.allocated) << point.instant;
-    EXPECT_GE(point.reserved, point.allocated) << point.instant;
+class TimelineOf : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    run_ = run_of(GetParam());
+    ASSERT_FALSE(broken_rule(run_.model, run_.strategy, run_.cluster))
+        << broken_rule(run_.model, run_.strategy, run_.cluster)->message;
+    prices_ = layer_prices(run_);
+    step_ = simulate_step(run_, prices_);
+  }
+
+  std::vector<TimelineEvent> busiest_events(const TimelineOptions& options = {}) const {
+    const Timeline timeline = step_timeline(run_, prices_, options);
+    return timeline.stages[static_cast<std::size_t>(timeline.busiest)].events;
+  }
+
+  double term(const std::string& name) const {
+    for (const TimeTerm& t : step_.breakdown) {
+      if (name == t.name) return t.time.value();
+    }
+    return 0.0;
+  }
+
+  // Of the busiest stage every term adds up to that of the breakdown.
+  void expect_breakdown(const std::vector<TimelineEvent>& events) const {
+    Terms sum;
+    for (const TimelineEvent& event : events) sum += event.terms;
+    for (int i = 0; i < kNumTerms; ++i) {
+      const auto t = static_cast<Term>(i);
+      EXPECT_NEAR(sum[t].value(), term(name_of(t)), 1e-9 * step_.total.value()) << name_of(t);
+    }
+  }
+
+  TrainingRun run_;
+  LayerPrices prices_;
+  StepTimes step_;
+};
+
+TEST_P(TimelineOf, HasTheTermsOfTheBreakdown) { expect_breakdown(busiest_events()); }
+
+TEST_P(TimelineOf, HasThemHoweverManyMicroBatchesAreDrawn) {
+  for (const int shown : {1, 3}) expect_breakdown(busiest_events({.microbatches = shown}));
+}
+
+// Exposed communication of each kind, on its own stream.
+TEST_P(TimelineOf, ExposesWhatTheBreakdownExposes) {
+  std::map<Term, double> exposed;
+  for (const TimelineEvent& event : busiest_events()) {
+    if (event.exposed_as) exposed[*event.exposed_as] += event.exposed.value();
+    EXPECT_LE(event.exposed, event.time + Seconds(1e-15));
+  }
+  for (const Term t : {Term::TensorExposed, Term::ContextExposed, Term::ExpertExposed, Term::GatherExposed, Term::ReduceExposed,
+                       Term::OffloadExposed}) {
+    EXPECT_NEAR(exposed[t], term(name_of(t)), 1e-9 * step_.total.value()) << name_of(t);
   }
 }
 
-TEST(StageTimeline, PointsNameMicroBatchAndLayer) {
-  const StageTimeline timeline = timeline_of(two_passes());
-  const MemoryPoint& forward = timeline.points[4];
-  EXPECT_EQ(forward.micro_batch, 1);
-  EXPECT_EQ(forward.layer, 7);
-  EXPECT_EQ(forward.passes_in_flight, 1);
-  EXPECT_EQ(forward.blocks_in_flight, 8);
-  const MemoryPoint& loss = timeline.points[5];
-  EXPECT_EQ(loss.micro_batch, 1);
-  EXPECT_FALSE(loss.layer);
-  EXPECT_EQ(timeline.points[6].layer, 7);  // the first block of the backward pass is the highest
-  EXPECT_EQ(timeline.points[7].layer, 0);  // and the last one the end
-  EXPECT_EQ(timeline.points[7].blocks_in_flight, 1);
+TEST_P(TimelineOf, SpansTheStep) {
+  const std::vector<TimelineEvent> events = busiest_events();
+  Seconds first = events.front().start, last;
+  for (const TimelineEvent& event : events) {
+    first = std::min(first, event.start);
+    last = std::max(last, event.start + event.duration);
+  }
+  EXPECT_NEAR((last - first).value(), step_.total.value(), 1e-9 * step_.total.value());
 }
 
-TEST(StageTimeline, ThePeakIsThatOfTheFootprint) {
-  TrainingRun run = two_passes();
-  for (const int stages : {1, 2, 4}) {
-    run.strategy.pipeline_parallel = stages;
-    run.cluster = ideal_cluster(stages);
-    run.strategy.global_batch = 8;
-    const LayerPrices prices = layer_prices(run);
-    const Memory memory = memory_footprint(run, prices);
-    for (int stage = 0; stage < stages; ++stage) {
-      const StageTimeline timeline = stage_timeline(run, prices, stage);
-      const StageMemory& closed = memory.stages[static_cast<std::size_t>(stage)];
-      EXPECT_NEAR(timeline.peak().allocated / closed.peak, 1.0, 1e-12) << stage << " of " << stages;
-      EXPECT_STREQ(timeline.peak().instant, closed.instant);
+TEST_P(TimelineOf, EventsOfAStreamNeverOverlap) {
+  const Timeline timeline = step_timeline(run_, prices_, {.operator_microbatches = 100});
+  for (const StageTimeline& stage : timeline.stages) {
+    std::map<Stream, Seconds> end;
+    for (const TimelineEvent& event : stage.events) {
+      EXPECT_GE(event.start.value(), end[event.stream].value() - 1e-12) << event.name << " on " << name_of(event.stream);
+      EXPECT_GE(event.duration, Seconds(0.0));
+      end[event.stream] = event.start + event.duration;
     }
   }
 }
 
-TEST(StageTimeline, UnequalChunksHaveThePeakOfTheFootprintToo) {
-  TrainingRun run = two_passes();
-  run.model.num_layers = 11;  // of eight chunks two on each of four stages: three of one block, five of two
-  run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 2;
-  run.strategy.schedule = PipelineSchedule::Interleaved;
-  run.strategy.global_batch = 32;
-  run.cluster = ideal_cluster(4);
-  const LayerPrices prices = layer_prices(run);
-  const Memory memory = memory_footprint(run, prices);
-  for (int stage = 0; stage < 4; ++stage) {
-    const double ratio =
-        stage_timeline(run, prices, stage).peak().allocated / memory.stages[static_cast<std::size_t>(stage)].peak;
-    EXPECT_NEAR(ratio, 1.0, 1e-12) << stage;
+// Every pass of every micro-batch through every chunk is there once.
+TEST_P(TimelineOf, DrawsAllPasses) {
+  const Timeline timeline = step_timeline(run_, prices_);
+  const StageLayout layout = stage_layout(run_.strategy);
+  for (const StageTimeline& stage : timeline.stages) {
+    double forwards = 0;
+    for (const TimelineEvent& event : stage.events) {
+      if (event.stream != Stream::Compute) continue;
+      forwards += std::string(event.category) == "forward" || std::string(event.category) == "forward_and_backward" ? 1 : 0;
+    }
+    EXPECT_EQ(forwards, layout.chunks() * layout.chunk_microbatches());
   }
 }
 
-TEST(StageTimeline, AsManyMicroBatchesAsReachThePeakAreEnough) {
-  TrainingRun run = two_passes();
-  run.strategy.pipeline_parallel = 4;
-  run.strategy.global_batch = 64;
-  run.cluster = ideal_cluster(4);
-  const StageTimeline whole = timeline_of(run, 1), shorter = timeline_of(run, 1, {.whole_step = false});
-  EXPECT_LT(shorter.points.size(), whole.points.size());
-  EXPECT_EQ(shorter.peak().allocated, whole.peak().allocated);
-  EXPECT_EQ(shorter.peak().micro_batch, whole.peak().micro_batch);
-  EXPECT_EQ(shorter.points[shorter.points.size() - 3].micro_batch, 63);  // the gradients of the step's last one
+// The operators of a pass take what its terms of compute and of inner collectives do; what is left is waiting and copies.
+TEST_P(TimelineOf, OperatorsFillTheirPass) {
+  std::map<Term, double> sums;
+  double operators = 0.0, work = 0.0;
+  const int all = run_.strategy.num_microbatches();
+  if (run_.strategy.schedule == DualPipe) return;  // joined passes are drawn without them
+  for (const TimelineEvent& event : busiest_events({.operator_microbatches = all})) {
+    if (event.stream == Stream::Operators) operators += event.duration.value();
+    if (event.stream != Stream::Compute || std::string(event.category) == "end_of_step") continue;
+    for (const Term t : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm,
+                         Term::BackwardAttention, Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::Embedding,
+                         Term::TensorExposed, Term::ContextExposed, Term::ExpertExposed}) {
+      work += event.terms[t].value();
+    }
+  }
+  EXPECT_GT(operators, 0.99 * work);
+  EXPECT_LT(operators, 1.01 * work);
 }
 
-TEST(StageTimeline, GradientsComeBlockByBlockWhereNothingKeepsThem) {
-  TrainingRun run = two_passes();
-  run.strategy.micro_batch = 2;  // a block keeps more activations than it has gradients
-  run.stack.gradients.persist = false;
-  const StageTimeline timeline = timeline_of(run);
-  EXPECT_EQ(term_of(timeline.points.front(), "gradients"), Bytes(0.0));
-  const auto backward = std::find_if(timeline.points.begin(), timeline.points.end(),
-                                     [](const MemoryPoint& point) { return point.instant == std::string_view("backward"); });
-  EXPECT_EQ(term_of(*backward, "gradients"), Bytes(0.0));  // before those of its last block
-  const MemoryPoint& end = *(timeline.points.end() - 3);
-  EXPECT_DOUBLE_EQ(term_of(end, "gradients").value(),
-                   term_of(end, "weights") / Bytes(run.stack.storage.weight_bytes) * run.stack.storage.gradient_bytes);
+INSTANTIATE_TEST_SUITE_P(Strategies, TimelineOf, testing::ValuesIn(kCases), [](const auto& one) {
+  std::string name = one.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(Timeline, DrawsAPipelineByHand) {
+  // Two stages, two micro-batches, 1F1B: stage 0 is F0 F1, a bubble, B0, a bubble, B1.
+  TrainingRun run = small_run(2);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 2, run.strategy.global_batch = 2;
+  const Timeline timeline = step_timeline(run, layer_prices(run), {.operator_microbatches = 0});
+  const auto names = [&](std::size_t stage) {
+    std::string text;
+    for (const TimelineEvent& event : timeline.stages[stage].events) {
+      if (event.stream == Stream::Compute) text += event.name + ", ";
+    }
+    return text;
+  };
+  EXPECT_EQ(names(0), "F0, F1, bubble, B0, bubble, B1, all_reduce over pp, optimizer, ");
+  EXPECT_EQ(names(1), "bubble, F0, B0, F1, B1, bubble, all_reduce over pp, optimizer, ");
+}
+
+TEST(Timeline, MicroBatchesThatAreNotDrawnAreOneEventBetween) {
+  TrainingRun run = small_run(1);
+  run.strategy.global_batch = 8;
+  const Timeline timeline = step_timeline(run, layer_prices(run), {.microbatches = 1, .operator_microbatches = 0});
+  std::string text;
+  for (const TimelineEvent& event : timeline.stages[0].events) text += event.name + ", ";
+  EXPECT_EQ(text, "F0, B0, other micro-batches, optimizer, ");
+}
+
+TEST(Timeline, OperatorsAreThoseOfALayer) {
+  TrainingRun run = small_run(1);
+  run.strategy.global_batch = 1;
+  std::string text;
+  for (const TimelineEvent& event : step_timeline(run, layer_prices(run)).stages[0].events) {
+    if (event.stream == Stream::Operators && event.name.starts_with("L3 ") && text.size() < 60)
+      text += event.name.substr(3) + " ";
+  }
+  EXPECT_TRUE(text.starts_with("qkv attention mlp_norm mlp_up ")) << text;
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct MemoryPoint {
   std::vector<MemoryTerm> terms{};
 };
 
-struct StageTimeline {
+struct MemoryCurve {
   int stage = 0;
   std::vector<MemoryPoint> points{};
   std::size_t highest = 0;  // the first point of them that no other is above
@@ -39,13 +39,13 @@ struct StageTimeline {
 };
 
 // Length: all micro-batches of the step, or as few as reach its peak, the last of which stands for the last of the step.
-struct TimelineOptions {
+struct MemoryCurveOptions {
   bool whole_step = true;
   bool reserved = true;  // follow the allocator
   bool expandable_segments = false;
 };
 
 // Requires a stage of a valid run.  Of the runtime's own steps the instants of footprint.h, whose tape has no passes.
-StageTimeline stage_timeline(const Run& run, const LayerPrices& prices, int stage, const TimelineOptions& options = {});
+MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, const MemoryCurveOptions& options = {});
 
 }  // namespace llmsim::sim

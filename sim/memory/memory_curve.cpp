@@ -1,4 +1,4 @@
-#include "sim/memory/timeline.h"
+#include "sim/memory/memory_curve.h"
 
 #include <algorithm>
 #include <array>
@@ -61,7 +61,7 @@ struct Held {
 
 class Holdings {
  public:
-  explicit Holdings(const TimelineOptions& options) {
+  explicit Holdings(const MemoryCurveOptions& options) {
     if (options.reserved) allocator_.emplace(options.expandable_segments);
   }
 
@@ -123,16 +123,18 @@ std::vector<double> tensor_shares(const Run& run, LayerKind kind) {
 }
 
 // Micro-batches after which a stage does what it has done before.
-int followed(const Strategy& strategy, const TimelineOptions& options) {
+int followed(const Strategy& strategy, const MemoryCurveOptions& options) {
   const int all = strategy.num_microbatches();
-  if (options.whole_step || strategy.schedule == PipelineSchedule::GPipe) return all;
+  const bool repeats =
+      strategy.schedule == PipelineSchedule::OneForwardOneBackward || strategy.schedule == PipelineSchedule::Interleaved;
+  if (options.whole_step || !repeats) return all;
   const int rounds = strategy.schedule == PipelineSchedule::Interleaved ? 3 : 2;
   return std::min(all, rounds * strategy.pipeline_parallel + 1 - (rounds - 2));
 }
 
 class StepReplay {
  public:
-  StepReplay(const Run& run, const LayerPrices& prices, int stage, const TimelineOptions& options)
+  StepReplay(const Run& run, const LayerPrices& prices, int stage, const MemoryCurveOptions& options)
       : run_(run),
         strategy_(run.strategy),
         prices_(prices),
@@ -147,7 +149,7 @@ class StepReplay {
     if (mixtures > 0) mixture_shares_ = tensor_shares(run, LayerKind::Mixture);
   }
 
-  StageTimeline timeline() {
+  MemoryCurve timeline() {
     timeline_.stage = stage_;
     hold_what_lasts();
     add_point("idle");
@@ -155,12 +157,9 @@ class StepReplay {
     PipelineShape shape = pipeline_shape(strategy_);
     shape.num_microbatches = num_microbatches_;
     const std::vector<PipelinePass> passes = stage_order(shape, stage_);
-    for (const PipelinePass& pass : passes) {
-      if (pass.backward)
-        backward(pass, &pass == &passes.back());
-      else
-        forward(pass);
-    }
+    const auto makes_gradients = [](const PipelinePass& p) { return p.backward() && p.kind != PassKind::WeightGradient; };
+    const auto last = std::find_if(passes.rbegin(), passes.rend(), makes_gradients);
+    for (const PipelinePass& pass : passes) run(pass, &pass == &*last);
     holdings_.give(gathered);
     update();
     add_point("idle");
@@ -168,6 +167,18 @@ class StepReplay {
   }
 
  private:
+  void run(const PipelinePass& pass, bool last) {
+    switch (pass.kind) {
+      case PassKind::Forward: return forward(pass);
+      case PassKind::Backward: return backward(pass, last);
+      case PassKind::DataGradient:
+        backward(pass, last);
+        waiting_[{pass.microbatch, pass.chunk}] = activations(weight_inputs(part(pass.chunk)));
+        return;
+      case PassKind::WeightGradient: return weight_gradients(pass);
+    }
+  }
+
   bool persists() const { return run_.stack.gradients.persist; }
   const ModelPart& part(int chunk) const { return contents_.part(stage_, chunk); }
 
@@ -194,6 +205,19 @@ class StepReplay {
     if (blocks.head) kept.push_back(activations(prices_.head.saved));
     add_point("forward", pass.microbatch, blocks.first_layer + blocks.blocks - 1);
     if (blocks.head) loss(pass.microbatch);
+  }
+
+  // What the gradients of the weights need after those of the data are made: held_activations.h.
+  Bytes weight_inputs(const ModelPart& blocks) const {
+    const Bytes sum = blocks.blocks * mean_block(prices_.block, prices_.moe_block, blocks).weight_inputs;
+    return blocks.head ? sum + prices_.head.weight_inputs : sum;
+  }
+
+  void weight_gradients(const PipelinePass& pass) {
+    add_point("weight gradients", pass.microbatch);
+    const auto waiting = waiting_.find({pass.microbatch, pass.chunk});
+    holdings_.give(waiting->second);
+    waiting_.erase(waiting);
   }
 
   void loss(int micro_batch) {
@@ -238,7 +262,7 @@ class StepReplay {
 
   // A block's share of the stage's gradients, in the first backward pass through it.
   void take_gradients(const PipelinePass& pass) {
-    if (persists() || pass.microbatch > 0) return;
+    if (persists() || pass.microbatch != first_backward_.try_emplace(pass.chunk, pass.microbatch).first->second) return;
     gradients_.push_back(holdings_.take(Term::Gradients, bytes_.gradients / contents_.blocks(stage_)));
   }
 
@@ -300,11 +324,13 @@ class StepReplay {
   std::vector<Held> gradients_;
   int blocks_in_flight_ = 0;
   std::map<std::pair<int, int>, std::vector<Held>> kept_;  // of each pass in flight: micro-batch and chunk
-  StageTimeline timeline_;
+  std::map<std::pair<int, int>, Held> waiting_;            // for weight gradients, the same
+  std::map<int, int> first_backward_;                      // of each chunk: its first micro-batch
+  MemoryCurve timeline_;
 };
 
-StageTimeline taped_timeline(const Run& run, const LayerPrices& prices, int stage) {
-  StageTimeline timeline{.stage = stage};
+MemoryCurve taped_timeline(const Run& run, const LayerPrices& prices, int stage) {
+  MemoryCurve timeline{.stage = stage};
   for (MemoryInstant& instant : memory_timeline(run, prices, stage)) {
     timeline.points.push_back({.instant = instant.name,
                                .allocated = instant.allocated,
@@ -317,7 +343,7 @@ StageTimeline taped_timeline(const Run& run, const LayerPrices& prices, int stag
 
 }  // namespace
 
-StageTimeline stage_timeline(const Run& run, const LayerPrices& prices, int stage, const TimelineOptions& options) {
+MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, const MemoryCurveOptions& options) {
   if (follows_tape(run)) return taped_timeline(run, prices, stage);
   return StepReplay(run, prices, stage, options).timeline();
 }

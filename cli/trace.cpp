@@ -1,0 +1,81 @@
+#include "cli/trace.h"
+
+#include <CLI/Error.hpp>
+#include <cstdio>
+#include <limits>
+#include <memory>
+
+#include "cli/database_option.h"
+#include "cli/number_list.h"
+#include "cli/output.h"
+#include "cli/run_request.h"
+#include "hwdb/run_record.h"
+#include "hwdb/run_resolver.h"
+#include "reports/trace.h"
+#include "sim/predict.h"
+#include "sim/schedule/timeline.h"
+
+namespace llmsim::cli {
+namespace {
+
+constexpr NumberRange kMicroBatches{0, 1 << 24};
+
+sim::Run asked_run(const TraceOptions& options, const hwdb::Database& database) {
+  if (options.run_file.empty()) return run_of(options.run, database);
+  return hwdb::RunResolver(database).resolve(hwdb::read_run(options.run_file));
+}
+
+sim::TimelineOptions timeline_options(const TraceOptions& options) {
+  sim::TimelineOptions timeline;
+  timeline.microbatches = static_cast<int>(number_in("--microbatches", options.microbatches, kMicroBatches));
+  if (options.no_operators) timeline.operator_microbatches = 0;
+  if (options.operators) timeline.operator_microbatches = std::numeric_limits<int>::max();
+  return timeline;
+}
+
+}  // namespace
+
+void add_trace(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand("trace", "one step of a run, drawn: every pass of every stage, for Perfetto");
+  const auto options = std::make_shared<TraceOptions>();
+  CLI::Option* file = command->add_option("RUN.json", options->run_file, "a run record, instead of options; example: run.json");
+  file->type_name("FILE");
+  add_run_options(*command, options->run);
+  for (CLI::Option* option : command->get_options()) {
+    if (option != file && option != command->get_help_ptr()) file->excludes(option);
+  }
+  command
+      ->add_option("--microbatches", options->microbatches,
+                   "micro-batches whose passes are drawn one by one, the first of all; default 0, all; example: --microbatches 8")
+      ->type_name("N");
+  CLI::Option* all_operators =
+      command->add_flag("--operators", options->operators,
+                        "the operators of all these micro-batches; default those of the first; example: --operators");
+  command->add_flag("--no-operators", options->no_operators, "no operators; default those of the first; example: --no-operators")
+      ->excludes(all_operators);
+  command->add_option("-o", options->file, "file to write; default standard output; example: -o step.json")->type_name("FILE");
+  add_database_option(*command, options->database);
+  command->footer(
+      "Exit status: 0 drawn, 1 error, 2 usage, 3 the run cannot be carried out.\n"
+      "The output is in the Chrome trace event format: open it at ui.perfetto.dev or chrome://tracing.\n"
+      "Example: llmsim trace --model llama-70b --gpus 256 --tp 8 --pp 4 --microbatches 8 -o step.json");
+  command->callback([options, &status] {
+    if (options->run_file.empty() && options->run.model.empty()) throw CLI::RequiredError("RUN.json or --model");
+    status = run_trace(*options);
+  });
+}
+
+int run_trace(const TraceOptions& options) {
+  const sim::TimelineOptions timeline = timeline_options(options);
+  const hwdb::Database database = open_database(options.database);
+  const sim::Prediction prediction = sim::predict(asked_run(options, database));
+  if (prediction.infeasible) std::fprintf(stderr, "llmsim: %s\n", prediction.infeasible->message.c_str());
+  if (prediction.step_time <= sim::Seconds(0.0)) return 3;
+  const sim::Run& run = prediction.run;
+  write_result(
+      reports::trace_json(sim::step_timeline(run, sim::layer_prices(run), timeline), run, {.database = name_of(database)}),
+      {.format = "json", .file = options.file});
+  return prediction.feasible() ? 0 : 3;
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,127 @@
+#include "sim/schedule/pass_operators.h"
+
+#include "sim/operators/block.h"
+#include "sim/operators/ends.h"
+
+namespace llmsim::sim {
+namespace {
+
+Seconds message_time(const PassPrice& price) {
+  Seconds sum;
+  for (const CollectiveTallies* tallies : {&price.tensor_collectives, &price.context_collectives, &price.expert_collectives}) {
+    for (const CollectiveTally& tally : *tallies) sum += tally.time;
+  }
+  return sum;
+}
+
+std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPricer& pricer, bool backward, bool recomputed) {
+  const std::vector<PassPrice> prices = pricer.each_price(operators, backward);
+  std::vector<PassOperator> list;
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    list.push_back({.label = operators[i].label,
+                    .kind = operators[i].kind,
+                    .recomputed = recomputed,
+                    .time = prices[i].total(),
+                    .message = message_time(prices[i])});
+  }
+  return list;
+}
+
+// Weight gradients, or all others.
+std::vector<PassOperator> part_of(const std::vector<PassOperator>& list, const OperatorList& operators, bool weights) {
+  std::vector<PassOperator> part;
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const bool is_weights = operators[i].kind == OperatorKind::Gemm && operators[i].weight_gradient;
+    if (is_weights == weights) part.push_back(list[i]);
+  }
+  return part;
+}
+
+// Of two kinds of layer with the same operators, `share` of the second.
+void mix(std::vector<PassOperator>& list, const std::vector<PassOperator>& other, double share) {
+  for (std::size_t i = 0; i < list.size() && list.size() == other.size(); ++i) {
+    list[i].time = (1.0 - share) * list[i].time + share * other[i].time;
+    list[i].message = (1.0 - share) * list[i].message + share * other[i].message;
+  }
+}
+
+}  // namespace
+
+PassOperators::PassOperators(const Run& run) : run_(run) {
+  const OperatorPricer pricer(run);
+  const Stack stack = effective_stack(run.stack, run.strategy);
+  const int mixtures = count_moe_layers(run.model, 0, run.model.num_layers);
+  if (mixtures < run.model.num_layers) dense_ = block(LayerKind::Dense, pricer);
+  if (mixtures > 0) mixture_ = block(LayerKind::Mixture, pricer);
+  const auto end = [&](const EndOperators& operators) {
+    Priced list{.forward = priced(operators.forward, pricer, false, false),
+                .recompute = priced(operators.recompute, pricer, false, true),
+                .backward = priced(operators.backward, pricer, true, false)};
+    list.data = part_of(list.backward, operators.backward, false);
+    list.weights = part_of(list.backward, operators.backward, true);
+    return list;
+  };
+  embedding_ = end(lower_embedding(run.model, run.strategy, stack));
+  head_ = end(lower_head(run.model, run.strategy, stack));
+}
+
+PassOperators::Priced PassOperators::block(LayerKind kind, const OperatorPricer& pricer) const {
+  const Stack stack = effective_stack(run_.stack, run_.strategy);
+  const auto lowered = [&](const Transformer& model) {
+    return lower_block(model, run_.strategy, stack, run_.strategy.recompute.kind, kind);
+  };
+  const auto all = [&](const BlockOperators& operators) {
+    return Priced{.forward = priced(operators.forward, pricer, false, false),
+                  .recompute = priced(operators.recompute, pricer, false, true),
+                  .backward = priced(operators.backward, pricer, true, false)};
+  };
+  const BlockOperators operators = lowered(run_.model);
+  Priced list = all(operators);
+  const double share = full_attention_share(run_.model);
+  if (share > 0.0 && run_.model.sliding_window) {
+    Transformer whole = run_.model;
+    whole.sliding_window.reset();
+    const Priced other = all(lowered(whole));
+    mix(list.forward, other.forward, share);
+    mix(list.recompute, other.recompute, share);
+    mix(list.backward, other.backward, share);
+  }
+  list.data = part_of(list.backward, operators.backward, false);
+  list.weights = part_of(list.backward, operators.backward, true);
+  return list;
+}
+
+void PassOperators::append(std::vector<PassOperator>& list, const Priced& from, PassKind pass, bool recomputes,
+                           std::optional<int> layer) const {
+  const auto add = [&](const std::vector<PassOperator>& operators) {
+    for (PassOperator op : operators) {
+      op.layer = layer;
+      list.push_back(op);
+    }
+  };
+  const bool repeats = recomputes && (pass == PassKind::Backward || pass == PassKind::DataGradient);
+  if (repeats) add(from.recompute);
+  switch (pass) {
+    case PassKind::Forward: add(from.forward); break;
+    case PassKind::Backward: add(from.backward); break;
+    case PassKind::DataGradient: add(from.data); break;
+    case PassKind::WeightGradient: add(from.weights); break;
+  }
+}
+
+std::vector<PassOperator> PassOperators::of(const ModelPart& part, PassKind pass) const {
+  std::vector<PassOperator> list;
+  const bool forward = pass == PassKind::Forward;
+  if (forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);
+  if (!forward && part.head) append(list, head_, pass, true, std::nullopt);
+  for (int i = 0; i < part.blocks; ++i) {
+    const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
+    const Priced& kind = kind_of_layer(run_.model, layer) == LayerKind::Mixture ? mixture_ : dense_;
+    append(list, kind, pass, run_.strategy.recompute.repeats(block), layer);
+  }
+  if (forward && part.head) append(list, head_, pass, true, std::nullopt);
+  if (!forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);
+  return list;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,49 @@
+// The operators of one pass of a model part, one after the other, each with its price: what a pass's products, kernels and
+// collectives are made of.
+//
+// The times of a part's operators add up to the compute and the exposed collectives of its pass (passes.h) where all layers are
+// of one kind of window; layers that differ take the mean of both, as in cost/layer_prices.h.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/cost/price.h"
+#include "sim/run.h"
+#include "sim/schedule/stage_order.h"
+#include "sim/strategy/stages.h"
+
+namespace llmsim::sim {
+
+struct PassOperator {
+  const char* label = "";
+  OperatorKind kind = OperatorKind::Gemm;
+  std::optional<int> layer{};  // of the model; none of the ends
+  bool recomputed = false;
+  Seconds time{};     // that the device takes, of a collective what nothing hides
+  Seconds message{};  // of a collective, hidden or not
+};
+
+class PassOperators {
+ public:
+  // `run` must outlive the operators.
+  explicit PassOperators(const Run& run);
+
+  // In the order in which they run: the embedding, the layers, the head; backward the other way round, each layer after what of
+  // it is made again.
+  std::vector<PassOperator> of(const ModelPart& part, PassKind pass) const;
+
+ private:
+  struct Priced {
+    std::vector<PassOperator> forward{}, recompute{}, backward{}, data{}, weights{};
+  };
+
+  Priced block(LayerKind kind, const OperatorPricer& pricer) const;
+  void append(std::vector<PassOperator>& list, const Priced& from, PassKind pass, bool recomputes,
+              std::optional<int> layer) const;
+
+  const Run& run_;
+  Priced dense_, mixture_, embedding_, head_;
+};
+
+}  // namespace llmsim::sim

@@ -1,0 +1,71 @@
+// A step as events on every stage and stream: what step.h sums, drawn out.
+//
+// It is the same simulation (step_simulation.h).  Every second of a stage between the start of the step and its end is one event
+// on its compute stream: a pass of a micro-batch, a bubble, or one of the things after the last pass.  Such an event has the
+// terms that its time is made of; those of the busiest stage add up to the breakdown of the step.  What a pass waits for is at
+// its end, kind by kind, and events on the other streams stand where that is:
+//
+//   compute        [ pass: compute, as long as ...         | tp | ep | data ]
+//   tensor              [ its collectives: hidden, exposed ]
+//   expert                                                 [ exposed ]
+//   data             [ gather or reduction: hidden,          exposed ]
+//
+// `time` of a communication event is that of all its messages if nothing were hidden, `exposed` what the pass waits for.  The
+// first forward pass of a chunk that gathers updated weights, and its last backward pass that sends gradients, are longer by what
+// they expose of it; other stages do not see that, as in step.h.  Sends between stages have no exposed time: waiting for a stage
+// is bubble.  Sends of one direction that are under way together are drawn one behind the other.
+//
+// After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait for the slowest device, closing
+// collectives and the norm of the gradients, the update (the longest of all stages), and the host.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/cost/layer_prices.h"
+#include "sim/run.h"
+#include "sim/schedule/terms.h"
+
+namespace llmsim::sim {
+
+enum class Stream { Compute, Operators, Tensor, Context, Expert, PipelineForward, PipelineBackward, Data, Host };
+inline constexpr int kNumStreams = static_cast<int>(Stream::Host) + 1;
+
+// "compute", "operators", "tensor parallel", ...
+const char* name_of(Stream stream);
+
+struct TimelineEvent {
+  Stream stream = Stream::Compute;
+  std::string name;           // "F3", "B3 chunk 1", "W3", "F3 & B1", "bubble", "optimizer"
+  const char* category = "";  // "forward", "backward", "data_gradient", ...
+  Seconds start{};
+  Seconds duration{};
+
+  Terms terms{};  // Compute: what the duration is made of
+
+  std::optional<Term> exposed_as{};  // communication: the term that its exposed time is part of
+  Seconds time{};                    // of its messages, hidden or not
+  Seconds exposed{};
+};
+
+struct StageTimeline {
+  int stage = 0;
+  std::vector<TimelineEvent> events;  // stream after stream, each in order and without overlaps
+};
+
+struct Timeline {
+  std::vector<StageTimeline> stages;
+  int busiest = 0;      // the stage whose terms are the step's
+  Seconds step_time{};  // from the start of its first event to the end of its last
+};
+
+struct TimelineOptions {
+  int microbatches = 0;           // draw the passes of this many, all others of a stage between them as one event; 0: of all
+  int operator_microbatches = 1;  // of these also the operators, one by one
+};
+
+// Requires a run that breaks no rule.
+Timeline step_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options = {});
+
+}  // namespace llmsim::sim
