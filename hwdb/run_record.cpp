@@ -125,7 +125,8 @@ void read_mesh(ObjectReader& reader, RecordedTraining& t) {
   t.cp_scheme = reader.one_of("cp_scheme", {"ring", "all-gather", "all-to-all"});
   t.cp_balanced = reader.boolean("cp_balanced");
   t.virtual_stages = reader.count("virtual_stages");
-  t.pipeline_schedule = reader.one_of("pipeline_schedule", {"1f1b", "interleaved", "gpipe", "zero-bubble", "zb-h1", "zb-v", "dualpipe"});
+  t.pipeline_schedule =
+      reader.one_of("pipeline_schedule", {"1f1b", "interleaved", "gpipe", "zero-bubble", "zb-h1", "zb-v", "dualpipe"});
   t.sharding = reader.one_of("sharding", {"none", "zero1", "zero2", "zero3", "hsdp"});
   t.shard_size = reader.count("shard_size");
   t.replicate_size = reader.count("replicate_size");

@@ -1,14 +1,14 @@
 #include "sim/memory/stage_contents.h"
 
 #include "sim/schedule/pipeline.h"
-#include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
 
 StageContents::StageContents(const Transformer& model, const Strategy& strategy)
-    : strategy_(strategy), parts_(model_parts(model, strategy)), rank_(rank_parameters(model, strategy)) {}
-
-int StageContents::chunks() const { return stage_layout(strategy_).chunks(); }
+    : strategy_(strategy),
+      layout_(stage_layout(strategy)),
+      parts_(model_parts(model, strategy)),
+      rank_(rank_parameters(model, strategy)) {}
 
 int StageContents::blocks(int stage) const {
   int sum = 0;

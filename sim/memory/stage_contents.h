@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/memory/shards.h"
+#include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
 
@@ -12,8 +13,8 @@ class StageContents {
   // `strategy` must outlive the contents.
   StageContents(const Transformer& model, const Strategy& strategy);
 
-  int chunks() const;  // of every stage
-  const ModelPart& part(int stage, int chunk) const { return parts_[part_index(strategy_, stage, chunk)]; }
+  int chunks() const { return layout_.chunks(); }  // of every stage
+  const ModelPart& part(int stage, int chunk) const { return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))]; }
   const RankParameters& rank() const { return rank_; }
 
   // Sums over the chunks of a stage, before data-parallel sharding.
@@ -28,6 +29,7 @@ class StageContents {
 
  private:
   const Strategy& strategy_;
+  StageLayout layout_;
   std::vector<ModelPart> parts_;
   RankParameters rank_;
 };

@@ -11,18 +11,21 @@ namespace {
 // Runs the stages' orders against each other.
 class PipelineSimulation {
  public:
-  PipelineSimulation(const PipelineShape& shape, std::span<const ChunkTimes> chunks)
+  PipelineSimulation(const PipelineShape& shape, const StageLayout& layout, std::span<const ChunkTimes> chunks)
       : shape_(shape),
-        layout_(shape.layout()),
+        chunks_per_stage_(layout.chunks()),
         chunks_(chunks),
-        parts_(layout_.parts()),
+        parts_(layout.parts()),
         forward_end_(static_cast<std::size_t>(parts_) * static_cast<std::size_t>(shape.num_microbatches), Seconds(-1.0)),
         backward_end_(forward_end_),
         start_(static_cast<std::size_t>(shape.stages)),
         clock_(start_),
         next_(start_.size()) {
     orders_.reserve(start_.size());
-    for (int stage = 0; stage < shape.stages; ++stage) orders_.push_back(stage_order(shape, stage));
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      orders_.push_back(stage_order(shape, stage));
+      for (int chunk = 0; chunk < chunks_per_stage_; ++chunk) part_.push_back(layout.part(stage, chunk));
+    }
   }
 
   // With `events`: appends each stage's.
@@ -85,7 +88,9 @@ class PipelineSimulation {
     if (pass.kind == PassKind::Backward || pass.kind == PassKind::DataGradient) backward_end_[index(part, pass.microbatch)] = end;
   }
 
-  int part_of(std::size_t stage, const PipelinePass& pass) const { return layout_.part(static_cast<int>(stage), pass.chunk); }
+  int part_of(std::size_t stage, const PipelinePass& pass) const {
+    return part_[stage * static_cast<std::size_t>(chunks_per_stage_) + static_cast<std::size_t>(pass.chunk)];
+  }
 
   // When the pass's input is on the stage; negative if it has not been made yet.  Weight gradients follow their data gradients.
   Seconds input_ready(const PipelinePass& pass, int part) const {
@@ -109,9 +114,10 @@ class PipelineSimulation {
   }
 
   const PipelineShape& shape_;
-  StageLayout layout_;
+  int chunks_per_stage_;
   std::span<const ChunkTimes> chunks_;
   int parts_;
+  std::vector<int> part_;  // of each chunk of each stage
   std::vector<Seconds> forward_end_;
   std::vector<Seconds> backward_end_;
   std::vector<Seconds> start_;
@@ -123,7 +129,7 @@ class PipelineSimulation {
 
 PipelineTimes simulated_times(PipelineShape shape, int num_microbatches, std::span<const ChunkTimes> chunks) {
   shape.num_microbatches = num_microbatches;
-  PipelineSimulation simulation(shape, chunks);
+  PipelineSimulation simulation(shape, shape.layout(), chunks);
   simulation.run();
   return simulation.times();
 }
@@ -167,7 +173,7 @@ PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const Chun
 
 std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
   std::vector<std::vector<PassEvent>> events;
-  PipelineSimulation(shape, chunks).run(&events);
+  PipelineSimulation(shape, shape.layout(), chunks).run(&events);
   return events;
 }
 

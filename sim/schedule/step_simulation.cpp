@@ -45,7 +45,8 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
       rank_(rank_parameters(run.model, run.strategy)),
       exchange_(run, rank_),
       transfer_(stage_transfer(run)),
-      shape_(shape_of(run, transfer_.time)) {
+      shape_(shape_of(run, transfer_.time)),
+      layout_(shape_.layout()) {
   passes_.reserve(parts_.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) passes_.push_back(passes_of(i));
   chunks_ = chunk_times();
@@ -64,7 +65,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
 
 std::vector<ModelPart> StepSimulation::parts_of(int stage) const {
   std::vector<ModelPart> parts;
-  for (int chunk = 0; chunk < shape_.layout().chunks(); ++chunk) parts.push_back(parts_[part_index(strategy_, stage, chunk)]);
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) parts.push_back(parts_[part_index(stage, chunk)]);
   return parts;
 }
 
@@ -92,8 +93,8 @@ std::vector<ChunkTimes> StepSimulation::chunk_times() const {
 // Everything a stage does in a step, bubble excluded.
 Terms StepSimulation::stage_terms(int stage) const {
   Terms terms = joined_terms(stage);
-  const double others = shape_.layout().chunk_microbatches() - 1.0;
-  for (int chunk = 0; chunk < shape_.layout().chunks(); ++chunk) {
+  const double others = layout_.chunk_microbatches() - 1.0;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
     const PartPasses& part = passes(stage, chunk);
     terms += others * part.forward + part.first_forward + others * part.backward + part.last_backward;
   }
@@ -103,7 +104,7 @@ Terms StepSimulation::stage_terms(int stage) const {
 // What the first forward and the last backward pass take beyond the others.
 Terms StepSimulation::extra_terms(int stage) const {
   Terms terms;
-  for (int chunk = 0; chunk < shape_.layout().chunks(); ++chunk) {
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
     const PartPasses& part = passes(stage, chunk);
     terms += (part.first_forward - part.forward) + (part.last_backward - part.backward);
   }
@@ -124,8 +125,7 @@ Terms StepSimulation::joined_terms(int stage) const {
   const std::vector<PipelinePass> order = stage_order(shape_, stage);
   for (std::size_t i = 0; i + 1 < order.size(); ++i) {
     if (!order[i].joins_next) continue;
-    terms += joined_terms(chunks_[part_index(strategy_, stage, order[i].chunk)],
-                          chunks_[part_index(strategy_, stage, order[i + 1].chunk)]);
+    terms += joined_terms(chunks_[part_index(stage, order[i].chunk)], chunks_[part_index(stage, order[i + 1].chunk)]);
   }
   return terms;
 }

@@ -26,13 +26,14 @@ class StepSimulation {
 
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
-  const PartPasses& passes(int stage, int chunk) const { return passes_[part_index(strategy_, stage, chunk)]; }
+  const PartPasses& passes(int stage, int chunk) const { return passes_[part_index(stage, chunk)]; }
   std::vector<ModelPart> parts_of(int stage) const;
 
   // What the joined passes of a stage hide, as (negative) exposed and slowed down time.
   Terms joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const;
 
  private:
+  std::size_t part_index(int stage, int chunk) const { return static_cast<std::size_t>(layout_.part(stage, chunk)); }
   std::vector<ChunkTimes> chunk_times() const;
   PartPasses passes_of(std::size_t index) const;
   Terms stage_terms(int stage) const;
@@ -52,6 +53,7 @@ class StepSimulation {
   DataExchange exchange_;
   StageTransfer transfer_;
   PipelineShape shape_;
+  StageLayout layout_;
   std::vector<PartPasses> passes_;
   std::vector<ChunkTimes> chunks_;
   int busiest_ = 0;
