@@ -16,6 +16,7 @@ struct PredictOptions {
   std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};  // a published figure to explain
   bool memory_timeline = false;
   std::optional<int> memory_stage{};  // none: the fullest
+  bool expandable_segments = false;
   OutputOptions output;
   std::string database;
 };
