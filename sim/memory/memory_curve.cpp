@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -250,7 +251,7 @@ class StepReplay {
   MemoryPoint backward_block(const ModelPart& blocks, int block, const PipelinePass& pass, bool end) {
     const std::vector<double>& tensors = shares(blocks, block);
     const Bytes buffers = end ? bytes_.gradient_buffers : bytes_.waiting_gradients;
-    const std::array<Held, 3> passing{holdings_.take(Term::Recomputed, bytes_.restored, tensors),
+    const std::array<Held, 3> passing{holdings_.take(Term::Recomputed, restored_share(block) * bytes_.restored, tensors),
                                       holdings_.take(Term::ActivationGradients, bytes_.activation_gradients),
                                       holdings_.take(Term::GradientBuffers, buffers)};
     if (end) take_gradients(pass);
@@ -258,6 +259,13 @@ class StepReplay {
     if (!end) take_gradients(pass);
     for (const Held& held : passing) holdings_.give(held);
     return point;
+  }
+
+  // All blocks from a checkpoint on are made again at once, and given back one by one.
+  double restored_share(int block) const {
+    if (strategy_.recompute.kind != RecomputeKind::Full) return 1.0;
+    const double spacing = checkpoint_spacing(strategy_, run_.stack);
+    return (std::fmod(block, spacing) + 1.0) / spacing;
   }
 
   // A block's share of the stage's gradients, in the first backward pass through it.

@@ -143,7 +143,8 @@ double checkpoint_spacing(const Strategy& strategy, const Stack& stack) {
 }
 
 bool divides_checkpoints(const Strategy& strategy, const Stack& stack) {
-  return stack.kept.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
+  return strategy.tensor_parallel > 1 && stack.kept.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full &&
+         !strategy.sequence_parallel;
 }
 
 double stored_inputs_per_block(const Strategy& strategy, const Stack& stack) {

@@ -224,9 +224,10 @@ class StageInventory {
   }
 
   void move_activations_to_host(StageBytes& bytes) const {
-    const Bytes resident = 2.0 * checkpoint(block().saved) + unpartitioned();
+    const Bytes resident = 2.0 * checkpoint(block().saved);
     bytes.activations = std::min(bytes.activations, resident);
     bytes.activations_at_loss = std::min(bytes.activations_at_loss, resident);
+    bytes.last_block = std::max(bytes.last_block, bytes.activations + bytes.restored);  // as much stays to the end
   }
 
   void add_buffers(StageBytes& bytes) const {

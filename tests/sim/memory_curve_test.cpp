@@ -122,5 +122,32 @@ TEST(MemoryCurve, GradientsComeBlockByBlockWhereNothingKeepsThem) {
                    term_of(end, "weights") / Bytes(run.stack.storage.weight_bytes) * run.stack.storage.gradient_bytes);
 }
 
+TEST(MemoryCurve, OffloadedActivationsLeaveGradientsToGrowUntilTheLastBlock) {
+  TrainingRun run = small_run();
+  run.strategy.recompute.kind = RecomputeKind::Full;
+  run.strategy.offload.activations = true;
+  run.strategy.global_batch = 1;
+  const LayerPrices prices = layer_prices(run);
+  const Bytes peak = memory_footprint(run, prices).peak;
+  const MemoryCurve timeline = memory_curve(run, prices, 0);
+  EXPECT_STREQ(timeline.peak().instant, "gradients");
+  // One checkpoint is left of the two that stay: 1024 x 1024 values of 2 bytes.
+  EXPECT_EQ(peak - timeline.peak().allocated, Bytes(1024.0 * 1024.0 * 2.0));
+}
+
+TEST(MemoryCurve, BlocksThatAreMadeAgainTogetherAreGivenBackOneByOne) {
+  TrainingRun run = two_passes();
+  run.strategy.recompute.kind = RecomputeKind::Full;
+  run.strategy.recompute.every_n = 4;
+  run.strategy.global_batch = 1;
+  const MemoryCurve timeline = timeline_of(run);
+  const auto restored = [&](std::string_view instant) {
+    return term_of(*std::find_if(timeline.points.begin(), timeline.points.end(),
+                                 [&](const MemoryPoint& point) { return point.instant == instant; }),
+                   "recomputed_activations");
+  };
+  EXPECT_DOUBLE_EQ(restored("backward") / restored("gradients"), 4.0);
+}
+
 }  // namespace
 }  // namespace llmsim::sim
