@@ -271,7 +271,6 @@ void add_reserve(std::vector<Field>& fields) {
   reserve.add("matmul_workspace_bytes", &P::matmul_workspace);
   reserve.add("transformer_engine", &P::transformer_engine);
   reserve.add("grouped_product_streams", &P::grouped_product_streams, 0, 64);
-  reserve.add("gathers_expert_tokens", &P::gathers_expert_tokens);
   reserve.add("fragmentation", &P::fragmentation);
   reserve.add("unrecoverable_gaps", &P::unrecoverable_gaps);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/memory/held_activations.h"
+#include "sim/operators/experts.h"
 #include "sim/operators/update.h"
 #include "sim/schedule/pipeline.h"
 
@@ -238,18 +239,20 @@ class StageInventory {
     if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
     if (!has_experts()) return;
     bytes.workspaces += run_.stack.reserve.grouped_product_streams * engine_workspace();
-    const bool divided = strategy_.tensor_parallel > 1 || strategy_.expert_parallel > 1;
-    if (run_.stack.reserve.gathers_expert_tokens && divided) bytes.dispatch_buffers = gathered_tokens();
+    if (strategy_.experts.dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
   }
 
   Bytes engine_workspace() const {
     return run_.cluster.device.matmul_workspace >= kLargeWorkspace ? kLargeWorkspace : kEarlyEngineWorkspace;
   }
 
+  // A buffer that stays, of the tokens of all ranks among which rows are dispatched; one rank alone needs none.
   Bytes gathered_tokens() const {
-    const double tokens = static_cast<double>(strategy_.micro_batch) * run_.model.seq_len / strategy_.context_parallel;
-    const Bytes token = run_.model.hidden_size * size_of(activation_dtype(strategy_.precision));
-    return tokens * strategy_.expert_parallel * token;
+    const ExpertShape shape = expert_shape(run_.model, strategy_, run_.stack);
+    const int ranks = strategy_.expert_parallel * strategy_.expert_tensor_ranks();
+    if (ranks == 1) return Bytes(0.0);
+    const double tokens = static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy_.expert_parallel);
+    return tokens * run_.model.hidden_size * size_of(activation_dtype(strategy_.precision));
   }
 
   // Of the forward passes in flight, those of the first chunk: an interleaved schedule runs `stages` of them, then as many of

@@ -156,7 +156,6 @@ struct MemoryReserve {
   std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
   bool transformer_engine = false;        // TransformerEngine has a workspace of its own
   int grouped_product_streams = 0;        // and one for each of the streams that run an expert's products
-  bool gathers_expert_tokens = false;     // tokens of all expert ranks are gathered, into a buffer that stays
   double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
   double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
 };

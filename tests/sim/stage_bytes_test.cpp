@@ -69,7 +69,7 @@ TEST(StageBytes, TokensOfAllExpertRanksAreGatheredIntoOneBuffer) {
   TrainingRun run = mixture_run(4);
   run.strategy.expert_parallel = 4;
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
-  run.stack.reserve.gathers_expert_tokens = true;
+  run.strategy.experts.dispatch = ExpertDispatch::AllGather;
   // 1024 tokens of each of four ranks, 1024 values of 2 bytes each.
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(4.0 * 1024.0 * 1024.0 * 2.0));
   run.strategy.expert_parallel = 1;
