@@ -263,7 +263,8 @@ Json asked(const std::vector<int>& values) { return values.empty() ? Json("any")
 Json query_json(const PlanAnswer& answer) {
   const sim::PlanQuery& query = answer.query;
   const Json run = run_json(query.base);
-  Json sharding = Json::array(), recompute = Json::array();
+  Json sharding = Json::array(), recompute = Json::array(), schedule = Json::array();
+  for (const sim::PipelineSchedule value : query.schedule) schedule.push_back(sim::name_of(value));
   for (const sim::Sharding value : query.sharding) sharding.push_back(sim::name_of(value));
   for (const sim::Recompute& value : query.recompute) recompute.push_back(recompute_text(value));
   Json training = Json::object();
@@ -280,6 +281,7 @@ Json query_json(const PlanAnswer& answer) {
             {"cp", asked(query.context_parallel)},
             {"micro_batch", asked(query.micro_batch)},
             {"virtual_stages", asked(query.virtual_stages)},
+            {"pipeline_schedule", schedule.empty() ? Json("any") : schedule},
             {"sharding", sharding.empty() ? Json("any") : sharding},
             {"recompute", recompute.empty() ? Json("any") : recompute}}},
           {"objective", name_of(query.objective)},

@@ -340,6 +340,18 @@ const Column& expert_column() {
   return column;
 }
 
+// The schedule, where one is none that virtual stages tell.
+constexpr std::ptrdiff_t kScheduleColumn = 15;
+const Column& schedule_column() {
+  static const Column column{"pipeline_schedule", "schedule", Kind::Text};
+  return column;
+}
+
+bool has_named_schedule(const Prediction& p) {
+  const sim::PipelineSchedule schedule = p.run.strategy.schedule;
+  return schedule > sim::PipelineSchedule::Interleaved || schedule == sim::PipelineSchedule::GPipe;
+}
+
 std::vector<Cell> summary_row(const Prediction& p) {
   const sim::Strategy& s = p.run.strategy;
   const auto integer = [](int value) { return std::int64_t{value}; };
@@ -373,11 +385,14 @@ std::vector<Cell> summary_row(const Prediction& p) {
 Table summary_table(const std::string& title, std::span<const Prediction> predictions) {
   const bool experts =
       std::any_of(predictions.begin(), predictions.end(), [](const Prediction& p) { return p.run.model.moe.has_value(); });
+  const bool schedules = std::any_of(predictions.begin(), predictions.end(), has_named_schedule);
   std::vector<Column> columns = summary_columns();
+  if (schedules) columns.insert(columns.begin() + kScheduleColumn, schedule_column());
   if (experts) columns.insert(columns.begin() + kExpertColumn, expert_column());
   Table table(title, columns);
   for (const Prediction& prediction : predictions) {
     std::vector<Cell> row = summary_row(prediction);
+    if (schedules) row.insert(row.begin() + kScheduleColumn, sim::name_of(prediction.run.strategy.schedule));
     if (experts) row.insert(row.begin() + kExpertColumn, std::int64_t{prediction.run.strategy.expert_parallel});
     table.add_row(row);
   }
