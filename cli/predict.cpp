@@ -43,7 +43,7 @@ void add_timeline_options(CLI::App& c, PredictOptions& o) {
 
 // The curve that was asked for; none of a run without figures.
 std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options, const sim::Prediction& prediction,
-                                           reports::Format format) {
+                                         reports::Format format) {
   if (!options.memory_timeline || prediction.memory.stages.empty()) return std::nullopt;
   const int stage = options.memory_stage.value_or(prediction.memory_peak.stage);
   const int last = prediction.run.strategy.pipeline_parallel - 1;
@@ -51,7 +51,7 @@ std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options, const si
     throw Error("--memory-stage = " + std::to_string(stage) + ": the run has stages 0 to " + std::to_string(last));
   const bool people = format != reports::Format::Json && format != reports::Format::Csv;
   return sim::memory_curve(prediction.run, sim::layer_prices(prediction.run), stage,
-                             {.whole_step = !people, .expandable_segments = options.expandable_segments});
+                           {.whole_step = !people, .expandable_segments = options.expandable_segments});
 }
 
 std::optional<double> positive(const char* option, const std::optional<std::string>& text) {

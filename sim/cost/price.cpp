@@ -72,7 +72,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency)),
       expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.stack.collective_efficiency)),
       route_{.dispatch = run.strategy.experts.dispatch, .top_k = run.model.moe ? run.model.moe->top_k : 1},
-      pairs_passes_(run.strategy.experts.overlap),
+      pairs_passes_(run.strategy.experts.overlap && run.strategy.schedule != PipelineSchedule::DualPipe),
       ranks_(run.strategy.tensor_parallel),
       pipelines_products_(run.strategy.tensor_overlap),
       scatters_pieces_(run.stack.reserve.transformer_engine),

@@ -74,7 +74,8 @@ class OperatorPricer {
   // Of each operator among those around it; their sum is price().
   std::vector<PassPrice> each_price(const OperatorList& operators, bool backward) const;
 
-  // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.
+  // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.  A
+  // DualPipe joins passes itself (schedule/pipeline.h).
   void overlap_exchanges(PassPrice& forward, PassPrice& backward) const;
 
  private:

@@ -8,7 +8,8 @@ namespace {
 
 Seconds message_time(const PassPrice& price) {
   Seconds sum;
-  for (const CollectiveTallies* tallies : {&price.tensor_collectives, &price.context_collectives, &price.expert_collectives}) {
+  for (const CollectiveTallies* tallies :
+       {&price.tensor_collectives, &price.context_collectives, &price.expert_collectives, &price.expert_tensor_collectives}) {
     for (const CollectiveTally& tally : *tallies) sum += tally.time;
   }
   return sum;
@@ -25,6 +26,14 @@ std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPr
                     .message = message_time(prices[i])});
   }
   return list;
+}
+
+// Exchanges of experts that the passes of different micro-batches hide show by their times.
+void hide_exchanges(std::vector<PassOperator>& list, const OperatorList& operators, Seconds before, Seconds after) {
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const bool exchange = operators[i].group == GroupKind::Expert || operators[i].group == GroupKind::ExpertTensor;
+    if (operators[i].kind == OperatorKind::Collective && exchange) list[i].time *= after / before;
+  }
 }
 
 // Weight gradients, or all others.
@@ -50,8 +59,8 @@ void mix(std::vector<PassOperator>& list, const std::vector<PassOperator>& other
 PassOperators::PassOperators(const Run& run) : run_(run) {
   const OperatorPricer pricer(run);
   const Stack stack = effective_stack(run.stack, run.strategy);
-  const int mixtures = count_moe_layers(run.model, 0, run.model.num_layers);
-  if (mixtures < run.model.num_layers) dense_ = block(LayerKind::Dense, pricer);
+  const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
+  if (mixtures < layers) dense_ = block(LayerKind::Dense, pricer);
   if (mixtures > 0) mixture_ = block(LayerKind::Mixture, pricer);
   const auto end = [&](const EndOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
@@ -71,9 +80,15 @@ PassOperators::Priced PassOperators::block(LayerKind kind, const OperatorPricer&
     return lower_block(model, run_.strategy, stack, run_.strategy.recompute.kind, kind);
   };
   const auto all = [&](const BlockOperators& operators) {
-    return Priced{.forward = priced(operators.forward, pricer, false, false),
-                  .recompute = priced(operators.recompute, pricer, false, true),
-                  .backward = priced(operators.backward, pricer, true, false)};
+    Priced list{.forward = priced(operators.forward, pricer, false, false),
+                .recompute = priced(operators.recompute, pricer, false, true),
+                .backward = priced(operators.backward, pricer, true, false)};
+    const PassPrice ahead = pricer.price(operators.forward, false), back = pricer.price(operators.backward, true);
+    PassPrice forward = ahead, backward = back;
+    pricer.overlap_exchanges(forward, backward);
+    if (ahead.expert > Seconds(0.0)) hide_exchanges(list.forward, operators.forward, ahead.expert, forward.expert);
+    if (back.expert > Seconds(0.0)) hide_exchanges(list.backward, operators.backward, back.expert, backward.expert);
+    return list;
   };
   const BlockOperators operators = lowered(run_.model);
   Priced list = all(operators);

@@ -155,7 +155,7 @@ void StageTimelineWriter::add_messages(Work& work, const PipelinePass& pass, boo
     const PassPrice& price = forward ? chunk.forward : chunk.backward;
     work.messages[place(Term::TensorExposed)] += time_of(price.tensor_collectives);
     work.messages[place(Term::ContextExposed)] += time_of(price.context_collectives);
-    work.messages[place(Term::ExpertExposed)] += time_of(price.expert_collectives);
+    work.messages[place(Term::ExpertExposed)] += time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
   }
   const bool gathers =
       forward ? exchange.shards_weights() || (first && exchange.shards_optimizer()) : !weights && exchange.regathers_weights();

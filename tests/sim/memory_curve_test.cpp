@@ -90,8 +90,7 @@ TEST(MemoryCurve, UnequalChunksHaveThePeakOfTheFootprintToo) {
   const LayerPrices prices = layer_prices(run);
   const Memory memory = memory_footprint(run, prices);
   for (int stage = 0; stage < 4; ++stage) {
-    const double ratio =
-        memory_curve(run, prices, stage).peak().allocated / memory.stages[static_cast<std::size_t>(stage)].peak;
+    const double ratio = memory_curve(run, prices, stage).peak().allocated / memory.stages[static_cast<std::size_t>(stage)].peak;
     EXPECT_NEAR(ratio, 1.0, 1e-12) << stage;
   }
 }

@@ -34,6 +34,10 @@ const Case kCases[] = {
     {"tensor", [](TrainingRun& run) { run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true; }},
     {"context", [](TrainingRun& run) { run.strategy.context_parallel = 4; }},
     {"experts", [](TrainingRun& run) { run.model = small_mixture(), run.strategy.expert_parallel = 4; }},
+    {"overlapped_experts",
+     [](TrainingRun& run) {
+       run.model = small_mixture(), run.strategy.expert_parallel = 4, run.strategy.experts.overlap = true;
+     }},
     {"gpipe", [](TrainingRun& run) { pipeline(run, GPipe, 4); }},
     {"1f1b", [](TrainingRun& run) { pipeline(run, OneForwardOneBackward, 4), run.strategy.sharding = Sharding::Zero1; }},
     {"interleaved", [](TrainingRun& run) { pipeline(run, Interleaved, 4, 2), run.strategy.tensor_parallel = 2; }},
@@ -213,11 +217,13 @@ TEST(Timeline, OperatorsAreThoseOfALayer) {
   TrainingRun run = small_run(1);
   run.strategy.global_batch = 1;
   std::string text;
-  for (const TimelineEvent& event : step_timeline(run, layer_prices(run)).stages[0].events) {
+  const Timeline timeline = step_timeline(run, layer_prices(run));
+  for (const TimelineEvent& event : timeline.stages[0].events) {
     if (event.stream == Stream::Operators && event.name.starts_with("L3 ") && text.size() < 60)
       text += event.name.substr(3) + " ";
   }
-  EXPECT_TRUE(text.starts_with("qkv attention mlp_norm mlp_up ")) << text;
+  // Learned positions: no rotary kernel between the product and attention.
+  EXPECT_TRUE(text.starts_with("attention_norm qkv attention attention_output attention_residual ")) << text;
 }
 
 }  // namespace
