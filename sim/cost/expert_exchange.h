@@ -9,7 +9,6 @@
 //                    network  M / k (D - 1) (1 - (1 - 1/D)^k),      fabric  M / k (x - D) (1 - (1 - 1/x)^k)
 //                  at a rank; both run at once, the slower sets the time
 //
-// Models whose router limits the domains of a token (DeepSeek-V3: 4) visit at most that many.
 // Source: DeepEP (deepseek-ai/DeepEP README: RDMA to the same rank of each node, NVLink from there).
 #pragma once
 

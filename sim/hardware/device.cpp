@@ -22,7 +22,9 @@ FlopsPerSecond Device::peak(DType dtype) const {
   if (direct > FlopsPerSecond(0.0)) return direct;
   if (dtype == DType::Tf32) return peak(DType::Fp32);
   if (dtype == DType::Fp32 && vector_peak > FlopsPerSecond(0.0)) return vector_peak;
-  throw Error(id + " cannot multiply in " + name_of(dtype) + "; it supports " + supported_formats(*this));
+  const std::string formats = supported_formats(*this);
+  if (formats.empty()) throw Error(id + " has no known rate in any format; `llmsim hardware add` stores one of your own");
+  throw Error(id + " cannot multiply in " + name_of(dtype) + "; it supports " + formats);
 }
 
 }  // namespace llmsim::sim

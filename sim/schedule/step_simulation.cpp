@@ -51,10 +51,10 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   for (std::size_t i = 0; i < parts_.size(); ++i) passes_.push_back(passes_of(i));
   chunks_ = chunk_times();
   const PipelineTimes pipeline = simulate_pipeline(shape_, chunks_);
-  busiest_ = busiest_stage(pipeline);
+  busiest_ = busiest_stage();
   terms_ = stage_terms(busiest_);
-  const Seconds between = span(pipeline, busiest_);
-  terms_[Term::PipelineBubble] += between - (terms_.total() - extra_terms(busiest_).total());
+  const Seconds between = longest_span(pipeline);
+  terms_[Term::PipelineBubble] += between - terms_.total();
   terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
   if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
   terms_[Term::ReduceExposed] += exchange_.norm_time();
@@ -136,12 +136,20 @@ Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
   return updates_unsynchronised(strategy_.schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
 }
 
-int StepSimulation::busiest_stage(const PipelineTimes& pipeline) const {
-  int busiest = 0;
+Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
   Seconds longest;
+  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage)
+    longest = std::max(longest, span(pipeline, stage) + extra_terms(stage).total());
+  return longest;
+}
+
+// Whose passes take longest: the others wait for it more than it waits for them.
+int StepSimulation::busiest_stage() const {
+  int busiest = 0;
+  Seconds most;
   for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
-    const Seconds time = span(pipeline, stage) + extra_terms(stage).total();
-    if (time > longest) longest = time, busiest = stage;
+    const Seconds time = stage_terms(stage).total();
+    if (time > most) most = time, busiest = stage;
   }
   return busiest;
 }

@@ -19,7 +19,7 @@ class StepSimulation {
   StepSimulation(const Run& run, const LayerPrices& prices);
 
   const Terms& terms() const { return terms_; }  // of the busiest stage
-  double bubble() const { return bubble_; }      // idle share of it between its first and last pass
+  double bubble() const { return bubble_; }      // idle share of it while the passes of all stages run
   int busiest() const { return busiest_; }
   const DataExchange& exchange() const { return exchange_; }
   const StageTransfer& transfer() const { return transfer_; }
@@ -39,7 +39,8 @@ class StepSimulation {
   Terms stage_terms(int stage) const;
   Terms extra_terms(int stage) const;
   Terms joined_terms(int stage) const;
-  int busiest_stage(const PipelineTimes& pipeline) const;
+  int busiest_stage() const;
+  Seconds longest_span(const PipelineTimes& pipeline) const;
   Seconds span(const PipelineTimes& pipeline, int stage) const;
   Seconds compute_time() const;
   Seconds longest_update() const;

@@ -30,9 +30,13 @@ Timeline step_timeline(const Run& run, const LayerPrices& prices, const Timeline
     writers.emplace_back(run, prices, simulation, operators, options, static_cast<int>(stage));
     ends.push_back(writers.back().write_passes(events[stage]));
   }
-  const Seconds end = ends[static_cast<std::size_t>(timeline.busiest)];
+  // Stages that update without waiting for one another have the longest of their own spans.
+  const bool alone = updates_unsynchronised(run.strategy.schedule);
+  const auto start = [&](std::size_t stage) { return alone ? events[stage].front().start : Seconds(0.0); };
+  Seconds longest;
+  for (std::size_t stage = 0; stage < events.size(); ++stage) longest = std::max(longest, ends[stage] - start(stage));
   for (std::size_t stage = 0; stage < events.size(); ++stage) {
-    writers[stage].write_end_of_step(updates_unsynchronised(run.strategy.schedule) ? ends[stage] : std::max(ends[stage], end));
+    writers[stage].write_end_of_step(start(stage) + longest);
     timeline.stages.push_back({.stage = static_cast<int>(stage), .events = writers[stage].sorted_events()});
   }
   return timeline;

@@ -25,6 +25,21 @@ void predict_80_layers(benchmark::State& state) {
 }
 BENCHMARK(predict_80_layers)->Unit(benchmark::kMicrosecond);
 
+// DeepSeek-V3 with its prediction layer on 2,048 devices: pp 16, dp 128, ep 64, 120 micro-batches.
+void predict_deepseek_v3(benchmark::State& state, PipelineSchedule schedule) {
+  Run run = small_run(2048);
+  run.model = find_model("deepseek-v3-mtp")->model;
+  run.strategy.pipeline_parallel = 16, run.strategy.data_parallel = 128, run.strategy.expert_parallel = 64;
+  run.strategy.schedule = schedule;
+  run.strategy.experts.dispatch = ExpertDispatch::Deduplicated;
+  run.strategy.precision = Precision::Fp8;
+  run.strategy.sharding = Sharding::Zero1;
+  run.strategy.global_batch = 15360;
+  for (auto _ : state) benchmark::DoNotOptimize(predict(run));
+}
+BENCHMARK_CAPTURE(predict_deepseek_v3, 1f1b, PipelineSchedule::OneForwardOneBackward)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(predict_deepseek_v3, dualpipe, PipelineSchedule::DualPipe)->Unit(benchmark::kMicrosecond);
+
 void plan_256_devices(benchmark::State& state) {
   PlanQuery query;
   query.base = large_run();

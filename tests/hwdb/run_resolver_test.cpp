@@ -53,6 +53,40 @@ const sim::Fact* fact(const sim::Run& run, const std::string& key) {
   return nullptr;
 }
 
+// GPT-2 on one, eight and sixteen of whatever the database has.
+void expect_plausible(const std::optional<std::string>& accelerator, const std::optional<std::string>& system, int devices) {
+  RunRecord record = llama(devices);
+  record.model.name = "gpt2";
+  record.model.seq_len = 1024;
+  record.hardware.accelerator = accelerator, record.hardware.system = system;
+  record.training.precision.reset();
+  const sim::Prediction prediction = sim::predict(resolved(record));
+  const std::string name = accelerator.value_or("") + system.value_or("");
+  EXPECT_TRUE(prediction.feasible()) << name;
+  EXPECT_GT(prediction.mfu, 0.001) << name << " " << devices;
+  EXPECT_LT(prediction.mfu, 0.9) << name << " " << devices;
+}
+
+TEST(RunResolver, EveryAcceleratorAndEverySystemPredicts) {
+  for (const int devices : {1, 8, 16}) {
+    for (const HardwareRow& row : shipped_database().list(HardwareKind::Accelerator)) {
+      if (row.id != "gaudi1") expect_plausible(row.id, std::nullopt, devices);
+    }
+    for (const HardwareRow& row : shipped_database().list(HardwareKind::System)) expect_plausible(std::nullopt, row.id, devices);
+  }
+}
+
+TEST(RunResolver, AnAcceleratorWithoutAKnownRateSaysSo) {
+  RunRecord record = llama(8);
+  record.hardware.accelerator = "gaudi1";
+  try {
+    sim::predict(resolved(record));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "gaudi1 has no known rate in any format; `llmsim hardware add` stores one of your own");
+  }
+}
+
 TEST(RunResolver, AModelsNameGivesItsShape) {
   const sim::Run run = resolved(llama(8));
   EXPECT_EQ(run.model.num_layers, 32);
