@@ -279,6 +279,7 @@ Json query_json(const PlanAnswer& answer) {
             {"pp", asked(query.pipeline_parallel)},
             {"dp", asked(query.data_parallel)},
             {"cp", asked(query.context_parallel)},
+            {"ep", asked(query.expert_parallel)},
             {"micro_batch", asked(query.micro_batch)},
             {"virtual_stages", asked(query.virtual_stages)},
             {"pipeline_schedule", schedule.empty() ? Json("any") : schedule},

@@ -333,11 +333,14 @@ const std::vector<Column>& summary_columns() {
   return columns;
 }
 
-// Expert ranks, among the columns of mixtures only.
+// Expert ranks and those that divide an expert, among the columns of mixtures only.
 constexpr std::ptrdiff_t kExpertColumn = 11;
-const Column& expert_column() {
-  static const Column column{"ep", "ep", Kind::Integer};
-  return column;
+const std::vector<Column>& expert_columns() {
+  static const std::vector<Column> columns{{"ep", "ep", Kind::Integer}, {"etp", "etp", Kind::Integer}};
+  return columns;
+}
+std::vector<Cell> expert_cells(const sim::Strategy& strategy) {
+  return {std::int64_t{strategy.expert_parallel}, std::int64_t{strategy.expert_tensor_ranks()}};
 }
 
 // The schedule, where one is none that virtual stages tell.
@@ -388,12 +391,15 @@ Table summary_table(const std::string& title, std::span<const Prediction> predic
   const bool schedules = std::any_of(predictions.begin(), predictions.end(), has_named_schedule);
   std::vector<Column> columns = summary_columns();
   if (schedules) columns.insert(columns.begin() + kScheduleColumn, schedule_column());
-  if (experts) columns.insert(columns.begin() + kExpertColumn, expert_column());
+  if (experts) columns.insert(columns.begin() + kExpertColumn, expert_columns().begin(), expert_columns().end());
   Table table(title, columns);
   for (const Prediction& prediction : predictions) {
     std::vector<Cell> row = summary_row(prediction);
     if (schedules) row.insert(row.begin() + kScheduleColumn, sim::name_of(prediction.run.strategy.schedule));
-    if (experts) row.insert(row.begin() + kExpertColumn, std::int64_t{prediction.run.strategy.expert_parallel});
+    if (experts) {
+      const std::vector<Cell> cells = expert_cells(prediction.run.strategy);
+      row.insert(row.begin() + kExpertColumn, cells.begin(), cells.end());
+    }
     table.add_row(row);
   }
   return table;

@@ -75,15 +75,24 @@ class Search {
       for (const int micro : choose(query_.micro_batch, divisors(share))) {
         if (query_.micro_batch.empty() && micro > kMaxMicroBatch) break;
         s.micro_batch = micro;
-        try_expert_ranks(s);
+        try_experts(s);
       }
     }
+  }
+
+  // Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is asked for.
+  void try_experts(Strategy s) {
+    try_expert_ranks(s);
+    if (!run_.model.moe || s.tensor_parallel == 1 || s.experts.tensor_parallel) return;
+    s.experts.tensor_parallel = 1;
+    try_expert_ranks(s);
   }
 
   // Powers of two that divide the experts and the ranks that can share them out.
   void try_expert_ranks(Strategy s) {
     std::vector<int> sensible{1};
-    const int ranks = s.data_parallel * s.context_parallel, experts = run_.model.moe ? run_.model.moe->num_experts : 1;
+    const int experts = run_.model.moe ? run_.model.moe->num_experts : 1;
+    const int ranks = s.tensor_parallel * s.data_parallel * s.context_parallel / s.expert_tensor_ranks();
     for (int x = 2; x <= ranks && ranks % x == 0 && experts % x == 0; x *= 2) sensible.push_back(x);
     for (const int expert : choose(query_.expert_parallel, sensible)) {
       s.expert_parallel = expert;
@@ -93,7 +102,8 @@ class Search {
 
   // Sequence parallelism saves memory and sends more: neither is always better, so both are tried unless it is asked for.
   void try_sequence_parallelism(Strategy s) {
-    const bool possible = s.tensor_parallel > 1, asked = query_.base.strategy.sequence_parallel;
+    const bool possible = s.tensor_parallel > 1;
+    const bool asked = query_.base.strategy.sequence_parallel || s.expert_tensor_ranks() != s.tensor_parallel;
     for (const bool parallel : {true, false}) {
       if (parallel ? !possible : possible && asked) continue;
       s.sequence_parallel = parallel;
@@ -197,8 +207,9 @@ class Search {
 
   // Layer prices depend on these dimensions of a strategy alone.
   const LayerPrices& prices_for(const Strategy& s) {
-    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.expert_parallel, s.sequence_parallel, s.micro_batch,
-                                splits_backward(s.schedule), s.recompute);
+    const int passes = splits_backward(s.schedule) ? 1 : s.schedule == PipelineSchedule::DualPipe ? 2 : 0;
+    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.expert_parallel, s.expert_tensor_ranks(),
+                                s.sequence_parallel, s.micro_batch, passes, s.recompute);
     auto found = prices_.find(key);
     if (found == prices_.end()) found = prices_.emplace(key, layer_prices(run_)).first;
     return found->second;
@@ -250,7 +261,7 @@ class Search {
   const PlanQuery& query_;
   Run run_;
   Plan plan_;
-  std::map<std::tuple<int, int, int, bool, int, bool, Recompute>, LayerPrices> prices_;
+  std::map<std::tuple<int, int, int, int, bool, int, int, Recompute>, LayerPrices> prices_;
   std::vector<Candidate> candidates_;
 };
 

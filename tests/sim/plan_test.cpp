@@ -111,6 +111,27 @@ TEST(Plan, TriesSchedulesThatAreAskedFor) {
   }
 }
 
+// Over tensor ranks experts may be divided as the rest, or stay whole on more expert ranks than dp * cp has.
+TEST(Plan, TriesWholeExpertsOverTensorRanks) {
+  PlanQuery query = small_query(8);
+  query.base.model = small_mixture();
+  query.tensor_parallel = {2};
+  query.top = 1000;
+  const Plan result = plan(query);
+  int whole = 0, divided = 0, widest = 0;
+  for (const Prediction& p : result.plans) {
+    const Strategy& s = p.run.strategy;
+    (s.expert_tensor_ranks() == 1 ? whole : divided) += 1;
+    EXPECT_TRUE(s.expert_tensor_ranks() == 2 || s.sequence_parallel);
+    widest = std::max(widest, s.expert_parallel);
+  }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(divided, 0);
+  EXPECT_EQ(widest, 8);
+  query.base.strategy.experts.tensor_parallel = 2;
+  for (const Prediction& p : plan(query).plans) EXPECT_EQ(p.run.strategy.expert_tensor_ranks(), 2);
+}
+
 TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
   // Six layers do not divide into four stages; with the two ends they are 1 + 2 + 2 + 1.
   PlanQuery query;
