@@ -124,6 +124,7 @@ void set_experts(const RecordedModel& m, sim::Transformer& t) {
   sim::MixtureOfExperts moe = *m.moe;
   if (t.moe) {
     moe.router_bias = t.moe->router_bias;
+    if (moe.num_groups == 1) moe.num_groups = t.moe->num_groups, moe.groups_per_token = t.moe->groups_per_token;
     moe.expert_bias = t.moe->expert_bias;
     moe.shared_expert_gate = t.moe->shared_expert_gate;
   }

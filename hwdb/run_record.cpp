@@ -21,6 +21,8 @@ sim::MixtureOfExperts read_moe(ObjectReader reader) {
   moe.shared_expert_ffn_size = reader.count("shared_expert_ffn_size", 0).value_or(0);
   moe.num_dense_layers = reader.count("num_dense_layers", 0).value_or(0);
   moe.layer_interval = reader.count("layer_interval").value_or(1);
+  moe.num_groups = reader.count("num_groups").value_or(1);
+  moe.groups_per_token = reader.count("groups_per_token").value_or(moe.num_groups);
   reader.finish();
   if (moe.num_experts == 0) reader.refuse("num_experts", "a mixture of experts needs its number of experts");
   if (moe.top_k == 0) reader.refuse("top_k", "a mixture of experts needs the number of experts per token");

@@ -28,6 +28,8 @@ Json moe_json(const std::optional<sim::MixtureOfExperts>& moe) {
           {"num_shared_experts", moe->num_shared_experts},
           {"shared_expert_ffn_size", moe->shared_expert_ffn_size},
           {"num_dense_layers", moe->num_dense_layers},
+          {"num_groups", moe->num_groups},
+          {"groups_per_token", moe->groups_per_token},
           {"layer_interval", moe->layer_interval}};
 }
 

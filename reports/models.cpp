@@ -64,6 +64,8 @@ std::string window(const Transformer& m) {
 std::string experts(const sim::MixtureOfExperts& moe) {
   std::string text =
       std::to_string(moe.top_k) + " of " + std::to_string(moe.num_experts) + ", width " + std::to_string(moe.expert_ffn_size);
+  if (moe.num_groups > 1)
+    text += "; in " + std::to_string(moe.groups_per_token) + " of " + std::to_string(moe.num_groups) + " groups";
   if (moe.num_shared_experts > 0) {
     text += "; shared: " + std::to_string(moe.num_shared_experts) + ", width " + std::to_string(moe.shared_expert_ffn_size);
   }

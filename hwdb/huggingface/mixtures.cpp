@@ -32,6 +32,8 @@ MixtureOfExperts deepseek_experts(ModelConfig& c, const Transformer& m) {
   moe.shared_expert_ffn_size = moe.num_shared_experts > 0 ? moe.expert_ffn_size : 0;
   moe.num_dense_layers = std::min((first + interval - 1) / interval * interval, m.num_layers);
   moe.layer_interval = interval;
+  moe.num_groups = c.count_or({"n_group"}, 1);
+  moe.groups_per_token = c.count_or({"topk_group"}, moe.num_groups);
   return moe;
 }
 

@@ -6,23 +6,28 @@
 namespace llmsim::sim {
 namespace {
 
-// Share of `places` equal places that a token with k experts visits.
-double visited_share(double places, int top_k) { return 1.0 - std::pow(1.0 - 1.0 / places, top_k); }
+// Of so many equal places those that a token with k experts visits.
+double visited(double places, int top_k) { return places * (1.0 - std::pow(1.0 - 1.0 / places, top_k)); }
+
+// Domains where a token's groups of experts are.
+double allowed_domains(double domains, const ExpertRoute& route) {
+  return std::min(domains, route.groups_per_token * std::max(1.0, domains / route.num_groups));
+}
 
 }  // namespace
 
-ExchangedBytes deduplicated_bytes(Bytes message, int top_k, const GroupPlacement& place) {
+ExchangedBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place) {
   const double ranks = place.ranks, domains = place.domains;
-  const Bytes tokens = message / top_k;
-  return {.fabric = (ranks - domains) * visited_share(ranks, top_k) * tokens,
-          .network = (domains - 1.0) * visited_share(domains, top_k) * tokens};
+  const Bytes tokens = message / route.top_k;
+  return {.fabric = (ranks - domains) / ranks * visited(ranks, route.top_k) * tokens,
+          .network = (domains - 1.0) / domains * visited(allowed_domains(domains, route), route.top_k) * tokens};
 }
 
 Seconds expert_exchange_time(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
   const Seconds rows = collective_time(CollectiveKind::AllToAll, message, links);
   if (route.dispatch != ExpertDispatch::Deduplicated || links.place.ranks == 1) return rows;
   const Seconds empty = collective_time(CollectiveKind::AllToAll, Bytes(0.0), links);
-  const ExchangedBytes sent = deduplicated_bytes(message, route.top_k, links.place);
+  const ExchangedBytes sent = deduplicated_bytes(message, route, links.place);
   const Seconds near = sent.fabric / links.fabric;
   if (links.place.domains == 1) return std::min(rows, empty + near);
   const double sharers = links.place.ranks_per_domain;

@@ -17,6 +17,14 @@ constexpr int kScatteredPieces = 4;
 
 double arithmetic_loss(const DeviceShare& share, const Device& device) { return 1.0 - rates_beside(share, device).arithmetic; }
 
+ExpertRoute route_of(const Run& run) {
+  if (!run.model.moe) return {};
+  return {.dispatch = run.strategy.experts.dispatch,
+          .top_k = run.model.moe->top_k,
+          .num_groups = run.model.moe->num_groups,
+          .groups_per_token = run.model.moe->groups_per_token};
+}
+
 bool is_pipelined(const Operator& collective) {
   return collective.tensor_overlap == TensorOverlap::Feeds || collective.tensor_overlap == TensorOverlap::Follows;
 }
@@ -71,7 +79,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
       expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency)),
       expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.stack.collective_efficiency)),
-      route_{.dispatch = run.strategy.experts.dispatch, .top_k = run.model.moe ? run.model.moe->top_k : 1},
+      route_(route_of(run)),
       pairs_passes_(run.strategy.experts.overlap && run.strategy.schedule != PipelineSchedule::DualPipe),
       ranks_(run.strategy.tensor_parallel),
       pipelines_products_(run.strategy.tensor_overlap),

@@ -72,6 +72,8 @@ void validate_experts(const MixtureOfExperts& moe, int num_layers) {
   require_between("moe.shared_expert_ffn_size", moe.shared_expert_ffn_size, moe.num_shared_experts > 0 ? 1 : 0, kMaxFfn);
   require_between("moe.num_dense_layers", moe.num_dense_layers, 0, num_layers);
   require_between("moe.layer_interval", moe.layer_interval, 1, kMaxLayers);
+  require_between("moe.num_groups", moe.num_groups, 1, moe.num_experts);
+  require_between("moe.groups_per_token", moe.groups_per_token, 1, moe.num_groups);
 }
 
 void validate_latent(const LatentAttention& mla) {

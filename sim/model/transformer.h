@@ -43,6 +43,8 @@ struct MixtureOfExperts {
   int shared_expert_ffn_size = 0;   // width of one shared expert
   int num_dense_layers = 0;         // leading layers with a dense MLP
   int layer_interval = 1;           // 1: every layer is a mixture, 2: every second ...
+  int num_groups = 1;               // the experts are dealt to so many groups, neighbours in one,
+  int groups_per_token = 1;         // and a token visits experts of at most so many (DeepSeek-V3: 4 of 8)
   bool router_bias = false;         // a bias per expert in the router (GPT-OSS; DeepSeek-V3's correction bias)
   bool expert_bias = false;         // biases inside the experts (GPT-OSS)
   bool shared_expert_gate = false;  // a sigmoid gate of width hidden_size on the shared expert (Qwen 1.5/2 MoE)

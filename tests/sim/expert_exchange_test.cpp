@@ -19,7 +19,7 @@ GroupLinks links_of(int ranks) {
 // 1 - 1/4, and then once: 3/4 of a token where the all-to-all sends 2 * 1/2 rows.
 TEST(ExpertExchange, ATokenGoesOnceToARank) {
   const GroupPlacement place{.ranks = 2, .ranks_per_domain = 2, .domains = 1};
-  const ExchangedBytes sent = deduplicated_bytes(Bytes(2000.0), 2, place);
+  const ExchangedBytes sent = deduplicated_bytes(Bytes(2000.0), {.top_k = 2}, place);
   EXPECT_DOUBLE_EQ(sent.fabric.value(), 750.0);
   EXPECT_EQ(sent.network, Bytes(0.0));
 }
@@ -27,8 +27,19 @@ TEST(ExpertExchange, ATokenGoesOnceToARank) {
 // Sixteen ranks on two nodes, eight experts a token: it visits the other node with 1 - 1/256.
 TEST(ExpertExchange, AndOnceToANode) {
   const GroupPlacement place{.ranks = 16, .ranks_per_domain = 8, .domains = 2};
-  const ExchangedBytes sent = deduplicated_bytes(Bytes(8000.0), 8, place);
+  const ExchangedBytes sent = deduplicated_bytes(Bytes(8000.0), {.top_k = 8}, place);
   EXPECT_DOUBLE_EQ(sent.network.value(), 1000.0 * (1.0 - 1.0 / 256.0));
+}
+
+// Eight nodes, one group of experts on each, a token in two of them: at home with 1/8, and both visited but for 2 (1/2)^8.
+TEST(ExpertExchange, ARouterOfGroupsKeepsATokenToFewNodes) {
+  const GroupPlacement place{.ranks = 64, .ranks_per_domain = 8, .domains = 8};
+  const ExpertRoute route{.top_k = 8, .num_groups = 8, .groups_per_token = 2};
+  EXPECT_DOUBLE_EQ(deduplicated_bytes(Bytes(8000.0), route, place).network.value(),
+                   1000.0 * 7.0 / 8.0 * 2.0 * (1.0 - 1.0 / 256.0));
+  const ExpertRoute all{.top_k = 8, .num_groups = 8, .groups_per_token = 8};
+  EXPECT_DOUBLE_EQ(deduplicated_bytes(Bytes(8000.0), all, place).network.value(),
+                   deduplicated_bytes(Bytes(8000.0), {.top_k = 8}, place).network.value());
 }
 
 TEST(ExpertExchange, IsNeverSlowerThanAllRows) {
