@@ -23,22 +23,26 @@ double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double
 
 at::Tensor copied(const at::Tensor& strided) { return strided.clone(at::MemoryFormat::Contiguous); }
 
-// (b, a, s, d) as rows of tokens, and back.
+// (b, a, s, w) as rows of tokens, and back.
 at::Tensor as_tokens(const at::Tensor& heads) {
   return copied(heads.transpose(1, 2)).view({heads.size(0) * heads.size(2), heads.size(1) * heads.size(3)});
 }
-at::Tensor token_view(const at::Tensor& tokens, const at::Tensor& like) {
-  return tokens.view({like.size(0), like.size(2), like.size(1), like.size(3)}).transpose(1, 2);
+at::Tensor token_view(const at::Tensor& tokens, const at::Tensor& q) {
+  return tokens.view({q.size(0), q.size(2), q.size(1), -1}).transpose(1, 2);
+}
+// What a product gives for the queries of q, by heads: (b, a, s, w).
+at::Tensor head_view(const at::Tensor& product, const at::Tensor& q) {
+  return product.view({q.size(0), q.size(1), -1, product.size(-1)});
 }
 
 void hide(at::Tensor scores, const at::Tensor& mask) {
   scores.view({-1, mask.size(0), mask.size(1)}).masked_fill_(mask, kMinusInfinity);
 }
 
-// Scores that the mask lets through, of all heads, in products of 2 d FLOP each: two of them forward, four backward.
-std::int64_t useful_flops(const Heads& heads, int products) {
+// Scores that the mask lets through, of all heads, in pairs of products of 2 d and 2 w FLOP each: one forward, two backward.
+std::int64_t useful_flops(const Heads& heads, int pairs) {
   const std::int64_t s = heads.q.size(2);
-  return products * heads.q.size(0) * heads.q.size(1) * s * s * heads.q.size(3);
+  return pairs * heads.q.size(0) * heads.q.size(1) * s * s * (heads.q.size(3) + heads.v.size(3));
 }
 
 // A block of queries and the keys it can see.
@@ -84,7 +88,7 @@ AttentionOutput unfused_attention(const Heads& heads, const at::Tensor& mask) {
   hide(scores, mask);
   AttentionOutput out{.o = {}, .probabilities = at::_softmax(scores, -1, false), .log_sum_exp = {}, .of_library = {}};
   scores.reset();
-  out.o = as_tokens(at::bmm(out.probabilities, groups(heads.v, kv_heads)).view_as(heads.q));
+  out.o = as_tokens(head_view(at::bmm(out.probabilities, groups(heads.v, kv_heads)), heads.q));
   return out;
 }
 
@@ -106,9 +110,9 @@ Heads unfused_attention_backward(at::Tensor dout, Heads heads, at::Tensor probab
 }
 
 AttentionOutput blockwise_attention(const Heads& heads, const at::Tensor& mask) {
-  const CountedAs counted("llmsim::attention", useful_flops(heads, 2));
+  const CountedAs counted("llmsim::attention", useful_flops(heads, 1));
   AttentionOutput out;
-  out.o = at::empty({heads.q.size(0) * heads.q.size(2), heads.q.size(1) * heads.q.size(3)}, heads.q.options());
+  out.o = at::empty({heads.q.size(0) * heads.q.size(2), heads.q.size(1) * heads.v.size(3)}, heads.q.options());
   out.log_sum_exp = at::empty({heads.q.size(0), heads.q.size(1), heads.q.size(2)}, heads.q.options().dtype(at::kFloat));
   for_each_block(heads.q.size(2), [&](const Block& block) {
     at::Tensor scores = block_scores(heads, block, mask);
@@ -121,16 +125,14 @@ AttentionOutput blockwise_attention(const Heads& heads, const at::Tensor& mask) 
     out.log_sum_exp.narrow(2, block.begin, block.size).copy_(sum.view({heads.q.size(0), heads.q.size(1), block.size}));
     const at::Tensor v = first_keys(heads.v, block);
     const at::Tensor o = at::bmm(scores.scalar_type() == v.scalar_type() ? scores : scores.to(v.scalar_type()), v);
-    token_view(out.o, heads.q)
-        .narrow(2, block.begin, block.size)
-        .copy_(o.view({heads.q.size(0), heads.q.size(1), block.size, heads.q.size(3)}));
+    token_view(out.o, heads.q).narrow(2, block.begin, block.size).copy_(head_view(o, heads.q));
   });
   return out;
 }
 
 // With the row sums D of dO * O:  dS = P (dP - D), dQ = dS K, dK = dS^T Q, dV = P^T dO.
 Heads blockwise_attention_backward(at::Tensor dout, Heads heads, AttentionOutput forward, const at::Tensor& mask) {
-  const CountedAs counted("llmsim::attention", useful_flops(heads, 4));
+  const CountedAs counted("llmsim::attention", useful_flops(heads, 2));
   const std::int64_t kv_heads = heads.k.size(1);
   const double scale = scale_of(heads.q);
   Heads gradients{.q = at::empty_like(heads.q), .k = at::zeros_like(heads.k), .v = at::zeros_like(heads.v)};
@@ -147,8 +149,7 @@ Heads blockwise_attention_backward(at::Tensor dout, Heads heads, AttentionOutput
     const at::Tensor row_sums = grad.mul(rows(outs, kv_heads, block)).sum(-1, /*keepdim=*/true);
     at::Tensor ds = at::bmm(grad, first_keys(heads.v, block).transpose(1, 2));
     ds.sub_(row_sums).mul_(p).mul_(scale);
-    gradients.q.narrow(2, block.begin, block.size)
-        .copy_(at::bmm(ds, first_keys(heads.k, block)).view({heads.q.size(0), heads.q.size(1), block.size, heads.q.size(3)}));
+    gradients.q.narrow(2, block.begin, block.size).copy_(head_view(at::bmm(ds, first_keys(heads.k, block)), heads.q));
     gradients.k.narrow(2, 0, block.keys)
         .add_(at::bmm(ds.transpose(1, 2), q).view({heads.k.size(0), heads.k.size(1), block.keys, heads.k.size(3)}));
   });

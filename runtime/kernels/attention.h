@@ -1,7 +1,7 @@
 // Causal attention of head tensors, unfused or blockwise, forward and backward.
 //
-// q (b, a, s, d), k and v (b, g, s, d), output (b s, a d).  Grouped queries share their key without a copy: the a / g queries of
-// a group are rows of one product.
+// q (b, a, s, d), k (b, g, s, d), v (b, g, s, w), output (b s, a w); w = d but in latent attention.  Grouped queries share their
+// key without a copy: the a / g queries of a group are rows of one product.
 //
 //   unfused    S = q k^T / sqrt(d), masked; P = softmax(S); o = P v.  Keeps P.
 //              Memory: two score tensors (b a s^2) at once, forward and backward.
@@ -23,7 +23,7 @@ namespace llmsim::runtime {
 inline constexpr std::int64_t kAttentionBlock = sim::kAttentionBlock;
 
 struct AttentionOutput {
-  at::Tensor o;                         // (b s, a d): the input of the projection
+  at::Tensor o;                         // (b s, a w): the input of the projection
   at::Tensor probabilities;             // unfused: (b g, a / g s, s)
   at::Tensor log_sum_exp;               // blockwise: (b, a, s), fp32
   std::vector<c10::IValue> of_library;  // what a library's kernel wants back beside these (kernels/library_attention.h)

@@ -16,26 +16,6 @@ at::Tensor columns(const at::Tensor& z, const HeadShape& shape, std::int64_t fir
       .transpose(1, 2);
 }
 
-// to = from rotated by the table's angles, or by their negatives.
-void rotate(at::Tensor to, const at::Tensor& from, const RotaryTable& table, bool back) {
-  const std::int64_t half = from.size(-1) / 2;
-  at::Tensor to1 = to.narrow(-1, 0, half), to2 = to.narrow(-1, half, half);
-  const at::Tensor from1 = from.narrow(-1, 0, half), from2 = from.narrow(-1, half, half);
-  const double sign = back ? -1.0 : 1.0;
-  at::mul_out(to1, from1, table.cosine);
-  to1.addcmul_(from2, table.sine, -sign);
-  at::mul_out(to2, from2, table.cosine);
-  to2.addcmul_(from1, table.sine, sign);
-}
-
-void place(at::Tensor to, const at::Tensor& from, const RotaryTable& table, bool back) {
-  if (table.empty()) {
-    to.copy_(from);
-  } else {
-    rotate(to, from, table, back);
-  }
-}
-
 }  // namespace
 
 RotaryTable rotary_table(std::int64_t seq_len, std::int64_t head_dim, const at::TensorOptions& options) {
@@ -45,13 +25,28 @@ RotaryTable rotary_table(std::int64_t seq_len, std::int64_t head_dim, const at::
   return {.cosine = angles.cos().to(options.dtype()), .sine = angles.sin().to(options.dtype())};
 }
 
+void rotate(const at::Tensor& to, const at::Tensor& from, const RotaryTable& table, Rotation rotation) {
+  if (table.empty()) {
+    to.copy_(from);
+    return;
+  }
+  const std::int64_t half = from.size(-1) / 2;
+  at::Tensor to1 = to.narrow(-1, 0, half), to2 = to.narrow(-1, half, half);
+  const at::Tensor from1 = from.narrow(-1, 0, half), from2 = from.narrow(-1, half, half);
+  const double sign = rotation == Rotation::Backward ? -1.0 : 1.0;
+  at::mul_out(to1, from1, table.cosine);
+  to1.addcmul_(from2, table.sine, -sign);
+  at::mul_out(to2, from2, table.cosine);
+  to2.addcmul_(from1, table.sine, sign);
+}
+
 Heads split_heads(const at::Tensor& z, const HeadShape& shape, const RotaryTable& table) {
   const auto heads = [&](std::int64_t number) {
     return at::empty({shape.batch, number, shape.seq_len, shape.head_dim}, z.options());
   };
   Heads out{.q = heads(shape.heads), .k = heads(shape.kv_heads), .v = heads(shape.kv_heads)};
-  place(out.q, columns(z, shape, 0, shape.heads), table, false);
-  place(out.k, columns(z, shape, shape.heads, shape.kv_heads), table, false);
+  rotate(out.q, columns(z, shape, 0, shape.heads), table, Rotation::Forward);
+  rotate(out.k, columns(z, shape, shape.heads, shape.kv_heads), table, Rotation::Forward);
   out.v.copy_(columns(z, shape, shape.heads + shape.kv_heads, shape.kv_heads));
   return out;
 }
@@ -59,9 +54,9 @@ Heads split_heads(const at::Tensor& z, const HeadShape& shape, const RotaryTable
 at::Tensor split_heads_backward(Heads gradients, const HeadShape& shape, const RotaryTable& table) {
   const std::int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
   at::Tensor dz = at::empty({shape.batch * shape.seq_len, width}, gradients.q.options());
-  place(columns(dz, shape, 0, shape.heads), gradients.q, table, true);
+  rotate(columns(dz, shape, 0, shape.heads), gradients.q, table, Rotation::Backward);
   gradients.q.reset();
-  place(columns(dz, shape, shape.heads, shape.kv_heads), gradients.k, table, true);
+  rotate(columns(dz, shape, shape.heads, shape.kv_heads), gradients.k, table, Rotation::Backward);
   gradients.k.reset();
   columns(dz, shape, shape.heads + shape.kv_heads, shape.kv_heads).copy_(gradients.v);
   return dz;

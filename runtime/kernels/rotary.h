@@ -30,6 +30,11 @@ struct RotaryTable {
 
 RotaryTable rotary_table(std::int64_t seq_len, std::int64_t head_dim, const at::TensorOptions& options);
 
+enum class Rotation { Forward, Backward };
+
+// to = from, both (..., s, d), rotated by the table's angles, or by their negatives; a copy without a table.
+void rotate(const at::Tensor& to, const at::Tensor& from, const RotaryTable& table, Rotation rotation);
+
 Heads split_heads(const at::Tensor& z, const HeadShape& shape, const RotaryTable& table);
 
 // dz from the gradients of q, k and v, which it frees one by one.

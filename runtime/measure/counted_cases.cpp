@@ -1,6 +1,7 @@
 #include "runtime/measure/counted_cases.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -163,6 +164,17 @@ sim::Transformer small_mixture() {
   return model;
 }
 
+// Latents of 24 and 20 values; queries of 12 + 8, values of 16.  Without a rank queries are projected directly.
+sim::Transformer small_latent(std::optional<int> query_rank) {
+  sim::Transformer model = small_model(true);
+  model.name = query_rank ? "latent-3x64" : "latent-direct-3x64";
+  model.num_kv_heads = model.num_heads;
+  model.mla = sim::LatentAttention{
+      .q_lora_rank = query_rank, .kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
+  model.head_dim = sim::query_head_dim(model);
+  return model;
+}
+
 void experts(sim::Strategy& s, int data_ranks, int expert_ranks) {
   s.data_parallel = data_ranks, s.expert_parallel = expert_ranks;
 }
@@ -188,6 +200,34 @@ void add_mixtures(std::vector<CountedCase>& cases) {
       const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
       std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
       cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
+    }
+  }
+}
+
+const Form kLatentForms[] = {
+    {"one-process", [](sim::Strategy&) {}},
+    {"unfused", [](sim::Strategy& s) { s.flash_attention = false; }},
+    {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
+    {"latent-up-recompute",
+     [](sim::Strategy& s) {
+       s.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .latent_up = true}};
+     }},
+    {"zero3-3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 3); }},
+    {"tp-2", [](sim::Strategy& s) { tensor(s, 2, false); }},
+    {"tp-2-sp-pp-2", [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward); }},
+};
+
+void add_latents(std::vector<CountedCase>& cases) {
+  for (const std::optional<int> query_rank : {std::optional<int>(24), std::optional<int>()}) {
+    for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
+      for (const Form& form : kLatentForms) {
+        TrainingSetup setup = setup_of(small_latent(query_rank), formats, 1);
+        form.divide(setup.strategy);
+        setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
+        const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
+        std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
+        cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
+      }
     }
   }
 }
@@ -240,6 +280,7 @@ std::vector<CountedCase> counted_cases() {
   add_small(cases);
   add_forms(cases);
   add_mixtures(cases);
+  add_latents(cases);
   add_large(cases);
   return cases;
 }

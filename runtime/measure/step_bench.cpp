@@ -134,6 +134,15 @@ json experts_record(const sim::MixtureOfExperts& moe) {
           {"layer_interval", moe.layer_interval}};
 }
 
+json latent_record(const sim::LatentAttention& mla) {
+  json record{{"kv_lora_rank", mla.kv_lora_rank},
+              {"qk_nope_head_dim", mla.qk_nope_head_dim},
+              {"qk_rope_head_dim", mla.qk_rope_head_dim},
+              {"v_head_dim", mla.v_head_dim}};
+  if (mla.q_lora_rank) record["q_lora_rank"] = *mla.q_lora_rank;
+  return record;
+}
+
 json model_record(const sim::Transformer& model) {
   json record{{"name", model.name},
               {"architecture", "decoder"},
@@ -151,6 +160,7 @@ json model_record(const sim::Transformer& model) {
               {"parallel_block", model.parallel_block},
               {"norm", sim::name_of(model.norm)},
               {"position", sim::name_of(model.position)}};
+  if (model.mla) record["mla"] = latent_record(*model.mla);
   if (model.moe) record["moe"] = experts_record(*model.moe);
   return record;
 }

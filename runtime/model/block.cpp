@@ -40,8 +40,12 @@ std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::L
   std::vector<ParameterShape> list;
   const std::int64_t heads = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
   add_norm_parameters(list, model, prefix + "attention_norm");
-  add_linear(list, prefix + "qkv", heads + 2 * kv, shape.hidden, model.bias.qkv, false);
-  add_linear(list, prefix + "projection", shape.hidden, heads, model.bias.attention_output, true);
+  const std::int64_t outputs = sim::attention_output_width(model) / shape.tensor_ranks;
+  if (model.mla)
+    add_latent_parameters(list, context, prefix);
+  else
+    add_linear(list, prefix + "qkv", heads + 2 * kv, shape.hidden, model.bias.qkv, false);
+  add_linear(list, prefix + "projection", shape.hidden, outputs, model.bias.attention_output, true);
   add_norm_parameters(list, model, prefix + "mlp_norm");
   if (kind == sim::LayerKind::Mixture) {
     add_router_parameters(list, context, prefix);
@@ -62,7 +66,10 @@ Block::Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace exper
     return linear;
   };
   attention_norm_ = take(model.norm_weight, model.bias.norm);
-  qkv_ = take(true, model.bias.qkv);
+  if (model.mla)
+    latent_.emplace(context, unit, next);
+  else
+    qkv_ = take(true, model.bias.qkv);
   projection_ = take(true, model.bias.attention_output);
   mlp_norm_ = take(model.norm_weight, model.bias.norm);
   if (experts.unit != nullptr) {
@@ -91,14 +98,24 @@ at::Tensor Block::forward(at::Tensor x, BlockTape& tape, const sim::Recompute& r
 void Block::attention_half(BlockTape& tape, Keep keep) const {
   const bool frees = keep == Keep::Nothing;
   tape.attention_norm = norm_of(tape.x, attention_norm_);
-  at::Tensor z = column(tape.attention_norm.y, qkv_);
-  if (frees) tape.attention_norm = {};
-  tape.heads = split_heads(z, context_.shape.head_shape(), context_.rotary);
-  z.reset();
+  if (latent_) latent_->down(tape.attention_norm.y, tape.latent);
+  make_heads(tape, keep);
   attend(tape);
   if (frees) tape.heads = {}, tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
   tape.residual = row(tape.attention.o, projection_).add_(tape.x);
   if (frees) tape.attention = {};
+}
+
+void Block::make_heads(BlockTape& tape, Keep keep) const {
+  const bool frees = keep == Keep::Nothing;
+  if (latent_) {
+    tape.heads = latent_->up(tape.attention_norm.y, tape.latent);
+    if (frees) tape.attention_norm = {}, tape.latent = {};
+    return;
+  }
+  const at::Tensor z = column(tape.attention_norm.y, qkv_);
+  if (frees) tape.attention_norm = {};
+  tape.heads = split_heads(z, context_.shape.head_shape(), context_.rotary);
 }
 
 void Block::attend(BlockTape& tape) const {
@@ -133,6 +150,7 @@ void Block::mlp_inner(BlockTape& tape) const {
 
 void Block::drop(BlockTape& tape, const sim::RecomputedModules& modules) {
   if (modules.core_attention) tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
+  if (modules.latent_up && tape.latent.latent_down.defined()) tape.heads = {};
   if (modules.norms) tape.attention_norm.y.reset(), tape.mlp_norm.y.reset();
   if (modules.mlp) tape.up.reset();
   if (modules.mlp || modules.activation) tape.activation.reset(), tape.silu.reset();
@@ -162,6 +180,7 @@ void Block::restore_mlp(BlockTape& tape) const {
 
 void Block::restore_attention(BlockTape& tape) const {
   if (!tape.attention_norm.y.defined()) tape.attention_norm = norm_of(tape.x, attention_norm_);
+  if (!tape.heads.q.defined()) make_heads(tape, Keep::Tape);
   if (!tape.attention.probabilities.defined() && !tape.attention.log_sum_exp.defined()) attend(tape);
 }
 
@@ -184,8 +203,12 @@ at::Tensor Block::attention_backward(const at::Tensor& dy, BlockTape& tape) cons
   at::Tensor gradient = row_backward(dy, tape.attention.o, projection_);
   if (!blockwise) tape.attention.o.reset();
   Heads heads = attention_gradient(std::move(gradient), tape);
-  gradient = split_heads_backward(std::move(heads), context_.shape.head_shape(), context_.rotary);
-  gradient = column_backward(std::move(gradient), std::move(tape.attention_norm.y), qkv_);
+  if (latent_) {
+    gradient = latent_->backward(std::move(heads), std::move(tape.attention_norm.y), std::move(tape.latent));
+  } else {
+    gradient = split_heads_backward(std::move(heads), context_.shape.head_shape(), context_.rotary);
+    gradient = column_backward(std::move(gradient), std::move(tape.attention_norm.y), qkv_);
+  }
   return norm_gradient(std::move(gradient), std::move(tape.x), std::move(tape.attention_norm), attention_norm_);
 }
 

@@ -4,7 +4,8 @@
 // There is no autograd: forward returns a tape of what backward needs, backward frees each tensor when it has been used.  That
 // makes what is held at each instant a property of this file, which sim/memory/tape.h states and tests hold to the byte.
 //
-//   forward   norm, [gather], qkv, rotary, attention, projection, [reduce], residual, norm, [gather], up, activation, down,
+//   forward   norm, [gather], qkv, rotary (or model/latent_inputs.h), attention, projection, [reduce], residual, norm, [gather],
+//   up, activation, down,
 //             [reduce], residual
 //   backward  the same in reverse; gradients of weights are added in place
 //
@@ -23,6 +24,7 @@
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
 #include "runtime/model/experts.h"
+#include "runtime/model/latent_inputs.h"
 #include "runtime/model/parameter_unit.h"
 #include "runtime/model/rank_shape.h"
 #include "runtime/parallel/tensor_parallel.h"
@@ -49,6 +51,7 @@ struct BlockContext {
 struct BlockTape {
   at::Tensor x;
   NormOutput attention_norm;
+  LatentTape latent;
   Heads heads;
   AttentionOutput attention;
   at::Tensor residual;
@@ -92,6 +95,7 @@ class Block {
   void attention_half(BlockTape& tape, Keep keep) const;
   at::Tensor mlp_half(BlockTape& tape, Keep keep) const;
   void mlp_inner(BlockTape& tape) const;
+  void make_heads(BlockTape& tape, Keep keep) const;
   void attend(BlockTape& tape) const;
   at::Tensor mixture_half(BlockTape& tape, Keep keep) const;
   at::Tensor mixture_backward(const at::Tensor& dy, BlockTape& tape) const;
@@ -110,6 +114,7 @@ class Block {
 
   const BlockContext& context_;
   Linear attention_norm_, qkv_, projection_, mlp_norm_, up_, down_;
+  std::optional<LatentInputs> latent_;
   std::optional<Experts> experts_;
 };
 

@@ -10,7 +10,8 @@ namespace {
 
 void refuse(bool condition, const std::string& what) {
   if (condition)
-    throw Error("the runtime does not execute " + what + "; it trains GPT-2 and Llama shapes, and mixtures of experts");
+    throw Error("the runtime does not execute " + what +
+                "; it trains GPT-2 and Llama shapes, latent attention, and mixtures of experts");
 }
 
 void require_divisible(const sim::Transformer& model, int tensor_ranks) {
@@ -31,10 +32,30 @@ void require_experts(const sim::MixtureOfExperts& moe, const sim::Biases& bias, 
          "bias.mlp in num_shared_experts = " + std::to_string(moe.num_shared_experts) + " (it has one)");
 }
 
+void require_latent(const sim::Transformer& model) {
+  const int rotary = model.mla->qk_rope_head_dim;
+  refuse(model.norm != sim::Norm::RmsNorm,
+         std::string("latent attention with norm = ") + sim::name_of(model.norm) + " (it has rmsnorm)");
+  refuse(model.position != sim::Position::Rope,
+         std::string("latent attention with position = ") + sim::name_of(model.position) + " (it has rope)");
+  refuse(model.bias.qkv, "latent attention with bias.qkv = true");
+  refuse(rotary == 0 || rotary % 2 != 0,
+         "mla.qk_rope_head_dim = " + std::to_string(rotary) + " (it turns halves: even, at least 2)");
+}
+
+LatentHeadShape latent_head_shape(const RankShape& shape, const sim::LatentAttention& mla) {
+  return {.batch = shape.batch,
+          .seq_len = shape.seq_len,
+          .heads = shape.heads,
+          .plain = mla.qk_nope_head_dim,
+          .rotary = mla.qk_rope_head_dim,
+          .value = mla.v_head_dim};
+}
+
 }  // namespace
 
 RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
-  refuse(model.mla.has_value(), "mla (latent attention)");
+  if (model.mla) require_latent(model);
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");
   refuse(model.norms_per_layer != 2, "norms_per_layer = " + std::to_string(model.norms_per_layer) + " (it has 2)");
@@ -57,8 +78,10 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
                   .head_dim = model.head_dim,
                   .ffn = model.ffn_size / n,
                   .vocab = model.vocab_size / n,
+                  .latent = {},
                   .tensor_ranks = n,
                   .tensor_rank = rank.tensor};
+  if (model.mla) shape.latent = latent_head_shape(shape, *model.mla);
   if (!model.moe) return shape;
   const sim::ExpertShape experts = sim::expert_shape(model, strategy, {});
   shape.expert_ffn = experts.ffn, shape.shared_ffn = experts.shared_ffn;

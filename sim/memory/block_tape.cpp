@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "sim/memory/experts_tape.h"
+#include "sim/memory/latent_tape.h"
 #include "sim/operators/block.h"
 
 namespace llmsim::sim {
@@ -32,7 +33,7 @@ class BlockWalk {
         e_(size_of(activation_dtype(strategy.precision)).value()),
         gradient_(stack.storage.gradient_bytes),
         gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1),
-        tokens_(static_cast<double>(named(operators_, "qkv").m)),
+        tokens_(static_cast<double>(named(operators_, model.mla ? "query_up" : "qkv").m)),
         rows_(gathers_ ? tokens_ / strategy.tensor_parallel : tokens_),
         norm_{.kind = model.norm,
               .rows = rows_,
@@ -41,6 +42,7 @@ class BlockWalk {
               .gradient_element = gradient_,
               .weight = model.norm_weight,
               .bias = model.norm_weight && model.bias.norm} {
+    if (model.mla) latent_.emplace(model, strategy, stack);
     if (kind == LayerKind::Mixture) experts_.emplace(model, strategy, stack, residual());
   }
 
@@ -79,7 +81,10 @@ class BlockWalk {
   Bytes gemm_output(const Operator& op) const { return Bytes(product_of(op.m, op.n) * e_); }
   Bytes residual() const { return norm_.output(); }
   Bytes whole_residual() const { return Bytes(tokens_ * model_.hidden_size * e_); }
-  Bytes heads() const { return of_gemm_output("qkv"); }
+  Bytes heads() const { return latent_ ? latent_->heads() : of_gemm_output("qkv"); }
+  Bytes queries() const { return latent_ ? latent_->queries() : core_output(); }
+  Bytes keys() const { return latent_ ? queries() : values(); }
+  Bytes values() const { return latent_ ? latent_->values() : (heads() - core_output()) / 2.0; }
   Bytes core_output() const { return of_gemm_input("attention_output"); }
   Bytes up() const { return of_gemm_output("mlp_up"); }
   Bytes inner() const { return of_gemm_input("mlp_down"); }
@@ -97,14 +102,24 @@ class BlockWalk {
   // Forward.
   void attention_half(Ledger& ledger, bool keeps) {
     norm_.forward(ledger);
-    column(ledger, heads());
-    if (!keeps) ledger.give(norm_.output() + norm_.statistics());
-    ledger.take(heads());  // by heads
-    ledger.give(heads());
+    latent_ ? latent_heads(ledger, keeps) : plain_heads(ledger, keeps);
     attend(ledger);
     if (!keeps) ledger.give(heads() + kept_of_scores());
     row(ledger, residual());
     if (!keeps) ledger.give(core_output());
+  }
+
+  void plain_heads(Ledger& ledger, bool keeps) {
+    column(ledger, heads());
+    if (!keeps) ledger.give(norm_.output() + norm_.statistics());
+    ledger.take(heads());  // by heads
+    ledger.give(heads());
+  }
+
+  void latent_heads(Ledger& ledger, bool keeps) {
+    latent_->down(ledger);
+    latent_->up(ledger);
+    if (!keeps) ledger.give(norm_.output() + norm_.statistics() + latent_->kept());
   }
 
   // Ends holding the output and what its backward pass needs.
@@ -167,6 +182,7 @@ class BlockWalk {
     Bytes size;
     if (modules.core_attention) size += kept_of_scores();
     if (modules.norms) size += 2.0 * norm_.output();
+    if (modules.latent_up && latent_) size += heads();
     if (experts_) return size + experts_->dropped(modules);
     if (modules.mlp) size += up();
     if (modules.mlp || modules.activation) size += inner() + silu();
@@ -192,6 +208,7 @@ class BlockWalk {
   void restore_attention(Ledger& ledger) {
     if (!selects()) return;
     if (recompute_.modules.norms) restore_norm(ledger);
+    if (recompute_.modules.latent_up && latent_) latent_->up(ledger);
     if (!recompute_.modules.core_attention) return;
     attend(ledger);
     ledger.give(core_output());  // the first one
@@ -219,25 +236,28 @@ class BlockWalk {
       ledger.give(core_output());
       unfused_backward(ledger);
     }
+    latent_ ? latent_->backward(ledger) : plain_heads_backward(ledger);
+    norm_backward(ledger);
+  }
+
+  void plain_heads_backward(Ledger& ledger) {
     ledger.take(heads());
     ledger.give(heads());
     column_backward(ledger, heads(), model_.bias.qkv);
-    norm_backward(ledger);
   }
 
   // From the gradient of the output to those of q, k and v, which replace them.
   void unfused_backward(Ledger& ledger) {
-    const Bytes one = core_output(), key = (heads() - one) / 2.0;
-    ledger.take(one);  // by heads
-    ledger.give(one);
-    ledger.take(key);
+    ledger.take(core_output());  // by heads
+    ledger.give(core_output());
+    ledger.take(values());
     ledger.take(scores());
-    ledger.give(one + key);
+    ledger.give(core_output() + values());
     ledger.take(scores());
     ledger.give(2.0 * scores());
-    ledger.take(one);
-    ledger.take(key);
-    ledger.give(scores() + one + key);
+    ledger.take(queries());
+    ledger.take(keys());
+    ledger.give(scores() + queries() + keys());
   }
 
   // The input of the product stays: the caller frees it.
@@ -273,23 +293,25 @@ class BlockWalk {
     ledger.give(norm_.output() + norm_.statistics() + residual());
   }
 
-  // One block of queries: `all` elements of a row of q for its queries, in all heads.
+  // Elements of one block of queries, in all heads: their log-sum-exps, scores, rows of q and of the output, and of the keys and
+  // values that they see.
   struct QueryBlock {
-    double queries, scores, values, keys;
+    double rows, scores, queries, outputs, keys, values;
   };
 
   template <typename Visit>
   void for_each_query_block(const Visit& visit) const {
     const Operator& op = named(operators_, "attention");
-    const double heads = static_cast<double>(op.batch), d = static_cast<double>(op.k);
-    const double key_share = ((this->heads() - core_output()) / 2.0) / core_output();
+    const double sequence = static_cast<double>(op.m);
     for (std::int64_t begin = 0; begin < op.m; begin += kAttentionBlock) {
       const auto size = static_cast<double>(std::min<std::int64_t>(kAttentionBlock, op.m - begin));
-      const double keys = static_cast<double>(begin) + size;
-      visit(QueryBlock{.queries = heads * size,
-                       .scores = heads * size * keys,
-                       .values = heads * size * d,
-                       .keys = heads * key_share * keys * d});
+      const double seen = static_cast<double>(begin) + size, rows = static_cast<double>(op.batch) * size;
+      visit(QueryBlock{.rows = rows,
+                       .scores = rows * seen,
+                       .queries = queries().value() / e_ * size / sequence,
+                       .outputs = core_output().value() / e_ * size / sequence,
+                       .keys = keys().value() / e_ * seen / sequence,
+                       .values = values().value() / e_ * seen / sequence});
     }
   }
 
@@ -298,15 +320,15 @@ class BlockWalk {
     ledger.take(log_sum_exp());
     for_each_query_block([&](const QueryBlock& block) {
       block_scores(ledger, block);
-      ledger.take(Bytes(2.0 * block.queries * kWide));
-      ledger.pass(Bytes((e_ < kWide ? block.scores * e_ : 0.0) + block.values * e_));
-      ledger.give(Bytes(block.scores * kWide + 2.0 * block.queries * kWide));
+      ledger.take(Bytes(2.0 * block.rows * kWide));
+      ledger.pass(Bytes((e_ < kWide ? block.scores * e_ : 0.0) + block.outputs * e_));
+      ledger.give(Bytes(block.scores * kWide + 2.0 * block.rows * kWide));
     });
   }
 
   // Ends holding fp32 scores.
   void block_scores(Ledger& ledger, const QueryBlock& block) {
-    ledger.pass(Bytes((block.values + block.scores) * e_));
+    ledger.pass(Bytes((block.queries + block.scores) * e_));
     ledger.take(Bytes(block.scores * kWide));
     if (e_ < kWide) ledger.pass(Bytes(block.scores * e_));
   }
@@ -315,17 +337,17 @@ class BlockWalk {
   void blockwise_backward(Ledger& ledger) {
     ledger.take(heads());
     for_each_query_block([&](const QueryBlock& block) {
-      const Bytes rows(block.values * e_), p(block.scores * e_), keys(block.keys * e_), sums(block.queries * e_);
-      const Bytes lse(block.queries * kWide);
-      ledger.take(2.0 * rows + lse);
+      const Bytes q(block.queries * e_), o(block.outputs * e_), p(block.scores * e_), sums(block.rows * e_);
+      const Bytes lse(block.rows * kWide);
+      ledger.take(q + o + lse);
       block_scores(ledger, block);
       if (e_ < kWide) ledger.pass(p);
       ledger.give(Bytes(block.scores * (kWide - e_)));
-      ledger.pass(keys);
-      ledger.pass(2.0 * rows + sums);
+      ledger.pass(Bytes(block.values * e_));
+      ledger.pass(2.0 * o + sums);
       ledger.take(sums + p);
-      ledger.pass(std::max(rows, keys));
-      ledger.give(sums + 2.0 * p + 2.0 * rows + lse);
+      ledger.pass(std::max(q, Bytes(block.keys * e_)));
+      ledger.give(sums + 2.0 * p + q + o + lse);
     });
     ledger.give(heads() + 2.0 * core_output() + log_sum_exp());
   }
@@ -340,6 +362,7 @@ class BlockWalk {
   double tokens_;
   double rows_;
   NormTape norm_;
+  std::optional<LatentTape> latent_;
   std::optional<ExpertsTape> experts_;
 };
 

@@ -75,10 +75,22 @@ class Layouts {
     const double norm = model_.norm_weight ? h_ * (model_.bias.norm ? 2.0 : 1.0) : 0.0;
     UnitLayout layout(strategy_.sequence_parallel);
     layout.add_own_tokens(norm);
-    layout.add((q + 2.0 * kv) * (h_ + (model_.bias.qkv ? 1.0 : 0.0)) + q * h_);
+    if (model_.mla)
+      add_latents(layout, *model_.mla);
+    else
+      layout.add((q + 2.0 * kv) * (h_ + (model_.bias.qkv ? 1.0 : 0.0)) + q * h_);
     layout.add_own_tokens(model_.bias.attention_output ? h_ : 0.0);
     layout.add_own_tokens(norm);
     return layout;
+  }
+
+  // Products down and their norms, then products up and the projection.
+  void add_latents(UnitLayout& layout, const LatentAttention& mla) const {
+    const double n = strategy_.tensor_parallel, heads = model_.num_heads / n, query = mla.q_lora_rank.value_or(0);
+    const double rank = mla.kv_lora_rank, rows = mla.qk_nope_head_dim + mla.v_head_dim;
+    layout.add_own_tokens(query * (h_ + 1.0));
+    layout.add_own_tokens((rank + mla.qk_rope_head_dim) * h_ + rank);
+    layout.add(heads * query_head_dim(model_) * (query > 0.0 ? query : h_) + heads * rows * rank + heads * mla.v_head_dim * h_);
   }
 
   void add_mlp(UnitLayout& layout, double f, double biases) const {

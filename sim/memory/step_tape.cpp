@@ -200,7 +200,8 @@ class StepWalk {
     return Bytes(side * side * kFlag);
   }
   Bytes rotary() const {
-    return model_.position == Position::Rope ? Bytes(static_cast<double>(model_.seq_len) * model_.head_dim * e_) : Bytes(0.0);
+    const int turned = model_.mla ? model_.mla->qk_rope_head_dim : model_.head_dim;
+    return model_.position == Position::Rope ? Bytes(static_cast<double>(model_.seq_len) * turned * e_) : Bytes(0.0);
   }
 
   // A tensor goes to a neighbour and is held until enough later ones want to go the same way.
@@ -440,10 +441,15 @@ class StepWalk {
   StepTape tape_;
 };
 
+bool executes_latents(const Transformer& m) {
+  return m.norm == Norm::RmsNorm && m.position == Position::Rope && !m.bias.qkv && m.mla->qk_rope_head_dim > 0 &&
+         m.mla->qk_rope_head_dim % 2 == 0;
+}
+
 bool executes(const Transformer& m) {
-  return !m.mla && m.mtp_layers == 0 && !m.parallel_block && m.norms_per_layer == 2 && m.qk_norm == QkNorm::None &&
-         !m.embedding_norm && m.final_norm && !m.attention_sinks && !m.bias.head &&
-         (m.position == Position::Rope || m.position == Position::Learned);
+  if (m.mla && !executes_latents(m)) return false;
+  return m.mtp_layers == 0 && !m.parallel_block && m.norms_per_layer == 2 && m.qk_norm == QkNorm::None && !m.embedding_norm &&
+         m.final_norm && !m.attention_sinks && !m.bias.head && (m.position == Position::Rope || m.position == Position::Learned);
 }
 
 bool executes(const Recompute& recompute, const Offload& offload) {

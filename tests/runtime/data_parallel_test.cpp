@@ -129,11 +129,11 @@ TEST_P(DataParallelForms, HoldTheSameOnTheCpu) {
 std::string name_of(const testing::TestParamInfo<Case>& tested) {
   const auto& [family, form, formats] = tested.param;
   const char* names[] = {"fp32", "bf16", "autocast"};
-  return std::string(family == Family::Gpt2 ? "gpt2_" : "llama_") + form.name + "_" + names[static_cast<int>(formats)];
+  return std::string(name_of(family)) + "_" + form.name + "_" + names[static_cast<int>(formats)];
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DataParallelForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::ValuesIn(kForms),
+                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Latent), testing::ValuesIn(kForms),
                                           testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast)),
                          name_of);
 

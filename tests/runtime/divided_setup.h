@@ -99,7 +99,8 @@ inline std::vector<sim::Recompute> main_recomputes() {
           {.kind = RecomputeKind::Full},
           {.kind = RecomputeKind::EveryN, .every_n = 2},
           {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .norms = true}},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}}};
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}},
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .latent_up = true}}};
 }
 
 // With the first blocks alone, and every choice of modules.

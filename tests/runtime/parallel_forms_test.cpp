@@ -285,7 +285,7 @@ std::vector<Form> forms() {
 std::string name_of(const testing::TestParamInfo<ParallelForms::ParamType>& tested) {
   const auto& [family, formats, form] = tested.param;
   const char* names[] = {"fp32_", "bf16_", "autocast_"};
-  return (family == Family::Gpt2 ? "gpt2_" : "llama_") + std::string(names[static_cast<int>(formats)]) + form.name;
+  return std::string(name_of(family)) + "_" + names[static_cast<int>(formats)] + form.name;
 }
 
 std::vector<Form> all_forms() {
@@ -298,12 +298,19 @@ std::vector<Form> all_forms() {
 // Each family in fp32 and in one of the formats that round.
 const auto kAll = testing::ValuesIn(all_forms());
 INSTANTIATE_TEST_SUITE_P(Fp32, ParallelForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::Values(Formats::Fp32), kAll),
+                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Latent),
+                                          testing::Values(Formats::Fp32), kAll),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Bf16, ParallelForms,
                          testing::Combine(testing::Values(Family::Llama), testing::Values(Formats::Bf16), kAll), name_of);
 INSTANTIATE_TEST_SUITE_P(Autocast, ParallelForms,
                          testing::Combine(testing::Values(Family::Gpt2), testing::Values(Formats::Autocast), kAll), name_of);
+
+// Queries without latents differ where tensor ranks share what a product reads.
+INSTANTIATE_TEST_SUITE_P(DirectQueries, ParallelForms,
+                         testing::Combine(testing::Values(Family::LatentDirect), testing::Values(Formats::Fp32),
+                                          testing::ValuesIn(tensor_forms())),
+                         name_of);
 
 class MixtureForms : public testing::TestWithParam<std::tuple<MixtureForm, Form>> {};
 

@@ -53,18 +53,19 @@ TEST_P(StageWorkOfForms, IsWhatWasExecuted) {
 
 std::string name_of(const testing::TestParamInfo<StageWorkOfForms::ParamType>& tested) {
   const auto& [family, autocast, flash, chunked, form] = tested.param;
-  return std::string(family == Family::Gpt2 ? "gpt2" : "llama") + (autocast ? "_autocast" : "_bf16") +
-         (flash ? "_flash" : "_unfused") + (chunked ? "_chunked_" : "_plain_") + form.name;
+  return std::string(name_of(family)) + (autocast ? "_autocast" : "_bf16") + (flash ? "_flash" : "_unfused") +
+         (chunked ? "_chunked_" : "_plain_") + form.name;
 }
 
+const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect);
 INSTANTIATE_TEST_SUITE_P(All, StageWorkOfForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::Bool(), testing::Bool(),
-                                          testing::Bool(), testing::ValuesIn(forms())),
+                         testing::Combine(kFamilies, testing::Bool(), testing::Bool(), testing::Bool(),
+                                          testing::ValuesIn(forms())),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Sharded, StageWorkOfForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::Bool(), testing::Values(true),
-                                          testing::Values(false), testing::ValuesIn(sharded_forms())),
+                         testing::Combine(kFamilies, testing::Bool(), testing::Values(true), testing::Values(false),
+                                          testing::ValuesIn(sharded_forms())),
                          name_of);
 
 class StageWorkOfLargeModels : public testing::TestWithParam<LargeTraining> {};

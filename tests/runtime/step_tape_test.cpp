@@ -69,12 +69,13 @@ TEST_P(StepTapeOfOneProcess, IsWhatTheAllocatorsCounted) {
 std::string name_of(const testing::TestParamInfo<Case>& tested) {
   const auto& [meta, family, formats, flash, chunked] = tested.param;
   const char* names[] = {"fp32", "bf16", "autocast"};
-  return std::string(meta ? "meta_" : "cpu_") + (family == Family::Gpt2 ? "gpt2_" : "llama_") + names[static_cast<int>(formats)] +
+  return std::string(meta ? "meta_" : "cpu_") + name_of(family) + "_" + names[static_cast<int>(formats)] +
          (flash ? "_flash" : "_unfused") + (chunked ? "_chunked" : "_plain");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StepTapeOfOneProcess,
-                         testing::Combine(testing::Bool(), testing::Values(Family::Gpt2, Family::Llama),
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect),
                                           testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast), testing::Bool(),
                                           testing::Bool()),
                          name_of);
@@ -113,7 +114,7 @@ std::string name_of_form(const testing::TestParamInfo<std::tuple<Case, Form>>& t
   return name_of({std::get<0>(tested.param), 0}) + "_" + std::get<1>(tested.param).name;
 }
 
-const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama);
+const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect);
 const auto kFormats = testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast);
 INSTANTIATE_TEST_SUITE_P(Meta, StepTapeOfForms,
                          testing::Combine(testing::Combine(testing::Values(true), kFamilies, kFormats, testing::Bool(),
