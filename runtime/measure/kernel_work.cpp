@@ -16,6 +16,7 @@
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/expert_linear.h"
+#include "runtime/kernels/latent_heads.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
@@ -120,7 +121,7 @@ class Workshop {
 
   // Of unfused attention: sums over the head size read the keys by rows, the backward ones read the scores by columns.
   Work batched_product() const {
-    const bool over_heads = op_.k == shape_.head_dim;
+    const bool over_heads = label() == "attention_scores" || label() == "attention_values_dgrad";
     const bool by_columns = label() == "attention_values_wgrad" || label() == "attention_scores_dgrad_k";
     const at::Tensor a = by_columns ? random({op_.batch, op_.k, op_.m}).transpose(1, 2) : random({op_.batch, op_.m, op_.k});
     const at::Tensor b = over_heads ? random({op_.batch, op_.n, op_.k}).transpose(1, 2) : random({op_.batch, op_.k, op_.n});
@@ -131,6 +132,7 @@ class Workshop {
   at::Tensor mask(std::int64_t side) const { return causal_mask(side, side, options_); }
 
   Work attention() const {
+    if (one_.model.mla) return latent_attention();
     const at::Tensor z = tokens(fused_width()), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
     const HeadShape heads = shape_.head_shape();
     if (!one_.backward) return {.run = [=] { blockwise_attention(split_heads(z, heads, {}), hidden); }, .beside = {}};
@@ -139,6 +141,65 @@ class Workshop {
     const at::Tensor dout = random({shape_.tokens(), shape_.heads * shape_.head_dim});
     return {.run = [=] { split_heads_backward(blockwise_attention_backward(dout, kept, forward, hidden), heads, {}); },
             .beside = {}};
+  }
+
+  const LatentHeadShape& latent() const { return shape_.latent; }
+  at::Tensor query_rows() const { return tokens(latent().heads * latent().query()); }
+  at::Tensor key_rows() const { return tokens(latent().heads * (latent().plain + latent().value)); }
+  RotaryTable latent_table() const { return rotary_table(shape_.seq_len, latent().rotary, options_); }
+
+  Heads latent_heads() const {
+    KeysAndValues keys = latent_keys(key_rows(), tokens(latent().rotary), latent(), {});
+    return {.q = latent_queries(query_rows(), latent(), {}), .k = std::move(keys.k), .v = std::move(keys.v)};
+  }
+
+  // With the layout of the queries; keys and values are assembled by an operator of their own.
+  Work latent_attention() const {
+    const at::Tensor rows = query_rows(), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
+    const LatentHeadShape shape = latent();
+    const Heads heads = latent_heads();
+    if (!one_.backward) {
+      return {.run = [=] { blockwise_attention({.q = latent_queries(rows, shape, {}), .k = heads.k, .v = heads.v}, hidden); },
+              .beside = {}};
+    }
+    const AttentionOutput forward = blockwise_attention(heads, hidden);
+    const at::Tensor dout = tokens(shape.heads * shape.value);
+    return {.run = [=] { latent_queries_backward(blockwise_attention_backward(dout, heads, forward, hidden).q, shape, {}); },
+            .beside = {}};
+  }
+
+  Work latent_rotary() const {
+    const LatentHeadShape shape = latent();
+    const RotaryTable table = latent_table();
+    const at::Tensor queries = query_rows(), keys = key_rows(), shared = tokens(shape.rotary);
+    const Heads heads = latent_heads();
+    const auto forward = [=](const RotaryTable& turn) {
+      latent_queries(queries, shape, turn), latent_keys(keys, shared, shape, turn);
+    };
+    const auto backward = [=](const RotaryTable& turn) {
+      latent_queries_backward(heads.q, shape, turn);
+      latent_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, turn);
+    };
+    if (!one_.backward) return {.run = [=] { forward(table); }, .beside = [=] { forward({}); }};
+    return {.run = [=] { backward(table); }, .beside = [=] { backward({}); }};
+  }
+
+  Work assembled_keys() const {
+    const LatentHeadShape shape = latent();
+    const at::Tensor rows = key_rows(), shared = tokens(shape.rotary);
+    const Heads heads = latent_heads();
+    if (!one_.backward) return {.run = [=] { latent_keys(rows, shared, shape, {}); }, .beside = {}};
+    return {.run = [=] { latent_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, {}); }, .beside = {}};
+  }
+
+  // Queries into heads, and the output back.
+  Work latent_layout() const {
+    const LatentHeadShape shape = latent();
+    const at::Tensor rows = query_rows();
+    const Heads heads = latent_heads();
+    const auto output = [=] { heads.v.transpose(1, 2).clone(at::MemoryFormat::Contiguous); };
+    if (!one_.backward) return {.run = [=] { latent_queries(rows, shape, {}), output(); }, .beside = {}};
+    return {.run = [=] { latent_queries_backward(heads.q, shape, {}), output(); }, .beside = {}};
   }
 
   std::optional<Work> experts() const {
@@ -197,13 +258,19 @@ class Workshop {
     return {.run = [=] { combined_rows_backward(dy, of_tokens, weights, gradient); }, .beside = {}};
   }
 
+  std::int64_t norm_width() const {
+    if (label() == "query_norm") return *one_.model.mla->q_lora_rank;
+    return label() == "latent_norm" ? one_.model.mla->kv_lora_rank : shape_.hidden;
+  }
+
   Work norm_work() const {
     const sim::Norm kind = one_.model.norm;
-    const at::Tensor x = tokens(shape_.hidden), weight = one_.model.norm_weight ? random({shape_.hidden}) : at::Tensor();
-    const at::Tensor bias = weight.defined() && one_.model.bias.norm ? random({shape_.hidden}) : at::Tensor();
+    const std::int64_t width = norm_width();
+    const at::Tensor x = tokens(width), weight = one_.model.norm_weight ? random({width}) : at::Tensor();
+    const at::Tensor bias = weight.defined() && one_.model.bias.norm ? random({width}) : at::Tensor();
     if (!one_.backward) return {.run = [=] { norm(kind, x, weight, bias); }, .beside = {}};
     const NormOutput forward = norm(kind, x, weight, bias);
-    const at::Tensor dy = tokens(shape_.hidden);
+    const at::Tensor dy = tokens(width);
     const at::Tensor dw = weight.defined() ? at::zeros_like(weight) : at::Tensor();
     const at::Tensor db = bias.defined() ? at::zeros_like(bias) : at::Tensor();
     return {.run = [=] { norm_backward(kind, dy, x, forward, weight, bias, dw, db); }, .beside = {}};
@@ -236,6 +303,7 @@ class Workshop {
   }
 
   Work rotary() const {
+    if (one_.model.mla) return latent_rotary();
     const HeadShape heads = shape_.head_shape();
     const RotaryTable table = rotary_table(shape_.seq_len, shape_.head_dim, options_);
     const at::Tensor z = tokens(fused_width());
@@ -247,6 +315,8 @@ class Workshop {
 
   // q, k and v into heads, and the output back.
   Work layout() const {
+    if (label() == "assemble_keys") return assembled_keys();
+    if (one_.model.mla) return latent_layout();
     const HeadShape heads = shape_.head_shape();
     const at::Tensor z = tokens(fused_width());
     const Heads split = split_heads(z, heads, {});

@@ -110,6 +110,7 @@ std::string variant_of(const KernelCase& one) {
   if (one.op.kind == sim::OperatorKind::Gemm && is_of_experts(one.op))
     return one.op.weight_gradient ? "experts accumulated" : "experts";
   if (one.op.kind == sim::OperatorKind::Gemm) return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
+  if (one.op.kind == sim::OperatorKind::Attention) return one.model.mla ? "latent" : "";
   if (!is_streaming(one.op.kind)) return "";
   return name_of(streaming_kernel(one.op, streaming_forms(one.model, one.strategy)));
 }
@@ -128,6 +129,24 @@ std::vector<KernelCase> in_rounds(std::vector<std::vector<KernelCase>>& groups) 
   return all;
 }
 
+// Operators that latent attention alone has.
+bool is_of_latents(const sim::Operator& op) {
+  const std::string_view label = op.label;
+  if (op.kind == sim::OperatorKind::Attention || op.kind == sim::OperatorKind::Rotary) return true;
+  return label.starts_with("latent_") || label.starts_with("query_") || label == "assemble_keys" ||
+         label.starts_with("attention_scores") || label.starts_with("attention_values");
+}
+
+// Of a mixture what the catalogue's dense models do not have.
+std::vector<KernelCase> new_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
+  if (!model.moe) return cases_of(model, strategy);
+  std::vector<KernelCase> cases = expert_cases_of(model, strategy);
+  if (!model.mla) return cases;
+  std::vector<KernelCase> all = cases_of(model, strategy);
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cases), [](const KernelCase& one) { return is_of_latents(one.op); });
+  return cases;
+}
+
 }  // namespace
 
 const char* pass_name(bool backward) { return backward ? "backward" : "forward"; }
@@ -137,7 +156,7 @@ std::string KernelCase::key() const {
   std::string text = std::string(sim::name_of(op.kind)) + " " + op.label + " " + pass_name(backward) + " " + sim::name_of(dtype);
   if (op.kind == sim::OperatorKind::Gemm || op.kind == sim::OperatorKind::Attention) {
     return text + " " + number(op.batch) + "x" + number(op.m) + "x" + number(op.n) + "x" + number(op.k) +
-           (op.weight_gradient ? " accumulated" : "");
+           (op.weight_gradient ? " accumulated" : "") + (op.kind == sim::OperatorKind::Attention && model.mla ? " latent" : "");
   }
   return text + " " + number(static_cast<std::int64_t>(op.moved.value())) + "B/" + number(op.kernels);
 }
@@ -196,7 +215,7 @@ std::vector<KernelCase> kernel_cases(const ShapeLimits& limits) {
     for (const sim::Precision precision : limits.precisions) {
       for (const sim::Strategy& strategy : strategies(precision)) {
         if (!executes(model, strategy)) continue;
-        for (KernelCase& one : model.moe ? expert_cases_of(model, strategy) : cases_of(model, strategy)) {
+        for (KernelCase& one : new_cases_of(model, strategy)) {
           const sim::Seconds time = expected_time(one.op, limits);
           if (time > limits.longest || kOperandCopies * one.op.moved > limits.memory) continue;
           if (!seen.insert(one.key()).second) continue;

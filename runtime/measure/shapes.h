@@ -1,9 +1,9 @@
 // Which operators to time: those that the simulator makes of the catalogue's models under usual strategies.
 //
 // Every model whose layers the runtime executes is lowered whole and divided over 1 to 8 tensor ranks, at several micro-batches,
-// with unfused and blockwise attention, plain and chunked loss; of mixtures what is theirs alone.  Equal operators count once.
-// What is left is thinned out to what the memory and the time allow: evenly over each kind, pass and format by the logarithm of
-// the work, so that small and large shapes are both there.
+// with unfused and blockwise attention, plain and chunked loss; of mixtures and latent attention what is theirs alone.  Equal
+// operators count once. What is left is thinned out to what the memory and the time allow: evenly over each kind, pass and format
+// by the logarithm of the work, so that small and large shapes are both there.
 #pragma once
 
 #include <string>

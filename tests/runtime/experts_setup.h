@@ -28,6 +28,8 @@ inline std::vector<MixtureForm> mixture_forms() {
   forms.back().moe.shared_expert_gate = true;
   forms.push_back({.name = "llama_dense_first", .moe = plain});
   forms.back().moe.num_dense_layers = 1;
+  forms.push_back({.name = "latent_dense_first", .family = Family::Latent, .moe = plain});
+  forms.back().moe.num_dense_layers = 1;
   forms.push_back({.name = "gpt2_every_second", .family = Family::Gpt2, .moe = plain});
   forms.back().moe.layer_interval = 2;
   return forms;

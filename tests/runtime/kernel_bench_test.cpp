@@ -28,7 +28,7 @@ std::vector<KernelCase> small_cases(Family family, sim::Precision precision, boo
 
 template <typename Visit>
 void for_each_small_case(const Visit& visit) {
-  for (const Family family : {Family::Gpt2, Family::Llama}) {
+  for (const Family family : {Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect}) {
     for (const sim::Precision precision : {sim::Precision::Fp32, sim::Precision::Bf16}) {
       if (precision == sim::Precision::Bf16 && !multiplies_in(c10::kCPU, c10::kBFloat16)) continue;
       for (const bool fused : {false, true}) {
