@@ -99,8 +99,7 @@ inline std::vector<sim::Recompute> main_recomputes() {
           {.kind = RecomputeKind::Full},
           {.kind = RecomputeKind::EveryN, .every_n = 2},
           {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .norms = true}},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .latent_up = true}}};
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}}};
 }
 
 // With the first blocks alone, and every choice of modules.
@@ -108,6 +107,8 @@ inline std::vector<sim::Recompute> all_recomputes() {
   using sim::RecomputeKind;
   std::vector<sim::Recompute> list = main_recomputes();
   list.push_back({.kind = RecomputeKind::Full, .first_blocks = 1});
+  for (const bool attention : {false, true})
+    list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = attention, .latent_up = true}});
   for (unsigned modules = 1; modules < 16; ++modules) {
     list.push_back({.kind = RecomputeKind::Selective,
                     .modules = {.core_attention = (modules & 1U) != 0,

@@ -12,6 +12,7 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/model/block.h"
 #include "runtime/model/latent_inputs.h"
+#include "sim/base/error.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {
@@ -136,6 +137,35 @@ TEST(LatentAttention, ValuesMayBeOfAnotherSizeThanQueries) {
     expect_close(gradients.v, leaves.v.grad());
   }
 }
+
+struct Refused {
+  std::string names;  // what the message does
+  void (*change)(TrainingSetup&);
+};
+
+class LatentRefusal : public testing::TestWithParam<Refused> {};
+
+TEST_P(LatentRefusal, NamesTheField) {
+  TrainingSetup setup = small_training(Family::Latent);
+  GetParam().change(setup);
+  try {
+    rank_shape(setup.model, setup.strategy, {});
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(GetParam().names), std::string::npos) << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, LatentRefusal,
+    testing::Values(Refused{"norm = layernorm", [](TrainingSetup& s) { s.model.norm = sim::Norm::LayerNorm; }},
+                    Refused{"position = learned", [](TrainingSetup& s) { s.model.position = sim::Position::Learned; }},
+                    Refused{"bias.qkv", [](TrainingSetup& s) { s.model.bias.qkv = true; }},
+                    Refused{"mla.qk_rope_head_dim = 7", [](TrainingSetup& s) { s.model.mla->qk_rope_head_dim = 7; }},
+                    Refused{"mla_up_proj", [](TrainingSetup& s) {
+                              s.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.latent_up = true}};
+                              s.strategy.tensor_parallel = 2, s.strategy.sequence_parallel = true;
+                            }}));
 
 }  // namespace
 }  // namespace llmsim::runtime
