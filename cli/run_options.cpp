@@ -53,7 +53,9 @@ void add_recipe(CLI::App& c, RunOptions& o) {
   add(c, "--optimizer", o.optimizer, "NAME",
       "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; example: --optimizer lion");
   add(c, "--offload", o.offload, "LIST",
-      "what lives on the host: optimizer, parameters, activations; default nothing; example: --offload optimizer");
+      "what lives on the host: optimizer, parameters, activations, or the inputs of modules: activations=core_attn+moe_act; "
+      "default "
+      "nothing; example: --offload optimizer");
   c.add_flag("--no-flash", o.no_flash, "attention as separate kernels; default flash attention; example: --no-flash");
   c.add_flag("--compile", o.compile, "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
   c.add_flag("--cuda-graph", o.cuda_graph, "no launch cost per kernel; default that of the stack; example: --cuda-graph");

@@ -51,10 +51,10 @@ std::vector<int> optional_numbers(const char* option, const Text& text, NumberRa
   return text ? numbers_in(option, *text, range) : std::vector<int>{};
 }
 
-std::vector<std::string> split(const std::string& text) {
+std::vector<std::string> split(const std::string& text, char separator = ',') {
   std::vector<std::string> parts;
-  std::stringstream stream(text.empty() ? text : text + ",");
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  std::stringstream stream(text.empty() ? text : text + separator);
+  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
   return parts;
 }
 
@@ -81,6 +81,13 @@ sim::PipelineSchedule schedule_in(const std::string& text) {
   refuse("--schedule", text, "gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe");
 }
 
+void offload_modules(const std::string& names, const std::string& text, hwdb::RecordedOffload& offload) {
+  if (!sim::offloaded_modules_from(names))
+    refuse("--offload", text, "activations= and some of " + sim::text_of(sim::kAllOffloadedModules) + ", joined by +");
+  offload.activations = true;
+  for (const std::string& name : split(names, '+')) offload.modules.push_back(name);
+}
+
 hwdb::RecordedOffload offload_in(const Text& text) {
   hwdb::RecordedOffload offload;
   if (!text) return offload;
@@ -91,8 +98,10 @@ hwdb::RecordedOffload offload_in(const Text& text) {
       offload.parameters = true;
     else if (part == "activations")
       offload.activations = true;
+    else if (part.starts_with("activations="))
+      offload_modules(part.substr(part.find('=') + 1), *text, offload);
     else
-      refuse("--offload", *text, "a list of optimizer, parameters and activations");
+      refuse("--offload", *text, "a list of optimizer, parameters and activations, or activations=core_attn+moe_act");
   }
   return offload;
 }

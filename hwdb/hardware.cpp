@@ -138,6 +138,7 @@ void set_peaks(sim::Device& device, const Record& record, Ledger& ledger) {
     if (!peak && dtype == sim::DType::Fp32) peak = number(record.fields, "peak_fp32_vector_flops");
     if (!peak) continue;
     device.matrix_peak[static_cast<std::size_t>(dtype)] = FlopsPerSecond(*peak);
+    if (dtype == sim::DType::Fp4) device.block_scales = true;  // 4-bit products came with scales of blocks
     ledger.note(std::string("peak.") + sim::name_of(dtype), printed(FlopsPerSecond(*peak)), record.evidence(),
                 source_for(record.fields, {key, sim::name_of(dtype), "peak", "peaks"}));
   }

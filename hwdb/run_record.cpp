@@ -105,6 +105,8 @@ RecordedOffload read_offload(ObjectReader reader) {
   o.optimizer = reader.boolean("optimizer");
   o.parameters = reader.boolean("parameters");
   o.activations = reader.boolean("activations");
+  o.modules = reader.texts("modules");
+  o.blocks = reader.count("blocks");
   reader.finish();
   return o;
 }
@@ -122,6 +124,7 @@ void read_mesh(ObjectReader& reader, RecordedTraining& t) {
   t.moe_dispatch = reader.one_of("moe_dispatch", {"alltoall", "allgather", "deepep"});
   t.moe_overlap = reader.boolean("moe_overlap");
   t.moe_captured = reader.boolean("moe_captured");
+  t.moe_dispatch_narrow = reader.boolean("moe_dispatch_narrow");
   t.moe_imbalance = reader.number("moe_imbalance", 1.0);
   t.moe_capacity = reader.number("moe_capacity", 1.0);
   t.cp_scheme = reader.one_of("cp_scheme", {"ring", "all-gather", "all-to-all"});

@@ -46,6 +46,8 @@ struct RecordedRecompute {
 
 struct RecordedOffload {
   std::optional<bool> optimizer, parameters, activations;
+  std::vector<std::string> modules{};  // whose inputs are offloaded (sim/strategy/offload.h); empty: of all that is kept
+  std::optional<int> blocks{};         // of each stage that offload their activations
 };
 
 struct RecordedTraining {
@@ -63,6 +65,7 @@ struct RecordedTraining {
   std::optional<std::string> moe_dispatch;
   std::optional<bool> moe_overlap, moe_captured;
   std::optional<double> moe_imbalance, moe_capacity;
+  std::optional<bool> moe_dispatch_narrow;  // tokens travel to experts in the format of narrow products
   std::optional<int> shard_size, replicate_size;
   std::optional<std::string> attention_kernel;  // "flash-2", "cudnn", ...: sim/base/attention_kernel.h; none: the framework's
   std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph;

@@ -144,7 +144,28 @@ void set_habits(const RecordedTraining& t, StackChoice& choice) {
   state("live_parameters",
         t.max_live_parameters ? t.max_live_parameters : number_after(t.framework_detail.value_or(""), "max_live_parameters"));
   state("dropout", t.dropout);
+  state("moe_dispatch_narrow", t.moe_dispatch_narrow);
   state("default.optimizer_step", t.optimizer_step);
+}
+
+sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
+  const RecordedOffload& recorded = t.offload;
+  sim::Offload offload{.optimizer = recorded.optimizer.value_or(false),
+                       .parameters = recorded.parameters.value_or(false),
+                       .activations = recorded.activations.value_or(false),
+                       .modules = {},
+                       .blocks = recorded.blocks.value_or(0)};
+  std::string names;
+  for (const std::string& name : recorded.modules) names += (names.empty() ? "" : "+") + name;
+  if (!names.empty()) {
+    const std::optional<sim::OffloadedModules> modules = sim::offloaded_modules_from(names);
+    if (!modules)
+      assume.refuse("training.offload.modules = " + names + ": known are " + text_of(sim::kAllOffloadedModules, ", "));
+    offload.modules = *modules;
+  }
+  if (!offload.activations && (offload.modules.any() || offload.blocks > 0))
+    assume.refuse("training.offload.modules and blocks need training.offload.activations = true");
+  return described(offload, t.framework_detail.value_or(""));
 }
 
 void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {
@@ -158,9 +179,7 @@ void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strate
   s.tensor_overlap = assume.given(t.tp_overlap, "training.tp_overlap", s.tensor_parallel > 1 && d.tensor_overlap, reason);
   s.data_overlap = assume.given(t.dp_overlap, "training.dp_overlap", d.data_overlap, reason);
   s.cuda_graph = assume.given(t.cuda_graph, "training.cuda_graph", d.cuda_graph, reason);
-  s.offload = {.optimizer = t.offload.optimizer.value_or(false),
-               .parameters = t.offload.parameters.value_or(false),
-               .activations = t.offload.activations.value_or(false)};
+  s.offload = recorded_offload(t, assume);
 }
 
 void set_adapters(const RecordedModel& m, sim::Strategy& s, Assumptions& assume) {

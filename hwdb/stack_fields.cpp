@@ -68,12 +68,14 @@ constexpr std::array<std::pair<const char*, ElementwiseFusion>, 3> kFusions = {{
     {"compiled", ElementwiseFusion::Compiled},
     {"fused", ElementwiseFusion::Fused},
 }};
-constexpr std::array<std::pair<const char*, NarrowScaling>, 5> kScalings = {{
+constexpr std::array<std::pair<const char*, NarrowScaling>, 7> kScalings = {{
     {"delayed", NarrowScaling::Delayed},
     {"current", NarrowScaling::Current},
     {"rowwise", NarrowScaling::Rowwise},
     {"rowwise-wide-gradient", NarrowScaling::RowwiseWideGradient},
-    {"blocks", NarrowScaling::Blocks},
+    {"blockwise", NarrowScaling::Blockwise},
+    {"mxfp8", NarrowScaling::Mxfp8},
+    {"nvfp4", NarrowScaling::Nvfp4},
 }};
 constexpr std::array<std::pair<const char*, FusedLoss>, 4> kFusedLosses = {{
     {"kernel", FusedLoss::Kernel},
@@ -163,6 +165,9 @@ void add_narrow(std::vector<Field>& fields) {
   narrow.add("narrow_scaling", &P::scaling);
   narrow.add("narrow_copies", &P::copies);
   narrow.add("caches_narrow_weights", &P::caches_weights);
+  narrow.add("stores_narrow_weights", &P::stores_weights);
+  narrow.add("wide_first_blocks", &P::wide_first, 0, 4096);
+  narrow.add("wide_last_blocks", &P::wide_last, 0, 4096);
   narrow.add("narrow_head", &P::head);
   narrow.add("saves_narrow_inputs", &P::saves_inputs);
   narrow.add("narrow_gather", &P::gathers);
@@ -217,6 +222,7 @@ void add_experts(std::vector<Field>& fields) {
   const Group<P> experts(fields, [](StackChoice& c) -> P& { return c.stack.experts; });
   experts.add("experts_route_shards", &P::routes_shards);
   experts.add("experts_in_one_kernel", &P::grouped_kernel);
+  experts.add("moe_dispatch_narrow", &P::dispatches_narrow);
 }
 
 void add_kept(std::vector<Field>& fields) {

@@ -68,6 +68,17 @@ Json recompute_json(const sim::Recompute& recompute) {
           {"detail", detail.empty() ? Json(nullptr) : Json(detail)}};
 }
 
+Json offload_json(const sim::Offload& offload) {
+  Json json = {{"optimizer", offload.optimizer}, {"parameters", offload.parameters}, {"activations", offload.activations}};
+  if (offload.blocks > 0) json["blocks"] = offload.blocks;
+  if (!offload.modules.any()) return json;
+  const std::string names = sim::text_of(offload.modules);
+  json["modules"] = Json::array();
+  for (std::size_t from = 0; from <= names.size(); from = std::min(names.find('+', from), names.size()) + 1)
+    json["modules"].push_back(names.substr(from, names.find('+', from) - from));
+  return json;
+}
+
 // None where the strategy's numbers do not go together.
 Json microbatches_json(const sim::Strategy& s) {
   const std::int64_t replica_batch = std::int64_t{s.data_parallel} * s.micro_batch;
@@ -128,6 +139,7 @@ Json habits_json(const sim::Run& run) {
                {"reshard_after_forward", sharded ? Json(weights.regathers_in_backward) : Json(nullptr)},
                {"fsdp_unit_blocks", sharded ? Json(weights.unit_blocks) : Json(nullptr)}};
   if (sharded && weights.live_parameters > 0.0) json["max_live_parameters"] = weights.live_parameters;
+  if (run.stack.experts.dispatches_narrow) json["moe_dispatch_narrow"] = true;
   if (run.stack.dropout > 0.0) json["dropout"] = run.stack.dropout;
   if (!run.optimizer_step) json["optimizer_step"] = false;
   return json;
@@ -142,8 +154,7 @@ Json training_json(const sim::Run& run) {
                {"optimizer", sim::name_of(s.optimizer)}};
   for (const Json& part : {mesh_json(s), switches_json(run), habits_json(run)}) json.update(part);
   json["recompute"] = recompute_json(s.recompute);
-  json["offload"] = {
-      {"optimizer", s.offload.optimizer}, {"parameters", s.offload.parameters}, {"activations", s.offload.activations}};
+  json["offload"] = offload_json(s.offload);
   return json;
 }
 

@@ -125,7 +125,8 @@ std::string switches_text(const sim::Run& run) {
   add(s.cuda_graph, "CUDA graphs");
   add(s.offload.optimizer, "optimizer offload");
   add(s.offload.parameters, "parameter offload");
-  add(s.offload.activations, "activation offload");
+  const std::string modules = sim::text_of(s.offload.modules);
+  add(s.offload.activations, ("activation offload" + (modules.empty() ? "" : " of " + modules)).c_str());
   return text;
 }
 

@@ -26,6 +26,8 @@ sim::Seconds since(Clock::time_point start) { return sim::Seconds(std::chrono::d
 void require_offload(const sim::Strategy& strategy) {
   if (strategy.offload.parameters)
     throw Error("the runtime does not execute offload.parameters = true; states and checkpoints go");
+  if (strategy.offload.modules.any() || strategy.offload.blocks > 0)
+    throw Error("the runtime does not execute offload.modules or offload.blocks; all checkpoints go");
   if (strategy.offload.activations && strategy.recompute.kind != sim::RecomputeKind::Full) {
     throw Error("offload.activations = true moves the checkpoints of recompute = full, not of " +
                 sim::text_of(strategy.recompute));

@@ -1,5 +1,6 @@
 #include "sim/cost/layer_prices.h"
 
+#include "sim/cost/recipe_support.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 
@@ -17,20 +18,6 @@ Bytes weight_gradient_factors(const OperatorList& backward) {
   return sum;
 }
 
-BlockPrice price_kind(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer,
-                      RecomputeKind recompute, LayerKind kind) {
-  const BlockOperators block = lower_block(model, run.strategy, stack, recompute, kind);
-  BlockPrice price{.forward = pricer.price(block.forward, false),
-                   .recompute = pricer.price(block.recompute, false),
-                   .backward = pricer.price(block.backward, true),
-                   .saved = block.saved,
-                   .restored = block.restored,
-                   .gradients = block.gradients,
-                   .weight_inputs = weight_gradient_factors(block.backward)};
-  pricer.overlap_exchanges(price.forward, price.backward);
-  return price;
-}
-
 // Of two kinds of layer, `share` of the second.
 PassPrice mean(const PassPrice& first, const PassPrice& second, double share) {
   PassPrice sum;
@@ -39,14 +26,52 @@ PassPrice mean(const PassPrice& first, const PassPrice& second, double share) {
   return sum;
 }
 
+BlockPrice mean(const BlockPrice& first, const BlockPrice& second, double share) {
+  const auto bytes = [share](Bytes of_first, Bytes of_second) { return (1.0 - share) * of_first + share * of_second; };
+  return {.forward = mean(first.forward, second.forward, share),
+          .recompute = mean(first.recompute, second.recompute, share),
+          .backward = mean(first.backward, second.backward, share),
+          .saved = bytes(first.saved, second.saved),
+          .restored = bytes(first.restored, second.restored),
+          .offloaded = bytes(first.offloaded, second.offloaded),
+          .gradients = bytes(first.gradients, second.gradients),
+          .weight_inputs = bytes(first.weight_inputs, second.weight_inputs)};
+}
+
+BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const Stack& stack, const OperatorPricer& pricer,
+                      RecomputeKind recompute, LayerKind kind) {
+  const BlockOperators block = lower_block(model, strategy, stack, recompute, kind);
+  BlockPrice price{.forward = pricer.price(block.forward, false),
+                   .recompute = pricer.price(block.recompute, false),
+                   .backward = pricer.price(block.backward, true),
+                   .saved = block.saved,
+                   .restored = block.restored,
+                   .offloaded = block.offloaded,
+                   .gradients = block.gradients,
+                   .weight_inputs = weight_gradient_factors(block.backward)};
+  pricer.overlap_exchanges(price.forward, price.backward);
+  return price;
+}
+
+// Narrow recipes may leave the first and the last blocks in 16 bits.
+BlockPrice price_recipe(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer,
+                        RecomputeKind recompute, LayerKind kind) {
+  const BlockPrice narrow = price_kind(model, run.strategy, stack, pricer, recompute, kind);
+  const double share = wide_share(stack.narrow, model.num_layers);
+  if (share == 0.0 || !is_narrow(matmul_dtype(run.strategy.precision))) return narrow;
+  Strategy strategy = run.strategy;
+  strategy.precision = Precision::Bf16;
+  return mean(narrow, price_kind(model, strategy, stack, pricer, recompute, kind), share);
+}
+
 BlockPrice price_block(const Run& run, const Stack& stack, const OperatorPricer& pricer, RecomputeKind recompute,
                        LayerKind kind) {
   const double share = full_attention_share(run.model);
-  BlockPrice block = price_kind(run.model, run, stack, pricer, recompute, kind);
+  BlockPrice block = price_recipe(run.model, run, stack, pricer, recompute, kind);
   if (share == 0.0 || !run.model.sliding_window) return block;
   Transformer model = run.model;
   model.sliding_window.reset();
-  const BlockPrice whole = price_kind(model, run, stack, pricer, recompute, kind);
+  const BlockPrice whole = price_recipe(model, run, stack, pricer, recompute, kind);
   block.forward = mean(block.forward, whole.forward, share);
   block.recompute = mean(block.recompute, whole.recompute, share);
   block.backward = mean(block.backward, whole.backward, share);
@@ -68,17 +93,11 @@ BlockPrice mean_block(const BlockPrice& dense, const BlockPrice& mixture, const 
   if (part.moe_blocks == 0) return dense;
   if (part.dense_blocks() == 0) return mixture;
   const double share = static_cast<double>(part.moe_blocks) / part.blocks;
-  const auto bytes = [share](Bytes of_dense, Bytes of_mixture) { return (1.0 - share) * of_dense + share * of_mixture; };
-  return {.forward = mean(dense.forward, mixture.forward, share),
-          .recompute = mean(dense.recompute, mixture.recompute, share),
-          .backward = mean(dense.backward, mixture.backward, share),
-          .saved = bytes(dense.saved, mixture.saved),
-          .restored = bytes(dense.restored, mixture.restored),
-          .gradients = bytes(dense.gradients, mixture.gradients),
-          .weight_inputs = bytes(dense.weight_inputs, mixture.weight_inputs)};
+  return mean(dense, mixture, share);
 }
 
 LayerPrices layer_prices(const Run& run) {
+  require_recipe(run.cluster.device, run.stack.narrow, run.strategy.precision);
   const OperatorPricer pricer(run);
   const Stack stack = effective_stack(run.stack, run.strategy);
   const RecomputeKind kind = run.strategy.recompute.kind;

@@ -3,7 +3,6 @@
 #include "sim/base/error.h"
 
 namespace llmsim::sim {
-namespace {
 
 std::string supported_formats(const Device& device) {
   std::string names;
@@ -14,8 +13,6 @@ std::string supported_formats(const Device& device) {
   }
   return names;
 }
-
-}  // namespace
 
 FlopsPerSecond Device::peak(DType dtype) const {
   const FlopsPerSecond direct = matrix_peak[static_cast<std::size_t>(dtype)];

@@ -83,9 +83,10 @@ struct Device {
   std::string architecture;  // "Hopper (sm_90)"
 
   std::array<FlopsPerSecond, kNumDTypes> matrix_peak{};  // dense, by DType; 0 where the format is not supported
-  FlopsPerSecond vector_peak;                            // fp32 outside the matrix units
-  Bytes memory;                                          // nominal
-  Bytes usable_memory;                                   // what an allocator can get, before any context
+  bool block_scales = false;   // matrix instructions take a scale for each 16 or 32 elements (mxfp8, nvfp4)
+  FlopsPerSecond vector_peak;  // fp32 outside the matrix units
+  Bytes memory;                // nominal
+  Bytes usable_memory;         // what an allocator can get, before any context
   BytesPerSecond memory_bandwidth;
   Bytes cache;                  // last-level cache, 0 if unknown
   int compute_units = 1;        // SMs, CUs, tensor cores of a TPU
@@ -108,5 +109,8 @@ struct Device {
   // Throws Error where no fallback exists.
   FlopsPerSecond peak(DType dtype) const;
 };
+
+// "fp32, fp16, bf16": the formats with a peak.
+std::string supported_formats(const Device& device);
 
 }  // namespace llmsim::sim

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/memory/offloaded_activations.h"
 #include "sim/memory/stage_contents.h"
 #include "sim/operators/update.h"
 
@@ -11,13 +12,6 @@ namespace {
 double update_bytes(const Run& run, const ParameterStorage& storage) {
   const double sums = run.stack.host_copies.gradients_return ? storage.gradient_bytes : 0.0;
   return storage.master_bytes + state_bytes_per_parameter(run.strategy.optimizer, storage) + size_of(DType::Fp32).value() + sums;
-}
-
-Bytes offloaded_checkpoints(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
-  const double passes = contents.chunks_in_flight(stage) / static_cast<double>(contents.chunks());
-  const BlockPrice& block = contents.moe_blocks(stage) > 0 ? prices.moe_block : prices.block;
-  const double stored = stored_inputs_per_block(run.strategy, run.stack);
-  return std::max(0.0, passes * contents.blocks(stage) - 2.0) * stored * block.saved;
 }
 
 Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
@@ -37,7 +31,7 @@ Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& 
   if (offload.parameters) {
     bytes += Bytes(divided(contents.held(stage), apart, shards.weights, expert_shards.weights) * storage.weight_bytes);
   }
-  if (offload.activations) bytes += offloaded_checkpoints(run, prices, contents, stage);
+  if (offload.activations) bytes += offloaded_activations(run, prices, contents, stage);
   return bytes;
 }
 

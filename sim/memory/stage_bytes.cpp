@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/memory/held_activations.h"
+#include "sim/memory/offloaded_activations.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/update.h"
 #include "sim/schedule/pipeline.h"
@@ -59,7 +60,7 @@ class StageInventory {
   void add_states(StageBytes& bytes, const Counted& parameters, const Counted& trained) const {
     const double state = state_bytes_per_parameter(strategy_.optimizer, storage_);
     bytes.weights = weight_bytes(parameters.shared) / shards_.weights +
-                    Bytes(parameters.experts * storage_.weight_bytes) / expert_shards_.weights;
+                    Bytes(parameters.experts * storage_.weight_bytes) / expert_shards_.weights + narrow_weights(parameters);
     if (strategy_.adapters) bytes.weights += Bytes(trained.all() * size_of(DType::Bf16).value());
     bytes.gradients = kept(trained, storage_.gradient_bytes, &StateShards::gradients);
     if (run_.stack.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
@@ -95,11 +96,28 @@ class StageInventory {
     return Bytes(std::min(owned, largest_table()) * storage_.state_bytes);
   }
 
+  // Of the blocks, but for divided experts.
+  double block_parameters() const {
+    const int mixtures = contents_.moe_blocks(stage_);
+    return (contents_.blocks(stage_) - mixtures) * rank_.block +
+           mixtures * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
+  }
+
+  // Quantised weights that outlive a micro-batch, both layouts where the device needs them, with their scales: beside the 16-bit
+  // ones or instead of them.  Sharded weights are quantised as they are gathered.
+  Bytes narrow_weights(const Counted& parameters) const {
+    const NarrowRecipe& recipe = run_.stack.narrow;
+    const bool whole = shards_.weights == 1.0 && expert_shards_.weights == 1.0 && !strategy_.offload.parameters;
+    if (!whole || !is_narrow(matmul_dtype(strategy_.precision)) || !(recipe.caches_weights || recipe.stores_weights))
+      return Bytes(0.0);
+    const double each = narrow_copies(recipe, strategy_.precision) * narrow_bytes(recipe, strategy_.precision, true);
+    const double narrow = (block_parameters() + parameters.experts) * (1.0 - wide_share(recipe, run_.model.num_layers));
+    return Bytes(narrow * (each - (recipe.stores_weights ? storage_.weight_bytes : 0.0)));
+  }
+
   // 4-bit recipes pack the blocks; the embedding, the head and the norms stay in 16 bits.
   Bytes weight_bytes(double parameters) const {
-    const int mixtures = contents_.moe_blocks(stage_);
-    const double packed = (contents_.blocks(stage_) - mixtures) * rank_.block +
-                          mixtures * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
+    const double packed = block_parameters();
     const bool four_bit = strategy_.precision == Precision::Nf4 || strategy_.precision == Precision::Int4;
     if (!four_bit) return Bytes(parameters * storage_.weight_bytes);
     return Bytes(packed * storage_.weight_bytes) + (parameters - packed) * size_of(DType::Bf16);
@@ -224,7 +242,13 @@ class StageInventory {
     return most_held(stage_order(pipeline_shape(strategy_), stage_), chunks);
   }
 
+  // All that blocks keep, or the inputs of some of their modules.
   void move_activations_to_host(StageBytes& bytes) const {
+    if (strategy_.offload.modules.any() || strategy_.offload.blocks > 0) {
+      const Bytes away = std::min(offloaded_activations(run_, prices_, contents_, stage_), bytes.activations_at_loss);
+      bytes.activations -= away, bytes.activations_at_loss -= away;
+      return;
+    }
     const Bytes resident = 2.0 * checkpoint(block().saved);
     bytes.activations = std::min(bytes.activations, resident);
     bytes.activations_at_loss = std::min(bytes.activations_at_loss, resident);

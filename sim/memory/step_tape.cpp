@@ -459,6 +459,7 @@ bool executes(const Transformer& m) {
 
 bool executes(const Recompute& recompute, const Offload& offload) {
   if (recompute.kind == RecomputeKind::Op || (recompute.kind == RecomputeKind::Full && recompute.every_n > 1)) return false;
+  if (offload.modules.any() || offload.blocks > 0) return false;
   return !offload.parameters && (!offload.activations || recompute.kind == RecomputeKind::Full);
 }
 

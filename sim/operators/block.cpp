@@ -41,6 +41,8 @@ class BlockLowering {
     bias_gradients();
     block_.gradients = activation_gradients();
     recompute_block(block_, parts_, model_, strategy_, stack_, recompute);
+    block_.offloaded =
+        offloadable_bytes(parts_.inputs, strategy_.offload.modules, strategy_.recompute, recompute, kind_ == LayerKind::Mixture);
     return std::move(block_);
   }
 
@@ -51,14 +53,16 @@ class BlockLowering {
   }
 
   void attention_half() {
-    norm("attention_norm", keeps_input(true));
+    const NormKept kept = norm("attention_norm", keeps_input(true));
+    parts_.inputs.attention_norm = kept.input, parts_.inputs.qkv = kept.output;
     model_.mla ? latent_inputs(*model_.mla) : attention_inputs();
     parts_.core.first = block_.forward.size();
     attention_core();
     parts_.core.last = block_.forward.size();
     const std::int64_t width = attention_output_width(model_) / tensor_;
-    if (strategy_.flash_attention || keeps_input(all_adapted())) keep(Bytes(static_cast<double>(tokens_ * width) * element_));
-    if (copies_attention_output()) keep(Bytes(static_cast<double>(tokens_ * width) * element_));
+    const Bytes output(static_cast<double>(tokens_ * width) * element_);
+    if (strategy_.flash_attention || keeps_input(all_adapted())) keep(output, parts_.inputs.attention_output);
+    if (copies_attention_output()) keep(output);
     product("attention_output", width, {model_.hidden_size}, true);
     if (!model_.parallel_block) reduce();
     if (model_.norms_per_layer >= 4) norm("post_attention_norm", false);
@@ -82,7 +86,8 @@ class BlockLowering {
     if (model_.position == Position::Rope) {
       stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(stack_, element_));
     }
-    keep(Bytes((q_elements + 2 * (stack_.kept.expanded_kv_heads ? q_elements : kv_elements)) * element_));
+    const double kv_kept = stack_.kept.expanded_kv_heads ? q_elements : kv_elements;
+    keep(Bytes((q_elements + 2 * kv_kept) * element_), parts_.inputs.core_attention);
     if (stack_.kept.fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
   }
 
@@ -98,7 +103,7 @@ class BlockLowering {
     stream(OperatorKind::Rotary, "rotary", (per_head + t) * mla.qk_rope_head_dim, rotary_traffic(stack_, element_));
     stream(OperatorKind::Copy, "assemble_keys", per_head * static_cast<double>(d), permutation_traffic(element_));
     parts_.latent_saved = Bytes(per_head * static_cast<double>(2 * d + mla.v_head_dim) * element_);
-    keep(parts_.latent_saved);
+    keep(parts_.latent_saved, parts_.inputs.core_attention);
     parts_.latent_up.last = block_.forward.size();
   }
 
@@ -122,16 +127,21 @@ class BlockLowering {
     block_.backward.push_back(collective("latent_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
   }
 
+  void mlp_norm() {
+    const NormKept kept = norm("mlp_norm", keeps_input(all_adapted()));
+    parts_.inputs.mlp_norm = kept.input, parts_.inputs.mlp_input = kept.output;
+  }
+
   void mlp_half() {
     const std::int64_t h = model_.hidden_size, f = model_.ffn_size / tensor_;
     const double ffn_elements = static_cast<double>(tokens_ * f);
     const int width = model_.gated_mlp ? 2 : 1;
-    if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm", keeps_input(all_adapted()));
+    if (!model_.parallel_block || model_.norms_per_layer >= 2) mlp_norm();
     parts_.mlp.first = block_.forward.size();
     if (!model_.parallel_block) gather();
     if (!fuses_inputs()) product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
     parts_.mlp_inner_saved = Bytes(width * ffn_elements * element_);
-    keep(parts_.mlp_inner_saved);
+    keep(parts_.mlp_inner_saved, parts_.inputs.activation);
     parts_.activations = {block_.forward.size()};
     stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
     const bool eager_gate = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
@@ -147,7 +157,7 @@ class BlockLowering {
   }
 
   void mixture_half() {
-    if (!model_.parallel_block || model_.norms_per_layer >= 2) norm("mlp_norm", keeps_input(all_adapted()));
+    if (!model_.parallel_block || model_.norms_per_layer >= 2) mlp_norm();
     parts_.mlp.first = block_.forward.size();
     const bool gathers = !routes_shards(strategy_, stack_);
     if (!model_.parallel_block && gathers) gather();
@@ -161,6 +171,7 @@ class BlockLowering {
     parts_.needed = before + experts.needed;
     parts_.mlp_inner_saved = experts.inner_saved;
     parts_.activation_saved = experts.activation_saved;
+    parts_.inputs.mlp_input = experts.rows_saved, parts_.inputs.activation = experts.activation_input;
     expert_gradients_ = experts.gradients;
     add({.forward = std::move(experts.forward), .backward = std::move(experts.backward)});
     end_half(gathers);
@@ -197,6 +208,7 @@ class BlockLowering {
     block_.forward.insert(block_.forward.end(), core.forward.begin(), core.forward.end());
     block_.backward.insert(block_.backward.end(), core.backward.begin(), core.backward.end());
     core_working_ = core.working;
+    parts_.inputs.core_inner = total_saved(core.forward);
   }
 
   // The gradient of a bias is the sum of its product's output gradient over the tokens.
@@ -214,8 +226,12 @@ class BlockLowering {
     add(model_.bias.mlp && kind_ == LayerKind::Dense, ffn + model_.hidden_size, 2);
   }
 
+  struct NormKept {
+    Bytes input, output;
+  };
+
   // An eager RMSNorm keeps its input in fp32 and, for the gradient of its scale, the normalised input.
-  void norm(const char* label, bool feeds_kept_input) {
+  NormKept norm(const char* label, bool feeds_kept_input) {
     stream(OperatorKind::Norm, label, residual_elements(), norm_traffic(model_.norm, stack_, element_));
     const bool eager_rms = model_.norm == Norm::RmsNorm && stack_.fusion == ElementwiseFusion::Eager;
     const double input = stack_.norms_in_fp32 || eager_rms ? size_of(DType::Fp32).value() : element_;
@@ -223,6 +239,7 @@ class BlockLowering {
     const double output = feeds_kept_input ? linear_input_bytes(linear_) : 0.0;
     keep(Bytes(residual_elements() * (input + normalised + output)));
     parts_.norms_saved += Bytes(residual_elements() * (normalised + output));
+    return {Bytes(residual_elements() * input), Bytes(residual_elements() * output)};
   }
 
   // Linear layers keep their input for the weight gradient; frozen ones have none.
@@ -278,7 +295,7 @@ class BlockLowering {
 
   // As all-gathers send it: linear layers need it in the format of their products.
   Bytes gathered_residual() const {
-    const double sent = stack_.narrow.gathers_inputs ? size_of(matmul_dtype(strategy_.precision)).value() : element_;
+    const double sent = stack_.narrow.gathers_inputs ? narrow_bytes(stack_.narrow, strategy_.precision, false) : element_;
     return std::min(1.0, sent / element_) * whole_residual();
   }
 
@@ -311,6 +328,11 @@ class BlockLowering {
 
   // The operator pushed last is charged with bytes that live until its backward pass.
   void keep(Bytes size) { block_.forward.back().saved += size; }
+  // `input`: of which module this is one.
+  void keep(Bytes size, Bytes& input) {
+    keep(size);
+    input += size;
+  }
 
   // The MLP is the widest point: gradients of the activation's output and of its one or two inputs, of the block's input and
   // output.

@@ -24,10 +24,10 @@
 // one product.  Queries and keys may be normalised, norms may follow each half.
 //
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
-// t/n tokens; without, the reductions are all-reduces.  8-bit recipes may cast what is gathered before it travels (inputs, output
-// gradients): 1 byte a value; sums travel in 16 bits.  Kept for backward (`Operator::saved`), 16-bit, GPT with dropout and fused
-// kernels: 34 t h + 5 a s t bytes at n = 1.  Source of the activation count: Korthikanti et al., "Reducing Activation
-// Recomputation in Large Transformer Models", 2022.
+// t/n tokens; without, the reductions are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels
+// (inputs, output gradients): narrow_bytes a value; sums travel in 16 bits.  Kept for backward (`Operator::saved`), 16-bit, GPT
+// with dropout and fused kernels: 34 t h + 5 a s t bytes at n = 1.  Source of the activation count: Korthikanti et al., "Reducing
+// Activation Recomputation in Large Transformer Models", 2022.
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -42,6 +42,7 @@ struct BlockOperators {
   OperatorList backward;
   OperatorList recompute;  // replayed before the backward pass
   Bytes saved;             // kept between forward and backward of one micro-batch
+  Bytes offloaded;         // of which the inputs of chosen modules go to the host (module_inputs.h)
   Bytes restored;          // what recomputation brings back before the block's backward pass
   Bytes gradients;         // activation gradients that live at the widest point of the block's backward pass
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/operators/block.h"
+#include "sim/operators/module_inputs.h"
 
 namespace llmsim::sim {
 
@@ -26,6 +27,7 @@ struct BlockParts {
   OperatorRange latent_up;  // from the latents to queries, keys and values
   std::vector<std::size_t> activations;
   std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks
+  ModuleInputs inputs;
   Bytes norms_saved{};
   Bytes mlp_inner_saved{};
   Bytes activation_saved{};

@@ -87,11 +87,12 @@ class ExpertLowering {
     if (exchanges() && !gathers()) {
       out_.forward.push_back(
           collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert, Bytes(kIndex * moe_.num_experts)));
-      exchange("expert_dispatch");
+      exchange("expert_dispatch", dispatched_bytes());
     }
     if (expert_tensor_ > 1) conjugate("expert_gather", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
     if (exchanges() && !gathers()) sort_chunks("expert_sort");
-    keep(input_of(row_elements()));
+    out_.rows_saved = input_of(row_elements());
+    keep(out_.rows_saved);
   }
 
   // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
@@ -122,6 +123,7 @@ class ExpertLowering {
     add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
     activate("expert_activation", real(shape_.rows * f));
+    out_.activation_input = Bytes(width_ * real(shape_.rows * f) * element_);
     if (keeps_unweighted()) keep_activation(Bytes(real(shape_.rows * f) * element_));
     add(lower_expert_linear(linear_, "expert_down", group, h, f), {h}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(h));
@@ -130,7 +132,7 @@ class ExpertLowering {
   void give_back() {
     if (exchanges() && !gathers()) sort_chunks("expert_unsort");
     if (expert_tensor_ > 1) conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
-    if (exchanges() && !gathers()) exchange("expert_combine");
+    if (exchanges() && !gathers()) exchange("expert_combine", element_);
     permute("expert_return", gathers() ? arrived_elements() : sent_elements());
     if (!stack_.kept.weighted_in_experts) keep(Bytes((gathers() ? arrived_elements() : sent_elements()) * element_));
   }
@@ -198,11 +200,16 @@ class ExpertLowering {
     out_.activation_saved += size;
   }
 
-  void exchange(const char* label) {
+  // `bytes` of an element on its way there; gradients come back in the activation format.
+  void exchange(const char* label, double bytes) {
     const double elements = std::max(sent_elements(), arrived_elements());
-    const Operator op = collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * element_));
-    out_.forward.push_back(op);
-    out_.backward.push_back(op);
+    out_.forward.push_back(collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * bytes)));
+    out_.backward.push_back(collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * element_)));
+  }
+
+  double dispatched_bytes() const {
+    const bool narrow = stack_.experts.dispatches_narrow && is_narrow(matmul_dtype(linear_.precision));
+    return narrow ? narrow_bytes(stack_.narrow, linear_.precision, false) : element_;
   }
 
   // Rows arrive by rank, and are wanted by expert.

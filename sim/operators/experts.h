@@ -22,8 +22,9 @@
 // expert_ffn_size / etp wide; their partial results are reduce-scattered before they return.  Only shared experts gather tokens.
 //
 // An all-gather dispatch has all tokens of the expert ranks on each of them, t h x, instead of rows; results are
-// reduce-scattered. A deduplicating one sends a token once to a rank and a node however many of its experts are there, permutes
-// as it sends, and is priced by cost/expert_exchange.h.
+// reduce-scattered. Rows may be dispatched in the narrow format of the products (dispatches_narrow), results and gradients come
+// back in the activation format.  A deduplicating one sends a token once to a rank and a node however many of its experts are
+// there, permutes as it sends, and is priced by cost/expert_exchange.h.
 //
 // Kept for backward, e bytes an activation: rows, inputs of both products, the rows before the combination, the probabilities in
 // fp32, weights, and three 8-byte indices for each row (chosen expert, order, token).  Where the weights multiply an expert's
@@ -73,7 +74,9 @@ struct ExpertOperators {
   std::size_t needed = 0;                // forward operators before this one are replayed by a recomputation that stops early
   Bytes inner_saved{};                   // everything but what the activations add
   Bytes activation_saved{};
-  Bytes gradients{};  // of activations, at the widest point
+  Bytes rows_saved{};        // of the former: the input of the experts
+  Bytes activation_input{};  // and of their activation
+  Bytes gradients{};         // of activations, at the widest point
 };
 
 ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Stack& stack,

@@ -5,10 +5,7 @@
 namespace llmsim::sim {
 namespace {
 
-NarrowScaling scaling_of(const LinearContext& context) {
-  const bool blocks = context.precision == Precision::Mxfp8 || context.precision == Precision::Nvfp4;
-  return blocks ? NarrowScaling::Blocks : context.stack->narrow.scaling;
-}
+NarrowScaling scaling_of(const LinearContext& context) { return scaling_of(context.stack->narrow, context.precision); }
 
 Operator quantise(const LinearContext& context, const char* label, double elements, bool weight) {
   const DType dtype = matmul_dtype(context.precision);
@@ -51,23 +48,25 @@ void add_adapter(LinearOperators& linear, std::int64_t tokens, std::int64_t out,
 
 // `busy` products of (rows_per_expert, k) by (k, n), of all rows together.
 Operator grouped(const char* label, const ExpertRows& group, std::int64_t n, std::int64_t k, DType dtype, DType out) {
-  Operator op = gemm(label, group.busy, group.rows_per_expert, n, k, dtype, out);
+  Operator op = gemm(label, group.busy, group.padded_rows_per_expert(), n, k, dtype, out);
   op.kernels = group.kernels();
   op.ragged = true;
   const double rows = static_cast<double>(group.rows), dn = static_cast<double>(n), dk = static_cast<double>(k);
   op.flops = 2.0 * rows * dn * dk * FLOP;
-  op.moved = (rows * dk + static_cast<double>(group.busy) * dk * dn) * size_of(dtype) + rows * dn * size_of(out);
+  const double padded = rows + static_cast<double>(group.padding());
+  op.moved = (padded * dk + static_cast<double>(group.busy) * dk * dn) * size_of(dtype) + padded * dn * size_of(out);
   return op;
 }
 
 Operator grouped_weight_gradient(const char* label, const ExpertRows& group, std::int64_t m, std::int64_t n, DType dtype,
                                  DType out) {
-  Operator op = gemm(label, group.busy, m, n, group.rows_per_expert, dtype, out);
+  Operator op = gemm(label, group.busy, m, n, group.padded_rows_per_expert(), dtype, out);
   op.kernels = group.kernels();
   op.ragged = true;
   const double rows = static_cast<double>(group.rows), dm = static_cast<double>(m), dn = static_cast<double>(n);
   op.flops = 2.0 * rows * dm * dn * FLOP;
-  op.moved = rows * (dm + dn) * size_of(dtype) + static_cast<double>(group.busy) * dm * dn * size_of(out);
+  const double padded = rows + static_cast<double>(group.padding());
+  op.moved = padded * (dm + dn) * size_of(dtype) + static_cast<double>(group.busy) * dm * dn * size_of(out);
   return op;
 }
 
@@ -118,14 +117,17 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   return linear;
 }
 
-LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& group, std::int64_t out,
+LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
                                     std::int64_t in) {
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
+  ExpertRows group = rows;
+  if (is_narrow(dtype)) group.multiple = row_multiple(scaling_of(context));
   const double weights = static_cast<double>(group.experts) * static_cast<double>(out) * static_cast<double>(in);
   LinearOperators linear;
   if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
   if (is_narrow(dtype)) {
-    add_casts(linear, context, static_cast<double>(group.rows), static_cast<double>(out), static_cast<double>(in), weights);
+    add_casts(linear, context, static_cast<double>(group.rows + group.padding()), static_cast<double>(out),
+              static_cast<double>(in), weights);
     for (OperatorList* pass : {&linear.forward, &linear.backward}) {
       for (Operator& op : *pass) op.kernels *= group.kernels();
     }
@@ -143,7 +145,8 @@ LinearOperators lower_expert_linear(const LinearContext& context, const char* la
 double linear_input_bytes(const LinearContext& context) {
   const DType narrow = matmul_dtype(context.precision);
   const bool wide_gradient = scaling_of(context) == NarrowScaling::RowwiseWideGradient;
-  if (is_narrow(narrow) && context.stack->narrow.saves_inputs && !wide_gradient) return size_of(narrow).value();
+  if (is_narrow(narrow) && context.stack->narrow.saves_inputs && !wide_gradient)
+    return narrow_bytes(context.stack->narrow, context.precision, false);
   return size_of(activation_dtype(context.precision)).value();
 }
 

@@ -39,15 +39,20 @@ struct ExpertRows {
   std::int64_t rows = 0;  // of all together
   std::int64_t rows_per_expert = 0;
   bool one_kernel = false;  // for all of them, or one for each
+  int multiple = 1;         // the rows of each are padded to one
 
+  // An expert has any number of rows: half a multiple is missing on average.
+  std::int64_t padding() const { return busy * (multiple / 2); }
+  std::int64_t padded_rows_per_expert() const { return rows_per_expert + multiple / 2; }
   int kernels() const { return one_kernel ? 1 : static_cast<int>(busy); }
 };
 
-// The same for each expert and its rows: one product of `busy` small ones, with the FLOPs and bytes of all rows.
-LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& group, std::int64_t out,
+// The same for each expert and its rows: one product of `busy` small ones, with the FLOPs and bytes of all rows.  Narrow products
+// work on padded ones (row_multiple).
+LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
                                     std::int64_t in);
 
-// Bytes of one element of a linear layer's input as kept for the weight gradient.
+// Bytes of one element of a linear layer's input as kept for the weight gradient, with its scales.
 double linear_input_bytes(const LinearContext& context);
 
 }  // namespace llmsim::sim

@@ -124,10 +124,16 @@ Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight,
       if (!weight) return {.forward_bytes = kRead + n, .forward_kernels = 1};
       return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
     case NarrowScaling::Rowwise: return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
-    case NarrowScaling::Blocks: break;
+    default: break;
   }
-  if (stack.fusion == ElementwiseFusion::Fused) return {.forward_bytes = kRead + 2 * n, .forward_kernels = 1};
-  return {.forward_bytes = 2 * kRead + 2 * n, .forward_kernels = 2, .rate = 2.0 / (1.0 + 1.0 / stack.narrow.row_cast_rate)};
+  const bool maxima = scaling == NarrowScaling::Nvfp4, fused = stack.fusion == ElementwiseFusion::Fused;
+  const double written = 2 * (n + scale_bytes(scaling, weight));
+  Traffic traffic{.forward_bytes = (fused ? kRead : 2 * kRead) + written, .forward_kernels = fused ? 1 : 2};
+  if (!fused) traffic.rate = 2.0 / (1.0 + 1.0 / stack.narrow.row_cast_rate);
+  if (!maxima) return traffic;
+  traffic.forward_bytes += kRead;
+  traffic.forward_kernels += 1;
+  return traffic;
 }
 
 }  // namespace llmsim::sim

@@ -50,9 +50,11 @@ double DataExchange::gradient_wire_bytes() const {
 
 double DataExchange::weight_wire_bytes() const {
   if (run_.stack.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
-  const DType wide = activation_dtype(run_.strategy.precision), narrow = matmul_dtype(run_.strategy.precision);
-  const DType sent = run_.stack.narrow.gathers && size_of(narrow) < size_of(wide) ? DType::Fp8 : wide;
-  return std::min(storage_.weight_bytes, size_of(sent).value());
+  const Precision precision = run_.strategy.precision;
+  const double wide = size_of(activation_dtype(precision)).value();
+  const bool narrow = run_.stack.narrow.gathers && is_narrow(matmul_dtype(precision));
+  const double sent = narrow ? narrow_bytes(run_.stack.narrow, precision, true) : wide;
+  return std::min(storage_.weight_bytes, sent);
 }
 
 ExchangeTimes DataExchange::times(double trained, double parameters) const {

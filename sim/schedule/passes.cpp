@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/memory/offloaded_activations.h"
 #include "sim/schedule/host_queue.h"
 #include "sim/schedule/host_traffic.h"
 #include "sim/schedule/overlap.h"
@@ -197,7 +198,7 @@ class PassBuilder {
   void add_host_traffic(Terms& terms, bool backward, bool last) const {
     HostTraffic traffic(run_);
     if (strategy_.offload.activations)
-      traffic.checkpoints(part_.blocks * stored_inputs_per_block(strategy_, stack_) * block_.saved, backward);
+      traffic.checkpoints(offloading_blocks(strategy_, part_.blocks) * offloaded_by_block(run_, block_), backward);
     const double apart = rank_.apart(part_), trained_apart = rank_.trained_apart(part_);
     const double owned = (exchange_.trained_parameters(part_) - trained_apart) / strategy_.shard_ranks() +
                          trained_apart / strategy_.expert_shard_ranks();

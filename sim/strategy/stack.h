@@ -10,6 +10,7 @@
 #include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
+#include "sim/strategy/narrow_recipe.h"
 
 namespace llmsim::sim {
 
@@ -47,16 +48,6 @@ struct ParameterStorage {
   double state_bytes = 4.0;          // one optimizer state value
 };
 
-// How an 8-bit recipe finds the scales of a tensor, and so how often it reads it.  Recipes with block scales (mxfp8, nvfp4) are
-// Blocks whatever the stack says.
-//   Delayed              from the maxima of earlier steps: one pass casts and transposes
-//   Current              from the tensor's own maximum: a pass more
-//   Rowwise              a scale for each row along the product: two casts with maxima of their own; the outputs of backward
-//                        products are scaled by a kernel of their own
-//   RowwiseWideGradient  the same, but weight gradients multiply in 16 bits
-//   Blocks               a scale for each 16 or 32 elements along the product
-enum class NarrowScaling { Delayed, Current, Rowwise, RowwiseWideGradient, Blocks };
-
 // Time of the host for each thing it calls; a step is never faster than these allow (schedule/host_queue.h).
 struct HostTimes {
   Seconds per_kernel{6e-6};           // to launch one kernel, eager
@@ -64,19 +55,6 @@ struct HostTimes {
   Seconds per_narrow_product{0.0};    // bookkeeping of a product in an 8- or 4-bit format: scales, caches, amax
   Seconds per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
   Seconds per_step{0.0};              // between steps: data, logging, scaler synchronisation
-};
-
-// 8- and 4-bit recipes.
-struct NarrowRecipe {
-  NarrowScaling scaling = NarrowScaling::Delayed;
-  double copies = 2.0;           // of a tensor with one scale: 2 where the device multiplies in one layout only
-  bool caches_weights = false;   // weights are quantised once per step, not per micro-batch
-  bool head = false;             // the output projection multiplies in the narrow format too
-  bool saves_inputs = false;     // inputs of linear layers are kept in the narrow format
-  bool gathers = false;          // weights are quantised before they are gathered
-  bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
-  double gemm_efficiency = 1.0;  // rate of products with the scales of this recipe, relative to one scale a tensor
-  double row_cast_rate = 1.0;    // Blocks: bandwidth of the cast along rows, relative to other compiled kernels
 };
 
 // The output projection's loss.
@@ -136,8 +114,9 @@ struct KeptActivations {
 
 // Mixtures of experts.
 struct ExpertHabits {
-  bool routes_shards = false;   // with sequence parallelism each tensor rank routes its own tokens
-  bool grouped_kernel = false;  // one kernel multiplies the rows of all experts; else one for each
+  bool routes_shards = false;      // with sequence parallelism each tensor rank routes its own tokens
+  bool grouped_kernel = false;     // one kernel multiplies the rows of all experts; else one for each
+  bool dispatches_narrow = false;  // tokens go to experts in the narrow format, with its scales; results come back in 16 bits
 };
 
 // The optimizer step on the device.
@@ -159,8 +138,6 @@ struct MemoryReserve {
   double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
   double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
 };
-
-struct Strategy;
 
 struct Stack {
   std::string id = "pytorch";

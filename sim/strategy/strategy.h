@@ -6,6 +6,7 @@
 
 #include "sim/base/dtype.h"
 #include "sim/strategy/expert_strategy.h"
+#include "sim/strategy/offload.h"
 #include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {
@@ -33,13 +34,6 @@ enum class ContextScheme { Ring, AllGather, AllToAll };
 
 // The order of forward and backward passes, see schedule/pipeline.h; ZbH1 and ZbV are zero-bubble schedules.
 enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, ZbV, DualPipe };
-
-struct Offload {
-  bool optimizer = false;    // states and update on the host (CPU Adam)
-  bool parameters = false;   // weights fetched over the host link
-  bool activations = false;  // checkpoints kept in host memory
-  bool operator==(const Offload&) const = default;
-};
 
 // Parameter-efficient fine-tuning: the base weights are frozen and low-rank adapters of `rank` are trained on the linear layers.
 struct Adapters {

@@ -1,0 +1,72 @@
+// 8- and 4-bit recipes: how linear layers come to their narrow factors, and what the scales of those weigh.
+//
+//   recipe      factor   scales of x and dy             scales of w                     rows of an expert
+//   delayed     fp8      one of the tensor, fp32        one of the tensor, fp32         multiples of 16
+//   current     fp8      one of the tensor, fp32        one of the tensor, fp32         16
+//   rowwise     fp8      one of a row or column, fp32   one of a row or column, fp32    16
+//   blockwise   fp8      1 x 128, fp32                  128 x 128, fp32                 128
+//   mxfp8       fp8      1 x 32, 1 byte (e8m0)          1 x 32, 1 byte                  32
+//   nvfp4       fp4      1 x 16, 1 byte (e4m3), and     16 x 16, written out for each   32
+//                        one of the tensor              1 x 16 as the product reads it
+//
+// Scales of a row or of the tensor weigh nothing beside their elements.  In nvfp4 weight gradients multiply factors that a random
+// Hadamard transform of 16 elements has been through, and gradients are rounded stochastically, both within the kernel that
+// casts; the maxima of the tensor and of its transform are one pass before it.  Some blocks may stay in 16 bits.
+// Sources: TransformerEngine common/recipe (DelayedScaling, Float8CurrentScaling, Float8BlockScaling, MXFP8BlockScaling,
+// NVFP4BlockScaling) and pytorch/csrc/quantizer.cpp; DeepSeek-V3 technical report, 2024, section 3.3; OCP Microscaling Formats,
+// 2023; arXiv 2509.25149 (nvfp4); row multiples: Megatron-LM core/fp8_utils.py, core/fp4_utils.py, DeepGEMM's contiguous layout.
+#pragma once
+
+#include "sim/strategy/strategy.h"
+
+namespace llmsim::sim {
+
+// How a recipe finds the scales of a tensor, and so how often it reads it.
+//   Delayed              from the maxima of earlier steps: one pass casts and transposes
+//   Current              from the tensor's own maximum: a pass more
+//   Rowwise              a scale for each row along the product: two casts with maxima of their own; the outputs of backward
+//                        products are scaled by a kernel of their own
+//   RowwiseWideGradient  the same, but weight gradients multiply in 16 bits
+//   Blockwise            a scale for each 1 x 128 values, and 128 x 128 of a weight
+//   Mxfp8                a scale for each 32 elements along the product
+//   Nvfp4                a scale for each 16 elements along the product, and one of the tensor
+enum class NarrowScaling { Delayed, Current, Rowwise, RowwiseWideGradient, Blockwise, Mxfp8, Nvfp4 };
+
+// Habits of a stack.
+struct NarrowRecipe {
+  NarrowScaling scaling = NarrowScaling::Delayed;  // of fp8; the formats mxfp8 and nvfp4 bring their own
+  double copies = 2.0;                             // of a tensor with one scale: 2 where the device multiplies in one layout only
+  bool caches_weights = false;   // weights are quantised once per step, not per micro-batch, and stay beside the 16-bit ones
+  bool stores_weights = false;   // there are no 16-bit weights: the narrow ones are updated from the master weights
+  bool head = false;             // the output projection multiplies in the narrow format too
+  bool saves_inputs = false;     // inputs of linear layers are kept in the narrow format
+  bool gathers = false;          // weights are quantised before they are gathered
+  bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
+  int wide_first = 0;            // blocks that multiply in 16 bits: the first ones
+  int wide_last = 0;             // and the last ones
+  double gemm_efficiency = 1.0;  // rate of products with the scales of this recipe, relative to one scale a tensor
+  double row_cast_rate = 1.0;    // block scales: bandwidth of the cast along rows, relative to other compiled kernels
+};
+
+// What a precision multiplies with.
+NarrowScaling scaling_of(const NarrowRecipe& recipe, Precision precision);
+
+// Whether scales follow blocks along the product, so that a transposed copy has others.
+bool has_block_scales(NarrowScaling scaling);
+
+// Bytes of scales for each element of one copy.
+double scale_bytes(NarrowScaling scaling, bool weight);
+
+// Bytes of an element of one copy with its scales; of a 16- or 32-bit precision those of its format.
+double narrow_bytes(const NarrowRecipe& recipe, Precision precision, bool weight);
+
+// Copies of a tensor that the products along both of its axes need.
+double narrow_copies(const NarrowRecipe& recipe, Precision precision);
+
+// The rows of an expert are padded to a multiple of this.
+int row_multiple(NarrowScaling scaling);
+
+// Of all layers those that multiply in 16 bits, as a share.
+double wide_share(const NarrowRecipe& recipe, int num_layers);
+
+}  // namespace llmsim::sim
