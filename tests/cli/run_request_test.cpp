@@ -175,6 +175,16 @@ TEST(RunOf, SwitchesReachTheStrategy) {
   EXPECT_EQ(s.offload, (sim::Offload{.optimizer = true, .parameters = false, .activations = true}));
 }
 
+TEST(RunOf, ActivationsOfModulesAreOffloaded) {
+  RunOptions options{.model = "llama-8b"};
+  options.offload = "optimizer,activations=core_attn+moe_act";
+  const sim::Offload offload = run_of(options, database()).strategy.offload;
+  EXPECT_TRUE(offload.optimizer && offload.activations);
+  EXPECT_EQ(sim::text_of(offload.modules), "core_attn+moe_act");
+  options.offload = "activations=core";
+  EXPECT_NE(error_of(options).find("--offload = activations=core"), std::string::npos);
+}
+
 TEST(RunOf, HabitsOfTheFrameworkReachTheStack) {
   RunOptions options{.model = "llama-8b",
                      .fused_cross_entropy = true,

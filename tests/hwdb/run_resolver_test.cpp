@@ -272,6 +272,54 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
   EXPECT_GT(scored, 2700);  // 2736 alone have a scored outcome
 }
 
+TEST(RunResolver, WordsOfThePrecisionChooseTheRecipe) {
+  RunRecord record = llama(8);
+  record.training.precision = "fp8";
+  const auto scaling = [&](const char* words) {
+    record.training.precision_detail = words;
+    return resolved(record).stack.narrow.scaling;
+  };
+  EXPECT_EQ(scaling("hybrid, delayed scaling"), sim::NarrowScaling::Delayed);
+  EXPECT_EQ(scaling("current scaling"), sim::NarrowScaling::Current);
+  EXPECT_EQ(scaling("hybrid, tensorwise, base bf16"), sim::NarrowScaling::Current);
+  EXPECT_EQ(scaling("hybrid, blockwise, base bf16"), sim::NarrowScaling::Blockwise);
+  EXPECT_EQ(scaling("rowwise scaling"), sim::NarrowScaling::Rowwise);
+  EXPECT_EQ(scaling("mxfp8"), sim::NarrowScaling::Mxfp8);
+  record.training.framework_detail = "first_last_layers_bf16=true; fp8_param_gather=true";
+  record.training.moe_dispatch_narrow = true;
+  const sim::Stack stack = resolved(record).stack;
+  EXPECT_EQ(stack.narrow.wide_first + stack.narrow.wide_last, 2);
+  EXPECT_TRUE(stack.narrow.stores_weights && stack.narrow.gathers && stack.experts.dispatches_narrow);
+}
+
+TEST(RunResolver, BlockScalesAreRefusedOnADeviceWithoutThem) {
+  RunRecord record = llama(8);
+  record.training.precision = "mxfp8";
+  EXPECT_THROW(sim::predict(resolved(record)), Error);
+  record.hardware.accelerator = "b200_sxm";
+  EXPECT_NO_THROW(sim::predict(resolved(record)));
+}
+
+TEST(RunResolver, ActivationsOfChosenModulesAreOffloaded) {
+  RunRecord record = llama(8);
+  record.training.offload.activations = true;
+  record.training.offload.modules = {"core_attn", "moe_act"};
+  record.training.offload.blocks = 3;
+  sim::Offload offload{.activations = true, .blocks = 3};
+  offload.modules.core_attention = offload.modules.activation = true;
+  EXPECT_EQ(resolved(record).strategy.offload, offload);
+  record.training.offload.modules = {"core"};
+  EXPECT_NE(error_of(record).find("training.offload.modules = core: known are attn_norm, qkv_linear"), std::string::npos);
+  record.training.offload.modules = {"core_attn"};
+  record.training.offload.activations = false;
+  EXPECT_NE(error_of(record).find("need training.offload.activations = true"), std::string::npos);
+  record.training.offload.activations = true;
+  record.training.offload.modules.clear();
+  record.training.offload.blocks.reset();
+  record.training.framework_detail = "Megatron FSDP; offload: activation cpu offload, 20 layers";
+  EXPECT_EQ(resolved(record).strategy.offload.blocks, 20);
+}
+
 TEST(RunResolver, TransportAndAlgorithmAreWhatTheRunSays) {
   RunRecord record = llama(16);
   EXPECT_EQ(resolved(record).cluster.network.transport, sim::Transport::Rdma);

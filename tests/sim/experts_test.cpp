@@ -34,6 +34,15 @@ struct Case {
   }
 };
 
+double exchanged(const OperatorList& list, std::string_view label) {
+  double sum = 0.0;
+  for (const Operator& op : list) {
+    if (label == op.label && op.collective == CollectiveKind::AllToAll && op.kind == OperatorKind::Collective)
+      sum += op.message.value();
+  }
+  return sum;
+}
+
 const Operator& named(const OperatorList& list, std::string_view label) {
   return *std::find_if(list.begin(), list.end(), [&](const Operator& op) { return label == op.label; });
 }
@@ -214,6 +223,22 @@ TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
   const ExpertOperators fused = c.lower();
   c.stack.kept.weighted_in_experts = false;
   EXPECT_EQ(fused.activation_saved, c.lower().activation_saved);
+}
+
+TEST(Experts, TokensMayTravelInTheFormatOfTheProducts) {
+  Case c;
+  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.precision = Precision::Fp8;
+  const double rows = 16.0 * 16.0;
+  EXPECT_DOUBLE_EQ(exchanged(c.lower().forward, "expert_dispatch"), 2.0 * rows);
+  c.stack.experts.dispatches_narrow = true;
+  c.stack.narrow.scaling = NarrowScaling::Blockwise;
+  const ExpertOperators experts = c.lower();
+  EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_dispatch"), (1.0 + 4.0 / 128.0) * rows);
+  EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_combine"), 2.0 * rows);
+  EXPECT_DOUBLE_EQ(exchanged(experts.backward, "expert_dispatch"), 2.0 * rows);
+  c.strategy.precision = Precision::Bf16;
+  EXPECT_DOUBLE_EQ(exchanged(c.lower().forward, "expert_dispatch"), 2.0 * rows);
 }
 
 }  // namespace

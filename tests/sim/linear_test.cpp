@@ -48,9 +48,9 @@ TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
   Stack stack;
   stack.fusion = ElementwiseFusion::Compiled;
   stack.narrow.row_cast_rate = 0.5;
-  // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 + 3.
+  // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 + 3, those of scales beside them.
   const LinearOperators linear = lowered(stack, Precision::Mxfp8);
-  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (6.0 + 2.0 / 32.0) * kGradients);
   EXPECT_DOUBLE_EQ(linear.backward.front().rate, 6.0 / 9.0);
 }
 
@@ -69,11 +69,62 @@ TEST(Linear, WideWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
 }
 
 TEST(Linear, BlockScalesBelongToTheFormat) {
-  // Along each axis read 2 and write 1; a hand-written kernel reads once for both.
+  // Along each axis read 2 and write 1 and a scale of a byte for 32; a hand-written kernel reads once for both.
   Stack stack = stack_with(NarrowScaling::Delayed);
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Mxfp8).backward), 6.0 * kGradients);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Mxfp8).backward), (6.0 + 2.0 / 32.0) * kGradients);
   stack.fusion = ElementwiseFusion::Fused;
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Mxfp8).backward), 4.0 * kGradients);
+  const OperatorList backward = lowered(stack, Precision::Mxfp8).backward;
+  EXPECT_DOUBLE_EQ(cast_bytes(backward), (4.0 + 2.0 / 32.0) * kGradients);
+  EXPECT_EQ(backward.front().kernels, 1);
+}
+
+TEST(Linear, Nvfp4ReadsTheMaximaOfATensorAndItsTransformFirst) {
+  // Read 2; read 2, write half a byte and a scale of a byte for 16, twice.
+  Stack stack = stack_with(NarrowScaling::Delayed);
+  stack.fusion = ElementwiseFusion::Fused;
+  const OperatorList backward = lowered(stack, Precision::Nvfp4).backward;
+  EXPECT_DOUBLE_EQ(cast_bytes(backward), (2.0 + 2.0 + 2.0 * (0.5 + 1.0 / 16.0)) * kGradients);
+  EXPECT_EQ(backward.front().kernels, 2);
+}
+
+TEST(Linear, BlockwiseScalesAreThoseOfTilesAndOfBlocksOfWeights) {
+  Stack stack = stack_with(NarrowScaling::Blockwise);
+  stack.fusion = ElementwiseFusion::Fused;
+  const LinearOperators linear = lowered(stack, Precision::Fp8);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kGradients);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.forward),
+                   (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kInputs + (2.0 + 2.0 * (1.0 + 4.0 / 16384.0)) * kWeights);
+}
+
+TEST(Linear, SavedNarrowInputsKeepTheirScales) {
+  Stack stack = stack_with(NarrowScaling::Blockwise);
+  stack.narrow.saves_inputs = true;
+  const auto bytes = [&](Precision precision) {
+    return linear_input_bytes({.precision = precision, .stack = &stack, .adapters = {}});
+  };
+  EXPECT_DOUBLE_EQ(bytes(Precision::Bf16), 2.0);
+  EXPECT_DOUBLE_EQ(bytes(Precision::Fp8), 1.0 + 4.0 / 128.0);
+  EXPECT_DOUBLE_EQ(bytes(Precision::Mxfp8), 1.0 + 1.0 / 32.0);
+  EXPECT_DOUBLE_EQ(bytes(Precision::Nvfp4), 0.5 + 1.0 / 16.0);
+}
+
+Operator expert_product(const Stack& stack, Precision precision) {
+  const ExpertRows group{.experts = 4, .busy = 4, .rows = 400, .rows_per_expert = 100, .one_kernel = true};
+  const OperatorList forward =
+      lower_expert_linear({.precision = precision, .stack = &stack, .adapters = {}}, "expert", group, 256, 128).forward;
+  return forward.back();
+}
+
+TEST(Linear, RowsOfNarrowExpertsArePaddedByHalfAMultiple) {
+  Stack stack = stack_with(NarrowScaling::Current);
+  EXPECT_EQ(expert_product(stack, Precision::Bf16).m, 100);
+  EXPECT_EQ(expert_product(stack, Precision::Fp8).m, 108);
+  EXPECT_EQ(expert_product(stack, Precision::Mxfp8).m, 116);
+  stack.narrow.scaling = NarrowScaling::Blockwise;
+  const Operator blockwise = expert_product(stack, Precision::Fp8);
+  EXPECT_EQ(blockwise.m, 164);
+  EXPECT_DOUBLE_EQ(blockwise.flops.value(), 2.0 * 400 * 256 * 128);  // padding is no useful work
+  EXPECT_DOUBLE_EQ(blockwise.moved.value(), 4.0 * 164 * 128 + 4.0 * 256 * 128 + 2.0 * 4 * 164 * 256);
 }
 
 TEST(Linear, WeightsAreQuantisedOnceAStepOnceAPassOrTwice) {
