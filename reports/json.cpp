@@ -145,12 +145,28 @@ Json habits_json(const sim::Run& run) {
   return json;
 }
 
+// Words by which a record of this run chooses the same fp8 recipe.
+Json precision_words(const sim::Run& run) {
+  if (run.strategy.precision != sim::Precision::Fp8) return nullptr;
+  const std::string gathers = run.stack.narrow.gathers ? ", fp8 all-gather" : "";
+  switch (run.stack.narrow.scaling) {
+    case sim::NarrowScaling::Delayed: return "delayed scaling" + gathers;
+    case sim::NarrowScaling::Current: return "current scaling" + gathers;
+    case sim::NarrowScaling::Rowwise: return "rowwise scaling" + gathers;
+    case sim::NarrowScaling::RowwiseWideGradient: return "rowwise with high-precision weight gradient" + gathers;
+    case sim::NarrowScaling::Blockwise: return "blockwise" + gathers;
+    case sim::NarrowScaling::Mxfp8: return "mxfp8" + gathers;
+    case sim::NarrowScaling::Nvfp4: break;
+  }
+  return nullptr;
+}
+
 Json training_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   Json json = {{"framework", run.stack.id},
                {"framework_detail", nullptr},
                {"precision", sim::name_of(s.precision)},
-               {"precision_detail", nullptr},
+               {"precision_detail", precision_words(run)},
                {"optimizer", sim::name_of(s.optimizer)}};
   for (const Json& part : {mesh_json(s), switches_json(run), habits_json(run)}) json.update(part);
   json["recompute"] = recompute_json(s.recompute);
