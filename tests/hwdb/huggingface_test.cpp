@@ -101,7 +101,7 @@ constexpr const char* kDeepSeekV2 = R"({"model_type": "deepseek_v2", "first_k_de
   "topk_method": "greedy", "v_head_dim": 128, "vocab_size": 102400})";
 constexpr const char* kDeepSeekV3 = R"({"model_type": "deepseek_v3", "first_k_dense_replace": 3, "hidden_size": 7168,
   "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048,
-  "moe_layer_freq": 1, "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128, "num_experts_per_tok": 8,
+  "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128, "num_experts_per_tok": 8, "topk_group": 4,
   "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
   "qk_rope_head_dim": 64, "rope_scaling": {"original_max_position_embeddings": 4096, "type": "yarn"},
   "tie_word_embeddings": false, "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280})";
