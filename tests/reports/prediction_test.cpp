@@ -31,6 +31,20 @@ void expect_no_nan(const sim::Prediction& prediction) {
   }
 }
 
+TEST(PredictionJson, NamesTheRecipeAndWhatIsOffloaded) {
+  sim::Prediction prediction = sample_prediction();
+  sim::Strategy& strategy = prediction.run.strategy;
+  EXPECT_EQ(parsed(prediction)["run"]["training"]["precision_detail"], nullptr);
+  strategy.precision = sim::Precision::Fp8;
+  prediction.run.stack.narrow.scaling = sim::NarrowScaling::Blockwise;
+  strategy.offload.activations = strategy.offload.modules.qkv = strategy.offload.modules.activation = true;
+  strategy.offload.blocks = 4;
+  const json training = parsed(prediction)["run"]["training"];
+  EXPECT_EQ(training["precision_detail"], "blockwise");
+  EXPECT_EQ(training["offload"]["modules"], json({"qkv_linear", "moe_act"}));
+  EXPECT_EQ(training["offload"]["blocks"], 4);
+}
+
 TEST(PredictionJson, HasTheDocumentedKeys) {
   const json document = parsed(sample_prediction());
   for (const char* key : {"run", "feasible", "step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device",
