@@ -73,11 +73,20 @@ std::string name_of(const testing::TestParamInfo<Case>& tested) {
          (flash ? "_flash" : "_unfused") + (chunked ? "_chunked" : "_plain");
 }
 
+const auto kDense = testing::Values(Family::Gpt2, Family::Llama);
+const auto kLatent = testing::Values(Family::Latent, Family::LatentDirect);
+const auto kFormats = testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast);
+const auto kFp32 = testing::Values(Formats::Fp32);
+const auto kYes = testing::Values(true), kNo = testing::Values(false);
+
+// The chunked loss is the same whatever the attention: latent attention is tried with the plain one.
 INSTANTIATE_TEST_SUITE_P(All, StepTapeOfOneProcess,
-                         testing::Combine(testing::Bool(),
-                                          testing::Values(Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect),
-                                          testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast), testing::Bool(),
-                                          testing::Bool()),
+                         testing::Combine(testing::Bool(), kDense, kFormats, testing::Bool(), testing::Bool()), name_of);
+INSTANTIATE_TEST_SUITE_P(Latent, StepTapeOfOneProcess, testing::Combine(testing::Bool(), kLatent, kFp32, testing::Bool(), kNo),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(NarrowLatent, StepTapeOfOneProcess,
+                         testing::Combine(kYes, testing::Values(Family::Latent),
+                                          testing::Values(Formats::Bf16, Formats::Autocast), testing::Bool(), kNo),
                          name_of);
 
 class StepTapeOfForms : public testing::TestWithParam<std::tuple<Case, Form>> {};
@@ -114,27 +123,29 @@ std::string name_of_form(const testing::TestParamInfo<std::tuple<Case, Form>>& t
   return name_of({std::get<0>(tested.param), 0}) + "_" + std::get<1>(tested.param).name;
 }
 
-const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect);
-const auto kFormats = testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast);
 INSTANTIATE_TEST_SUITE_P(Meta, StepTapeOfForms,
-                         testing::Combine(testing::Combine(testing::Values(true), kFamilies, kFormats, testing::Bool(),
-                                                           testing::Bool()),
+                         testing::Combine(testing::Combine(kYes, kDense, kFormats, testing::Bool(), testing::Bool()),
                                           testing::ValuesIn(forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(Cpu, StepTapeOfForms,
-                         testing::Combine(testing::Combine(testing::Values(false), kFamilies, testing::Values(Formats::Fp32),
-                                                           testing::Values(true), testing::Bool()),
+                         testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, testing::Bool()),
                                           testing::ValuesIn(forms())),
                          name_of_form);
+INSTANTIATE_TEST_SUITE_P(LatentMeta, StepTapeOfForms,
+                         testing::Combine(testing::Combine(kYes, kLatent, kFormats, kYes, kNo), testing::ValuesIn(forms())),
+                         name_of_form);
+INSTANTIATE_TEST_SUITE_P(LatentCpu, StepTapeOfForms,
+                         testing::Combine(testing::Combine(kNo, kLatent, kFp32, kYes, kNo), testing::ValuesIn(forms())),
+                         name_of_form);
 INSTANTIATE_TEST_SUITE_P(ShardedMeta, StepTapeOfForms,
-                         testing::Combine(testing::Combine(testing::Values(true), kFamilies, kFormats, testing::Values(true),
-                                                           testing::Bool()),
+                         testing::Combine(testing::Combine(kYes, kDense, kFormats, kYes, testing::Bool()),
                                           testing::ValuesIn(sharded_forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(ShardedCpu, StepTapeOfForms,
-                         testing::Combine(testing::Combine(testing::Values(false), kFamilies, testing::Values(Formats::Fp32),
-                                                           testing::Values(true), testing::Values(false)),
-                                          testing::ValuesIn(sharded_forms())),
+                         testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
+                         name_of_form);
+INSTANTIATE_TEST_SUITE_P(ShardedLatent, StepTapeOfForms,
+                         testing::Combine(testing::Combine(kYes, kLatent, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
                          name_of_form);
 
 class StepTapeOfLargeModels : public testing::TestWithParam<LargeTraining> {};
