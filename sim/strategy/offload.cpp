@@ -3,44 +3,29 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
+
+#include "sim/strategy/named_modules.h"
 
 namespace llmsim::sim {
 namespace {
 
-struct NamedModule {
-  const char* name;
-  bool OffloadedModules::*flag;
-};
-
-constexpr std::array<NamedModule, 7> kModules{{{"attn_norm", &OffloadedModules::attention_norm},
-                                               {"qkv_linear", &OffloadedModules::qkv},
-                                               {"core_attn", &OffloadedModules::core_attention},
-                                               {"attn_proj", &OffloadedModules::attention_output},
-                                               {"mlp_norm", &OffloadedModules::mlp_norm},
-                                               {"expert_fc1", &OffloadedModules::mlp_input},
-                                               {"moe_act", &OffloadedModules::activation}}};
+constexpr std::array<NamedModule<OffloadedModules>, 7> kModules{{{"attn_norm", &OffloadedModules::attention_norm},
+                                                                 {"qkv_linear", &OffloadedModules::qkv},
+                                                                 {"core_attn", &OffloadedModules::core_attention},
+                                                                 {"attn_proj", &OffloadedModules::attention_output},
+                                                                 {"mlp_norm", &OffloadedModules::mlp_norm},
+                                                                 {"expert_fc1", &OffloadedModules::mlp_input},
+                                                                 {"moe_act", &OffloadedModules::activation}}};
 
 constexpr int kMostBlocks = 4096;
 
 }  // namespace
 
-std::string text_of(const OffloadedModules& modules, const char* separator) {
-  std::string text;
-  for (const NamedModule& module : kModules) {
-    if (modules.*module.flag) text += (text.empty() ? "" : separator) + std::string(module.name);
-  }
-  return text;
-}
+std::string text_of(const OffloadedModules& modules, const char* separator) { return names_of(modules, kModules, separator); }
 
 std::optional<OffloadedModules> offloaded_modules_from(std::string names) {
-  OffloadedModules modules;
-  for (names += '+'; !names.empty(); names.erase(0, names.find('+') + 1)) {
-    const std::string name = names.substr(0, names.find('+'));
-    const auto known = std::find_if(kModules.begin(), kModules.end(), [&](const NamedModule& m) { return name == m.name; });
-    if (known == kModules.end()) return std::nullopt;
-    modules.*known->flag = true;
-  }
-  return modules;
+  return with_named(OffloadedModules{}, kModules, std::move(names));
 }
 
 Offload described(Offload offload, const std::string& detail) {

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "sim/strategy/named_modules.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -12,41 +13,22 @@ namespace {
 
 constexpr int kMostBlocks = 4096;
 
-struct NamedModule {
-  const char* name;
-  bool RecomputedModules::*flag;
-};
+using RecomputedModule = NamedModule<RecomputedModules>;
 
-constexpr std::array<NamedModule, 5> kModules{{{"core_attn", &RecomputedModules::core_attention},
-                                               {"mlp", &RecomputedModules::mlp},
-                                               {"layernorm", &RecomputedModules::norms},
-                                               {"activation", &RecomputedModules::activation},
-                                               {"mla_up_proj", &RecomputedModules::latent_up}}};
+constexpr std::array<RecomputedModule, 5> kModules{{{"core_attn", &RecomputedModules::core_attention},
+                                                    {"mlp", &RecomputedModules::mlp},
+                                                    {"layernorm", &RecomputedModules::norms},
+                                                    {"activation", &RecomputedModules::activation},
+                                                    {"mla_up_proj", &RecomputedModules::latent_up}}};
 // Megatron's names for the same parts of a mixture.
-constexpr std::array<NamedModule, 2> kMixtureModules{
+constexpr std::array<RecomputedModule, 2> kMixtureModules{
     {{"moe", &RecomputedModules::mlp}, {"moe_act", &RecomputedModules::activation}}};
 
 std::string modules_text(const RecomputedModules& modules, const char* separator) {
-  std::string text;
-  for (const NamedModule& module : kModules) {
-    if (modules.*module.flag) text += (text.empty() ? "" : separator) + std::string(module.name);
-  }
-  return text;
+  return names_of(modules, kModules, separator);
 }
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
-
-// Names divided by `separator`; none where one is unknown.
-std::optional<RecomputedModules> modules_from(std::string names) {
-  RecomputedModules modules = kNoModules;
-  for (names += '+'; !names.empty(); names.erase(0, names.find('+') + 1)) {
-    const std::string name = names.substr(0, names.find('+'));
-    const auto known = std::find_if(kModules.begin(), kModules.end(), [&](const NamedModule& m) { return name == m.name; });
-    if (known == kModules.end()) return std::nullopt;
-    modules.*known->flag = true;
-  }
-  return modules;
-}
 
 std::optional<int> count_from(const std::string& text) {
   if (text.empty() || text.size() > 4 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
@@ -94,8 +76,8 @@ bool contains_word(const std::string& text, const std::string& word) {
 
 RecomputedModules described_modules(const std::string& detail) {
   RecomputedModules modules = kNoModules;
-  for (const NamedModule& module : kModules) modules.*module.flag = contains_word(detail, module.name);
-  for (const NamedModule& module : kMixtureModules)
+  for (const RecomputedModule& module : kModules) modules.*module.flag = contains_word(detail, module.name);
+  for (const RecomputedModule& module : kMixtureModules)
     modules.*module.flag = modules.*module.flag || contains_word(detail, module.name);
   return modules;
 }
@@ -146,7 +128,7 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   if (*kind == RecomputeKind::EveryN && equals) return every_n_from(value);
   if (*kind == RecomputeKind::Op && equals) return products_from(value);
   if (*kind == RecomputeKind::Selective && equals) {
-    const std::optional<RecomputedModules> modules = modules_from(value);
+    const std::optional<RecomputedModules> modules = with_named(kNoModules, kModules, value);
     return modules ? std::optional(Recompute{.kind = *kind, .modules = *modules}) : std::nullopt;
   }
   const std::optional<int> count = count_from(value);
