@@ -1,9 +1,9 @@
 // One optimizer step of the whole machine: the passes of every stage, the pipeline, the data-parallel exchange, the update.
 //
-// The busiest stage is the one whose last event ends the step, or, where stages need not wait for one another between steps, the
-// one that takes longest from its first event to its last (updates_unsynchronised in strategy/stage_layout.h).  Its time is cut
-// into named terms that add up to the step time: what it computed (by pass and kind), what it waited for (exposed collectives,
-// launches, host link), and the pipeline bubble.
+// A step ends with the last event of any stage or, where stages need not wait for one another between steps, after the longest
+// time from a stage's first event to its last (updates_unsynchronised in strategy/stage_layout.h).  It is cut into named terms of
+// the busiest stage, whose passes take longest, that add up to the step time: what it computed (by pass and kind), what it waited
+// for (exposed collectives, launches, host link), and the pipeline bubble, all the rest.
 #pragma once
 
 #include <vector>
@@ -24,7 +24,7 @@ struct StepTimes {
   Seconds total{};
   std::vector<TimeTerm> breakdown;  // adds up to total
   std::vector<CommunicationTerm> communication;
-  double bubble = 0.0;  // idle share of the busiest stage between its first and last pass
+  double bubble = 0.0;  // idle share of the busiest stage while the passes of all stages run
 };
 
 StepTimes simulate_step(const Run& run, const LayerPrices& prices);
