@@ -20,28 +20,26 @@ const Families& readers() {
     Families families = rotary_families();
     families.merge(mixture_families());
     families.merge(gpt_families());
+    families.merge(encoder_families());
     return families;
   }();
   return all;
 }
 
-// Why a known model_type is no plain decoder; none for the others.
+// Why a known model_type is neither a plain decoder nor an encoder like BERT; none for the others.
 std::optional<std::string> kind_refused(const std::string& type) {
   static const std::map<std::string, std::string> kinds = {
-      {"albert", "an encoder"},
+      {"albert", "an encoder whose layers share weights"},
       {"bart", "an encoder-decoder"},
-      {"bert", "an encoder"},
-      {"deberta", "an encoder"},
-      {"deberta-v2", "an encoder"},
-      {"distilbert", "an encoder"},
-      {"electra", "an encoder"},
-      {"modernbert", "an encoder"},
+      {"deberta", "an encoder with disentangled attention"},
+      {"deberta-v2", "an encoder with disentangled attention"},
+      {"distilbert", "an encoder that is distilled from another"},
+      {"electra", "an encoder that is trained beside a generator"},
+      {"modernbert", "an encoder with sequences of many lengths in one"},
       {"mt5", "an encoder-decoder"},
-      {"roberta", "an encoder"},
       {"t5", "an encoder-decoder"},
       {"vit", "an image encoder"},
       {"whisper", "an encoder-decoder"},
-      {"xlm-roberta", "an encoder"},
       {"bamba", "a state-space hybrid"},
       {"falcon_h1", "a state-space hybrid"},
       {"falcon_mamba", "a state-space model"},
@@ -65,7 +63,7 @@ auto reader_of(ModelConfig& c) {
   if (!type) c.refuse("model_type", "missing; is this the config.json of a model?");
   if (const auto found = readers().find(*type); found != readers().end()) return found->second;
   if (const auto kind = kind_refused(*type))
-    c.refuse("model_type", *kind + "; only decoders with attention in every layer are supported");
+    c.refuse("model_type", *kind + "; only decoders with attention in every layer and encoders like BERT are supported");
   c.refuse("model_type", "unknown" + did_you_mean(*type, known_model_types()));
 }
 

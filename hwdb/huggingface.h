@@ -1,7 +1,8 @@
 // Reads a model's shape from the config.json that stands beside its weights on Hugging Face.
 //
-// Any decoder of the families below; keys that a file omits take the default that the family's configuration class documents,
-// keys that say nothing about the shape are ignored, and of a vision-language model the text part is read.
+// Any decoder of the families below and encoders like BERT; keys that a file omits take the default that the family's
+// configuration class documents, keys that say nothing about the shape are ignored, and of a vision-language model the text part
+// is read.
 //
 // seq_len is the length the model was pre-trained with where the file tells it (rope_scaling.original_max_position_embeddings),
 // else the longest it accepts (max_position_embeddings).  Multi-token-prediction layers count (num_nextn_predict_layers).
@@ -19,7 +20,7 @@ namespace llmsim::hwdb {
 
 // The shape described by `text`; `file` names it in messages.  Throws Error, one line with file, key, value and what would be
 // right, for malformed JSON, a missing or absurd figure, an unknown model_type (with the nearest known one), and for models that
-// are no plain decoders: encoders, state-space models and hybrids of those.
+// are neither: encoder-decoders, state-space models and hybrids of those.
 sim::Transformer read_model_config(const std::string& text, const std::string& file);
 
 // The same for the file at `path`.  Throws Error also where it cannot be read.

@@ -31,8 +31,8 @@ std::string nearest_models_text(const std::string& name) {
 }
 
 void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry, const Assumptions& assume) {
-  if (m.architecture && *m.architecture != "decoder") {
-    assume.refuse("model.architecture = " + *m.architecture + ": only decoders are simulated");
+  if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder") {
+    assume.refuse("model.architecture = " + *m.architecture + ": only decoders and encoders are simulated");
   }
   if (entry || (m.num_layers && m.hidden_size && m.num_heads)) return;
   const char* missing = !m.num_layers ? "num_layers" : !m.hidden_size ? "hidden_size" : "num_heads";
@@ -73,6 +73,15 @@ int ffn_size_of(const RecordedModel& m, Assumptions& assume) {
   return static_cast<int>(4 * std::int64_t{*m.hidden_size});
 }
 
+bool is_encoder(const RecordedModel& m) { return m.encoder || m.architecture == "encoder"; }
+
+// Norms as BERT has them: after the embedding and after each half of a layer, so that none is left for the head.
+void set_encoder(sim::Transformer& t) {
+  t.embedding_norm = true;
+  t.final_norm = false;
+  t.encoder = sim::Encoder{.predicted_share = sim::kMaskedShareOfBert, .next_sentence = true};
+}
+
 // A shape that no catalogue model has: what is not recorded follows from the two families, GPT and Llama.
 sim::Transformer described_model(const RecordedModel& m, const StackDefaults& defaults, Assumptions& assume) {
   sim::Transformer t;
@@ -96,6 +105,7 @@ sim::Transformer described_model(const RecordedModel& m, const StackDefaults& de
   t.bias = bias ? sim::Biases::gpt() : sim::Biases{};
   t.parallel_block = m.parallel_block.value_or(false);
   t.norms_per_layer = t.parallel_block ? 1 : 2;
+  if (is_encoder(m)) set_encoder(t);
   return t;
 }
 
@@ -142,6 +152,7 @@ sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults
   if (m.sliding_window) t.sliding_window = m.sliding_window;
   set_experts(m, t);
   if (m.mla) t.mla = m.mla;
+  if (m.encoder) t.encoder = m.encoder;
   if (m.mtp_layers) t.mtp_layers = *m.mtp_layers;
   t.embedding_norm = t.embedding_norm || defaults.embedding_norm;
   return t;

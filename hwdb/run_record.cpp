@@ -45,6 +45,15 @@ sim::LatentAttention read_mla(ObjectReader reader) {
   return mla;
 }
 
+sim::Encoder read_encoder(ObjectReader reader) {
+  sim::Encoder encoder;
+  encoder.predicted_share = reader.number("predicted_share", 0.0).value_or(sim::kMaskedShareOfBert);
+  encoder.segment_types = reader.count("segment_types", 0).value_or(2);
+  encoder.next_sentence = reader.boolean("next_sentence").value_or(false);
+  reader.finish();
+  return encoder;
+}
+
 RecordedModel read_model(ObjectReader reader) {
   RecordedModel m;
   m.name = reader.text("name");
@@ -66,6 +75,7 @@ RecordedModel read_model(ObjectReader reader) {
   m.sliding_window = reader.count("sliding_window");
   if (std::optional<ObjectReader> moe = reader.object("moe")) m.moe = read_moe(*moe);
   if (std::optional<ObjectReader> mla = reader.object("mla")) m.mla = read_mla(*mla);
+  if (std::optional<ObjectReader> encoder = reader.object("encoder")) m.encoder = read_encoder(*encoder);
   m.mtp_layers = reader.count("mtp_layers", 0);
   m.num_parameters = reader.integer("num_parameters", 1, std::int64_t{1} << 53);
   m.trainable = reader.one_of("trainable", {"all", "lora", "adapter"});

@@ -24,6 +24,7 @@ struct RecordedModel {
   std::optional<int> sliding_window;
   std::optional<sim::MixtureOfExperts> moe;
   std::optional<sim::LatentAttention> mla;
+  std::optional<sim::Encoder> encoder;
   std::optional<int> mtp_layers;
   std::optional<std::int64_t> num_parameters;
   std::optional<std::string> trainable;  // "all", "lora", "adapter"

@@ -42,6 +42,13 @@ Json mla_json(const std::optional<sim::LatentAttention>& mla) {
           {"v_head_dim", mla->v_head_dim}};
 }
 
+Json encoder_json(const std::optional<sim::Encoder>& encoder) {
+  if (!encoder) return nullptr;
+  return {{"predicted_share", encoder->predicted_share},
+          {"segment_types", encoder->segment_types},
+          {"next_sentence", encoder->next_sentence}};
+}
+
 Json trained_model_json(const sim::Run& run) {
   Json json = transformer_json(run.model);
   if (const auto& adapters = run.strategy.adapters) {
@@ -290,7 +297,7 @@ void add_nulls(Json& json) {
 
 Json transformer_json(const sim::Transformer& m) {
   return {{"name", m.name},
-          {"architecture", "decoder"},
+          {"architecture", m.encoder ? "encoder" : "decoder"},
           {"num_layers", m.num_layers},
           {"hidden_size", m.hidden_size},
           {"num_heads", m.num_heads},
@@ -308,6 +315,7 @@ Json transformer_json(const sim::Transformer& m) {
           {"sliding_window", or_null(m.sliding_window)},
           {"moe", moe_json(m.moe)},
           {"mla", mla_json(m.mla)},
+          {"encoder", encoder_json(m.encoder)},
           {"mtp_layers", m.mtp_layers > 0 ? Json(m.mtp_layers) : Json(nullptr)},
           {"num_parameters", sim::parameters(m).total()},
           {"trainable", "all"}};

@@ -1,5 +1,6 @@
 #include "reports/models.h"
 
+#include <cmath>
 #include <utility>
 
 #include "reports/json.h"
@@ -81,6 +82,12 @@ std::string latent(const sim::LatentAttention& mla) {
          std::to_string(mla.v_head_dim);
 }
 
+std::string encoder(const sim::Encoder& encoder) {
+  const std::string share = std::to_string(std::lround(100.0 * encoder.predicted_share));
+  return "every token sees all others; logits of " + share + " % of the tokens" +
+         (encoder.next_sentence ? ", sentences told apart" : "");
+}
+
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 void add_sizes(Fields& fields, const Transformer& m) {
@@ -96,6 +103,7 @@ void add_sizes(Fields& fields, const Transformer& m) {
 
 void add_details(Fields& fields, const Transformer& m) {
   fields.emplace_back("attention", attention(m));
+  if (m.encoder) fields.emplace_back("encoder", encoder(*m.encoder));
   if (m.mla) fields.emplace_back("latent attention", latent(*m.mla));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");

@@ -15,6 +15,7 @@ using Families = std::map<std::string, sim::Transformer (*)(ModelConfig&)>;
 Families rotary_families();
 Families mixture_families();
 Families gpt_families();
+Families encoder_families();
 
 // RMSNorm, rotary positions, gated MLP, no biases; the figures that most families give under the same keys.
 sim::Transformer rotary(ModelConfig& config, bool tied_by_default);

@@ -36,13 +36,15 @@ at::Tensor head_view(const at::Tensor& product, const at::Tensor& q) {
 }
 
 void hide(at::Tensor scores, const at::Tensor& mask) {
+  if (!mask.defined()) return;
   scores.view({-1, mask.size(0), mask.size(1)}).masked_fill_(mask, kMinusInfinity);
 }
 
-// Scores that the mask lets through, of all heads, in pairs of products of 2 d and 2 w FLOP each: one forward, two backward.
-std::int64_t useful_flops(const Heads& heads, int pairs) {
-  const std::int64_t s = heads.q.size(2);
-  return pairs * heads.q.size(0) * heads.q.size(1) * s * s * (heads.q.size(3) + heads.v.size(3));
+// Scores that the mask lets through (half of them, or all without one), of all heads, in pairs of products of 2 d and 2 w FLOP
+// each: one forward, two backward.
+std::int64_t useful_flops(const Heads& heads, const at::Tensor& mask, int pairs) {
+  const std::int64_t s = heads.q.size(2), halves = mask.defined() ? 1 : 2;
+  return pairs * halves * heads.q.size(0) * heads.q.size(1) * s * s * (heads.q.size(3) + heads.v.size(3));
 }
 
 // A block of queries and the keys it can see.
@@ -59,17 +61,19 @@ at::Tensor first_keys(const at::Tensor& heads, const Block& block) { return head
 at::Tensor block_scores(const Heads& heads, const Block& block, const at::Tensor& mask) {
   const at::Tensor q = rows(heads.q, heads.k.size(1), block);
   at::Tensor scores = at::bmm(q, first_keys(heads.k, block).transpose(1, 2)).mul_(scale_of(q));
+  if (!mask.defined()) return scores;
   scores.view({-1, block.size, block.keys})
       .narrow(2, block.begin, block.size)
       .masked_fill_(mask.narrow(0, 0, block.size).narrow(1, 0, block.size), kMinusInfinity);
   return scores;
 }
 
+// Under a mask a block sees the keys before it and its own.
 template <typename Visit>
-void for_each_block(std::int64_t seq_len, const Visit& visit) {
+void for_each_block(std::int64_t seq_len, const at::Tensor& mask, const Visit& visit) {
   for (std::int64_t begin = 0; begin < seq_len; begin += kAttentionBlock) {
     const std::int64_t size = std::min(kAttentionBlock, seq_len - begin);
-    visit(Block{.begin = begin, .size = size, .keys = begin + size});
+    visit(Block{.begin = begin, .size = size, .keys = mask.defined() ? begin + size : seq_len});
   }
 }
 
@@ -110,11 +114,11 @@ Heads unfused_attention_backward(at::Tensor dout, Heads heads, at::Tensor probab
 }
 
 AttentionOutput blockwise_attention(const Heads& heads, const at::Tensor& mask) {
-  const CountedAs counted("llmsim::attention", useful_flops(heads, 1));
+  const CountedAs counted("llmsim::attention", useful_flops(heads, mask, 1));
   AttentionOutput out;
   out.o = at::empty({heads.q.size(0) * heads.q.size(2), heads.q.size(1) * heads.v.size(3)}, heads.q.options());
   out.log_sum_exp = at::empty({heads.q.size(0), heads.q.size(1), heads.q.size(2)}, heads.q.options().dtype(at::kFloat));
-  for_each_block(heads.q.size(2), [&](const Block& block) {
+  for_each_block(heads.q.size(2), mask, [&](const Block& block) {
     at::Tensor scores = block_scores(heads, block, mask);
     if (scores.scalar_type() != at::kFloat) scores = scores.to(at::kFloat);
     const at::Tensor largest = scores.amax(-1, /*keepdim=*/true);
@@ -132,12 +136,12 @@ AttentionOutput blockwise_attention(const Heads& heads, const at::Tensor& mask) 
 
 // With the row sums D of dO * O:  dS = P (dP - D), dQ = dS K, dK = dS^T Q, dV = P^T dO.
 Heads blockwise_attention_backward(at::Tensor dout, Heads heads, AttentionOutput forward, const at::Tensor& mask) {
-  const CountedAs counted("llmsim::attention", useful_flops(heads, 2));
+  const CountedAs counted("llmsim::attention", useful_flops(heads, mask, 2));
   const std::int64_t kv_heads = heads.k.size(1);
   const double scale = scale_of(heads.q);
   Heads gradients{.q = at::empty_like(heads.q), .k = at::zeros_like(heads.k), .v = at::zeros_like(heads.v)};
   const at::Tensor douts = token_view(dout, heads.q), outs = token_view(forward.o, heads.q);
-  for_each_block(heads.q.size(2), [&](const Block& block) {
+  for_each_block(heads.q.size(2), mask, [&](const Block& block) {
     const at::Tensor grad = rows(douts, kv_heads, block), q = rows(heads.q, kv_heads, block);
     const at::Tensor lse = rows(forward.log_sum_exp.unsqueeze(-1), kv_heads, block);
     at::Tensor p = block_scores(heads, block, mask);

@@ -1,4 +1,4 @@
-// Causal attention of head tensors, unfused or blockwise, forward and backward.
+// Attention of head tensors, unfused or blockwise, forward and backward; causal, or with every key seen by every query.
 //
 // q (b, a, s, d), k (b, g, s, d), v (b, g, s, w), output (b s, a w); w = d but in latent attention.  Grouped queries share their
 // key without a copy: the a / g queries of a group are rows of one product.
@@ -36,7 +36,8 @@ AttentionOutput unfused_attention(const Heads& heads, const at::Tensor& mask);
 // Frees what it no longer needs as it goes.
 Heads unfused_attention_backward(at::Tensor dout, Heads heads, at::Tensor probabilities);
 
-// `mask` is that of one block: causal_mask(kAttentionBlock, ...) or of the whole sequence where that is shorter.
+// `mask` is that of one block: causal_mask(kAttentionBlock, ...) or of the whole sequence where that is shorter.  Without one
+// (undefined) every query sees every key, as in an encoder.
 AttentionOutput blockwise_attention(const Heads& heads, const at::Tensor& mask);
 Heads blockwise_attention_backward(at::Tensor dout, Heads heads, AttentionOutput forward, const at::Tensor& mask);
 

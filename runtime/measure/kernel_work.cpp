@@ -129,7 +129,8 @@ class Workshop {
   }
 
   std::int64_t fused_width() const { return (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim; }
-  at::Tensor mask(std::int64_t side) const { return causal_mask(side, side, options_); }
+  // None for an encoder.
+  at::Tensor mask(std::int64_t side) const { return one_.model.encoder ? at::Tensor() : causal_mask(side, side, options_); }
 
   Work attention() const {
     if (one_.model.mla) return latent_attention();

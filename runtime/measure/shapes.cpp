@@ -28,11 +28,21 @@ constexpr int kShortest = 128, kLongest = 2048;  // tokens of a sequence
 constexpr double kOperandCopies = 4.0;
 constexpr double kCastBytes = 6.0;  // fp32 on one side, 16 bits on the other
 
+// The runtime's blocks are a decoder's; of an encoder it executes attention without a mask, and is as wide as a decoder of its
+// sizes.
+sim::Transformer executed(sim::Transformer model) {
+  if (!model.encoder) return model;
+  model.encoder.reset();
+  model.embedding_norm = model.bias.head = false;
+  model.final_norm = true;
+  return model;
+}
+
 bool executes(const sim::Transformer& model, const sim::Strategy& strategy) {
   if (broken_rule_name(model, strategy, strategy.num_devices()) != nullptr) return false;
   if (model.num_kv_heads % strategy.tensor_parallel != 0) return false;  // key heads are not replicated
   try {
-    rank_shape(model, strategy, {});
+    rank_shape(executed(model), strategy, {});
     return true;
   } catch (const Error&) {
     return false;
@@ -110,7 +120,7 @@ std::string variant_of(const KernelCase& one) {
   if (one.op.kind == sim::OperatorKind::Gemm && is_of_experts(one.op))
     return one.op.weight_gradient ? "experts accumulated" : "experts";
   if (one.op.kind == sim::OperatorKind::Gemm) return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
-  if (one.op.kind == sim::OperatorKind::Attention) return one.model.mla ? "latent" : "";
+  if (one.op.kind == sim::OperatorKind::Attention) return one.model.mla ? "latent" : one.model.encoder ? "unmasked" : "";
   if (!is_streaming(one.op.kind)) return "";
   return name_of(streaming_kernel(one.op, streaming_forms(one.model, one.strategy)));
 }
@@ -137,8 +147,23 @@ bool is_of_latents(const sim::Operator& op) {
          label.starts_with("attention_scores") || label.starts_with("attention_values");
 }
 
-// Of a mixture what the catalogue's dense models do not have.
+std::vector<KernelCase> unmasked_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
+  const KernelCase like{.op = {},
+                        .dtype = sim::activation_dtype(strategy.precision),
+                        .model = model,
+                        .strategy = strategy,
+                        .shape = rank_shape(executed(model), strategy, {})};
+  const sim::BlockOperators block = lower_block(model, strategy, {}, sim::RecomputeKind::None);
+  std::vector<KernelCase> cases;
+  add(cases, like, block.forward, false);
+  add(cases, like, block.backward, true);
+  std::erase_if(cases, [](const KernelCase& one) { return one.op.kind != sim::OperatorKind::Attention; });
+  return cases;
+}
+
+// Of a mixture or an encoder what the catalogue's dense decoders do not have.
 std::vector<KernelCase> new_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
+  if (model.encoder) return unmasked_cases_of(model, strategy);
   if (!model.moe) return cases_of(model, strategy);
   std::vector<KernelCase> cases = expert_cases_of(model, strategy);
   if (!model.mla) return cases;
@@ -156,7 +181,8 @@ std::string KernelCase::key() const {
   std::string text = std::string(sim::name_of(op.kind)) + " " + op.label + " " + pass_name(backward) + " " + sim::name_of(dtype);
   if (op.kind == sim::OperatorKind::Gemm || op.kind == sim::OperatorKind::Attention) {
     return text + " " + number(op.batch) + "x" + number(op.m) + "x" + number(op.n) + "x" + number(op.k) +
-           (op.weight_gradient ? " accumulated" : "") + (op.kind == sim::OperatorKind::Attention && model.mla ? " latent" : "");
+           (op.weight_gradient ? " accumulated" : "") + (op.kind == sim::OperatorKind::Attention && model.mla ? " latent" : "") +
+           (op.kind == sim::OperatorKind::Attention && model.encoder ? " unmasked" : "");
   }
   return text + " " + number(static_cast<std::int64_t>(op.moved.value())) + "B/" + number(op.kernels);
 }

@@ -60,6 +60,7 @@ LatentHeadShape latent_head_shape(const RankShape& shape, const sim::LatentAtten
 
 RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
   if (model.mla) require_latent(model, strategy);
+  refuse(model.encoder.has_value(), "an encoder");
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");
   refuse(model.norms_per_layer != 2, "norms_per_layer = " + std::to_string(model.norms_per_layer) + " (it has 2)");

@@ -63,8 +63,8 @@ class Layouts {
 
   UnitLayout head(const ModelPart& part) const {
     UnitLayout layout(strategy_.sequence_parallel);
-    layout.add_own_tokens(rank_.final_norm);
-    if (!(rank_.tied && part.embedding)) layout.add(rank_.head - rank_.final_norm);
+    layout.add_own_tokens(rank_.head_layers);
+    if (!(rank_.tied && part.embedding)) layout.add(rank_.head - rank_.head_layers);
     return layout;
   }
 

@@ -99,14 +99,17 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const double layers = model.num_layers;
   const double matrices = static_cast<double>(whole.attention + whole.mlp + whole.experts + whole.router);
   RankParameters rank;
-  if (model.final_norm) rank.final_norm = norm_parameters(model);
+  const double final_norm = model.final_norm ? norm_parameters(model) : 0.0;
+  const double encoder_head = static_cast<double>(encoder_head_parameters(model));
+  rank.head_layers = final_norm + encoder_head;
   const double row_biases = model.hidden_size * ((model.bias.attention_output ? 1.0 : 0.0) + (model.bias.mlp ? 1.0 : 0.0));
   const double latents = latent_parameters(model);
-  rank.block_replicated = (static_cast<double>(whole.norms) - rank.final_norm) / layers + row_biases + latents;
+  rank.block_replicated = (static_cast<double>(whole.norms) - final_norm) / layers + row_biases + latents;
   rank.block = (matrices / layers - row_biases - latents) / tensor + rank.block_replicated;
   rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
-  const double head = model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head);
-  rank.head = head / tensor + rank.final_norm;
+  const double head =
+      model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head) - encoder_head;
+  rank.head = head / tensor + rank.head_layers;
   rank.tied = model.tied_embeddings;
   rank.predicts = model.mtp_layers > 0;
   const double h = model.hidden_size;
@@ -120,7 +123,7 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
 double RankParameters::ends(const ModelPart& part) const {
   double sum = 0.0;
   if (part.embedding) sum += embedding;
-  if (part.head) sum += prediction + (tied && part.embedding ? final_norm : head);
+  if (part.head) sum += prediction + (tied && part.embedding ? head_layers : head);
   if (part.head && predicts && !tied && !part.embedding) sum += embedding;
   return sum;
 }

@@ -22,7 +22,7 @@ struct RankParameters {
   double experts = 0.0;           // routed experts of one block that this rank has
   double embedding = 0.0;         // table and positions, or a tied copy of it
   double head = 0.0;              // output projection and final norm; of a tied model the copy that a separate last stage holds
-  double final_norm = 0.0;        // of `head` the part that a tied model's own last stage has
+  double head_layers = 0.0;       // of `head` what is no table: final norm, the layers of an encoder's head
   double prediction = 0.0;        // beside the blocks of multi-token prediction: their projections and norms
   bool predicts = false;          // the stage of the head embeds the next tokens too
   double block_adapters = 0.0;    // trained values of one block under adapters

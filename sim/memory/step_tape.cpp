@@ -132,7 +132,7 @@ class StepWalk {
       if (part.embedding) all.push_back(rank_.embedding);
       for (int block = 0; block < part.blocks; ++block) all.push_back(block_parameters(part.first_layer + block));
       // A tied head on the embedding's own part is the final norm alone.
-      if (part.head) all.push_back(model_.tied_embeddings && part.embedding ? rank_.final_norm : rank_.head);
+      if (part.head) all.push_back(model_.tied_embeddings && part.embedding ? rank_.head_layers : rank_.head);
     }
     return all;
   }
@@ -453,8 +453,9 @@ bool makes_gathered_latents_again(const Transformer& m, const Strategy& s) {
 
 bool executes(const Transformer& m) {
   if (m.mla && !executes_latents(m)) return false;
-  return m.mtp_layers == 0 && !m.parallel_block && m.norms_per_layer == 2 && m.qk_norm == QkNorm::None && !m.embedding_norm &&
-         m.final_norm && !m.attention_sinks && !m.bias.head && (m.position == Position::Rope || m.position == Position::Learned);
+  return m.mtp_layers == 0 && !m.encoder && !m.parallel_block && m.norms_per_layer == 2 && m.qk_norm == QkNorm::None &&
+         !m.embedding_norm && m.final_norm && !m.attention_sinks && !m.bias.head &&
+         (m.position == Position::Rope || m.position == Position::Learned);
 }
 
 bool executes(const Recompute& recompute, const Offload& offload) {

@@ -14,7 +14,8 @@ namespace {
 
 std::vector<CatalogueEntry> all_entries() {
   std::vector<CatalogueEntry> all;
-  for (auto family : {gpt_models, llama_models, llama_likes, olmo_models, qwen_models, gemma_models, mixture_models}) {
+  for (auto family :
+       {gpt_models, llama_models, llama_likes, olmo_models, qwen_models, gemma_models, mixture_models, encoder_models}) {
     std::vector<CatalogueEntry> entries = family();
     std::move(entries.begin(), entries.end(), std::back_inserter(all));
   }

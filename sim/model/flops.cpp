@@ -27,22 +27,36 @@ Count mlp_weights(const Transformer& m, int layer) {
   return matrices * h * width + h * moe.num_experts + (moe.shared_expert_gate ? h : 0);
 }
 
+// Matrices of the head by the tokens of a sequence that they multiply.
+struct HeadWeights {
+  Count of_predicted = 0;
+  Count of_first = 0;
+};
+
+HeadWeights head_weights(const Transformer& m) {
+  const Count h = m.hidden_size, vocab = h * m.vocab_size;
+  if (!m.encoder) return {.of_predicted = (1 + m.mtp_layers) * vocab + h * h * 2 * m.mtp_layers};
+  return {.of_predicted = vocab + h * h, .of_first = m.encoder->next_sentence ? h * h + 2 * h : 0};
+}
+
+Count block_weights(const Transformer& m) {
+  Count total = 0;
+  for (int layer = 0; layer < m.num_layers + m.mtp_layers; ++layer) total += attention_weights(m) + mlp_weights(m, layer);
+  return total;
+}
+
 }  // namespace
 
 std::int64_t matmul_parameters(const Transformer& model) {
-  const Count h = model.hidden_size;
-  Count total = (1 + model.mtp_layers) * h * model.vocab_size + h * h * 2 * model.mtp_layers;
-  for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
-    total += attention_weights(model) + mlp_weights(model, layer);
-  }
-  return total;
+  const HeadWeights head = head_weights(model);
+  return block_weights(model) + head.of_predicted + head.of_first;
 }
 
 double attended_keys(const Transformer& model, int layer, bool causal) {
   const double tokens = model.seq_len;
   const std::optional<int> window = window_of_layer(model, layer);
   const double visible = window ? std::min<double>(*window, tokens) : tokens;
-  return causal ? visible - visible * visible / (2.0 * tokens) : visible;
+  return causal && !model.encoder ? visible - visible * visible / (2.0 * tokens) : visible;
 }
 
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal) {
@@ -50,8 +64,14 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
   return 2.0 * width * attended_keys(model, layer, causal) * FLOP;
 }
 
+Flops head_flops_per_token(const Transformer& model) {
+  const HeadWeights head = head_weights(model);
+  const double products = predicted_tokens(model) * static_cast<double>(head.of_predicted) + static_cast<double>(head.of_first);
+  return 2.0 * products / model.seq_len * FLOP;
+}
+
 Flops forward_flops_per_token(const Transformer& model, bool causal) {
-  Flops total = 2.0 * static_cast<double>(matmul_parameters(model)) * FLOP;
+  Flops total = 2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     total += attention_flops_per_token(model, layer, causal);
   }

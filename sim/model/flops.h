@@ -13,12 +13,13 @@
 namespace llmsim::sim {
 
 // Weights that multiply a token's activations: projections, MLP, the top_k visited and the shared experts, router, and the head
-// (tied or not, and once more for each multi-token-prediction layer).  Neither embedding lookup, norms nor biases.
+// (tied or not, once more for each multi-token-prediction layer, and with the layers of an encoder's head, which work on some
+// tokens only).  Neither embedding lookup, norms nor biases.
 std::int64_t matmul_parameters(const Transformer& model);
 
 // Keys that a query of layer `layer` meets, averaged over a sequence of S = seq_len tokens; w is the layer's window, at most S:
 //
-//   causal: w - w^2 / (2 S)     (S / 2 without a window)      otherwise: w
+//   causal: w - w^2 / (2 S)     (S / 2 without a window)      otherwise, and of an encoder: w
 //
 // The causal area is the continuous one, as every published convention counts it: the diagonal is split in half.
 double attended_keys(const Transformer& model, int layer, bool causal);
@@ -29,8 +30,13 @@ double attended_keys(const Transformer& model, int layer, bool causal);
 //   2 H (d_q + d_v) attended_keys
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
-// 2 matmul_parameters + the attention of all layers, multi-token-prediction layers included.  Without windows, experts and latent
-// attention three times this is the usual 6 (N - embedding) + 12 L H d S, half the second term if causal.
+// FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an encoder only predicted_tokens
+// pass it, and one token passes its classifier of sentences.
+Flops head_flops_per_token(const Transformer& model);
+
+// 2 matmul_parameters + the attention of all layers, multi-token-prediction layers included; of an encoder the head's share.
+// Without windows, experts and latent attention three times this is the usual 6 (N - embedding) + 12 L H d S, half the second
+// term if causal.
 Flops forward_flops_per_token(const Transformer& model, bool causal);
 
 }  // namespace llmsim::sim

@@ -82,11 +82,19 @@ BlockParameters block_parameters(const Transformer& model, int layer) {
   return block;
 }
 
+std::int64_t encoder_head_parameters(const Transformer& model) {
+  if (!model.encoder) return 0;
+  const Count h = model.hidden_size;
+  const Count sentences = model.encoder->next_sentence ? linear(h, h, true) + linear(h, 2, true) : 0;
+  return linear(h, h, true) + norm(model, h) + sentences;
+}
+
 Parameters parameters(const Transformer& model) {
   const Count h = model.hidden_size;
   Parameters sum;
   sum.embedding = model.vocab_size * h;
   if (model.position == Position::Learned) sum.positions = (model.max_positions ? model.max_positions : model.seq_len) * h;
+  if (model.encoder) sum.positions += model.encoder->segment_types * h;
   const int num_layers = model.num_layers + model.mtp_layers;
   for (int layer = 0; layer < num_layers; ++layer) {
     if (layer < model.num_layers) add_block(sum, block_parameters(model, layer));
@@ -96,6 +104,7 @@ Parameters parameters(const Transformer& model) {
   sum.norms += (model.embedding_norm ? norm(model, h) : 0) + (model.final_norm ? norm(model, h) : 0);
   if (!model.tied_embeddings) sum.head = linear(h, model.vocab_size, model.bias.head);
   if (model.tied_embeddings && model.bias.head) sum.head = model.vocab_size;
+  sum.head += encoder_head_parameters(model);
   return sum;
 }
 

@@ -21,13 +21,13 @@ struct BlockParameters {
 // Parameters of the whole model.  Tied embeddings count once, in `embedding`.
 struct Parameters {
   std::int64_t embedding = 0;  // vocab_size * hidden_size
-  std::int64_t positions = 0;  // learned position table
+  std::int64_t positions = 0;  // learned position table, and an encoder's table of segments
   std::int64_t attention = 0;
   std::int64_t mlp = 0;
   std::int64_t experts = 0;
   std::int64_t router = 0;
   std::int64_t norms = 0;     // of the blocks, the embedding norm and the final norm
-  std::int64_t head = 0;      // 0 if tied
+  std::int64_t head = 0;      // 0 if tied, but for the layers of an encoder's head
   std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
   std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
 
@@ -38,6 +38,13 @@ struct Parameters {
 
 // Parameters of layer `layer` (from 0).
 BlockParameters block_parameters(const Transformer& model, int layer);
+
+// What an encoder has between its last layer and the projection to the vocabulary, and its classifier of sentences:
+//
+//   (h^2 + h) + norm      and with next_sentence   (h^2 + h) + (2 h + 2)
+//
+// 0 of a decoder.  Part of `head` also where the projection is tied.
+std::int64_t encoder_head_parameters(const Transformer& model);
 
 // Parameters of the model.  Equals the published integer for every model of the catalogue.
 Parameters parameters(const Transformer& model);

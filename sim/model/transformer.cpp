@@ -85,6 +85,14 @@ void validate_latent(const LatentAttention& mla) {
   require_between("mla.v_head_dim", mla.v_head_dim, 1, 1 << 14);
 }
 
+void validate_encoder(const Transformer& m) {
+  if (!(m.encoder->predicted_share > 0.0 && m.encoder->predicted_share <= 1.0)) {
+    throw Error("encoder.predicted_share = " + std::to_string(m.encoder->predicted_share) + " is out of range: above 0, up to 1");
+  }
+  require_between("encoder.segment_types", m.encoder->segment_types, 0, kMaxWidth);
+  if (m.mtp_layers > 0) throw Error("mtp_layers = " + std::to_string(m.mtp_layers) + ": an encoder predicts no next tokens (0)");
+}
+
 // Every field may be plausible alone and the model still beyond counting; the estimate takes the largest product.
 void validate_total(const Transformer& m) {
   double mlp = m.ffn_size;
@@ -108,11 +116,16 @@ void Transformer::validate() const {
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
   if (mla) validate_latent(*mla);
+  if (encoder) validate_encoder(*this);
   validate_total(*this);
 }
 
 int attention_output_width(const Transformer& model) {
   return model.num_heads * (model.mla ? model.mla->v_head_dim : model.head_dim);
+}
+
+double predicted_tokens(const Transformer& model) {
+  return model.encoder ? model.encoder->predicted_share * model.seq_len : model.seq_len;
 }
 
 int query_head_dim(const Transformer& model) {

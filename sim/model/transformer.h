@@ -1,7 +1,8 @@
-// What is trained: the shape of a decoder-only transformer, in the field's own words.
+// What is trained: the shape of a transformer, a decoder or an encoder, in the field's own words.
 //
 // Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a model's name.
-// Dense, mixture-of-experts and latent-attention decoders are described; `parameters.h` counts them exactly.
+// Dense, mixture-of-experts and latent-attention decoders are described, and encoders of BERT's kind; `parameters.h` counts them
+// exactly.
 #pragma once
 
 #include <optional>
@@ -61,6 +62,19 @@ struct LatentAttention {
   bool operator==(const LatentAttention&) const = default;
 };
 
+// An encoder (BERT): every token sees all others, and the model learns to restore tokens that were masked.  Logits are made of
+// these alone, after a dense layer of the hidden size, its activation and a norm.
+// Source: Devlin et al. 2018 (arXiv 1810.04805); BertForPreTraining of transformers has the same parameters.
+struct Encoder {
+  double predicted_share = 1.0;  // of a sequence's tokens, those whose logits are made
+  int segment_types = 2;         // rows of the table that tells which sentence a token is of
+  bool next_sentence = false;    // the first token's state passes a pooler (h, h) and a layer of two classes
+  bool operator==(const Encoder&) const = default;
+};
+
+// BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert README, max_predictions_per_seq).
+inline constexpr double kMaskedShareOfBert = 20.0 / 128.0;
+
 struct Transformer {
   std::string name;
 
@@ -94,7 +108,8 @@ struct Transformer {
 
   std::optional<MixtureOfExperts> moe = {};
   std::optional<LatentAttention> mla = {};
-  int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
+  std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
+  int mtp_layers = 0;                   // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
   // Throws Error naming the field, its value and the rule it breaks (all sizes positive, num_kv_heads divides num_heads, ...).
   void validate() const;
@@ -108,6 +123,9 @@ enum class LayerKind { Dense, Mixture };
 // Width of all query heads together, num_heads * head_dim (with latent attention: of the value heads, which feed the output
 // projection).
 int attention_output_width(const Transformer& model);
+
+// Tokens of a sequence whose logits are made: all of them, or an encoder's predicted share.
+double predicted_tokens(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with latent attention: both parts together).
 int query_head_dim(const Transformer& model);

@@ -22,7 +22,8 @@ class CoreLowering {
         kv_heads_(model.mla ? heads_ : std::max(1, model.num_kv_heads / strategy.tensor_parallel)),
         query_dim_(query_head_dim(model)),
         value_dim_(attention_output_width(model) / model.num_heads),
-        tokens_(model.seq_len / ranks_) {}
+        tokens_(model.seq_len / ranks_),
+        causal_(!model.encoder) {}
 
   AttentionCore lower() {
     if (!strategy_.flash_attention) {
@@ -47,14 +48,16 @@ class CoreLowering {
   void ring() {
     const std::int64_t steps = ranks_ - 1;
     const double m = static_cast<double>(tokens_), whole = area(model_.seq_len) / static_cast<double>(ranks_);
-    Operator own = flash(heads_, tokens_, tokens_, 1, m * m / 2.0);
-    own.causal = true;
+    const double diagonal = causal_ ? m * m / 2.0 : m * m;
+    const bool halves = causal_ && strategy_.context_balanced;
+    Operator own = flash(heads_, tokens_, tokens_, 1, diagonal);
+    own.causal = causal_;
     add_kernel(own);
-    Operator others = flash(heads_, tokens_, strategy_.context_balanced ? std::max<std::int64_t>(1, tokens_ / 2) : tokens_,
-                            static_cast<int>(steps), whole - m * m / 2.0);
+    Operator others = flash(heads_, tokens_, halves ? std::max<std::int64_t>(1, tokens_ / 2) : tokens_, static_cast<int>(steps),
+                            whole - diagonal);
     others.causal = false;
     others.saved = Bytes(0.0);
-    add_kernel(others, strategy_.context_balanced ? 1.0 : 2.0);
+    add_kernel(others, even() ? 1.0 : 2.0);
     const Bytes message = keys_and_values();
     core_.forward.push_back(hop("context_keys", message, static_cast<int>(steps), true));
     core_.backward.push_back(hop("context_keys_gradients", 2.0 * message, static_cast<int>(steps), true));
@@ -77,7 +80,7 @@ class CoreLowering {
     core_.forward.push_back(collective("context_keys", CollectiveKind::AllGather, GroupKind::Context, whole));
     core_.backward.push_back(collective("context_keys_again", CollectiveKind::AllGather, GroupKind::Context, whole));
     Operator op = flash(heads_, tokens_, keys(), 1, area(model_.seq_len) / static_cast<double>(ranks_));
-    add_kernel(op, strategy_.context_balanced || model_.sliding_window ? 1.0 : 2.0 - 1.0 / static_cast<double>(ranks_));
+    add_kernel(op, even() || model_.sliding_window ? 1.0 : 2.0 - 1.0 / static_cast<double>(ranks_));
     core_.backward.push_back(collective("context_key_gradients", CollectiveKind::ReduceScatter, GroupKind::Context, whole));
     core_.working = 2.0 * whole;
   }
@@ -119,7 +122,7 @@ class CoreLowering {
     op.m = m;
     op.n = n;
     op.k = value_dim_;
-    op.causal = n == model_.seq_len;
+    op.causal = causal_ && n == model_.seq_len;
     op.kernels = op.launches = launches;
     op.flops = 2.0 * static_cast<double>(op.batch) * scores * static_cast<double>(query_dim_ + value_dim_) * FLOP;
     const double io = static_cast<double>(strategy_.micro_batch * (query_dim_ + value_dim_)) *
@@ -173,10 +176,13 @@ class CoreLowering {
 
   std::int64_t keys() const { return std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len)); }
 
-  // Scores of one head over a whole causal sequence: the first w queries of a window see a triangle.
+  // Every context rank has the same work.
+  bool even() const { return !causal_ || strategy_.context_balanced; }
+
+  // Scores of one head over a whole sequence: the first w queries of a causal window see a triangle.
   double area(std::int64_t sequence) const {
     const double s = static_cast<double>(sequence), w = static_cast<double>(keys());
-    return s * w - w * w / 2.0;
+    return causal_ ? s * w - w * w / 2.0 : s * w;
   }
 
   // Elements of q and of the output, and bytes of k and v, on this rank.
@@ -197,6 +203,7 @@ class CoreLowering {
   std::int64_t query_dim_;  // of a query or key vector, and of a value
   std::int64_t value_dim_;
   std::int64_t tokens_;
+  bool causal_;
   AttentionCore core_;
 };
 

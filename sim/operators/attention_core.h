@@ -8,6 +8,8 @@
 // causal square of s keys is 4 m s/2 d FLOP for each head: with the balanced (zigzag) order every rank has the same, in plain
 // order the last rank has (2 - 1/c) of it and all wait for it.
 //
+// The tokens of an encoder see the whole square: every rank has the same work in any order, and no chunk has a mask.
+//
 //   ring         c steps; in each the rank sends its K and V on while it computes with those that it has:
 //                one causal chunk (m, m), c - 1 chunks (m, m/2) without a mask (plain order: (m, m)), partial results merged in
 //                fp32.  Backward sends K, V and their gradients: twice the bytes, and one last hop that nothing hides.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "sim/operators/encoder_head.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/loss.h"
 #include "sim/operators/traffic.h"
@@ -67,6 +68,12 @@ void add_positions(EndOperators& ends, const Transformer& model, const Strategy&
   add(ends.backward, lookups + 4.0 * table, 2);
 }
 
+// Each token reads the row of its segment, which is added; backward the rows of a segment are summed.
+void add_segments(EndOperators& ends, const EndShape& shape) {
+  ends.forward.push_back(streaming(OperatorKind::Residual, "segments", shape.residual, 4.0 * shape.element, 2));
+  ends.backward.push_back(streaming(OperatorKind::Residual, "segments", shape.residual, shape.element, 1));
+}
+
 // Of the table alone where the head has another: a tied one is cast for the head's products.
 void add_table_casts(EndOperators& ends, const Transformer& model, const Strategy& strategy) {
   if (model.tied_embeddings && strategy.pipeline_parallel == 1) return;
@@ -91,6 +98,7 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
       ends.backward.push_back(collective("embedding_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message));
   }
   if (stack.positions_apart && model.position == Position::Learned) add_positions(ends, model, strategy, shape);
+  if (model.encoder && model.encoder->segment_types > 0) add_segments(ends, shape);
   if (stack.casts_weights_in_backward && shape.element < kFp32) add_table_casts(ends, model, strategy);
   if (model.embedding_norm) add_norm(ends, "embedding_norm", model, stack, shape);
   if (stack.dropout > 0.0) {
@@ -138,10 +146,24 @@ void add_predictions(EndOperators& ends, const EndOperators& head, const EndOper
   }
 }
 
+EndOperators lower_head_of_encoder(const Transformer& model, const Strategy& strategy, const Stack& stack,
+                                   const EndShape& shape) {
+  EndOperators ends;
+  if (model.final_norm) add_norm(ends, "final_norm", model, stack, shape);
+  add_tensor_collectives(ends, model, strategy, stack, shape);
+  EncoderHeadOperators head = lower_encoder_head(model, strategy, stack, shape.tokens);
+  append(ends.forward, head.forward);
+  append(ends.backward, head.backward);
+  ends.saved = head.saved + Bytes(shape.residual * shape.element);
+  add_loss(ends, lower_loss(model, strategy, stack, predicted_of(model, shape.tokens)));
+  return ends;
+}
+
 }  // namespace
 
 EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Stack& stack) {
   const EndShape shape = shape_of(model, strategy);
+  if (model.encoder) return lower_head_of_encoder(model, strategy, stack, shape);
   EndOperators ends;
   if (model.final_norm) add_norm(ends, "final_norm", model, stack, shape);
   ends.saved = Bytes(2.0 * shape.residual * shape.element);

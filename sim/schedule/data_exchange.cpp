@@ -136,7 +136,7 @@ ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) co
       const double mixture = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
       units.insert(units.end(), static_cast<std::size_t>(part.dense_blocks()), rank_.block);
       units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), mixture);
-      if (part.head) units.push_back(rank_.tied && part.embedding ? rank_.final_norm : rank_.head);
+      if (part.head) units.push_back(rank_.tied && part.embedding ? rank_.head_layers : rank_.head);
     }
     for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
       sum.add(1.0, size, size, times(size, size));

@@ -73,7 +73,8 @@ const char* broken_context(const Transformer& model, const Strategy& strategy) {
     if (model.num_heads % ranks != 0) return kContextHeads;
     return divide_each_other(model.num_kv_heads, ranks) ? nullptr : kContextKvHeads;
   }
-  return strategy.context_balanced && model.seq_len % product_of(2, strategy.context_parallel) != 0 ? kZigzag : nullptr;
+  return !model.encoder && strategy.context_balanced && model.seq_len % product_of(2, strategy.context_parallel) != 0 ? kZigzag
+                                                                                                                      : nullptr;
 }
 
 const char* broken_experts(const Transformer& model, const Strategy& strategy) {

@@ -36,7 +36,7 @@ TEST(ModelList, AFamilyListsOnlyItsModels) {
 
 TEST(ModelList, AnUnknownFamilySuggestsTheNearest) {
   const std::string text = complaint([] { run_model_list({.family = "lama", .output = {}}); });
-  EXPECT_TRUE(contains(text, "--family = lama: unknown; did you mean llama? (bloom, "));
+  EXPECT_TRUE(contains(text, "--family = lama: unknown; did you mean llama? (bert, bloom, "));
 }
 
 TEST(ModelShow, AnAliasShowsItsModel) {

@@ -264,9 +264,32 @@ TEST(ModelConfig, ADeclaredUnknownModelTypeSuggestsTheNearest) {
   EXPECT_EQ(complaint(R"({"model_type": "lama"})"), "config.json: model_type = \"lama\": unknown; did you mean llama?");
 }
 
-TEST(ModelConfig, EncodersAndHybridsAreRefusedForWhatTheyAre) {
-  const std::string rule = "; only decoders with attention in every layer are supported";
-  EXPECT_EQ(complaint(R"({"model_type": "bert"})"), "config.json: model_type = \"bert\": an encoder" + rule);
+// 30,522 rows, 512 positions and 2 segments of 768, a norm, 12 blocks of 7,087,872; the head's dense layer, norm and bias; with
+// the pooler and two classes where sentences are told apart.
+TEST(ModelConfig, BertHasTheHeadOfItsClass) {
+  const std::string base =
+      R"({"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 768, "num_hidden_layers": 12,
+          "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30522, "max_position_embeddings": 512,
+          "type_vocab_size": 2})";
+  EXPECT_EQ(count(base.c_str()), 109'514'298);
+  EXPECT_EQ(count(replaced(base.c_str(), "BertForMaskedLM", "BertForPreTraining").c_str()), 110'106'428);
+  EXPECT_EQ(complaint(replaced(base.c_str(), "\"vocab_size\"", "\"is_decoder\": true, \"vocab_size\"")),
+            "config.json: is_decoder = true: a decoder of this family is not supported; false is");
+}
+
+TEST(ModelConfig, RobertaHasTwoPositionsThatAreNoTokens) {
+  const sim::Transformer model = read_model_config(
+      R"({"model_type": "roberta", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+          "intermediate_size": 3072, "vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1})",
+      "config.json");
+  EXPECT_EQ(sim::parameters(model).total(), 124'697'433);
+  EXPECT_EQ(model.seq_len, 512);
+}
+
+TEST(ModelConfig, OtherEncodersAndHybridsAreRefusedForWhatTheyAre) {
+  const std::string rule = "; only decoders with attention in every layer and encoders like BERT are supported";
+  EXPECT_EQ(complaint(R"({"model_type": "electra"})"),
+            "config.json: model_type = \"electra\": an encoder that is trained beside a generator" + rule);
   EXPECT_EQ(complaint(R"({"model_type": "t5"})"), "config.json: model_type = \"t5\": an encoder-decoder" + rule);
   EXPECT_EQ(complaint(R"({"model_type": "jamba"})"), "config.json: model_type = \"jamba\": a state-space hybrid" + rule);
 }

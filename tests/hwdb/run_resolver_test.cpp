@@ -197,10 +197,24 @@ TEST(RunResolver, HybridShardingKeepsTheSizeOfItsShardGroups) {
   EXPECT_EQ(error_of(record), "mine.json: run a: training.shard_size = 8 times replicate_size must be dp * cp = 16");
 }
 
-TEST(RunResolver, EncodersAreRefused) {
+TEST(RunResolver, AnEncoderIsTrainedAsBertIs) {
   RunRecord record = llama(8);
-  record.model.architecture = "encoder";
-  EXPECT_EQ(error_of(record), "mine.json: run a: model.architecture = encoder: only decoders are simulated");
+  RecordedModel& m = record.model;
+  m.name = "mine", m.architecture = "encoder";
+  m.num_layers = 2, m.hidden_size = 64, m.num_heads = 4, m.vocab_size = 1000, m.seq_len = 128;
+  const sim::Transformer model = resolved(record).model;
+  ASSERT_TRUE(model.encoder.has_value());
+  EXPECT_DOUBLE_EQ(model.encoder->predicted_share, 20.0 / 128.0);
+  EXPECT_TRUE(model.embedding_norm);
+  EXPECT_FALSE(model.final_norm);
+  record.model.encoder = sim::Encoder{.predicted_share = 0.5, .segment_types = 0};
+  EXPECT_EQ(resolved(record).model.encoder, record.model.encoder);
+}
+
+TEST(RunResolver, HybridsAreRefused) {
+  RunRecord record = llama(8);
+  record.model.architecture = "hybrid";
+  EXPECT_EQ(error_of(record), "mine.json: run a: model.architecture = hybrid: only decoders and encoders are simulated");
 }
 
 TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {

@@ -120,6 +120,25 @@ TEST(AttentionKernel, UnfusedAndBlockwiseAreTheSameFunctionWithTheSameGradients)
   }
 }
 
+// As in an encoder: softmax over all keys.
+TEST(AttentionKernel, WithoutAMaskEveryQuerySeesEveryKey) {
+  at::manual_seed(5);
+  const Heads heads{.q = random({2, 4, 130, 8}), .k = random({2, 4, 130, 8}), .v = random({2, 4, 130, 8})};
+  const at::Tensor dout = random({260, 32});
+  const auto plain = [](const Tensors& in) {
+    const at::Tensor scores = at::matmul(in[0], in[1].transpose(2, 3)) / std::sqrt(8.0);
+    return at::matmul(at::softmax(scores, -1), in[2]).transpose(1, 2).reshape({260, 32});
+  };
+  const auto expected = reference_gradients(plain, {heads.q, heads.k, heads.v}, dout);
+  const AttentionOutput unfused = unfused_attention(heads, {}), blockwise = blockwise_attention(heads, {});
+  expect_close(unfused.o, plain({heads.q, heads.k, heads.v}));
+  expect_close(blockwise.o, unfused.o);
+  const Heads gradients = blockwise_attention_backward(dout, heads, blockwise, {});
+  expect_close(gradients.q, expected[0]);
+  expect_close(gradients.k, expected[1]);
+  expect_close(gradients.v, expected[2]);
+}
+
 TEST(AttentionKernel, AWindowHidesTokensFurtherBack) {
   const at::Tensor mask = causal_mask(4, 2, at::TensorOptions());
   const bool expected[4][4] = {

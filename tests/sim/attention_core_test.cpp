@@ -56,6 +56,23 @@ TEST(AttentionCore, ARingComputesItsOwnTriangleAndHalfOfEachOtherPiece) {
   EXPECT_EQ(others.launches, 3);
 }
 
+// Without a mask the square is whole, and no rank waits for another in any order.
+TEST(AttentionCore, TheTokensOfAnEncoderSeeTheWholeSquare) {
+  for (const bool balanced : {true, false}) {
+    for (const ContextScheme scheme : {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
+      TrainingRun run = context_run(scheme, 4);
+      run.model.encoder = Encoder{};
+      run.strategy.context_balanced = balanced;
+      const AttentionCore core = core_of(run);
+      EXPECT_DOUBLE_EQ(total_flops(core.forward).value(), 2.0 * kWhole / 4) << name_of(scheme);
+      for (const Operator& op : core.forward) {
+        EXPECT_FALSE(op.causal) << name_of(scheme);
+        EXPECT_EQ(op.repeats, 1.0) << name_of(scheme);
+      }
+    }
+  }
+}
+
 TEST(AttentionCore, ARingSendsKeysAndValuesOnAndTheirGradientsBack) {
   const AttentionCore core = core_of(context_run(ContextScheme::Ring));
   EXPECT_EQ(only_collective(core.forward).collective, CollectiveKind::SendRecv);

@@ -49,6 +49,17 @@ TEST(ForwardFlops, OnlyVisitedExpertsWork) {
   EXPECT_EQ(matmul_parameters(mixtral), p.active() - p.embedding - p.norms);
 }
 
+// 3 of 6 tokens pass the head with its dense layer, one the pooler and two classes; every query sees six keys.
+TEST(ForwardFlops, AnEncoderByHand) {
+  Transformer m = tiny();
+  m.encoder = Encoder{.predicted_share = 0.5, .next_sentence = true};
+  const double blocks = 2 * (192 + 256), head = 80 + 64, sentences = 64 + 16;
+  EXPECT_EQ(matmul_parameters(m), blocks + head + sentences);
+  EXPECT_DOUBLE_EQ(head_flops_per_token(m) / FLOP, 2 * (head / 2 + sentences / 6));
+  const double attention = 2 * (2 * (8 + 8) * 6.0);
+  EXPECT_DOUBLE_EQ(forward_flops_per_token(m, true) / FLOP, 2 * blocks + head_flops_per_token(m) / FLOP + attention);
+}
+
 // kv rank 6, query heads of 5 + 3, value heads of 7.
 TEST(ForwardFlops, LatentAttentionByHand) {
   Transformer m = tiny();

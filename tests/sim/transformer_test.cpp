@@ -119,6 +119,17 @@ TEST(Transformer, LatentAttentionHasItsOwnHeadWidths) {
   EXPECT_EQ(attention_output_width(m), 24);  // 4 * 6
 }
 
+TEST(Transformer, AnEncoderPredictsAShareOfItsTokensAndNoNextOnes) {
+  Transformer m = tiny();
+  EXPECT_EQ(predicted_tokens(m), m.seq_len);
+  m.encoder = Encoder{.predicted_share = 0.25};
+  EXPECT_EQ(predicted_tokens(m), 0.25 * m.seq_len);
+  EXPECT_EQ(complaint([](Transformer& t) { t.encoder = Encoder{.predicted_share = 1.5}; }),
+            "encoder.predicted_share = 1.500000 is out of range: above 0, up to 1");
+  EXPECT_EQ(complaint([](Transformer& t) { t.encoder = Encoder{}, t.mtp_layers = 1; }),
+            "mtp_layers = 1: an encoder predicts no next tokens (0)");
+}
+
 // Megatron pads 50257 to the next multiple of 128 * tp: 393 * 128 = 50304 and 99 * 512 = 50688.
 TEST(Transformer, PadsTheVocabularyForTensorParallelRanks) {
   EXPECT_EQ(padded_vocab_size(50257, 128, 1), 50304);

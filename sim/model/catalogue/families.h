@@ -33,5 +33,6 @@ std::vector<CatalogueEntry> olmo_models();     // OLMo 1 and 2
 std::vector<CatalogueEntry> qwen_models();     // Qwen 1 to 3, dense and mixtures
 std::vector<CatalogueEntry> gemma_models();    // Gemma 1 to 3
 std::vector<CatalogueEntry> mixture_models();  // DeepSeek-V2 and V3, Kimi K2, Grok-1, GPT-OSS
+std::vector<CatalogueEntry> encoder_models();  // BERT and RoBERTa
 
 }  // namespace llmsim::sim

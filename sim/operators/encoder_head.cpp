@@ -1,0 +1,91 @@
+#include "sim/operators/encoder_head.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/operators/linear.h"
+#include "sim/operators/traffic.h"
+
+namespace llmsim::sim {
+namespace {
+
+class EncoderHeadLowering {
+ public:
+  EncoderHeadLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens)
+      : model_(model),
+        strategy_(strategy),
+        stack_(stack),
+        tokens_(tokens),
+        predicted_(predicted_of(model, tokens)),
+        element_(size_of(activation_dtype(strategy.precision)).value()) {
+    linear_.precision = strategy.precision;
+    linear_.stack = &stack_;
+    linear_.frozen = strategy.adapters.has_value();
+  }
+
+  EncoderHeadOperators lower() {
+    pick_rows();
+    product("head_transform", predicted_, model_.hidden_size);
+    stream(OperatorKind::Activation, "head_activation", predicted_, activation_traffic(false, stack_, element_));
+    stream(OperatorKind::Norm, "head_norm", predicted_, norm_traffic(model_.norm, stack_, element_));
+    if (model_.encoder->next_sentence) classify_sentences();
+    return std::move(head_);
+  }
+
+ private:
+  // Backward the rows go back into zeros of the whole stream.
+  void pick_rows() {
+    head_.forward.push_back(streaming(OperatorKind::Copy, "predicted_tokens", elements(predicted_), 2 * element_, 1));
+    Operator scatter = streaming(OperatorKind::Copy, "predicted_tokens", elements(predicted_), 2 * element_, 2);
+    scatter.moved += Bytes(elements(tokens_) * element_);
+    head_.backward.push_back(scatter);
+  }
+
+  void classify_sentences() {
+    const std::int64_t sequences = strategy_.micro_batch;
+    product("pooler", sequences, model_.hidden_size);
+    stream(OperatorKind::Activation, "pooler_activation", sequences, activation_traffic(false, stack_, element_));
+    product("next_sentence", sequences, kSentenceClasses);
+  }
+
+  void product(const char* label, std::int64_t rows, std::int64_t out) {
+    const LinearOperators linear = lower_linear(linear_, label, rows, out, model_.hidden_size);
+    head_.forward.insert(head_.forward.end(), linear.forward.begin(), linear.forward.end());
+    head_.backward.insert(head_.backward.end(), linear.backward.begin(), linear.backward.end());
+    if (!linear_.frozen) head_.saved += Bytes(elements(rows) * linear_input_bytes(linear_));
+  }
+
+  // Keeps its input.
+  void stream(OperatorKind kind, const char* label, std::int64_t rows, const Traffic& traffic) {
+    head_.forward.push_back(streaming(kind, label, elements(rows), traffic.forward_bytes, traffic.forward_kernels));
+    head_.backward.push_back(streaming(kind, label, elements(rows), traffic.backward_bytes, traffic.backward_kernels));
+    head_.saved += Bytes(elements(rows) * element_);
+  }
+
+  double elements(std::int64_t rows) const { return static_cast<double>(rows) * model_.hidden_size; }
+
+  static constexpr std::int64_t kSentenceClasses = 2;  // follows, or does not
+
+  const Transformer& model_;
+  const Strategy& strategy_;
+  const Stack& stack_;
+  std::int64_t tokens_;
+  std::int64_t predicted_;
+  double element_;
+  LinearContext linear_;
+  EncoderHeadOperators head_;
+};
+
+}  // namespace
+
+std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
+  if (!model.encoder) return tokens;
+  return std::max<std::int64_t>(1, std::llround(model.encoder->predicted_share * static_cast<double>(tokens)));
+}
+
+EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Stack& stack,
+                                        std::int64_t tokens) {
+  return EncoderHeadLowering(model, strategy, stack, tokens).lower();
+}
+
+}  // namespace llmsim::sim

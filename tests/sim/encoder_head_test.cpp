@@ -1,0 +1,87 @@
+#include "sim/operators/encoder_head.h"
+
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "sim/memory/shards.h"
+#include "sim/model/flops.h"
+#include "sim/operators/block.h"
+#include "sim/operators/ends.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+TrainingRun encoder_run() {
+  TrainingRun run = small_run();
+  run.model.position = Position::Learned;
+  run.model.tied_embeddings = true;
+  run.model.final_norm = false;
+  run.model.embedding_norm = true;
+  run.model.bias = Biases::gpt();
+  run.model.encoder = Encoder{.predicted_share = 0.125, .segment_types = 2, .next_sentence = true};
+  return run;
+}
+
+const Operator& labelled(const OperatorList& operators, std::string_view label) {
+  for (const Operator& op : operators) {
+    if (op.label == label) return op;
+  }
+  throw std::runtime_error("no such operator");
+}
+
+// One sequence of 1024 tokens, h = 1024: 128 rows pass h^2, one passes h^2 + 2 h.
+TEST(EncoderHead, OnlyPredictedTokensPassIt) {
+  const TrainingRun run = encoder_run();
+  const EncoderHeadOperators head = lower_encoder_head(run.model, run.strategy, run.stack, 1024);
+  const double products = 128.0 * 1024 * 1024 + 1024.0 * 1024 + 2.0 * 1024;
+  EXPECT_DOUBLE_EQ(total_flops(head.forward) / FLOP, 2.0 * products);
+  EXPECT_DOUBLE_EQ(total_flops(head.backward) / FLOP, 4.0 * products);
+  // Inputs of dense layer, activation and norm, of pooler and tanh and of the two classes, in two bytes.
+  EXPECT_DOUBLE_EQ(head.saved.value(), 2.0 * 1024 * (3 * 128 + 3 * 1));
+}
+
+TEST(EncoderHead, LogitsAreOfPredictedTokens) {
+  TrainingRun run = encoder_run();
+  const Operator logits = labelled(lower_head(run.model, run.strategy, run.stack).forward, "head");
+  EXPECT_EQ(logits.m, 128);
+  EXPECT_EQ(logits.n, run.model.vocab_size);
+  run.model.encoder->predicted_share = 1.0;
+  EXPECT_EQ(labelled(lower_head(run.model, run.strategy, run.stack).forward, "head").m, 1024);
+}
+
+TEST(EncoderHead, AtLeastOneTokenIsPredicted) {
+  const TrainingRun run = encoder_run();
+  EXPECT_EQ(predicted_of(run.model, 100), 13);  // 12.5 rounded
+  EXPECT_EQ(predicted_of(run.model, 2), 1);
+}
+
+// The operators of all blocks and the head are the FLOPs that the model's shape promises.
+TEST(EncoderHead, OperatorsAddUpToTheModel) {
+  const TrainingRun run = encoder_run();
+  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const EndOperators head = lower_head(run.model, run.strategy, run.stack);
+  const double flops = run.model.num_layers * (total_flops(block.forward) / FLOP) + total_flops(head.forward) / FLOP;
+  EXPECT_NEAR(flops / (1024.0 * (forward_flops_per_token(run.model, true) / FLOP)), 1.0, 1e-12);
+}
+
+// Both ends of a tied model on one part hold every parameter but those of the blocks once; the bias of the logits is not counted.
+TEST(EncoderHead, ItsLayersStandBesideTheTable) {
+  const TrainingRun run = encoder_run();
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  const ModelPart whole{.blocks = run.model.num_layers, .embedding = true, .head = true};
+  EXPECT_DOUBLE_EQ(rank.held(whole), static_cast<double>(parameters(run.model).total()));
+  EXPECT_DOUBLE_EQ(rank.head_layers, static_cast<double>(encoder_head_parameters(run.model)));
+}
+
+TEST(EncoderHead, SegmentsAreAddedToTheEmbedding) {
+  TrainingRun run = encoder_run();
+  const auto moved = [&] { return total_moved(lower_embedding(run.model, run.strategy, run.stack).forward).value(); };
+  const double with = moved();
+  run.model.encoder->segment_types = 0;
+  EXPECT_DOUBLE_EQ(with - moved(), 4.0 * 1024 * 1024 * 2.0);  // written, both read, the sum written
+}
+
+}  // namespace
+}  // namespace llmsim::sim
