@@ -208,8 +208,9 @@ const Form kLatentForms[] = {
     {"one-process", [](sim::Strategy&) {}},
     {"unfused", [](sim::Strategy& s) { s.flash_attention = false; }},
     {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
-    {"latent-up-recompute",
+    {"tp-2-sp-latent-up-recompute",
      [](sim::Strategy& s) {
+       tensor(s, 2, true);
        s.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .latent_up = true}};
      }},
     {"zero3-3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 3); }},

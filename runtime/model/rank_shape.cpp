@@ -32,17 +32,13 @@ void require_experts(const sim::MixtureOfExperts& moe, const sim::Biases& bias, 
          "bias.mlp in num_shared_experts = " + std::to_string(moe.num_shared_experts) + " (it has one)");
 }
 
-// What is made again would be gathered again, and once more for the gradients of its weights.
-void require_latent(const sim::Transformer& model, const sim::Strategy& strategy) {
+void require_latent(const sim::Transformer& model) {
   const int rotary = model.mla->qk_rope_head_dim;
   refuse(model.norm != sim::Norm::RmsNorm,
          std::string("latent attention with norm = ") + sim::name_of(model.norm) + " (it has rmsnorm)");
   refuse(model.position != sim::Position::Rope,
          std::string("latent attention with position = ") + sim::name_of(model.position) + " (it has rope)");
   refuse(model.bias.qkv, "latent attention with bias.qkv = true");
-  const bool up_again = strategy.recompute.kind == sim::RecomputeKind::Selective && strategy.recompute.modules.latent_up;
-  refuse(up_again && strategy.sequence_parallel && strategy.tensor_parallel > 1,
-         "recompute = " + sim::text_of(strategy.recompute) + " with sequence_parallel = true");
   refuse(rotary == 0 || rotary % 2 != 0,
          "mla.qk_rope_head_dim = " + std::to_string(rotary) + " (it turns halves: even, at least 2)");
 }
@@ -59,7 +55,7 @@ LatentHeadShape latent_head_shape(const RankShape& shape, const sim::LatentAtten
 }  // namespace
 
 RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
-  if (model.mla) require_latent(model, strategy);
+  if (model.mla) require_latent(model);
   refuse(model.encoder.has_value(), "an encoder");
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");

@@ -446,11 +446,6 @@ bool executes_latents(const Transformer& m) {
          m.mla->qk_rope_head_dim % 2 == 0;
 }
 
-bool makes_gathered_latents_again(const Transformer& m, const Strategy& s) {
-  return m.mla && s.recompute.kind == RecomputeKind::Selective && s.recompute.modules.latent_up && s.sequence_parallel &&
-         s.tensor_parallel > 1;
-}
-
 bool executes(const Transformer& m) {
   if (m.mla && !executes_latents(m)) return false;
   return m.mtp_layers == 0 && !m.encoder && !m.parallel_block && m.norms_per_layer == 2 && m.qk_norm == QkNorm::None &&
@@ -474,8 +469,8 @@ bool follows_tape(const Run& run) {
   const bool table = !m.tied_embeddings || s.pipeline_parallel == 1 || s.sharding == Sharding::None;
   const bool schedule = s.schedule <= PipelineSchedule::Interleaved;
   return run.stack.follows_tape && schedule && executes(m) && executes(s.recompute, s.offload) && formats && divides && table &&
-         !makes_gathered_latents_again(m, s) && s.context_parallel == 1 && s.experts == ExpertStrategy{} && !s.adapters &&
-         !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
+         s.context_parallel == 1 && s.experts == ExpertStrategy{} && !s.adapters && !s.cuda_graph &&
+         s.optimizer == OptimizerKind::AdamW;
 }
 
 StepTape step_tape(const Run& run, int stage, int shard) { return StepWalk(run, stage, shard).walk(); }

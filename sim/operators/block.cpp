@@ -95,8 +95,9 @@ class BlockLowering {
     const std::int64_t h = model_.hidden_size, heads = model_.num_heads / tensor_, d = query_head_dim(model_);
     if (mla.q_lora_rank) down("query_down", "query_norm", *mla.q_lora_rank, 0);
     down("latent_down", "latent_norm", mla.kv_lora_rank, mla.qk_rope_head_dim);
-    if (!mla.q_lora_rank) gather();
     parts_.latent_up.first = block_.forward.size();
+    mla.q_lora_rank ? share_latents(*mla.q_lora_rank) : gather();
+    share_latents(mla.kv_lora_rank + mla.qk_rope_head_dim);
     product("query_up", mla.q_lora_rank.value_or(static_cast<int>(h)), {heads * d});
     product("latent_up", mla.kv_lora_rank, {heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
     const double t = static_cast<double>(tokens_), per_head = t * static_cast<double>(heads);
@@ -107,17 +108,21 @@ class BlockLowering {
     parts_.latent_up.last = block_.forward.size();
   }
 
-  // Into a bottleneck: the product, the norm of its first `rank` values and, over tensor ranks, the latents of all tokens.
+  // Into a bottleneck: the product, and the norm of its first `rank` values.
   void down(const char* label, const char* norm_label, int rank, int beside) {
     const std::int64_t tokens = strategy_.sequence_parallel ? tokens_ / tensor_ : tokens_;
     add_product(lower_linear(linear_, label, tokens, rank + beside, model_.hidden_size), {rank + beside}, false);
     const double normalised = static_cast<double>(tokens) * rank, all = static_cast<double>(tokens) * (rank + beside);
     stream(OperatorKind::Norm, norm_label, normalised, norm_traffic(model_.norm, stack_, element_));
     keep(Bytes(all * element_ + normalised * linear_input_bytes(linear_)));
-    if (tensor_ > 1) share_latents(Bytes(static_cast<double>(tokens_) * (rank + beside) * element_));
   }
 
-  void share_latents(Bytes message) {
+  // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the products up: where those are
+  // made again they are gathered again, and once more for the gradient of the weights, as before any column-parallel product
+  // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
+  void share_latents(int width) {
+    if (tensor_ == 1) return;
+    const Bytes message(static_cast<double>(tokens_) * width * element_);
     if (!strategy_.sequence_parallel) {
       block_.backward.push_back(collective("latent_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
       return;

@@ -98,7 +98,7 @@ inline std::vector<sim::Recompute> main_recomputes() {
   return {{.kind = RecomputeKind::None},
           {.kind = RecomputeKind::Full},
           {.kind = RecomputeKind::EveryN, .every_n = 2},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .norms = true}},
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .norms = true, .latent_up = true}},
           {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}}};
 }
 

@@ -161,11 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Refused{"norm = layernorm", [](TrainingSetup& s) { s.model.norm = sim::Norm::LayerNorm; }},
                     Refused{"position = learned", [](TrainingSetup& s) { s.model.position = sim::Position::Learned; }},
                     Refused{"bias.qkv", [](TrainingSetup& s) { s.model.bias.qkv = true; }},
-                    Refused{"mla.qk_rope_head_dim = 7", [](TrainingSetup& s) { s.model.mla->qk_rope_head_dim = 7; }},
-                    Refused{"mla_up_proj", [](TrainingSetup& s) {
-                              s.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.latent_up = true}};
-                              s.strategy.tensor_parallel = 2, s.strategy.sequence_parallel = true;
-                            }}));
+                    Refused{"mla.qk_rope_head_dim = 7", [](TrainingSetup& s) { s.model.mla->qk_rope_head_dim = 7; }}));
 
 }  // namespace
 }  // namespace llmsim::runtime

@@ -133,7 +133,11 @@ std::vector<Form> tensor_forms() {
          setup.strategy.recompute.kind = sim::RecomputeKind::Full;
        }},
       {"tp_4", [](TrainingSetup& setup) { setup.model.num_kv_heads = 4, tensor(setup, 4, false); }},
-      {"tp_4_sp", [](TrainingSetup& setup) { setup.model.num_kv_heads = 4, tensor(setup, 4, true); }},
+      {"tp_4_sp_latent_up_recompute",
+       [](TrainingSetup& setup) {
+         setup.model.num_kv_heads = 4, tensor(setup, 4, true);
+         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.latent_up = true}};
+       }},
       {"tp_8", [](TrainingSetup& setup) { eight_heads(setup), tensor(setup, 8, false); }},
       {"tp_8_sp", [](TrainingSetup& setup) { eight_heads(setup), tensor(setup, 8, true); }},
   };

@@ -1,6 +1,7 @@
 // Multi-head latent attention and multi-token prediction, as operators and parameters of one rank.
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -86,6 +87,26 @@ TEST(LatentAttention, MayBeMadeAgainFromItsLatents) {
   const BlockOperators again = c.block(RecomputeKind::Selective);
   EXPECT_EQ(kept.saved - again.saved, Bytes((96.0 + 96.0 + 48.0) * 2.0));
   EXPECT_EQ(total_flops(again.recompute), 2.0 * 8.0 * (6.0 * 12.0 + 5.0 * 14.0) * FLOP);
+}
+
+std::vector<Bytes> gathered(const OperatorList& list) {
+  std::vector<Bytes> messages;
+  for (const Operator& op : list) {
+    if (op.kind == OperatorKind::Collective && op.collective == CollectiveKind::AllGather) messages.push_back(op.message);
+  }
+  return messages;
+}
+
+// 8 tokens in 16 bits: latents of 6 for the queries, or the 16 of the norm's output; and 5 with 2 rotary values beside them.
+TEST(LatentAttention, WhatTensorRanksMakeAgainTheyGatherAgain) {
+  Case c;
+  c.strategy.tensor_parallel = 2;
+  c.strategy.recompute.modules = {.core_attention = false, .latent_up = true};
+  EXPECT_TRUE(gathered(c.block(RecomputeKind::Selective).recompute).empty());  // whole on every rank
+  c.strategy.sequence_parallel = true;
+  EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute), (std::vector{Bytes(96.0), Bytes(112.0)}));
+  c.model.mla->q_lora_rank.reset();
+  EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute), (std::vector{Bytes(256.0), Bytes(112.0)}));
 }
 
 TEST(LatentAttention, EveryTensorRankHasTheBottlenecks) {
