@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/memory_meter.h"
-#include "runtime/library/operator_trace.h"
+#include "runtime/measure/pass_flops.h"
 #include "sim/strategy/mesh.h"
 
 namespace llmsim::runtime {
@@ -54,24 +54,6 @@ class Held {
   std::int64_t host_before_;
 };
 
-// FLOPs of each pass, told apart where it ends.
-class PassFlops {
- public:
-  explicit PassFlops(sim::RankCounts& counts) : counts_(counts) {}
-
-  void pass_done(bool backward) {
-    const sim::PassFlopCounts now{.products = trace_.product_flops(), .attention = trace_.attention_flops()};
-    sim::PassFlopCounts& pass = backward ? counts_.backward : counts_.forward;
-    pass.products += now.products - before_.products, pass.attention += now.attention - before_.attention;
-    before_ = now;
-  }
-
- private:
-  OperatorTrace trace_;
-  sim::RankCounts& counts_;
-  sim::PassFlopCounts before_;
-};
-
 json record_of(const sim::PassFlopCounts& flops) {
   return {{"product_flops", flops.products}, {"attention_flops", flops.attention}};
 }
@@ -109,10 +91,11 @@ sim::RankCounts counted_step(const TrainingSetup& setup, int rank) {
   const auto batches = trainer.next_batches();
   for (const auto& [group, communicator] : groups.communicators()) communicator->reset_counts();
   held.between_steps(counts.held);
-  PassFlops flops(counts);
+  PassFlops flops;
   StepObserver observer;
   observer.pass_done = [&](bool backward) { flops.pass_done(backward); };
   held.after_step(counts.held, trainer.step(batches, observer));
+  counts.forward = flops.forward(), counts.backward = flops.backward();
   counts.sent = sent_over(groups);
   return counts;
 }

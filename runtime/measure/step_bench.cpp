@@ -14,9 +14,9 @@
 #include "runtime/kernels/narrow_linear.h"
 #include "runtime/library/cuda_graph.h"
 #include "runtime/library/device_memory.h"
-#include "runtime/library/operator_trace.h"
 #include "runtime/library/timer.h"
 #include "runtime/measure/kernel_bench.h"
+#include "runtime/measure/pass_flops.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::runtime {
@@ -63,6 +63,18 @@ sim::Transformer mixture(int layers, int hidden, int vocab, int seq_len) {
   sim::Transformer model = llama(layers, hidden, vocab, seq_len);
   model.name = "moe-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
   model.moe = {.num_experts = 8, .top_k = 2, .expert_ffn_size = model.ffn_size / 2};
+  return model;
+}
+
+// Heads of DeepSeek-V2 (arXiv:2405.04434) halved: queries of 64 + 32, values of 64.  Latents of half the model's width for the
+// queries and a quarter, as its Lite, for keys and values.
+sim::Transformer latent(int layers, int hidden, int vocab, int seq_len) {
+  sim::Transformer model = llama(layers, hidden, vocab, seq_len);
+  model.name = "mla-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  model.num_kv_heads = model.num_heads;
+  model.mla = {
+      .q_lora_rank = hidden / 2, .kv_lora_rank = hidden / 4, .qk_nope_head_dim = 64, .qk_rope_head_dim = 32, .v_head_dim = 64};
+  model.head_dim = sim::query_head_dim(model);
   return model;
 }
 
@@ -274,16 +286,13 @@ void add_measured(json& record, const StepCase& one, Communicator* world, double
 // One more step, which is not timed: what its passes multiply and what it sends.  A replayed graph calls no operators.
 void add_counted(json& record, const StepCase& one, const RankGroups& groups, Trainer& trainer) {
   for (const auto& [kind, group] : groups.communicators()) group->reset_counts();
-  std::int64_t forward = 0, backward = 0, before = 0;
-  const OperatorTrace trace;
+  PassFlops flops;
   StepObserver observer;
-  observer.pass_done = [&](bool is_backward) {
-    const std::int64_t now = trace.product_flops() + trace.attention_flops();
-    (is_backward ? backward : forward) += now - std::exchange(before, now);
-  };
+  observer.pass_done = [&](bool backward) { flops.pass_done(backward); };
   trainer.step(trainer.next_batches(), observer);
   synchronize(one.setup.device);
-  if (forward > 0) record["flops"] = {{"forward", forward}, {"backward", backward}};
+  const auto all = [](const sim::PassFlopCounts& pass) { return pass.products + pass.attention; };
+  if (all(flops.forward()) > 0) record["flops"] = {{"forward", all(flops.forward())}, {"backward", all(flops.backward())}};
   if (one.setup.strategy.num_devices() > 1) record["communication"] = carried_by(groups);
 }
 
@@ -341,6 +350,7 @@ std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
   add(llama(2, 256, 4096, 1024), 1, kVariations[2]);
   for (const int variation : {0, 1, 6}) add(mixture(3, 256, 4096, 256), 2, kVariations[variation]);
   add(mixture(2, 512, 2048, 128), 4, plain);
+  add(latent(3, 256, 4096, 256), 2, plain);
   return cases;
 }
 

@@ -6,8 +6,8 @@
 //    "count"}]}
 //
 // The models are GPT-2 and Llama shapes of the catalogue made small enough that a step takes a fraction of a second on a CPU;
-// a mixture of experts with a balanced load among them; each configuration varies one or two things of a base one: width, depth,
-// vocabulary, sequence, micro-batch, accumulation, precision, recomputation, attention, loss.
+// a mixture of experts with a balanced load and latent attention among them; each configuration varies one or two things of a
+// base one: width, depth, vocabulary, sequence, micro-batch, accumulation, precision, recomputation, attention, loss.
 #pragma once
 
 #include <string>
