@@ -310,10 +310,23 @@ INSTANTIATE_TEST_SUITE_P(Bf16, ParallelForms,
 INSTANTIATE_TEST_SUITE_P(Autocast, ParallelForms,
                          testing::Combine(testing::Values(Family::Gpt2), testing::Values(Formats::Autocast), kAll), name_of);
 
-// Queries without latents differ where tensor ranks share what a product reads.
+// Where tensor ranks share what a product reads: queries without latents share the norm's output, and formats that round send
+// latents as they multiply them.
+std::vector<Form> sharing_forms() {
+  std::vector<Form> forms = tensor_forms();
+  std::erase_if(forms, [](const Form& form) {
+    return form.name != "tp_2" && form.name != "tp_2_sp" && form.name != "tp_4_sp_latent_up_recompute";
+  });
+  return forms;
+}
+
 INSTANTIATE_TEST_SUITE_P(DirectQueries, ParallelForms,
                          testing::Combine(testing::Values(Family::LatentDirect), testing::Values(Formats::Fp32),
-                                          testing::ValuesIn(tensor_forms())),
+                                          testing::ValuesIn(sharing_forms())),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(NarrowLatents, ParallelForms,
+                         testing::Combine(testing::Values(Family::Latent), testing::Values(Formats::Bf16, Formats::Autocast),
+                                          testing::ValuesIn(sharing_forms())),
                          name_of);
 
 class MixtureForms : public testing::TestWithParam<std::tuple<MixtureForm, Form>> {};
