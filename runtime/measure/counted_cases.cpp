@@ -184,7 +184,7 @@ const Form kMixtureForms[] = {
     {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
     {"zero3-2", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 2); }},
     {"tp-2-sp", [](sim::Strategy& s) { tensor(s, 2, true); }},
-    {"ep-2", [](sim::Strategy& s) { experts(s, 2, 2); }},
+    {"tp-2-sp-ep-4-whole-experts", [](sim::Strategy& s) { tensor(s, 2, true), experts(s, 2, 4), s.experts.tensor_parallel = 1; }},
     {"ep-2-of-4-zero3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 4), experts(s, 4, 2); }},
     {"pp-2-ep-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), experts(s, 2, 2); }},
 };

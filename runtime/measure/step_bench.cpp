@@ -208,6 +208,7 @@ json training_record(const TrainingSetup& setup) {
               {"recompute", recompute_record(strategy.recompute)},
               {"offload", {{"optimizer", strategy.offload.optimizer}, {"activations", strategy.offload.activations}}}};
   if (strategy.sharding == sim::Sharding::Hsdp) record["shard_size"] = strategy.shard_size;
+  if (strategy.experts.tensor_parallel) record["etp"] = *strategy.experts.tensor_parallel;
   return record;
 }
 

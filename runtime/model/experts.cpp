@@ -78,7 +78,7 @@ Experts::Experts(const BlockContext& context, ParameterUnit& unit, std::size_t f
 }
 
 void Experts::inner(const at::Tensor& normed, ExpertsTape& tape, Keep keep) const {
-  at::Tensor y = context_.tensor.column_input(normed);
+  at::Tensor y = routed(normed);
   route(y, tape, keep);
   tape.rows = y.index_select(0, tape.order.tokens);
   if (keep == Keep::Nothing) tape.order.tokens.reset();
@@ -87,6 +87,13 @@ void Experts::inner(const at::Tensor& normed, ExpertsTape& tape, Keep keep) cons
   if (has_shared()) shared_inner(y, tape, keep);
   y.reset();
   visit(tape, keep);
+}
+
+bool Experts::routes_shards() const { return context_.shape.routes_shards; }
+
+// The tokens that this rank routes.
+at::Tensor Experts::routed(const at::Tensor& normed) const {
+  return routes_shards() ? normed : context_.tensor.column_input(normed);
 }
 
 void Experts::route(const at::Tensor& y, ExpertsTape& tape, Keep keep) const {
@@ -99,7 +106,9 @@ void Experts::route(const at::Tensor& y, ExpertsTape& tape, Keep keep) const {
 }
 
 void Experts::shared_inner(const at::Tensor& y, ExpertsTape& tape, Keep keep) const {
-  tape.shared_up = linear_forward(y, shared_up_.weight.weight(), shared_up_.bias.weight());
+  if (routes_shards()) tape.shared_input = context_.tensor.column_input(y);
+  tape.shared_up = linear_forward(routes_shards() ? tape.shared_input : y, shared_up_.weight.weight(), shared_up_.bias.weight());
+  if (keep == Keep::Nothing) tape.shared_input.reset();
   activate_shared(tape);
   if (keep == Keep::Nothing) tape.shared_up.reset(), tape.shared_silu.reset();
   if (has_gate()) tape.gate = linear_forward(y, gate_.weight.weight(), {}).sigmoid_();
@@ -131,7 +140,8 @@ void Experts::visit(ExpertsTape& tape, Keep keep) const {
 }
 
 at::Tensor Experts::shared_output(const ExpertsTape& tape) const {
-  return linear_forward(tape.shared_activation, shared_down_.weight.weight(), shared_down_.bias.weight());
+  at::Tensor out = linear_forward(tape.shared_activation, shared_down_.weight.weight(), shared_down_.bias.weight());
+  return routes_shards() ? context_.tensor.row_output(std::move(out)) : out;
 }
 
 at::Tensor Experts::outer(ExpertsTape& tape, Keep keep) const {
@@ -141,7 +151,7 @@ at::Tensor Experts::outer(ExpertsTape& tape, Keep keep) const {
     has_gate() ? y.addcmul_(shared, tape.gate) : y.add_(shared);
   }
   if (keep == Keep::Nothing) tape = {};
-  return context_.tensor.row_output(std::move(y));
+  return routes_shards() ? y : context_.tensor.row_output(std::move(y));
 }
 
 // Undefined members are made again: all of them, or those of the activations.
@@ -162,7 +172,7 @@ void Experts::restore(const at::Tensor& normed, ExpertsTape& tape) const {
 at::Tensor Experts::backward(const at::Tensor& dy, at::Tensor normed, ExpertsTape& tape) const {
   Waiting waiting;
   {
-    const at::Tensor whole = context_.tensor.row_gradient(dy);
+    const at::Tensor whole = routes_shards() ? dy : context_.tensor.row_gradient(dy);
     waiting.weights = at::empty_like(tape.choice.weights);
     combined_rows_backward(whole, tape.returned, tape.choice.weights, waiting.weights);
     tape.choice.weights.reset();
@@ -171,9 +181,9 @@ at::Tensor Experts::backward(const at::Tensor& dy, at::Tensor normed, ExpertsTap
   at::Tensor rows = rows_backward(std::move(tape.returned), tape);
   at::Tensor dx = at::sum(choices(rows, context_.model.moe->top_k), std::vector<std::int64_t>{1});
   rows.reset();
-  input_backward(dx, context_.tensor.column_input(normed), tape, std::move(waiting));
+  input_backward(dx, routed(normed), tape, std::move(waiting));
   normed.reset();
-  return context_.tensor.column_gradient(std::move(dx));
+  return routes_shards() ? dx : context_.tensor.column_gradient(std::move(dx));
 }
 
 void Experts::shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const {
@@ -186,6 +196,7 @@ void Experts::shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& 
     waiting.gate = at::sigmoid_backward(of_gate, tape.gate);
     tape.gate.reset();
   }
+  if (routes_shards()) gradient = context_.tensor.row_gradient(gradient);
   at::Tensor inner = linear_data_gradient(gradient, shared_down_.weight.weight());
   add_linear_weight_gradient(gradient, tape.shared_activation, shared_down_.weight.gradient(), shared_down_.bias.gradient());
   gradient.reset(), tape.shared_activation.reset();
@@ -215,7 +226,15 @@ void Experts::input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& t
   add_linear_gradient(dx, router_gradient(std::move(waiting.weights), std::move(tape.choice), y.scalar_type()), y, router_);
   if (!has_shared()) return;
   if (has_gate()) add_linear_gradient(dx, std::exchange(waiting.gate, {}), y, gate_);
-  add_linear_gradient(dx, waiting.shared_up, y, shared_up_);
+  shared_input_backward(dx, y, tape, std::move(waiting.shared_up));
+}
+
+void Experts::shared_input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, at::Tensor gradient) const {
+  if (!routes_shards()) return add_linear_gradient(dx, gradient, y, shared_up_);
+  at::Tensor of_all = linear_data_gradient(gradient, shared_up_.weight.weight());
+  add_linear_weight_gradient(gradient, tape.shared_input, shared_up_.weight.gradient(), shared_up_.bias.gradient());
+  gradient.reset(), tape.shared_input.reset();
+  dx.add_(context_.tensor.column_gradient(std::move(of_all)));
 }
 
 // dx += dy w, and the gradients of w.

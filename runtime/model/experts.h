@@ -8,6 +8,8 @@
 //             last and add to its gradient
 //
 // Over tensor ranks the experts' widths are divided, the weighted sums are partial, and so are the gradients of router and gate.
+// Where each tensor rank routes its own tokens (etp = 1 under sequence parallelism) nothing of that is: only shared experts
+// gather what they read, which they keep, and scatter what they make.
 #pragma once
 
 #include <string>
@@ -34,7 +36,8 @@ struct ExpertsTape {
   ExpertLoad load;
   at::Tensor rows;  // inputs of the experts
   at::Tensor up, silu, activation;
-  at::Tensor returned;  // by token, before the weighted sum
+  at::Tensor returned;      // by token, before the weighted sum
+  at::Tensor shared_input;  // of all tensor ranks, where each routes its own tokens
   at::Tensor shared_up, shared_silu, shared_activation;
   at::Tensor gate;        // of the shared experts, (t, 1)
   at::Tensor shared_out;  // before the gate
@@ -76,6 +79,8 @@ class Experts {
 
   bool has_shared() const { return shared_up_.weight.exists(); }
   bool has_gate() const { return gate_.weight.exists(); }
+  bool routes_shards() const;
+  at::Tensor routed(const at::Tensor& normed) const;
   void route(const at::Tensor& y, ExpertsTape& tape, Keep keep) const;
   void shared_inner(const at::Tensor& y, ExpertsTape& tape, Keep keep) const;
   void visit(ExpertsTape& tape, Keep keep) const;
@@ -84,6 +89,7 @@ class Experts {
   at::Tensor shared_output(const ExpertsTape& tape) const;
   void shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const;
   at::Tensor rows_backward(at::Tensor gradient, ExpertsTape& tape) const;
+  void shared_input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, at::Tensor gradient) const;
   void input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, Waiting waiting) const;
   static void add_linear_gradient(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& y, const Linear& linear);
 

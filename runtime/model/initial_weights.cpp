@@ -50,9 +50,10 @@ at::Tensor drawn(const ParameterShape& parameter, const RankShape& shape, std::u
 }
 
 // One of the experts in a parameter of several, under a name that is the same on whatever rank it is.
-ParameterShape one_expert(const ParameterShape& parameter, std::int64_t expert) {
+ParameterShape one_expert(const ParameterShape& parameter, const RankShape& shape, std::int64_t expert) {
   ParameterShape one = parameter;
   one.of_experts = false;
+  one.replicated = shape.whole_experts;
   one.sizes.erase(one.sizes.begin());
   one.name = std::to_string(expert) + "." + parameter.name;
   return one;
@@ -65,7 +66,7 @@ void draw(const at::Tensor& into, const ParameterShape& parameter, const BlockCo
   }
   const std::int64_t first = context.shape.experts * context.shape.expert_rank;
   for (std::int64_t i = 0; i < context.shape.experts; ++i) {
-    draw(into.select(0, i), one_expert(parameter, first + i), context, seed);
+    draw(into.select(0, i), one_expert(parameter, context.shape, first + i), context, seed);
   }
 }
 

@@ -42,7 +42,7 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
 void ModelChunk::add_block(const sim::Strategy& strategy, int layer) {
   const std::string name = "blocks." + std::to_string(layer), prefix = name + ".";
   const sim::LayerKind kind = sim::kind_of_layer(context_.model, layer);
-  const bool mixture = kind == sim::LayerKind::Mixture, apart = mixture && strategy.expert_parallel > 1;
+  const bool mixture = kind == sim::LayerKind::Mixture, apart = mixture && strategy.experts_apart();
   std::vector<ParameterShape> shapes = block_parameters(context_, kind, prefix), experts;
   if (mixture) add_expert_parameters(apart ? experts : shapes, context_, prefix);
   const std::size_t first = shapes.size() - (context_.model.moe && context_.model.moe->expert_bias ? 4 : 2);

@@ -25,9 +25,16 @@ void require_divisible(const sim::Transformer& model, int tensor_ranks) {
 }
 
 // Biases of row-parallel products are added to a sum, not to its parts; and each shared expert would have one of its own.
-void require_experts(const sim::MixtureOfExperts& moe, const sim::Biases& bias, int tensor_ranks) {
+void require_experts(const sim::MixtureOfExperts& moe, const sim::Biases& bias, const sim::Strategy& strategy) {
+  const int tensor_ranks = strategy.tensor_parallel, expert_tensor_ranks = strategy.expert_tensor_ranks();
+  refuse(expert_tensor_ranks != 1 && expert_tensor_ranks != tensor_ranks,
+         "etp = " + std::to_string(expert_tensor_ranks) + " (it has 1, or tp = " + std::to_string(tensor_ranks) + ")");
+  sim::ExpertStrategy plain;
+  plain.tensor_parallel = strategy.experts.tensor_parallel;
+  refuse(strategy.experts != plain, "experts loaded or reached otherwise than by an all-to-all of rows");
   const bool shared_bias = bias.mlp && moe.num_shared_experts > 0;
-  refuse(tensor_ranks > 1 && (moe.expert_bias || shared_bias), "biases inside experts over tp = " + std::to_string(tensor_ranks));
+  refuse((expert_tensor_ranks > 1 && moe.expert_bias) || (tensor_ranks > 1 && shared_bias),
+         "biases inside experts over tp = " + std::to_string(tensor_ranks));
   refuse(shared_bias && moe.num_shared_experts > 1,
          "bias.mlp in num_shared_experts = " + std::to_string(moe.num_shared_experts) + " (it has one)");
 }
@@ -69,8 +76,7 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   refuse(model.bias.head, "bias.head = true");
   const int n = strategy.tensor_parallel;
   require_divisible(model, n);
-  refuse(!(strategy.experts == sim::ExpertStrategy{}), "experts laid out or loaded otherwise than an all-to-all of rows over ep");
-  if (model.moe) require_experts(*model.moe, model.bias, n);
+  if (model.moe) require_experts(*model.moe, model.bias, strategy);
   RankShape shape{.batch = strategy.micro_batch,
                   .seq_len = model.seq_len,
                   .hidden = model.hidden_size,
@@ -87,6 +93,7 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   const sim::ExpertShape experts = sim::expert_shape(model, strategy, {});
   shape.expert_ffn = experts.ffn, shape.shared_ffn = experts.shared_ffn;
   shape.experts = experts.experts, shape.expert_rank = rank.expert;
+  shape.routes_shards = experts.routes_shards, shape.whole_experts = strategy.expert_tensor_ranks() == 1;
   return shape;
 }
 

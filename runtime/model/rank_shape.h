@@ -24,6 +24,8 @@ struct RankShape {
   std::int64_t experts = 0;     // routed ones, per expert rank
   LatentHeadShape latent;       // of latent attention; no heads without it
   int expert_rank = 0;
+  bool routes_shards = false;  // each tensor rank routes its own tokens
+  bool whole_experts = true;   // else divided over the tensor ranks, as the rest
   int tensor_ranks = 1;
   int tensor_rank = 0;
 

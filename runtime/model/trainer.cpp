@@ -64,8 +64,9 @@ void require_executable(const sim::Strategy& strategy) {
     throw Error(std::string("the runtime does not execute pipeline_schedule = ") + sim::name_of(strategy.schedule) +
                 "; it executes gpipe, 1f1b and interleaved");
   }
-  if (strategy.expert_parallel > 1 && strategy.sharding == sim::Sharding::Hsdp) {
-    throw Error("the runtime does not execute ep = " + std::to_string(strategy.expert_parallel) + " with sharding = hsdp");
+  if (strategy.experts_apart() && strategy.sharding == sim::Sharding::Hsdp) {
+    throw Error("the runtime does not execute ep = " + std::to_string(strategy.expert_parallel) +
+                ", etp = " + std::to_string(strategy.expert_tensor_ranks()) + " with sharding = hsdp");
   }
   const sim::Recompute& recompute = strategy.recompute;
   if (recompute.kind == sim::RecomputeKind::Op || (recompute.kind == sim::RecomputeKind::Full && recompute.every_n > 1))
@@ -161,7 +162,7 @@ Trainer::Trainer(const TrainingSetup& setup, const RankGroups& groups)
     : setup_(setup),
       groups_(groups),
       stream_(setup.model.vocab_size, setup.model.seq_len, setup.seed),
-      gradients_(groups, setup.strategy.sequence_parallel) {
+      gradients_(groups, setup.strategy) {
   require_executable(setup.strategy);
   require_exchange(setup.exchange, setup.strategy);
   require_table(setup.model, setup.strategy);

@@ -38,30 +38,30 @@ void ModelParallelGradients::sum_tied_table(const std::vector<GradientSlice>& sl
   }
 }
 
-bool ModelParallelGradients::apart(const ParameterShape& parameter) const {
-  return parameter.of_experts && groups_.of(GroupKind::Expert) != nullptr;
-}
-
 bool ModelParallelGradients::counts(const ParameterShape& parameter) const {
   if (parameter.replicated && groups_.place(GroupKind::Tensor) != 0) return false;
   return !(parameter.tied_apart && groups_.place(GroupKind::Pipeline) != 0);
 }
 
-at::Tensor ModelParallelGradients::squares(const std::vector<GradientSlice>& slices, bool of_experts) const {
+at::Tensor ModelParallelGradients::squares(const std::vector<GradientSlice>& slices, bool apart) const {
   std::vector<at::Tensor> counted;
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (apart(*piece.parameter) == of_experts && counts(*piece.parameter)) counted.push_back(piece.gradient);
+    if (this->apart(*piece.parameter) == apart && counts(*piece.parameter)) counted.push_back(piece.gradient);
   }
   return counted.empty() ? at::zeros({}, slices.front().gradient.options().dtype(at::kFloat)) : squared_norm(counted);
 }
 
+// What this rank adds of experts that other ranks do not have.
+at::Tensor ModelParallelGradients::expert_squares(const std::vector<GradientSlice>& slices) const {
+  at::Tensor sum = squares(slices, true);
+  if (slices_) return sum;
+  if (Communicator* const experts = groups_.of(GroupKind::Expert)) experts->all_reduce(sum);
+  return whole_experts_ && groups_.place(GroupKind::Tensor) != 0 ? sum.zero_() : sum;
+}
+
 double ModelParallelGradients::norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const {
   const at::Tensor sum = squares(slices, false);
-  if (Communicator* const experts = groups_.of(GroupKind::Expert)) {
-    const at::Tensor own = squares(slices, true);
-    if (slice_group == nullptr) experts->all_reduce(own);
-    sum.add_(own);
-  }
+  if (experts_apart_) sum.add_(expert_squares(slices));
   for (Communicator* group : {slice_group, groups_.of(GroupKind::Tensor), groups_.of(GroupKind::Pipeline)}) {
     if (group != nullptr) group->all_reduce(sum);
   }

@@ -8,7 +8,8 @@
 //
 // Norm: over all parameters of the model.  What every tensor rank has counts on the first of them, a tied table on the first
 // stage; one scalar in fp32 is summed over the ranks with other slices, the tensor ranks and the stages.  Whole gradients of
-// divided experts are first summed over the expert ranks, as one scalar more.
+// divided experts are first summed over the expert ranks, as one scalar more; where these include tensor ranks (etp = 1) the sum
+// has all of them and counts on the first.
 #pragma once
 
 #include <vector>
@@ -21,8 +22,12 @@ namespace llmsim::runtime {
 class ModelParallelGradients {
  public:
   // `groups` must outlive it.
-  ModelParallelGradients(const RankGroups& groups, bool sequence_parallel)
-      : groups_(groups), divides_tokens_(sequence_parallel) {}
+  ModelParallelGradients(const RankGroups& groups, const sim::Strategy& strategy)
+      : groups_(groups),
+        divides_tokens_(strategy.sequence_parallel),
+        slices_(strategy.sharding != sim::Sharding::None),
+        experts_apart_(strategy.experts_apart()),
+        whole_experts_(strategy.expert_tensor_ranks() != strategy.tensor_parallel) {}
 
   void sum(const std::vector<GradientSlice>& slices) const;
   // 0 on the meta device.  `slice_group`: of DataParallel.
@@ -31,12 +36,16 @@ class ModelParallelGradients {
  private:
   void sum_partial(const std::vector<GradientSlice>& slices) const;
   void sum_tied_table(const std::vector<GradientSlice>& slices) const;
-  at::Tensor squares(const std::vector<GradientSlice>& slices, bool of_experts) const;
-  bool apart(const ParameterShape& parameter) const;  // experts that other ranks do not have
+  at::Tensor squares(const std::vector<GradientSlice>& slices, bool apart) const;
+  at::Tensor expert_squares(const std::vector<GradientSlice>& slices) const;
+  bool apart(const ParameterShape& parameter) const { return parameter.of_experts && experts_apart_; }
   bool counts(const ParameterShape& parameter) const;
 
   const RankGroups& groups_;
   bool divides_tokens_;
+  bool slices_;  // of each parameter a rank has one
+  bool experts_apart_;
+  bool whole_experts_;  // over tensor ranks, which have others or copies
 };
 
 }  // namespace llmsim::runtime

@@ -20,9 +20,9 @@ constexpr NamedKind kKinds[] = {{GroupKind::Tensor, "tp"},           {GroupKind:
                                 {GroupKind::Expert, "ep"},           {GroupKind::ExpertData, "edp"}};
 constexpr const char* kBackward = "pp_backward";
 
-// Without replicas of shards the data group is the group of shards, and without expert ranks that of the experts.
+// Without replicas of shards the data group is the group of shards, and that of the experts where they are divided as all else.
 bool runs(const sim::Strategy& strategy, GroupKind kind) {
-  if (kind == GroupKind::Expert || kind == GroupKind::ExpertData) return strategy.expert_parallel > 1;
+  if (kind == GroupKind::Expert || kind == GroupKind::ExpertData) return strategy.experts_apart();
   return strategy.sharding == sim::Sharding::Hsdp || (kind != GroupKind::Shard && kind != GroupKind::Replicate);
 }
 

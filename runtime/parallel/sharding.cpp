@@ -46,7 +46,7 @@ std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, 
                                                  const RankGroups& groups) {
   habits.states_on_host = strategy.offload.optimizer;
   const auto form = [&](sim::GroupKind kind) { return form_over(groups.of(kind), strategy, formats, habits, groups); };
-  if (strategy.expert_parallel == 1) return form(sim::GroupKind::Data);
+  if (!strategy.experts_apart()) return form(sim::GroupKind::Data);
   return std::make_unique<ExpertDataParallel>(form(sim::GroupKind::Data), form(sim::GroupKind::ExpertData));
 }
 

@@ -15,8 +15,9 @@ ExpertsTape::ExpertsTape(const Transformer& model, const Strategy& strategy, con
       shape_(expert_shape(model, strategy, stack)),
       e_(size_of(activation_dtype(strategy.precision)).value()),
       gradient_(storage_of(strategy, stack).gradient_bytes),
-      gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1),
+      gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1 && !shape_.routes_shards),
       exchanges_(strategy.expert_parallel > 1),
+      sharing_ranks_(shape_.routes_shards ? strategy.tensor_parallel : 1.0),
       width_(model.gated_mlp ? 2 : 1),
       residual_(residual) {}
 
@@ -64,7 +65,9 @@ void ExpertsTape::send(Ledger& ledger) const {
 }
 
 void ExpertsTape::share(Ledger& ledger, bool keeps) const {
+  ledger.take(shared_input());
   ledger.take(shared_up());
+  if (!keeps) ledger.give(shared_input());
   ledger.take(shared_silu());
   ledger.take(shared_activation());
   if (!keeps) ledger.give(shared_up() + shared_silu());
@@ -82,12 +85,22 @@ void ExpertsTape::visit(Ledger& ledger, bool keeps) const {
   send(ledger);
   replace(ledger, row());  // by token
   if (!keeps) ledger.give(index());
-  if (gates() && keeps) ledger.take(whole());
+  if (gates() && keeps) shared_output(ledger);
+}
+
+void ExpertsTape::shared_output(Ledger& ledger) const {
+  ledger.take(shared_whole());
+  if (!shape_.routes_shards) return;
+  ledger.take(whole());
+  ledger.give(shared_whole());
 }
 
 void ExpertsTape::outer(Ledger& ledger, bool keeps) const {
   ledger.take(whole());
-  if (shares() && !(gates() && keeps)) ledger.pass(whole());
+  if (shares() && !(gates() && keeps)) {
+    shared_output(ledger);
+    ledger.give(whole());
+  }
   if (!keeps) {
     ledger.give(row() + rows(1.0));
     if (shares()) ledger.give(shared_activation());
@@ -102,7 +115,7 @@ Bytes ExpertsTape::dropped(const RecomputedModules& modules) const {
   Bytes size;
   if (modules.mlp) {
     size += probabilities() + 3.0 * index() + rows(1.0) + 2.0 * row() + up();
-    if (shares()) size += shared_up() + shared_gate();
+    if (shares()) size += shared_input() + shared_up() + shared_gate();
   }
   if (modules.mlp || modules.activation) {
     size += activation() + silu();
@@ -141,9 +154,11 @@ void ExpertsTape::shared_backward(Ledger& ledger) const {
     ledger.pass(tokens(1.0));
     ledger.give(tokens(1.0));  // the gate; its gradient waits
   }
+  if (shape_.routes_shards) ledger.take(shared_whole());
+  if (shape_.routes_shards && gates()) ledger.give(whole());
   ledger.take(shared_activation());
   weight_gradient(ledger, h * f, model_.bias.mlp ? h : 0.0);
-  if (gates()) ledger.give(whole());
+  if (shape_.routes_shards || gates()) ledger.give(shared_whole());
   ledger.give(shared_activation());
   ledger.take(shared_up());
   ledger.give(shared_activation() + shared_up() + shared_silu());
@@ -187,12 +202,18 @@ void ExpertsTape::input_backward(Ledger& ledger) const {
   ledger.give(tokens(experts));
   if (gates()) weight_gradient(ledger, h, 0.0);
   if (gates()) ledger.give(tokens(1.0));
-  if (shares()) {
-    const double width = width_ * static_cast<double>(shape_.shared_ffn);
-    weight_gradient(ledger, width * h, model_.bias.mlp ? width : 0.0);
-    ledger.give(shared_up());
-  }
+  if (shares()) shared_input_backward(ledger);
   if (gathers_) ledger.give(whole());
+}
+
+void ExpertsTape::shared_input_backward(Ledger& ledger) const {
+  const double width = width_ * static_cast<double>(shape_.shared_ffn);
+  if (shape_.routes_shards) ledger.take(shared_whole());
+  weight_gradient(ledger, width * model_.hidden_size, model_.bias.mlp ? width : 0.0);
+  ledger.give(shared_up() + shared_input());
+  if (!shape_.routes_shards) return;
+  ledger.take(whole());
+  ledger.give(shared_whole() + whole());
 }
 
 // Products in the activations' format and their cast, and sums over tokens.

@@ -9,6 +9,9 @@
 //   each choice; the gradients of weights (and the shared input's) wait until the norm's
 //               output is at hand
 //
+// Where each tensor rank routes its own tokens, t is of those, and shared experts alone work on t n tokens of n ranks: they keep
+// what they gathered, and gather or scatter what they read and make.
+//
 // The rows that arrive are taken to be as many as are sent: so it is without expert ranks, and with a balanced load.
 #pragma once
 
@@ -49,17 +52,22 @@ class ExpertsTape {
   Bytes silu() const { return model_.gated_mlp ? activation() : Bytes(0.0); }
   bool shares() const { return shape_.shared_ffn > 0; }
   bool gates() const { return shares() && model_.moe->shared_expert_gate; }
-  Bytes shared_up() const { return tokens(width_ * static_cast<double>(shape_.shared_ffn)); }
-  Bytes shared_activation() const { return tokens(static_cast<double>(shape_.shared_ffn)); }
+  Bytes shared_tokens(double width) const { return sharing_ranks_ * tokens(width); }
+  Bytes shared_up() const { return shared_tokens(width_ * static_cast<double>(shape_.shared_ffn)); }
+  Bytes shared_activation() const { return shared_tokens(static_cast<double>(shape_.shared_ffn)); }
+  Bytes shared_whole() const { return shared_tokens(model_.hidden_size); }
   Bytes shared_silu() const { return model_.gated_mlp ? shared_activation() : Bytes(0.0); }
+  Bytes shared_input() const { return shape_.routes_shards ? shared_whole() : Bytes(0.0); }
   Bytes shared_gate() const { return gates() ? whole() + tokens(1.0) : Bytes(0.0); }
 
   void route(Ledger& ledger, bool keeps) const;
   void send(Ledger& ledger) const;
   void share(Ledger& ledger, bool keeps) const;
   void visit(Ledger& ledger, bool keeps) const;
+  void shared_output(Ledger& ledger) const;
   void shared_backward(Ledger& ledger) const;
   void rows_backward(Ledger& ledger) const;
+  void shared_input_backward(Ledger& ledger) const;
   void input_backward(Ledger& ledger) const;
   void weight_gradient(Ledger& ledger, double elements, double bias) const;
   static void replace(Ledger& ledger, Bytes size);
@@ -70,6 +78,7 @@ class ExpertsTape {
   double gradient_;
   bool gathers_;
   bool exchanges_;
+  double sharing_ranks_;  // whose tokens the shared experts gather
   int width_;
   Bytes residual_;
 };

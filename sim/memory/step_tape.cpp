@@ -453,6 +453,13 @@ bool executes(const Transformer& m) {
          (m.position == Position::Rope || m.position == Position::Learned);
 }
 
+// All-to-alls of rows; experts divided as the rest is, or whole.
+bool executes(const Strategy& s) {
+  ExpertStrategy plain;
+  plain.tensor_parallel = s.experts.tensor_parallel;
+  return s.experts == plain && (s.expert_tensor_ranks() == s.tensor_parallel || s.expert_tensor_ranks() == 1);
+}
+
 bool executes(const Recompute& recompute, const Offload& offload) {
   if (recompute.kind == RecomputeKind::Op || (recompute.kind == RecomputeKind::Full && recompute.every_n > 1)) return false;
   if (offload.modules.any() || offload.blocks > 0) return false;
@@ -469,8 +476,7 @@ bool follows_tape(const Run& run) {
   const bool table = !m.tied_embeddings || s.pipeline_parallel == 1 || s.sharding == Sharding::None;
   const bool schedule = s.schedule <= PipelineSchedule::Interleaved;
   return run.stack.follows_tape && schedule && executes(m) && executes(s.recompute, s.offload) && formats && divides && table &&
-         s.context_parallel == 1 && s.experts == ExpertStrategy{} && !s.adapters && !s.cuda_graph &&
-         s.optimizer == OptimizerKind::AdamW;
+         s.context_parallel == 1 && executes(s) && !s.adapters && !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
 }
 
 StepTape step_tape(const Run& run, int stage, int shard) { return StepWalk(run, stage, shard).walk(); }

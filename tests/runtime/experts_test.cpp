@@ -61,13 +61,12 @@ struct DividedMixture {
   int data = 1, expert = 1, tensor = 1, stages = 1;
   bool sequence_parallel = false;
   sim::Sharding sharding = sim::Sharding::None;
+  bool whole_experts = false;  // over tensor ranks
 };
 
 std::vector<DividedMixture> divided_mixtures() {
   using enum sim::Sharding;
-  return {{.name = "ddp_2", .data = 2},
-          {.name = "zero1_2", .data = 2, .sharding = Zero1},
-          {.name = "zero3_4", .data = 4, .sharding = Zero3},
+  return {{.name = "zero3_4", .data = 4, .sharding = Zero3},
           {.name = "ep_2", .data = 2, .expert = 2},
           {.name = "ep_4", .data = 4, .expert = 4},
           {.name = "ep_2_of_4", .data = 4, .expert = 2},
@@ -79,7 +78,16 @@ std::vector<DividedMixture> divided_mixtures() {
           {.name = "tp_2_sp", .tensor = 2, .sequence_parallel = true},
           {.name = "pp_2", .stages = 2},
           {.name = "pp_2_ep_2", .data = 2, .expert = 2, .stages = 2},
-          {.name = "tp_2_sp_pp_2_ep_2_of_4", .data = 4, .expert = 2, .tensor = 2, .stages = 2, .sequence_parallel = true}};
+          {.name = "tp_2_sp_pp_2_ep_2_of_4", .data = 4, .expert = 2, .tensor = 2, .stages = 2, .sequence_parallel = true},
+          {.name = "tp_2_sp_whole", .tensor = 2, .sequence_parallel = true, .whole_experts = true},
+          {.name = "tp_2_sp_pp_2_ep_2_of_4_zero3_whole",
+           .data = 2,
+           .expert = 2,
+           .tensor = 2,
+           .stages = 2,
+           .sequence_parallel = true,
+           .sharding = Zero3,
+           .whole_experts = true}};
 }
 
 void divide(TrainingSetup& setup, const DividedMixture& form) {
@@ -87,16 +95,17 @@ void divide(TrainingSetup& setup, const DividedMixture& form) {
   setup.model.tied_embeddings = false;
   setup.strategy.data_parallel = form.data, setup.strategy.expert_parallel = form.expert;
   setup.strategy.tensor_parallel = form.tensor, setup.strategy.sequence_parallel = form.sequence_parallel;
+  if (form.whole_experts) setup.strategy.experts.tensor_parallel = 1;
   setup.strategy.pipeline_parallel = form.stages, setup.strategy.sharding = form.sharding;
   setup.strategy.global_batch = 3 * form.data;
 }
 
 class MixtureOnManyRanks : public testing::TestWithParam<std::tuple<bool, MixtureForm, Formats, DividedMixture>> {};
 
-// Forms with biases inside experts are not divided over tensor ranks.
+// Biases inside experts are not divided over tensor ranks.
 bool executes(const MixtureForm& form, const DividedMixture& divided) {
   const bool shared_bias = form.family == Family::Gpt2 && form.moe.num_shared_experts > 0;
-  return divided.tensor == 1 || !(form.moe.expert_bias || shared_bias);
+  return divided.tensor == 1 || !((form.moe.expert_bias && !divided.whole_experts) || shared_bias);
 }
 
 TEST_P(MixtureOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
@@ -115,6 +124,19 @@ TEST_P(MixtureOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
     for (int stage = 0; stage < divided.stages; ++stage) {
       expect_equal(setup, stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline), stage);
     }
+  }
+}
+
+TEST(Mixture, RefusesExpertsOverSomeOfTheTensorRanks) {
+  TrainingSetup setup = small_mixture(mixture_forms().front());
+  setup.model.num_kv_heads = 4;
+  setup.strategy.tensor_parallel = 4, setup.strategy.sequence_parallel = true;
+  setup.strategy.experts.tensor_parallel = 2;
+  try {
+    rank_shape(setup.model, setup.strategy, {});
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("etp = 2 (it has 1, or tp = 4)"), std::string::npos) << error.what();
   }
 }
 

@@ -359,9 +359,7 @@ std::vector<Form> mixture_divisions() {
        [](TrainingSetup& setup) {
          setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}};
        }},
-      {"ddp_2", [](TrainingSetup& setup) { setup.strategy.data_parallel = 2; }},
       {"zero3_4", [](TrainingSetup& setup) { shard(setup, sim::Sharding::Zero3, 4); }},
-      {"ep_2", [](TrainingSetup& setup) { divide_experts(setup, 2, 2); }},
       {"ep_4", [](TrainingSetup& setup) { divide_experts(setup, 4, 4); }},
       {"ep_2_of_4", [](TrainingSetup& setup) { divide_experts(setup, 4, 2); }},
       {"ep_2_of_4_zero1", [](TrainingSetup& setup) { divide_experts(setup, 4, 2, sim::Sharding::Zero1); }},
@@ -379,16 +377,25 @@ std::vector<Form> mixture_divisions() {
   };
 }
 
+// Whole experts over tensor and data ranks.
+void divide_whole_experts(TrainingSetup& setup, int expert_ranks, sim::Sharding sharding) {
+  tensor(setup, 2, true);
+  divide_experts(setup, 2, expert_ranks, sharding);
+  setup.strategy.experts.tensor_parallel = 1;
+}
+
 // Without biases inside experts.
 std::vector<Form> mixture_tensor_divisions() {
   return {
       {"tp_2", [](TrainingSetup& setup) { tensor(setup, 2, false); }},
-      {"tp_2_sp", [](TrainingSetup& setup) { tensor(setup, 2, true); }},
       {"tp_2_sp_ep_2_of_4_zero3",
        [](TrainingSetup& setup) {
          tensor(setup, 2, true);
          divide_experts(setup, 4, 2, sim::Sharding::Zero3);
        }},
+      {"tp_2_sp_dp_2_whole", [](TrainingSetup& setup) { divide_whole_experts(setup, 1, sim::Sharding::None); }},
+      {"tp_2_sp_ep_4_whole", [](TrainingSetup& setup) { divide_whole_experts(setup, 4, sim::Sharding::None); }},
+      {"tp_2_sp_ep_2_of_4_zero1_whole", [](TrainingSetup& setup) { divide_whole_experts(setup, 2, sim::Sharding::Zero1); }},
   };
 }
 
