@@ -103,8 +103,8 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe; default 1f1b, or interleaved with virtual stages; "
       "example: --schedule zb-h1");
   add(c, "--recompute", o.recompute, "MODE",
-      "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; default none; example: --recompute "
-      "selective=core_attn+mlp");
+      "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp (dense ones), moe (whole "
+      "mixtures), layernorm, activation, mla_up_proj; default none; example: --recompute selective=core_attn+mlp");
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
   add(c, "--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");

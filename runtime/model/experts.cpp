@@ -156,7 +156,7 @@ at::Tensor Experts::outer(ExpertsTape& tape, Keep keep) const {
 
 // Undefined members are made again: all of them, or those of the activations.
 void Experts::drop(ExpertsTape& tape, const sim::RecomputedModules& modules) {
-  if (modules.mlp) {
+  if (modules.mixture) {
     tape = {};
   } else if (modules.activation) {
     tape.silu.reset(), tape.activation.reset(), tape.shared_silu.reset(), tape.shared_activation.reset();

@@ -113,11 +113,11 @@ void ExpertsTape::outer(Ledger& ledger, bool keeps) const {
 
 Bytes ExpertsTape::dropped(const RecomputedModules& modules) const {
   Bytes size;
-  if (modules.mlp) {
+  if (modules.mixture) {
     size += probabilities() + 3.0 * index() + rows(1.0) + 2.0 * row() + up();
     if (shares()) size += shared_input() + shared_up() + shared_gate();
   }
-  if (modules.mlp || modules.activation) {
+  if (modules.mixture || modules.activation) {
     size += activation() + silu();
     if (shares()) size += shared_activation() + shared_silu();
   }
@@ -125,7 +125,7 @@ Bytes ExpertsTape::dropped(const RecomputedModules& modules) const {
 }
 
 void ExpertsTape::restore(Ledger& ledger, const RecomputedModules& modules) const {
-  if (modules.mlp) return inner(ledger, true);
+  if (modules.mixture) return inner(ledger, true);
   if (modules.activation) ledger.take(dropped(modules));
 }
 

@@ -162,6 +162,7 @@ class BlockLowering {
   }
 
   void mixture_half() {
+    parts_.mixture = true;
     if (!model_.parallel_block || model_.norms_per_layer >= 2) mlp_norm();
     parts_.mlp.first = block_.forward.size();
     const bool gathers = !routes_shards(strategy_, stack_);

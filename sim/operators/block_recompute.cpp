@@ -49,7 +49,7 @@ class BlockRecompute {
       }
       block_.saved -= parts_.norms_saved;
     }
-    if (modules.mlp) {
+    if (modules.second_half(parts_.mixture)) {
       again({parts_.mlp.first, std::min(parts_.mlp.last, last_needed())});
       block_.saved -= parts_.mlp_inner_saved + parts_.activation_saved;
     } else if (modules.activation) {

@@ -23,7 +23,8 @@ struct BlockProduct {
 struct BlockParts {
   std::vector<BlockProduct> products;
   OperatorRange core;
-  OperatorRange mlp;
+  OperatorRange mlp;  // or the mixture in its place
+  bool mixture = false;
   OperatorRange latent_up;  // from the latents to queries, keys and values
   std::vector<std::size_t> activations;
   std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks

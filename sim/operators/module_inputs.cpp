@@ -7,8 +7,8 @@ ModuleInputs kept_inputs(ModuleInputs inputs, const RecomputedModules& again, bo
   if (again.core_attention) inputs.core_inner = Bytes(0.0);
   if (again.latent_up) inputs.core_attention = Bytes(0.0);
   if (again.norms) inputs.qkv = Bytes(0.0);
-  if (mixture ? again.mlp : again.norms) inputs.mlp_input = Bytes(0.0);
-  if (again.mlp) inputs.activation = Bytes(0.0);
+  if (mixture ? again.mixture : again.norms) inputs.mlp_input = Bytes(0.0);
+  if (again.second_half(mixture)) inputs.activation = Bytes(0.0);
   return inputs;
 }
 

@@ -20,8 +20,8 @@ struct ModuleInputs {
 
 // Bytes of the inputs of `modules` that are kept under a recomputation, and so can go to the host; core_attention goes with
 // core_inner.  A core that is made again keeps nothing within, recomputed norms keep no
-// output, a recomputed MLP nothing within, latents that are projected up again no queries, keys and values; recomputed blocks
-// keep their input alone.  `kind`: of this block; `mixture`: it has experts, whose rows are within.
+// output, a recomputed MLP or mixture nothing within, latents that are projected up again no queries, keys and values; recomputed
+// blocks keep their input alone.  `kind`: of this block; `mixture`: it has experts, whose rows are within.
 Bytes offloadable_bytes(const ModuleInputs& inputs, const OffloadedModules& modules, const Recompute& recompute,
                         RecomputeKind kind, bool mixture);
 

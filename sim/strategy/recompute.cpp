@@ -15,14 +15,14 @@ constexpr int kMostBlocks = 4096;
 
 using RecomputedModule = NamedModule<RecomputedModules>;
 
-constexpr std::array<RecomputedModule, 5> kModules{{{"core_attn", &RecomputedModules::core_attention},
+constexpr std::array<RecomputedModule, 6> kModules{{{"core_attn", &RecomputedModules::core_attention},
                                                     {"mlp", &RecomputedModules::mlp},
+                                                    {"moe", &RecomputedModules::mixture},
                                                     {"layernorm", &RecomputedModules::norms},
                                                     {"activation", &RecomputedModules::activation},
                                                     {"mla_up_proj", &RecomputedModules::latent_up}}};
-// Megatron's names for the same parts of a mixture.
-constexpr std::array<RecomputedModule, 2> kMixtureModules{
-    {{"moe", &RecomputedModules::mlp}, {"moe_act", &RecomputedModules::activation}}};
+// Megatron's name for the activation function of experts.
+constexpr const char* kExpertActivation = "moe_act";
 
 std::string modules_text(const RecomputedModules& modules, const char* separator) {
   return names_of(modules, kModules, separator);
@@ -77,8 +77,7 @@ bool contains_word(const std::string& text, const std::string& word) {
 RecomputedModules described_modules(const std::string& detail) {
   RecomputedModules modules = kNoModules;
   for (const RecomputedModule& module : kModules) modules.*module.flag = contains_word(detail, module.name);
-  for (const RecomputedModule& module : kMixtureModules)
-    modules.*module.flag = modules.*module.flag || contains_word(detail, module.name);
+  modules.activation = modules.activation || contains_word(detail, kExpertActivation);
   return modules;
 }
 

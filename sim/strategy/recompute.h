@@ -2,9 +2,10 @@
 //
 //   none        nothing
 //   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
-//               Megatron's recompute_modules: core_attn, mlp (all of it, collectives included; also "moe"), layernorm,
-//               mla_up_proj (queries, keys and values from their latents); activation (also "moe_act") is the activation function
-//               alone.  Only what the part would keep inside is dropped.
+//               Megatron's recompute_modules: core_attn, mlp (all of a dense one, collectives included; mixtures are left alone),
+//               moe (a whole mixture: router, dispatch, experts, shared experts), layernorm, mla_up_proj (queries, keys and
+//               values from their latents); activation (also "moe_act") is the activation function alone.  Only what the part
+//               would keep inside is dropped.
 //   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only
 //   the
 //               first k blocks of each model chunk (Megatron's recompute_method "block")
@@ -30,11 +31,15 @@ enum class RecomputeKind { None, Selective, Full, EveryN, Op };
 
 struct RecomputedModules {
   bool core_attention = true;
-  bool mlp = false;
+  bool mlp = false;      // of dense blocks
+  bool mixture = false;  // what stands in its place in blocks with experts
   bool norms = false;
   bool activation = false;
   bool latent_up = false;
   auto operator<=>(const RecomputedModules&) const = default;
+
+  // Whether all that follows the second norm of a block is made again.
+  bool second_half(bool of_mixture) const { return of_mixture ? mixture : mlp; }
 };
 
 enum class KeptProducts { EverySecond, All, Qkv };

@@ -128,7 +128,7 @@ TEST_P(ExpertsGradient, IsTheSameWhenExpertsAreMadeAgain) {
   for (const bool all : {false, true}) {
     ExpertsTape tape;
     experts.inner(x, tape, Experts::Keep::Tape);
-    Experts::drop(tape, {.core_attention = false, .mlp = all, .activation = true});
+    Experts::drop(tape, {.core_attention = false, .mixture = all, .activation = true});
     experts.restore(x, tape);
     gradients.push_back(experts.backward(dy, x, tape));
   }

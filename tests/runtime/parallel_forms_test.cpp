@@ -355,9 +355,10 @@ void divide_experts(TrainingSetup& setup, int data_ranks, int expert_ranks, sim:
 std::vector<Form> mixture_divisions() {
   return {
       {"recompute_full", [](TrainingSetup& setup) { setup.strategy.recompute.kind = sim::RecomputeKind::Full; }},
-      {"recompute_mlp",
+      {"recompute_moe",
        [](TrainingSetup& setup) {
-         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}};
+         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective,
+                                     .modules = {.core_attention = false, .mixture = true}};
        }},
       {"zero3_4", [](TrainingSetup& setup) { shard(setup, sim::Sharding::Zero3, 4); }},
       {"ep_4", [](TrainingSetup& setup) { divide_experts(setup, 4, 4); }},

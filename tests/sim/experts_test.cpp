@@ -107,6 +107,25 @@ TEST(Experts, RecomputationMakesAllProductsAgain) {
   EXPECT_EQ(block.saved, Bytes(8.0 * 16.0 * 2.0));  // the block's input
 }
 
+TEST(Experts, RecomputationOfTheMlpLeavesThemAlone) {
+  Case c;
+  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}};
+  const BlockOperators block = c.block(RecomputeKind::Selective);
+  EXPECT_TRUE(block.recompute.empty());
+  EXPECT_EQ(block.saved, c.block(RecomputeKind::None).saved);
+}
+
+TEST(Experts, AreMadeAgainWithTheMixture) {
+  Case c;
+  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mixture = true}};
+  const BlockOperators block = c.block(RecomputeKind::Selective);
+  EXPECT_EQ(total_flops(block.recompute), total_flops(c.lower().forward));
+  const ExpertOperators experts = c.lower();
+  EXPECT_EQ(c.block(RecomputeKind::None).saved - block.saved, experts.inner_saved + experts.activation_saved);
+  // An MLP in its place, in the model's dense blocks, stays.
+  EXPECT_TRUE(lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, LayerKind::Dense).recompute.empty());
+}
+
 TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
   Case c;
   c.stack.recompute_stops_early = true;

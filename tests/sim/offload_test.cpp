@@ -62,6 +62,13 @@ TEST(Offload, WhatIsMadeAgainDoesNotGo) {
   run.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .norms = true}};
   EXPECT_EQ(offloaded(run, "qkv_linear+expert_fc1", RecomputeKind::Selective), Bytes(0.0));
   EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+qkv_linear", RecomputeKind::Selective).value(), kTensor);
+  // A mixture made again has no rows to send, the recomputation of dense MLPs leaves them.
+  TrainingRun mixture = run;
+  mixture.model = small_mixture();
+  mixture.strategy.recompute.modules = {.core_attention = false, .mixture = true};
+  EXPECT_EQ(offloaded(mixture, "expert_fc1+moe_act", RecomputeKind::Selective), Bytes(0.0));
+  mixture.strategy.recompute.modules = {.core_attention = false, .mlp = true};
+  EXPECT_DOUBLE_EQ(offloaded(mixture, "expert_fc1", RecomputeKind::Selective).value(), 2.0 * kTensor);
   // Of a block that is made again whole only the input is there.
   EXPECT_DOUBLE_EQ(offloaded(run, text_of(kAllOffloadedModules).c_str(), RecomputeKind::Full).value(), kTensor);
 }
