@@ -208,6 +208,8 @@ Settings settings_of(const RunRecord& record) {
                        {"fused_cross_entropy", switched(t.fused_cross_entropy)},
                        {"tp_overlap", switched(t.tp_overlap)},
                        {"dp_overlap", switched(t.dp_overlap)},
+                       {"gradient_overlap", switched(t.gradient_overlap)},
+                       {"gather_overlap", switched(t.gather_overlap)},
                        {"cuda_graph", switched(t.cuda_graph)},
                        {"offload.optimizer", switched(t.offload.optimizer)},
                        {"offload.parameters", switched(t.offload.parameters)},

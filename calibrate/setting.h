@@ -1,11 +1,11 @@
 // What a run record says about each thing that a study may switch, so that runs that differ in one of them can be paired.
 //
 // Settings of the schema come first: recompute, precision, optimizer, vocab_size, sharding, virtual_stages, micro_batch,
-// topology, sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph,
-// offload.optimizer, offload.parameters, offload.activations.  framework_detail is read as clauses between semicolons:
-// "key=value" is a setting named "detail.key", any other clause is part of "software" together with the framework and its
-// version.  A clause that only restates a setting of the schema ("torch.compile mode default") is no difference where that
-// setting differs.
+// topology, sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, gradient_overlap,
+// gather_overlap, cuda_graph, offload.optimizer, offload.parameters, offload.activations.  framework_detail is read as clauses
+// between semicolons: "key=value" is a setting named "detail.key", any other clause is part of "software" together with the
+// framework and its version.  A clause that only restates a setting of the schema ("torch.compile mode default") is no difference
+// where that setting differs.
 #pragma once
 
 #include <map>

@@ -63,8 +63,13 @@ void add_recipe(CLI::App& c, RunOptions& o) {
              "logits in chunks, never whole; default that of the stack; example: --fused-cross-entropy");
   c.add_flag("--tp-overlap", o.tp_overlap,
              "tensor-parallel collectives beside their products; default that of the stack; example: --tp-overlap");
-  c.add_flag("--no-dp-overlap", o.no_dp_overlap,
-             "gradients are sent after the backward pass; default that of the stack; example: --no-dp-overlap");
+  c.add_flag("--dp-overlap,!--no-dp-overlap", o.dp_overlap,
+             "gradients are reduced beside the backward pass and sharded weights gathered beside the passes that need them, or "
+             "after and before; default those of the stack; example: --no-dp-overlap");
+  c.add_flag("--gradient-overlap,!--no-gradient-overlap", o.gradient_overlap,
+             "gradients alone; default that of the stack; example: --no-gradient-overlap");
+  c.add_flag("--gather-overlap,!--no-gather-overlap", o.gather_overlap,
+             "weights alone; default that of the stack; example: --no-gather-overlap");
   c.add_flag("--grad-sync-every-microbatch", o.grad_sync_every_microbatch,
              "gradients are reduced after each micro-batch; default that of the stack, mostly once per step; example: "
              "--grad-sync-every-microbatch");

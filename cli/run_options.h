@@ -26,7 +26,7 @@ struct RunOptions {
   bool cuda_graph = false;
   bool fused_cross_entropy = false;
   bool tp_overlap = false;
-  bool no_dp_overlap = false;
+  std::optional<bool> dp_overlap{}, gradient_overlap{}, gather_overlap{};
   bool grad_sync_every_microbatch = false;
   bool no_reshard_after_forward = false;
   std::optional<double> fsdp_unit_blocks{};

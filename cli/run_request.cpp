@@ -302,7 +302,9 @@ hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
   if (options.cuda_graph) training.cuda_graph = true;
   if (options.fused_cross_entropy) training.fused_cross_entropy = true;
   if (options.tp_overlap) training.tp_overlap = true;
-  if (options.no_dp_overlap) training.dp_overlap = false;
+  training.dp_overlap = options.dp_overlap;
+  training.gradient_overlap = options.gradient_overlap;
+  training.gather_overlap = options.gather_overlap;
   if (options.grad_sync_every_microbatch) training.grad_sync_every_microbatch = true;
   if (options.no_reshard_after_forward) training.reshard_after_forward = false;
   training.fsdp_unit_blocks = options.fsdp_unit_blocks;

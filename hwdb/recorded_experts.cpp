@@ -4,19 +4,10 @@
 #include <cstdlib>
 #include <string>
 
+#include "hwdb/detail_words.h"
+
 namespace llmsim::hwdb {
 namespace {
-
-// What stands behind `name=` in a list "a=1; b=two".
-std::optional<std::string> word_after(const std::string& text, const std::string& name) {
-  const std::string key = name + "=";
-  std::size_t found = text.find(key);
-  while (found != std::string::npos && found > 0 && text[found - 1] != ' ' && text[found - 1] != ';')
-    found = text.find(key, found + 1);
-  if (found == std::string::npos) return std::nullopt;
-  const std::size_t start = found + key.size();
-  return text.substr(start, text.find_first_of("; ,", start) - start);
-}
 
 std::optional<int> tensor_ranks(const RecordedTraining& t, const std::string& detail, const sim::Strategy& s,
                                 Assumptions& assume) {

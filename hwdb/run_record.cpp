@@ -163,6 +163,8 @@ RecordedTraining read_training(ObjectReader reader) {
   t.fused_cross_entropy = reader.boolean("fused_cross_entropy");
   t.tp_overlap = reader.boolean("tp_overlap");
   t.dp_overlap = reader.boolean("dp_overlap");
+  t.gradient_overlap = reader.boolean("gradient_overlap");
+  t.gather_overlap = reader.boolean("gather_overlap");
   t.cuda_graph = reader.boolean("cuda_graph");
   t.grad_sync_every_microbatch = reader.boolean("grad_sync_every_microbatch");
   t.reshard_after_forward = reader.boolean("reshard_after_forward");

@@ -69,7 +69,8 @@ struct RecordedTraining {
   std::optional<bool> moe_dispatch_narrow;  // tokens travel to experts in the format of narrow products
   std::optional<int> shard_size, replicate_size;
   std::optional<std::string> attention_kernel;  // "flash-2", "cudnn", ...: sim/base/attention_kernel.h; none: the framework's
-  std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, cuda_graph;
+  std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, cuda_graph;
+  std::optional<bool> gradient_overlap, gather_overlap, dp_overlap;  // the last: both, where one of them is not said
   // Habits of the framework that a run may set: gradients reduced after each micro-batch or once per step; weights of zero3 freed
   // between forward and backward; blocks that are one FSDP unit (0: the whole model, 1 / n: every block is n units); gathered
   // parameters that stay until there are so many; probability of dropout; false where a step is a micro-step without an update.

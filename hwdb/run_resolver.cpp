@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "hwdb/detail_words.h"
 #include "hwdb/recorded_experts.h"
 #include "hwdb/recorded_model.h"
 #include "hwdb/stack_fields.h"
@@ -168,6 +169,13 @@ sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
   return described(offload, t.framework_detail.value_or(""));
 }
 
+// Its own key, else the name that Megatron gives it in the run's words, else what is said of both kinds of collectives.
+std::optional<bool> overlap_of(const RecordedTraining& t, const std::optional<bool>& own, const char* name) {
+  if (own) return own;
+  const std::optional<bool> word = switch_after(t.framework_detail.value_or(""), name);
+  return word ? word : t.dp_overlap;
+}
+
 void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {
   const std::string reason = "default of the framework for such a run";
   const bool sequence_parallel = s.tensor_parallel > 1 && d.sequence_parallel;
@@ -177,7 +185,10 @@ void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strate
   s.compile = assume.given(t.compile, "training.compile", d.compile, reason);
   s.fused_cross_entropy = assume.given(t.fused_cross_entropy, "training.fused_cross_entropy", d.fused_cross_entropy, reason);
   s.tensor_overlap = assume.given(t.tp_overlap, "training.tp_overlap", s.tensor_parallel > 1 && d.tensor_overlap, reason);
-  s.data_overlap = assume.given(t.dp_overlap, "training.dp_overlap", d.data_overlap, reason);
+  s.gradient_overlap = assume.given(overlap_of(t, t.gradient_overlap, "overlap_grad_reduce"), "training.gradient_overlap",
+                                    d.gradient_overlap, reason);
+  s.gather_overlap =
+      assume.given(overlap_of(t, t.gather_overlap, "overlap_param_gather"), "training.gather_overlap", d.gather_overlap, reason);
   s.cuda_graph = assume.given(t.cuda_graph, "training.cuda_graph", d.cuda_graph, reason);
   s.offload = recorded_offload(t, assume);
 }

@@ -289,7 +289,8 @@ void add_defaults(std::vector<Field>& fields) {
   defaults.add("default.compile", &P::compile);
   defaults.add("default.fused_cross_entropy", &P::fused_cross_entropy);
   defaults.add("default.tp_overlap", &P::tensor_overlap);
-  defaults.add("default.dp_overlap", &P::data_overlap);
+  defaults.add("default.gradient_overlap", &P::gradient_overlap);
+  defaults.add("default.gather_overlap", &P::gather_overlap);
   defaults.add("default.cuda_graph", &P::cuda_graph);
   defaults.add("default.sharding", &P::sharding);
   defaults.add("default.optimizer_step", &P::optimizer_step);

@@ -45,7 +45,8 @@ struct StackDefaults {
   bool compile = false;
   bool fused_cross_entropy = false;
   bool tensor_overlap = false;
-  bool data_overlap = true;
+  bool gradient_overlap = true;
+  bool gather_overlap = true;
   bool cuda_graph = false;
   sim::Sharding sharding = sim::Sharding::None;
   bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer

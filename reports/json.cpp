@@ -133,7 +133,9 @@ Json switches_json(const sim::Run& run) {
           {"compile", s.compile},
           {"fused_cross_entropy", s.fused_cross_entropy},
           {"tp_overlap", s.tensor_overlap},
-          {"dp_overlap", s.data_overlap},
+          {"dp_overlap", s.gradient_overlap == s.gather_overlap ? Json(s.gradient_overlap) : Json(nullptr)},
+          {"gradient_overlap", s.gradient_overlap},
+          {"gather_overlap", s.gather_overlap},
           {"cuda_graph", s.cuda_graph}};
 }
 

@@ -121,7 +121,9 @@ std::string switches_text(const sim::Run& run) {
   add(s.compile, "compiled");
   add(s.fused_cross_entropy, "fused cross entropy");
   add(s.tensor_overlap, "tp overlap");
-  add(s.data_overlap, "dp overlap");
+  add(s.gradient_overlap && s.gather_overlap, "dp overlap");
+  add(s.gradient_overlap && !s.gather_overlap, "gradient overlap");
+  add(s.gather_overlap && !s.gradient_overlap, "gather overlap");
   add(s.cuda_graph, "CUDA graphs");
   add(s.offload.optimizer, "optimizer offload");
   add(s.offload.parameters, "parameter offload");

@@ -8,19 +8,14 @@ namespace {
 
 constexpr double kMostLoss = 0.9;
 
-Seconds serial_time(std::span<const OverlapUnit> units) {
-  Seconds sum;
-  for (const OverlapUnit& unit : units) sum += unit.gather + unit.compute + unit.reduce + unit.replicate;
-  return sum;
-}
-
 class Streams {
  public:
   Streams(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss)
       : units_(units),
         loss_(loss),
+        reductions_overlap_(habits.reductions_overlap),
         scatters_alone_(habits.scatters_alone),
-        ahead_(static_cast<std::size_t>(std::clamp(habits.prefetch, 0, kMostPrefetch))) {}
+        ahead_(habits.gathers_overlap ? static_cast<std::size_t>(std::clamp(habits.prefetch, 0, kMostPrefetch)) : 0) {}
 
   OverlapTimes run() {
     issue_gathers(std::max<std::size_t>(ahead_, 1), Seconds(0.0));
@@ -38,6 +33,7 @@ class Streams {
     if (units_[i].reduce > Seconds(0.0)) channel_ = std::max(channel_, computed_) + units_[i].reduce;
     if (units_[i].reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
     if (units_[i].replicate > Seconds(0.0)) replicate(units_[i].replicate);
+    if (units_[i].reduce > Seconds(0.0) && !reductions_overlap_) computed_ = std::max(channel_, replicas_);
   }
 
   void replicate(Seconds time) {
@@ -80,6 +76,7 @@ class Streams {
 
   std::span<const OverlapUnit> units_;
   OverlapLoss loss_;
+  bool reductions_overlap_;
   bool scatters_alone_;
   std::size_t ahead_;
   std::size_t issued_ = 0;
@@ -90,7 +87,7 @@ class Streams {
 }  // namespace
 
 OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss) {
-  return habits.overlap ? Streams(units, habits, loss).run() : OverlapTimes{.end = serial_time(units)};
+  return Streams(units, habits, loss).run();
 }
 
 }  // namespace llmsim::sim

@@ -8,6 +8,9 @@
 //   compute      c_0        c_1        c_2
 //   channel   g_0   g_1 r_0     g_2 r_1     r_2
 //
+// Either kind may be kept apart from compute: a gather is then issued when the unit before it has computed, and the unit after a
+// reduction computes when that is through.
+//
 // A unit computes more slowly while a communicator is busy (cost/contention.h).  The exposed time is what the pass takes beyond
 // its compute, slowed down as it is.
 #pragma once
@@ -29,7 +32,8 @@ struct OverlapUnit {
 // How a framework runs them.
 struct OverlapHabits {
   int prefetch = 1;
-  bool overlap = true;          // false: everything runs one after the other
+  bool gathers_overlap = true;
+  bool reductions_overlap = true;
   bool scatters_alone = false;  // the next unit computes when the reduction of the one before it is through
 };
 

@@ -134,7 +134,7 @@ class PassBuilder {
   void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
     const bool gathers = exchange_.regathers_weights();
     if (!gathers && !reduces) return;
-    if (!gathers && !strategy_.data_overlap && last) {
+    if (!gathers && !strategy_.gradient_overlap && last) {
       // All gradients of the part in one message, after the backward pass.
       terms[Term::ReduceExposed] +=
           exchange_.times(exchange_.trained_parameters(part_) - rank_.trained_apart(part_), 0.0).reduce();
@@ -149,7 +149,8 @@ class PassBuilder {
     const Seconds compute = terms.total();
     const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
     const OverlapHabits habits{.prefetch = stack_.sharded.prefetch_units,
-                               .overlap = strategy_.data_overlap,
+                               .gathers_overlap = strategy_.gather_overlap,
+                               .reductions_overlap = strategy_.gradient_overlap,
                                .scatters_alone = stack_.gradients.scatters_alone};
     const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
     terms[exposed] += std::max(Seconds(0.0), times.end - compute - times.slowdown);

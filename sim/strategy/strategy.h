@@ -74,7 +74,8 @@ struct Strategy {
   bool compile = false;              // torch.compile or another compiler that fuses memory-bound operators
   bool fused_cross_entropy = false;  // logits are made and consumed in chunks, never whole
   bool tensor_overlap = false;       // tensor-parallel collectives overlapped with their GEMMs
-  bool data_overlap = true;          // gradient and weight collectives overlapped with backward and forward
+  bool gradient_overlap = true;      // gradients are reduced beside the backward pass
+  bool gather_overlap = true;        // sharded weights are gathered beside the passes that need them
   bool cuda_graph = false;           // no per-kernel launch cost
 
   int num_devices() const { return data_parallel * tensor_parallel * pipeline_parallel * context_parallel; }

@@ -189,7 +189,8 @@ TEST(RunOf, HabitsOfTheFrameworkReachTheStack) {
   RunOptions options{.model = "llama-8b",
                      .fused_cross_entropy = true,
                      .tp_overlap = true,
-                     .no_dp_overlap = true,
+                     .dp_overlap = false,
+                     .gather_overlap = true,
                      .grad_sync_every_microbatch = true,
                      .no_reshard_after_forward = true};
   options.tp = "2", options.dp = "4";
@@ -198,7 +199,8 @@ TEST(RunOf, HabitsOfTheFrameworkReachTheStack) {
   const sim::Run run = run_of(options, database());
   EXPECT_TRUE(run.strategy.fused_cross_entropy);
   EXPECT_TRUE(run.strategy.tensor_overlap);
-  EXPECT_FALSE(run.strategy.data_overlap);
+  EXPECT_FALSE(run.strategy.gradient_overlap);
+  EXPECT_TRUE(run.strategy.gather_overlap);
   EXPECT_TRUE(run.stack.gradients.reduced_every_microbatch);
   EXPECT_FALSE(run.stack.sharded.regathers_in_backward);
   EXPECT_EQ(run.stack.sharded.unit_blocks, 0.0);

@@ -162,6 +162,30 @@ TEST(RunResolver, WhatTheRecordSaysWinsOverTheStack) {
   EXPECT_EQ(fact(resolved(record), "assumed.training.flash_attention"), nullptr);
 }
 
+TEST(RunResolver, BothKindsOfDataCollectivesOverlapAsTheRunSaysOfEach) {
+  const auto overlaps = [](const RunRecord& record) {
+    const sim::Strategy s = resolved(record).strategy;
+    return std::pair(s.gradient_overlap, s.gather_overlap);
+  };
+  RunRecord record = llama(8);  // neither, unless Megatron-LM is asked for it
+  EXPECT_EQ(overlaps(record), std::pair(false, false));
+  record.training.dp_overlap = true;
+  EXPECT_EQ(overlaps(record), std::pair(true, true));
+  record.training.framework_detail = "megatron-core; overlap_grad_reduce=true; overlap_param_gather=false";
+  EXPECT_EQ(overlaps(record), std::pair(true, false));
+  record.training.gather_overlap = true, record.training.gradient_overlap = false;
+  EXPECT_EQ(overlaps(record), std::pair(false, true));
+}
+
+TEST(RunResolver, UpdatedWeightsAreGatheredAsTheStackDoes) {
+  RunRecord record = llama(8);
+  record.training.framework = "internevo";
+  EXPECT_TRUE(resolved(record).strategy.gradient_overlap);
+  EXPECT_FALSE(resolved(record).strategy.gather_overlap);
+  record.training.framework = "nemo";
+  EXPECT_TRUE(resolved(record).strategy.gather_overlap);
+}
+
 TEST(RunResolver, SchedulesWithSplitPassesBringTheirNumberOfParts) {
   RunRecord record = llama(16);
   record.training.pp = 4;

@@ -166,7 +166,7 @@ TEST(Contention, ADeviceThatWaitsForItsHostWaitsLessInstead) {
 TEST(Contention, NoOverlapNoSlowdown) {
   TrainingRun run = small_run(16);
   run.cluster.device = device_of_108_units();
-  run.strategy.data_overlap = false;
+  run.strategy.gradient_overlap = run.strategy.gather_overlap = false;
   EXPECT_EQ(contention_of(run), Seconds(0.0));
 }
 

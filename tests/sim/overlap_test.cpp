@@ -12,6 +12,8 @@ std::vector<OverlapUnit> blocks(int count, double gather, double compute, double
                                   {.gather = Seconds(gather), .compute = Seconds(compute), .reduce = Seconds(reduce)});
 }
 
+constexpr OverlapHabits kApart{.gathers_overlap = false, .reductions_overlap = false};
+
 TEST(Overlap, FastGathersHideBehindAllButTheFirstBlock) {
   // gather 1, compute 3: only the first gather is seen.
   EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 0.0), {}).end.value(), 1.0 + 10 * 3.0);
@@ -28,7 +30,7 @@ TEST(Overlap, OnlyTheLastReductionIsSeen) {
 
 TEST(Overlap, WithoutPrefetchOrOverlapEverythingAddsUp) {
   EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 0.0), {.prefetch = 0}).end.value(), 40.0);
-  EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), {.overlap = false}).end.value(), 50.0);
+  EXPECT_DOUBLE_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), kApart).end.value(), 50.0);
 }
 
 TEST(Overlap, NothingEndsBeforeItsTrafficOrItsCompute) {
@@ -63,7 +65,7 @@ TEST(Overlap, SumsOverReplicasRunBesideTheNextReduction) {
   std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(2.0);
   EXPECT_DOUBLE_EQ(overlap_times(units, {}).end.value(), 9.0);
-  EXPECT_DOUBLE_EQ(overlap_times(units, {.overlap = false}).end.value(), 15.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, kApart).end.value(), 15.0);
 }
 
 TEST(Overlap, ComputeIsSlowedDownOnlyWhileTheChannelIsBusy) {
@@ -98,8 +100,24 @@ TEST(Overlap, ComputeWaitsForReductionsThatRunAlone) {
   EXPECT_DOUBLE_EQ(overlap_times(units, {.scatters_alone = true}, {.channel = 0.25}).slowdown.value(), 2 * 0.25);
 }
 
+TEST(Overlap, EachKindIsKeptApartByItself) {
+  // gather 1, compute 3, reduce 2.  Gathers apart: g0 0-1, c0 1-4, g1 4-5 before r0 5-7, c1 5-8, g2 8-9, r1 9-11, c2 9-12, r2
+  // 12-14.
+  const std::vector<OverlapUnit> units = blocks(3, 1.0, 3.0, 2.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.gathers_overlap = false}).end.value(), 14.0);
+  // Reductions apart: g1 and g2 are beside c0 and c1.
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.reductions_overlap = false}).end.value(), 1.0 + 3 * (3.0 + 2.0));
+  EXPECT_DOUBLE_EQ(overlap_times(units, kApart).end.value(), 3 * (1.0 + 3.0 + 2.0));
+}
+
+TEST(Overlap, ReductionsApartEndWithTheSumOverReplicas) {
+  std::vector<OverlapUnit> units = blocks(2, 0.0, 3.0, 2.0);
+  for (OverlapUnit& unit : units) unit.replicate = Seconds(4.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.reductions_overlap = false}).end.value(), 2 * (3.0 + 2.0 + 4.0));
+}
+
 TEST(Overlap, NoOverlapNoSlowdown) {
-  EXPECT_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), {.overlap = false}, {.channel = 0.5}).slowdown, Seconds(0.0));
+  EXPECT_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), kApart, {.channel = 0.5}).slowdown, Seconds(0.0));
 }
 
 TEST(Overlap, MoreLossNeverEndsEarlier) {
