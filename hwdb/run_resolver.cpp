@@ -282,6 +282,7 @@ StackQuery query_of(const RunRecord& record, Assumptions& assume) {
           .precision_detail = t.precision_detail.value_or(""),
           .accelerator = record.hardware.accelerator.value_or(""),
           .position = record.model.position.value_or(""),
+          .blocks = record.model.moe ? "mixture" : "dense",
           .sharding = t.sharding.value_or(""),
           .trainable = record.model.trainable.value_or("all"),
           .notes = record.notes.value_or("")};

@@ -70,9 +70,9 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
 }
 
 const std::vector<std::string>& condition_keys() {
-  static const std::vector<std::string> keys = {
-      "framework",   "model",    "before",   "framework_detail", "precision", "precision_detail",
-      "accelerator", "position", "sharding", "trainable",        "notes",     "words"};
+  static const std::vector<std::string> keys = {"framework",        "model",       "before",   "framework_detail", "precision",
+                                                "precision_detail", "accelerator", "position", "blocks",           "sharding",
+                                                "trainable",        "notes",       "words"};
   return keys;
 }
 
@@ -101,6 +101,7 @@ const std::string& asked(const StackQuery& query, const std::string& key) {
   if (key == "precision_detail") return query.precision_detail;
   if (key == "accelerator") return query.accelerator;
   if (key == "position") return query.position;
+  if (key == "blocks") return query.blocks;
   if (key == "trainable") return query.trainable;
   if (key == "notes") return query.notes;
   return query.sharding;

@@ -5,11 +5,11 @@
 // training, a position scheme without flash attention); all rules whose conditions hold apply, in the order of the file.  A
 // condition names what any run can state, and holds for one of its values:
 //
-//   framework, precision, position, sharding, trainable   equal to it
-//   accelerator                                           begins with it: "mi3" for all of that family
-//   model, framework_detail, precision_detail, notes      contains it: a flag, a version, the name of a library
-//   words                                                 framework_detail or notes contain it
-//   before                                                the run's date is earlier
+//   framework, precision, position, blocks, sharding, trainable   equal to it
+//   accelerator                                                   begins with it: "mi3" for all of that family
+//   model, framework_detail, precision_detail, notes              contains it: a flag, a version, the name of a library
+//   words                                                         framework_detail or notes contain it
+//   before                                                        the run's date is earlier
 //
 // Coefficients of scope "stack" in the database replace fields of a stack, not of a rule.
 #pragma once
@@ -33,6 +33,7 @@ struct StackQuery {
   std::string precision_detail;
   std::string accelerator;
   std::string position;
+  std::string blocks;  // "mixture" where the run describes experts, else "dense"
   std::string sharding;
   std::string trainable;  // "all", "lora", "adapter"
   std::string notes;

@@ -98,6 +98,13 @@ TEST(Stacks, WhatIsTrainedIsACondition) {
   EXPECT_EQ(ruled(R"({"trainable": "lora"})", query).stack.efficiency, 0.5);
 }
 
+TEST(Stacks, BlocksWithExpertsAreACondition) {
+  StackQuery query = asked("a");
+  query.blocks = "mixture";
+  EXPECT_EQ(ruled(R"({"blocks": "dense"})", query).stack.efficiency, 1.0);
+  EXPECT_EQ(ruled(R"({"blocks": "mixture"})", query).stack.efficiency, 0.5);
+}
+
 TEST(Stacks, AnUnknownFrameworkIsRefusedWithTheNearestOne) {
   try {
     two().choose(asked("beter"));
@@ -224,6 +231,17 @@ TEST(ShippedStacks, NoFlashAttentionOnV100OrWithAlibi) {
   query.accelerator = "a100_sxm_80";
   query.position = "alibi";
   EXPECT_FALSE(Stacks::shipped().choose(query).defaults.flash_attention);
+}
+
+TEST(ShippedStacks, FunctionalTestsOfMixturesWithRotaryPositionsHaveNoDropout) {
+  StackQuery query = asked("megatron-lm", "2026-08-22", "megatron-core (functional test CI)");
+  const auto dropout = [&](const char* blocks, const char* position) {
+    query.blocks = blocks, query.position = position;
+    return Stacks::shipped().choose(query).stack.dropout;
+  };
+  EXPECT_EQ(dropout("mixture", "rope"), 0.0);
+  EXPECT_EQ(dropout("mixture", "learned"), 0.1);
+  EXPECT_EQ(dropout("dense", "rope"), 0.1);
 }
 
 sim::AttentionKernel kernel(const std::string& framework, const std::string& accelerator, const std::string& date,
