@@ -95,8 +95,9 @@ int DataExchange::units(const ModelPart& part) const {
 ExchangeTimes DataExchange::unit_times(const ModelPart& part) const {
   const int count = units(part);
   const double share = static_cast<double>(part.blocks) / count;
-  ExchangeTimes unit = times(share * trained_block(part), share * block_parameters(part));
-  const ExchangeTimes experts = expert_times(rank_.trained_apart(part) / count, rank_.apart(part) / count);
+  ExchangeTimes unit = times(share * trained_block(part), share * gathered_block(part));
+  const double experts_gathered = shards_weights() ? rank_.apart(part) : rank_.trained_apart(part);
+  const ExchangeTimes experts = expert_times(rank_.trained_apart(part) / count, experts_gathered / count);
   unit.gather += experts.gather, unit.scatter += experts.scatter, unit.replicate += experts.replicate;
   return unit;
 }
@@ -145,7 +146,7 @@ ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) co
   double ends = 0.0;
   for (const ModelPart& part : parts) {
     const double share = static_cast<double>(part.blocks) / units(part);
-    const double parameters = block_parameters(part), trained = trained_block(part);
+    const double parameters = gathered_block(part), trained = trained_block(part);
     sum.add(units(part), part.blocks * parameters, part.blocks * trained, times(share * trained, share * parameters));
     ends += end_parameters(part);
   }
@@ -180,6 +181,10 @@ Seconds DataExchange::norm_time() const {
 
 double DataExchange::trained_block(const ModelPart& part) const {
   return run_.strategy.adapters ? rank_.block_adapters : block_parameters(part);
+}
+
+double DataExchange::gathered_block(const ModelPart& part) const {
+  return shards_weights() ? block_parameters(part) : trained_block(part);
 }
 
 double DataExchange::end_parameters(const ModelPart& part) const { return run_.strategy.adapters ? 0.0 : rank_.ends(part); }

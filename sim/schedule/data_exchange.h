@@ -87,6 +87,8 @@ class DataExchange {
  private:
   ExchangeTimes times_over(const GroupLinks& links, int ranks, double trained, double parameters) const;
   double block_parameters(const ModelPart& part) const;
+  // Those that are gathered: all where they are sharded; where only the optimizer is, what it has trained.
+  double gathered_block(const ModelPart& part) const;
   std::vector<double> flat_messages(std::vector<double> units, int ranks) const;
 
   const Run& run_;

@@ -48,6 +48,19 @@ TEST(DataExchange, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
   EXPECT_EQ(all.trained, all.parameters);
 }
 
+// ZeRO-1 gathers what its optimizer has changed, ZeRO-3 whatever it has divided.
+TEST(DataExchange, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
+  Case c;
+  c.run.strategy.adapters = Adapters{.rank = 8};
+  c.rank.block_adapters = 1e4, c.rank.adapted = true;
+  const auto gathered = [&c](Sharding sharding) {
+    c.run.strategy.sharding = sharding;
+    return c.exchange().messages({{.blocks = 16}}).parameters;
+  };
+  EXPECT_EQ(gathered(Sharding::Zero1), 16 * 1e4);
+  EXPECT_EQ(gathered(Sharding::Zero3), 16 * 1e6);
+}
+
 TEST(DataExchange, BucketsRunThroughFlatUnits) {
   Case c;
   c.run.stack.sharded.flat_units = true;
