@@ -109,7 +109,8 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "example: --schedule zb-h1");
   add(c, "--recompute", o.recompute, "MODE",
       "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp (dense ones), moe (whole "
-      "mixtures), layernorm, activation, mla_up_proj; default none; example: --recompute selective=core_attn+mlp");
+      "mixtures), layernorm, activation, moe_act (of experts), mla_up_proj; default none; example: --recompute "
+      "selective=core_attn+mlp");
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
   add(c, "--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");

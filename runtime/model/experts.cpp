@@ -158,9 +158,10 @@ at::Tensor Experts::outer(ExpertsTape& tape, Keep keep) const {
 void Experts::drop(ExpertsTape& tape, const sim::RecomputedModules& modules) {
   if (modules.mixture) {
     tape = {};
-  } else if (modules.activation) {
-    tape.silu.reset(), tape.activation.reset(), tape.shared_silu.reset(), tape.shared_activation.reset();
+    return;
   }
+  if (modules.activation || modules.expert_activation) tape.silu.reset(), tape.activation.reset();
+  if (modules.activation) tape.shared_silu.reset(), tape.shared_activation.reset();
 }
 
 void Experts::restore(const at::Tensor& normed, ExpertsTape& tape) const {

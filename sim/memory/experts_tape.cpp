@@ -117,16 +117,14 @@ Bytes ExpertsTape::dropped(const RecomputedModules& modules) const {
     size += probabilities() + 3.0 * index() + rows(1.0) + 2.0 * row() + up();
     if (shares()) size += shared_input() + shared_up() + shared_gate();
   }
-  if (modules.mixture || modules.activation) {
-    size += activation() + silu();
-    if (shares()) size += shared_activation() + shared_silu();
-  }
+  if (modules.mixture || modules.activation || modules.expert_activation) size += activation() + silu();
+  if (shares() && (modules.mixture || modules.activation)) size += shared_activation() + shared_silu();
   return size;
 }
 
 void ExpertsTape::restore(Ledger& ledger, const RecomputedModules& modules) const {
   if (modules.mixture) return inner(ledger, true);
-  if (modules.activation) ledger.take(dropped(modules));
+  ledger.take(dropped(modules));
 }
 
 void ExpertsTape::backward(Ledger& ledger) const {

@@ -147,14 +147,15 @@ class BlockLowering {
     if (!fuses_inputs()) product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
     parts_.mlp_inner_saved = Bytes(width * ffn_elements * element_);
     keep(parts_.mlp_inner_saved, parts_.inputs.activation);
-    parts_.activations = {block_.forward.size()};
+    parts_.activations = {{.place = block_.forward.size()}};
+    Bytes& kept = parts_.activations.back().saved;
     stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
     const bool eager_gate = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
     const bool composed = stack_.composed_activation && !model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
-    if (composed) parts_.activation_saved += Bytes(kComposedGeluKeeps * ffn_elements * element_);
-    if (eager_gate) parts_.activation_saved += Bytes(ffn_elements * element_);  // silu(gate)
-    if (keeps_input(all_adapted())) parts_.activation_saved += Bytes(ffn_elements * linear_input_bytes(linear_));
-    keep(parts_.activation_saved);
+    if (composed) kept += Bytes(kComposedGeluKeeps * ffn_elements * element_);
+    if (eager_gate) kept += Bytes(ffn_elements * element_);  // silu(gate)
+    if (keeps_input(all_adapted())) kept += Bytes(ffn_elements * linear_input_bytes(linear_));
+    keep(kept);
     if (all_adapted()) keep_adapter_dropout(ffn_elements);
     product("mlp_down", f, {h}, true);
     parts_.needed = parts_.products.back().gemm;
@@ -173,10 +174,10 @@ class BlockLowering {
       product.gemm += before;
       parts_.products.push_back(product);
     }
-    for (const std::size_t place : experts.activations) parts_.activations.push_back(before + place);
+    for (BlockActivation& activation : experts.activations) activation.place += before;
+    parts_.activations = std::move(experts.activations);
     parts_.needed = before + experts.needed;
     parts_.mlp_inner_saved = experts.inner_saved;
-    parts_.activation_saved = experts.activation_saved;
     parts_.inputs.mlp_input = experts.rows_saved, parts_.inputs.activation = experts.activation_input;
     expert_gradients_ = experts.gradients;
     add({.forward = std::move(experts.forward), .backward = std::move(experts.backward)});

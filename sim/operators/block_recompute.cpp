@@ -51,10 +51,17 @@ class BlockRecompute {
     }
     if (modules.second_half(parts_.mixture)) {
       again({parts_.mlp.first, std::min(parts_.mlp.last, last_needed())});
-      block_.saved -= parts_.mlp_inner_saved + parts_.activation_saved;
-    } else if (modules.activation) {
-      for (const std::size_t place : parts_.activations) again({place, place + 1});
-      block_.saved -= parts_.activation_saved;
+      block_.saved -= parts_.mlp_inner_saved + total_saved(parts_.activations);
+    } else {
+      recompute_activations(modules);
+    }
+  }
+
+  void recompute_activations(const RecomputedModules& modules) {
+    for (const BlockActivation& activation : parts_.activations) {
+      if (!modules.activation && !(modules.expert_activation && activation.of_experts)) continue;
+      again({activation.place, activation.place + 1});
+      block_.saved -= activation.saved;
     }
   }
 
@@ -148,6 +155,12 @@ class BlockRecompute {
 };
 
 }  // namespace
+
+Bytes total_saved(const std::vector<BlockActivation>& activations) {
+  Bytes sum;
+  for (const BlockActivation& activation : activations) sum += activation.saved;
+  return sum;
+}
 
 void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
                      const Stack& stack, RecomputeKind recompute) {

@@ -19,6 +19,15 @@ struct BlockProduct {
   bool row_parallel = false;
 };
 
+// An activation function of a block: its place among the forward operators, and what is kept of what it gives.
+struct BlockActivation {
+  std::size_t place = 0;
+  bool of_experts = false;  // routed ones
+  Bytes saved{};
+};
+
+Bytes total_saved(const std::vector<BlockActivation>& activations);
+
 // Where the parts of a block stand among its forward operators, and the bytes that recomputing them makes superfluous.
 struct BlockParts {
   std::vector<BlockProduct> products;
@@ -26,12 +35,11 @@ struct BlockParts {
   OperatorRange mlp;  // or the mixture in its place
   bool mixture = false;
   OperatorRange latent_up;  // from the latents to queries, keys and values
-  std::vector<std::size_t> activations;
+  std::vector<BlockActivation> activations;
   std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks
   ModuleInputs inputs;
   Bytes norms_saved{};
   Bytes mlp_inner_saved{};
-  Bytes activation_saved{};
   Bytes latent_saved{};
 };
 

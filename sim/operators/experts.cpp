@@ -123,6 +123,7 @@ class ExpertLowering {
     add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
     activate("expert_activation", real(shape_.rows * f));
+    out_.activations.back().of_experts = true;
     out_.activation_input = Bytes(width_ * real(shape_.rows * f) * element_);
     if (keeps_unweighted()) keep_activation(Bytes(real(shape_.rows * f) * element_));
     add(lower_expert_linear(linear_, "expert_down", group, h, f), {h}, false);
@@ -183,7 +184,7 @@ class ExpertLowering {
   // The inputs of the activation are the inner state; its output feeds the next product.
   void activate(const char* label, double elements) {
     keep(Bytes(width_ * elements * element_));
-    out_.activations.push_back(out_.forward.size());
+    out_.activations.push_back({.place = out_.forward.size()});
     stream(OperatorKind::Activation, label, elements, activation_traffic(model_.gated_mlp, stack_, element_));
     Bytes kept = input_of(elements);
     if (model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager) kept += Bytes(elements * element_);  // silu(gate)
@@ -197,7 +198,7 @@ class ExpertLowering {
 
   void keep_activation(Bytes size) {
     out_.forward.back().saved += size;
-    out_.activation_saved += size;
+    out_.activations.back().saved += size;
   }
 
   // `bytes` of an element on its way there; gradients come back in the activation format.

@@ -69,12 +69,11 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, con
 struct ExpertOperators {
   OperatorList forward;
   OperatorList backward;
-  std::vector<BlockProduct> products;
-  std::vector<std::size_t> activations;  // places among the forward operators, as those of the products
-  std::size_t needed = 0;                // forward operators before this one are replayed by a recomputation that stops early
-  Bytes inner_saved{};                   // everything but what the activations add
-  Bytes activation_saved{};
-  Bytes rows_saved{};        // of the former: the input of the experts
+  std::vector<BlockProduct> products;  // places among the forward operators, as of the activations
+  std::vector<BlockActivation> activations;
+  std::size_t needed = 0;    // forward operators before this one are replayed by a recomputation that stops early
+  Bytes inner_saved{};       // everything but what the activations add
+  Bytes rows_saved{};        // of it: the input of the experts
   Bytes activation_input{};  // and of their activation
   Bytes gradients{};         // of activations, at the widest point
 };

@@ -15,14 +15,13 @@ constexpr int kMostBlocks = 4096;
 
 using RecomputedModule = NamedModule<RecomputedModules>;
 
-constexpr std::array<RecomputedModule, 6> kModules{{{"core_attn", &RecomputedModules::core_attention},
+constexpr std::array<RecomputedModule, 7> kModules{{{"core_attn", &RecomputedModules::core_attention},
                                                     {"mlp", &RecomputedModules::mlp},
                                                     {"moe", &RecomputedModules::mixture},
                                                     {"layernorm", &RecomputedModules::norms},
                                                     {"activation", &RecomputedModules::activation},
+                                                    {"moe_act", &RecomputedModules::expert_activation},
                                                     {"mla_up_proj", &RecomputedModules::latent_up}}};
-// Megatron's name for the activation function of experts.
-constexpr const char* kExpertActivation = "moe_act";
 
 std::string modules_text(const RecomputedModules& modules, const char* separator) {
   return names_of(modules, kModules, separator);
@@ -77,7 +76,6 @@ bool contains_word(const std::string& text, const std::string& word) {
 RecomputedModules described_modules(const std::string& detail) {
   RecomputedModules modules = kNoModules;
   for (const RecomputedModule& module : kModules) modules.*module.flag = contains_word(detail, module.name);
-  modules.activation = modules.activation || contains_word(detail, kExpertActivation);
   return modules;
 }
 

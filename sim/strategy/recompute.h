@@ -4,8 +4,8 @@
 //   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
 //               Megatron's recompute_modules: core_attn, mlp (all of a dense one, collectives included; mixtures are left alone),
 //               moe (a whole mixture: router, dispatch, experts, shared experts), layernorm, mla_up_proj (queries, keys and
-//               values from their latents); activation (also "moe_act") is the activation function alone.  Only what the part
-//               would keep inside is dropped.
+//               values from their latents), moe_act (the activation function of routed experts); activation is every activation
+//               function, of MLPs and shared experts too.  Only what the part would keep inside is dropped.
 //   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only
 //   the
 //               first k blocks of each model chunk (Megatron's recompute_method "block")
@@ -35,6 +35,7 @@ struct RecomputedModules {
   bool mixture = false;  // what stands in its place in blocks with experts
   bool norms = false;
   bool activation = false;
+  bool expert_activation = false;  // of routed experts alone
   bool latent_up = false;
   auto operator<=>(const RecomputedModules&) const = default;
 

@@ -110,6 +110,7 @@ inline std::vector<sim::Recompute> all_recomputes() {
   for (const bool mixture : {false, true}) {
     list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = !mixture, .mixture = mixture}});
   }
+  list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .expert_activation = true}});
   for (const bool attention : {false, true})
     list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = attention, .latent_up = true}});
   for (unsigned modules = 1; modules < 16; ++modules) {

@@ -125,10 +125,13 @@ TEST_P(ExpertsGradient, IsTheSameWhenExpertsAreMadeAgain) {
   experts.inner(x, passing, Experts::Keep::Nothing);
   EXPECT_TRUE(at::equal(experts.outer(kept, Experts::Keep::Tape), experts.outer(passing, Experts::Keep::Nothing)));
   std::vector<at::Tensor> gradients;
-  for (const bool all : {false, true}) {
+  const std::vector<sim::RecomputedModules> choices{{.core_attention = false, .expert_activation = true},
+                                                    {.core_attention = false, .activation = true},
+                                                    {.core_attention = false, .mixture = true, .activation = true}};
+  for (const sim::RecomputedModules& dropped : choices) {
     ExpertsTape tape;
     experts.inner(x, tape, Experts::Keep::Tape);
-    Experts::drop(tape, {.core_attention = false, .mixture = all, .activation = true});
+    Experts::drop(tape, dropped);
     experts.restore(x, tape);
     gradients.push_back(experts.backward(dy, x, tape));
   }

@@ -121,9 +121,29 @@ TEST(Experts, AreMadeAgainWithTheMixture) {
   const BlockOperators block = c.block(RecomputeKind::Selective);
   EXPECT_EQ(total_flops(block.recompute), total_flops(c.lower().forward));
   const ExpertOperators experts = c.lower();
-  EXPECT_EQ(c.block(RecomputeKind::None).saved - block.saved, experts.inner_saved + experts.activation_saved);
+  EXPECT_EQ(c.block(RecomputeKind::None).saved - block.saved, experts.inner_saved + total_saved(experts.activations));
   // An MLP in its place, in the model's dense blocks, stays.
   EXPECT_TRUE(lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, LayerKind::Dense).recompute.empty());
+}
+
+TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
+  Case c;
+  c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
+  const Bytes whole = c.block(RecomputeKind::None).saved;
+  const auto recomputed = [&](RecomputedModules modules, LayerKind kind) {
+    c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = modules};
+    return lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, kind);
+  };
+  // Eager kernels keep the product's input and silu(gate), in 16 bits: 16 rows of 6 values, and 8 tokens of 5.
+  const Bytes routed(2.0 * 16.0 * 6.0 * 2.0), shared(2.0 * 8.0 * 5.0 * 2.0);
+  const RecomputedModules theirs{.core_attention = false, .expert_activation = true};
+  const RecomputedModules all{.core_attention = false, .activation = true};
+  EXPECT_EQ(whole - recomputed(theirs, LayerKind::Mixture).saved, routed);
+  EXPECT_EQ(recomputed(theirs, LayerKind::Mixture).recompute.size(), 1u);
+  EXPECT_EQ(whole - recomputed(all, LayerKind::Mixture).saved, routed + shared);
+  EXPECT_EQ(recomputed(all, LayerKind::Mixture).recompute.size(), 2u);
+  EXPECT_TRUE(recomputed(theirs, LayerKind::Dense).recompute.empty());
+  EXPECT_EQ(recomputed(all, LayerKind::Dense).recompute.size(), 1u);
 }
 
 TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
@@ -144,7 +164,7 @@ TEST(Experts, KeepRowsAndTheChoice) {
   c.stack.fusion = ElementwiseFusion::Fused;
   const ExpertOperators experts = c.lower();
   EXPECT_EQ(total_saved(experts.forward), Bytes(128.0 + 416.0 + 1024.0 + 576.0));
-  EXPECT_EQ(experts.inner_saved + experts.activation_saved, total_saved(experts.forward));
+  EXPECT_EQ(experts.inner_saved + total_saved(experts.activations), total_saved(experts.forward));
 }
 
 // Two tensor ranks of four tokens each, which both have whole experts: 4 tokens visit 2 each, 8 rows a rank, and the four experts
@@ -237,11 +257,11 @@ TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
   const ExpertOperators inside = c.lower();
   // 16 rows: not 16 outputs of 2 bytes each, but 6 activations of an expert.
   EXPECT_EQ(outside.inner_saved - inside.inner_saved, Bytes(16.0 * 16.0 * 2.0));
-  EXPECT_EQ(inside.activation_saved - outside.activation_saved, Bytes(16.0 * 6.0 * 2.0));
+  EXPECT_EQ(total_saved(inside.activations) - total_saved(outside.activations), Bytes(16.0 * 6.0 * 2.0));
   c.stack.fusion = ElementwiseFusion::Fused;
   const ExpertOperators fused = c.lower();
   c.stack.kept.weighted_in_experts = false;
-  EXPECT_EQ(fused.activation_saved, c.lower().activation_saved);
+  EXPECT_EQ(total_saved(fused.activations), total_saved(c.lower().activations));
 }
 
 TEST(Experts, TokensMayTravelInTheFormatOfTheProducts) {

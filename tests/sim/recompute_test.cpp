@@ -9,8 +9,9 @@ namespace llmsim::sim {
 namespace {
 
 TEST(Recompute, EveryTextIsReadBackAsWritten) {
-  for (const char* text : {"none", "selective", "selective=mlp", "selective=core_attn+mlp+moe+layernorm+activation", "full",
-                           "full/2", "full=5", "every-n=4", "every-n=2/3", "op", "op=all", "op=qkv"}) {
+  for (const char* text :
+       {"none", "selective", "selective=mlp", "selective=core_attn+mlp+moe+layernorm+activation", "selective=moe_act", "full",
+        "full/2", "full=5", "every-n=4", "every-n=2/3", "op", "op=all", "op=qkv"}) {
     ASSERT_TRUE(recompute_from(text)) << text;
     EXPECT_EQ(text_of(*recompute_from(text)), text);
   }
@@ -38,7 +39,8 @@ TEST(Recompute, WordsOfARecordSayWhichParts) {
 
 TEST(Recompute, MegatronsNamesForPartsOfAMixtureAreUnderstood) {
   const auto modules = [](const char* detail) { return described({.kind = RecomputeKind::Selective}, detail).modules; };
-  EXPECT_TRUE(modules("modules: moe_act").activation);
+  EXPECT_TRUE(modules("modules: moe_act").expert_activation);
+  EXPECT_FALSE(modules("modules: moe_act").activation);
   EXPECT_FALSE(modules("modules: moe_act").mlp);
   EXPECT_TRUE(modules("modules: moe,layernorm").mixture);
   EXPECT_FALSE(modules("modules: moe,layernorm").mlp);
