@@ -180,6 +180,7 @@ void add_loss(std::vector<Field>& fields) {
   using P = sim::LossHabits;
   const Group<P> loss(fields, [](StackChoice& c) -> P& { return c.stack.loss; });
   loss.add("fp32_logits", &P::fp32_logits);
+  loss.add("logit_gradient_in_place", &P::gradient_in_place);
   loss.add("fp32_logit_copies", &P::fp32_logit_copies);
   loss.add("fused_loss", &P::fused);
   loss.add("loss_scales_gradients", &P::scales_gradients);

@@ -27,7 +27,7 @@ class LossLowering {
   LossOperators plain() {
     add_linear();
     add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(stack_, element_), 1);
-    loss_.working = Bytes(logits() * (element_ + fp32_copies()));
+    loss_.working = Bytes(logits() * (element_ + beside_logit()));
     return std::move(loss_);
   }
 
@@ -71,7 +71,7 @@ class LossLowering {
     loss_.backward.push_back(input_gradient());
     if (trains()) loss_.backward.push_back(weight_gradient());
     const double gradients = trains() ? 2.0 * weights() * e : 0.0;
-    loss_.working = Bytes(logits() * (e + fp32_copies()) / static_cast<double>(chunks_) + gradients);
+    loss_.working = Bytes(logits() * (e + beside_logit()) / static_cast<double>(chunks_) + gradients);
     return std::move(loss_);
   }
 
@@ -155,7 +155,11 @@ class LossLowering {
   DType dtype() const { return activation_dtype(strategy_.precision); }
   bool trains() const { return !strategy_.adapters; }
   bool casts() const { return stack_.casts_weights_per_microbatch && element_ < kFp32; }
-  double fp32_copies() const { return stack_.loss.fp32_logits ? stack_.loss.fp32_logit_copies * kFp32 : element_; }
+  // Bytes beside a logit: its fp32 copies, or its gradient in the format of the logits.
+  double beside_logit() const {
+    if (stack_.loss.fp32_logits) return stack_.loss.fp32_logit_copies * kFp32;
+    return stack_.loss.gradient_in_place ? 0.0 : element_;
+  }
   double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }
   double weights() const { return static_cast<double>(columns_) * model_.hidden_size; }
   std::int64_t chunk_tokens() const { return ceil_div(tokens_, chunks_); }

@@ -3,7 +3,7 @@
 // Logits (t, V/n) of t tokens and a vocabulary of V over n tensor ranks are made in the activation format (e bytes), upcast to
 // fp32 by most stacks, and their gradient replaces them.  Bytes that live while the loss is computed, h the hidden size:
 //
-//   plain       t V/n (e + 4 k), k fp32 copies
+//   plain       t V/n (e + 4 k), k fp32 copies; without them 2 e, or e where the gradient replaces the logits
 //   Kernel      t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the next makes of it
 //   Logits      t V/n (2 e + 8 / c), c chunks of tokens: logits and their gradient are whole, fp32 copies are of one chunk
 //   Recomputed  t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum; logits are multiplied twice

@@ -60,6 +60,7 @@ struct HostTimes {
 // The output projection's loss.
 struct LossHabits {
   bool fp32_logits = true;                // the logits are cast up to fp32
+  bool gradient_in_place = false;         // without that copy: the gradient replaces the logits
   double fp32_logit_copies = 2.0;         // of which this many live at once: the copy and its gradient
   FusedLoss fused = FusedLoss::Gradient;  // what a fused cross entropy is
   bool scales_gradients = true;           // Gradient: what waited is multiplied by the gradient of the loss, as autograd does

@@ -41,6 +41,14 @@ TEST(Loss, PlainLogitsLiveInSixteenAndTwiceThirtyTwoBits) {
   EXPECT_DOUBLE_EQ(loss_of(small_run()).working.value(), kTokens * kVocab * (2.0 + 4.0 + 4.0));
 }
 
+TEST(Loss, WithoutAnUpcastTheGradientStandsBesideTheLogitsOrInTheirPlace) {
+  TrainingRun run = small_run();
+  run.stack.loss.fp32_logits = false;
+  EXPECT_DOUBLE_EQ(loss_of(run).working.value(), kTokens * kVocab * (2.0 + 2.0));
+  run.stack.loss.gradient_in_place = true;
+  EXPECT_DOUBLE_EQ(loss_of(run).working.value(), kTokens * kVocab * 2.0);
+}
+
 TEST(Loss, FusedKernelsHandOnACopyOfWholeLogits) {
   EXPECT_DOUBLE_EQ(loss_of(fused_run(FusedLoss::Kernel)).working.value(), kTokens * kVocab * (2.0 + 4.0 + 4.0));
 }
