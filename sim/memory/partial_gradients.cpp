@@ -64,7 +64,7 @@ class Layouts {
   UnitLayout head(const ModelPart& part) const {
     UnitLayout layout(strategy_.sequence_parallel);
     layout.add_own_tokens(rank_.head_layers);
-    if (!(rank_.tied && part.embedding)) layout.add(rank_.head - rank_.head_layers);
+    if (!(rank_.tied && part.has_table())) layout.add(rank_.head - rank_.head_layers);
     return layout;
   }
 

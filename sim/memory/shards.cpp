@@ -123,9 +123,14 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
 double RankParameters::ends(const ModelPart& part) const {
   double sum = 0.0;
   if (part.embedding) sum += embedding;
-  if (part.head) sum += prediction + (tied && part.embedding ? head_layers : head);
-  if (part.head && predicts && !tied && !part.embedding) sum += embedding;
+  if (part.head) sum += prediction + (tied && part.has_table() ? head_layers : head);
+  if (part.head && predicts && !tied && !part.has_table()) sum += embedding;
   return sum;
+}
+
+double RankParameters::read_ends(ModelPart part) const {
+  part.meets_embedding = false;
+  return ends(part);
 }
 
 double RankParameters::blocks(const ModelPart& part) const {

@@ -26,11 +26,12 @@ struct RankParameters {
   double prediction = 0.0;        // beside the blocks of multi-token prediction: their projections and norms
   bool predicts = false;          // the stage of the head embeds the next tokens too
   double block_adapters = 0.0;    // trained values of one block under adapters
-  bool tied = false;              // the head on the embedding's own part is no second copy
+  bool tied = false;              // the head on the embedding's own stage is no second copy
   bool adapted = false;           // only adapters are trained
   bool experts_divided = false;   // routed experts are divided over ranks of their own, and exchanged apart from all else
 
   double ends(const ModelPart& part) const;     // weights of the embedding and the head that the part has
+  double read_ends(ModelPart part) const;       // with a table that another part of the stage has
   double blocks(const ModelPart& part) const;   // those of its blocks
   double held(const ModelPart& part) const;     // all its weights
   double trained(const ModelPart& part) const;  // of which these have gradients and states, or its adapters

@@ -85,7 +85,7 @@ class StageInventory {
 
   double largest_table() const {
     const ModelPart& first = contents_.part(stage_, 0);
-    const ModelPart& last = contents_.part(stage_, strategy_.virtual_stages - 1);
+    const ModelPart& last = contents_.part(stage_, contents_.chunks() - 1);
     if (strategy_.adapters) return 0.0;
     return std::max(first.embedding ? rank_.embedding : 0.0, last.head ? rank_.ends({.head = true}) : 0.0);
   }

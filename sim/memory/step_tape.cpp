@@ -131,8 +131,8 @@ class StepWalk {
     for (const ModelPart& part : parts_) {
       if (part.embedding) all.push_back(rank_.embedding);
       for (int block = 0; block < part.blocks; ++block) all.push_back(block_parameters(part.first_layer + block));
-      // A tied head on the embedding's own part is the final norm alone.
-      if (part.head) all.push_back(model_.tied_embeddings && part.embedding ? rank_.head_layers : rank_.head);
+      // A tied head on the embedding's own stage is the final norm alone.
+      if (part.head) all.push_back(model_.tied_embeddings && part.has_table() ? rank_.head_layers : rank_.head);
     }
     return all;
   }

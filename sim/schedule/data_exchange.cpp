@@ -137,20 +137,20 @@ ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) co
       const double mixture = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
       units.insert(units.end(), static_cast<std::size_t>(part.dense_blocks()), rank_.block);
       units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), mixture);
-      if (part.head) units.push_back(rank_.tied && part.embedding ? rank_.head_layers : rank_.head);
+      if (part.head) units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
     }
     for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
       sum.add(1.0, size, size, times(size, size));
     return sum;
   }
-  double ends = 0.0;
+  double ends = 0.0, gathered = 0.0;
   for (const ModelPart& part : parts) {
     const double share = static_cast<double>(part.blocks) / units(part);
     const double parameters = gathered_block(part), trained = trained_block(part);
     sum.add(units(part), part.blocks * parameters, part.blocks * trained, times(share * trained, share * parameters));
-    ends += end_parameters(part);
+    ends += end_parameters(part), gathered += gathered_ends(part);
   }
-  if (ends > 0.0) sum.add(1.0, ends, ends, times(ends, ends));
+  if (ends > 0.0) sum.add(1.0, gathered, ends, times(ends, gathered));
   return sum;
 }
 
@@ -188,6 +188,10 @@ double DataExchange::gathered_block(const ModelPart& part) const {
 }
 
 double DataExchange::end_parameters(const ModelPart& part) const { return run_.strategy.adapters ? 0.0 : rank_.ends(part); }
+
+double DataExchange::gathered_ends(const ModelPart& part) const {
+  return shards_weights() && !run_.strategy.adapters ? rank_.read_ends(part) : end_parameters(part);
+}
 
 double DataExchange::head_parameters(const ModelPart& part) const {
   return part.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;

@@ -73,6 +73,7 @@ class DataExchange {
   // Gradients per block without divided experts, and of the ends (embedding, head) of a part.
   double trained_block(const ModelPart& part) const;
   double end_parameters(const ModelPart& part) const;
+  double gathered_ends(const ModelPart& part) const;    // sharded weights go with every pass that reads them
   double head_parameters(const ModelPart& part) const;  // those of an untied head
   double trained_parameters(const ModelPart& part) const;
 

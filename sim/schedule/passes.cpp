@@ -176,16 +176,16 @@ class PassBuilder {
   // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole ones: the gradients of an
   // untied head are the first to be sent, those of the embedding the last.
   std::vector<OverlapUnit> overlap_units(Seconds compute, bool gathers, bool reduces) const {
-    const double ends = exchange_.end_parameters(part_);
+    const double ends = exchange_.end_parameters(part_), gathered = exchange_.gathered_ends(part_);
     const double early = exchange_.shards_weights() || !reduces ? 0.0 : exchange_.head_parameters(part_);
-    const ExchangeTimes root = exchange_.times(ends - early, ends), head = exchange_.times(early, 0.0);
+    const ExchangeTimes root = exchange_.times(ends - early, gathered), head = exchange_.times(early, 0.0);
     const ExchangeTimes times = exchange_.unit_times(part_);
     const int count = part_.blocks > 0 ? exchange_.units(part_) : 0;
     const Seconds first = early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
     const bool gathers_root = gathers && (!reduces || !stack_.sharded.root_stays_gathered);
     std::vector<OverlapUnit> units;
     units.reserve(static_cast<std::size_t>(count) + 3);
-    if (gathers_root && ends > 0.0) units.push_back({.gather = root.gather});
+    if (gathers_root && gathered > 0.0) units.push_back({.gather = root.gather});
     if (early > 0.0) units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
     const OverlapUnit unit{.gather = gathers ? times.gather : Seconds(0.0),
                            .compute = (compute - first) / std::max(1, count),

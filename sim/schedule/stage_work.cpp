@@ -80,11 +80,6 @@ bool turns(const Strategy& strategy, const std::vector<ModelPart>& parts) {
          parts.front().first_layer + parts.front().blocks == parts.back().first_layer;
 }
 
-// The embedding and the head are on one stage.
-bool ends_meet(const Strategy& strategy) {
-  return strategy.schedule == PipelineSchedule::ZbV || strategy.schedule == PipelineSchedule::DualPipe;
-}
-
 // Gradients of one copy of the parts of a DualPipe stage, of its shard where data ranks have divided them.
 Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
@@ -140,7 +135,7 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
   const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
   if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_bytes(run)));
   if (strategy.schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Embedding, copied_gradients(run, parts));
-  if (stages && !ends_meet(strategy) && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
+  if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));
   }

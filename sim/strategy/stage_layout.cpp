@@ -12,6 +12,10 @@ bool StageLayout::goes_up(int chunk) const {
 
 int StageLayout::part(int stage, int chunk) const { return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage; }
 
+bool StageLayout::ends_meet() const {
+  return stages == 1 || schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe;
+}
+
 std::optional<int> StageLayout::next_stage(int stage, int chunk, bool backward) const {
   if (stages == 1 || part(stage, chunk) == (backward ? 0 : parts() - 1)) return std::nullopt;
   const int next = stage + (goes_up(chunk) != backward ? -1 : 1);

@@ -29,6 +29,7 @@ struct StageLayout {
   int parts() const;   // of the model
   // The part that chunk `chunk` of a stage is.
   int part(int stage, int chunk) const;
+  bool ends_meet() const;  // the embedding and the head are on one stage
   // Where what a chunk makes goes, the activations of a forward or the gradients of a backward pass; none where the stage itself,
   // at the turn of a V, or nobody, at an end of the model, needs it.
   std::optional<int> next_stage(int stage, int chunk, bool backward) const;

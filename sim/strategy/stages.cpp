@@ -29,6 +29,7 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
   for (int i = first; i < first + remainder; ++i) ++parts[static_cast<std::size_t>(i)].blocks;
   parts.front().embedding = true;
   parts.back().head = true;
+  parts.back().meets_embedding = count > 1 && stage_layout(strategy).ends_meet();
   if (strategy.embeddings_as_layers) {
     parts.front().blocks -= 1;
     parts.back().blocks -= 1;

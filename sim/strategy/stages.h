@@ -15,13 +15,17 @@ struct ModelPart {
   int blocks = 0;  // those of multi-token prediction included
   bool embedding = false;
   bool head = false;
-  int moe_blocks = 0;   // of the blocks: those with experts
-  int first_layer = 0;  // of the model
+  bool meets_embedding = false;  // has the head, and another part of the same stage the embedding
+  int moe_blocks = 0;            // of the blocks: those with experts
+  int first_layer = 0;           // of the model
 
   int dense_blocks() const { return blocks - moe_blocks; }
+  // Whether the stage has the embedding's table where this part's head is.
+  bool has_table() const { return embedding || meets_embedding; }
   // Whether two parts have the same work, wherever they are.
   bool operator==(const ModelPart& other) const {
-    return blocks == other.blocks && embedding == other.embedding && head == other.head && moe_blocks == other.moe_blocks;
+    return blocks == other.blocks && embedding == other.embedding && head == other.head &&
+           meets_embedding == other.meets_embedding && moe_blocks == other.moe_blocks;
   }
 };
 

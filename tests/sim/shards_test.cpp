@@ -26,6 +26,18 @@ TEST(RankParameters, ATiedHeadIsASecondCopyOnlyOnAnotherPart) {
   EXPECT_EQ(rank.held(last), 2.0 * 10.0 + 50.0);
 }
 
+// Stage 0 of a V has the embedding in its first part and the head in its last: what of the head is no table is left of it.
+TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
+  RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 95.0, .head_layers = 5.0, .tied = true};
+  const ModelPart first{.blocks = 2, .embedding = true}, last{.blocks = 1, .head = true, .meets_embedding = true};
+  EXPECT_EQ(rank.held(first) + rank.held(last), (2.0 * 10.0 + 100.0) + (1.0 * 10.0 + 5.0));
+  EXPECT_EQ(rank.read_ends(last), 95.0);
+  // Untied, the head has a table of its own, but predicted tokens are embedded by the table that is there.
+  rank.tied = false, rank.predicts = true, rank.prediction = 7.0;
+  EXPECT_EQ(rank.ends(last), 95.0 + 7.0);
+  EXPECT_EQ(rank.read_ends(last), 95.0 + 7.0 + 100.0);
+}
+
 TEST(RankParameters, AdaptersAreAllThatIsTrained) {
   RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0, .block_adapters = 3.0};
   const ModelPart first{.blocks = 2, .embedding = true};

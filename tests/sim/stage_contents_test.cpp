@@ -36,6 +36,22 @@ TEST(StageContents, StagesOfAnUntiedModelHoldItOnce) {
   EXPECT_DOUBLE_EQ(contents.held(0) + contents.held(1), static_cast<double>(parameters(model).total()));
 }
 
+// A tied table is held once where a stage has both ends: of a V once in all, of a DualPipe by the first and by the last stage.
+TEST(StageContents, ATiedTableIsHeldOnceOnAStage) {
+  Transformer model = small_model();
+  model.tied_embeddings = true;
+  const auto total = static_cast<double>(parameters(model).total());
+  const auto held = [&](PipelineSchedule schedule, int virtual_stages) {
+    Strategy strategy = interleaved();
+    strategy.schedule = schedule, strategy.virtual_stages = virtual_stages;
+    const StageContents contents(model, strategy);
+    return contents.held(0) + contents.held(1);
+  };
+  EXPECT_DOUBLE_EQ(held(PipelineSchedule::ZbV, 2), total);
+  EXPECT_DOUBLE_EQ(held(PipelineSchedule::DualPipe, 1), 2.0 * total);
+  EXPECT_DOUBLE_EQ(held(PipelineSchedule::Interleaved, 2), total + 32768.0 * 1024.0);
+}
+
 TEST(StageContents, PassesInFlightFollowTheSchedule) {
   Strategy strategy = interleaved();
   const auto in_flight = [&](int stage) { return StageContents(small_model(), strategy).chunks_in_flight(stage); };

@@ -24,6 +24,17 @@ TEST(Stages, LayersAreDealtEvenly) {
   EXPECT_FALSE(parts[1].embedding || parts[1].head);
 }
 
+TEST(Stages, EndsMeetWhereOneStageHasBoth) {
+  Strategy s;
+  EXPECT_FALSE(model_parts(small_model(), s).back().meets_embedding);  // one part has both
+  EXPECT_TRUE(model_parts(small_model(), s).back().has_table());
+  s.pipeline_parallel = 2;
+  EXPECT_FALSE(model_parts(small_model(), s).back().has_table());
+  s.schedule = PipelineSchedule::DualPipe;
+  EXPECT_TRUE(model_parts(small_model(), s).back().meets_embedding);
+  EXPECT_FALSE(model_parts(small_model(), s).front().meets_embedding);
+}
+
 TEST(Stages, ARemainderGoesToTheMiddle) {
   Strategy s;
   s.pipeline_parallel = 3;
