@@ -15,7 +15,7 @@ namespace llmsim::sim {
 // One kind of collective over one group, over the whole step, on the busiest rank.
 struct CommunicationTerm {
   const char* collective = "";  // "all_gather", "reduce_scatter", "all_reduce", "send_recv", "all_to_all"
-  const char* group = "";       // "dp", "dp_replicate", "tp", "pp", "cp", "ep"
+  const char* group = "";       // as name_of(GroupKind) in strategy/mesh.h has it
   int ranks = 1;
   Bytes size{};       // message bytes (nccl-tests' size) summed over the step
   double count = 0;   // calls per step

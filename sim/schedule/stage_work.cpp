@@ -134,7 +134,7 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
   const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
   const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
   if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_bytes(run)));
-  if (strategy.schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Embedding, copied_gradients(run, parts));
+  if (strategy.schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
   if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));

@@ -17,6 +17,7 @@ const char* name_of(GroupKind kind) {
     case GroupKind::ExpertData: return "edp";
     case GroupKind::ExpertTensor: return "etp";
     case GroupKind::Embedding: return "embedding";
+    case GroupKind::Mirror: return "pp_mirror";
   }
   return "";
 }
@@ -34,7 +35,8 @@ int group_ranks(const Strategy& strategy, GroupKind kind) {
     case GroupKind::Expert: return strategy.expert_parallel;
     case GroupKind::ExpertData: return strategy.expert_data_ranks();
     case GroupKind::ExpertTensor: return strategy.expert_tensor_ranks();
-    case GroupKind::Embedding: return std::min(2, strategy.pipeline_parallel);
+    case GroupKind::Embedding:
+    case GroupKind::Mirror: return std::min(2, strategy.pipeline_parallel);
   }
   return 1;
 }
@@ -52,7 +54,8 @@ int group_stride(const Strategy& strategy, GroupKind kind) {
     case GroupKind::ExpertData: return strategy.expert_tensor_ranks() * strategy.expert_parallel;
     case GroupKind::Replicate: return tensor * strategy.shard_ranks();
     case GroupKind::Pipeline: return tensor * strategy.context_parallel * strategy.data_parallel;
-    case GroupKind::Embedding: return std::max(1, strategy.pipeline_parallel - 1) * group_stride(strategy, GroupKind::Pipeline);
+    case GroupKind::Embedding:
+    case GroupKind::Mirror: return std::max(1, strategy.pipeline_parallel - 1) * group_stride(strategy, GroupKind::Pipeline);
   }
   return 1;
 }

@@ -11,7 +11,8 @@ namespace llmsim::sim {
 
 // The dimensions over which collectives run.  DataContext is data x context together (gradients, sharded states); Shard and
 // Replicate are its inner and outer part under Hsdp.  Embedding is the first and the last pipeline stage, which each have a copy
-// of a tied table.  Expert is the ranks of a stage that have different experts, ExpertData those that have the same
+// of a tied table; Mirror two stages of a DualPipe that hold the same parts, the first and the last like stage s and p - 1 - s.
+// Expert is the ranks of a stage that have different experts, ExpertData those that have the same
 // ones, ExpertTensor those that divide one (expert_strategy.h).
 enum class GroupKind {
   Tensor,
@@ -24,10 +25,11 @@ enum class GroupKind {
   Expert,
   ExpertData,
   ExpertTensor,
-  Embedding
+  Embedding,
+  Mirror
 };
 
-// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "etp", "embedding".
+// "tp", "cp", "dp", "dp", "dp", "dp_replicate", "pp", "ep", "edp", "etp", "embedding", "pp_mirror".
 const char* name_of(GroupKind kind);
 
 // A group of `ranks` devices that are `stride` apart.

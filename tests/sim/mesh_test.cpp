@@ -33,6 +33,15 @@ TEST(Mesh, GroupsMultiplyToTheDevices) {
   EXPECT_EQ(group_stride(s, GroupKind::Replicate), 32);
 }
 
+// Four stages of 2 data x 4 tensor ranks: the first and the last are 3 * 8 devices apart.
+TEST(Mesh, AMirrorIsTwoStages) {
+  Strategy s;
+  s.data_parallel = 2, s.tensor_parallel = 4, s.pipeline_parallel = 4, s.schedule = PipelineSchedule::DualPipe;
+  EXPECT_STREQ(name_of(GroupKind::Mirror), "pp_mirror");
+  EXPECT_EQ(group_ranks(s, GroupKind::Mirror), 2);
+  EXPECT_EQ(group_stride(s, GroupKind::Mirror), 24);
+}
+
 TEST(Mesh, ARackDomainReachesBeyondTheNode) {
   TrainingRun run = small_run(144);
   run.cluster.devices_per_node = 4;

@@ -195,6 +195,23 @@ TEST(Predict, CommunicationVolumesFollowTheSharding) {
   EXPECT_NEAR(communication(three, "all_gather", "dp")->size.value(), 16.0 * bytes, 16e-3 * bytes);
 }
 
+// Of DualPipe on two stages each holds the model whole, and one data rank has nothing to exchange: gradients of all parameters in
+// 4 bytes go from stage to stage once, and a tied table is among them.
+TEST(Predict, CopiesOfADualPipeSumTheirGradients) {
+  TrainingRun run = four_stages(PipelineSchedule::DualPipe);
+  run.cluster = ideal_cluster(2), run.strategy.pipeline_parallel = 2;
+  run.stack.storage.main_gradient_bytes = 4.0;
+  for (const bool tied : {false, true}) {
+    run.model.tied_embeddings = tied;
+    const Prediction p = predict(run);
+    ASSERT_NE(communication(p, "all_reduce", "pp_mirror"), nullptr);
+    EXPECT_EQ(communication(p, "all_reduce", "pp_mirror")->ranks, 2);
+    EXPECT_DOUBLE_EQ(communication(p, "all_reduce", "pp_mirror")->size.value(),
+                     4.0 * static_cast<double>(parameters(run.model).total()));
+    EXPECT_EQ(communication(p, "all_reduce", "embedding"), nullptr);
+  }
+}
+
 TEST(Predict, HybridShardingReducesItsShardOverTheReplicas) {
   TrainingRun run = small_run(16);
   run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 8;
