@@ -15,6 +15,10 @@ Seconds message_time(const PassPrice& price) {
   return sum;
 }
 
+bool is_exchange(const Operator& op) {
+  return op.kind == OperatorKind::Collective && (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor);
+}
+
 std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPricer& pricer, bool backward, bool recomputed) {
   const std::vector<PassPrice> prices = pricer.each_price(operators, backward);
   std::vector<PassOperator> list;
@@ -22,6 +26,7 @@ std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPr
     list.push_back({.label = operators[i].label,
                     .kind = operators[i].kind,
                     .recomputed = recomputed,
+                    .exchange = is_exchange(operators[i]),
                     .time = prices[i].total(),
                     .message = message_time(prices[i])});
   }
@@ -31,8 +36,7 @@ std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPr
 // Exchanges of experts that the passes of different micro-batches hide show by their times.
 void hide_exchanges(std::vector<PassOperator>& list, const OperatorList& operators, Seconds before, Seconds after) {
   for (std::size_t i = 0; i < operators.size(); ++i) {
-    const bool exchange = operators[i].group == GroupKind::Expert || operators[i].group == GroupKind::ExpertTensor;
-    if (operators[i].kind == OperatorKind::Collective && exchange) list[i].time *= after / before;
+    if (is_exchange(operators[i])) list[i].time *= after / before;
   }
 }
 

@@ -20,8 +20,9 @@ struct PassOperator {
   OperatorKind kind = OperatorKind::Gemm;
   std::optional<int> layer{};  // of the model; none of the ends
   bool recomputed = false;
-  Seconds time{};     // that the device takes, of a collective what nothing hides
-  Seconds message{};  // of a collective, hidden or not
+  bool exchange = false;  // tokens on their way to or from experts, which a pass beside this one hides
+  Seconds time{};         // that the device takes, of a collective what nothing hides
+  Seconds message{};      // of a collective, hidden or not
 };
 
 class PassOperators {

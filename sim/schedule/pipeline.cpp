@@ -148,7 +148,9 @@ JoinedPasses joined_passes(const ChunkTimes& forward, const ChunkTimes& backward
   const BesideTimes one = run_beside(forward.forward_exchange, back, loss);
   const BesideTimes other = run_beside(backward.backward_exchange, ahead, loss);
   const Seconds exposed = one.exposed + other.exposed, slowdown = one.slowdown + other.slowdown;
-  return {.total = ahead + back + exposed + slowdown,
+  return {.forward = {.exposed = one.exposed, .slowdown = other.slowdown},
+          .backward = {.exposed = other.exposed, .slowdown = one.slowdown},
+          .total = ahead + back + exposed + slowdown,
           .hidden = forward.forward_exchange + backward.backward_exchange - exposed,
           .slowdown = slowdown};
 }

@@ -29,10 +29,15 @@ struct ChunkTimes {
 
 // A forward and a backward pass of one stage executed together: the all-to-alls of each travel beside the compute of the other
 // and take `loss` of its rate (cost/contention.h); what is longer than that compute shows.
+struct JoinedPass {
+  Seconds exposed{};   // of its all-to-alls
+  Seconds slowdown{};  // of its compute
+};
 struct JoinedPasses {
+  JoinedPass forward, backward;
   Seconds total{};
-  Seconds hidden{};    // of the all-to-alls
-  Seconds slowdown{};  // of the compute
+  Seconds hidden{};    // of the all-to-alls of both
+  Seconds slowdown{};  // of the compute of both
 };
 JoinedPasses joined_passes(const ChunkTimes& forward, const ChunkTimes& backward, double loss);
 

@@ -1,6 +1,7 @@
 #include "sim/schedule/stage_timeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "sim/schedule/stage_work.h"
 
@@ -61,6 +62,34 @@ PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelP
   return pass;
 }
 
+// The operators of one of two joined passes, one after the other, each with its share of what is exposed of the pass's exchanges
+// or of how much longer its compute takes.
+class JoinedOperators {
+ public:
+  JoinedOperators(std::vector<PassOperator> operators, const JoinedPass& joined, Seconds pass, Seconds exchange)
+      : operators_(std::move(operators)) {
+    const double shown = exchange > Seconds(0.0) ? joined.exposed / exchange : 1.0;
+    const double longer = pass > exchange ? 1.0 + joined.slowdown / (pass - exchange) : 1.0;
+    for (PassOperator& op : operators_) {
+      op.time *= op.exchange ? shown : longer;
+      total_ += op.time;
+    }
+  }
+
+  bool through() const { return place_ == operators_.size(); }
+  // Share of their time; more than 1 when all are through.
+  double progress() const { return through() ? 2.0 : total_ > Seconds(0.0) ? done_ / total_ : 0.0; }
+  const PassOperator& next() {
+    done_ += operators_[place_].time;
+    return operators_[place_++];
+  }
+
+ private:
+  std::vector<PassOperator> operators_;
+  std::size_t place_ = 0;
+  Seconds done_{}, total_{};
+};
+
 }  // namespace
 
 void StageTimelineWriter::Work::add(const Work& other) {
@@ -107,6 +136,7 @@ Seconds StageTimelineWriter::write_passes(std::span<const PassEvent> passes) {
       write(work);
       for (std::size_t k = i; k < i + count; ++k) write_send(passes[k].pass, work.end);
       if (count == 1) write_operators(passes[i].pass, work.start, work.end);
+      if (count == 2) write_joined_operators(passes[i].pass, passes[i + 1].pass, work.start, work.end);
     }
     clock_ = work.end;
     i += count;
@@ -124,10 +154,7 @@ StageTimelineWriter::Work StageTimelineWriter::work_of(std::span<const PassEvent
     add_messages(work, passes[i].pass, first, last);
   }
   if (count == 2) {
-    const auto times = [&](std::size_t i) {
-      return simulation_.chunks()[static_cast<std::size_t>(layout_.part(stage_, passes[i].pass.chunk))];
-    };
-    work.terms += simulation_.joined_terms(times(index), times(index + 1));
+    work.terms += simulation_.joined_terms(times_of(passes[index].pass), times_of(passes[index + 1].pass));
     work.name += " & " + pass_name(passes[index + 1].pass);
     work.category = "forward_and_backward";
   }
@@ -267,20 +294,43 @@ void StageTimelineWriter::write_send(const PipelinePass& pass, Seconds start) {
   sent = begin + time;
 }
 
+const ChunkTimes& StageTimelineWriter::times_of(const PipelinePass& pass) const {
+  return simulation_.chunks()[static_cast<std::size_t>(layout_.part(stage_, pass.chunk))];
+}
+
+std::vector<PassOperator> StageTimelineWriter::operators_of(const PipelinePass& pass) const {
+  return operators_.of(chunks_[static_cast<std::size_t>(pass.chunk)].part, pass.kind);
+}
+
 void StageTimelineWriter::write_operators(const PipelinePass& pass, Seconds start, Seconds end) {
-  if (pass.microbatch >= options_.operator_microbatches) return;
-  const ModelPart& part = chunks_[static_cast<std::size_t>(pass.chunk)].part;
-  for (const PassOperator& op : operators_.of(part, pass.kind)) {
-    TimelineEvent event{
-        .stream = Stream::Operators,
-        .name = (op.layer ? "L" + std::to_string(*op.layer) + " " : std::string()) + op.label + (op.recomputed ? " again" : ""),
-        .category = name_of(op.kind),
-        .start = std::min(start, end),
-        .duration = std::max(Seconds(0.0), std::min(op.time, end - start)),
-        .time = op.message};
-    start += op.time;
-    events_.push_back(std::move(event));
+  if (!has_operators(pass)) return;
+  for (const PassOperator& op : operators_of(pass)) write_operator(op, "", start, end);
+}
+
+// The pass that is less far gives the next operator.
+void StageTimelineWriter::write_joined_operators(const PipelinePass& forward, const PipelinePass& backward, Seconds start,
+                                                 Seconds end) {
+  if (!has_operators(forward) && !has_operators(backward)) return;
+  const ChunkTimes &one = times_of(forward), &other = times_of(backward);
+  const JoinedPasses joined = joined_passes(one, other, simulation_.shape().exchange_loss);
+  JoinedOperators ahead(operators_of(forward), joined.forward, one.forward, one.forward_exchange);
+  JoinedOperators back(operators_of(backward), joined.backward, other.backward, other.backward_exchange);
+  while (!ahead.through() || !back.through()) {
+    const bool first = ahead.progress() <= back.progress();
+    write_operator((first ? ahead : back).next(), pass_name(first ? forward : backward) + " ", start, end);
   }
+}
+
+void StageTimelineWriter::write_operator(const PassOperator& op, const std::string& pass, Seconds& start, Seconds end) {
+  TimelineEvent event{.stream = Stream::Operators,
+                      .name = pass + (op.layer ? "L" + std::to_string(*op.layer) + " " : std::string()) + op.label +
+                              (op.recomputed ? " again" : ""),
+                      .category = name_of(op.kind),
+                      .start = std::min(start, end),
+                      .duration = std::max(Seconds(0.0), std::min(op.time, end - start)),
+                      .time = op.message};
+  start += op.time;
+  events_.push_back(std::move(event));
 }
 
 void StageTimelineWriter::write_closing(const std::string& name, Term term, Stream stream, Seconds time) {

@@ -52,7 +52,12 @@ class StageTimelineWriter {
   void add_to_others(const Work& work);
   void write_others();
   void write_send(const PipelinePass& pass, Seconds start);
+  bool has_operators(const PipelinePass& pass) const { return pass.microbatch < options_.operator_microbatches; }
+  std::vector<PassOperator> operators_of(const PipelinePass& pass) const;
   void write_operators(const PipelinePass& pass, Seconds start, Seconds end);
+  void write_joined_operators(const PipelinePass& forward, const PipelinePass& backward, Seconds start, Seconds end);
+  void write_operator(const PassOperator& op, const std::string& pass, Seconds& start, Seconds end);
+  const ChunkTimes& times_of(const PipelinePass& pass) const;
   void write_closing(const std::string& name, Term term, Stream stream, Seconds time);
 
   // Of one chunk, if nothing were hidden: messages of its passes to inner groups, by stream, and of its weights and gradients.

@@ -13,8 +13,9 @@
 // `time` of a communication event is that of all its messages if nothing were hidden, `exposed` what the pass waits for.  The
 // first forward pass of a chunk that gathers updated weights, and its last backward pass that sends gradients, are longer by what
 // they expose of it; other stages do not see that, as in step.h.  Sends between stages have no exposed time: waiting for a stage
-// is bubble.  Passes that are joined are drawn without their operators.  Sends of one direction that are under way together are
-// drawn one behind the other.
+// is bubble.  Operators of two passes that are joined stand in the order of how far either pass is, with what is left of their
+// exchanges and what those cost their compute.  Sends of one direction that are under way together are drawn one behind the
+// other.
 //
 // After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait for the slowest device, closing
 // collectives and the norm of the gradients, the update (the longest of all stages), and the host.

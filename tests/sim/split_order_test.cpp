@@ -188,6 +188,8 @@ TEST(JoinedPasses, HideEachOthersExchangesBehindTheirCompute) {
   EXPECT_EQ(joined.total, Seconds(6.0));
   EXPECT_EQ(joined.hidden, Seconds(3.0));
   EXPECT_EQ(joined.slowdown, Seconds(0.0));
+  EXPECT_EQ(joined.forward.exposed, Seconds(0.0));
+  EXPECT_EQ(joined.backward.exposed, Seconds(3.0));
 }
 
 TEST(JoinedPasses, ComputeIsSlowerBesideAnExchange) {
@@ -196,6 +198,8 @@ TEST(JoinedPasses, ComputeIsSlowerBesideAnExchange) {
   const ChunkTimes backward{.backward = Seconds(2.0)};
   const JoinedPasses joined = joined_passes(forward, backward, 0.5);
   EXPECT_EQ(joined.slowdown, Seconds(1.0));
+  EXPECT_EQ(joined.forward.slowdown, Seconds(0.0));
+  EXPECT_EQ(joined.backward.slowdown, Seconds(1.0));
   EXPECT_EQ(joined.hidden, Seconds(2.0));
   EXPECT_EQ(joined.total, Seconds(1.0 + 2.0 + 1.0));
 }

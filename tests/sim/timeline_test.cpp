@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "sim/predict.h"
+#include "sim/schedule/pass_operators.h"
 #include "sim/schedule/step.h"
 #include "sim/strategy/stage_layout.h"
 #include "tests/sim/sample_run.h"
@@ -168,7 +170,6 @@ TEST_P(TimelineOf, OperatorsFillTheirPass) {
   std::map<Term, double> sums;
   double operators = 0.0, work = 0.0;
   const int all = run_.strategy.num_microbatches();
-  if (run_.strategy.schedule == DualPipe) return;  // joined passes are drawn without them
   for (const TimelineEvent& event : busiest_events({.operator_microbatches = all})) {
     if (event.stream == Stream::Operators) operators += event.duration.value();
     if (event.stream != Stream::Compute || std::string(event.category) == "end_of_step") continue;
@@ -202,6 +203,65 @@ TEST(Timeline, DrawsAPipelineByHand) {
   };
   EXPECT_EQ(names(0), "F0, F1, bubble, B0, bubble, B1, all_reduce over pp, optimizer, ");
   EXPECT_EQ(names(1), "bubble, F0, B0, F1, B1, bubble, all_reduce over pp, optimizer, ");
+}
+
+// Two stages, four micro-batches, an expert rank on each of two data ranks.
+TrainingRun dualpipe() {
+  TrainingRun run = small_run(4);
+  run.model = small_mixture();
+  pipeline(run, DualPipe, 2);
+  run.strategy.data_parallel = run.strategy.expert_parallel = 2, run.strategy.global_batch = 8;
+  return run;
+}
+
+// F3 of the chunk that goes up beside B0 of the one that goes down: the operators of both, each once and in its own order.
+TEST(Timeline, JoinedPassesHaveTheOperatorsOfBoth) {
+  const TrainingRun run = dualpipe();
+  const Timeline timeline = step_timeline(run, layer_prices(run));
+  std::map<std::string, std::vector<std::string>> drawn;
+  std::string order;
+  for (const TimelineEvent& event : timeline.stages[0].events) {
+    if (event.stream != Stream::Operators || event.name.find(" chunk ") == std::string::npos) continue;
+    const std::size_t pass = std::string("F3 chunk 1 ").size();
+    drawn[event.name.substr(0, pass - 1)].push_back(event.name.substr(pass));
+    order += event.name[0];
+  }
+  ASSERT_EQ(drawn.size(), 2U);
+  const auto labels = [&](std::size_t part, PassKind kind) {
+    std::vector<std::string> list;
+    for (const PassOperator& op : PassOperators(run).of(model_parts(run.model, run.strategy)[part], kind))
+      list.push_back((op.layer ? "L" + std::to_string(*op.layer) + " " : "") + op.label);
+    return list;
+  };
+  EXPECT_EQ(drawn["F3 chunk 1"], labels(1, PassKind::Forward));
+  EXPECT_EQ(drawn["B0 chunk 0"], labels(0, PassKind::Backward));
+  // Neither waits for the other to end.
+  EXPECT_LT(order.find('B'), order.rfind('F'));
+  EXPECT_LT(order.find('F'), order.rfind('B'));
+}
+
+// Collectives take a part of the device, so that compute is slower beside them.  No host: all time of a pass is its operators',
+// but for the sums of gradients.
+TEST(Timeline, JoinedOperatorsFillTheirPass) {
+  TrainingRun run = dualpipe();
+  run.cluster.device.achieved.collective_unit_bandwidth = 10.0 * GBps;
+  const Timeline timeline = step_timeline(run, layer_prices(run));
+  const std::vector<TimelineEvent>& events = timeline.stages[0].events;
+  const auto joined = std::find_if(events.begin(), events.end(), [](const TimelineEvent& event) {
+    return std::string(event.category) == "forward_and_backward";
+  });
+  ASSERT_NE(joined, events.end());
+  EXPECT_EQ(joined->name, "F3 chunk 1 & B0 chunk 0");
+  EXPECT_GT(joined->terms[Term::Contention], Seconds(0.0));
+  const Seconds end = joined->start + joined->duration;
+  double operators = 0.0;
+  for (const TimelineEvent& event : events) {
+    const bool within = event.start >= joined->start && event.start < end;
+    if (event.stream == Stream::Operators && within) operators += event.duration.value();
+  }
+  const double copies = joined->terms[Term::GradientCopies].value();
+  EXPECT_GT(operators, joined->duration.value() - 1.1 * copies);  // they are slower too
+  EXPECT_LT(operators, joined->duration.value() - copies);
 }
 
 TEST(Timeline, MicroBatchesThatAreNotDrawnAreOneEventBetween) {
