@@ -53,25 +53,14 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const 
   return price;
 }
 
-// Narrow recipes may leave the first and the last blocks in 16 bits.
-BlockPrice price_recipe(const Transformer& model, const Run& run, const Stack& stack, const OperatorPricer& pricer,
-                        RecomputeKind recompute, LayerKind kind) {
-  const BlockPrice narrow = price_kind(model, run.strategy, stack, pricer, recompute, kind);
-  const double share = wide_share(stack.narrow, model.num_layers);
-  if (share == 0.0 || !is_narrow(matmul_dtype(run.strategy.precision))) return narrow;
-  Strategy strategy = run.strategy;
-  strategy.precision = Precision::Bf16;
-  return mean(narrow, price_kind(model, strategy, stack, pricer, recompute, kind), share);
-}
-
-BlockPrice price_block(const Run& run, const Stack& stack, const OperatorPricer& pricer, RecomputeKind recompute,
-                       LayerKind kind) {
+BlockPrice price_block(const Run& run, const Strategy& strategy, const Stack& stack, const OperatorPricer& pricer,
+                       RecomputeKind recompute, LayerKind kind) {
   const double share = full_attention_share(run.model);
-  BlockPrice block = price_recipe(run.model, run, stack, pricer, recompute, kind);
+  BlockPrice block = price_kind(run.model, strategy, stack, pricer, recompute, kind);
   if (share == 0.0 || !run.model.sliding_window) return block;
   Transformer model = run.model;
   model.sliding_window.reset();
-  const BlockPrice whole = price_recipe(model, run, stack, pricer, recompute, kind);
+  const BlockPrice whole = price_kind(model, strategy, stack, pricer, recompute, kind);
   block.forward = mean(block.forward, whole.forward, share);
   block.recompute = mean(block.recompute, whole.recompute, share);
   block.backward = mean(block.backward, whole.backward, share);
@@ -87,28 +76,58 @@ EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
           .weight_inputs = weight_gradient_factors(end.backward)};
 }
 
-}  // namespace
+// Of all kinds that the model has.
+void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy, const Stack& stack,
+                  const OperatorPricer& pricer) {
+  const auto price = [&](BlockPrice& block, BlockPrice& kept, LayerKind layers) {
+    block = price_block(run, strategy, stack, pricer, strategy.recompute.kind, layers);
+    kept = strategy.recompute.mixes() ? price_block(run, strategy, stack, pricer, RecomputeKind::None, layers) : block;
+  };
+  const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
+  if (mixtures < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
+  if (mixtures > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Mixture);
+}
 
-BlockPrice mean_block(const BlockPrice& dense, const BlockPrice& mixture, const ModelPart& part) {
+BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& mixture, const ModelPart& part) {
   if (part.moe_blocks == 0) return dense;
   if (part.dense_blocks() == 0) return mixture;
-  const double share = static_cast<double>(part.moe_blocks) / part.blocks;
-  return mean(dense, mixture, share);
+  return mean(dense, mixture, static_cast<double>(part.moe_blocks) / part.blocks);
+}
+
+// Of `blocks` blocks of a kind, `wide` of which multiply in 16 bits.
+BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*kind, int wide, int blocks) {
+  return wide == 0 ? prices.*kind : mean(prices.*kind, *prices.wide.*kind, static_cast<double>(wide) / blocks);
+}
+
+BlockPrice mean_of(const Run& run, const LayerPrices& prices, const ModelPart& part, BlockPrice BlockPrices::*dense,
+                   BlockPrice BlockPrices::*mixture) {
+  if (!prices.wide) return mean_of_kinds(prices.*dense, prices.*mixture, part);
+  const WideBlocks wide = wide_blocks(run.stack.narrow, run.strategy.precision, run.model, part);
+  return mean_of_kinds(mean_of_widths(prices, dense, wide.dense, part.dense_blocks()),
+                       mean_of_widths(prices, mixture, wide.mixture, part.moe_blocks), part);
+}
+
+}  // namespace
+
+BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelPart& part) {
+  return mean_of(run, prices, part, &BlockPrices::block, &BlockPrices::moe_block);
+}
+
+BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const ModelPart& part) {
+  return mean_of(run, prices, part, &BlockPrices::kept_block, &BlockPrices::kept_moe_block);
 }
 
 LayerPrices layer_prices(const Run& run) {
   require_recipe(run.cluster.device, run.stack.narrow, run.strategy.precision);
   const OperatorPricer pricer(run);
   const Stack stack = effective_stack(run.stack, run.strategy);
-  const RecomputeKind kind = run.strategy.recompute.kind;
   LayerPrices prices;
-  const auto price = [&](BlockPrice& block, BlockPrice& kept, LayerKind layers) {
-    block = price_block(run, stack, pricer, kind, layers);
-    kept = run.strategy.recompute.mixes() ? price_block(run, stack, pricer, RecomputeKind::None, layers) : block;
-  };
-  const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
-  if (mixtures < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
-  if (mixtures > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Mixture);
+  price_blocks(prices, run, run.strategy, stack, pricer);
+  if (leaves_blocks_wide(run.stack.narrow, run.strategy.precision)) {
+    Strategy wide = run.strategy;
+    wide.precision = Precision::Bf16;
+    price_blocks(prices.wide.emplace(), run, wide, stack, pricer);
+  }
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, stack), pricer);
   prices.head = price_end(lower_head(run.model, run.strategy, stack), pricer);
   return prices;

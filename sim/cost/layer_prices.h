@@ -4,6 +4,8 @@
 // computes them once for each such combination and shares them among all meshes.
 #pragma once
 
+#include <optional>
+
 #include "sim/cost/price.h"
 #include "sim/run.h"
 #include "sim/strategy/stages.h"
@@ -31,17 +33,22 @@ struct EndPrice {
   Bytes weight_inputs{};
 };
 
-struct LayerPrices {
+struct BlockPrices {
   BlockPrice block;       // with an MLP, under the strategy's recompute mode (EveryN: of a recomputed block)
   BlockPrice kept_block;  // without recomputation; equal to `block` unless the mode is EveryN
   BlockPrice moe_block;   // the same of blocks with experts
   BlockPrice kept_moe_block;
+};
+
+struct LayerPrices : BlockPrices {
+  std::optional<BlockPrices> wide{};  // of blocks that a narrow recipe leaves in 16 bits, where it leaves any
   EndPrice embedding;
   EndPrice head;
 };
 
 // The mean block of a part: `blocks` of it are the part's.  Bytes are means too.
-BlockPrice mean_block(const BlockPrice& dense, const BlockPrice& mixture, const ModelPart& part);
+BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelPart& part);
+BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const ModelPart& part);
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);

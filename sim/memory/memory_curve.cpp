@@ -210,7 +210,7 @@ class StepReplay {
 
   // What the gradients of the weights need after those of the data are made: held_activations.h.
   Bytes weight_inputs(const ModelPart& blocks) const {
-    const Bytes sum = blocks.blocks * mean_block(prices_.block, prices_.moe_block, blocks).weight_inputs;
+    const Bytes sum = blocks.blocks * mean_block(run_, prices_, blocks).weight_inputs;
     return blocks.head ? sum + prices_.head.weight_inputs : sum;
   }
 

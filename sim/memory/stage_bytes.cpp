@@ -33,7 +33,9 @@ class StageInventory {
         stage_(stage),
         storage_(storage_of(run.strategy, run.stack)),
         shards_(state_shards(run.strategy)),
-        expert_shards_(expert_state_shards(run.strategy)) {}
+        expert_shards_(expert_state_shards(run.strategy)),
+        has_experts_(contents.moe_blocks(stage) > 0),
+        wide_(wide_blocks_of_stage()) {}
 
   StageBytes bytes() const {
     StageBytes bytes;
@@ -103,6 +105,16 @@ class StageInventory {
            mixtures * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
   }
 
+  WideBlocks wide_blocks_of_stage() const {
+    WideBlocks sum;
+    if (!prices_.wide) return sum;
+    for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
+      const WideBlocks wide = wide_blocks(run_.stack.narrow, strategy_.precision, run_.model, contents_.part(stage_, chunk));
+      sum.dense += wide.dense, sum.mixture += wide.mixture;
+    }
+    return sum;
+  }
+
   // Quantised weights that outlive a micro-batch, both layouts where the device needs them, with their scales: beside the 16-bit
   // ones or instead of them.  Sharded weights are quantised as they are gathered.
   Bytes narrow_weights(const Counted& parameters) const {
@@ -111,7 +123,8 @@ class StageInventory {
     if (!whole || !is_narrow(matmul_dtype(strategy_.precision)) || !(recipe.caches_weights || recipe.stores_weights))
       return Bytes(0.0);
     const double each = narrow_copies(recipe, strategy_.precision) * narrow_bytes(recipe, strategy_.precision, true);
-    const double narrow = (block_parameters() + parameters.experts) * (1.0 - wide_share(recipe, run_.model.num_layers));
+    const double narrow =
+        block_parameters() + parameters.experts - wide_.dense * rank_.block - wide_.mixture * (rank_.moe_block + rank_.experts);
     return Bytes(narrow * (each - (recipe.stores_weights ? storage_.weight_bytes : 0.0)));
   }
 
@@ -233,7 +246,7 @@ class StageInventory {
     for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
       const ModelPart& part = contents_.part(stage_, chunk);
       ChunkActivations one{.kept = kept_by_blocks(run_, prices_, part),
-                           .waiting = part.blocks * mean_block(prices_.block, prices_.moe_block, part).weight_inputs};
+                           .waiting = part.blocks * mean_block(run_, prices_, part).weight_inputs};
       if (part.embedding) one.kept += prices_.embedding.saved;
       if (part.head) one.kept += prices_.head.saved, one.waiting += prices_.head.weight_inputs;
       if (run_.stack.kept.stage_outputs) one.kept += stage_output(run_.model, strategy_);
@@ -261,7 +274,7 @@ class StageInventory {
     bytes.workspaces = run_.stack.reserve.matmul_workspaces * workspace;
     if (run_.stack.reserve.transformer_engine) bytes.workspaces += engine_workspace();
     if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
-    if (!has_experts()) return;
+    if (!has_experts_) return;
     bytes.workspaces += run_.stack.reserve.grouped_product_streams * engine_workspace();
     if (strategy_.experts.dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
   }
@@ -294,10 +307,10 @@ class StageInventory {
     return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing(strategy_, run_.stack) : 1.0;
   }
 
-  // The kind of block that takes most: one with experts where the stage has any.
-  bool has_experts() const { return contents_.moe_blocks(stage_) > 0; }
-  const BlockPrice& block() const { return has_experts() ? prices_.moe_block : prices_.block; }
-  const BlockPrice& kept_block() const { return has_experts() ? prices_.kept_moe_block : prices_.kept_block; }
+  // The kind of block that takes most: one with experts where the stage has any, one in 16 bits where it has any of these.
+  const BlockPrices& widest() const { return (has_experts_ ? wide_.mixture : wide_.dense) > 0 ? *prices_.wide : prices_; }
+  const BlockPrice& block() const { return has_experts_ ? widest().moe_block : widest().block; }
+  const BlockPrice& kept_block() const { return has_experts_ ? widest().kept_moe_block : widest().kept_block; }
 
   bool partitions() const { return divides_checkpoints(strategy_, run_.stack); }
   Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
@@ -313,17 +326,19 @@ class StageInventory {
   ParameterStorage storage_;
   StateShards shards_;
   StateShards expert_shards_;
+  bool has_experts_;
+  WideBlocks wide_;
 };
 
 }  // namespace
 
 Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part) {
   const Recompute& recompute = run.strategy.recompute;
-  const Bytes each = mean_block(prices.block, prices.moe_block, part).saved;
+  const Bytes each = mean_block(run, prices, part).saved;
   const Bytes checkpoint = divides_checkpoints(run.strategy, run.stack) ? each / run.strategy.tensor_parallel : each;
   if (recompute.mixes()) {
     const double recomputed = recompute.blocks_of(part.blocks);
-    const Bytes kept = mean_block(prices.kept_block, prices.kept_moe_block, part).saved;
+    const Bytes kept = mean_kept_block(run, prices, part).saved;
     return recomputed * checkpoint + (part.blocks - recomputed) * kept;
   }
   if (recompute.kind != RecomputeKind::Full) return part.blocks * each;

@@ -17,7 +17,7 @@ void add_scaled(CollectiveTallies& tallies, const CollectiveTallies& pass, doubl
 CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices, const std::vector<ModelPart>& parts) {
   CollectiveTallies tallies{};
   for (const ModelPart& part : parts) {
-    const BlockPrice block = mean_block(prices.block, prices.moe_block, part);
+    const BlockPrice block = mean_block(run, prices, part);
     add_scaled(tallies, block.forward.*group, part.blocks);
     add_scaled(tallies, block.backward.*group, part.blocks);
     add_scaled(tallies, block.recompute.*group, run.strategy.recompute.blocks_of(part.blocks));

@@ -63,9 +63,12 @@ void mix(std::vector<PassOperator>& list, const std::vector<PassOperator>& other
 PassOperators::PassOperators(const Run& run) : run_(run) {
   const OperatorPricer pricer(run);
   const Stack stack = effective_stack(run.stack, run.strategy);
-  const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
-  if (mixtures < layers) dense_ = block(LayerKind::Dense, pricer);
-  if (mixtures > 0) mixture_ = block(LayerKind::Mixture, pricer);
+  blocks_ = kinds(run.strategy, pricer);
+  if (leaves_blocks_wide(run.stack.narrow, run.strategy.precision)) {
+    Strategy wide = run.strategy;
+    wide.precision = Precision::Bf16;
+    wide_ = kinds(wide, pricer);
+  }
   const auto end = [&](const EndOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
                 .recompute = priced(operators.recompute, pricer, false, true),
@@ -78,10 +81,18 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
   head_ = end(lower_head(run.model, run.strategy, stack));
 }
 
-PassOperators::Priced PassOperators::block(LayerKind kind, const OperatorPricer& pricer) const {
+PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const OperatorPricer& pricer) const {
+  const int layers = run_.model.num_layers + run_.model.mtp_layers, mixtures = count_moe_layers(run_.model, 0, layers);
+  Kinds both;
+  if (mixtures < layers) both.dense = block(LayerKind::Dense, strategy, pricer);
+  if (mixtures > 0) both.mixture = block(LayerKind::Mixture, strategy, pricer);
+  return both;
+}
+
+PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strategy, const OperatorPricer& pricer) const {
   const Stack stack = effective_stack(run_.stack, run_.strategy);
   const auto lowered = [&](const Transformer& model) {
-    return lower_block(model, run_.strategy, stack, run_.strategy.recompute.kind, kind);
+    return lower_block(model, strategy, stack, strategy.recompute.kind, kind);
   };
   const auto all = [&](const BlockOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
@@ -135,8 +146,11 @@ std::vector<PassOperator> PassOperators::of(const ModelPart& part, PassKind pass
   if (!forward && part.head) append(list, head_, pass, true, std::nullopt);
   for (int i = 0; i < part.blocks; ++i) {
     const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
-    const Priced& kind = kind_of_layer(run_.model, layer) == LayerKind::Mixture ? mixture_ : dense_;
-    append(list, kind, pass, run_.strategy.recompute.repeats(block), layer);
+    const ModelPart one{.blocks = 1, .first_layer = layer};
+    const bool wide = wide_blocks(run_.stack.narrow, run_.strategy.precision, run_.model, one).all() > 0;
+    const Kinds& kinds = wide ? wide_ : blocks_;
+    append(list, kind_of_layer(run_.model, layer) == LayerKind::Mixture ? kinds.mixture : kinds.dense, pass,
+           run_.strategy.recompute.repeats(block), layer);
   }
   if (forward && part.head) append(list, head_, pass, true, std::nullopt);
   if (!forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);

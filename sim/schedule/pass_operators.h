@@ -39,12 +39,18 @@ class PassOperators {
     std::vector<PassOperator> forward{}, recompute{}, backward{}, data{}, weights{};
   };
 
-  Priced block(LayerKind kind, const OperatorPricer& pricer) const;
+  struct Kinds {
+    Priced dense, mixture;
+  };
+
+  Kinds kinds(const Strategy& strategy, const OperatorPricer& pricer) const;
+  Priced block(LayerKind kind, const Strategy& strategy, const OperatorPricer& pricer) const;
   void append(std::vector<PassOperator>& list, const Priced& from, PassKind pass, bool recomputes,
               std::optional<int> layer) const;
 
   const Run& run_;
-  Priced dense_, mixture_, embedding_, head_;
+  Kinds blocks_, wide_;  // as the run multiplies, and those that a narrow recipe leaves in 16 bits
+  Priced embedding_, head_;
 };
 
 }  // namespace llmsim::sim

@@ -20,7 +20,7 @@ class PassBuilder {
         strategy_(run.strategy),
         stack_(run.stack),
         prices_(prices),
-        block_(mean_block(prices.block, prices.moe_block, part)),
+        block_(mean_block(run, prices, part)),
         exchange_(exchange),
         rank_(rank),
         part_(part) {

@@ -44,16 +44,16 @@ const char* category_of(PassKind kind) {
 
 bool makes_weights(PassKind kind) { return kind == PassKind::Backward || kind == PassKind::WeightGradient; }
 
-PassPrice forward_price(const LayerPrices& prices, const ModelPart& part) {
+PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelPart& part) {
   PassPrice pass;
-  pass.add(mean_block(prices.block, prices.moe_block, part).forward, part.blocks);
+  pass.add(mean_block(run, prices, part).forward, part.blocks);
   if (part.embedding) pass.add(prices.embedding.forward, 1.0);
   if (part.head) pass.add(prices.head.forward, 1.0);
   return pass;
 }
 
 PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelPart& part) {
-  const BlockPrice block = mean_block(prices.block, prices.moe_block, part);
+  const BlockPrice block = mean_block(run, prices, part);
   PassPrice pass;
   pass.add(block.backward, part.blocks);
   pass.add(block.recompute, run.strategy.recompute.blocks_of(part.blocks));
@@ -110,7 +110,7 @@ StageTimelineWriter::StageTimelineWriter(const Run& run, const LayerPrices& pric
   for (const ModelPart& part : simulation.parts_of(stage)) {
     const ExchangeTimes shared = exchange.messages({part}).times, experts = exchange.expert_messages({part}).times;
     chunks_.push_back({.part = part,
-                       .forward = forward_price(prices, part),
+                       .forward = forward_price(run, prices, part),
                        .backward = backward_price(run, prices, part),
                        .gather = shared.gather + experts.gather,
                        .reduce = shared.reduce() + experts.reduce()});

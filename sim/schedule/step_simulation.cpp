@@ -72,9 +72,14 @@ std::vector<ModelPart> StepSimulation::parts_of(int stage) const {
 // Most parts are alike: an equal part before this one has the same passes.
 PartPasses StepSimulation::passes_of(std::size_t index) const {
   const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
-  const auto twin = std::find(parts_.begin(), end, parts_[index]);
+  const ModelPart& part = parts_[index];
+  const auto wide = [&](const ModelPart& one) {
+    return prices_.wide ? wide_blocks(run_.stack.narrow, strategy_.precision, run_.model, one) : WideBlocks{};
+  };
+  const auto twin =
+      std::find_if(parts_.begin(), end, [&](const ModelPart& other) { return other == part && wide(other) == wide(part); });
   if (twin != end) return passes_[static_cast<std::size_t>(twin - parts_.begin())];
-  return part_passes(run_, prices_, exchange_, rank_, parts_[index]);
+  return part_passes(run_, prices_, exchange_, rank_, part);
 }
 
 std::vector<ChunkTimes> StepSimulation::chunk_times() const {

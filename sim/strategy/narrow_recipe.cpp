@@ -47,8 +47,23 @@ int row_multiple(NarrowScaling scaling) {
   }
 }
 
-double wide_share(const NarrowRecipe& recipe, int num_layers) {
-  return std::min(1.0, static_cast<double>(recipe.wide_first + recipe.wide_last) / num_layers);
+bool leaves_blocks_wide(const NarrowRecipe& recipe, Precision precision) {
+  return recipe.wide_first + recipe.wide_last > 0 && is_narrow(matmul_dtype(precision));
+}
+
+WideBlocks wide_blocks(const NarrowRecipe& recipe, Precision precision, const Transformer& model, const ModelPart& part) {
+  WideBlocks wide;
+  if (!leaves_blocks_wide(recipe, precision)) return wide;
+  const auto add = [&](int first, int last) {
+    const int from = std::max(first, part.first_layer), count = std::min(last, part.first_layer + part.blocks) - from;
+    if (count <= 0) return;
+    const int mixtures = count_moe_layers(model, from, count);
+    wide.mixture += mixtures, wide.dense += count - mixtures;
+  };
+  const int first = std::min(recipe.wide_first, model.num_layers);
+  add(0, first);
+  add(std::max(first, model.num_layers - recipe.wide_last), model.num_layers);
+  return wide;
 }
 
 }  // namespace llmsim::sim

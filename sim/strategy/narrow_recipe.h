@@ -17,6 +17,7 @@
 // 2023; arXiv 2509.25149 (nvfp4); row multiples: Megatron-LM core/fp8_utils.py, core/fp4_utils.py, DeepGEMM's contiguous layout.
 #pragma once
 
+#include "sim/strategy/stages.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -66,7 +67,19 @@ double narrow_copies(const NarrowRecipe& recipe, Precision precision);
 // The rows of an expert are padded to a multiple of this.
 int row_multiple(NarrowScaling scaling);
 
-// Of all layers those that multiply in 16 bits, as a share.
-double wide_share(const NarrowRecipe& recipe, int num_layers);
+// Whether the first or last blocks of a narrow run multiply in 16 bits.
+bool leaves_blocks_wide(const NarrowRecipe& recipe, Precision precision);
+
+// Blocks of a part that multiply in 16 bits though the run is narrow, by their kinds.
+struct WideBlocks {
+  int dense = 0;
+  int mixture = 0;
+
+  int all() const { return dense + mixture; }
+  bool operator==(const WideBlocks&) const = default;
+};
+// Blocks of multi-token prediction are narrow: Megatron-LM enters its context for them without
+// a number of their layer (core/fp8_utils.py get_fp8_context).
+WideBlocks wide_blocks(const NarrowRecipe& recipe, Precision precision, const Transformer& model, const ModelPart& part);
 
 }  // namespace llmsim::sim

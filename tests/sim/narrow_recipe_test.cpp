@@ -6,6 +6,8 @@
 #include "sim/cost/layer_prices.h"
 #include "sim/cost/recipe_support.h"
 #include "sim/memory/stage_bytes.h"
+#include "sim/schedule/pass_operators.h"
+#include "sim/schedule/passes.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -52,15 +54,81 @@ TEST(NarrowRecipe, BlockScalesNeedADeviceThatReadsThem) {
   EXPECT_NO_THROW(require_recipe(hopper, kBlockwise, Precision::Mxfp8));
 }
 
+TEST(NarrowRecipe, WideBlocksAreTheFirstAndTheLast) {
+  Transformer model = small_model();  // eight layers
+  const NarrowRecipe recipe{.wide_first = 2, .wide_last = 1};
+  const auto wide = [&](int first, int blocks) {
+    return wide_blocks(recipe, Precision::Fp8, model, {.blocks = blocks, .first_layer = first});
+  };
+  EXPECT_EQ(wide(0, 8).dense, 3);
+  EXPECT_EQ(wide(0, 4).dense, 2);
+  EXPECT_EQ(wide(1, 4).dense, 1);
+  EXPECT_EQ(wide(2, 5).all(), 0);
+  EXPECT_EQ(wide(4, 5).dense, 1);  // layer 8 is one of multi-token prediction
+  EXPECT_EQ(wide_blocks({.wide_first = 7, .wide_last = 7}, Precision::Fp8, model, {.blocks = 8}).dense, 8);
+  EXPECT_EQ(wide_blocks(recipe, Precision::Bf16, model, {.blocks = 8}).all(), 0);
+  model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512, .num_dense_layers = 1};
+  EXPECT_EQ(wide(0, 8), (WideBlocks{.dense = 1, .mixture = 2}));
+}
+
+// Products in fp8 are twice as fast.
+TrainingRun fp8_run(int num_devices = 1) {
+  TrainingRun run = small_run(num_devices);
+  run.cluster.device.matrix_peak[static_cast<std::size_t>(DType::Fp8)] = 200.0 * TFLOPS;
+  run.strategy.precision = Precision::Fp8;
+  return run;
+}
+
 TEST(NarrowRecipe, WideBlocksArePricedIn16Bits) {
-  TrainingRun run = small_run();
+  TrainingRun run = fp8_run();
+  run.strategy.precision = Precision::Bf16;
   const PassPrice wide = layer_prices(run).block.forward;
   run.strategy.precision = Precision::Fp8;
   const PassPrice narrow = layer_prices(run).block.forward;
   run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;  // two of eight
-  EXPECT_NEAR(layer_prices(run).block.forward.gemm / (0.75 * narrow.gemm + 0.25 * wide.gemm), 1.0, 1e-12);
+  const auto mean = [&](const ModelPart& part) { return mean_block(run, layer_prices(run), part).forward; };
+  EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * narrow.gemm + 0.25 * wide.gemm), 1.0, 1e-12);
+  EXPECT_NEAR(mean({.blocks = 2}).gemm / (0.5 * narrow.gemm + 0.5 * wide.gemm), 1.0, 1e-12);
+  EXPECT_NEAR(mean({.blocks = 2, .first_layer = 2}).gemm / narrow.gemm, 1.0, 1e-12);
   run.stack.narrow.wide_last = 7;
-  EXPECT_NEAR(layer_prices(run).block.forward.total() / wide.total(), 1.0, 1e-12);
+  EXPECT_NEAR(mean({.blocks = 8}).total() / wide.total(), 1.0, 1e-12);
+}
+
+// Of a mixture behind one dense layer: both kinds by their own numbers.
+TEST(NarrowRecipe, WideBlocksOfBothKindsArePricedByTheirNumbers) {
+  TrainingRun run = fp8_run();
+  run.model = small_mixture();
+  run.model.moe->num_dense_layers = 1;
+  run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;  // the dense one and one of seven mixtures
+  const LayerPrices prices = layer_prices(run);
+  const Seconds by_hand =
+      prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm + prices.wide->moe_block.forward.gemm;
+  const ModelPart whole{.blocks = 8, .moe_blocks = 7};
+  EXPECT_NEAR(8.0 * mean_block(run, prices, whole).forward.gemm / by_hand, 1.0, 1e-12);
+}
+
+// Four stages of two layers: the first and the last have one block in 16 bits each, which takes twice as long, the others none.
+TEST(NarrowRecipe, TheStageThatHasThemExecutesThem) {
+  TrainingRun run = fp8_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;
+  const LayerPrices prices = layer_prices(run);
+  const PassOperators operators(run);
+  const std::vector<ModelPart> parts = model_parts(run.model, run.strategy);
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  const DataExchange exchange(run, rank);
+  const auto forward = [&](std::size_t part) {
+    return part_passes(run, prices, exchange, rank, parts[part]).forward[Term::ForwardGemm];
+  };
+  EXPECT_NEAR(forward(1) / (2.0 * prices.block.forward.gemm), 1.0, 1e-12);
+  EXPECT_NEAR(forward(0) / (prices.block.forward.gemm + prices.wide->block.forward.gemm), 1.0, 1e-12);
+  EXPECT_GT(prices.wide->block.forward.gemm, 1.5 * prices.block.forward.gemm);
+  // Operators one by one say the same, layer by layer.
+  Seconds products;
+  for (const PassOperator& op : operators.of(parts[3], PassKind::Forward)) {
+    if (op.layer && op.kind == OperatorKind::Gemm) products += op.time;
+  }
+  EXPECT_NEAR(products / forward(3), 1.0, 1e-9);
 }
 
 Bytes weights_of(const TrainingRun& run) {
@@ -82,6 +150,20 @@ TEST(NarrowRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPlace) {
   EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), -narrow);
   run.strategy.precision = Precision::Mxfp8;
   EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), narrow / 16.0);  // 2 (1 + 1/32) - 2
+}
+
+// Four stages of two layers, of which only the first and the last of the model stay in 16 bits.
+TEST(NarrowRecipe, WideBlocksHaveNoNarrowWeightsWhereTheyAre) {
+  TrainingRun run = fp8_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  const auto weights = [&](int stage) {
+    return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), stage).weights;
+  };
+  const Bytes first = weights(0), second = weights(1);
+  run.stack.narrow.caches_weights = true, run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;
+  const double block = StageContents(run.model, run.strategy).rank().block;
+  EXPECT_DOUBLE_EQ((weights(0) - first).value(), 2.0 * block);  // both layouts of one block
+  EXPECT_DOUBLE_EQ((weights(1) - second).value(), 2.0 * 2.0 * block);
 }
 
 TEST(NarrowRecipe, ShardedWeightsAreQuantisedAsTheyAreGathered) {
