@@ -15,7 +15,6 @@ enum class Instant { Idle, Forward, Loss, Backward, Gradients, Update };
 constexpr std::array<const char*, 6> kInstantNames{"idle", "forward", "loss", "backward", "gradients", "update"};
 constexpr std::array<Instant, 6> kInstants{Instant::Idle,     Instant::Forward,   Instant::Loss,
                                            Instant::Backward, Instant::Gradients, Instant::Update};
-constexpr std::size_t kNumTerms = 17;
 
 class StageFootprint {
  public:
@@ -25,16 +24,16 @@ class StageFootprint {
     if (follows_tape(run_)) return taped_stage(index);
     const StageBytes bytes = stage_bytes(run_, prices_, contents_, index);
     Instant worst = Instant::Idle;
-    Terms terms = terms_at(worst, bytes);
-    const Bytes idle = sum(terms);
+    MemoryTerms terms = terms_at(worst, bytes);
+    const Bytes idle = terms.total();
     Bytes peak = idle;
     for (const Instant instant : kInstants) {
-      const Terms there = terms_at(instant, bytes);
-      if (sum(there) <= peak) continue;
-      worst = instant, terms = there, peak = sum(there);
+      const MemoryTerms there = terms_at(instant, bytes);
+      if (there.total() <= peak) continue;
+      worst = instant, terms = there, peak = there.total();
     }
     StageMemory memory{.stage = index, .instant = kInstantNames[static_cast<std::size_t>(worst)], .peak = peak};
-    memory.terms = present(terms);
+    memory.terms = terms.present();
     add_gaps(memory, worst, idle, bytes);
     return memory;
   }
@@ -45,39 +44,25 @@ class StageFootprint {
     std::vector<MemoryInstant> instants;
     for (const Instant instant : kInstants) {
       if (instant == Instant::Loss && bytes.logits <= Bytes(0.0)) continue;
-      const Terms terms = terms_at(instant, bytes);
-      instants.push_back({kInstantNames[static_cast<std::size_t>(instant)], sum(terms), present(terms)});
+      const MemoryTerms terms = terms_at(instant, bytes);
+      instants.push_back({kInstantNames[static_cast<std::size_t>(instant)], terms.total(), terms.present()});
     }
     return instants;
   }
 
  private:
-  using Terms = std::array<MemoryTerm, kNumTerms>;
-
-  static Bytes sum(const Terms& terms) {
-    Bytes total;
-    for (const MemoryTerm& term : terms) total += term.size;
-    return total;
+  static std::vector<MemoryTerm> taped_terms(const StepTape& tape, MemoryKind rest, Bytes allocated) {
+    std::vector<MemoryTerm> terms{{name_of(MemoryKind::Weights), tape.weights},
+                                  {name_of(MemoryKind::Gradients), tape.gradients},
+                                  {name_of(MemoryKind::Master), tape.master},
+                                  {name_of(MemoryKind::States), tape.states},
+                                  {"buffers", tape.buffers},
+                                  {name_of(rest), allocated - tape.persistent()}};
+    std::erase_if(terms, [](const MemoryTerm& term) { return term.size <= Bytes(0.0); });
+    return terms;
   }
-
-  static std::vector<MemoryTerm> present(const Terms& terms) {
-    std::vector<MemoryTerm> list;
-    for (const MemoryTerm& term : terms) {
-      if (term.size > Bytes(0.0)) list.push_back(term);
-    }
-    return list;
-  }
-
-  static std::vector<MemoryTerm> taped_terms(const StepTape& tape, const char* rest, Bytes allocated) {
-    return present(Terms{{{"weights", tape.weights},
-                          {"gradients", tape.gradients},
-                          {"master_weights", tape.master},
-                          {"optimizer_states", tape.states},
-                          {"buffers", tape.buffers},
-                          {rest, allocated - tape.persistent()}}});
-  }
-  static const char* rest_at_peak(const StepTape& tape) {
-    return tape.instant == std::string_view("update") ? "optimizer_temporaries" : "activations";
+  static MemoryKind rest_at_peak(const StepTape& tape) {
+    return tape.instant == std::string_view("update") ? MemoryKind::Temporaries : MemoryKind::Activations;
   }
 
   StageMemory taped_stage(int index) const {
@@ -91,38 +76,33 @@ class StageFootprint {
 
   std::vector<MemoryInstant> taped_timeline(int index) const {
     const StepTape tape = step_tape(run_, index);
-    return {{"idle", tape.persistent(), taped_terms(tape, "activations", tape.persistent())},
-            {"forward", tape.after_forward, taped_terms(tape, "activations", tape.after_forward)},
+    return {{"idle", tape.persistent(), taped_terms(tape, MemoryKind::Activations, tape.persistent())},
+            {"forward", tape.after_forward, taped_terms(tape, MemoryKind::Activations, tape.after_forward)},
             {tape.instant, tape.peak, taped_terms(tape, rest_at_peak(tape), tape.peak)}};
   }
 
   bool gradients_stay() const { return run_.stack.gradients.persist || run_.strategy.num_microbatches() > 1; }
 
-  Terms terms_at(Instant instant, const StageBytes& b) const {
-    const Bytes none{};
-    const bool update = instant == Instant::Update, idle = instant == Instant::Idle;
-    const bool loss = instant == Instant::Loss, backward = instant == Instant::Backward, last = instant == Instant::Gradients;
-    const bool full = loss || backward || instant == Instant::Forward;
-    const bool gradients = last || update || (idle ? run_.stack.gradients.persist : gradients_stay());
-    return {{
-        {"weights", b.weights},
-        {"gathered_weights", update || idle ? none : b.gathered},
-        {"gradients", gradients ? b.gradients : none},
-        {"main_gradients", update ? b.main_gradients : none},
-        {"gradient_buffers", last ? b.gradient_buffers : (backward ? b.waiting_gradients : none)},
-        {"master_weights", b.master},
-        {"optimizer_states", b.states},
-        {"activations", loss ? b.activations_at_loss : (full ? b.activations : (last ? b.last_block : none))},
-        {"logits", loss ? b.logits : none},
-        {"recomputed_activations", backward ? b.restored : none},
-        {"activation_gradients", backward || last ? b.activation_gradients : none},
-        {"optimizer_temporaries", update ? b.temporaries : none},
-        {"pipeline_buffers", b.pipeline_buffers},
-        {"dispatch_buffers", b.dispatch_buffers},
-        {"gradient_buckets", b.buckets},
-        {"workspaces", b.workspaces},
-        {"framework", b.framework},
-    }};
+  MemoryTerms terms_at(Instant instant, const StageBytes& b) const {
+    MemoryTerms terms = lasting_terms(b, run_.stack);
+    if (instant == Instant::Idle) return terms;
+    const bool last = instant == Instant::Gradients, update = instant == Instant::Update;
+    if (last || update || gradients_stay()) terms[MemoryKind::Gradients] = b.gradients;
+    if (update) {
+      terms[MemoryKind::MainGradients] = b.main_gradients;
+      terms[MemoryKind::Temporaries] = b.temporaries;
+      return terms;
+    }
+    const bool loss = instant == Instant::Loss, backward = instant == Instant::Backward;
+    terms[MemoryKind::Gathered] = b.gathered;
+    terms[MemoryKind::Activations] = loss ? b.activations_at_loss : (last ? b.last_block : b.activations);
+    if (loss) terms[MemoryKind::Logits] = b.logits;
+    if (backward) terms[MemoryKind::Recomputed] = b.restored;
+    if (backward || last) {
+      terms[MemoryKind::GradientBuffers] = last ? b.gradient_buffers : b.waiting_gradients;
+      terms[MemoryKind::ActivationGradients] = b.activation_gradients;
+    }
+    return terms;
   }
 
   // Gaps among the blocks that a step allocates and frees.  The flat buffers of the update leave none, and fit into none.

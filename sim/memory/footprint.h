@@ -10,8 +10,13 @@
 //
 // Between two instants memory grows or shrinks block by block, by the same amount for each block: it has no peak in between.
 //
-// How much of each there is, stage_bytes.h tells.  Of the runtime's own steps step_tape.h knows all to the byte: idle, forward,
-// and the instant of the peak.
+// These instants are enough for the peak of every stage without following its passes: a search asks for ten thousands of peaks.
+// Which pass of which micro-batch is there, and what the allocator reserves until then, memory_curve.h finds by following all of
+// them.  Both have the same terms (memory_terms.h) and sizes: how much of each there is, stage_bytes.h tells.  They differ where
+// no forward pass follows the first backward pass, and gradients do not outlive the step: micro-batches that add to gradients
+// find them whole here, there as the first one makes them.
+//
+// Of the runtime's own steps step_tape.h knows all to the byte: idle, forward, and the instant of the peak.
 //
 // Allocated bytes are the sum of the terms.  The allocator reserves more: blocks of a step that are freed and reused fit badly
 // (fragmentation), and the flat buffers of an optimizer step fit into no gap that activations leave:
@@ -29,14 +34,10 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/host_memory.h"
+#include "sim/memory/memory_terms.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {
-
-struct MemoryTerm {
-  const char* name = "";
-  Bytes size{};
-};
 
 // Memory of the devices of one pipeline stage at the instant of its peak.
 struct StageMemory {

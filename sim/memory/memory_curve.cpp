@@ -15,47 +15,9 @@
 namespace llmsim::sim {
 namespace {
 
-enum class Term : std::size_t {
-  Weights,
-  Gathered,
-  Gradients,
-  MainGradients,
-  GradientBuffers,
-  Master,
-  States,
-  Activations,
-  Logits,
-  Recomputed,
-  ActivationGradients,
-  Temporaries,
-  PipelineBuffers,
-  DispatchBuffers,
-  Buckets,
-  Workspaces,
-  Framework
-};
-
-constexpr std::array<const char*, 17> kNames{"weights",
-                                             "gathered_weights",
-                                             "gradients",
-                                             "main_gradients",
-                                             "gradient_buffers",
-                                             "master_weights",
-                                             "optimizer_states",
-                                             "activations",
-                                             "logits",
-                                             "recomputed_activations",
-                                             "activation_gradients",
-                                             "optimizer_temporaries",
-                                             "pipeline_buffers",
-                                             "dispatch_buffers",
-                                             "gradient_buckets",
-                                             "workspaces",
-                                             "framework"};
-
 // Tensors of one term, taken together and given back together.
 struct Held {
-  Term term = Term::Weights;
+  MemoryKind term = MemoryKind::Weights;
   Bytes size{};
   std::vector<CachingAllocator::Block> blocks{};
 };
@@ -67,14 +29,14 @@ class Holdings {
   }
 
   // `shares`: of the size, for each tensor; one tensor where there are none.
-  Held take(Term term, Bytes size, const std::vector<double>& shares = {}) {
+  Held take(MemoryKind term, Bytes size, const std::vector<double>& shares = {}) {
     Held held{.term = term, .size = size};
     if (size <= Bytes(0.0)) return held;
     if (allocator_ && shares.empty()) held.blocks.push_back(allocator_->take(size));
     if (allocator_) {
       for (const double share : shares) held.blocks.push_back(allocator_->take(share * size));
     }
-    sum(term) += size;
+    sums_[term] += size;
     ++count(term);
     return held;
   }
@@ -82,33 +44,21 @@ class Holdings {
   void give(const Held& held) {
     if (held.size <= Bytes(0.0)) return;
     for (const CachingAllocator::Block block : held.blocks) allocator_->give(block);
-    sum(held.term) -= held.size;
-    if (--count(held.term) == 0) sum(held.term) = Bytes(0.0);
+    sums_[held.term] -= held.size;
+    if (--count(held.term) == 0) sums_[held.term] = Bytes(0.0);
   }
 
-  Bytes held(Term term) const { return sums_[static_cast<std::size_t>(term)]; }
-  Bytes allocated() const {
-    Bytes total;
-    for (const Bytes size : sums_) total += size;
-    return total;
-  }
+  Bytes held(MemoryKind term) const { return sums_[term]; }
+  Bytes allocated() const { return sums_.total(); }
   Bytes reserved() const { return allocator_ ? allocator_->reserved() : Bytes(0.0); }
-
-  std::vector<MemoryTerm> terms() const {
-    std::vector<MemoryTerm> list;
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
-      if (sums_[i] > Bytes(0.0)) list.push_back({kNames[i], sums_[i]});
-    }
-    return list;
-  }
+  std::vector<MemoryTerm> terms() const { return sums_.present(); }
 
  private:
-  Bytes& sum(Term term) { return sums_[static_cast<std::size_t>(term)]; }
-  int& count(Term term) { return counts_[static_cast<std::size_t>(term)]; }
+  int& count(MemoryKind term) { return counts_[static_cast<std::size_t>(term)]; }
 
   std::optional<CachingAllocator> allocator_;
-  std::array<Bytes, kNames.size()> sums_{};
-  std::array<int, kNames.size()> counts_{};
+  MemoryTerms sums_;
+  std::array<int, kNumMemoryKinds> counts_{};
 };
 
 // What the operators of a plain block save, as shares of all that they save.
@@ -154,7 +104,7 @@ class StepReplay {
     timeline_.stage = stage_;
     hold_what_lasts();
     add_point("idle");
-    const Held gathered = holdings_.take(Term::Gathered, bytes_.gathered);
+    const Held gathered = holdings_.take(MemoryKind::Gathered, bytes_.gathered);
     PipelineShape shape = pipeline_shape(strategy_);
     shape.num_microbatches = num_microbatches_;
     const std::vector<PipelinePass> passes = stage_order(shape, stage_);
@@ -184,15 +134,11 @@ class StepReplay {
   const ModelPart& part(int chunk) const { return contents_.part(stage_, chunk); }
 
   void hold_what_lasts() {
-    holdings_.take(Term::Weights, bytes_.weights);
-    holdings_.take(Term::Master, bytes_.master);
-    holdings_.take(Term::States, bytes_.states);
-    holdings_.take(Term::PipelineBuffers, bytes_.pipeline_buffers);
-    holdings_.take(Term::DispatchBuffers, bytes_.dispatch_buffers);
-    holdings_.take(Term::Buckets, bytes_.buckets);
-    holdings_.take(Term::Workspaces, bytes_.workspaces);
-    holdings_.take(Term::Framework, bytes_.framework);
-    if (persists()) gradients_.push_back(holdings_.take(Term::Gradients, bytes_.gradients));
+    const MemoryTerms lasting = lasting_terms(bytes_, run_.stack);
+    for (int i = 0; i < kNumMemoryKinds; ++i) {
+      const auto kind = static_cast<MemoryKind>(i);
+      holdings_.take(kind, lasting[kind]);
+    }
   }
 
   void forward(const PipelinePass& pass) {
@@ -222,7 +168,7 @@ class StepReplay {
   }
 
   void loss(int micro_batch) {
-    const Held logits = holdings_.take(Term::Logits, bytes_.logits);
+    const Held logits = holdings_.take(MemoryKind::Logits, bytes_.logits);
     add_point("loss", micro_batch);
     holdings_.give(logits);
   }
@@ -251,9 +197,9 @@ class StepReplay {
   MemoryPoint backward_block(const ModelPart& blocks, int block, const PipelinePass& pass, bool end) {
     const std::vector<double>& tensors = shares(blocks, block);
     const Bytes buffers = end ? bytes_.gradient_buffers : bytes_.waiting_gradients;
-    const std::array<Held, 3> passing{holdings_.take(Term::Recomputed, restored_share(block) * bytes_.restored, tensors),
-                                      holdings_.take(Term::ActivationGradients, bytes_.activation_gradients),
-                                      holdings_.take(Term::GradientBuffers, buffers)};
+    const std::array<Held, 3> passing{holdings_.take(MemoryKind::Recomputed, restored_share(block) * bytes_.restored, tensors),
+                                      holdings_.take(MemoryKind::ActivationGradients, bytes_.activation_gradients),
+                                      holdings_.take(MemoryKind::GradientBuffers, buffers)};
     if (end) take_gradients(pass);
     MemoryPoint point = point_now(end ? "gradients" : "backward", pass.microbatch, blocks.first_layer + block);
     if (!end) take_gradients(pass);
@@ -271,12 +217,12 @@ class StepReplay {
   // A block's share of the stage's gradients, in the first backward pass through it.
   void take_gradients(const PipelinePass& pass) {
     if (persists() || pass.microbatch != first_backward_.try_emplace(pass.chunk, pass.microbatch).first->second) return;
-    gradients_.push_back(holdings_.take(Term::Gradients, bytes_.gradients / contents_.blocks(stage_)));
+    gradients_.push_back(holdings_.take(MemoryKind::Gradients, bytes_.gradients / contents_.blocks(stage_)));
   }
 
   void update() {
-    const Held main = holdings_.take(Term::MainGradients, bytes_.main_gradients);
-    const Held temporaries = holdings_.take(Term::Temporaries, bytes_.temporaries);
+    const Held main = holdings_.take(MemoryKind::MainGradients, bytes_.main_gradients);
+    const Held temporaries = holdings_.take(MemoryKind::Temporaries, bytes_.temporaries);
     add_point("update");
     holdings_.give(main);
     holdings_.give(temporaries);
@@ -286,8 +232,8 @@ class StepReplay {
 
   // Under offload only as much as stays on the device.
   Held activations(Bytes size, const std::vector<double>& tensors = {}) {
-    const bool stays = !strategy_.offload.activations || holdings_.held(Term::Activations) + size <= bytes_.activations;
-    return holdings_.take(Term::Activations, stays ? size : Bytes(0.0), tensors);
+    const bool stays = !strategy_.offload.activations || holdings_.held(MemoryKind::Activations) + size <= bytes_.activations;
+    return holdings_.take(MemoryKind::Activations, stays ? size : Bytes(0.0), tensors);
   }
 
   void give_last(std::vector<Held>& kept) {

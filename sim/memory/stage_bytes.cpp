@@ -345,6 +345,20 @@ Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart&
   return part.blocks / checkpoint_spacing(run.strategy, run.stack) * checkpoint;
 }
 
+MemoryTerms lasting_terms(const StageBytes& bytes, const Stack& stack) {
+  MemoryTerms terms;
+  terms[MemoryKind::Weights] = bytes.weights;
+  if (stack.gradients.persist) terms[MemoryKind::Gradients] = bytes.gradients;
+  terms[MemoryKind::Master] = bytes.master;
+  terms[MemoryKind::States] = bytes.states;
+  terms[MemoryKind::PipelineBuffers] = bytes.pipeline_buffers;
+  terms[MemoryKind::DispatchBuffers] = bytes.dispatch_buffers;
+  terms[MemoryKind::Buckets] = bytes.buckets;
+  terms[MemoryKind::Workspaces] = bytes.workspaces;
+  terms[MemoryKind::Framework] = bytes.framework;
+  return terms;
+}
+
 StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {
   return StageInventory(run, prices, contents, stage).bytes();
 }

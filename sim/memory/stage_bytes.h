@@ -7,6 +7,7 @@
 #pragma once
 
 #include "sim/cost/layer_prices.h"
+#include "sim/memory/memory_terms.h"
 #include "sim/memory/stage_contents.h"
 #include "sim/run.h"
 
@@ -37,6 +38,9 @@ struct StageBytes {
 
 // What all blocks of a chunk keep of one micro-batch: their activations, or checkpoints of them.
 Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part);
+
+// Of these what lasts from one step to the next.
+MemoryTerms lasting_terms(const StageBytes& bytes, const Stack& stack);
 
 StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage);
 

@@ -63,6 +63,20 @@ TEST(MemoryCurve, PointsNameMicroBatchAndLayer) {
   EXPECT_EQ(timeline.points[7].blocks_in_flight, 1);
 }
 
+// Where gradients do not outlive the step: with forward passes after the first backward pass they are whole at the peak; without,
+// the footprint counts all of them beside all activations, which only the curve knows to be never there together.
+TEST(MemoryCurve, IsBelowTheFootprintWhereGradientsComeAsActivationsGo) {
+  TrainingRun run = small_run(4);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.stack.gradients.persist = false;
+  const auto ratio = [&](int microbatches) {
+    run.strategy.global_batch = microbatches;
+    return timeline_of(run, 1).peak().allocated / memory_footprint(run, layer_prices(run)).stages[1].peak;
+  };
+  EXPECT_NEAR(ratio(8), 1.0, 1e-12);
+  EXPECT_LT(ratio(3), 1.0);  // the second of four stages has three micro-batches in flight
+}
+
 TEST(MemoryCurve, ThePeakIsThatOfTheFootprint) {
   TrainingRun run = two_passes();
   for (const int stages : {1, 2, 4}) {

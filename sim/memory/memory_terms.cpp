@@ -1,0 +1,43 @@
+#include "sim/memory/memory_terms.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr std::array<const char*, kNumMemoryKinds> kNames{"weights",
+                                                          "gathered_weights",
+                                                          "gradients",
+                                                          "main_gradients",
+                                                          "gradient_buffers",
+                                                          "master_weights",
+                                                          "optimizer_states",
+                                                          "activations",
+                                                          "logits",
+                                                          "recomputed_activations",
+                                                          "activation_gradients",
+                                                          "optimizer_temporaries",
+                                                          "pipeline_buffers",
+                                                          "dispatch_buffers",
+                                                          "gradient_buckets",
+                                                          "workspaces",
+                                                          "framework"};
+
+}  // namespace
+
+const char* name_of(MemoryKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+
+Bytes MemoryTerms::total() const {
+  Bytes sum;
+  for (const Bytes size : sizes_) sum += size;
+  return sum;
+}
+
+std::vector<MemoryTerm> MemoryTerms::present() const {
+  std::vector<MemoryTerm> list;
+  for (int i = 0; i < kNumMemoryKinds; ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    if ((*this)[kind] > Bytes(0.0)) list.push_back({name_of(kind), (*this)[kind]});
+  }
+  return list;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,40 @@
+#include "sim/memory/memory_terms.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/memory/memory_curve.h"
+#include "sim/memory/stage_bytes.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+TEST(MemoryTerms, TellWhatIsThereAndAddUp) {
+  MemoryTerms terms;
+  EXPECT_EQ(terms.total(), Bytes(0.0));
+  EXPECT_TRUE(terms.present().empty());
+  terms[MemoryKind::Framework] = Bytes(1.0), terms[MemoryKind::Weights] = Bytes(4.0);
+  EXPECT_EQ(terms.total(), Bytes(5.0));
+  ASSERT_EQ(terms.present().size(), 2U);
+  EXPECT_STREQ(terms.present()[0].name, "weights");
+  EXPECT_EQ(terms.present()[0].size, Bytes(4.0));
+  EXPECT_STREQ(terms.present()[1].name, "framework");
+}
+
+// Of N parameters weights and gradients of 2 bytes, master weights of 4 and states of 8.
+TEST(LastingTerms, AreThoseOfAnIdleStage) {
+  TrainingRun run = small_run();
+  run.stack.storage.weight_bytes = run.stack.storage.gradient_bytes = 2.0;
+  run.stack.storage.master_bytes = 4.0, run.stack.storage.state_bytes = 4.0;
+  const StageBytes bytes = stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), 0);
+  const auto count = static_cast<double>(parameters(run.model).total());
+  run.stack.gradients.persist = true;
+  const MemoryTerms terms = lasting_terms(bytes, run.stack);
+  EXPECT_DOUBLE_EQ((terms.total() - bytes.workspaces - bytes.framework).value(), 16.0 * count);
+  EXPECT_EQ(terms[MemoryKind::Activations], Bytes(0.0));
+  run.stack.gradients.persist = false;
+  EXPECT_DOUBLE_EQ((terms.total() - lasting_terms(bytes, run.stack).total()).value(), 2.0 * count);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
