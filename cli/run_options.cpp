@@ -7,6 +7,12 @@ void add(CLI::App& command, const char* name, std::optional<std::string>& value,
   command.add_option(name, value, help)->type_name(type);
 }
 
+// On, off by the second name, or as nothing was said: CLI11 would set an optional that is given to add_flag.
+void add_switch(CLI::App& command, const char* names, std::optional<bool>& value, const char* help) {
+  command.add_flag_function(
+      names, [&value](std::int64_t count) { value = count > 0; }, help);
+}
+
 void add_model(CLI::App& c, RunOptions& o) {
   c.add_option("--model", o.model, "model of the catalogue or a Hugging Face config.json; no default; example: --model llama-70b")
       ->type_name("NAME");
@@ -63,12 +69,12 @@ void add_recipe(CLI::App& c, RunOptions& o) {
              "logits in chunks, never whole; default that of the stack; example: --fused-cross-entropy");
   c.add_flag("--tp-overlap", o.tp_overlap,
              "tensor-parallel collectives beside their products; default that of the stack; example: --tp-overlap");
-  c.add_flag("--dp-overlap,!--no-dp-overlap", o.dp_overlap,
+  add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,
              "gradients are reduced beside the backward pass and sharded weights gathered beside the passes that need them, or "
              "after and before; default those of the stack; example: --no-dp-overlap");
-  c.add_flag("--gradient-overlap,!--no-gradient-overlap", o.gradient_overlap,
+  add_switch(c, "--gradient-overlap,!--no-gradient-overlap", o.gradient_overlap,
              "gradients alone; default that of the stack; example: --no-gradient-overlap");
-  c.add_flag("--gather-overlap,!--no-gather-overlap", o.gather_overlap,
+  add_switch(c, "--gather-overlap,!--no-gather-overlap", o.gather_overlap,
              "weights alone; default that of the stack; example: --no-gather-overlap");
   c.add_flag("--grad-sync-every-microbatch", o.grad_sync_every_microbatch,
              "gradients are reduced after each micro-batch; default that of the stack, mostly once per step; example: "

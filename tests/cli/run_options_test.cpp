@@ -1,0 +1,31 @@
+#include "cli/run_options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace llmsim::cli {
+namespace {
+
+RunOptions parsed(const std::string& arguments) {
+  CLI::App app;
+  RunOptions options;
+  add_run_options(app, options);
+  app.parse(arguments, /*program_name_included=*/false);
+  return options;
+}
+
+// What was not said is left to the stack.
+TEST(RunOptions, SwitchesOfOverlapHaveNoValueUntilTheyAreGiven) {
+  const RunOptions none = parsed("--model gpt2 --gpus 8");
+  EXPECT_FALSE(none.dp_overlap.has_value());
+  EXPECT_FALSE(none.gradient_overlap.has_value());
+  EXPECT_FALSE(none.gather_overlap.has_value());
+  const RunOptions some = parsed("--model gpt2 --gpus 8 --no-dp-overlap --gather-overlap");
+  EXPECT_EQ(some.dp_overlap, false);
+  EXPECT_FALSE(some.gradient_overlap.has_value());
+  EXPECT_EQ(some.gather_overlap, true);
+}
+
+}  // namespace
+}  // namespace llmsim::cli
