@@ -135,7 +135,7 @@ class LossLowering {
   Operator weight_cast() const { return streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32, 1); }
 
   Operator chunk_product(std::int64_t m, std::int64_t n, std::int64_t k) const {
-    Operator product = gemm("head", chunks_, m, n, k, dtype(), dtype());
+    Operator product = gemm("head", chunks_, m, n, k, wide_matmul_dtype(strategy_.precision), dtype());
     product.flops = 2.0 * logits() * model_.hidden_size * FLOP;  // the last chunk may be smaller
     product.kernels = static_cast<int>(chunks_);
     return product;

@@ -96,6 +96,10 @@ DType activation_dtype(Precision precision) {
   }
 }
 
+DType wide_matmul_dtype(Precision precision) {
+  return precision == Precision::Tf32 ? matmul_dtype(precision) : activation_dtype(precision);
+}
+
 int Strategy::shard_ranks() const {
   switch (sharding) {
     case Sharding::None: return 1;

@@ -44,6 +44,18 @@ TEST(AttentionCore, EverySchemeDividesTheSameWorkByTheRanks) {
   }
 }
 
+TEST(AttentionCore, UnfusedProductsOfTf32RunOnTheMatrixUnits) {
+  TrainingRun run = small_run();
+  run.strategy.flash_attention = false;
+  run.strategy.precision = Precision::Fp32;
+  const AttentionCore vector = core_of(run);
+  run.strategy.precision = Precision::Tf32;
+  const AttentionCore matrix = core_of(run);
+  EXPECT_EQ(vector.forward.front().dtype, DType::Fp32);
+  EXPECT_EQ(matrix.forward.front().dtype, DType::Tf32);
+  EXPECT_EQ(total_moved(matrix.forward), total_moved(vector.forward));  // the tensors are the same
+}
+
 TEST(AttentionCore, ARingComputesItsOwnTriangleAndHalfOfEachOtherPiece) {
   const AttentionCore core = core_of(context_run(ContextScheme::Ring, 4));
   const Operator &own = core.forward[0], &others = core.forward[1];
