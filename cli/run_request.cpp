@@ -73,8 +73,7 @@ sim::Recompute recompute_in(const std::string& text) {
   if (const auto recompute = sim::recompute_from(text)) return *recompute;
   refuse("--recompute", text,
          "none, selective, selective=core_attn+mlp+moe+layernorm+activation+moe_act+mla_up_proj, full, full=K, every-n=K, "
-         "every-n=Q/P, "
-         "op, op=all or "
+         "every-n=Q/P, op, op=all or "
          "op=qkv");
 }
 

@@ -79,7 +79,7 @@ bool is_encoder(const RecordedModel& m) { return m.encoder || m.architecture == 
 void set_encoder(sim::Transformer& t) {
   t.embedding_norm = true;
   t.final_norm = false;
-  t.encoder = sim::Encoder{.predicted_share = sim::kMaskedShareOfBert, .next_sentence = true};
+  t.encoder = sim::Encoder::bert();
 }
 
 // A shape that no catalogue model has: what is not recorded follows from the two families, GPT and Llama.

@@ -46,9 +46,9 @@ sim::LatentAttention read_mla(ObjectReader reader) {
 }
 
 sim::Encoder read_encoder(ObjectReader reader) {
-  sim::Encoder encoder;
-  encoder.predicted_share = reader.number("predicted_share", 0.0).value_or(sim::kMaskedShareOfBert);
-  encoder.segment_types = reader.count("segment_types", 0).value_or(2);
+  sim::Encoder encoder = sim::Encoder::bert();
+  encoder.predicted_share = reader.number("predicted_share", 0.0).value_or(encoder.predicted_share);
+  encoder.segment_types = reader.count("segment_types", 0).value_or(encoder.segment_types);
   encoder.next_sentence = reader.boolean("next_sentence").value_or(false);
   reader.finish();
   return encoder;

@@ -66,8 +66,8 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
 
 Flops head_flops_per_token(const Transformer& model) {
   const HeadWeights head = head_weights(model);
-  const double products = predicted_tokens(model) * static_cast<double>(head.of_predicted) + static_cast<double>(head.of_first);
-  return 2.0 * products / model.seq_len * FLOP;
+  const double first = static_cast<double>(head.of_first) / model.seq_len;
+  return 2.0 * (predicted_share(model) * static_cast<double>(head.of_predicted) + first) * FLOP;
 }
 
 Flops forward_flops_per_token(const Transformer& model, bool causal) {

@@ -30,7 +30,7 @@ double attended_keys(const Transformer& model, int layer, bool causal);
 //   2 H (d_q + d_v) attended_keys
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
-// FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an encoder only predicted_tokens
+// FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an encoder only predicted_share
 // pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);
 

@@ -124,9 +124,7 @@ int attention_output_width(const Transformer& model) {
   return model.num_heads * (model.mla ? model.mla->v_head_dim : model.head_dim);
 }
 
-double predicted_tokens(const Transformer& model) {
-  return model.encoder ? model.encoder->predicted_share * model.seq_len : model.seq_len;
-}
+double predicted_share(const Transformer& model) { return model.encoder ? model.encoder->predicted_share : 1.0; }
 
 int query_head_dim(const Transformer& model) {
   return model.mla ? model.mla->qk_nope_head_dim + model.mla->qk_rope_head_dim : model.head_dim;

@@ -69,11 +69,11 @@ struct Encoder {
   double predicted_share = 1.0;  // of a sequence's tokens, those whose logits are made
   int segment_types = 2;         // rows of the table that tells which sentence a token is of
   bool next_sentence = false;    // the first token's state passes a pooler (h, h) and a layer of two classes
+
+  // BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert README, max_predictions_per_seq).
+  static constexpr Encoder bert() { return {.predicted_share = 20.0 / 128.0, .segment_types = 2, .next_sentence = true}; }
   bool operator==(const Encoder&) const = default;
 };
-
-// BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert README, max_predictions_per_seq).
-inline constexpr double kMaskedShareOfBert = 20.0 / 128.0;
 
 struct Transformer {
   std::string name;
@@ -124,8 +124,8 @@ enum class LayerKind { Dense, Mixture };
 // projection).
 int attention_output_width(const Transformer& model);
 
-// Tokens of a sequence whose logits are made: all of them, or an encoder's predicted share.
-double predicted_tokens(const Transformer& model);
+// Share of the tokens whose logits are made: 1, or that of an encoder.
+double predicted_share(const Transformer& model);
 
 // Length of one query or key vector, over which a score is summed (with latent attention: both parts together).
 int query_head_dim(const Transformer& model);

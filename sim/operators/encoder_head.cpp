@@ -79,8 +79,7 @@ class EncoderHeadLowering {
 }  // namespace
 
 std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
-  if (!model.encoder) return tokens;
-  return std::max<std::int64_t>(1, std::llround(model.encoder->predicted_share * static_cast<double>(tokens)));
+  return std::max<std::int64_t>(1, std::llround(predicted_share(model) * static_cast<double>(tokens)));
 }
 
 EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Stack& stack,

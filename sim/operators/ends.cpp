@@ -146,29 +146,25 @@ void add_predictions(EndOperators& ends, const EndOperators& head, const EndOper
   }
 }
 
-EndOperators lower_head_of_encoder(const Transformer& model, const Strategy& strategy, const Stack& stack,
-                                   const EndShape& shape) {
-  EndOperators ends;
-  if (model.final_norm) add_norm(ends, "final_norm", model, stack, shape);
-  add_tensor_collectives(ends, model, strategy, stack, shape);
-  EncoderHeadOperators head = lower_encoder_head(model, strategy, stack, shape.tokens);
+// What stands between the last layer and the logits of an encoder.
+void add_encoder_head(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack,
+                      const EndShape& shape) {
+  const EncoderHeadOperators head = lower_encoder_head(model, strategy, stack, shape.tokens);
   append(ends.forward, head.forward);
   append(ends.backward, head.backward);
-  ends.saved = head.saved + Bytes(shape.residual * shape.element);
-  add_loss(ends, lower_loss(model, strategy, stack, predicted_of(model, shape.tokens)));
-  return ends;
+  ends.saved += head.saved;
 }
 
 }  // namespace
 
 EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Stack& stack) {
   const EndShape shape = shape_of(model, strategy);
-  if (model.encoder) return lower_head_of_encoder(model, strategy, stack, shape);
   EndOperators ends;
   if (model.final_norm) add_norm(ends, "final_norm", model, stack, shape);
-  ends.saved = Bytes(2.0 * shape.residual * shape.element);
+  ends.saved = Bytes((model.encoder ? 1.0 : 2.0) * shape.residual * shape.element);  // an encoder's layers keep their own inputs
   add_tensor_collectives(ends, model, strategy, stack, shape);
-  add_loss(ends, lower_loss(model, strategy, stack, shape.tokens));
+  if (model.encoder) add_encoder_head(ends, model, strategy, stack, shape);
+  add_loss(ends, lower_loss(model, strategy, stack, predicted_of(model, shape.tokens)));
   if (model.mtp_layers > 0)
     add_predictions(ends, EndOperators(ends), lower_prediction_input(model, strategy, stack, shape), model.mtp_layers);
   return ends;

@@ -121,9 +121,9 @@ TEST(Transformer, LatentAttentionHasItsOwnHeadWidths) {
 
 TEST(Transformer, AnEncoderPredictsAShareOfItsTokensAndNoNextOnes) {
   Transformer m = tiny();
-  EXPECT_EQ(predicted_tokens(m), m.seq_len);
+  EXPECT_EQ(predicted_share(m), 1.0);
   m.encoder = Encoder{.predicted_share = 0.25};
-  EXPECT_EQ(predicted_tokens(m), 0.25 * m.seq_len);
+  EXPECT_EQ(predicted_share(m), 0.25);
   EXPECT_EQ(complaint([](Transformer& t) { t.encoder = Encoder{.predicted_share = 1.5}; }),
             "encoder.predicted_share = 1.500000 is out of range: above 0, up to 1");
   EXPECT_EQ(complaint([](Transformer& t) { t.encoder = Encoder{}, t.mtp_layers = 1; }),

@@ -20,6 +20,14 @@ struct LlamaShape {
 // RMSNorm, rotary positions, gated MLP, no biases, untied head, head_dim = hidden / heads: what most open models vary.
 Transformer llama(const LlamaShape& shape);
 
+struct GptShape {
+  const char* name;
+  int layers, hidden, heads, vocab, seq_len;
+};
+
+// LayerNorm, plain MLP of four times the width, learned positions, biases everywhere, tied head.
+Transformer gpt(const GptShape& shape);
+
 // The same with the head tied to the embedding.
 Transformer tied(Transformer model);
 

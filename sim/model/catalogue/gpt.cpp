@@ -3,14 +3,6 @@
 
 namespace llmsim::sim {
 
-namespace {
-
-struct GptShape {
-  const char* name;
-  int layers, hidden, heads, vocab, seq_len;
-};
-
-// Learned positions, biases everywhere, tied head.
 Transformer gpt(const GptShape& s) {
   return {.name = s.name,
           .num_layers = s.layers,
@@ -25,6 +17,8 @@ Transformer gpt(const GptShape& s) {
           .bias = Biases::gpt(),
           .position = Position::Learned};
 }
+
+namespace {
 
 // GPT-3's tables give head_dim, and 13B has heads * head_dim = 5120 beside a d_model of 5140.
 Transformer gpt3(const GptShape& s, int head_dim) {
