@@ -2,7 +2,6 @@
 #include "cli/calibrate.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include "hwdb/hardware.h"
 #include "sim/base/error.h"
 #include "sim/hardware/device.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::cli {
 namespace {
@@ -76,26 +76,18 @@ std::string ranks_records() {
 class Calibrate : public testing::Test {
  protected:
   Calibrate() {
-    fs::create_directories(folder_);
-    options_.results = {(folder_ / "results.jsonl").string()};
-    options_.database = (folder_ / "test.db").string();
-    options_.output.file = (folder_ / "out").string();
+    options_.results = {folder_ / "results.jsonl"};
+    options_.database = folder_ / "test.db";
+    options_.output.file = folder_ / "out";
     std::ofstream file(options_.results.front());
     file << kHeader << "\n" << kCalls;
     for (const std::int64_t size : {128, 256, 512}) file << product(size, 512, 256) << product(256, size, 1024);
     file << kStep;
   }
-  ~Calibrate() override { fs::remove_all(folder_); }
 
-  std::string printed() const {
-    std::ifstream file(options_.output.file);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string printed() const { return content_of(options_.output.file); }
 
-  // Tests run beside one another, each in a process of its own.
-  fs::path folder_ = fs::path(testing::TempDir()) / ("llmsim_calibrate_test_" + std::to_string(getpid()));
+  const TemporaryFolder folder_;
   CalibrateOptions options_;
 };
 
@@ -111,7 +103,7 @@ TEST_F(Calibrate, ImportStoresADeviceThatPredictionsCanName) {
 }
 
 TEST_F(Calibrate, ImportReadsWhatRanksOfAHostShare) {
-  options_.results.push_back((folder_ / "ranks.jsonl").string());
+  options_.results.push_back(folder_ / "ranks.jsonl");
   std::ofstream(options_.results.back()) << kHeader << "\n" << ranks_records();
   EXPECT_EQ(run_calibrate_import(options_), 0);
   const hwdb::Database database(options_.database);
@@ -130,7 +122,7 @@ TEST_F(Calibrate, ImportReadsWhatRanksOfAHostShare) {
 TEST_F(Calibrate, RanksHaveTheThreadsOfTheKernels) {
   std::string header = kHeader;
   header.replace(header.find(R"("threads": 1)"), 12, R"("threads": 4)");
-  options_.results.push_back((folder_ / "ranks.jsonl").string());
+  options_.results.push_back(folder_ / "ranks.jsonl");
   std::ofstream(options_.results.back()) << header << "\n" << ranks_records();
   try {
     run_calibrate_import(options_);
@@ -146,8 +138,8 @@ class CalibrateRun : public Calibrate {
   CalibrateRun() {
     std::ofstream(folder_ / "of_ranks") << kHeader << "\n" << ranks_records();
     fs::rename(options_.results.front(), folder_ / "of_one");
-    const fs::path program = folder_ / "runtime";
-    std::ofstream(program) << "#!/bin/sh\ncd " << folder_ << " && echo \"$@\" >> calls\n"
+    const std::string program = folder_ / "runtime";
+    std::ofstream(program) << "#!/bin/sh\ncd '" << folder_.path() << "' && echo \"$@\" >> calls\n"
                            << "case \"$*\" in *--nodes*) exit ;; *--ranks*) cp of_ranks \"$2\" ;; *) cp of_one \"$2\" ;; esac\n";
     fs::permissions(program, fs::perms::owner_all);
     setenv("LLMSIM_RUNTIME", program.c_str(), 1);
@@ -169,8 +161,8 @@ TEST_F(CalibrateRun, MeasuresOneRankAndThenSeveral) {
   EXPECT_EQ(run_calibrate_run(options_), 0);
   ASSERT_EQ(calls().size(), 2U);
   EXPECT_EQ(calls()[0], "--output " + options_.results.front() + " --threads 1 --budget 60.000000");
-  EXPECT_EQ(calls()[1], "--output " + (folder_ / "results.ranks.jsonl").string() +
-                            " --threads 1 --ranks 2 --collectives --steps --budget 40.000000");
+  EXPECT_EQ(calls()[1],
+            "--output " + folder_ / "results.ranks.jsonl" + " --threads 1 --ranks 2 --collectives --steps --budget 40.000000");
   const hwdb::Database database(options_.database);
   EXPECT_EQ(hwdb::cluster(database, "test_cpu", 2).cluster.fabric.kind, sim::FabricKind::Loopback);
 }
@@ -188,7 +180,7 @@ TEST_F(CalibrateRun, OfSeveralNodesIsPrinted) {
   options_.nodes = 2;
   EXPECT_EQ(run_calibrate_run(options_), 0);
   ASSERT_EQ(calls().size(), 1U);
-  EXPECT_EQ(calls()[0], "--output " + (folder_ / "results.ranks.jsonl").string() + " --ranks 4 --collectives --steps --nodes 2");
+  EXPECT_EQ(calls()[0], "--output " + folder_ / "results.ranks.jsonl" + " --ranks 4 --collectives --steps --nodes 2");
   EXPECT_FALSE(fs::exists(options_.database));
 }
 

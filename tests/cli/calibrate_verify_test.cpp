@@ -2,20 +2,17 @@
 #include "cli/calibrate_verify.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 
 #include "sim/base/error.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kHeader =
     R"({"type": "header", "schema": 1, "started": "2026-11-21T20:00:00Z", "accelerator": "test_cpu", )"
@@ -46,24 +43,16 @@ std::string counted(std::int64_t forward_products) {
 class CalibrateVerify : public testing::Test {
  protected:
   CalibrateVerify() {
-    fs::create_directories(folder_);
-    options_.results = {(folder_ / "results.jsonl").string()};
-    options_.output.file = (folder_ / "out").string();
+    options_.results = {folder_ / "results.jsonl"};
+    options_.output.file = folder_ / "out";
     options_.output.format = "csv";
   }
-  ~CalibrateVerify() override { fs::remove_all(folder_); }
 
   void write(const std::string& records) const { std::ofstream(options_.results.front()) << kHeader << records; }
-  std::string printed() const {
-    std::ifstream file(options_.output.file);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string printed() const { return content_of(options_.output.file); }
   bool prints(const std::string& text) const { return printed().find(text) != std::string::npos; }
 
-  // Tests run beside one another, each in a process of its own.
-  fs::path folder_ = fs::path(testing::TempDir()) / ("llmsim_calibrate_verify_test_" + std::to_string(getpid()));
+  const TemporaryFolder folder_;
   VerifyOptions options_;
 };
 

@@ -4,15 +4,13 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
+
+#include "tests/temporary_folder.h"
 
 namespace llmsim::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Outcome {
   int status = 0;
@@ -23,31 +21,19 @@ struct Outcome {
 // Runs the program with its data in an own folder.
 class Program : public testing::Test {
  protected:
-  void SetUp() override {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(testing::TempDir()) / (std::string("llmsim_program_") + test->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   Outcome run(const std::string& arguments) const {
-    const std::string command = "XDG_DATA_HOME='" + folder_.string() + "' NO_COLOR=1 '" LLMSIM_PROGRAM "' " + arguments + " >'" +
+    const std::string command = "XDG_DATA_HOME='" + folder_.path() + "' NO_COLOR=1 '" LLMSIM_PROGRAM "' " + arguments + " >'" +
                                 path("out") + "' 2>'" + path("messages") + "' </dev/null";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of("out"), text_of("messages")};
   }
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_ / name; }
 
-  std::string text_of(const std::string& name) const {
-    std::ifstream file(path(name));
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string text_of(const std::string& name) const { return content_of(path(name)); }
 
  private:
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(Program, ExitsZeroWithTheResultOnStandardOutput) {

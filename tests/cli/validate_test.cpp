@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "sim/base/error.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::cli {
 namespace {
@@ -24,20 +25,18 @@ std::string error_of(const std::vector<std::string>& paths) {
 class RunFiles : public testing::Test {
  protected:
   void SetUp() override {
-    fs::create_directories(folder_);
     for (const char* name : {"b.json", "a.json", "notes.md"}) std::ofstream(folder_ / name) << "{}";
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
-  const fs::path folder_ = fs::path(testing::TempDir()) / "llmsim_run_files";
+  const TemporaryFolder folder_;
 };
 
 TEST_F(RunFiles, OfAFolderAreItsJsonFilesInAlphabeticalOrder) {
-  EXPECT_EQ(run_files({folder_.string()}), (std::vector{(folder_ / "a.json").string(), (folder_ / "b.json").string()}));
+  EXPECT_EQ(run_files({folder_.path()}), (std::vector{folder_ / "a.json", folder_ / "b.json"}));
 }
 
 TEST_F(RunFiles, NamedOnesStayAsTheyAreWhateverTheirName) {
-  const std::string notes = (folder_ / "notes.md").string();
+  const std::string notes = folder_ / "notes.md";
   EXPECT_EQ(run_files({notes}), (std::vector{notes}));
 }
 
@@ -46,7 +45,7 @@ TEST_F(RunFiles, ThatDoNotExistAreNamed) { EXPECT_EQ(error_of({"no/such"}), "no/
 TEST_F(RunFiles, AFolderWithoutThemIsRefused) {
   fs::remove(folder_ / "a.json");
   fs::remove(folder_ / "b.json");
-  EXPECT_EQ(error_of({folder_.string()}), folder_.string() + ": no *.json file in this folder");
+  EXPECT_EQ(error_of({folder_.path()}), folder_.path() + ": no *.json file in this folder");
 }
 
 }  // namespace

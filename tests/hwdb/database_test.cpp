@@ -8,38 +8,23 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "hwdb/sqlite.h"
 #include "sim/base/error.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::hwdb {
 namespace {
 
 namespace fs = std::filesystem;
 
-// An empty folder that goes away with the test.
 class DatabaseFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "llmsim-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    path_ = (folder_ / "test.db").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  fs::path folder_;
-  std::string path_;
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_ / "test.db";
 };
-
-std::string content(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
 
@@ -115,19 +100,19 @@ TEST(Database, SuggestsTheNearestNameForAnUnknownOne) {
 
 TEST_F(DatabaseFile, IsCreatedAndReadAgain) {
   { const Database created(path_); }
-  const std::string before = content(path_);
+  const std::string before = content_of(path_);
   const Database again(path_);
   EXPECT_EQ(again.path(), path_);
   EXPECT_EQ(again.count("accelerators", Origin::Shipped), 51);
-  EXPECT_EQ(content(path_), before);
+  EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, IsCreatedInTheUsersDataFolder) {
-  setenv("XDG_DATA_HOME", folder_.c_str(), 1);
-  EXPECT_EQ(default_database_path(), (folder_ / "llmsim" / "llmsim.db").string());
+  setenv("XDG_DATA_HOME", folder_.path().c_str(), 1);
+  EXPECT_EQ(default_database_path(), folder_ / "llmsim/llmsim.db");
   const Database database(default_database_path());
   unsetenv("XDG_DATA_HOME");
-  EXPECT_TRUE(fs::exists(folder_ / "llmsim" / "llmsim.db"));
+  EXPECT_TRUE(fs::exists(folder_ / "llmsim/llmsim.db"));
 }
 
 TEST_F(DatabaseFile, ReplacesOutdatedFactsAndKeepsTheUsersRows) {
@@ -191,26 +176,26 @@ TEST_F(DatabaseFile, AFailedTransactionLeavesNothing) {
 
 TEST_F(DatabaseFile, ADamagedFileIsAnErrorAndStaysAsItIs) {
   write(path_, "This is no database, and long enough to be read as one: " + std::string(4096, 'x'));
-  const std::string before = content(path_);
+  const std::string before = content_of(path_);
   const std::string message = message_of([&] { const Database database(path_); });
   EXPECT_NE(message.find(path_), std::string::npos) << message;
   EXPECT_NE(message.find("--db"), std::string::npos) << message;
-  EXPECT_EQ(content(path_), before);
+  EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, ATruncatedFileIsAnErrorAndStaysAsItIs) {
   { const Database database(path_); }
   fs::resize_file(path_, 5000);
-  const std::string before = content(path_);
+  const std::string before = content_of(path_);
   EXPECT_NE(message_of([&] { Database(path_).get(HardwareKind::Accelerator, "h100"); }).find(path_), std::string::npos);
-  EXPECT_EQ(content(path_), before);
+  EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, AnotherProgramsDatabaseIsRefused) {
   sqlite::Connection(path_, sqlite::Open::Create).execute("CREATE TABLE theirs(x)");
-  const std::string before = content(path_);
+  const std::string before = content_of(path_);
   EXPECT_NE(message_of([&] { const Database database(path_); }).find("another program"), std::string::npos);
-  EXPECT_EQ(content(path_), before);
+  EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
@@ -220,11 +205,11 @@ TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
 }
 
 TEST_F(DatabaseFile, AFolderIsRefused) {
-  EXPECT_NE(message_of([&] { const Database database(folder_.string()); }).find("is a directory"), std::string::npos);
+  EXPECT_NE(message_of([&] { const Database database(folder_.path()); }).find("is a directory"), std::string::npos);
 }
 
 TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersGetTheShippedFactsAndOneWarning) {
-  const std::string nowhere = (folder_ / "missing" / "test.db").string();
+  const std::string nowhere = folder_ / "missing/test.db";
   testing::internal::CaptureStderr();
   const Database database(nowhere);
   const std::string warning = testing::internal::GetCapturedStderr();
@@ -240,7 +225,7 @@ TEST_F(DatabaseFile, AReadOnlyFileIsReadWithTheUsersRows) {
   fs::permissions(path_, fs::perms::owner_read);
   const uid_t user = geteuid();
   if (user == 0) {  // permissions do not bind root
-    fs::permissions(folder_, fs::perms::group_exec | fs::perms::others_exec, fs::perm_options::add);
+    fs::permissions(folder_.path(), fs::perms::group_exec | fs::perms::others_exec, fs::perm_options::add);
     fs::permissions(path_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
     ASSERT_EQ(seteuid(65534), 0);
   }

@@ -1,14 +1,13 @@
 #include "runtime/parallel/core_share.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "runtime/parallel/local_ranks.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -31,9 +30,8 @@ TEST(CoreShare, BindsLocalRanks) {
   const Cores cores = allowed_cores();
   if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
   const int ranks = static_cast<int>(cores.size());
-  const auto folder = std::filesystem::temp_directory_path() / ("cores_" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
-  const std::string script = "grep Cpus_allowed_list /proc/self/status > " + folder.string() + "/$RANK";
+  const TemporaryFolder folder;
+  const std::string script = "grep Cpus_allowed_list /proc/self/status > " + folder.path() + "/$RANK";
   const LocalRun run = run_local_ranks({.command = {"/bin/sh", "-c", script}, .ranks = ranks, .own_cores = true});
   EXPECT_FALSE(run.failure) << *run.failure;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -42,7 +40,6 @@ TEST(CoreShare, BindsLocalRanks) {
     file >> key >> list;
     EXPECT_EQ(list, std::to_string(cores[static_cast<std::size_t>(rank)]));
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -17,25 +16,16 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/temporary_folder.h"
+
 namespace llmsim::runtime {
 namespace {
 
-namespace fs = std::filesystem;
-
 class Program : public testing::Test {
  protected:
-  Program() { fs::create_directories(folder_); }
-  ~Program() override { fs::remove_all(folder_); }
-
-  static std::string content(const fs::path& path) {
-    std::ifstream file(path);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
-  std::string errors() const { return content(folder_ / "errors"); }
+  std::string errors() const { return content_of(folder_ / "errors"); }
   std::vector<std::string> lines() const {
-    std::istringstream text(content(results_));
+    std::istringstream text(content_of(results_));
     std::vector<std::string> all;
     for (std::string line; std::getline(text, line);) all.push_back(line);
     return all;
@@ -43,21 +33,21 @@ class Program : public testing::Test {
 
   // The exit code.
   int run(const std::string& arguments) const {
-    const std::string command = std::string(LLMSIM_RUNTIME_PROGRAM) + " " + arguments + " > " + (folder_ / "output").string() +
-                                " 2> " + (folder_ / "errors").string();
+    const std::string command =
+        std::string(LLMSIM_RUNTIME_PROGRAM) + " " + arguments + " > " + folder_ / "output" + " 2> " + folder_ / "errors";
     return WEXITSTATUS(std::system(command.c_str()));
   }
   std::string measuring(const std::string& more = "") const {
-    return "--quick --kernels --device cpu --threads 1 --budget 1 --output " + results_.string() + " " + more;
+    return "--quick --kernels --device cpu --threads 1 --budget 1 --output " + results_ + " " + more;
   }
 
-  fs::path folder_ = fs::temp_directory_path() / ("llmsim-program-" + std::to_string(getpid()));
-  fs::path results_ = folder_ / "results.jsonl";
+  const TemporaryFolder folder_;
+  const std::string results_ = folder_ / "results.jsonl";
 };
 
 TEST_F(Program, ExplainsItself) {
   EXPECT_EQ(run("--help"), 0);
-  EXPECT_NE(content(folder_ / "output").find("--resume"), std::string::npos);
+  EXPECT_NE(content_of(folder_ / "output").find("--resume"), std::string::npos);
 }
 
 TEST_F(Program, TellsUsageFromErrors) {
@@ -83,8 +73,7 @@ TEST_F(Program, GoesOnFromAnEarlierRun) {
 }
 
 TEST_F(Program, AKilledRunLeavesWholeRecords) {
-  std::vector<std::string> words{LLMSIM_RUNTIME_PROGRAM, "--kernels", "--device", "cpu", "--threads", "1", "--output",
-                                 results_.string()};
+  std::vector<std::string> words{LLMSIM_RUNTIME_PROGRAM, "--kernels", "--device", "cpu", "--threads", "1", "--output", results_};
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);

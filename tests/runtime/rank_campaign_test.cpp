@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/parallel/local_ranks.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -50,12 +51,9 @@ int lines_of(const std::filesystem::path& path) {
 
 class RankCampaign : public testing::Test {
  protected:
-  void SetUp() override { output_ = std::filesystem::temp_directory_path() / ("ranks_" + std::to_string(getpid()) + ".jsonl"); }
-  void TearDown() override { std::filesystem::remove(output_); }
-
   LocalRun measure(const std::string& budget, const std::vector<std::string>& more = {}) const {
     LocalRanksOptions options{.command = {LLMSIM_RUNTIME_PROGRAM, "--collectives", "--quick", "--budget", budget, "--timeout",
-                                          "5", "--output", output_.string()},
+                                          "5", "--output", output_},
                               .ranks = 2,
                               .grace = 5s};
     options.command.insert(options.command.end(), more.begin(), more.end());
@@ -72,13 +70,14 @@ class RankCampaign : public testing::Test {
     }
   }
 
-  std::filesystem::path output_;
+  const TemporaryFolder folder_;
+  const std::string output_ = folder_ / "ranks.jsonl";
 };
 
 // Two ranks of the smallest budget: every case once, with what it sent.  DDP of two ranks sends all gradients in fp32 once.
 TEST_F(RankCampaign, MeasuresStepsThatRanksDivide) {
   LocalRanksOptions options{
-      .command = {LLMSIM_RUNTIME_PROGRAM, "--steps", "--quick", "--budget", "1", "--timeout", "60", "--output", output_.string()},
+      .command = {LLMSIM_RUNTIME_PROGRAM, "--steps", "--quick", "--budget", "1", "--timeout", "60", "--output", output_},
       .ranks = 2};
   const LocalRun run = run_local_ranks(options);
   ASSERT_FALSE(run.failure) << *run.failure;

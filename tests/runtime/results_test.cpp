@@ -2,15 +2,14 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "sim/base/error.h"
+#include "tests/temporary_folder.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -21,15 +20,7 @@ const json kHeader{{"type", "header"}, {"schema", 1}, {"started", "2026-01-01"},
 
 class Results : public testing::Test {
  protected:
-  Results() { std::filesystem::remove(path_); }
-  ~Results() override { std::filesystem::remove(path_); }
-
-  std::string content() const {
-    std::ifstream file(path_);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string content() const { return content_of(path_); }
   std::string error_of(Opening opening, const json& header = kHeader) const {
     try {
       const ResultFile file(path_, opening, header);
@@ -39,8 +30,8 @@ class Results : public testing::Test {
     return "";
   }
 
-  std::string path_ =
-      (std::filesystem::temp_directory_path() / ("llmsim-results-" + std::to_string(getpid()) + ".jsonl")).string();
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_ / "results.jsonl";
 };
 
 TEST_F(Results, EachRecordIsOnTheDiskAtOnce) {
