@@ -186,6 +186,12 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+double spread_of(const std::vector<double>& values) {
+  double squares = 0.0;
+  for (const double value : values) squares += (value - mean(values)) * (value - mean(values));
+  return std::sqrt(squares / std::max(1.0, static_cast<double>(values.size()) - 1.0));
+}
+
 // One source's rate of long-running products over that of the fitted kernels.
 struct SustainedRatio {
   std::string label;
@@ -240,10 +246,7 @@ void add_sustained_clock(FactFits& fits, const Database& database, const std::ve
       text += (text.empty() ? "" : ", ") + id + " " + ratio.label + " " + printed(std::exp(ratio.log_ratio));
     }
   }
-  double squares = 0.0;
-  for (const double log : logs) squares += (log - mean(logs)) * (log - mean(logs));
-  const double count = static_cast<double>(logs.size());
-  const double error = std::max(0.03, std::sqrt(squares / std::max(1.0, count - 1.0) / count));
+  const double error = std::max(0.03, spread_of(logs) / std::sqrt(static_cast<double>(logs.size())));
   for (const std::string& id : ids) {
     add(fits, id, "sustained_clock", std::exp(mean(logs)), error,
         {sim::Evidence::Fitted, "long-running products over the fitted short ones, mean of sources", text});
@@ -289,6 +292,71 @@ void fit_weight_gradient(FactFits& fits, const Database& database, const std::st
   GemmFit fit = fit_gemm(fitted, prior, training_shapes(database, id));
   fit.values.erase(fit.values.begin());  // max_efficiency
   add_fit(fits, database, id, DType::Bf16, fit, database.measurements("matmul_training_shape_efficiency", id).front().source);
+}
+
+// --- formats and devices without a grid ---
+
+// A device and a format.
+struct Products {
+  std::string id;
+  DType dtype;
+};
+
+// The collector of all grids above; others time other libraries or shorter runs.
+constexpr const char* kGridCollector = "trtllm 1.3.0rc20";
+
+const char* collector_name_of(DType dtype) {
+  if (dtype == DType::Fp4) return "nvfp4";
+  return dtype == DType::Fp8 ? "fp8" : "bfloat16";
+}
+
+// Rate of the best product that each collector found, by collector.
+std::map<std::string, double> best_products(const Database& database, const Products& products) {
+  std::map<std::string, double> best;
+  for (const Measurement& measurement : database.measurements("matmul_best_by_collector", products.id)) {
+    const MeasuredRow row = hwdb::fields(measurement);
+    if (row.text("dtype") == collector_name_of(products.dtype)) {
+      best[row.text("framework").value()] = row.number("best_flops").value();
+    }
+  }
+  return best;
+}
+
+// Products without a grid have the curve of others, `like`, and the height that the best product of the same collector gives:
+//
+//   max_efficiency P = like.max_efficiency like.P best / like.best        P the data sheet's peaks
+//
+// Collectors differ by their kernels, of either: the error is the smaller of what the ratios and the rates themselves scatter by,
+// and at least 5 %.
+void fit_best_product(FactFits& fits, const Database& database, const Products& products, const Products& like,
+                      FittedMachines& fitted) {
+  const std::map<std::string, double> best = best_products(database, products), best_like = best_products(database, like);
+  std::vector<double> rates, ratios;
+  for (const auto& [collector, rate] : best) {
+    rates.push_back(std::log(rate));
+    if (best_like.contains(collector)) ratios.push_back(std::log(rate / best_like.at(collector)));
+  }
+  const double spread = std::max(0.05, std::min(spread_of(rates), spread_of(ratios)));
+  const double ratio = best.at(kGridCollector) / best_like.at(kGridCollector);
+
+  const GemmMachine& reference = fitted.at({like.id, like.dtype});
+  GemmMachine machine = machine_of(database, products.id, products.dtype);
+  machine.coefficients = reference.coefficients;
+  machine.coefficients.max_efficiency *= ratio * (reference.peak / machine.peak);
+  const sim::GemmCoefficients& c = machine.coefficients;
+  const std::vector<FittedValue> values{{"k_half", c.k_half, 0.5 * c.k_half},
+                                        {"kernel_time_s", c.kernel_time.value(), 0.3 * c.kernel_time.value()},
+                                        {"max_efficiency", c.max_efficiency, spread * c.max_efficiency},
+                                        {"wave_quantisation", c.wave_quantisation, 0.2}};
+  const Origin origin{sim::Evidence::Fitted,
+                      "curve of " + like.id + " " + name_of(like.dtype) +
+                          ", height by the best products of ai-dynamo/aiconfigurator @095f58a (2026-08-21), trtllm 1.3.0rc20",
+                      "best product " + printed(ratio) + " times as fast; all collectors " + printed(std::exp(mean(ratios)))};
+  add_values(fits, products.id, products.dtype, values, origin);
+  if (products.dtype == DType::Bf16) add_like(fits, database, products.id, products.dtype, values, origin);
+  fits.summaries.push_back(
+      {products.id, std::string("gemm ") + name_of(products.dtype), listed(values), ratios.size(), spread, {}});
+  fitted[{products.id, products.dtype}] = machine;
 }
 
 // Kernel times of AMD devices are of hipBLASLt in one stream; the tables time launches with events, which says nothing of them.
@@ -506,6 +574,11 @@ FactFits fit_gemm_facts(const Database& database) {
   for (const char* id : {"a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "l40s"}) {
     fit_grids(fits, database, id, fitted);
   }
+  for (const auto& [id, like] : {std::pair{"gb300", "gb200"}, std::pair{"rtx_pro_6000_server", "l40s"}}) {
+    for (const DType dtype : {DType::Bf16, DType::Fp8}) fit_best_product(fits, database, {id, dtype}, {like, dtype}, fitted);
+  }
+  for (const char* id : {"b200_sxm", "b300_sxm", "gb200", "gb300", "rtx_pro_6000_server"})
+    fit_best_product(fits, database, {id, DType::Fp4}, {id, DType::Fp8}, fitted);
   const GemmMachine& a100 = fitted.at({"a100_sxm_80", DType::Bf16});
   fit_training_shapes(fits, database, "a100_pcie_80", a100);
   add(fits, "a100_pcie_80", "sustained_clock", 1.0, 0.03,

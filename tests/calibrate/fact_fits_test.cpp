@@ -22,6 +22,13 @@ class FactFitsTest : public testing::Test {
     throw std::runtime_error("no fit of " + accelerator + ": " + what);
   }
 
+  static const hwdb::Coefficient& coefficient(const std::string& id, const std::string& key) {
+    for (const hwdb::Coefficient& row : fits_->coefficients) {
+      if (row.id == id && row.key == key) return row;
+    }
+    throw std::runtime_error("no coefficient " + key + " of " + id);
+  }
+
   static FactFits* fits_;
 };
 FactFits* FactFitsTest::fits_ = nullptr;
@@ -80,6 +87,22 @@ TEST_F(FactFitsTest, DataGradientProductsRunAsFastAsForwardOnes) {
     ASSERT_EQ(ratios.size(), 14u) << id;
     EXPECT_NEAR((ratios[6] + ratios[7]) / 2.0, 1.00, 0.01) << id;
   }
+}
+
+// Best bf16 products of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets state the same peak.
+TEST_F(FactFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestProduct) {
+  const double ratio =
+      coefficient("gb300", "gemm.bf16.max_efficiency").value / coefficient("gb200", "gemm.bf16.max_efficiency").value;
+  EXPECT_NEAR(ratio, 2106.8 / 1928.8, 1e-3);
+  EXPECT_EQ(coefficient("gb300", "gemm.bf16.k_half").value, coefficient("gb200", "gemm.bf16.k_half").value);
+}
+
+// The same of nvfp4 against fp8 on B200: 4546.4 against 3151.0 TFLOP/s.  The data sheet says twice as many.
+TEST_F(FactFitsTest, FourBitProductsAreAsMuchFasterAsTheirBestProduct) {
+  const double fp8 = coefficient("b200_sxm", "gemm.fp8.max_efficiency").value * 4.5e15;
+  const hwdb::Coefficient& fp4 = coefficient("b200_sxm", "gemm.fp4.max_efficiency");
+  EXPECT_NEAR(fp4.value * 9e15 / fp8, 4546.4 / 3151.0, 2e-3);
+  EXPECT_GT(fp4.standard_error.value() / fp4.value, 0.1);  // collectors differ: 4.5 to 5.8 PFLOP/s
 }
 
 TEST_F(FactFitsTest, EveryCoefficientHasAnErrorAndASource) {
