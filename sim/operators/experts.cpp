@@ -127,7 +127,14 @@ class ExpertLowering {
     out_.activation_input = Bytes(width_ * real(shape_.rows * f) * element_);
     if (keeps_unweighted()) keep_activation(Bytes(real(shape_.rows * f) * element_));
     add(lower_expert_linear(linear_, "expert_down", group, h, f), {h}, false);
-    if (moe_.expert_bias) bias_gradient(shape_.rows, real(h));
+    if (moe_.expert_bias) last_bias();
+  }
+
+  // A product whose result is weighted afterwards has its bias in its own kernel.
+  void last_bias() {
+    if (!stack_.experts.biases_one_by_one) return bias_gradient(shape_.rows, real(model_.hidden_size));
+    const int experts = static_cast<int>(shape_.busy_experts);
+    stream(OperatorKind::Residual, "expert_bias", row_elements(), weighted_bias_traffic(element_, experts));
   }
 
   void give_back() {

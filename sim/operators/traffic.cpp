@@ -105,6 +105,13 @@ Traffic combination_traffic(const Stack& stack, double e, int top_k) {
   return {.forward_bytes = e + e / top_k, .forward_kernels = 1, .backward_bytes = 2 * e + e / top_k, .backward_kernels = 1};
 }
 
+Traffic weighted_bias_traffic(double e, int experts) {
+  return {.forward_bytes = 24 + 2 * e,
+          .forward_kernels = 2 * experts + 2,
+          .backward_bytes = 32 + 4 * e,
+          .backward_kernels = 6 * experts + 2};
+}
+
 Traffic cross_entropy_traffic(const Stack& stack, double e) {
   if (stack.fusion == ElementwiseFusion::Compiled) {
     return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 1};

@@ -63,6 +63,11 @@ Traffic permutation_traffic(double e);
 // (2 e).  One kernel: reads every row and writes the sum; backward reads rows and gradient, writes rows.
 Traffic combination_traffic(const Stack& stack, double e, int top_k);
 
+// A bias that each expert's rows get times the weight of the row, in fp32 and one expert after the other, per element: product
+// (writes 4), sum (e + 4 read, 4 written), one tensor of all (8), cast back (4 + e).  Backward a cast (e + 4), casts for each
+// expert (4 + e) and one tensor of them (2 e); of bias and weight a product and a sum each over 4-byte elements (8 + 4).
+Traffic weighted_bias_traffic(double e, int experts);
+
 // Loss from logits, per logit: log-softmax and negative log likelihood; backward writes the gradient over the logits.
 Traffic cross_entropy_traffic(const Stack& stack, double e);
 

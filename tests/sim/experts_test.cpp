@@ -249,6 +249,30 @@ TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
   EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 1);
 }
 
+// 16 rows of 16 in 16 bits, 4 experts: 28 bytes an element in 2 kernels an expert and 2 of all rows; backward 40 bytes, 6 and 2.
+TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
+  Case c;
+  c.model.moe->expert_bias = true;
+  const auto down_biases = [](const OperatorList& list) {
+    return std::count_if(list.begin(), list.end(),
+                         [](const Operator& op) { return op.label == std::string_view("expert_bias"); });
+  };
+  EXPECT_EQ(down_biases(c.lower().forward), 0);
+  const int before = total_kernels(c.lower().backward);
+
+  c.stack.experts.biases_one_by_one = true;
+  const ExpertOperators experts = c.lower();
+  const Operator &forward = named(experts.forward, "expert_bias"), &backward = named(experts.backward, "expert_bias");
+  EXPECT_EQ(forward.moved, Bytes(16 * 16 * 28.0));
+  EXPECT_EQ(forward.kernels, 4 * 2 + 2);
+  EXPECT_EQ(backward.moved, Bytes(16 * 16 * 40.0));
+  EXPECT_EQ(backward.kernels, 4 * 6 + 2);
+  EXPECT_EQ(total_kernels(experts.backward), before + 26 - 1);  // in place of one kernel for the gradient of that bias
+
+  c.model.moe->expert_bias = false;
+  EXPECT_EQ(down_biases(c.lower().forward), 0);
+}
+
 TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
   Case c;
   c.stack.kept.weighted_in_experts = false;
