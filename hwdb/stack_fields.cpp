@@ -251,6 +251,13 @@ void add_update(std::vector<Field>& fields) {
   update.add("update_temporary_bytes", &P::temporary_bytes);
 }
 
+void add_determinism(std::vector<Field>& fields) {
+  using P = sim::Determinism;
+  const Group<P> determinism(fields, [](StackChoice& c) -> P& { return c.stack.determinism; });
+  determinism.add("fills_new_tensors", &P::fills_new_tensors);
+  determinism.add("deterministic_attention_backward", &P::attention_backward);
+}
+
 void add_host(std::vector<Field>& fields) {
   using P = sim::HostTimes;
   const Group<P> host(fields, [](StackChoice& c) -> P& { return c.stack.host; });
@@ -307,7 +314,7 @@ void add_defaults(std::vector<Field>& fields) {
 std::vector<Field> all_fields() {
   std::vector<Field> fields;
   for (const auto add : {add_stack, add_storage, add_narrow, add_loss, add_gradients, add_sharded, add_experts, add_kept,
-                         add_update, add_host, add_host_copies, add_reserve, add_defaults})
+                         add_update, add_determinism, add_host, add_host_copies, add_reserve, add_defaults})
     add(fields);
   return fields;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "sim/cost/determinism.h"
 #include "sim/cost/host_sharing.h"
 #include "sim/strategy/stage_layout.h"
 
@@ -95,7 +96,9 @@ OperatorPricer::OperatorPricer(const Run& run)
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
                     run.stack.efficiency * host_share(run.cluster).products),
       gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
-      narrow_gemm_rate_(gemm_rate_ * run.stack.narrow.gemm_efficiency) {
+      narrow_gemm_rate_(gemm_rate_ * run.stack.narrow.gemm_efficiency),
+      stack_(run.stack),
+      activation_bytes_(size_of(activation_dtype(run.strategy.precision)).value()) {
   const DType wide = activation_dtype(run.strategy.precision);
   for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
     auto& machine = gemm_machines_[static_cast<std::size_t>(dtype)];
@@ -179,6 +182,14 @@ BesideTimes OperatorPricer::beside_products(const OperatorList& operators, std::
   return pipelined(time, overlapped(operators, index, kScatteredPieces), kScatteredPieces, kScatteredPieces, loss);
 }
 
+void OperatorPricer::add_fill(PassPrice& pass, const Operator& op, bool backward) const {
+  const Bytes filled = filled_bytes(op, backward, activation_bytes_, stack_);
+  if (filled == Bytes(0.0)) return;
+  pass.memory_bound += filled / streaming_machine_.bandwidth + streaming_machine_.kernel_time;
+  pass.launches.kernels += 1.0;
+  if (op.ragged) pass.ragged_launches.kernels += 1.0;
+}
+
 // `attention`: the time of one launch of the last attention operator, on the way through the list.
 void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward,
                          Seconds& attention) const {
@@ -186,6 +197,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
   pass.flops += op.flops;
   pass.launches.add(op);
   if (op.ragged) pass.ragged_launches.add(op);
+  if (stack_.determinism.fills_new_tensors) add_fill(pass, op, backward);
   switch (op.kind) {
     case OperatorKind::Gemm: {
       const Seconds time = product_time(op);
@@ -194,7 +206,8 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
       break;
     }
     case OperatorKind::Attention: {
-      const Seconds time = attention_time(op, backward, attention_machine_) / compute_rate_;
+      const double rate = backward ? compute_rate_ * stack_.determinism.attention_backward : compute_rate_;
+      const Seconds time = attention_time(op, backward, attention_machine_) / rate;
       pass.attention += time;
       attention = time / op.launches;
       break;

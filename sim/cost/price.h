@@ -84,6 +84,7 @@ class OperatorPricer {
   Seconds product_time(const Operator& op) const;
   OverlapProduct overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
   void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward, Seconds& attention) const;
+  void add_fill(PassPrice& pass, const Operator& op, bool backward) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
   void add_expert(PassPrice& pass, const Operator& op) const;
   void add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const;
@@ -110,6 +111,8 @@ class OperatorPricer {
   double compute_rate_;  // sustained clock, training rate, stack efficiency, and what other processes of a host leave
   double gemm_rate_;     // of these, and of the kernels that the matrix library picks
   double narrow_gemm_rate_;
+  const Stack& stack_;
+  double activation_bytes_;  // of an element
 };
 
 }  // namespace llmsim::sim

@@ -57,6 +57,12 @@ struct HostTimes {
   Seconds per_step{0.0};              // between steps: data, logging, scaler synchronisation
 };
 
+// What a run pays whose steps are the same to the bit (cost/determinism.h).
+struct Determinism {
+  bool fills_new_tensors = false;
+  double attention_backward = 1.0;  // rate of attention's backward pass relative to the kernel that sums in any order
+};
+
 // The output projection's loss.
 struct LossHabits {
   bool fp32_logits = true;                // the logits are cast up to fp32
@@ -168,6 +174,7 @@ struct Stack {
   KeptActivations kept;
   ExpertHabits experts;
   UpdateHabits update;
+  Determinism determinism;
   HostTimes host;
   HostCopies host_copies;  // under offload
   MemoryReserve reserve;

@@ -1,0 +1,83 @@
+#include "sim/cost/determinism.h"
+
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "sim/cost/price.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+Stack filling() {
+  Stack stack;
+  stack.determinism.fills_new_tensors = true;
+  return stack;
+}
+
+Operator of_kind(OperatorKind kind) { return streaming(kind, "any", 100.0, 6.0, 1); }
+
+TEST(Determinism, FillsTheResultOfAProduct) {
+  const Operator product = gemm("product", 3, 16, 32, 64, DType::Bf16, DType::Bf16);
+  EXPECT_EQ(filled_bytes(product, false, 2.0, filling()), Bytes(3 * 16 * 32 * 2.0));
+  EXPECT_EQ(filled_bytes(product, false, 2.0, Stack()), Bytes(0.0));
+}
+
+TEST(Determinism, AccumulatedWeightGradientsAreNoNewTensors) {
+  Operator product = gemm("product", 1, 16, 32, 64, DType::Bf16, DType::Fp32);
+  product.weight_gradient = true;
+  Stack stack = filling();
+  stack.gradients.accumulated_by_product = false;
+  EXPECT_EQ(filled_bytes(product, true, 2.0, stack), Bytes(16 * 32 * 2.0));
+  stack.gradients.accumulated_by_product = true;
+  EXPECT_EQ(filled_bytes(product, true, 2.0, stack), Bytes(0.0));
+}
+
+Operator attention_operator() {
+  Operator op{.kind = OperatorKind::Attention, .label = "attention", .batch = 8, .m = 1024, .n = 1024, .k = 128};
+  op.flops = 4.0 * 8 * 1024 * 1024 * 128 * FLOP;
+  return op;
+}
+
+// 600 bytes moved.
+TEST(Determinism, FillsWhatNormsAttentionAndCopiesWrite) {
+  const Stack stack = filling();
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Norm), false, 2.0, stack), Bytes(300.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Norm), true, 2.0, stack), Bytes(200.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Attention), false, 2.0, stack), Bytes(150.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Attention), true, 2.0, stack), Bytes(225.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Cast), false, 2.0, stack), Bytes(300.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Residual), false, 2.0, stack), Bytes(0.0));
+}
+
+// A product of 2 x 1000 x 1000 x 1000 FLOPs takes 20 us at 100 TFLOP/s; its 2 MB take 2 us more at 1 TB/s, and a call of their
+// own.
+TEST(Determinism, AFillIsPricedAsAKernel) {
+  TrainingRun run = small_run();
+  const OperatorList one{gemm("product", 1, 1000, 1000, 1000, DType::Bf16, DType::Bf16)};
+  const PassPrice before = OperatorPricer(run).price(one, false);
+  run.stack.determinism.fills_new_tensors = true;
+  const PassPrice after = OperatorPricer(run).price(one, false);
+  EXPECT_EQ(after.gemm, before.gemm);
+  EXPECT_NEAR(after.memory_bound.value() - before.memory_bound.value(), 2e-6, 1e-12);
+  EXPECT_EQ(after.launches.kernels, before.launches.kernels + 1.0);
+}
+
+TEST(Determinism, AttentionSumsItsGradientsInOneOrder) {
+  TrainingRun run = small_run();
+  run.strategy.flash_attention = true;
+  const OperatorList one{attention_operator()};
+  const auto times = [&] {
+    const OperatorPricer pricer(run);
+    return std::pair(pricer.price(one, false).attention, pricer.price(one, true).attention);
+  };
+  const auto before = times();
+  run.stack.determinism.attention_backward = 0.8;
+  const auto after = times();
+  EXPECT_EQ(after.first, before.first);
+  EXPECT_NEAR(after.second / before.second, 1.25, 1e-9);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
