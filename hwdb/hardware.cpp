@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -13,6 +14,7 @@
 #include "hwdb/shipping.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
+#include "sim/hardware/power_limit.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -280,6 +282,52 @@ void apply_all(const Database& database, HardwareKind kind, const Record& record
   }
 }
 
+// ---- power limits
+
+std::optional<sim::PowerLimit> power_limit(const json& fields) {
+  const auto watts = number(fields, "tdp_watts");
+  const auto wide = number(fields, "peak_bf16_flops");
+  const auto peak = wide ? wide : number(fields, "peak_fp16_flops");
+  if (!watts || !peak) return std::nullopt;
+  return sim::PowerLimit{*watts, FlopsPerSecond(*peak)};
+}
+
+// The device whose measured products are taken for this one's; empty where they are its own or nobody's.
+std::string products_like(const Sources& sources, const std::string& id) {
+  for (const char* key : {"gemm.bf16.max_efficiency", "gemm.fp16.max_efficiency"}) {
+    const auto found = sources.find(key);
+    if (found != sources.end()) return found->second.id == id ? "" : found->second.id;
+  }
+  return "";
+}
+
+// Products of the same chip under another power limit.
+void limit_power(const Database& database, const Record& record, sim::Cluster& cluster, Sources& sources) {
+  const auto clock = sources.find("sustained_clock");
+  if (clock != sources.end() && clock->second.id == record.row.id) return;
+  const std::string like = products_like(sources, record.row.id);
+  const auto row = like.empty() ? std::nullopt : database.find(HardwareKind::Accelerator, like);
+  if (!row) return;
+  const json fields = json::parse(row->record);
+  const auto limit = power_limit(record.fields), limit_like = power_limit(fields);
+  if (!limit || !limit_like || text(fields, "architecture") != text(record.fields, "architecture")) return;
+  sim::Achieved& achieved = cluster.device.achieved;
+  const double before = achieved.sustained_clock;
+  achieved.sustained_clock = sim::power_limited_clock(before, *limit, *limit_like);
+  if (achieved.sustained_clock == before) return;
+  Coefficient& source = sources["sustained_clock"];
+  const double error = source.standard_error.value_or(0.05) * achieved.sustained_clock / before;
+  source = {"device",
+            record.row.id,
+            "sustained_clock",
+            achieved.sustained_clock,
+            std::hypot(error, 0.05),
+            Evidence::Assumed,
+            "as " + like + ", whose limit is " + printed(limit_like->watts, "W") + " (sim/hardware/power_limit.h)",
+            "",
+            Origin::Shipped};
+}
+
 bool of_links(const std::string& key) { return key.starts_with("fabric.") || key.starts_with("network."); }
 
 std::string with_error(const CoefficientValue& value, const Coefficient& row) {
@@ -335,6 +383,7 @@ Loaded load_device(const Database& database, std::string_view id) {
   }
   Sources sources;
   apply_all(database, HardwareKind::Accelerator, record, cluster, sources);
+  limit_power(database, record, cluster, sources);
   if (!sources.contains("host_bytes_per_s"))
     ledger.note("host_bytes_per_s", printed(device.host_bandwidth), host.evidence, host.source);
   return {std::move(record), std::move(cluster), std::move(sources), std::move(ledger)};

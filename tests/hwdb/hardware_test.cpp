@@ -270,5 +270,21 @@ TEST(Coefficients, EveryShippedOneIsKnownAndInRange) {
   }
 }
 
+// H100 with HBM2e is limited to 500 W, H100 to 700 W: 0.8821 (5/7)^0.63.
+TEST(Hardware, AnotherPowerLimitIsAnotherSustainedClock) {
+  const DeviceRecord less = device(shipped(), "h100_sxm_96_hbm2e"), more = device(shipped(), "h100_sxm");
+  EXPECT_NEAR(less.device.achieved.sustained_clock / more.device.achieved.sustained_clock, 0.809, 1e-3);
+  EXPECT_NE(fact(less.facts, "device.h100_sxm_96_hbm2e.sustained_clock").source.find("as h100_sxm, whose limit is 700 W"),
+            std::string::npos);
+}
+
+// Products measured on the device itself are those of its own limit; another architecture needs other power.
+TEST(Hardware, MeasuredProductsAndOtherChipsKeepTheirClock) {
+  const auto clock = [](const char* id) { return device(shipped(), id).device.achieved.sustained_clock; };
+  EXPECT_EQ(clock("gb300"), clock("gb200"));
+  EXPECT_EQ(clock("a10"), clock("a100_sxm_80"));
+  EXPECT_EQ(clock("h800_sxm"), clock("h100_sxm"));
+}
+
 }  // namespace
 }  // namespace llmsim::hwdb
