@@ -391,11 +391,15 @@ void fit_amd(FactFits& fits, const Database& database, FittedMachines& fitted) {
 }
 
 // No product of V100 is in the facts: the shape of its curve is that of A100.  (Its max_efficiency comes from a measured run.)
-void add_v100(FactFits& fits, const sim::GemmCoefficients& a100) {
+void add_v100(FactFits& fits, const Database& database, const sim::GemmCoefficients& a100, FittedMachines& fitted) {
   const std::vector<FittedValue> held{{"k_half", a100.k_half, 0.5 * a100.k_half},
                                       {"wave_quantisation", a100.wave_quantisation, 0.2},
                                       {"kernel_time_s", a100.kernel_time.value(), 1e-6}};
   add_values(fits, "v100_sxm_32", DType::Fp16, held, {sim::Evidence::Assumed, "as a100_sxm_80 bf16", ""});
+  GemmMachine machine = machine_of(database, "v100_sxm_32", DType::Fp16);
+  machine.coefficients.k_half = a100.k_half;
+  machine.coefficients.kernel_time = a100.kernel_time;
+  fitted[{"v100_sxm_32", DType::Bf16}] = machine;  // what stands for its 16-bit products
 }
 
 // Attention without a fused kernel multiplies in batches, and heads of 108, 150 and 450 (no multiples of 8) put every factor at a
@@ -566,6 +570,16 @@ void describe_network_of(FactFits& fits, const Database& database, const std::st
   add_collective_summary(fits, system.value_or(id), "collectives, many nodes", describe_collectives(cluster, samples));
 }
 
+// Nobody measured products in fp32.  k_half is the fill and drain of the K loop, a time, in elements of K at the format's rate:
+// it shrinks with the peak.
+void add_fp32(FactFits& fits, const Database& database, const std::string& id, const GemmMachine& wide) {
+  const double share = machine_of(database, id, DType::Fp32).peak / wide.peak;
+  const std::string source = "as 16-bit products: a time, in elements at " + printed(share) + " of their rate";
+  const double k_half = share * wide.coefficients.k_half, kernel_time = wide.coefficients.kernel_time.value();
+  add_values(fits, id, DType::Fp32, {{"k_half", k_half, 0.5 * k_half}, {"kernel_time_s", kernel_time, 0.3 * kernel_time}},
+             {sim::Evidence::Assumed, source, ""});
+}
+
 }  // namespace
 
 FactFits fit_gemm_facts(const Database& database) {
@@ -587,7 +601,9 @@ FactFits fit_gemm_facts(const Database& database) {
   add_sustained_clock(fits, database, {"h100_sxm", "h200_sxm"}, fitted);
   add_sustained_clock(fits, database, {"b200_sxm", "b300_sxm", "gb200"}, fitted);
   fit_amd(fits, database, fitted);
-  add_v100(fits, a100.coefficients);
+  add_v100(fits, database, a100.coefficients, fitted);
+  for (const char* id : {"a100_sxm_80", "h100_sxm", "b200_sxm", "l40s", "v100_sxm_32", "mi300x"})
+    add_fp32(fits, database, id, fitted.at({id, DType::Bf16}));
   add_misalignment(fits);
   return fits;
 }
