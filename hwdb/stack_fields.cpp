@@ -223,6 +223,7 @@ void add_experts(std::vector<Field>& fields) {
   const Group<P> experts(fields, [](StackChoice& c) -> P& { return c.stack.experts; });
   experts.add("experts_route_shards", &P::routes_shards);
   experts.add("experts_in_one_kernel", &P::grouped_kernel);
+  experts.add("expert_rows_copied_to_pad", &P::copies_to_pad);
   experts.add("expert_biases_one_by_one", &P::biases_one_by_one);
   experts.add("moe_dispatch_narrow", &P::dispatches_narrow);
 }

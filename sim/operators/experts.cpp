@@ -120,6 +120,7 @@ class ExpertLowering {
                            .rows = shape_.rows,
                            .rows_per_expert = shape_.rows_per_expert,
                            .one_kernel = stack_.experts.grouped_kernel};
+    if (pads_rows()) stream(OperatorKind::Copy, "expert_pad", row_elements(), permutation_traffic(element_));
     add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
     activate("expert_activation", real(shape_.rows * f));
@@ -128,7 +129,11 @@ class ExpertLowering {
     if (keeps_unweighted()) keep_activation(Bytes(real(shape_.rows * f) * element_));
     add(lower_expert_linear(linear_, "expert_down", group, h, f), {h}, false);
     if (moe_.expert_bias) last_bias();
+    if (pads_rows()) stream(OperatorKind::Copy, "expert_unpad", row_elements(), permutation_traffic(element_));
   }
+
+  // Narrow products want a multiple of rows for each expert; a kernel that deduplicates sends them so.
+  bool pads_rows() const { return stack_.experts.copies_to_pad && is_narrow(matmul_dtype(linear_.precision)) && !deduplicates(); }
 
   // A product whose result is weighted afterwards has its bias in its own kernel.
   void last_bias() {

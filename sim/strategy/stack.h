@@ -123,6 +123,7 @@ struct KeptActivations {
 struct ExpertHabits {
   bool routes_shards = false;      // with sequence parallelism each tensor rank routes its own tokens
   bool grouped_kernel = false;     // one kernel multiplies the rows of all experts; else one for each
+  bool copies_to_pad = false;      // rows of narrow products are copied to and from a padded tensor
   bool biases_one_by_one = false;  // the weighted bias of the last product is added in fp32, expert by expert
   bool dispatches_narrow = false;  // tokens go to experts in the narrow format, with its scales; results come back in 16 bits
 };

@@ -249,6 +249,23 @@ TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
   EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 1);
 }
 
+// 16 rows of 16: 1024 bytes read and written, there and back.
+TEST(Experts, RowsOfNarrowProductsMayBeCopiedToAPaddedTensor) {
+  Case c;
+  c.stack.experts.copies_to_pad = true;
+  c.strategy.precision = Precision::Fp8;
+  const ExpertOperators experts = c.lower();
+  for (const char* label : {"expert_pad", "expert_unpad"}) {
+    EXPECT_EQ(named(experts.forward, label).moved, Bytes(16 * 16 * 4.0)) << label;
+    EXPECT_EQ(named(experts.backward, label).moved, Bytes(16 * 16 * 4.0)) << label;
+  }
+  const auto pads = [](const OperatorList& list) {
+    return std::any_of(list.begin(), list.end(), [](const Operator& op) { return op.label == std::string_view("expert_pad"); });
+  };
+  c.strategy.precision = Precision::Bf16;
+  EXPECT_FALSE(pads(c.lower().forward));
+}
+
 // 16 rows of 16 in 16 bits, 4 experts: 28 bytes an element in 2 kernels an expert and 2 of all rows; backward 40 bytes, 6 and 2.
 TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
   Case c;
