@@ -12,6 +12,7 @@
 #include "calibrate/gemm_fit.h"
 #include "hwdb/hardware.h"
 #include "hwdb/measured_rows.h"
+#include "sim/hardware/power_limit.h"
 
 namespace llmsim::calibrate {
 namespace {
@@ -234,22 +235,30 @@ std::vector<SustainedRatio> sustained_ratios(const Database& database, const std
   return ratios;
 }
 
-// One clock for devices with the same chip: the mean over all their sources.  Sources differ by more than their own errors, so
-// the error of the mean comes from their spread, and is at least 3 %.
+// Devices with the same chip: under a limit of W watts all sustain a rate of c W^a (sim/hardware/power_limit.h), and their clock
+// is that over the rate of their short products, which differ by the limit too.  c is the mean over all sources.  Sources differ
+// by more than their own errors, so the error of the mean comes from their spread, and is at least 3 %.
 void add_sustained_clock(FactFits& fits, const Database& database, const std::vector<std::string>& ids,
                          const FittedMachines& fitted) {
+  // Of ln W^a over the rate of short products.
+  const auto share = [&](const std::string& id) {
+    const GemmMachine& machine = fitted.at({id, DType::Bf16});
+    const double watts = hwdb::device(database, id).device.watts.value();
+    return sim::kPowerExponent * std::log(watts) - std::log(machine.coefficients.max_efficiency * machine.peak.value());
+  };
   std::vector<double> logs;
   std::string text;
   for (const std::string& id : ids) {
     for (const SustainedRatio& ratio : sustained_ratios(database, id, fitted)) {
-      logs.push_back(ratio.log_ratio);
+      logs.push_back(ratio.log_ratio - share(id));
       text += (text.empty() ? "" : ", ") + id + " " + ratio.label + " " + printed(std::exp(ratio.log_ratio));
     }
   }
   const double error = std::max(0.03, spread_of(logs) / std::sqrt(static_cast<double>(logs.size())));
   for (const std::string& id : ids) {
-    add(fits, id, "sustained_clock", std::exp(mean(logs)), error,
-        {sim::Evidence::Fitted, "long-running products over the fitted short ones, mean of sources", text});
+    const double clock = std::min(1.0, std::exp(mean(logs) + share(id)));
+    add(fits, id, "sustained_clock", clock, error,
+        {sim::Evidence::Fitted, "long-running products over the fitted short ones, mean of sources, by power limit", text});
   }
 }
 
@@ -599,7 +608,7 @@ FactFits fit_gemm_facts(const Database& database) {
       {sim::Evidence::Assumed, "its max_efficiency was measured within a training process", ""});
   fit_weight_gradient(fits, database, "b200_sxm", fitted.at({"b200_sxm", DType::Bf16}));
   add_sustained_clock(fits, database, {"h100_sxm", "h200_sxm"}, fitted);
-  add_sustained_clock(fits, database, {"b200_sxm", "b300_sxm", "gb200"}, fitted);
+  add_sustained_clock(fits, database, {"b200_sxm", "b300_sxm", "gb200", "gb300"}, fitted);
   fit_amd(fits, database, fitted);
   add_v100(fits, database, a100.coefficients, fitted);
   for (const char* id : {"a100_sxm_80", "h100_sxm", "b200_sxm", "l40s", "v100_sxm_32", "mi300x"})

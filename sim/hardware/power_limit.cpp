@@ -4,15 +4,10 @@
 #include <cmath>
 
 namespace llmsim::sim {
-namespace {
-
-constexpr double kExponent = 0.63;
-
-}  // namespace
 
 double power_limited_clock(double clock, const PowerLimit& device, const PowerLimit& like) {
   const double power = device.watts / like.watts * (like.peak / device.peak);
-  return std::min(1.0, clock * std::pow(power, kExponent));
+  return std::min(1.0, clock * std::pow(power, kPowerExponent));
 }
 
 }  // namespace llmsim::sim

@@ -15,6 +15,8 @@
 
 namespace llmsim::sim {
 
+constexpr double kPowerExponent = 0.63;
+
 struct PowerLimit {
   double watts = 0.0;
   FlopsPerSecond peak;  // of the matrix units in 16 bits
