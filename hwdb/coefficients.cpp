@@ -77,7 +77,7 @@ const std::array<Field<AttentionCoefficients>, 4> kAttentionFields = {{
      [](auto& a, double v) { a.head_dim_64_factor = v; }},
 }};
 
-const std::array<Field<Cluster>, 22> kFields = {{
+const std::array<Field<Cluster>, 23> kFields = {{
     {"kernel_time_s", kSmallTime, "s", [](const auto& c) { return c.device.achieved.kernel_time.value(); },
      [](auto& c, double v) { c.device.achieved.kernel_time = sim::Seconds(v); }},
     {"memory_fraction",
@@ -90,6 +90,11 @@ const std::array<Field<Cluster>, 22> kFields = {{
      "",
      [](const auto& c) { return c.device.achieved.sustained_clock; },
      [](auto& c, double v) { c.device.achieved.sustained_clock = v; }},
+    {"host_call_factor",
+     {0.1, 20.0},
+     "",
+     [](const auto& c) { return c.device.achieved.host_call_factor; },
+     [](auto& c, double v) { c.device.achieved.host_call_factor = v; }},
     {"training_rate",
      {0.1, 2.0},
      "",

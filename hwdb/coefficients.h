@@ -9,8 +9,8 @@
 //   streaming.F.O.P   rate of a streaming kernel (sim/base/streaming_kernel.h) with activations of format F, relative to the
 //                     achieved memory bandwidth; P in forward backward and, where the operands fit the last-level cache,
 //                     forward_cached backward_cached.  Listed where it is not 1.
-//   kernel_time_s, memory_fraction, sustained_clock, training_rate, collective_fraction, scale_out_fraction, contention,
-//   device_spread
+//   kernel_time_s, memory_fraction, sustained_clock, training_rate, host_call_factor, collective_fraction,
+//   scale_out_fraction, contention, device_spread
 //   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s, host_memory_bytes_per_s,
 //   devices_per_host_link
 //   sharing.K         of processes of one host (sim/cost/host_sharing.h, contention.h); K in collectives products streaming.

@@ -60,6 +60,7 @@ struct Achieved {
   double memory_fraction = 0.85;                                      // of memory_bandwidth, for streaming kernels
   double training_rate = 1.0;         // rate of products and attention inside training steps, relative to what the above says
   double sustained_clock = 1.0;       // clock under a long training step relative to the clock of the measured kernels
+  double host_call_factor = 1.0;      // time of a framework's call on this device's host, relative to the hosts of Stack::host
   double collective_fraction = 0.80;  // of the scale-up link, for large messages
   double scale_out_fraction = 0.85;   // of the network, for large messages
   // What one compute unit moves that runs a collective (bus bandwidth), and the most that the library takes; 0: the device has

@@ -25,8 +25,8 @@ class PassBuilder {
         rank_(rank),
         part_(part) {
     if (strategy_.cuda_graph && strategy_.experts.captured) return;
-    const PassLoad forward{.device = forward_compute().total(), .host = forward_calls().time(stack_)};
-    const PassLoad backward{.device = backward_compute().total(), .host = backward_calls().time(stack_)};
+    const PassLoad forward{.device = forward_compute().total(), .host = host_time(forward_calls())};
+    const PassLoad backward{.device = backward_compute().total(), .host = host_time(backward_calls())};
     waits_ = launch_waits(forward, backward, strategy_.pipeline_parallel == 1);
   }
 
@@ -130,6 +130,8 @@ class PassBuilder {
     calls.units = fetched * units_per_block(run_.model, stack_);
     return calls;
   }
+
+  Seconds host_time(const HostCalls& calls) const { return run_.cluster.device.achieved.host_call_factor * calls.time(stack_); }
 
   void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
     const bool gathers = exchange_.regathers_weights();

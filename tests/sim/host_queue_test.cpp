@@ -71,6 +71,14 @@ TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
   EXPECT_NEAR(bound.step_time.value() - optimizer, 1.152, 0.002);
 }
 
+TEST(HostQueue, ASlowerHostBoundsTheStepByAsMuch) {
+  TrainingRun run = small_run();
+  run.stack.host.per_kernel = Seconds(0.1);
+  const Seconds before = predict(run).step_time;
+  run.cluster.device.achieved.host_call_factor = 2.5;
+  EXPECT_NEAR(predict(run).step_time / before, 2.5, 1e-3);
+}
+
 TEST(HostQueue, NarrowProductsCostTheHostMore) {
   // Four linear layers in each of eight blocks: one product forward, two backward; the head stays in 16 bits.
   TrainingRun run = small_run();
