@@ -631,10 +631,16 @@ void fit_nvidia_attention(FactFits& fits, const Database& database) {
   fit_kernel(fits, database, "h100_sxm", "flash-1.", {"FlashAttention-1"});
   fit_kernel(fits, database, "h100_sxm", "flash-3.", {"FlashAttention-3"});
   fit_kernel(fits, database, "h100_sxm", "cudnn.", {"cuDNN"});
-  // FlashAttention-4 is the nearest measured relative of cuDNN's Blackwell kernels.
+  // Of kernels whose own rates nobody measured.
   const std::vector<std::string> blackwell{"FlashAttention-4 (CuTe DSL)", "FlashAttention-4, 1-CTA backward"};
   fit_kernel(fits, database, "b200_sxm", "", blackwell);
   fit_kernel(fits, database, "b200_sxm", "flash-2.", {"FlashAttention-2 (2.7.4)"});
+  fit_kernel(fits, database, "h200_sxm", "cudnn.", {"cuDNN 9.19"});
+  const std::vector<std::pair<const char*, const char*>> same_chips{{"gb200", "b200_sxm"}, {"gb300", "b300_sxm"}};
+  for (const auto& [measured, id] : same_chips) {
+    const AttentionFit cudnn = fit_kernel(fits, database, measured, "cudnn.", {"cuDNN 9.19"});
+    add_assumed_attention(fits, id, "cudnn.", cudnn, 1.0, std::string("as ") + measured + ", which has the same chip");
+  }
 }
 
 // A backward pass of AOTriton's first kernels: what is known is its rate in one run each.
