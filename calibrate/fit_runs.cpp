@@ -109,7 +109,8 @@ void print_residuals(const MeasuredRuns& runs, const std::vector<double>& errors
 void print_spreads(const Spreads& spreads, const Backtest& left_out) {
   std::fprintf(stderr, "\n| stack | 90 %% interval over the prediction |\n|---|--:|\n");
   const auto line = [](const std::string& stack, const Spread& s) {
-    std::fprintf(stderr, "| %s | %.2f to %.2f |\n", stack.c_str(), std::exp(-1.645 * s.faster), std::exp(1.645 * s.slower));
+    std::fprintf(stderr, "| %s | %.2f to %.2f |\n", stack.c_str(), std::exp(-1.645 * s.faster * student_factor(s.groups_faster)),
+                 std::exp(1.645 * s.slower * student_factor(s.groups_slower)));
   };
   line("(all)", spreads.all);
   for (const auto& [stack, spread] : spreads.by_stack) line(stack, spread);

@@ -82,18 +82,28 @@ std::string told_by(const std::set<std::string>& groups) {
   return text;
 }
 
-hwdb::Coefficient row(const std::string& stack, const char* key, double value, double groups, const std::string& told) {
+hwdb::Coefficient row(const std::string& stack, const char* key, double spread, double groups, const std::string& told) {
+  const double value = spread * student_factor(groups);
   return {.scope = "stack",
           .id = stack,
           .key = key,
           .value = value,
           .standard_error = value / std::sqrt(2.0 * groups),
           .evidence = sim::Evidence::Fitted,
-          .source = "root mean square of ln(measured / predicted) of left-out studies, with four studies' worth of all stacks",
+          .source =
+              "root mean square of ln(measured / predicted) of left-out studies, with four studies' worth of all stacks, times "
+              "Student's quantile over the normal one",
           .fitted_from = told};
 }
 
 }  // namespace
+
+double student_factor(double studies) {
+  const double n = std::max(kPriorGroups, studies), z = kNinetyPercent, z2 = z * z;
+  const double first = (z2 + 1.0) / (4.0 * n), second = ((5.0 * z2 + 16.0) * z2 + 3.0) / (96.0 * n * n);
+  const double third = (((3.0 * z2 + 19.0) * z2 + 17.0) * z2 - 15.0) / (384.0 * n * n * n);
+  return 1.0 + first + second + third;
+}
 
 const Spread& Spreads::of(const std::string& stack) const {
   const auto found = by_stack.find(stack);
@@ -110,7 +120,8 @@ std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& ru
   std::vector<std::pair<double, double>> intervals;
   for (const MeasuredRun& run : runs.runs) {
     const Spread& spread = without[run.group].of(run.run.stack.id);
-    intervals.emplace_back(-kNinetyPercent * spread.faster, kNinetyPercent * spread.slower);
+    intervals.emplace_back(-kNinetyPercent * spread.faster * student_factor(spread.groups_faster),
+                           kNinetyPercent * spread.slower * student_factor(spread.groups_slower));
   }
   return intervals;
 }

@@ -6,7 +6,11 @@
 //
 // and faster^2 likewise over x <= 0; `all` is the same over all stacks with nu = 0.  The groups g are those of the stack, and n_g
 // counts the runs of a group on it: a study counts once.  nu = 4 studies' worth of the spread of all stacks keeps a stack that
-// one well-tuned study tells about from looking certain.  A 90 % interval is [t e^(-1.645 faster), t e^(1.645 slower)].
+// one well-tuned study tells about from looking certain.
+//
+// A root mean square of n studies is itself uncertain: a run of the next study lies within Student's quantile t_n of it, not
+// within that of the normal distribution.  The shipped spreads are wider by t_n / 1.645, so that a 90 % interval is
+// [t e^(-1.645 faster), t e^(1.645 slower)]; with 4 studies that is 1.30, with 25 it is 1.04.
 //
 // Two sides, because runs that nobody tuned are slower than predicted, seldom faster.
 #pragma once
@@ -33,6 +37,9 @@ struct Spreads {
   const Spread& of(const std::string& stack) const;
 };
 
+// t_n / 1.645 at 95 %, n at least 4.  Within 0.2 % (Abramowitz and Stegun 26.7.5).
+double student_factor(double studies);
+
 // From ln(predicted / measured) of every run, where its group was left out.
 Spreads spreads(const MeasuredRuns& runs, const std::vector<double>& errors);
 
@@ -42,8 +49,8 @@ std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& ru
 // What the fitted_from of spread_rows begins with.
 inline constexpr const char* kSpreadFit = "left-out step times of ";
 
-// The rows of hwdb/facts/coefficients.json: spread_faster and spread_slower of every stack that runs tell about, each with the
-// standard error spread / sqrt(2 n), n the studies behind it.
+// The rows of hwdb/facts/coefficients.json, with Student's factor: spread_faster and spread_slower of every stack that runs tell
+// about, each with the standard error spread / sqrt(2 n), n the studies behind it.
 std::vector<hwdb::Coefficient> spread_rows(const MeasuredRuns& runs, const Spreads& spreads);
 
 }  // namespace llmsim::calibrate

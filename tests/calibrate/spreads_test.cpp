@@ -48,8 +48,16 @@ TEST(Spreads, AStackHasFourStudiesOfAllStacksBehindIt) {
 TEST(Spreads, TheIntervalOfALeftOutRunDoesNotKnowItsOwnStudy) {
   const auto intervals = left_out_intervals(two_groups(), kErrors);
   ASSERT_EQ(intervals.size(), 3u);
-  EXPECT_NEAR(intervals[2].second, 1.645 * 0.3, 1e-12);
-  EXPECT_NEAR(intervals[2].first, -1.645 * 0.1, 1e-12);
+  EXPECT_NEAR(intervals[2].second, 1.645 * 0.3 * student_factor(0.5), 1e-12);
+  EXPECT_NEAR(intervals[2].first, -1.645 * 0.1 * student_factor(0.5), 1e-12);
+}
+
+// Quantiles of Student's distribution at 95 %: 2.132 with 4 degrees of freedom, 1.812 with 10, 1.708 with 25.
+TEST(Spreads, FewStudiesReachFurtherThanTheirSpread) {
+  EXPECT_NEAR(1.645 * student_factor(4.0), 2.132, 3e-3);
+  EXPECT_NEAR(1.645 * student_factor(10.0), 1.812, 1e-3);
+  EXPECT_NEAR(1.645 * student_factor(25.0), 1.708, 1e-3);
+  EXPECT_EQ(student_factor(0.5), student_factor(4.0));
 }
 
 TEST(Spreads, RowsNameTheStudiesAndGrowMoreCertainWithThem) {
@@ -58,6 +66,7 @@ TEST(Spreads, RowsNameTheStudiesAndGrowMoreCertainWithThem) {
   EXPECT_EQ(rows[3].id, "t");
   EXPECT_EQ(rows[3].key, "spread_slower");
   EXPECT_NEAR(*rows[3].standard_error, rows[3].value / std::sqrt(10.0), 1e-12);  // five studies' worth
+  EXPECT_NEAR(rows[3].value, spreads(two_groups(), kErrors).of("t").slower * student_factor(5.0), 1e-12);
   EXPECT_EQ(rows[3].fitted_from, "left-out step times of 1 group: b");
 }
 
