@@ -72,7 +72,8 @@ sim::Sharding sharding_in(const std::string& text) {
 sim::Recompute recompute_in(const std::string& text) {
   if (const auto recompute = sim::recompute_from(text)) return *recompute;
   refuse("--recompute", text,
-         "none, selective, selective=core_attn+mlp+moe+layernorm+activation+moe_act+mla_up_proj, full, full=K, every-n=K, "
+         "none, selective, selective=core_attn+mlp+moe+layernorm+activation+moe_act+shared_experts+mla_up_proj, full, full=K, "
+         "every-n=K, "
          "every-n=Q/P, op, op=all or "
          "op=qkv");
 }

@@ -161,13 +161,20 @@ void Experts::drop(ExpertsTape& tape, const sim::RecomputedModules& modules) {
     return;
   }
   if (modules.activation || modules.expert_activation) tape.silu.reset(), tape.activation.reset();
-  if (modules.activation) tape.shared_silu.reset(), tape.shared_activation.reset();
+  if (modules.activation || modules.shared_experts) tape.shared_silu.reset(), tape.shared_activation.reset();
+  if (modules.shared_experts) tape.shared_input.reset(), tape.shared_up.reset(), tape.gate.reset(), tape.shared_out.reset();
 }
 
 void Experts::restore(const at::Tensor& normed, ExpertsTape& tape) const {
   if (!tape.returned.defined()) return inner(normed, tape, Keep::Tape);
+  if (has_shared() && !tape.shared_up.defined()) restore_shared(routed(normed), tape);
   if (!tape.activation.defined()) activate(tape);
   if (has_shared() && !tape.shared_activation.defined()) activate_shared(tape);
+}
+
+void Experts::restore_shared(const at::Tensor& y, ExpertsTape& tape) const {
+  shared_inner(y, tape, Keep::Tape);
+  if (has_gate()) tape.shared_out = shared_output(tape);
 }
 
 at::Tensor Experts::backward(const at::Tensor& dy, at::Tensor normed, ExpertsTape& tape) const {

@@ -86,6 +86,7 @@ class Experts {
   void visit(ExpertsTape& tape, Keep keep) const;
   void activate(ExpertsTape& tape) const;
   void activate_shared(ExpertsTape& tape) const;
+  void restore_shared(const at::Tensor& y, ExpertsTape& tape) const;
   at::Tensor shared_output(const ExpertsTape& tape) const;
   void shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const;
   at::Tensor rows_backward(at::Tensor gradient, ExpertsTape& tape) const;

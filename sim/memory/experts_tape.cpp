@@ -117,14 +117,22 @@ Bytes ExpertsTape::dropped(const RecomputedModules& modules) const {
     size += probabilities() + 3.0 * index() + rows(1.0) + 2.0 * row() + up();
     if (shares()) size += shared_input() + shared_up() + shared_gate();
   }
+  if (shares() && !modules.mixture && modules.shared_experts) size += shared_input() + shared_up() + shared_gate();
   if (modules.mixture || modules.activation || modules.expert_activation) size += activation() + silu();
-  if (shares() && (modules.mixture || modules.activation)) size += shared_activation() + shared_silu();
+  if (shares() && (modules.mixture || modules.activation || modules.shared_experts)) size += shared_activation() + shared_silu();
   return size;
 }
 
 void ExpertsTape::restore(Ledger& ledger, const RecomputedModules& modules) const {
   if (modules.mixture) return inner(ledger, true);
-  ledger.take(dropped(modules));
+  if (shares() && modules.shared_experts) {
+    if (gathers_) ledger.take(whole());
+    share(ledger, true);
+    if (gates()) shared_output(ledger);
+    if (gathers_) ledger.give(whole());
+  }
+  if (modules.activation || modules.expert_activation) ledger.take(activation() + silu());
+  if (shares() && modules.activation && !modules.shared_experts) ledger.take(shared_activation() + shared_silu());
 }
 
 void ExpertsTape::backward(Ledger& ledger) const {

@@ -177,6 +177,10 @@ class BlockLowering {
     for (BlockActivation& activation : experts.activations) activation.place += before;
     parts_.activations = std::move(experts.activations);
     parts_.needed = before + experts.needed;
+    parts_.gathered = {parts_.mlp.first, before};
+    parts_.shared_up = {experts.shared_up.first + before, experts.shared_up.last + before};
+    parts_.shared_down = {experts.shared_down.first + before, experts.shared_down.last + before};
+    parts_.shared_saved = experts.shared_saved;
     parts_.mlp_inner_saved = experts.inner_saved;
     parts_.inputs.mlp_input = experts.rows_saved, parts_.inputs.activation = experts.activation_input;
     expert_gradients_ = experts.gradients;

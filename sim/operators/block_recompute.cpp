@@ -53,13 +53,24 @@ class BlockRecompute {
       again({parts_.mlp.first, std::min(parts_.mlp.last, last_needed())});
       block_.saved -= parts_.mlp_inner_saved + total_saved(parts_.activations);
     } else {
+      if (modules.shared_experts) recompute_shared_experts();
       recompute_activations(modules);
     }
+  }
+
+  // Without them in the model nothing.
+  void recompute_shared_experts() {
+    if (parts_.shared_up.first == parts_.shared_up.last) return;
+    again(parts_.gathered);
+    again(parts_.shared_up);
+    again({parts_.shared_down.first, std::max(parts_.shared_down.first, std::min(parts_.shared_down.last, last_needed()))});
+    block_.saved -= parts_.shared_saved;
   }
 
   void recompute_activations(const RecomputedModules& modules) {
     for (const BlockActivation& activation : parts_.activations) {
       if (!modules.activation && !(modules.expert_activation && activation.of_experts)) continue;
+      if (modules.shared_experts && parts_.mixture && !activation.of_experts) continue;  // made again with the rest of them
       again({activation.place, activation.place + 1});
       block_.saved -= activation.saved;
     }

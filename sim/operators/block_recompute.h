@@ -34,13 +34,16 @@ struct BlockParts {
   OperatorRange core;
   OperatorRange mlp;  // or the mixture in its place
   bool mixture = false;
-  OperatorRange latent_up;  // from the latents to queries, keys and values
+  OperatorRange gathered;                // the gather of a mixture's tokens
+  OperatorRange shared_up, shared_down;  // ExpertOperators
+  OperatorRange latent_up;               // from the latents to queries, keys and values
   std::vector<BlockActivation> activations;
   std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks
   ModuleInputs inputs;
   Bytes norms_saved{};
   Bytes mlp_inner_saved{};
   Bytes latent_saved{};
+  Bytes shared_saved{};
 };
 
 // Fills `recompute`, `saved` and `restored` of a block whose forward operators are complete.

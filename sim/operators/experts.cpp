@@ -174,15 +174,18 @@ class ExpertLowering {
 
   void shared_up() {
     const std::int64_t h = model_.hidden_size, f = shape_.shared_ffn, tokens = shared_tokens();
+    const std::size_t first = out_.forward.size();
     share_tokens("shared_input", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
     add(lower_linear(linear_, "shared_up", tokens, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
     if (model_.bias.mlp) bias_gradient(tokens, real(width_ * f));
     activate("shared_activation", real(tokens * f));
     if (moe_.shared_expert_gate) add(lower_linear(wide(), "shared_gate", shape_.tokens, 1, h), {1}, false);
+    note_shared(out_.shared_up, first);
   }
 
   void shared_down() {
     const std::int64_t h = model_.hidden_size;
+    const std::size_t first = out_.forward.size();
     add(lower_linear(linear_, "shared_down", shared_tokens(), h, shape_.shared_ffn), {h}, true);
     share_tokens("shared_output", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (moe_.shared_expert_gate) {
@@ -191,6 +194,12 @@ class ExpertLowering {
       out_.backward.push_back(streaming(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
     }
     if (model_.bias.mlp) bias_gradient(shape_.tokens, real(h));
+    note_shared(out_.shared_down, first);
+  }
+
+  void note_shared(OperatorRange& range, std::size_t first) {
+    range = {first, out_.forward.size()};
+    for (std::size_t i = first; i < range.last; ++i) out_.shared_saved += out_.forward[i].saved;
   }
 
   // The inputs of the activation are the inner state; its output feeds the next product.

@@ -71,7 +71,10 @@ struct ExpertOperators {
   OperatorList backward;
   std::vector<BlockProduct> products;  // places among the forward operators, as of the activations
   std::vector<BlockActivation> activations;
-  std::size_t needed = 0;    // forward operators before this one are replayed by a recomputation that stops early
+  std::size_t needed = 0;   // forward operators before this one are replayed by a recomputation that stops early
+  OperatorRange shared_up;  // of shared experts: from their input to the input of their last product, and their gate
+  OperatorRange shared_down;
+  Bytes shared_saved{};      // what the two keep
   Bytes inner_saved{};       // everything but what the activations add
   Bytes rows_saved{};        // of it: the input of the experts
   Bytes activation_input{};  // and of their activation

@@ -15,12 +15,13 @@ constexpr int kMostBlocks = 4096;
 
 using RecomputedModule = NamedModule<RecomputedModules>;
 
-constexpr std::array<RecomputedModule, 7> kModules{{{"core_attn", &RecomputedModules::core_attention},
+constexpr std::array<RecomputedModule, 8> kModules{{{"core_attn", &RecomputedModules::core_attention},
                                                     {"mlp", &RecomputedModules::mlp},
                                                     {"moe", &RecomputedModules::mixture},
                                                     {"layernorm", &RecomputedModules::norms},
                                                     {"activation", &RecomputedModules::activation},
                                                     {"moe_act", &RecomputedModules::expert_activation},
+                                                    {"shared_experts", &RecomputedModules::shared_experts},
                                                     {"mla_up_proj", &RecomputedModules::latent_up}}};
 
 std::string modules_text(const RecomputedModules& modules, const char* separator) {

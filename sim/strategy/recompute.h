@@ -3,12 +3,12 @@
 //   none        nothing
 //   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
 //               Megatron's recompute_modules: core_attn, mlp (all of a dense one, collectives included; mixtures are left alone),
-//               moe (a whole mixture: router, dispatch, experts, shared experts), layernorm, mla_up_proj (queries, keys and
-//               values from their latents), moe_act (the activation function of routed experts); activation is every activation
-//               function, of MLPs and shared experts too.  Only what the part would keep inside is dropped.
+//               moe (a whole mixture: router, dispatch, experts, shared experts), shared_experts (from their input), layernorm,
+//               mla_up_proj (queries, keys and values from their latents), moe_act (the activation function of routed experts);
+//               activation is every activation function, of MLPs and shared experts too.  Only what the part would keep inside is
+//               dropped.
 //   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only
-//   the
-//               first k blocks of each model chunk (Megatron's recompute_method "block")
+//               the first k blocks of each model chunk (Megatron's recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
 //   op          operator by operator.  Cheap ones are made again; of the matrix products are kept
 //                 every second one   torchtitan: products counted from the block's start as q, k, v, out, gate, up, down; the
@@ -36,6 +36,7 @@ struct RecomputedModules {
   bool norms = false;
   bool activation = false;
   bool expert_activation = false;  // of routed experts alone
+  bool shared_experts = false;
   bool latent_up = false;
   auto operator<=>(const RecomputedModules&) const = default;
 

@@ -98,7 +98,8 @@ inline std::vector<sim::Recompute> main_recomputes() {
   return {{.kind = RecomputeKind::None},
           {.kind = RecomputeKind::Full},
           {.kind = RecomputeKind::EveryN, .every_n = 2},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .norms = true, .latent_up = true}},
+          {.kind = RecomputeKind::Selective,
+           .modules = {.core_attention = true, .norms = true, .shared_experts = true, .latent_up = true}},
           {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true, .mixture = true}}};
 }
 
@@ -111,6 +112,10 @@ inline std::vector<sim::Recompute> all_recomputes() {
     list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = !mixture, .mixture = mixture}});
   }
   list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .expert_activation = true}});
+  for (const bool activation : {false, true}) {
+    list.push_back({.kind = RecomputeKind::Selective,
+                    .modules = {.core_attention = false, .activation = activation, .shared_experts = true}});
+  }
   for (const bool attention : {false, true})
     list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = attention, .latent_up = true}});
   for (unsigned modules = 1; modules < 16; ++modules) {

@@ -127,6 +127,8 @@ TEST_P(ExpertsGradient, IsTheSameWhenExpertsAreMadeAgain) {
   std::vector<at::Tensor> gradients;
   const std::vector<sim::RecomputedModules> choices{{.core_attention = false, .expert_activation = true},
                                                     {.core_attention = false, .activation = true},
+                                                    {.core_attention = false, .shared_experts = true},
+                                                    {.core_attention = false, .activation = true, .shared_experts = true},
                                                     {.core_attention = false, .mixture = true, .activation = true}};
   for (const sim::RecomputedModules& dropped : choices) {
     ExpertsTape tape;

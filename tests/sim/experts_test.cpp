@@ -146,6 +146,26 @@ TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
   EXPECT_EQ(recomputed(all, LayerKind::Dense).recompute.size(), 1u);
 }
 
+// 8 tokens of 16 to 5 and back: 2 * 8 * 10 * 16 and 2 * 8 * 16 * 5 FLOPs.  Eager kernels keep what goes into the activation (10
+// values), silu(gate) and what the last product multiplies, in 16 bits.
+TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
+  Case c;
+  c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
+  const Bytes whole = c.block(RecomputeKind::None).saved;
+  for (const bool activation : {false, true}) {
+    c.strategy.recompute = {.kind = RecomputeKind::Selective,
+                            .modules = {.core_attention = false, .activation = activation, .shared_experts = true}};
+    c.stack.recompute_stops_early = false;
+    const BlockOperators block = c.block(RecomputeKind::Selective);
+    const Bytes routed(activation ? 2.0 * 16.0 * 6.0 * 2.0 : 0.0);
+    EXPECT_EQ(total_flops(block.recompute), (2.0 * 8 * 10 * 16 + 2.0 * 8 * 16 * 5) * FLOP);
+    EXPECT_EQ(whole - block.saved, Bytes(8.0 * (10 + 5 + 5) * 2.0) + routed);
+    c.stack.recompute_stops_early = true;
+    EXPECT_EQ(total_flops(c.block(RecomputeKind::Selective).recompute), 2.0 * 8 * 10 * 16 * FLOP);
+  }
+  EXPECT_TRUE(lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, LayerKind::Dense).recompute.size() == 1u);
+}
+
 TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
   Case c;
   c.stack.recompute_stops_early = true;

@@ -10,8 +10,8 @@ namespace {
 
 TEST(Recompute, EveryTextIsReadBackAsWritten) {
   for (const char* text :
-       {"none", "selective", "selective=mlp", "selective=core_attn+mlp+moe+layernorm+activation", "selective=moe_act", "full",
-        "full/2", "full=5", "every-n=4", "every-n=2/3", "op", "op=all", "op=qkv"}) {
+       {"none", "selective", "selective=mlp", "selective=core_attn+mlp+moe+layernorm+activation",
+        "selective=moe_act+shared_experts", "full", "full/2", "full=5", "every-n=4", "every-n=2/3", "op", "op=all", "op=qkv"}) {
     ASSERT_TRUE(recompute_from(text)) << text;
     EXPECT_EQ(text_of(*recompute_from(text)), text);
   }
