@@ -288,7 +288,7 @@ std::optional<sim::PowerLimit> power_limit(const json& fields) {
   const auto watts = number(fields, "tdp_watts");
   const auto wide = number(fields, "peak_bf16_flops");
   const auto peak = wide ? wide : number(fields, "peak_fp16_flops");
-  if (!watts || !peak) return std::nullopt;
+  if (watts.value_or(0.0) <= 0.0 || peak.value_or(0.0) <= 0.0) return std::nullopt;
   return sim::PowerLimit{*watts, FlopsPerSecond(*peak)};
 }
 
