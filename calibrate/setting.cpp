@@ -1,18 +1,16 @@
 #include "calibrate/setting.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <set>
 #include <tuple>
+
+#include "hwdb/settings.h"
 
 namespace llmsim::calibrate {
 namespace {
 
 using hwdb::RecordedTraining;
 using hwdb::RunRecord;
-
-const std::string kDetail = "detail.";
 
 // --- values ---
 
@@ -28,27 +26,45 @@ SettingValue counted(const std::optional<int>& value) {
   return {.text = std::to_string(*value), .rank = static_cast<double>(*value)};
 }
 
+SettingValue named(const std::optional<std::string>& value) {
+  return value ? SettingValue{.text = *value} : unknown();
+}
+
 // `text` at its place in `order`; what is not listed comes last.
 SettingValue ordered(const std::string& text, const std::string& word, const std::vector<std::string>& order) {
   const auto found = std::find(order.begin(), order.end(), word);
   return {.text = text, .rank = static_cast<double>(found - order.begin())};
 }
 
-std::string with_detail(const std::string& text, const std::optional<std::string>& detail) {
-  return detail && !detail->empty() ? text + " (" + *detail + ")" : text;
+// The stated settings of which `setting` is the whole: " (fp8_recipe rowwise)".
+std::string details_of(const RecordedTraining& t, const std::string& setting) {
+  std::string text;
+  for (const hwdb::Setting& one : hwdb::run_settings()) {
+    const auto stated = t.settings.find(one.key);
+    if (setting != one.part_of || stated == t.settings.end()) continue;
+    text += (text.empty() ? "" : ", ") + std::string(one.key) + " " + sim::text_of(stated->second);
+  }
+  return text.empty() ? text : " (" + text + ")";
+}
+
+SettingValue with_details(SettingValue value, const RecordedTraining& t, const std::string& setting) {
+  if (value.known) value.text += details_of(t, setting);
+  return value;
 }
 
 SettingValue recompute_of(const RecordedTraining& t) {
   if (!t.recompute || !t.recompute->kind) return unknown();
-  std::string text = *t.recompute->kind;
-  if (t.recompute->every_n) text += " " + std::to_string(*t.recompute->every_n);
-  return ordered(with_detail(text, t.recompute->detail), *t.recompute->kind, {"none", "op", "selective", "every_n", "full"});
+  const hwdb::RecordedRecompute& r = *t.recompute;
+  std::string text = *r.kind;
+  for (const std::optional<int>& count : {r.every_n, r.share, r.blocks}) text += count ? " " + std::to_string(*count) : "";
+  for (const std::string& module : r.modules) text += " " + module;
+  if (r.saved) text += " " + *r.saved;
+  return ordered(text, *r.kind, {"none", "op", "selective", "every_n", "full"});
 }
 
 SettingValue precision_of(const RecordedTraining& t) {
   if (!t.precision) return unknown();
-  return ordered(with_detail(*t.precision, t.precision_detail), *t.precision,
-                 {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "nf4", "int4"});
+  return ordered(*t.precision, *t.precision, {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "nf4", "int4"});
 }
 
 SettingValue optimizer_of(const RecordedTraining& t) {
@@ -77,66 +93,9 @@ SettingValue virtual_stages_of(const RecordedTraining& t) {
   return value;
 }
 
-// --- framework_detail ---
-
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
-}
-
-std::vector<std::string> clauses(const std::optional<std::string>& detail) {
-  std::vector<std::string> result;
-  std::string rest = detail.value_or("");
-  while (!rest.empty()) {
-    const std::size_t end = rest.find(';');
-    if (const std::string clause = trimmed(rest.substr(0, end)); !clause.empty()) result.push_back(clause);
-    rest = end == std::string::npos ? "" : rest.substr(end + 1);
-  }
-  return result;
-}
-
-// The key of a clause "key=value" whose key is one word.
-std::optional<std::string> key_of(const std::string& clause) {
-  const std::size_t end = clause.find('=');
-  if (end == std::string::npos || end == 0 || clause.find(' ') < end) return std::nullopt;
-  return clause.substr(0, end);
-}
-
-struct Restatement {
-  const char* setting;
-  std::vector<const char*> words;
-};
-
-// Words by which a clause says a setting of the schema once more.
-const std::vector<Restatement>& restatements() {
-  static const std::vector<Restatement> all = {
-      {"compile", {"torch.compile"}}, {"precision", {"TransformerEngine", "nanoGPT-style", "optimizer: bf16", "optimizer: fp16"}},
-      {"optimizer", {"optimizer:"}},  {"fused_cross_entropy", {"cross-entropy", "cross entropy"}},
-      {"tp_overlap", {"async_tp"}},   {"cuda_graph", {"cuda graph"}},
-      {"offload.", {"offload"}},      {"recompute", {"checkpoint_num_layers"}},
-  };
-  return all;
-}
-
-bool restates(const std::string& clause, const std::string& setting) {
-  return std::any_of(restatements().begin(), restatements().end(), [&](const Restatement& known) {
-    return setting.starts_with(known.setting) && std::any_of(known.words.begin(), known.words.end(), [&](const char* word) {
-             return clause.find(word) != std::string::npos;
-           });
-  });
-}
-
-// A clause that names or counts a configuration without switching anything.
-bool is_label(const std::string& clause) {
-  const std::string key = key_of(clause).value_or("");
-  return key == "config_name" || key == "config_file" || key == "trainable_params";
-}
-
 SettingValue software_of(const RunRecord& record) {
   std::string text = record.training.framework.value_or("?");
-  for (const std::string& clause : clauses(record.training.framework_detail)) {
-    if (!key_of(clause)) text += "; " + clause;
-  }
+  if (record.training.framework_version) text += " " + *record.training.framework_version;
   return {.text = text};
 }
 
@@ -167,20 +126,6 @@ std::string study_key(const RunRecord& record) {
   return record.group + "|" + model_key(record.model) + shown(h.accelerator) + shown(h.system) + shown(h.num_devices) +
          shown(h.devices_per_node) + shown(h.inter_node_bytes_per_s_per_device) + shown(record.training.global_batch) +
          shown(record.training.cp) + shown(record.training.ep);
-}
-
-// The framework and the clauses that matter where `setting` is switched.
-std::string software_key(const std::string& setting, const RunRecord& record) {
-  std::set<std::string> kept{record.training.framework.value_or("?")};
-  if (setting == kSoftware) kept.clear();
-  for (const std::string& clause : clauses(record.training.framework_detail)) {
-    const std::optional<std::string> key = key_of(clause);
-    const bool is_setting = key ? kDetail + *key == setting : setting == kSoftware;
-    if (!is_setting && !is_label(clause) && !restates(clause, setting)) kept.insert(clause);
-  }
-  std::string text;
-  for (const std::string& clause : kept) text += clause + ";";
-  return text;
 }
 
 }  // namespace
@@ -214,18 +159,24 @@ Settings settings_of(const RunRecord& record) {
                        {"offload.optimizer", switched(t.offload.optimizer)},
                        {"offload.parameters", switched(t.offload.parameters)},
                        {"offload.activations", switched(t.offload.activations)},
+                       {"moe_overlap", switched(t.moe_overlap)},
+                       {"moe_dispatch", named(t.moe_dispatch)},
+                       {"etp", counted(t.etp)},
+                       {"embeddings_as_layers", switched(t.embeddings_as_layers)},
                        {kSoftware, software_of(record)}};
-  for (const std::string& clause : clauses(t.framework_detail)) {
-    const std::optional<std::string> key = key_of(clause);
-    if (key && !is_label(clause)) settings[kDetail + *key] = {.text = clause.substr(key->size() + 1)};
+  for (const hwdb::Setting& one : hwdb::run_settings()) {
+    const auto stated = t.settings.find(one.key);
+    if (one.part_of[0] == '\0' && stated != t.settings.end()) settings[one.key] = {.text = sim::text_of(stated->second)};
   }
+  for (const char* whole : {"precision", "recompute", "optimizer", "flash_attention", "fused_cross_entropy"})
+    settings[whole] = with_details(settings[whole], t, whole);
   return settings;
 }
 
 std::string all_but(const std::string& setting, const RunRecord& record, const Settings& settings) {
-  std::string key = study_key(record) + software_key(setting, record);
+  std::string key = study_key(record);
   for (const auto& [name, value] : settings) {
-    if (name == setting || name == kSoftware || name.starts_with(kDetail)) continue;
+    if (name == setting) continue;
     key += name + "=" + value.text + "|";
   }
   return key;

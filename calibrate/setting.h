@@ -2,10 +2,9 @@
 //
 // Settings of the schema come first: recompute, precision, optimizer, vocab_size, sharding, virtual_stages, micro_batch,
 // topology, sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, gradient_overlap,
-// gather_overlap, cuda_graph, offload.optimizer, offload.parameters, offload.activations.  framework_detail is read as clauses
-// between semicolons: "key=value" is a setting named "detail.key", any other clause is part of "software" together with the
-// framework and its version.  A clause that only restates a setting of the schema ("torch.compile mode default") is no difference
-// where that setting differs.
+// gather_overlap, cuda_graph, moe_overlap, moe_dispatch, etp, embeddings_as_layers, offload.optimizer, offload.parameters, offload.activations.  Those of hwdb/settings.h stand under
+// their own keys, except those that are a detail of one above (the recipe of fp8 is part of "precision").  "software" is the
+// framework with its version.  Free text is no setting.
 #pragma once
 
 #include <map>

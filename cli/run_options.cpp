@@ -1,5 +1,9 @@
 #include "cli/run_options.h"
 
+#include <algorithm>
+
+#include "hwdb/settings.h"
+
 namespace llmsim::cli {
 namespace {
 
@@ -11,6 +15,31 @@ void add(CLI::App& command, const char* name, std::optional<std::string>& value,
 void add_switch(CLI::App& command, const char* names, std::optional<bool>& value, const char* help) {
   command.add_flag_function(
       names, [&value](std::int64_t count) { value = count > 0; }, help);
+}
+
+std::string option_name(const std::string& key) {
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// One row of the table of settings.
+void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
+  const std::string name = option_name(setting.key), option = "--" + name;
+  const std::string help = std::string(setting.help) + "; default that of the stack; example: ";
+  if (setting.kind == hwdb::SettingKind::Switch) {
+    const std::string example = setting.example == std::string("false") ? "--no-" + name : option;
+    c.add_flag_function(
+         option + ",!--no-" + name, [&setting, &o](std::int64_t count) { o.settings[setting.key] = count > 0; }, help + example)
+        ->group("Training program");
+    return;
+  }
+  const auto set = [&setting, &o, option](const std::string& text) {
+    o.settings[setting.key] = hwdb::setting_from(setting, option, text);
+  };
+  c.add_option_function<std::string>(option, set, help + option + " " + setting.example)
+      ->type_name(setting.kind == hwdb::SettingKind::Word ? "NAME" : "N")
+      ->group("Training program");
 }
 
 void add_model(CLI::App& c, RunOptions& o) {
@@ -40,8 +69,10 @@ void add_experts(CLI::App& c, RunOptions& o) {
   add(c, "--moe-dispatch", o.moe_dispatch, "NAME",
       "how tokens reach experts: alltoall, allgather or deepep (once to each rank and node); default alltoall; example: "
       "--moe-dispatch deepep");
-  c.add_flag("--moe-overlap", o.moe_overlap,
+  add_switch(c, "--moe-overlap,!--no-moe-overlap", o.moe_overlap,
              "dispatch and combine beside the other pass of another micro-batch; default exposed; example: --moe-overlap");
+  add_switch(c, "--moe-captured,!--no-moe-captured", o.moe_captured,
+             "captured graphs (--cuda-graph) hold the experts too; default on; example: --cuda-graph --no-moe-captured");
   c.add_option("--moe-imbalance", o.moe_imbalance,
                "rows of the busiest expert rank relative to the mean; default 1; example: --moe-imbalance 1.3")
       ->type_name("RATIO")
@@ -62,13 +93,16 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "what lives on the host: optimizer, parameters, activations, or the inputs of modules: activations=core_attn+moe_act; "
       "default "
       "nothing; example: --offload optimizer");
-  c.add_flag("--no-flash", o.no_flash, "attention as separate kernels; default flash attention; example: --no-flash");
-  c.add_flag("--compile", o.compile, "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
-  c.add_flag("--cuda-graph", o.cuda_graph, "no launch cost per kernel; default that of the stack; example: --cuda-graph");
-  c.add_flag("--fused-cross-entropy", o.fused_cross_entropy,
+  add_switch(c, "--flash,!--no-flash", o.flash,
+             "flash attention, or attention as separate kernels; default that of the stack; example: --no-flash");
+  add_switch(c, "--compile,!--no-compile", o.compile,
+             "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
+  add_switch(c, "--cuda-graph,!--no-cuda-graph", o.cuda_graph,
+             "no launch cost per kernel; default that of the stack; example: --cuda-graph");
+  add_switch(c, "--fused-cross-entropy,!--no-fused-cross-entropy", o.fused_cross_entropy,
              "logits in chunks, never whole; default that of the stack; example: --fused-cross-entropy");
-  c.add_flag("--tp-overlap", o.tp_overlap,
-             "tensor-parallel collectives beside their products; default that of the stack; example: --tp-overlap");
+  add_switch(c, "--tp-overlap,!--no-tp-overlap", o.tp_overlap,
+             "tensor-parallel collectives beside their GEMMs; default that of the stack; example: --tp-overlap");
   add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,
              "gradients are reduced beside the backward pass and sharded weights gathered beside the passes that need them, or "
              "after and before; default those of the stack; example: --no-dp-overlap");
@@ -76,23 +110,18 @@ void add_recipe(CLI::App& c, RunOptions& o) {
              "gradients alone; default that of the stack; example: --no-gradient-overlap");
   add_switch(c, "--gather-overlap,!--no-gather-overlap", o.gather_overlap,
              "weights alone; default that of the stack; example: --no-gather-overlap");
-  c.add_flag("--grad-sync-every-microbatch", o.grad_sync_every_microbatch,
-             "gradients are reduced after each micro-batch; default that of the stack, mostly once per step; example: "
-             "--grad-sync-every-microbatch");
-  c.add_flag(
-      "--no-reshard-after-forward", o.no_reshard_after_forward,
-      "zero3 keeps gathered weights for the backward pass; default that of the stack; example: --no-reshard-after-forward");
-  c.add_option("--fsdp-unit-blocks", o.fsdp_unit_blocks,
-               "blocks that zero3 gathers as one unit, 0 for the whole model; default that of the stack; example: "
-               "--fsdp-unit-blocks 0")
-      ->type_name("N")
-      ->check(CLI::Range(0.0, 4096.0));
   add(c, "--cp-scheme", o.cp_scheme, "NAME",
       "how context ranks share keys and values: ring, all-gather or all-to-all; default that of the stack; example: --cp-scheme "
       "all-gather");
-  c.add_flag("--cp-unbalanced", o.cp_unbalanced,
-             "context ranks hold plain pieces of a sequence; default zigzag, equal causal work; example: --cp-unbalanced");
+  add_switch(c, "--cp-balanced,!--cp-unbalanced", o.cp_balanced,
+             "context ranks hold an early and a late piece of a sequence (zigzag), or plain pieces; default that of the stack; "
+             "example: --cp-unbalanced");
   add_experts(c, o);
+  add(c, "--date", o.date, "DAY",
+      "when the software was current, YYYY-MM-DD; default today's; example: --stack megatron-lm --date 2021-06-01");
+  add(c, "--framework-version", o.framework_version, "TEXT",
+      "release of the framework, whose date counts where it is known; default that of the date; example: --framework-version 0.13");
+  for (const hwdb::Setting& setting : hwdb::run_settings()) add_setting(c, setting, o);
 }
 
 }  // namespace
@@ -120,8 +149,13 @@ void add_run_options(CLI::App& c, RunOptions& o) {
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
   add(c, "--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");
-  c.add_flag("--sequence-parallel", o.sequence_parallel,
+  add_switch(c, "--sequence-parallel,!--no-sequence-parallel", o.sequence_parallel,
              "shard norms and residuals over the tensor ranks; default that of the stack; example: --tp 8 --sequence-parallel");
+  add(c, "--stage-layers", o.stage_layers, "LIST",
+      "transformer layers of each pipeline stage, first to last; default even; example: --pp 4 --stage-layers 19,21,21,19");
+  add_switch(c, "--embeddings-as-layers,!--no-embeddings-as-layers", o.embeddings_as_layers,
+             "the embedding and the LM head each count as a layer; default where only that divides evenly; example: --pp 8 "
+             "--embeddings-as-layers");
   add_recipe(c, o);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/database_option.h"
+#include "sim/run.h"
 
 namespace llmsim::cli {
 
@@ -18,18 +19,11 @@ struct RunOptions {
   std::optional<std::string> precision{}, stack{}, optimizer{}, offload{}, recompute{}, schedule{}, sharding{}, shard_size{};
   std::optional<std::string> tp{}, pp{}, dp{}, cp{}, ep{}, virtual_stages{}, cp_scheme{}, etp{}, moe_dispatch{};
   std::optional<double> moe_imbalance{}, moe_capacity{};
-  bool moe_overlap = false;
-  bool cp_unbalanced = false;
-  bool sequence_parallel = false;
-  bool no_flash = false;
-  bool compile = false;
-  bool cuda_graph = false;
-  bool fused_cross_entropy = false;
-  bool tp_overlap = false;
-  std::optional<bool> dp_overlap{}, gradient_overlap{}, gather_overlap{};
-  bool grad_sync_every_microbatch = false;
-  bool no_reshard_after_forward = false;
-  std::optional<double> fsdp_unit_blocks{};
+  std::optional<std::string> date{}, framework_version{}, stage_layers{};
+  std::optional<bool> moe_overlap{}, moe_captured{}, cp_balanced{}, sequence_parallel{}, flash{}, compile{}, cuda_graph{};
+  std::optional<bool> fused_cross_entropy{}, tp_overlap{}, dp_overlap{}, gradient_overlap{}, gather_overlap{};
+  std::optional<bool> embeddings_as_layers{};
+  sim::SettingValues settings{};  // hwdb/settings.h
 };
 
 // Options for one run, each with one value.

@@ -31,6 +31,7 @@ constexpr NumberRange kSequence{1, 1 << 24};
 constexpr NumberRange kBatch{1, 1 << 24};
 constexpr NumberRange kMicroBatch{1, 1024};
 constexpr NumberRange kVirtualStages{1, 1024};
+constexpr NumberRange kStageLayers{1, 65536};
 constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
 constexpr const char* kDefaultStack = "megatron-lm";
 constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
@@ -154,26 +155,6 @@ sim::Transformer model_of(const RunOptions& options, Notes& notes) {
   return model;
 }
 
-// What the resolver needs to know of a model; the rest is put in place afterwards.
-hwdb::RecordedModel recorded(const sim::Transformer& m) {
-  hwdb::RecordedModel record;
-  record.name = m.name;
-  record.num_layers = m.num_layers;
-  record.hidden_size = m.hidden_size;
-  record.num_heads = m.num_heads;
-  record.num_kv_heads = m.num_kv_heads;
-  record.head_dim = m.head_dim;
-  record.ffn_size = m.ffn_size;
-  record.vocab_size = m.vocab_size;
-  record.seq_len = m.seq_len;
-  record.gated_mlp = m.gated_mlp;
-  record.tied_embeddings = m.tied_embeddings;
-  record.bias = m.bias.qkv;
-  record.norm = m.norm == sim::Norm::RmsNorm ? "rmsnorm" : "layernorm";
-  record.position = m.position == sim::Position::Alibi ? "alibi" : m.position == sim::Position::Learned ? "learned" : "rope";
-  return record;
-}
-
 // --- hardware ---
 
 hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices, const hwdb::Database& database, Notes& notes) {
@@ -283,7 +264,8 @@ void set_experts(const RunOptions& options, hwdb::RecordedTraining& training) {
   if (options.moe_dispatch && !sim::expert_dispatch_named(*options.moe_dispatch))
     refuse("--moe-dispatch", *options.moe_dispatch, "alltoall, allgather or deepep");
   training.moe_dispatch = options.moe_dispatch;
-  if (options.moe_overlap) training.moe_overlap = true;
+  training.moe_overlap = options.moe_overlap;
+  training.moe_captured = options.moe_captured;
   training.moe_imbalance = options.moe_imbalance;
   training.moe_capacity = options.moe_capacity;
 }
@@ -295,40 +277,58 @@ hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
   training.optimizer = optimizer_in(options.optimizer);
   training.offload = offload_in(options.offload);
   training.cp_scheme = context_scheme_in(options.cp_scheme);
-  if (options.cp_unbalanced) training.cp_balanced = false;
+  training.cp_balanced = options.cp_balanced;
   set_experts(options, training);
-  if (options.sequence_parallel) training.sequence_parallel = true;
-  if (options.no_flash) training.flash_attention = false;
-  if (options.compile) training.compile = true;
-  if (options.cuda_graph) training.cuda_graph = true;
-  if (options.fused_cross_entropy) training.fused_cross_entropy = true;
-  if (options.tp_overlap) training.tp_overlap = true;
+  training.framework_version = options.framework_version;
+  training.sequence_parallel = options.sequence_parallel;
+  training.flash_attention = options.flash;
+  training.compile = options.compile;
+  training.cuda_graph = options.cuda_graph;
+  training.fused_cross_entropy = options.fused_cross_entropy;
+  training.tp_overlap = options.tp_overlap;
   training.dp_overlap = options.dp_overlap;
   training.gradient_overlap = options.gradient_overlap;
   training.gather_overlap = options.gather_overlap;
-  if (options.grad_sync_every_microbatch) training.grad_sync_every_microbatch = true;
-  if (options.no_reshard_after_forward) training.reshard_after_forward = false;
-  training.fsdp_unit_blocks = options.fsdp_unit_blocks;
+  training.settings = options.settings;
   return training;
 }
 
-sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, Notes notes, const hwdb::Database& database) {
+sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes, const hwdb::Database& database) {
   record.id = model.name;
-  record.model = recorded(model);
+  record.model = hwdb::recorded(model);
   sim::Run run = hwdb::RunResolver(database).resolve(record);
-  run.model = model;
   run.facts.insert(run.facts.begin(), notes.begin(), notes.end());
   return run;
+}
+
+hwdb::RecordedRecompute recorded(const sim::Recompute& r) {
+  hwdb::RecordedRecompute recorded{.kind = sim::name_of(r.kind), .every_n = r.every_n, .share = r.share};
+  if (r.first_blocks > 0) recorded.blocks = r.first_blocks;
+  if (r.kind == sim::RecomputeKind::Selective) recorded.modules = split(sim::text_of(r.modules), '+');
+  if (r.kind == sim::RecomputeKind::Op) recorded.saved = sim::name_of(r.kept);
+  return recorded;
+}
+
+// In the order of the stages, each as often as it stands there.
+std::vector<int> layers_in(const std::string& text) {
+  std::vector<int> layers;
+  for (const std::string& part : split(text)) layers.push_back(static_cast<int>(number_in("--stage-layers", part, kStageLayers)));
+  return layers;
+}
+
+std::string date_in(const std::string& text) {
+  const bool right =
+      text.size() == 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-") == std::string::npos;
+  if (!right) refuse("--date", text, "a day as YYYY-MM-DD");
+  return text;
 }
 
 void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
   training.virtual_stages = optional_number("--virtual-stages", options.virtual_stages, kVirtualStages);
   if (options.schedule) training.pipeline_schedule = sim::name_of(schedule_in(*options.schedule));
-  if (options.recompute) {
-    const sim::Recompute recompute = recompute_in(*options.recompute);
-    training.recompute = hwdb::RecordedRecompute{
-        .kind = sim::name_of(recompute.kind), .detail = sim::description_of(recompute), .every_n = recompute.every_n};
-  }
+  training.embeddings_as_layers = options.embeddings_as_layers;
+  if (options.stage_layers) training.stage_layers = layers_in(*options.stage_layers);
+  if (options.recompute) training.recompute = recorded(recompute_in(*options.recompute));
   if (options.sharding) training.sharding = sim::name_of(sharding_in(*options.sharding));
   training.shard_size = optional_number("--shard-size", options.shard_size, kRanks);
   if (options.shard_size && training.sharding != "hsdp") refuse("--shard-size", *options.shard_size, "--sharding hsdp beside it");
@@ -411,11 +411,12 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   layout.micro_batch = optional_number("--micro-batch", options.micro_batch, kMicroBatch);
   layout.global_batch = global_batch_of(options, model.seq_len, layout.replica_batch(), true, notes);
   hwdb::RunRecord record;
+  if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
   record.training = recipe_of(options, notes);
   set_layout(options, record.training);
   record_mesh(layout, record.training, devices);
-  sim::Run run = resolved(std::move(record), model, std::move(notes), database);
+  sim::Run run = resolved(std::move(record), model, notes, database);
   set_mesh(layout, run.strategy);
   return run;
 }
@@ -425,13 +426,22 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   const sim::Transformer model = model_of(options, notes);
   const int devices = static_cast<int>(number_in("--gpus", options.gpus.value_or(""), kDevices));
   hwdb::RunRecord record;
+  if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
   record.training = recipe_of(options, notes);
-  record.training.tp = devices;  // any mesh: the search replaces it
-  record.training.global_batch = global_batch_of(options, model.seq_len, devices, false, notes);
+  record.training.dp = devices;  // any mesh: the search replaces it
+  record.training.global_batch = record.training.shard_size = devices;
+  const int global_batch = global_batch_of(options, model.seq_len, devices, false, notes);
   sim::PlanQuery query;
-  query.base = resolved(std::move(record), model, std::move(notes), database);
-  drop_searched(query.base.facts);
+  for (const auto sharding : {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2, sim::Sharding::Zero3,
+                              sim::Sharding::Hsdp}) {
+    record.training.sharding = sim::name_of(sharding);
+    sim::Run run = resolved(record, model, notes, database);
+    drop_searched(run.facts);
+    run.strategy.global_batch = global_batch;
+    query.under.emplace(sharding, std::move(run));
+  }
+  query.base = query.under.at(sim::Sharding::None);
   set_search(options, query);
   return query;
 }

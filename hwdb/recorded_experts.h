@@ -1,7 +1,6 @@
-// How a run lays out its experts: from its own keys, or from the words of its framework_detail, else as frameworks usually do.
+// How a run lays out its experts: from its own keys, else as frameworks usually do.
 //
-// Private to hwdb.  Words: "etp=1", "moe_dispatcher=alltoall", "moe_a2a_overlap=true",
-// "cuda graph transformer_engine [...]": graphs of modules, which leave the experts out, where "full_iteration" holds all.
+// Private to hwdb.
 #pragma once
 
 #include "hwdb/assumptions.h"

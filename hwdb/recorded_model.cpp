@@ -1,8 +1,10 @@
 #include "hwdb/recorded_model.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "sim/model/catalogue.h"
 
@@ -138,10 +140,76 @@ void set_experts(const RecordedModel& m, sim::Transformer& t) {
     moe.expert_bias = t.moe->expert_bias;
     moe.shared_expert_gate = t.moe->shared_expert_gate;
   }
+  moe.router_bias = m.router_bias.value_or(moe.router_bias);
+  moe.expert_bias = m.expert_bias.value_or(moe.expert_bias);
+  moe.shared_expert_gate = m.shared_expert_gate.value_or(moe.shared_expert_gate);
   t.moe = moe;
 }
 
+constexpr std::array<std::pair<const char*, sim::QkNorm>, 3> kQkNorms = {
+    {{"none", sim::QkNorm::None}, {"per-head", sim::QkNorm::PerHead}, {"all-heads", sim::QkNorm::AllHeads}}};
+
+// What a record says of details that most leave to the family or the catalogue.
+void set_details(const RecordedModel& m, sim::Transformer& t) {
+  const auto replace = [](auto& target, const auto& value) {
+    if (value) target = *value;
+  };
+  replace(t.bias, m.biases);
+  replace(t.norm_weight, m.norm_weight);
+  replace(t.norms_per_layer, m.norms_per_layer);
+  replace(t.final_norm, m.final_norm);
+  replace(t.embedding_norm, m.embedding_norm);
+  replace(t.attention_sinks, m.attention_sinks);
+  replace(t.max_positions, m.max_positions);
+  replace(t.sliding_window_interval, m.sliding_window_interval);
+  for (const auto& [name, value] : kQkNorms) {
+    if (m.qk_norm == name) t.qk_norm = value;
+  }
+}
+
 }  // namespace
+
+RecordedModel recorded(const sim::Transformer& t) {
+  RecordedModel m;
+  m.name = t.name;
+  m.architecture = t.encoder ? "encoder" : "decoder";
+  m.num_layers = t.num_layers;
+  m.hidden_size = t.hidden_size;
+  m.num_heads = t.num_heads;
+  m.num_kv_heads = t.num_kv_heads;
+  m.head_dim = t.head_dim;
+  m.ffn_size = t.ffn_size;
+  m.vocab_size = t.vocab_size;
+  m.seq_len = t.seq_len;
+  m.gated_mlp = t.gated_mlp;
+  m.tied_embeddings = t.tied_embeddings;
+  m.parallel_block = t.parallel_block;
+  m.norm = name_of(t.norm);
+  m.position = name_of(t.position);
+  m.sliding_window = t.sliding_window;
+  m.biases = t.bias;
+  m.bias = t.bias != sim::Biases{};
+  m.norm_weight = t.norm_weight;
+  m.norms_per_layer = t.norms_per_layer;
+  m.final_norm = t.final_norm;
+  m.embedding_norm = t.embedding_norm;
+  m.attention_sinks = t.attention_sinks;
+  m.max_positions = t.max_positions;
+  m.sliding_window_interval = t.sliding_window_interval;
+  for (const auto& [name, value] : kQkNorms) {
+    if (t.qk_norm == value) m.qk_norm = name;
+  }
+  m.moe = t.moe;
+  if (t.moe) {
+    m.router_bias = t.moe->router_bias;
+    m.expert_bias = t.moe->expert_bias;
+    m.shared_expert_gate = t.moe->shared_expert_gate;
+  }
+  m.mla = t.mla;
+  m.encoder = t.encoder;
+  m.mtp_layers = t.mtp_layers;
+  return m;
+}
 
 sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults, Assumptions& assume) {
   const RecordedModel& m = record.model;
@@ -154,7 +222,7 @@ sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults
   if (m.mla) t.mla = m.mla;
   if (m.encoder) t.encoder = m.encoder;
   if (m.mtp_layers) t.mtp_layers = *m.mtp_layers;
-  t.embedding_norm = t.embedding_norm || defaults.embedding_norm;
+  set_details(m, t);
   return t;
 }
 

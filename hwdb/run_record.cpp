@@ -1,10 +1,12 @@
 #include "hwdb/run_record.h"
 
+#include <cstdint>
 #include <fstream>
 #include <set>
 #include <sstream>
 
 #include "hwdb/json_reader.h"
+#include "hwdb/settings.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -12,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-sim::MixtureOfExperts read_moe(ObjectReader reader) {
+sim::MixtureOfExperts read_moe(ObjectReader reader, RecordedModel& m) {
   sim::MixtureOfExperts moe;
   moe.num_experts = reader.count("num_experts").value_or(0);
   moe.top_k = reader.count("top_k").value_or(0);
@@ -23,6 +25,9 @@ sim::MixtureOfExperts read_moe(ObjectReader reader) {
   moe.layer_interval = reader.count("layer_interval").value_or(1);
   moe.num_groups = reader.count("num_groups").value_or(1);
   moe.groups_per_token = reader.count("groups_per_token").value_or(moe.num_groups);
+  m.router_bias = reader.boolean("router_bias");
+  m.expert_bias = reader.boolean("expert_bias");
+  m.shared_expert_gate = reader.boolean("shared_expert_gate");
   reader.finish();
   if (moe.num_experts == 0) reader.refuse("num_experts", "a mixture of experts needs its number of experts");
   if (moe.top_k == 0) reader.refuse("top_k", "a mixture of experts needs the number of experts per token");
@@ -54,6 +59,29 @@ sim::Encoder read_encoder(ObjectReader reader) {
   return encoder;
 }
 
+sim::Biases read_biases(ObjectReader reader) {
+  const auto has = [&](const char* key) { return reader.boolean(key).value_or(false); };
+  const sim::Biases biases{.qkv = has("qkv"),
+                           .attention_output = has("attention_output"),
+                           .mlp = has("mlp"),
+                           .norm = has("norm"),
+                           .head = has("head")};
+  reader.finish();
+  return biases;
+}
+
+void read_details(ObjectReader& reader, RecordedModel& m) {
+  if (std::optional<ObjectReader> biases = reader.object("biases")) m.biases = read_biases(*biases);
+  m.norm_weight = reader.boolean("norm_weight");
+  m.final_norm = reader.boolean("final_norm");
+  m.embedding_norm = reader.boolean("embedding_norm");
+  m.attention_sinks = reader.boolean("attention_sinks");
+  m.qk_norm = reader.one_of("qk_norm", {"none", "per-head", "all-heads"});
+  m.norms_per_layer = reader.count("norms_per_layer");
+  m.max_positions = reader.count("max_positions", 0);
+  m.sliding_window_interval = reader.count("sliding_window_interval");
+}
+
 RecordedModel read_model(ObjectReader reader) {
   RecordedModel m;
   m.name = reader.text("name");
@@ -73,7 +101,8 @@ RecordedModel read_model(ObjectReader reader) {
   m.norm = reader.one_of("norm", {"layernorm", "rmsnorm"});
   m.position = reader.one_of("position", {"learned", "rope", "alibi", "relative", "none"});
   m.sliding_window = reader.count("sliding_window");
-  if (std::optional<ObjectReader> moe = reader.object("moe")) m.moe = read_moe(*moe);
+  read_details(reader, m);
+  if (std::optional<ObjectReader> moe = reader.object("moe")) m.moe = read_moe(*moe, m);
   if (std::optional<ObjectReader> mla = reader.object("mla")) m.mla = read_mla(*mla);
   if (std::optional<ObjectReader> encoder = reader.object("encoder")) m.encoder = read_encoder(*encoder);
   m.mtp_layers = reader.count("mtp_layers", 0);
@@ -105,6 +134,10 @@ RecordedRecompute read_recompute(ObjectReader reader) {
   RecordedRecompute r;
   r.kind = reader.one_of("kind", {"none", "full", "selective", "every_n", "op"});
   r.every_n = reader.count("every_n");
+  r.share = reader.count("share");
+  r.blocks = reader.count("blocks");
+  r.modules = reader.texts("modules");
+  r.saved = reader.one_of("saved", {"every-second", "all", "qkv"});
   r.detail = reader.text("detail");
   reader.finish();
   return r;
@@ -121,6 +154,18 @@ RecordedOffload read_offload(ObjectReader reader) {
   return o;
 }
 
+std::vector<int> read_stage_layers(ObjectReader& reader) {
+  std::vector<int> layers;
+  const json* const list = reader.any("stage_layers");
+  if (!list) return layers;
+  for (const json& count : list->is_array() ? *list : json::array({nullptr})) {
+    if (!count.is_number_unsigned() || count.get<std::uint64_t>() > 65536)
+      reader.refuse("stage_layers", "a list of layers for each pipeline stage is expected, as [7, 9, 9, 7]");
+    layers.push_back(count.get<int>());
+  }
+  return layers;
+}
+
 void read_mesh(ObjectReader& reader, RecordedTraining& t) {
   t.micro_batch = reader.count("micro_batch");
   t.global_batch = reader.count("global_batch");
@@ -131,10 +176,9 @@ void read_mesh(ObjectReader& reader, RecordedTraining& t) {
   t.cp = reader.count("cp");
   t.ep = reader.count("ep");
   t.etp = reader.count("etp");
-  t.moe_dispatch = reader.one_of("moe_dispatch", {"alltoall", "allgather", "deepep"});
+  t.moe_dispatch = reader.one_of("moe_dispatch", {"alltoall", "allgather", "deepep", "hybridep"});
   t.moe_overlap = reader.boolean("moe_overlap");
   t.moe_captured = reader.boolean("moe_captured");
-  t.moe_dispatch_narrow = reader.boolean("moe_dispatch_narrow");
   t.moe_imbalance = reader.number("moe_imbalance", 1.0);
   t.moe_capacity = reader.number("moe_capacity", 1.0);
   t.cp_scheme = reader.one_of("cp_scheme", {"ring", "all-gather", "all-to-all"});
@@ -145,11 +189,31 @@ void read_mesh(ObjectReader& reader, RecordedTraining& t) {
   t.sharding = reader.one_of("sharding", {"none", "zero1", "zero2", "zero3", "hsdp"});
   t.shard_size = reader.count("shard_size");
   t.replicate_size = reader.count("replicate_size");
+  t.embeddings_as_layers = reader.boolean("embeddings_as_layers");
+  t.stage_layers = read_stage_layers(reader);
+}
+
+sim::SettingValue value_of(const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number()) return value.get<double>();
+  return value.is_string() ? value.get<std::string>() : shown(value);
+}
+
+sim::SettingValues read_settings(ObjectReader& reader) {
+  sim::SettingValues settings;
+  for (const Setting& setting : run_settings()) {
+    const json* const value = reader.any(setting.key);
+    if (!value) continue;
+    if (!can_have(setting, value_of(*value))) reader.refuse(setting.key, values_of(setting) + " is expected");
+    settings[setting.key] = value_of(*value);
+  }
+  return settings;
 }
 
 RecordedTraining read_training(ObjectReader reader) {
   RecordedTraining t;
   t.framework = reader.text("framework");
+  t.framework_version = reader.text("framework_version");
   t.framework_detail = reader.text("framework_detail");
   t.precision = reader.one_of("precision", {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "nf4", "int4"});
   t.precision_detail = reader.text("precision_detail");
@@ -157,8 +221,6 @@ RecordedTraining read_training(ObjectReader reader) {
   read_mesh(reader, t);
   t.sequence_parallel = reader.boolean("sequence_parallel");
   t.flash_attention = reader.boolean("flash_attention");
-  t.attention_kernel = reader.one_of("attention_kernel", {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn",
-                                                          "composable-kernel", "aotriton", "aotriton-first", "splash"});
   t.compile = reader.boolean("compile");
   t.fused_cross_entropy = reader.boolean("fused_cross_entropy");
   t.tp_overlap = reader.boolean("tp_overlap");
@@ -166,13 +228,7 @@ RecordedTraining read_training(ObjectReader reader) {
   t.gradient_overlap = reader.boolean("gradient_overlap");
   t.gather_overlap = reader.boolean("gather_overlap");
   t.cuda_graph = reader.boolean("cuda_graph");
-  t.grad_sync_every_microbatch = reader.boolean("grad_sync_every_microbatch");
-  t.reshard_after_forward = reader.boolean("reshard_after_forward");
-  t.fsdp_unit_blocks = reader.number("fsdp_unit_blocks", 0.0);
-  t.max_live_parameters = reader.number("max_live_parameters", 1.0);
-  t.dropout = reader.number("dropout", 0.0);
-  if (t.dropout && *t.dropout >= 1.0) reader.refuse("dropout", "a probability below 1 is expected");
-  t.optimizer_step = reader.boolean("optimizer_step");
+  t.settings = read_settings(reader);
   if (std::optional<ObjectReader> recompute = reader.object("recompute")) t.recompute = read_recompute(*recompute);
   if (std::optional<ObjectReader> offload = reader.object("offload")) t.offload = read_offload(*offload);
   reader.finish();
@@ -265,7 +321,8 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
     add_run(result, document, seen);
     return result;
   }
-  if (reader.integer("schema", 1, 1 << 20).value_or(1) != 1) reader.refuse("schema", "this program reads schema 1");
+  if (reader.integer("schema", 1, 1 << 20).value_or(2) != 2)
+    reader.refuse("schema", "this program reads schema 2; tests/validation/convert_runs.py IN OUT converts schema 1");
   result.group = reader.text("group").value_or("");
   result.description = reader.text("description").value_or("");
   reader.texts("caveats");

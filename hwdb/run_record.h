@@ -12,6 +12,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/model/transformer.h"
+#include "sim/run.h"
 
 namespace llmsim::hwdb {
 
@@ -22,7 +23,13 @@ struct RecordedModel {
   std::optional<bool> gated_mlp, tied_embeddings, bias, parallel_block;
   std::optional<std::string> norm, position;
   std::optional<int> sliding_window;
+  // Details that most records leave to the family or the catalogue.
+  std::optional<sim::Biases> biases;
+  std::optional<bool> norm_weight, final_norm, embedding_norm, attention_sinks;
+  std::optional<std::string> qk_norm;  // "none", "per-head", "all-heads"
+  std::optional<int> norms_per_layer, max_positions, sliding_window_interval;
   std::optional<sim::MixtureOfExperts> moe;
+  std::optional<bool> router_bias, expert_bias, shared_expert_gate;  // keys of moe
   std::optional<sim::LatentAttention> mla;
   std::optional<sim::Encoder> encoder;
   std::optional<int> mtp_layers;
@@ -31,6 +38,9 @@ struct RecordedModel {
   std::optional<int> lora_rank;
   std::vector<std::string> lora_targets;
 };
+
+// Every key of a model, so that it is read back as it is.
+RecordedModel recorded(const sim::Transformer& model);
 
 struct RecordedHardware {
   std::optional<std::string> accelerator, system;
@@ -41,8 +51,13 @@ struct RecordedHardware {
 };
 
 struct RecordedRecompute {
-  std::optional<std::string> kind, detail;
-  std::optional<int> every_n;
+  std::optional<std::string> kind{};
+  std::optional<int> every_n{};
+  std::optional<int> share{};            // every_n: blocks of every `every_n` that are recomputed
+  std::optional<int> blocks{};           // full: of each model chunk, the first so many; none: all
+  std::vector<std::string> modules{};    // selective: sim/strategy/recompute.h; empty: the core of attention
+  std::optional<std::string> saved{};    // op: GEMMs whose outputs are saved: "every-second", "all", "qkv"
+  std::optional<std::string> detail{};   // free text
 };
 
 struct RecordedOffload {
@@ -52,7 +67,7 @@ struct RecordedOffload {
 };
 
 struct RecordedTraining {
-  std::optional<std::string> framework, framework_detail, precision, precision_detail, optimizer;
+  std::optional<std::string> framework, framework_version, framework_detail, precision, precision_detail, optimizer;
   std::optional<int> micro_batch;       // sequences per forward pass of one replica
   std::optional<int> global_batch;      // sequences per optimizer step
   std::optional<int> num_microbatches;  // forward passes of one replica per optimizer step
@@ -66,17 +81,12 @@ struct RecordedTraining {
   std::optional<std::string> moe_dispatch;
   std::optional<bool> moe_overlap, moe_captured;
   std::optional<double> moe_imbalance, moe_capacity;
-  std::optional<bool> moe_dispatch_narrow;  // tokens travel to experts in the format of narrow products
   std::optional<int> shard_size, replicate_size;
-  std::optional<std::string> attention_kernel;  // "flash-2", "cudnn", ...: sim/base/attention_kernel.h; none: the framework's
+  std::optional<bool> embeddings_as_layers;  // the embedding and the LM head each count as a layer
+  std::vector<int> stage_layers;             // transformer layers of each pipeline stage; empty: even
   std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, cuda_graph;
   std::optional<bool> gradient_overlap, gather_overlap, dp_overlap;  // the last: both, where one of them is not said
-  // Habits of the framework that a run may set: gradients reduced after each micro-batch or once per step; weights of zero3 freed
-  // between forward and backward; blocks that are one FSDP unit (0: the whole model, 1 / n: every block is n units); gathered
-  // parameters that stay until there are so many; probability of dropout; false where a step is a micro-step without an update.
-  std::optional<bool> grad_sync_every_microbatch, reshard_after_forward;
-  std::optional<double> fsdp_unit_blocks, max_live_parameters, dropout;
-  std::optional<bool> optimizer_step;
+  sim::SettingValues settings;  // of the training program: settings.h
   std::optional<RecordedRecompute> recompute;
   RecordedOffload offload;
 };
@@ -127,7 +137,9 @@ struct RunFile {
   std::vector<RejectedRun> rejected;  // runs with an unknown key, a wrong type or an unknown value
 };
 
-// Runs of the JSON in `text`: {"schema": 1, "group": ..., "runs": [...]}, or one run alone.  Throws Error where the text is no
+// Free text (notes, source, framework_detail, precision_detail, recompute.detail, ...) is kept to be printed; nothing reads it.
+//
+// Runs of the JSON in `text`: {"schema": 2, "group": ..., "runs": [...]}, or one run alone.  Throws Error where the text is no
 // such JSON (with file and line); a run with a mistake is put into `rejected` and the others are read.  `file` names it in
 // messages.
 RunFile parse_runs(const std::string& text, const std::string& file);

@@ -1,14 +1,11 @@
 #include "hwdb/run_resolver.h"
 
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
-#include "hwdb/detail_words.h"
 #include "hwdb/recorded_experts.h"
 #include "hwdb/recorded_model.h"
-#include "hwdb/stack_fields.h"
 #include "sim/base/error.h"
 #include "sim/strategy/validity.h"
 
@@ -59,27 +56,25 @@ void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume)
   s.global_batch = static_cast<int>(global);
 }
 
+// A schedule and virtual stages that contradict each other are refused by the rules of the strategy (validity.h).
 void set_schedule(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
   const std::optional<sim::PipelineSchedule> schedule = sim::schedule_named(t.pipeline_schedule.value_or(""));
   s.virtual_stages = t.virtual_stages.value_or(schedule == sim::PipelineSchedule::ZbV ? 2 : 1);
-  const bool interleaved = s.virtual_stages > 1;
-  s.schedule = interleaved ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
-  if (!t.pipeline_schedule) {
-    if (s.pipeline_parallel > 1)
-      assume.note("training.pipeline_schedule", name_of(s.schedule), "usual for this number of virtual stages");
-    return;
-  }
-  if (!schedule) {
+  s.schedule = s.virtual_stages > 1 ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
+  if (t.pipeline_schedule && !schedule) {
     assume.refuse("training.pipeline_schedule = " + *t.pipeline_schedule +
                   " is not simulated; 1f1b, interleaved, gpipe, zb-h1, zb-v and dualpipe are");
   }
-  if (!interleaved || *schedule > sim::PipelineSchedule::OneForwardOneBackward) s.schedule = *schedule;
-  if (s.schedule == sim::PipelineSchedule::Interleaved && s.virtual_stages == 1)
-    s.schedule = sim::PipelineSchedule::OneForwardOneBackward;
+  if (schedule) s.schedule = *schedule;
+  if (!schedule && s.pipeline_parallel > 1)
+    assume.note("training.pipeline_schedule", name_of(s.schedule), "usual for this number of virtual stages");
 }
 
 // Megatron's "account for embedding and loss in the pipeline split": 126 layers in 128 chunks.
-void set_layer_split(int num_layers, sim::Strategy& s, Assumptions& assume) {
+void set_layer_split(const RecordedTraining& t, int num_layers, sim::Strategy& s, Assumptions& assume) {
+  s.stage_layers = t.stage_layers;
+  s.embeddings_as_layers = t.embeddings_as_layers.value_or(false);
+  if (t.embeddings_as_layers || !t.stage_layers.empty()) return;
   const std::int64_t chunks = std::int64_t{s.pipeline_parallel} * s.virtual_stages;
   if (chunks == 1 || num_layers % chunks == 0 || (std::int64_t{num_layers} + 2) % chunks != 0) return;
   s.embeddings_as_layers = true;
@@ -98,10 +93,8 @@ void set_context(const RecordedTraining& t, const StackDefaults& defaults, sim::
   s.context_balanced = assume.given(t.cp_balanced, "training.cp_balanced", defaults.context_balanced, reason);
 }
 
-void set_sharding(const RecordedTraining& t, const StackDefaults& defaults, sim::Strategy& s, Assumptions& assume) {
-  const bool alone = s.data_parallel * std::int64_t{s.context_parallel} == 1;
-  const std::string fallback = alone ? "none" : name_of(defaults.sharding);
-  s.sharding = *sim::sharding_named(assume.given(t.sharding, "training.sharding", fallback, "default of the framework"));
+void set_sharding(const RecordedTraining& t, const std::string& sharding, sim::Strategy& s, Assumptions& assume) {
+  s.sharding = *sim::sharding_named(sharding);
   if (s.sharding != sim::Sharding::Hsdp) return;
   const int ranks = s.data_parallel * s.context_parallel;
   if (!t.shard_size && t.replicate_size && ranks % *t.replicate_size == 0)
@@ -114,39 +107,34 @@ void set_sharding(const RecordedTraining& t, const StackDefaults& defaults, sim:
   }
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : "+") + name;
+  return text;
+}
+
+sim::RecomputedModules recorded_modules(const RecordedRecompute& recorded, Assumptions& assume) {
+  if (recorded.modules.empty()) return {};
+  const std::optional<sim::RecomputedModules> modules = sim::recomputed_modules_from(joined(recorded.modules));
+  if (!modules) {
+    const sim::RecomputedModules all{true, true, true, true, true, true, true, true};
+    assume.refuse("training.recompute.modules = " + joined(recorded.modules) + ": known are " + text_of(all, ", "));
+  }
+  return *modules;
+}
+
 void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
-  const std::optional<std::string> kind = t.recompute ? t.recompute->kind : std::nullopt;
-  s.recompute.kind = *sim::recompute_named(assume.given(kind, "training.recompute.kind", std::string("none"), "not recorded"));
-  if (!t.recompute) return;
-  s.recompute.every_n = t.recompute->every_n.value_or(1);
-  s.recompute = sim::described(s.recompute, t.recompute->detail.value_or(""));
-}
-
-// The number that follows a word in a text, after "=", ":" or a space: "max_live_parameters 3e7".
-std::optional<double> number_after(const std::string& text, const std::string& word) {
-  const std::size_t found = text.find(word);
-  if (found == std::string::npos) return std::nullopt;
-  const char* start = text.c_str() + found + word.size();
-  if (*start == '=' || *start == ':') ++start;
-  char* end = nullptr;
-  const double value = std::strtod(start, &end);
-  return end == start || !(value > 0.0) ? std::nullopt : std::optional(value);
-}
-
-// What a run says of its framework's habits.
-void set_habits(const RecordedTraining& t, StackChoice& choice) {
-  const auto state = [&](const char* key, const auto& value) {
-    if (value) state_field(choice, key, *value);
-  };
-  state("attention_kernel", t.attention_kernel);
-  state("reduces_every_microbatch", t.grad_sync_every_microbatch);
-  state("regathers_in_backward", t.reshard_after_forward);
-  state("unit_blocks", t.fsdp_unit_blocks);
-  state("live_parameters",
-        t.max_live_parameters ? t.max_live_parameters : number_after(t.framework_detail.value_or(""), "max_live_parameters"));
-  state("dropout", t.dropout);
-  state("moe_dispatch_narrow", t.moe_dispatch_narrow);
-  state("default.optimizer_step", t.optimizer_step);
+  const RecordedRecompute recorded = t.recompute.value_or(RecordedRecompute{});
+  s.recompute.kind =
+      *sim::recompute_named(assume.given(recorded.kind, "training.recompute.kind", std::string("none"), "not recorded"));
+  s.recompute.every_n = recorded.every_n.value_or(1);
+  s.recompute.share = recorded.share.value_or(1);
+  if (s.recompute.share > s.recompute.every_n)
+    assume.refuse("training.recompute.share = " + std::to_string(s.recompute.share) + " is more than every_n = " +
+                  std::to_string(s.recompute.every_n));
+  s.recompute.first_blocks = recorded.blocks.value_or(0);
+  s.recompute.modules = recorded_modules(recorded, assume);
+  s.recompute.kept = sim::kept_products_named(recorded.saved.value_or("every-second")).value();
 }
 
 sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
@@ -156,8 +144,7 @@ sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
                        .activations = recorded.activations.value_or(false),
                        .modules = {},
                        .blocks = recorded.blocks.value_or(0)};
-  std::string names;
-  for (const std::string& name : recorded.modules) names += (names.empty() ? "" : "+") + name;
+  const std::string names = joined(recorded.modules);
   if (!names.empty()) {
     const std::optional<sim::OffloadedModules> modules = sim::offloaded_modules_from(names);
     if (!modules)
@@ -166,14 +153,7 @@ sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
   }
   if (!offload.activations && (offload.modules.any() || offload.blocks > 0))
     assume.refuse("training.offload.modules and blocks need training.offload.activations = true");
-  return described(offload, t.framework_detail.value_or(""));
-}
-
-// Its own key, else the name that Megatron gives it in the run's words, else what is said of both kinds of collectives.
-std::optional<bool> overlap_of(const RecordedTraining& t, const std::optional<bool>& own, const char* name) {
-  if (own) return own;
-  const std::optional<bool> word = switch_after(t.framework_detail.value_or(""), name);
-  return word ? word : t.dp_overlap;
+  return offload;
 }
 
 void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {
@@ -185,10 +165,10 @@ void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strate
   s.compile = assume.given(t.compile, "training.compile", d.compile, reason);
   s.fused_cross_entropy = assume.given(t.fused_cross_entropy, "training.fused_cross_entropy", d.fused_cross_entropy, reason);
   s.tensor_overlap = assume.given(t.tp_overlap, "training.tp_overlap", s.tensor_parallel > 1 && d.tensor_overlap, reason);
-  s.gradient_overlap = assume.given(overlap_of(t, t.gradient_overlap, "overlap_grad_reduce"), "training.gradient_overlap",
+  s.gradient_overlap = assume.given(t.gradient_overlap ? t.gradient_overlap : t.dp_overlap, "training.gradient_overlap",
                                     d.gradient_overlap, reason);
   s.gather_overlap =
-      assume.given(overlap_of(t, t.gather_overlap, "overlap_param_gather"), "training.gather_overlap", d.gather_overlap, reason);
+      assume.given(t.gather_overlap ? t.gather_overlap : t.dp_overlap, "training.gather_overlap", d.gather_overlap, reason);
   s.cuda_graph = assume.given(t.cuda_graph, "training.cuda_graph", d.cuda_graph, reason);
   s.offload = recorded_offload(t, assume);
 }
@@ -210,21 +190,26 @@ std::string usual_precision(const sim::Device& device) {
   return "fp32";
 }
 
-sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDefaults& defaults, Assumptions& assume) {
+// What is known of a run before its strategy: it decides how the framework behaves.
+struct Recipe {
+  std::string precision, sharding;
+};
+
+sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe, const StackDefaults& defaults,
+                          Assumptions& assume) {
   const RecordedTraining& t = record.training;
   sim::Strategy s;
   set_mesh(t, run.cluster.num_devices, s, assume);
   s.experts = recorded_experts(t, s, assume);
   set_batch(t, s, assume);
   set_schedule(t, s, assume);
-  set_layer_split(run.model.num_layers, s, assume);
+  set_layer_split(t, run.model.num_layers, s, assume);
   set_context(t, defaults, s, assume);
-  set_sharding(t, defaults, s, assume);
+  set_sharding(t, recipe.sharding, s, assume);
   set_recompute(t, s, assume);
   set_switches(t, defaults, s, assume);
   set_adapters(record.model, s, assume);
-  s.precision = *sim::precision_named(assume.given(t.precision, "training.precision", usual_precision(run.cluster.device),
-                                                   "the usual 16-bit format of the device"));
+  s.precision = *sim::precision_named(recipe.precision);
   s.optimizer =
       *sim::optimizer_named(assume.given(t.optimizer, "training.optimizer", std::string("adamw"), "the usual optimizer"));
   return s;
@@ -234,13 +219,10 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const StackDe
 
 // How the collective library uses the network.  Nothing is noted where only the usual is assumed.
 void set_collectives(const RecordedHardware& h, const StackDefaults& defaults, sim::Cluster& cluster, Assumptions& assume) {
-  cluster.network.transport = h.transport ? *sim::transport_named(*h.transport) : defaults.transport;
+  cluster.network.transport = h.transport ? *sim::transport_named(*h.transport) : sim::Transport::Rdma;
   cluster.algorithm = h.collective_algorithm ? *sim::algorithm_named(*h.collective_algorithm) : defaults.collective_algorithm;
-  const std::string reason = "said in words by the run";
-  if (!h.transport && cluster.network.transport != sim::Transport::Rdma)
-    assume.note("hardware.transport", name_of(cluster.network.transport), reason);
   if (!h.collective_algorithm && cluster.algorithm != sim::CollectiveAlgorithm::Auto)
-    assume.note("hardware.collective_algorithm", name_of(cluster.algorithm), reason);
+    assume.note("hardware.collective_algorithm", name_of(cluster.algorithm), "what such a run of the framework sets");
 }
 
 // --- stack ---
@@ -253,39 +235,9 @@ std::string usual_framework(const RecordedTraining& t) {
   return sharding == "none" ? "ddp" : "deepspeed";
 }
 
-// "YYYY" or "YYYY-MM" at the beginning of `text` as a date in the middle of that time.
-std::optional<std::string> middle_of(const std::string& text) {
-  const std::size_t digits = std::min(text.find_first_not_of("0123456789-"), text.size());
-  const std::string time = text.substr(0, digits);
-  const bool year = time.size() == 4 || (time.size() == 7 && time[4] == '-');
-  if (!year || (!time.starts_with("19") && !time.starts_with("20"))) return std::nullopt;
-  return time.size() == 4 ? time + "-07-01" : time + "-15";
-}
-
-// Sources end with when they were written: "README.md, table 2; 2021-05".
-std::string date_of(const RunRecord& record, Assumptions& assume) {
-  if (record.date) return *record.date;
-  const std::string source = record.source.value_or("");
-  const std::size_t last = source.rfind("; ");
-  const std::optional<std::string> date = last == std::string::npos ? std::nullopt : middle_of(source.substr(last + 2));
-  if (date) assume.note("date", *date, "the source says when it was written");
-  return date.value_or("");
-}
-
-StackQuery query_of(const RunRecord& record, Assumptions& assume) {
-  const RecordedTraining& t = record.training;
-  return {.framework = assume.given(t.framework, "training.framework", usual_framework(t), "usual for such a layout"),
-          .model = record.model.name.value_or(""),
-          .date = date_of(record, assume),
-          .framework_detail = t.framework_detail.value_or(""),
-          .precision = t.precision.value_or(""),
-          .precision_detail = t.precision_detail.value_or(""),
-          .accelerator = record.hardware.accelerator.value_or(""),
-          .position = record.model.position.value_or(""),
-          .blocks = record.model.moe ? "mixture" : "dense",
-          .sharding = t.sharding.value_or(""),
-          .trainable = record.model.trainable.value_or("all"),
-          .notes = record.notes.value_or("")};
+// One replica has nothing to shard.
+bool is_alone(const RecordedTraining& t, int num_devices) {
+  return std::int64_t{t.tp.value_or(1)} * t.pp.value_or(1) == num_devices;
 }
 
 }  // namespace
@@ -311,6 +263,46 @@ const ClusterRecord& RunResolver::cluster_of(const RecordedHardware& h) {
   return clusters_.emplace(key, cluster(*database_, name, *h.num_devices, overrides)).first->second;
 }
 
+// The order matters: the framework's rules ask for the number format, the model and the sharding, so these are filled first.
+void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& assume) {
+  const RecordedTraining& t = record.training;
+  const ClusterRecord& known = cluster_of(record.hardware);
+  run.cluster = known.cluster;
+  run.date = record.date.value_or("");
+  run.framework_version = t.framework_version.value_or("");
+  run.settings = t.settings;
+  Recipe recipe{.precision = assume.given(t.precision, "training.precision", usual_precision(run.cluster.device),
+                                          "the usual 16-bit format of the device"),
+                .sharding = {}};
+  StackQuery query{.framework = assume.given(t.framework, "training.framework", usual_framework(t), "usual for such a layout"),
+                   .date = run.date,
+                   .version = run.framework_version,
+                   .precision = recipe.precision,
+                   .architecture = run.cluster.device.architecture,
+                   .position = {},
+                   .blocks = {},
+                   .sharding = {},
+                   .trainable = record.model.trainable.value_or("all"),
+                   .settings = run.settings};
+  const StackDefaults before = stacks_.choose(query).defaults;
+  run.model = model_of(record, before, assume);
+  query.position = name_of(run.model.position);
+  query.blocks = run.model.moe ? "mixture" : "dense";
+  const std::string usual = is_alone(t, run.cluster.num_devices) ? "none" : name_of(before.sharding);
+  recipe.sharding = assume.given(t.sharding, "training.sharding", usual, "default of the framework");
+  query.sharding = recipe.sharding;
+  if (before.auto_buckets && !query.settings.contains("reduce_bucket_size"))
+    query.settings["reduce_bucket_size"] = static_cast<double>(run.model.hidden_size) * run.model.hidden_size;
+  StackChoice choice = stacks_.choose(query);
+  run.stack = std::move(choice.stack);
+  run.optimizer_step = choice.defaults.optimizer_step;
+  set_collectives(record.hardware, choice.defaults, run.cluster, assume);
+  run.strategy = strategy_of(record, run, recipe, choice.defaults, assume);
+  run.model.validate();
+  run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
+  run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());
+}
+
 Run RunResolver::resolve(const RunRecord& record) {
   Run run;
   run.id = record.id;
@@ -319,18 +311,7 @@ Run RunResolver::resolve(const RunRecord& record) {
   if (!record.hardware.accelerator && !record.hardware.system) assume.refuse("hardware.accelerator is missing");
   assume.required(record.hardware.num_devices, "hardware.num_devices");
   try {
-    StackChoice choice = stacks_.choose(query_of(record, assume));
-    const ClusterRecord& known = cluster_of(record.hardware);
-    set_habits(record.training, choice);
-    run.stack = std::move(choice.stack);
-    run.optimizer_step = choice.defaults.optimizer_step;
-    run.cluster = known.cluster;
-    set_collectives(record.hardware, choice.defaults, run.cluster, assume);
-    run.model = model_of(record, choice.defaults, assume);
-    run.strategy = strategy_of(record, run, choice.defaults, assume);
-    run.model.validate();
-    run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
-    run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());
+    resolve_parts(record, run, assume);
   } catch (const Error& error) {
     const std::string what = error.what();
     if (what.find("run " + record.id + ": ") != std::string::npos) throw;

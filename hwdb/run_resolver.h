@@ -24,11 +24,13 @@ class RunResolver {
   //   batch      two of micro_batch, num_microbatches, global_batch give the third; micro_batch and num_microbatches default to 1
   //   layers     are dealt to stages with the embedding and the head counted as layers where only that divides evenly
   //   the rest   from the stack of the framework (stacks.h)
-  // Each assumption becomes a Fact "assumed.<path of the key>".  Throws Error naming file, run, key and what would be right: an
+  // What is assumed answers as the same value given would: the number format, the model and the sharding are filled before the
+  // framework is asked how it behaves.  Free text is never read.  Each assumption becomes a Fact "assumed.<path of the key>".  Throws Error naming file, run, key and what would be right: an
   // unknown accelerator, system or framework; a mesh or a batch that does not multiply; an essential figure that is missing.
   sim::Run resolve(const RunRecord& record);
 
  private:
+  void resolve_parts(const RunRecord& record, sim::Run& run, class Assumptions& assume);
   const ClusterRecord& cluster_of(const RecordedHardware& hardware);
 
   const Database* database_;

@@ -89,7 +89,6 @@ bool assign(NarrowScaling& t, const json& value) { return assign_named(t, value_
 bool assign(FusedLoss& t, const json& value) { return assign_named(t, value_in(kFusedLosses, word(value))); }
 bool assign(sim::AttentionKernel& t, const json& value) { return assign_named(t, sim::attention_kernel_named(word(value))); }
 bool assign(sim::Sharding& t, const json& value) { return assign_named(t, sim::sharding_named(word(value))); }
-bool assign(sim::Transport& t, const json& value) { return assign_named(t, sim::transport_named(word(value))); }
 bool assign(sim::CollectiveAlgorithm& t, const json& value) { return assign_named(t, sim::algorithm_named(word(value))); }
 bool assign(sim::ContextScheme& t, const json& value) { return assign_named(t, sim::context_scheme_named(word(value))); }
 
@@ -304,12 +303,11 @@ void add_defaults(std::vector<Field>& fields) {
   defaults.add("default.cuda_graph", &P::cuda_graph);
   defaults.add("default.sharding", &P::sharding);
   defaults.add("default.optimizer_step", &P::optimizer_step);
-  defaults.add("default.transport", &P::transport);
   defaults.add("default.collective_algorithm", &P::collective_algorithm);
   defaults.add("default.cp_scheme", &P::context_scheme);
   defaults.add("default.cp_balanced", &P::context_balanced);
   defaults.add("default.bias", &P::bias);
-  defaults.add("default.embedding_norm", &P::embedding_norm);
+  defaults.add("default.auto_buckets", &P::auto_buckets);
 }
 
 std::vector<Field> all_fields() {

@@ -1,21 +1,25 @@
-// Training stacks: what frameworks keep, launch and overlap, and what they do where a run does not say.
+// Training frameworks: what they store, launch and overlap, and what they do where a run does not say.
 //
-// facts/stacks.json holds two lists.  A *stack* describes a framework by fields, each with its evidence and source; "like" takes
-// over the fields of a stack that stands before it.  A *rule* changes fields for runs of a certain kind (an old version, fp32
-// training, a position scheme without flash attention); all rules whose conditions hold apply, in the order of the file.  A
-// condition names what any run can state, and holds for one of its values:
+// facts/stacks.json holds three lists.
+//
+//   stacks              a framework by fields, each with its evidence and source; "like" takes over the fields of a framework
+//                       that stands before it.  A field has one value, or several that held until a date, first to last: the
+//                       run's date, or that of the release of the version that it states, chooses.
+//   attention_kernels   which kernel a framework calls on an architecture at a date: the first row that holds
+//   rules               fields of runs that state some setting or number format; all that hold apply, in the order of the file
+//
+// The conditions of a row or a rule are typed facts of the run; each holds for one of its values:
 //
 //   framework, precision, position, blocks, sharding, trainable   equal to it
-//   accelerator                                                   begins with it: "mi3" for all of that family
-//   model, framework_detail, precision_detail, notes              contains it: a flag, a version, the name of a library
-//   words                                                         framework_detail or notes contain it
-//   before                                                        the run's date is earlier
+//   architecture                                                  of the accelerator, begins with it: "Hopper"
+//   a key of settings.h                                           what the run states equals it: {"deterministic": "true"}
 //
-// Coefficients of scope "stack" in the database replace fields of a stack, not of a rule.
+// Free text decides nothing.  Coefficients of scope "stack" in the database replace fields of a framework, not of a rule.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hwdb/database.h"
@@ -25,18 +29,16 @@ namespace llmsim::hwdb {
 
 // What decides how the software of a run behaves.  Empty: unknown.
 struct StackQuery {
-  std::string framework;  // id of a stack
-  std::string model;      // name
-  std::string date;       // "YYYY-MM-DD"
-  std::string framework_detail;
-  std::string precision;
-  std::string precision_detail;
-  std::string accelerator;
-  std::string position;
-  std::string blocks;  // "mixture" where the run describes experts, else "dense"
-  std::string sharding;
-  std::string trainable;  // "all", "lora", "adapter"
-  std::string notes;
+  std::string framework{};     // id of a framework
+  std::string date{};          // "YYYY-MM-DD"; empty: today
+  std::string version{};       // of the framework; a known release has a date, which counts then
+  std::string precision{};
+  std::string architecture{};  // of the accelerator
+  std::string position{};
+  std::string blocks{};     // "mixture" where the model has experts, else "dense"
+  std::string sharding{};
+  std::string trainable{};  // "all", "lora", "adapter"
+  sim::SettingValues settings{};
 };
 
 // What a stack does where a run's record is silent.
@@ -51,12 +53,11 @@ struct StackDefaults {
   bool cuda_graph = false;
   sim::Sharding sharding = sim::Sharding::None;
   bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer
-  sim::Transport transport = sim::Transport::Rdma;
   sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;
   sim::ContextScheme context_scheme = sim::ContextScheme::Ring;
   bool context_balanced = true;
-  std::optional<bool> bias;     // linear layers have biases; none: as the kind of norm suggests
-  bool embedding_norm = false;  // a norm after the embedding
+  std::optional<bool> bias;   // linear layers have biases; none: as the kind of norm suggests
+  bool auto_buckets = false;  // DeepSpeed's reduce_bucket_size is hidden_size squared
 };
 
 struct StackChoice {
@@ -73,7 +74,7 @@ class Stacks {
   // The shipped stacks.
   static Stacks shipped();
 
-  // The stack of a framework with all rules that apply.  Throws Error for an unknown framework, naming the nearest known one.
+  // The behaviour of a framework with all rules that apply and what the run states.  Throws Error for an unknown framework, naming the nearest known one.
   StackChoice choose(const StackQuery& query) const;
 
   std::vector<std::string> ids() const;
@@ -81,35 +82,40 @@ class Stacks {
   // The number that a stack, or one that it is like, has in a field; none where the field is not set or is no number.
   std::optional<double> number(const std::string& id, const std::string& key) const;
 
-  // Replaces the field of a stack by a coefficient of scope "stack", for the stacks that are like it too unless they have their
+  // Replaces the field of a stack, at any date, by a coefficient of scope "stack", for the stacks that are like it too unless they have their
   // own.  Throws Error for an unknown stack or field and for a value out of range.
   void put(const Coefficient& coefficient);
 
+  // One value of a field.
   struct Field {
     std::string key;
     std::string value;  // JSON text
     sim::Evidence evidence = sim::Evidence::Assumed;
     std::string source;
+    std::string until{};  // "YYYY-MM-DD", the first day on which it holds no more; empty: it still holds
   };
   struct Record {
     std::string id;
     std::string name;
     std::string like;           // the stack whose fields hold where it has none; empty: none
-    std::vector<Field> fields;  // its own
+    std::vector<Field> fields;  // its own; those of one key in the order of their dates
+    std::vector<std::pair<std::string, std::string>> releases;  // versions with their dates
   };
   struct Condition {
     std::string key;
     std::vector<std::string> values;  // any of them
   };
   struct Rule {
-    std::vector<Condition> when;  // all of them
+    std::vector<Condition> when;  // all of them; none: always
     std::vector<Field> set;
   };
 
  private:
-  std::vector<Field> fields_of(const std::string& id) const;
+  std::string date_of(const Record& record, const StackQuery& query) const;
+  std::vector<Field> fields_of(const std::string& id, const std::string& date) const;
 
   std::vector<Record> records_;
+  std::vector<Rule> kernels_;  // of attention
   std::vector<Rule> rules_;
 };
 

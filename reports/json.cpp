@@ -1,6 +1,8 @@
 #include "reports/json.h"
 
+#include <algorithm>
 #include <cmath>
+#include <variant>
 
 namespace llmsim::reports {
 namespace {
@@ -30,7 +32,27 @@ Json moe_json(const std::optional<sim::MixtureOfExperts>& moe) {
           {"num_dense_layers", moe->num_dense_layers},
           {"num_groups", moe->num_groups},
           {"groups_per_token", moe->groups_per_token},
-          {"layer_interval", moe->layer_interval}};
+          {"layer_interval", moe->layer_interval},
+          {"router_bias", moe->router_bias},
+          {"expert_bias", moe->expert_bias},
+          {"shared_expert_gate", moe->shared_expert_gate}};
+}
+
+Json biases_json(const sim::Biases& bias) {
+  return {{"qkv", bias.qkv},
+          {"attention_output", bias.attention_output},
+          {"mlp", bias.mlp},
+          {"norm", bias.norm},
+          {"head", bias.head}};
+}
+
+const char* name_of(sim::QkNorm norm) {
+  switch (norm) {
+    case sim::QkNorm::None: return "none";
+    case sim::QkNorm::PerHead: return "per-head";
+    case sim::QkNorm::AllHeads: break;
+  }
+  return "all-heads";
 }
 
 Json mla_json(const std::optional<sim::LatentAttention>& mla) {
@@ -64,25 +86,33 @@ Json hardware_json(const sim::Cluster& cluster) {
           {"system", cluster.id == cluster.device.id ? Json(nullptr) : Json(cluster.id)},
           {"num_devices", cluster.num_devices},
           {"devices_per_node", cluster.devices_per_node},
-          {"inter_node_bytes_per_s_per_device", per_device > 0.0 ? number(per_device) : Json(nullptr)}};
+          {"inter_node_bytes_per_s_per_device", per_device > 0.0 ? number(per_device) : Json(nullptr)},
+          {"transport", sim::name_of(cluster.network.transport)},
+          {"collective_algorithm", sim::name_of(cluster.algorithm)}};
 }
 
-Json recompute_json(const sim::Recompute& recompute) {
-  const bool spaced = recompute.kind == sim::RecomputeKind::EveryN || recompute.every_n > 1;
-  const std::string detail = sim::description_of(recompute);
-  return {{"kind", sim::name_of(recompute.kind)},
-          {"every_n", spaced ? Json(recompute.every_n) : Json(nullptr)},
-          {"detail", detail.empty() ? Json(nullptr) : Json(detail)}};
+// The names of modules as a list, from their text joined by "+".
+Json names_json(const std::string& text) {
+  Json names = Json::array();
+  for (std::size_t from = 0; from < text.size(); from = std::min(text.find('+', from), text.size()) + 1)
+    names.push_back(text.substr(from, text.find('+', from) - from));
+  return names;
+}
+
+Json recompute_json(const sim::Recompute& r) {
+  const bool spaced = r.kind == sim::RecomputeKind::EveryN || r.every_n > 1;
+  Json json = {{"kind", sim::name_of(r.kind)}, {"every_n", spaced ? Json(r.every_n) : Json(nullptr)}};
+  if (r.share > 1) json["share"] = r.share;
+  if (r.first_blocks > 0) json["blocks"] = r.first_blocks;
+  if (r.kind == sim::RecomputeKind::Selective) json["modules"] = names_json(sim::text_of(r.modules));
+  if (r.kind == sim::RecomputeKind::Op) json["saved"] = sim::name_of(r.kept);
+  return json;
 }
 
 Json offload_json(const sim::Offload& offload) {
   Json json = {{"optimizer", offload.optimizer}, {"parameters", offload.parameters}, {"activations", offload.activations}};
   if (offload.blocks > 0) json["blocks"] = offload.blocks;
-  if (!offload.modules.any()) return json;
-  const std::string names = sim::text_of(offload.modules);
-  json["modules"] = Json::array();
-  for (std::size_t from = 0; from <= names.size(); from = std::min(names.find('+', from), names.size()) + 1)
-    json["modules"].push_back(names.substr(from, names.find('+', from) - from));
+  if (offload.modules.any()) json["modules"] = names_json(sim::text_of(offload.modules));
   return json;
 }
 
@@ -118,9 +148,11 @@ Json mesh_json(const sim::Strategy& s) {
                {"cp_balanced", context ? Json(s.context_balanced) : Json(nullptr)},
                {"virtual_stages", s.virtual_stages},
                {"pipeline_schedule", s.pipeline_parallel > 1 ? Json(sim::name_of(s.schedule)) : Json(nullptr)},
+               {"embeddings_as_layers", s.embeddings_as_layers},
                {"sharding", sim::name_of(s.sharding)},
                {"shard_size", hsdp ? Json(s.shard_size) : Json(nullptr)},
                {"replicate_size", hsdp ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr)}};
+  if (!s.stage_layers.empty()) json["stage_layers"] = s.stage_layers;
   add_experts(json, s.experts);
   return json;
 }
@@ -139,45 +171,26 @@ Json switches_json(const sim::Run& run) {
           {"cuda_graph", s.cuda_graph}};
 }
 
-// Habits of the framework that a run may state.
-Json habits_json(const sim::Run& run) {
+// What the framework does that people ask about, and all settings that the run states.
+Json settings_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   const bool sharded = (s.sharding == sim::Sharding::Hsdp && s.shard_size > 0) || s.sharding == sim::Sharding::Zero3;
   const sim::ShardedWeights& weights = run.stack.sharded;
   Json json = {{"grad_sync_every_microbatch", run.stack.gradients.reduced_every_microbatch},
                {"reshard_after_forward", sharded ? Json(weights.regathers_in_backward) : Json(nullptr)},
                {"fsdp_unit_blocks", sharded ? Json(weights.unit_blocks) : Json(nullptr)}};
-  if (sharded && weights.live_parameters > 0.0) json["max_live_parameters"] = weights.live_parameters;
-  if (run.stack.experts.dispatches_narrow) json["moe_dispatch_narrow"] = true;
-  if (run.stack.dropout > 0.0) json["dropout"] = run.stack.dropout;
-  if (!run.optimizer_step) json["optimizer_step"] = false;
+  for (const auto& [key, value] : run.settings)
+    std::visit([&json, &key = key](const auto& stated) { json[key] = stated; }, value);
   return json;
-}
-
-// Words by which a record of this run chooses the same fp8 recipe.
-Json precision_words(const sim::Run& run) {
-  if (run.strategy.precision != sim::Precision::Fp8) return nullptr;
-  const std::string gathers = run.stack.narrow.gathers ? ", fp8 all-gather" : "";
-  switch (run.stack.narrow.scaling) {
-    case sim::NarrowScaling::Delayed: return "delayed scaling" + gathers;
-    case sim::NarrowScaling::Current: return "current scaling" + gathers;
-    case sim::NarrowScaling::Rowwise: return "rowwise scaling" + gathers;
-    case sim::NarrowScaling::RowwiseWideGradient: return "rowwise with high-precision weight gradient" + gathers;
-    case sim::NarrowScaling::Blockwise: return "blockwise" + gathers;
-    case sim::NarrowScaling::Mxfp8: return "mxfp8" + gathers;
-    case sim::NarrowScaling::Nvfp4: break;
-  }
-  return nullptr;
 }
 
 Json training_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   Json json = {{"framework", run.stack.id},
-               {"framework_detail", nullptr},
+               {"framework_version", run.framework_version.empty() ? Json(nullptr) : Json(run.framework_version)},
                {"precision", sim::name_of(s.precision)},
-               {"precision_detail", precision_words(run)},
                {"optimizer", sim::name_of(s.optimizer)}};
-  for (const Json& part : {mesh_json(s), switches_json(run), habits_json(run)}) json.update(part);
+  for (const Json& part : {mesh_json(s), switches_json(run), settings_json(run)}) json.update(part);
   json["recompute"] = recompute_json(s.recompute);
   json["offload"] = offload_json(s.offload);
   return json;
@@ -311,10 +324,19 @@ Json transformer_json(const sim::Transformer& m) {
           {"gated_mlp", m.gated_mlp},
           {"tied_embeddings", m.tied_embeddings},
           {"bias", m.bias.qkv || m.bias.attention_output || m.bias.mlp},
+          {"biases", biases_json(m.bias)},
           {"parallel_block", m.parallel_block},
           {"norm", name_of(m.norm)},
+          {"norm_weight", m.norm_weight},
+          {"norms_per_layer", m.norms_per_layer},
+          {"final_norm", m.final_norm},
+          {"embedding_norm", m.embedding_norm},
+          {"qk_norm", name_of(m.qk_norm)},
           {"position", name_of(m.position)},
+          {"max_positions", m.max_positions},
           {"sliding_window", or_null(m.sliding_window)},
+          {"sliding_window_interval", m.sliding_window_interval},
+          {"attention_sinks", m.attention_sinks},
           {"moe", moe_json(m.moe)},
           {"mla", mla_json(m.mla)},
           {"encoder", encoder_json(m.encoder)},
@@ -324,15 +346,23 @@ Json transformer_json(const sim::Transformer& m) {
 }
 
 Json run_json(const sim::Run& run) {
-  return {{"id", run.id},
+  return {{"schema", 2},
+          {"id", run.id},
           {"group", run.group},
+          {"date", run.date.empty() ? Json(nullptr) : Json(run.date)},
           {"model", trained_model_json(run)},
           {"hardware", hardware_json(run.cluster)},
           {"training", training_json(run)}};
 }
 
+Json run_json(const sim::Prediction& p) {
+  sim::Run asked = p.run;
+  if (p.asked_vocab_size > 0) asked.model.vocab_size = p.asked_vocab_size;
+  return run_json(asked);
+}
+
 Json prediction_json(const sim::Prediction& p, const Provenance& provenance) {
-  Json json{{"run", run_json(p.run)}, {"feasible", p.feasible()}};
+  Json json{{"run", run_json(p)}, {"feasible", p.feasible()}};
   if (p.infeasible) json["infeasible"] = {{"rule", p.infeasible->rule}, {"message", p.infeasible->message}};
   if (p.step_time > sim::Seconds(0.0))
     add_figures(p, json);

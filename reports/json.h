@@ -19,6 +19,8 @@ Json transformer_json(const sim::Transformer& model);
 
 // A run as it was resolved, in the schema of run records (tests/validation/runs/README.md): reading it back gives the same run.
 Json run_json(const sim::Run& run);
+// The run of a prediction, with the vocabulary that was asked for: it is read back as it was.
+Json run_json(const sim::Prediction& prediction);
 
 // A prediction: all keys of README.md, "prediction".  Figures that an infeasible run does not have are null.
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance);

@@ -78,16 +78,10 @@ std::string offload_text(const hwdb::RecordedOffload& o) {
   return text.empty() ? text : "offload " + text;
 }
 
-// The clauses of framework_detail that are flags.
+// What the run states of its program: "fp8_recipe=delayed, optimizer_step=false".
 std::string flags_text(const hwdb::RecordedTraining& t) {
-  std::string text, rest = t.framework_detail.value_or("");
-  while (!rest.empty()) {
-    const std::size_t end = rest.find("; ");
-    const std::string clause = rest.substr(0, end);
-    const std::size_t equals = clause.find('=');
-    if (equals != std::string::npos && clause.find(' ') > equals) append(text, clause);
-    rest = end == std::string::npos ? "" : rest.substr(end + 2);
-  }
+  std::string text;
+  for (const auto& [key, value] : t.settings) append(text, key + "=" + sim::text_of(value));
   return text;
 }
 

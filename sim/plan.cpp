@@ -37,15 +37,28 @@ struct Candidate {
   Bytes peak;
 };
 
+// The run under one sharding, and the first sharding whose layer prices it shares.
+struct Base {
+  Run run;
+  std::size_t prices;
+};
+
 class Search {
  public:
-  explicit Search(const PlanQuery& query) : query_(query), run_(query.base) {}
+  explicit Search(const PlanQuery& query) : query_(query), devices_(query.base.cluster.num_devices) {
+    for (const Sharding sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp}) {
+      const auto found = query.under.find(sharding);
+      bases_.push_back({.run = found == query.under.end() ? query.base : found->second, .prices = 0});
+      // Prices depend on how the framework behaves: those of equal stacks are shared.
+      Base& base = bases_.back();
+      while (!(bases_[base.prices].run.stack == base.run.stack)) ++base.prices;
+    }
+  }
 
   Plan run() {
     query_.base.model.validate();
-    const int devices = run_.cluster.num_devices;
-    for (const int tensor : choose(query_.tensor_parallel, divisors(devices))) {
-      for (const int pipeline : choose(query_.pipeline_parallel, divisors(std::max(1, devices / tensor)))) {
+    for (const int tensor : choose(query_.tensor_parallel, divisors(devices_))) {
+      for (const int pipeline : choose(query_.pipeline_parallel, divisors(std::max(1, devices_ / tensor)))) {
         for (const int context : choose(query_.context_parallel, contexts())) try_mesh(tensor, pipeline, context);
       }
     }
@@ -57,7 +70,7 @@ class Search {
   // Powers of two that leave every rank kContextTokens of a sequence.
   std::vector<int> contexts() const {
     std::vector<int> list;
-    for (int c = 1; c == 1 || run_.model.seq_len / c >= kContextTokens; c *= 2) list.push_back(c);
+    for (int c = 1; c == 1 || query_.base.model.seq_len / c >= kContextTokens; c *= 2) list.push_back(c);
     return list;
   }
 
@@ -67,8 +80,8 @@ class Search {
     s.pipeline_parallel = pipeline;
     s.context_parallel = context;
     const int rest = tensor * pipeline * context;
-    if (rest > run_.cluster.num_devices && query_.context_parallel.empty() && context > 1) return;
-    const int whole = run_.cluster.num_devices / rest;
+    if (rest > devices_ && query_.context_parallel.empty() && context > 1) return;
+    const int whole = devices_ / rest;
     for (const int data : choose(query_.data_parallel, {std::max(1, whole)})) {
       s.data_parallel = data;
       const int share = std::max(1, s.global_batch / data);
@@ -83,7 +96,7 @@ class Search {
   // Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is asked for.
   void try_experts(Strategy s) {
     try_expert_ranks(s);
-    if (!run_.model.moe || s.tensor_parallel == 1 || s.experts.tensor_parallel) return;
+    if (!query_.base.model.moe || s.tensor_parallel == 1 || s.experts.tensor_parallel) return;
     s.experts.tensor_parallel = 1;
     try_expert_ranks(s);
   }
@@ -91,7 +104,7 @@ class Search {
   // Powers of two that divide the experts and the ranks that can share them out.
   void try_expert_ranks(Strategy s) {
     std::vector<int> sensible{1};
-    const int experts = run_.model.moe ? run_.model.moe->num_experts : 1;
+    const int experts = query_.base.model.moe ? query_.base.model.moe->num_experts : 1;
     const int ranks = s.tensor_parallel * s.data_parallel * s.context_parallel / s.expert_tensor_ranks();
     for (int x = 2; x <= ranks && ranks % x == 0 && experts % x == 0; x *= 2) sensible.push_back(x);
     for (const int expert : choose(query_.expert_parallel, sensible)) {
@@ -114,9 +127,9 @@ class Search {
   // Parts of the model per stage that divide its layers, with or without its ends.
   std::vector<int> sensible_virtual_stages(const Strategy& s) const {
     std::vector<int> sensible{1};
-    for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= run_.model.num_layers; ++v) {
+    for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= query_.base.model.num_layers; ++v) {
       const int chunks = s.pipeline_parallel * v;
-      if (run_.model.num_layers % chunks == 0 || (run_.model.num_layers + 2) % chunks == 0) sensible.push_back(v);
+      if (query_.base.model.num_layers % chunks == 0 || (query_.base.model.num_layers + 2) % chunks == 0) sensible.push_back(v);
     }
     return sensible;
   }
@@ -140,14 +153,33 @@ class Search {
   void try_virtual_stages(Strategy s, int v) {
     s.virtual_stages = v;
     const int chunks = s.pipeline_parallel * v;
-    s.embeddings_as_layers = chunks > 1 && run_.model.num_layers % chunks != 0 && (run_.model.num_layers + 2) % chunks == 0;
+    s.embeddings_as_layers = chunks > 1 && query_.base.model.num_layers % chunks != 0 && (query_.base.model.num_layers + 2) % chunks == 0;
     try_shardings(s);
+  }
+
+  // What was chosen so far, with what the framework does under a sharding.
+  Strategy under(Sharding sharding, const Strategy& chosen) const {
+    Strategy s = base_of(sharding).run.strategy;
+    s.data_parallel = chosen.data_parallel;
+    s.tensor_parallel = chosen.tensor_parallel;
+    s.pipeline_parallel = chosen.pipeline_parallel;
+    s.context_parallel = chosen.context_parallel;
+    s.expert_parallel = chosen.expert_parallel;
+    s.experts.tensor_parallel = chosen.experts.tensor_parallel;
+    s.sequence_parallel = chosen.sequence_parallel;
+    s.micro_batch = chosen.micro_batch;
+    s.global_batch = chosen.global_batch;
+    s.virtual_stages = chosen.virtual_stages;
+    s.schedule = chosen.schedule;
+    s.embeddings_as_layers = chosen.embeddings_as_layers;
+    s.sharding = sharding;
+    s.shard_size = 0;
+    return s;
   }
 
   void try_shardings(Strategy s) {
     for (const Sharding sharding : shardings(s)) {
-      s.sharding = sharding;
-      s.shard_size = 0;
+      s = under(sharding, s);
       if (sharding != Sharding::Hsdp) {
         try_recomputes(s);
         continue;
@@ -184,15 +216,17 @@ class Search {
 
   void evaluate(const Strategy& strategy) {
     ++plan_.evaluated;
-    if (const char* rule = broken_rule_name(run_.model, strategy, run_.cluster.num_devices)) {
+    if (const char* rule = broken_rule_name(query_.base.model, strategy, devices_)) {
       reject(rule, strategy, Bytes(0.0), Bytes(0.0));
       return;
     }
-    run_.strategy = strategy;
-    run_.model.vocab_size = query_.base.model.vocab_size;
-    run_.model.vocab_size = trained_vocab_size(run_);
-    const LayerPrices& prices = prices_for(strategy);
-    const Memory memory = memory_footprint(run_, prices);
+    Base& base = base_of(strategy.sharding);
+    Run& run = base.run;
+    run.strategy = strategy;
+    run.model.vocab_size = query_.base.model.vocab_size;
+    run.model.vocab_size = trained_vocab_size(run);
+    const LayerPrices& prices = prices_for(base);
+    const Memory memory = memory_footprint(run, prices);
     if (!memory.fits()) {
       reject(kOutOfMemory, strategy, memory.needed(), memory.capacity);
       return;
@@ -202,16 +236,17 @@ class Search {
       return;
     }
     ++plan_.feasible;
-    candidates_.push_back({.strategy = strategy, .time = step_time(run_, prices), .peak = memory.peak});
+    candidates_.push_back({.strategy = strategy, .time = step_time(run, prices), .peak = memory.peak});
   }
 
-  // Layer prices depend on these dimensions of a strategy alone.
-  const LayerPrices& prices_for(const Strategy& s) {
+  // Layer prices depend on these dimensions of a strategy and on the framework's behaviour alone.
+  const LayerPrices& prices_for(const Base& base) {
+    const Strategy& s = base.run.strategy;
     const int passes = splits_backward(s.schedule) ? 1 : s.schedule == PipelineSchedule::DualPipe ? 2 : 0;
-    const auto key = std::tuple(s.tensor_parallel, s.context_parallel, s.expert_parallel, s.expert_tensor_ranks(),
+    const auto key = std::tuple(base.prices, s.tensor_parallel, s.context_parallel, s.expert_parallel, s.expert_tensor_ranks(),
                                 s.sequence_parallel, s.micro_batch, passes, s.recompute);
     auto found = prices_.find(key);
-    if (found == prices_.end()) found = prices_.emplace(key, layer_prices(run_)).first;
+    if (found == prices_.end()) found = prices_.emplace(key, layer_prices(base.run)).first;
     return found->second;
   }
 
@@ -253,15 +288,20 @@ class Search {
   }
 
   Prediction prediction_of(const Candidate& candidate) {
-    run_.strategy = candidate.strategy;
-    run_.model.vocab_size = query_.base.model.vocab_size;
-    return predict(run_);
+    Run& run = base_of(candidate.strategy.sharding).run;
+    run.strategy = candidate.strategy;
+    run.model.vocab_size = query_.base.model.vocab_size;
+    return predict(run);
   }
 
+  Base& base_of(Sharding sharding) { return bases_[static_cast<std::size_t>(sharding)]; }
+  const Base& base_of(Sharding sharding) const { return bases_[static_cast<std::size_t>(sharding)]; }
+
   const PlanQuery& query_;
-  Run run_;
+  const int devices_;
+  std::vector<Base> bases_;  // by Sharding; their strategies and vocabularies change as the search goes on
   Plan plan_;
-  std::map<std::tuple<int, int, int, int, bool, int, int, Recompute>, LayerPrices> prices_;
+  std::map<std::tuple<std::size_t, int, int, int, int, bool, int, int, Recompute>, LayerPrices> prices_;
   std::vector<Candidate> candidates_;
 };
 

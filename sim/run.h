@@ -1,7 +1,9 @@
 // A run: what is trained, on what, and how.  The input of predict().
 #pragma once
 
+#include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "sim/hardware/cluster.h"
@@ -22,9 +24,17 @@ struct Fact {
   std::string source;
 };
 
+// A setting of a training program beside its layout, by the key that run files give it: {"dropout", 0.1}.
+using SettingValue = std::variant<bool, double, std::string>;
+using SettingValues = std::map<std::string, SettingValue>;
+std::string text_of(const SettingValue& value);  // "true", "0.1", "bf16"
+
 struct Run {
   std::string id;
   std::string group;
+  std::string date;               // of the software, "YYYY-MM-DD"; empty: today's
+  std::string framework_version;  // as its publisher counts; empty: that of the date
+  SettingValues settings;         // those that the run states; `stack` obeys them already
   Transformer model;
   Cluster cluster;
   Strategy strategy;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -177,17 +178,26 @@ json model_record(const sim::Transformer& model) {
   return record;
 }
 
+json names_of(const sim::RecomputedModules& modules) {
+  json names = json::array();
+  std::istringstream text(sim::text_of(modules));
+  for (std::string name; std::getline(text, name, '+');) names.push_back(name);
+  return names;
+}
+
 json recompute_record(const sim::Recompute& recompute) {
   json record{{"kind", sim::name_of(recompute.kind)}};
   if (recompute.kind == sim::RecomputeKind::EveryN) record["every_n"] = recompute.every_n;
-  if (const std::string detail = sim::description_of(recompute); !detail.empty()) record["detail"] = detail;
+  if (recompute.kind == sim::RecomputeKind::EveryN) record["share"] = recompute.share;
+  if (recompute.first_blocks > 0) record["blocks"] = recompute.first_blocks;
+  if (recompute.kind == sim::RecomputeKind::Selective) record["modules"] = names_of(recompute.modules);
   return record;
 }
 
 json training_record(const TrainingSetup& setup) {
   const sim::Strategy& strategy = setup.strategy;
   json record{{"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
-              {"framework_detail", std::string("llmsim-runtime; libtorch ") + TORCH_VERSION},
+              {"framework_version", TORCH_VERSION},
               {"precision", sim::name_of(strategy.precision)},
               {"optimizer", sim::name_of(strategy.optimizer)},
               {"micro_batch", strategy.micro_batch},

@@ -47,6 +47,7 @@ struct NarrowRecipe {
   int wide_last = 0;             // and the last ones
   double gemm_efficiency = 1.0;  // rate of products with the scales of this recipe, relative to one scale a tensor
   double row_cast_rate = 1.0;    // block scales: bandwidth of the cast along rows, relative to other compiled kernels
+  bool operator==(const NarrowRecipe&) const = default;
 };
 
 // What a precision multiplies with.

@@ -49,8 +49,4 @@ std::string text_of(const OffloadedModules& modules, const char* separator = "+"
 // The inverse for names joined by "+"; none where one is unknown.
 std::optional<OffloadedModules> offloaded_modules_from(std::string names);
 
-// Reads what a run's record says in free words about activations that it offloads: "activation cpu offload, 20 layers",
-// "fine-grained activation offload" (all modules).
-Offload described(Offload offload, const std::string& detail);
-
 }  // namespace llmsim::sim

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 
 #include "sim/strategy/named_modules.h"
@@ -24,10 +23,6 @@ constexpr std::array<RecomputedModule, 8> kModules{{{"core_attn", &RecomputedMod
                                                     {"shared_experts", &RecomputedModules::shared_experts},
                                                     {"mla_up_proj", &RecomputedModules::latent_up}}};
 
-std::string modules_text(const RecomputedModules& modules, const char* separator) {
-  return names_of(modules, kModules, separator);
-}
-
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
 std::optional<int> count_from(const std::string& text) {
@@ -48,36 +43,9 @@ std::optional<Recompute> every_n_from(const std::string& value) {
 }
 
 std::optional<Recompute> products_from(const std::string& value) {
-  if (value == "all") return Recompute{.kind = RecomputeKind::Op, .kept = KeptProducts::All};
-  if (value == "qkv") return Recompute{.kind = RecomputeKind::Op, .kept = KeptProducts::Qkv};
-  return std::nullopt;
-}
-
-// The number that stands right after `words`.
-std::optional<int> number_after(const std::string& text, const std::string& words) {
-  const std::size_t found = text.find(words);
-  if (found == std::string::npos) return std::nullopt;
-  const std::size_t start = found + words.size();
-  return count_from(text.substr(start, text.find_first_not_of("0123456789", start) - start));
-}
-
-bool contains(const std::string& text, const char* words) { return text.find(words) != std::string::npos; }
-
-// As a name by itself: "moe" is no part of "moe_act".
-bool contains_word(const std::string& text, const std::string& word) {
-  const auto belongs = [&](std::size_t i) {
-    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
-  };
-  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) {
-    if (!(at > 0 && belongs(at - 1)) && !belongs(at + word.size())) return true;
-  }
-  return false;
-}
-
-RecomputedModules described_modules(const std::string& detail) {
-  RecomputedModules modules = kNoModules;
-  for (const RecomputedModule& module : kModules) modules.*module.flag = contains_word(detail, module.name);
-  return modules;
+  const std::optional<KeptProducts> kept = kept_products_named(value);
+  if (!kept || *kept == KeptProducts::EverySecond) return std::nullopt;
+  return Recompute{.kind = RecomputeKind::Op, .kept = *kept};
 }
 
 }  // namespace
@@ -102,13 +70,13 @@ bool Recompute::repeats(int block) const {
 std::string text_of(const Recompute& r) {
   switch (r.kind) {
     case RecomputeKind::Selective:
-      return r.modules == RecomputedModules{} ? "selective" : "selective=" + modules_text(r.modules, "+");
+      return r.modules == RecomputedModules{} ? "selective" : "selective=" + text_of(r.modules);
     case RecomputeKind::Full:
       if (r.first_blocks > 0) return "full=" + std::to_string(r.first_blocks);
       return r.every_n > 1 ? "full/" + std::to_string(r.every_n) : "full";
     case RecomputeKind::EveryN:
       return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") + std::to_string(r.every_n);
-    case RecomputeKind::Op: return r.kept == KeptProducts::All ? "op=all" : r.kept == KeptProducts::Qkv ? "op=qkv" : "op";
+    case RecomputeKind::Op: return r.kept == KeptProducts::EverySecond ? "op" : std::string("op=") + name_of(r.kept);
     case RecomputeKind::None: break;
   }
   return "none";
@@ -126,7 +94,7 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   if (*kind == RecomputeKind::EveryN && equals) return every_n_from(value);
   if (*kind == RecomputeKind::Op && equals) return products_from(value);
   if (*kind == RecomputeKind::Selective && equals) {
-    const std::optional<RecomputedModules> modules = with_named(kNoModules, kModules, value);
+    const std::optional<RecomputedModules> modules = recomputed_modules_from(value);
     return modules ? std::optional(Recompute{.kind = *kind, .modules = *modules}) : std::nullopt;
   }
   const std::optional<int> count = count_from(value);
@@ -134,32 +102,26 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   return equals ? Recompute{.kind = *kind, .first_blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
 }
 
-Recompute described(Recompute recompute, const std::string& detail) {
-  if (const std::optional<int> first = number_after(detail, "the first ")) {
-    recompute.kind = RecomputeKind::Full;
-    recompute.first_blocks = *first;
-  } else if (recompute.kind == RecomputeKind::Selective && contains(detail, "modules")) {
-    recompute.modules = described_modules(detail);
-  } else if (recompute.kind == RecomputeKind::Op && contains(detail, "matmul outputs are saved")) {
-    recompute.kept = KeptProducts::All;
-  } else if (recompute.kind == RecomputeKind::Op && contains(detail, "qkv projections")) {
-    recompute.kept = KeptProducts::Qkv;
-  } else if (const std::size_t of = detail.find(" of every ");
-             recompute.kind == RecomputeKind::EveryN && of != std::string::npos) {
-    const std::size_t start = detail.find_last_not_of("0123456789", of - 1) + 1;
-    recompute.share = std::min(recompute.every_n, count_from(detail.substr(start, of - start)).value_or(1));
-  }
-  return recompute;
+std::string text_of(const RecomputedModules& modules, const char* separator) { return names_of(modules, kModules, separator); }
+
+std::optional<RecomputedModules> recomputed_modules_from(const std::string& names) {
+  return with_named(kNoModules, kModules, names);
 }
 
-std::string description_of(const Recompute& r) {
-  if (r.first_blocks > 0) return "full recompute of the first " + std::to_string(r.first_blocks) + " layers per stage";
-  if (r.kind == RecomputeKind::Selective && r.modules != RecomputedModules{}) return "modules: " + modules_text(r.modules, ",");
-  if (r.kind == RecomputeKind::EveryN && r.share > 1)
-    return std::to_string(r.share) + " of every " + std::to_string(r.every_n) + " blocks are recomputed";
-  if (r.kind == RecomputeKind::Op && r.kept == KeptProducts::All) return "matmul outputs are saved";
-  if (r.kind == RecomputeKind::Op && r.kept == KeptProducts::Qkv) return "outputs of the qkv projections are saved";
-  return "";
+const char* name_of(KeptProducts kept) {
+  switch (kept) {
+    case KeptProducts::EverySecond: return "every-second";
+    case KeptProducts::All: return "all";
+    case KeptProducts::Qkv: break;
+  }
+  return "qkv";
+}
+
+std::optional<KeptProducts> kept_products_named(const std::string& name) {
+  for (const KeptProducts kept : {KeptProducts::EverySecond, KeptProducts::All, KeptProducts::Qkv}) {
+    if (name == name_of(kept)) return kept;
+  }
+  return std::nullopt;
 }
 
 }  // namespace llmsim::sim

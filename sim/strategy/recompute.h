@@ -69,10 +69,13 @@ std::string text_of(const Recompute& recompute);
 // The inverse; none where the text is nothing of that.
 std::optional<Recompute> recompute_from(const std::string& text);
 
-// Reads what a run's record says in free words about the recomputation whose kind is known: "modules: mlp,layernorm", "full
-// recompute of the first 5 layers per stage", "2 of every 3 blocks", "matmul outputs are saved", "qkv projections are offloaded".
-Recompute described(Recompute recompute, const std::string& detail);
-// Words that `described` understands; empty where the kind and every_n say it all.
-std::string description_of(const Recompute& recompute);
+// Names of modules joined by `separator`: "core_attn+mlp".
+std::string text_of(const RecomputedModules& modules, const char* separator = "+");
+// The inverse for names joined by "+"; none where one is unknown.
+std::optional<RecomputedModules> recomputed_modules_from(const std::string& names);
+
+// "every-second", "all", "qkv".
+const char* name_of(KeptProducts kept);
+std::optional<KeptProducts> kept_products_named(const std::string& name);
 
 }  // namespace llmsim::sim

@@ -37,6 +37,7 @@ struct HostCopies {
   double last_gradient_bytes = 0.0;  // per gradient, sent once more in fp32 when the step ends
   Seconds gradient_cast{0.0};        // per gradient, cast to fp32 by the host when the step ends, the device waiting
   double update_slowdown = 1.0;      // of the host's optimizer relative to one that streams every value once
+  bool operator==(const HostCopies&) const = default;
 };
 
 // Rings of bytes a stack keeps for every parameter, apart from optimizer states (which follow from the optimizer).
@@ -46,6 +47,7 @@ struct ParameterStorage {
   double main_gradient_bytes = 0.0;  // a second gradient buffer in higher precision; 0: none
   double master_bytes = 4.0;         // fp32 master weights; 0: the weights themselves are updated
   double state_bytes = 4.0;          // one optimizer state value
+  bool operator==(const ParameterStorage&) const = default;
 };
 
 // Time of the host for each thing it calls; a step is never faster than these allow (schedule/host_queue.h).
@@ -55,12 +57,14 @@ struct HostTimes {
   Seconds per_narrow_product{0.0};    // bookkeeping of a product in an 8- or 4-bit format: scales, caches, amax
   Seconds per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
   Seconds per_step{0.0};              // between steps: data, logging, scaler synchronisation
+  bool operator==(const HostTimes&) const = default;
 };
 
 // What a run pays whose steps are the same to the bit (cost/determinism.h).
 struct Determinism {
   bool fills_new_tensors = false;
   double attention_backward = 1.0;  // rate of attention's backward pass relative to the kernel that sums in any order
+  bool operator==(const Determinism&) const = default;
 };
 
 // The output projection's loss.
@@ -71,6 +75,7 @@ struct LossHabits {
   FusedLoss fused = FusedLoss::Gradient;  // what a fused cross entropy is
   bool scales_gradients = true;           // Gradient: what waited is multiplied by the gradient of the loss, as autograd does
   int chunks = 0;                         // of its tokens; 0: as many as make a chunk's logits as large as its input
+  bool operator==(const LossHabits&) const = default;
 };
 
 // Gradients on their way to the optimizer.
@@ -85,6 +90,7 @@ struct GradientHabits {
   bool copied_into_buckets = false;       // replicated gradients are reduced in buckets that are a second copy of them
   bool persist = false;                   // gradient buffers stay allocated between steps
   bool scatters_alone = false;            // compute waits while gradients are scattered (gathers still run beside it)
+  bool operator==(const GradientHabits&) const = default;
 };
 
 // Weights that are sharded (Zero3, Hsdp; `gradient_blocks` Zero2 too).
@@ -104,6 +110,7 @@ struct ShardedWeights {
   bool root_stays_gathered = true;  // the embedding and the head are not freed between forward and backward
   bool keeps_frozen = false;        // frozen weights stay gathered until the step ends
   double weight_copies = 0.0;       // copies of whole weights around a gather
+  bool operator==(const ShardedWeights&) const = default;
 };
 
 // What is kept from forward to backward beside what the operators need.
@@ -117,6 +124,7 @@ struct KeptActivations {
   bool weighted_in_experts = false;      // the router's weights multiply an expert's activation, not its output
   double parts_per_block = 1.0;          // modules of a block that count when checkpoints are spaced
   double adapter_dropout = 0.0;          // > 0: an adapter keeps its input after dropout, and the mask
+  bool operator==(const KeptActivations&) const = default;
 };
 
 // Mixtures of experts.
@@ -126,6 +134,7 @@ struct ExpertHabits {
   bool copies_to_pad = false;      // rows of narrow products are copied to and from a padded tensor
   bool biases_one_by_one = false;  // the weighted bias of the last product is added in fp32, expert by expert
   bool dispatches_narrow = false;  // tokens go to experts in the narrow format, with its scales; results come back in 16 bits
+  bool operator==(const ExpertHabits&) const = default;
 };
 
 // The optimizer step on the device.
@@ -135,6 +144,7 @@ struct UpdateHabits {
   bool unit_by_unit = false;     // temporaries are those of one unit of parameters at a time, not of all
   bool sums_norm = false;        // the squared gradient norm of sharded states is a collective of its own, of 4 bytes
   double temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
+  bool operator==(const UpdateHabits&) const = default;
 };
 
 // Memory that is neither the model's nor its activations', and how an allocator fills the rest.
@@ -146,6 +156,7 @@ struct MemoryReserve {
   int grouped_product_streams = 0;        // and one for each of the streams that run an expert's products
   double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
   double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
+  bool operator==(const MemoryReserve&) const = default;
 };
 
 struct Stack {
@@ -190,6 +201,8 @@ struct Stack {
   // that are faster, and over those that are slower.
   double spread_faster = 0.15;
   double spread_slower = 0.30;
+
+  bool operator==(const Stack&) const = default;
 };
 
 // The stack as it runs under a strategy: a compiler turns eager operators into fused kernels.

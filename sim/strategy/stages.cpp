@@ -15,10 +15,8 @@ int prediction_layers(const Transformer& model, int parts) {
   return (model.num_layers + counted) / parts >= counted ? counted : 0;
 }
 
-}  // namespace
-
-std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy) {
-  const int count = stage_layout(strategy).parts();
+// Layers as they are dealt, multi-token-prediction layers included.
+std::vector<ModelPart> dealt_evenly(const Transformer& model, const Strategy& strategy, int count) {
   const int extra = strategy.embeddings_as_layers ? 2 : 0;
   const int prediction = prediction_layers(model, count);
   const int dealt = model.num_layers + extra + prediction;
@@ -27,14 +25,39 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
   const int remainder = dealt % count;
   const int first = (count - remainder) / 2;
   for (int i = first; i < first + remainder; ++i) ++parts[static_cast<std::size_t>(i)].blocks;
-  parts.front().embedding = true;
-  parts.back().head = true;
-  parts.back().meets_embedding = count > 1 && stage_layout(strategy).ends_meet();
   if (strategy.embeddings_as_layers) {
     parts.front().blocks -= 1;
     parts.back().blocks -= 1;
   }
   parts.back().blocks += model.mtp_layers - prediction;
+  return parts;
+}
+
+// `stage_layers` of each part; or of each stage, over its chunks as evenly as they go, the first ones taking what is left.
+std::vector<ModelPart> dealt_by_hand(const Transformer& model, const Strategy& strategy, const StageLayout& layout) {
+  std::vector<ModelPart> parts(static_cast<std::size_t>(layout.parts()));
+  const int given = static_cast<int>(strategy.stage_layers.size()), chunks = layout.parts() / given;
+  for (int i = 0; i < given; ++i) {
+    const int layers = strategy.stage_layers[static_cast<std::size_t>(i)];
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      ModelPart& part = parts[static_cast<std::size_t>(chunks == 1 ? i : layout.part(i, chunk))];
+      part.blocks = layers / chunks + (chunk < layers % chunks ? 1 : 0);
+    }
+  }
+  parts.back().blocks += model.mtp_layers;
+  return parts;
+}
+
+}  // namespace
+
+std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy) {
+  const StageLayout layout = stage_layout(strategy);
+  const int count = layout.parts();
+  std::vector<ModelPart> parts = strategy.stage_layers.empty() ? dealt_evenly(model, strategy, count)
+                                                               : dealt_by_hand(model, strategy, layout);
+  parts.front().embedding = true;
+  parts.back().head = true;
+  parts.back().meets_embedding = count > 1 && layout.ends_meet();
   int layer = 0;
   for (ModelPart& part : parts) {
     part.first_layer = layer;

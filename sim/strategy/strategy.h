@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/base/dtype.h"
 #include "sim/strategy/expert_strategy.h"
@@ -59,6 +60,7 @@ struct Strategy {
   int virtual_stages = 1;  // parts of the model per pipeline stage: 2 under ZbV; DualPipe holds its one part twice
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   bool embeddings_as_layers = false;  // the embedding and the head each count as a layer when layers are dealt to stages
+  std::vector<int> stage_layers = {};  // by hand: transformer layers of each stage, or of each part; empty: dealt evenly
 
   Sharding sharding = Sharding::None;
   int shard_size = 0;  // ranks of a shard group under Hsdp; 0 otherwise

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 namespace llmsim::sim {
 namespace {
@@ -23,6 +24,11 @@ constexpr const char* kLayers = "pp * virtual stages > num_layers";
 constexpr const char* kVirtual = "virtual stages need pp > 1";
 constexpr const char* kBatch = "dp * micro_batch does not divide global_batch";
 constexpr const char* kInterleaved = "interleaving needs num_microbatches >= pp";
+constexpr const char* kOneChunk = "gpipe and 1f1b have one chunk per stage";
+constexpr const char* kChunks = "interleaving needs virtual_stages >= 2";
+constexpr const char* kStageCount = "stage_layers needs a number for each stage or chunk";
+constexpr const char* kStageSum = "stage_layers does not add up to num_layers";
+constexpr const char* kStageLeast = "a stage needs a layer for each of its chunks";
 constexpr const char* kSplitStages = "zero-bubble schedules and dualpipe need pp > 1";
 constexpr const char* kOnePart = "zb-h1 and dualpipe have one part of the model per stage";
 constexpr const char* kTwoParts = "zb-v needs virtual_stages = 2";
@@ -114,9 +120,26 @@ const char* broken_split_schedule(const Strategy& strategy) {
   return m % 2 != 0 || m < 2 * strategy.pipeline_parallel ? kBothEnds : nullptr;
 }
 
+// A schedule and its number of chunks must be told the same way: neither overrides the other.
+const char* broken_chunks(const Strategy& s) {
+  const bool one = s.schedule == PipelineSchedule::GPipe || s.schedule == PipelineSchedule::OneForwardOneBackward;
+  if (s.virtual_stages > 1 && one) return kOneChunk;
+  return s.schedule == PipelineSchedule::Interleaved && s.virtual_stages == 1 ? kChunks : nullptr;
+}
+
+const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
+  if (s.stage_layers.empty()) return nullptr;
+  const std::size_t given = s.stage_layers.size(), stages = static_cast<std::size_t>(s.pipeline_parallel);
+  if (given != stages && given != stages * static_cast<std::size_t>(s.virtual_stages)) return kStageCount;
+  if (std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0}) != model.num_layers) return kStageSum;
+  return *std::min_element(s.stage_layers.begin(), s.stage_layers.end()) < (given == stages ? s.virtual_stages : 1) ? kStageLeast : nullptr;
+}
+
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
   if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pipeline_parallel) return kLayers;
   if (strategy.virtual_stages > 1 && strategy.pipeline_parallel == 1) return kVirtual;
+  if (const char* rule = broken_chunks(strategy)) return rule;
+  if (const char* rule = broken_stage_layers(model, strategy)) return rule;
   const std::int64_t replica_batch = product_of(strategy.data_parallel, strategy.micro_batch);
   if (strategy.global_batch % replica_batch != 0) return kBatch;
   const bool interleaves = strategy.virtual_stages > 1 && strategy.schedule != PipelineSchedule::ZbV;
@@ -222,6 +245,31 @@ std::string both_ends_message(const Strategy& s) {
   return text + std::to_string((m - 1) * each) + " or " + std::to_string((m + 1) * each) + ")";
 }
 
+std::string stage_layers_text(const Strategy& s) {
+  std::string text = "stage_layers = [";
+  for (const int layers : s.stage_layers) text += (text.back() == '[' ? "" : ", ") + std::to_string(layers);
+  return text + "]";
+}
+
+std::optional<std::string> chunks_message(const char* rule, const Transformer& model, const Strategy& s) {
+  const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.schedule);
+  const std::string virtual_stages = "virtual_stages = " + std::to_string(s.virtual_stages);
+  if (rule == kOneChunk)
+    return schedule + " has one chunk per stage, but " + virtual_stages + " (nearest: interleaved, or virtual_stages = 1)";
+  if (rule == kChunks)
+    return schedule + " needs several chunks per stage, but " + virtual_stages + " (nearest: 1f1b, or virtual_stages = 2)";
+  if (rule == kStageCount)
+    return stage_layers_text(s) + " has " + std::to_string(s.stage_layers.size()) + " numbers, but pp = " +
+           std::to_string(s.pipeline_parallel) + " and " + virtual_stages;
+  if (rule == kStageSum) {
+    const std::int64_t sum = std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0});
+    return stage_layers_text(s) + " adds up to " + std::to_string(sum) + ", but num_layers = " +
+           std::to_string(model.num_layers);
+  }
+  if (rule == kStageLeast) return stage_layers_text(s) + ": each stage needs a layer for each of its chunks, " + virtual_stages;
+  return std::nullopt;
+}
+
 std::optional<std::string> split_schedule_message(const char* rule, const Strategy& s) {
   const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.schedule);
   const std::string virtual_stages = "virtual_stages = " + std::to_string(s.virtual_stages);
@@ -259,6 +307,7 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kInterleaved) return interleaved_message(s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
   if (const std::optional<std::string> message = split_schedule_message(rule, s)) return *message;
+  if (const std::optional<std::string> message = chunks_message(rule, model, s)) return *message;
   if (rule == kLayers) return layers_message(model, s);
   if (rule == kVirtual)
     return "virtual_stages = " + std::to_string(s.virtual_stages) +

@@ -19,7 +19,8 @@ struct Infeasible {
 };
 
 // The first broken rule, or none.  Checks, in this order: sizes in range; dp * tp * pp * cp = devices; tp divides heads, ffn_size
-// and (with sequence parallelism) tokens; pp * virtual stages <= layers; interleaving needs at least pp micro-batches; zb-h1,
+// and (with sequence parallelism) tokens; pp * virtual stages <= layers; interleaving needs at least pp micro-batches and two
+// chunks a stage, gpipe and 1f1b have one; stage_layers has pp numbers that add up to the layers; zb-h1,
 // zb-v and dualpipe need pp > 1, and two parts of the model a stage (zb-v) or one; dualpipe an even pp and an even number of at
 // least 2 pp micro-batches; dp * micro_batch divides the global batch; shard_size divides dp * cp; cp divides the sequence (2 cp
 // in the balanced order), and with all-to-all cp * tp divides the heads; context parallelism has flash attention; of a mixture tp

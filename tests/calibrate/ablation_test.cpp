@@ -124,8 +124,8 @@ TEST(Ablations, RecipesOfOneFormatAreApartFromFormats) {
   hwdb::RunRecord bf16 = timed("bf16", 10.0), rows = timed("rows", 9.0), tensors = timed("tensors", 8.0);
   bf16.training.precision = "bf16";
   rows.training.precision = tensors.training.precision = "fp8";
-  rows.training.precision_detail = "rowwise";
-  tensors.training.precision_detail = "tensorwise";
+  rows.training.settings["fp8_recipe"] = std::string("rowwise");
+  tensors.training.settings["fp8_recipe"] = std::string("current");
   const Ablations result = of({bf16, rows, tensors}, compiled_takes(9.0));
   ASSERT_EQ(result.settings.size(), 2u);
   EXPECT_EQ(result.settings[0].setting, "precision");

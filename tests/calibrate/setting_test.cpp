@@ -5,13 +5,12 @@
 namespace llmsim::calibrate {
 namespace {
 
-hwdb::RunRecord run(const std::string& detail = "") {
+hwdb::RunRecord run() {
   hwdb::RunRecord record;
   record.group = "g";
   record.model.num_layers = 4;
   record.hardware.num_devices = 8;
   record.training.framework = "fsdp1";
-  record.training.framework_detail = detail;
   record.training.global_batch = 64;
   return record;
 }
@@ -46,15 +45,25 @@ TEST(Settings, OneReplicaHasNothingToShard) {
   EXPECT_EQ(settings_of(record).at("sharding").text, "none");
 }
 
-TEST(Settings, ClausesWithAnEqualSignAreSettingsOfTheirOwn) {
-  const Settings settings = settings_of(run("PyTorch 2.0; bucket=500; config_name=X"));
-  EXPECT_EQ(settings.at("detail.bucket").text, "500");
-  EXPECT_EQ(settings.at("software").text, "fsdp1; PyTorch 2.0");
-  EXPECT_FALSE(settings.contains("detail.config_name"));
+TEST(Settings, OfTheProgramStandUnderTheirKeysOrInWhatTheyAreADetailOf) {
+  hwdb::RunRecord record = run();
+  record.training.precision = "fp8";
+  record.training.framework_version = "2.0";
+  record.training.settings = {{"reduce_bucket_size", 500.0}, {"fp8_recipe", std::string("rowwise")}};
+  const Settings settings = settings_of(record);
+  EXPECT_EQ(settings.at("reduce_bucket_size").text, "500");
+  EXPECT_EQ(settings.at("precision").text, "fp8 (fp8_recipe rowwise)");
+  EXPECT_EQ(settings.at("software").text, "fsdp1 2.0");
+}
+
+TEST(Settings, FreeTextIsNone) {
+  hwdb::RunRecord record = run();
+  record.training.framework_detail = "PyTorch 2.0; bucket=500; torch.compile";
+  EXPECT_EQ(settings_of(record), settings_of(run()));
 }
 
 TEST(AllBut, IsSharedByRunsThatDifferInThatSettingOnly) {
-  hwdb::RunRecord plain = run(), compiled = run("torch.compile mode default");
+  hwdb::RunRecord plain = run(), compiled = run();
   plain.training.compile = false;
   compiled.training.compile = true;
   EXPECT_EQ(key("compile", plain), key("compile", compiled));
@@ -63,13 +72,18 @@ TEST(AllBut, IsSharedByRunsThatDifferInThatSettingOnly) {
   EXPECT_NE(key("compile", plain), key("compile", compiled));
 }
 
-TEST(AllBut, SoftwareForgetsTheFrameworkAndItsVersionsButNotTheirFlags) {
-  hwdb::RunRecord fsdp = run("PyTorch 2.0; bucket=500"), deepspeed = run("DeepSpeed 0.9; bucket=500");
-  deepspeed.training.framework = "deepspeed";
+TEST(AllBut, SoftwareForgetsTheFrameworkAndItsVersionButNotItsSettings) {
+  const auto with = [](const char* framework, double bucket) {
+    hwdb::RunRecord record = run();
+    record.training.framework = framework;
+    record.training.settings["reduce_bucket_size"] = bucket;
+    return record;
+  };
+  const hwdb::RunRecord fsdp = with("fsdp1", 500), deepspeed = with("deepspeed", 500), larger = with("fsdp1", 900);
   EXPECT_EQ(key("software", fsdp), key("software", deepspeed));
-  EXPECT_NE(key("detail.bucket", fsdp), key("detail.bucket", deepspeed));
-  EXPECT_NE(key("software", fsdp), key("software", run("PyTorch 2.0; bucket=900")));
-  EXPECT_EQ(key("detail.bucket", fsdp), key("detail.bucket", run("PyTorch 2.0; bucket=900")));
+  EXPECT_NE(key("reduce_bucket_size", fsdp), key("reduce_bucket_size", deepspeed));
+  EXPECT_NE(key("software", fsdp), key("software", larger));
+  EXPECT_EQ(key("reduce_bucket_size", fsdp), key("reduce_bucket_size", larger));
 }
 
 TEST(AllBut, TopologyForgetsAllRanksAtOnce) {

@@ -165,7 +165,7 @@ TEST(RunOf, HsdpNeedsItsShardSize) {
 }
 
 TEST(RunOf, SwitchesReachTheStrategy) {
-  RunOptions options{.model = "llama-8b", .sequence_parallel = true, .no_flash = true, .cuda_graph = true};
+  RunOptions options{.model = "llama-8b", .sequence_parallel = true, .flash = false, .cuda_graph = true};
   options.tp = "2";
   options.offload = "optimizer,activations";
   const sim::Strategy s = run_of(options, database()).strategy;
@@ -190,12 +190,10 @@ TEST(RunOf, HabitsOfTheFrameworkReachTheStack) {
                      .fused_cross_entropy = true,
                      .tp_overlap = true,
                      .dp_overlap = false,
-                     .gather_overlap = true,
-                     .grad_sync_every_microbatch = true,
-                     .no_reshard_after_forward = true};
+                     .gather_overlap = true};
   options.tp = "2", options.dp = "4";
   options.sharding = "zero3", options.stack = "fsdp2";
-  options.fsdp_unit_blocks = 0.0;
+  options.settings = {{"fsdp_unit_blocks", 0.0}, {"grad_sync_every_microbatch", true}, {"reshard_after_forward", false}};
   const sim::Run run = run_of(options, database());
   EXPECT_TRUE(run.strategy.fused_cross_entropy);
   EXPECT_TRUE(run.strategy.tensor_overlap);

@@ -16,30 +16,9 @@ struct Case {
   }
 };
 
-TEST(RecordedExperts, WordsOfTheFrameworksDetailSayHow) {
+TEST(RecordedExperts, AreLaidOutAsTheRunSays) {
   Case c;
   c.strategy.tensor_parallel = 4;
-  c.record.training.framework_detail =
-      "megatron-core; moe_dispatcher=hybridep; etp=1; moe_a2a_overlap=true; moe_grouped_gemm=true";
-  const sim::ExpertStrategy experts = c.experts();
-  EXPECT_EQ(experts.tensor_parallel, 1);
-  EXPECT_EQ(experts.dispatch, sim::ExpertDispatch::Deduplicated);
-  EXPECT_TRUE(experts.overlap);
-  EXPECT_TRUE(experts.captured);
-}
-
-TEST(RecordedExperts, GraphsOfModulesLeaveThemOut) {
-  Case c;
-  c.record.training.framework_detail = "cuda graph full_iteration []";
-  EXPECT_TRUE(c.experts().captured);
-  c.record.training.framework_detail = "cuda graph transformer_engine [\"attn\",\"moe_router\"]";
-  EXPECT_FALSE(c.experts().captured);
-}
-
-TEST(RecordedExperts, OwnKeysComeBeforeWords) {
-  Case c;
-  c.strategy.tensor_parallel = 4;
-  c.record.training.framework_detail = "etp=1; moe_dispatcher=allgather";
   c.record.training.etp = 2;
   c.record.training.moe_dispatch = "deepep";
   c.record.training.moe_imbalance = 1.2;
@@ -47,6 +26,9 @@ TEST(RecordedExperts, OwnKeysComeBeforeWords) {
   EXPECT_EQ(experts.tensor_parallel, 2);
   EXPECT_EQ(experts.dispatch, sim::ExpertDispatch::Deduplicated);
   EXPECT_EQ(experts.imbalance, 1.2);
+  EXPECT_TRUE(experts.captured);
+  c.record.training.moe_captured = false;
+  EXPECT_FALSE(c.experts().captured);
 }
 
 TEST(RecordedExperts, AMeshThatExistsOnlyWithWholeExpertsHasThem) {

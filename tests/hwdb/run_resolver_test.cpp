@@ -167,12 +167,11 @@ TEST(RunResolver, BothKindsOfDataCollectivesOverlapAsTheRunSaysOfEach) {
     const sim::Strategy s = resolved(record).strategy;
     return std::pair(s.gradient_overlap, s.gather_overlap);
   };
-  RunRecord record = llama(8);  // neither, unless Megatron-LM is asked for it
+  RunRecord record = llama(8);
+  record.training.dp_overlap = false;
   EXPECT_EQ(overlaps(record), std::pair(false, false));
   record.training.dp_overlap = true;
   EXPECT_EQ(overlaps(record), std::pair(true, true));
-  record.training.framework_detail = "megatron-core; overlap_grad_reduce=true; overlap_param_gather=false";
-  EXPECT_EQ(overlaps(record), std::pair(true, false));
   record.training.gather_overlap = true, record.training.gradient_overlap = false;
   EXPECT_EQ(overlaps(record), std::pair(false, true));
 }
@@ -245,7 +244,7 @@ TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
   RunRecord record = llama(8);
   record.training.framework = "pytorch";
   EXPECT_TRUE(resolved(record).optimizer_step);
-  record.notes = "the step is one micro-step; clipping and the optimizer run on every 8th";
+  record.training.settings = {{"optimizer_step", false}, {"grad_sync_every_microbatch", true}};
   const sim::Run run = resolved(record);
   EXPECT_FALSE(run.optimizer_step);
   EXPECT_TRUE(run.stack.gradients.reduced_every_microbatch);
@@ -255,13 +254,7 @@ TEST(RunResolver, HabitsThatARunStatesReplaceThoseOfItsStackAndAreFactsOfTheRun)
   RunRecord record = llama(8);
   record.training.framework = "deepspeed";
   EXPECT_EQ(resolved(record).stack.sharded.live_parameters, 1e9);  // DeepSpeed's default
-  record.training.framework_detail = "DeepSpeed (prefetch bucket 3e7, max_live_parameters 3e7)";
-  EXPECT_EQ(resolved(record).stack.sharded.live_parameters, 3e7);
-  record.training.framework_detail = "stage3_max_live_parameters=2e8";
-  EXPECT_EQ(resolved(record).stack.sharded.live_parameters, 2e8);
-  record.training.max_live_parameters = 5e8;
-  record.training.dropout = 0.2;
-  record.training.optimizer_step = false;
+  record.training.settings = {{"max_live_parameters", 5e8}, {"dropout", 0.2}, {"optimizer_step", false}};
   const sim::Run run = resolved(record);
   EXPECT_EQ(run.stack.sharded.live_parameters, 5e8);
   EXPECT_EQ(run.stack.dropout, 0.2);
@@ -273,21 +266,12 @@ TEST(RunResolver, HabitsThatARunStatesReplaceThoseOfItsStackAndAreFactsOfTheRun)
 }
 
 // FlashAttention came to Megatron-LM in September 2022.
-TEST(RunResolver, ARunWithoutADateIsAsOldAsItsSource) {
+TEST(RunResolver, TheDateOfARunDecidesHowItsFrameworkBehaves) {
   RunRecord record = llama(8);
   EXPECT_TRUE(resolved(record).strategy.flash_attention);
-  for (const char* source : {"README.md table 1; 2021-05", "README.md; table 1; 2021", "log; 2022-08 (read in 2024)"}) {
-    record.source = source;
-    EXPECT_FALSE(resolved(record).strategy.flash_attention) << source;
-  }
-  ASSERT_NE(fact(resolved(record), "assumed.date"), nullptr);
-  EXPECT_EQ(fact(resolved(record), "assumed.date")->value, "2022-08-15");
-  for (const char* source : {"README.md, 2021-05", "README.md; 20210", "README.md; v21.05"}) {
-    record.source = source;
-    EXPECT_TRUE(resolved(record).strategy.flash_attention) << source;
-  }
-  record.source = "README.md; 2021-05";
-  record.date = "2024-01-01";
+  record.date = "2022-08-15";
+  EXPECT_FALSE(resolved(record).strategy.flash_attention);
+  record.date = "2022-09-01";
   EXPECT_TRUE(resolved(record).strategy.flash_attention);
 }
 
@@ -310,21 +294,22 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
   EXPECT_GT(scored, 2700);  // 2736 alone have a scored outcome
 }
 
-TEST(RunResolver, WordsOfThePrecisionChooseTheRecipe) {
+TEST(RunResolver, TheRecipeOfLowPrecisionIsWhatTheRunStates) {
   RunRecord record = llama(8);
   record.training.precision = "fp8";
-  const auto scaling = [&](const char* words) {
-    record.training.precision_detail = words;
+  const auto scaling = [&](const char* recipe) {
+    record.training.settings["fp8_recipe"] = std::string(recipe);
     return resolved(record).stack.narrow.scaling;
   };
-  EXPECT_EQ(scaling("hybrid, delayed scaling"), sim::NarrowScaling::Delayed);
-  EXPECT_EQ(scaling("current scaling"), sim::NarrowScaling::Current);
-  EXPECT_EQ(scaling("hybrid, tensorwise, base bf16"), sim::NarrowScaling::Current);
-  EXPECT_EQ(scaling("hybrid, blockwise, base bf16"), sim::NarrowScaling::Blockwise);
-  EXPECT_EQ(scaling("rowwise scaling"), sim::NarrowScaling::Rowwise);
+  EXPECT_EQ(scaling("delayed"), sim::NarrowScaling::Delayed);
+  EXPECT_EQ(scaling("current"), sim::NarrowScaling::Current);
+  EXPECT_EQ(scaling("blockwise"), sim::NarrowScaling::Blockwise);
+  EXPECT_EQ(scaling("rowwise"), sim::NarrowScaling::Rowwise);
+  EXPECT_EQ(scaling("rowwise-gw-hp"), sim::NarrowScaling::RowwiseWideGradient);
   EXPECT_EQ(scaling("mxfp8"), sim::NarrowScaling::Mxfp8);
-  record.training.framework_detail = "first_last_layers_bf16=true; fp8_param_gather=true";
-  record.training.moe_dispatch_narrow = true;
+  sim::SettingValues& s = record.training.settings;
+  s = {{"first_layers_bf16", 1.0}, {"last_layers_bf16", 1.0}, {"fp8_all_gather", true}, {"moe_fp8_dispatch", true}};
+  s["weight_dtype"] = std::string("fp8");
   const sim::Stack stack = resolved(record).stack;
   EXPECT_EQ(stack.narrow.wide_first + stack.narrow.wide_last, 2);
   EXPECT_TRUE(stack.narrow.stores_weights && stack.narrow.gathers && stack.experts.dispatches_narrow);
@@ -351,19 +336,14 @@ TEST(RunResolver, ActivationsOfChosenModulesAreOffloaded) {
   record.training.offload.modules = {"core_attn"};
   record.training.offload.activations = false;
   EXPECT_NE(error_of(record).find("need training.offload.activations = true"), std::string::npos);
-  record.training.offload.activations = true;
-  record.training.offload.modules.clear();
-  record.training.offload.blocks.reset();
-  record.training.framework_detail = "Megatron FSDP; offload: activation cpu offload, 20 layers";
-  EXPECT_EQ(resolved(record).strategy.offload.blocks, 20);
 }
 
 TEST(RunResolver, TransportAndAlgorithmAreWhatTheRunSays) {
   RunRecord record = llama(16);
   EXPECT_EQ(resolved(record).cluster.network.transport, sim::Transport::Rdma);
   EXPECT_EQ(resolved(record).cluster.algorithm, sim::CollectiveAlgorithm::Auto);
-  record.notes = "Slingshot without the OFI plugin";
-  record.training.framework_detail = "NCCL_ALGO=TREE";
+  record.hardware.transport = "sockets";
+  record.hardware.collective_algorithm = "tree";
   EXPECT_EQ(resolved(record).cluster.network.transport, sim::Transport::Sockets);
   EXPECT_EQ(resolved(record).cluster.algorithm, sim::CollectiveAlgorithm::Tree);
   record.hardware.transport = "rdma";
@@ -391,21 +371,45 @@ TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
   EXPECT_NEAR(sim::update_time(run, exchange.trained_parameters(parts.front())).value(), 12.0, 1.0);
 }
 
-TEST(RunResolver, WhatAFusedLossIsFollowsFromWhatTheRunSays) {
-  const auto chunks = [](const std::string& detail) {
-    RunRecord record = llama(8);
-    record.training.framework = "deepspeed";
-    record.training.framework_detail = detail;
-    const sim::Stack stack = resolved(record).stack;
-    EXPECT_EQ(stack.loss.fused, sim::FusedLoss::Gradient);
-    return stack.loss.chunks;
-  };
-  EXPECT_EQ(chunks("with efficient_cross_entropy"), 8);
-  EXPECT_EQ(chunks("with Liger kernels"), 0);  // its own rule
+TEST(RunResolver, WhatAFusedLossIsFollowsFromTheFrameworkOrTheRun) {
   RunRecord record = llama(8);
   EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Kernel);  // Megatron's keeps the logits
   record.training.framework = "torchtune";
   EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Logits);
+  record.training.settings = {{"fused_loss", std::string("gradient")}, {"loss_chunks", 8.0}};
+  EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Gradient);
+  EXPECT_EQ(resolved(record).stack.loss.chunks, 8);
+}
+
+TEST(RunResolver, LayersOfEachStageAreWhatTheRunSays) {
+  RunRecord record = llama(16);
+  record.training.pp = 4;
+  record.training.stage_layers = {7, 9, 9, 7};
+  const sim::Run run = resolved(record);
+  const std::vector<sim::ModelPart> parts = sim::model_parts(run.model, run.strategy);
+  ASSERT_EQ(parts.size(), 4U);
+  EXPECT_EQ(parts[0].blocks, 7);
+  EXPECT_EQ(parts[1].blocks, 9);
+  EXPECT_EQ(parts[3].blocks, 7);
+  record.training.stage_layers = {7, 9, 9};
+  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message, "stage_layers = [7, 9, 9] has 3 numbers, but pp = 4 and virtual_stages = 1");
+  record.training.stage_layers = {7, 9, 9, 8};
+  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message, "stage_layers = [7, 9, 9, 8] adds up to 33, but num_layers = 32");
+}
+
+// A schedule never overrides the number of chunks that was told beside it.
+TEST(RunResolver, SchedulesThatContradictTheirChunksAreRefused) {
+  RunRecord record = llama(16);
+  record.training.pp = 4;
+  record.training.pipeline_schedule = "1f1b";
+  record.training.virtual_stages = 2;
+  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
+            "pipeline_schedule = 1f1b has one chunk per stage, but virtual_stages = 2 (nearest: interleaved, or virtual_stages = 1)");
+  record.training.pipeline_schedule = "interleaved";
+  record.training.virtual_stages = 1;
+  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
+            "pipeline_schedule = interleaved needs several chunks per stage, but virtual_stages = 1 (nearest: 1f1b, or "
+            "virtual_stages = 2)");
 }
 
 TEST(RunResolver, ZeroTwoOfALargeModelDiesOfHostMemoryOnJeanZay) {

@@ -34,13 +34,12 @@ void expect_no_nan(const sim::Prediction& prediction) {
 TEST(PredictionJson, NamesTheRecipeAndWhatIsOffloaded) {
   sim::Prediction prediction = sample_prediction();
   sim::Strategy& strategy = prediction.run.strategy;
-  EXPECT_EQ(parsed(prediction)["run"]["training"]["precision_detail"], nullptr);
   strategy.precision = sim::Precision::Fp8;
-  prediction.run.stack.narrow.scaling = sim::NarrowScaling::Blockwise;
+  prediction.run.settings["fp8_recipe"] = std::string("blockwise");
   strategy.offload.activations = strategy.offload.modules.qkv = strategy.offload.modules.activation = true;
   strategy.offload.blocks = 4;
   const json training = parsed(prediction)["run"]["training"];
-  EXPECT_EQ(training["precision_detail"], "blockwise");
+  EXPECT_EQ(training["fp8_recipe"], "blockwise");
   EXPECT_EQ(training["offload"]["modules"], json({"qkv_linear", "moe_act"}));
   EXPECT_EQ(training["offload"]["blocks"], 4);
 }
@@ -180,12 +179,10 @@ TEST(PredictionJson, RunFollowsTheRecordSchema) {
   EXPECT_EQ(run["training"]["recompute"]["every_n"], 2);
 }
 
-TEST(PredictionJson, RunSaysHabitsThatChangeItOnlyWhereTheyDo) {
+TEST(PredictionJson, RunHasTheSettingsThatItStates) {
   sim::Prediction prediction = sample_prediction();
   EXPECT_FALSE(parsed(prediction)["run"]["training"].contains("dropout"));
-  EXPECT_FALSE(parsed(prediction)["run"]["training"].contains("optimizer_step"));
-  prediction.run.stack.dropout = 0.1;
-  prediction.run.optimizer_step = false;
+  prediction.run.settings = {{"dropout", 0.1}, {"optimizer_step", false}};
   EXPECT_EQ(parsed(prediction)["run"]["training"]["dropout"], 0.1);
   EXPECT_EQ(parsed(prediction)["run"]["training"]["optimizer_step"], false);
 }

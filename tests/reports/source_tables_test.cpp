@@ -11,7 +11,7 @@ calibrate::SourceRow row(const std::string& id, int micro_batch) {
   row.record.id = id;
   row.record.training.micro_batch = micro_batch;
   row.record.training.precision = "bf16";
-  row.record.training.framework_detail = "PyTorch 2.0; bucket=500";
+  row.record.training.settings["reduce_bucket_size"] = 500.0;
   row.measured_time = sim::Seconds(2.0);
   row.predicted_time = sim::Seconds(2.0);
   row.counts = true;
@@ -43,7 +43,7 @@ TEST(SourceTable, ShowsWhatDiffersAndNotesWhatIsShared) {
   EXPECT_TRUE(shows(table, "predicted_s"));
   EXPECT_FALSE(shows(table, "precision"));
   EXPECT_FALSE(shows(table, "measured_peak_bytes"));  // nobody has one
-  EXPECT_EQ(table.notes().at(0), "the same in every row: precision bf16, flags bucket=500, scored yes");
+  EXPECT_EQ(table.notes().at(0), "the same in every row: precision bf16, flags reduce_bucket_size=500, scored yes");
   EXPECT_EQ(table.notes().back(), "Source: README");
 }
 

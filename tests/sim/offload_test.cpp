@@ -29,14 +29,6 @@ TEST(Offload, ModulesHaveMegatronsNames) {
   EXPECT_FALSE(offloaded_modules_from(""));
 }
 
-TEST(Offload, WordsOfARunSayWhatGoes) {
-  const Offload on{.activations = true};
-  EXPECT_EQ(described(on, "offload: activation cpu offload, 20 layers; x").blocks, 20);
-  EXPECT_EQ(described(on, "offload: fine-grained activation offload").modules, kAllOffloadedModules);
-  EXPECT_EQ(described(on, "offload: activations to cpu"), on);
-  EXPECT_EQ(described(Offload{}, "offload: fine-grained activation offload"), Offload{});
-}
-
 TEST(Offload, InputsOfModulesWeighWhatTheyAre) {
   const TrainingRun run = small_run();
   EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm").value(), kTensor);

@@ -24,36 +24,17 @@ TEST(Recompute, OtherTextsAreNothing) {
   }
 }
 
-TEST(Recompute, WordsOfARecordSayWhichParts) {
-  const auto read = [](RecomputeKind kind, const char* detail) {
-    return text_of(described({.kind = kind, .every_n = 3}, detail));
-  };
-  EXPECT_EQ(read(RecomputeKind::Selective, "modules: mlp,layernorm"), "selective=mlp+layernorm");
-  EXPECT_EQ(read(RecomputeKind::Selective, "full recompute of the first 5 layers per stage"), "full=5");
-  EXPECT_EQ(read(RecomputeKind::Op, "minimal: matmul outputs are saved"), "op=all");
-  EXPECT_EQ(read(RecomputeKind::Op, "qkv projections are offloaded to the host, the rest recomputed"), "op=qkv");
-  EXPECT_EQ(read(RecomputeKind::Op, "torchtitan per-op policy"), "op");
-  EXPECT_EQ(read(RecomputeKind::EveryN, "2 of every 3 blocks are recomputed"), "every-n=2/3");
-  EXPECT_EQ(read(RecomputeKind::EveryN, "one of every n blocks is recomputed"), "every-n=3");
-}
-
-TEST(Recompute, MegatronsNamesForPartsOfAMixtureAreUnderstood) {
-  const auto modules = [](const char* detail) { return described({.kind = RecomputeKind::Selective}, detail).modules; };
-  EXPECT_TRUE(modules("modules: moe_act").expert_activation);
-  EXPECT_FALSE(modules("modules: moe_act").activation);
-  EXPECT_FALSE(modules("modules: moe_act").mlp);
-  EXPECT_TRUE(modules("modules: moe,layernorm").mixture);
-  EXPECT_FALSE(modules("modules: moe,layernorm").mlp);
-  EXPECT_FALSE(modules("modules: mlp,moe_act").mixture);
-  EXPECT_TRUE(modules("modules: mla_up_proj").latent_up);
-  EXPECT_FALSE(modules("modules: mla_up_proj").core_attention);
-}
-
-TEST(Recompute, ItsOwnWordsAreUnderstood) {
-  for (const char* text : {"selective=mlp", "full=5", "every-n=2/3", "op=all", "op=qkv"}) {
-    const Recompute recompute = *recompute_from(text);
-    EXPECT_EQ(described({.kind = recompute.kind, .every_n = recompute.every_n}, description_of(recompute)), recompute) << text;
-  }
+TEST(Recompute, MegatronsNamesForModulesAreUnderstood) {
+  const auto modules = [](const char* names) { return recomputed_modules_from(names).value(); };
+  EXPECT_TRUE(modules("moe_act").expert_activation);
+  EXPECT_FALSE(modules("moe_act").activation);
+  EXPECT_FALSE(modules("moe_act").mlp);
+  EXPECT_TRUE(modules("moe+layernorm").mixture);
+  EXPECT_FALSE(modules("moe+layernorm").mlp);
+  EXPECT_FALSE(modules("mlp+moe_act").mixture);
+  EXPECT_TRUE(modules("mla_up_proj").latent_up);
+  EXPECT_FALSE(modules("mla_up_proj").core_attention);
+  EXPECT_FALSE(recomputed_modules_from("mlp+softmax"));
 }
 
 TEST(Recompute, CountsTheBlocksOfAChunk) {

@@ -38,9 +38,9 @@ RunRecord llama_8b(const std::string& accelerator, int num_devices, int num_laye
 }
 
 double kernel_ratio(RunRecord record, const std::string& slow, const std::string& fast) {
-  record.training.attention_kernel = slow;
+  record.training.settings["attention_kernel"] = slow;
   const double before = step_seconds(record);
-  record.training.attention_kernel = fast;
+  record.training.settings["attention_kernel"] = fast;
   return before / step_seconds(record);
 }
 
@@ -48,7 +48,7 @@ double kernel_ratio(RunRecord record, const std::string& slow, const std::string
 // predicted step is too short by a third: 80 ms of 671 were saved, 130 of 518 are predicted.
 TEST(KernelAblations, CudnnAttentionIsWorthTwelvePercentOfAStepOnB200) {
   RunRecord record = llama_8b("b200_sxm", 8, 32);
-  record.training.recompute = RecordedRecompute{.kind = "op", .detail = std::nullopt, .every_n = std::nullopt};
+  record.training.recompute = RecordedRecompute{.kind = "op"};
   EXPECT_NEAR(kernel_ratio(record, "flash-2", "cudnn"), 12211.0 / 10902.0, 0.14);
 }
 
@@ -64,7 +64,7 @@ TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
   record.hardware.system = "frontier";
   record.hardware.accelerator = std::nullopt;
   record.training.compile = false;
-  record.training.recompute = RecordedRecompute{.kind = "op", .detail = std::nullopt, .every_n = std::nullopt};
+  record.training.recompute = RecordedRecompute{.kind = "op"};
   EXPECT_NEAR(kernel_ratio(record, "aotriton-first", "aotriton"), 1250.0 / 645.0, 0.21);
 }
 
@@ -84,7 +84,7 @@ TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
   training.micro_batch = 4;
   training.global_batch = 2048;
   training.sharding = "zero1";
-  training.recompute = RecordedRecompute{.kind = "full", .detail = std::nullopt, .every_n = std::nullopt};
+  training.recompute = RecordedRecompute{.kind = "full"};
   record.model.num_heads = 96;
   const double aligned = step_seconds(record);
   record.model.num_heads = 128;
@@ -109,11 +109,11 @@ TEST(KernelAblations, APaddedVocabularyIsWorthElevenPercentOfASmallModel) {
 // torchao's table of Llama 3 8B on 8 H100: 1.065 s with a scale for each tensor, 1.210 s with one for each row.
 TEST(KernelAblations, RowwiseScalesCostAnEighthOfAStepOnH100) {
   RunRecord record = llama_8b("h100_sxm", 8, 32);
-  record.training.recompute = RecordedRecompute{.kind = "op", .detail = std::nullopt, .every_n = std::nullopt};
+  record.training.recompute = RecordedRecompute{.kind = "op"};
   record.training.precision = "fp8";
-  record.training.precision_detail = "tensorwise scaling, fp8 all-gather";
+  record.training.settings = {{"fp8_recipe", std::string("current")}, {"fp8_all_gather", true}};
   const double tensorwise = step_seconds(record);
-  record.training.precision_detail = "rowwise scaling, bf16 all-gather";
+  record.training.settings = {{"fp8_recipe", std::string("rowwise")}, {"fp8_all_gather", false}};
   EXPECT_NEAR(step_seconds(record) / tensorwise, 1.2104 / 1.0654, 0.05);
 }
 
@@ -121,11 +121,11 @@ TEST(KernelAblations, RowwiseScalesCostAnEighthOfAStepOnH100) {
 // predicted 0.970.
 TEST(KernelAblations, WeightGradientsInSixteenBitsAreFasterOnMi300x) {
   RunRecord record = llama_8b("mi300x", 8, 32);
-  record.training.recompute = RecordedRecompute{.kind = "op", .detail = std::nullopt, .every_n = std::nullopt};
+  record.training.recompute = RecordedRecompute{.kind = "op"};
   record.training.precision = "fp8";
-  record.training.precision_detail = "rowwise scaling, bf16 all-gather";
+  record.training.settings = {{"fp8_recipe", std::string("rowwise")}, {"fp8_all_gather", false}};
   const double narrow = step_seconds(record);
-  record.training.precision_detail = "rowwise scaling, high-precision weight gradient, bf16 all-gather";
+  record.training.settings = {{"fp8_recipe", std::string("rowwise-gw-hp")}, {"fp8_all_gather", false}};
   EXPECT_NEAR(step_seconds(record) / narrow, 1.343 / 1.391, 0.01);
 }
 

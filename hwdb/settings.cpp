@@ -1,0 +1,230 @@
+#include "hwdb/settings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "hwdb/stack_fields.h"
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+using nlohmann::json;
+using enum SettingKind;
+
+// What a word or a switch means for the field that it sets; a value that is not listed is passed on as it is.
+using Meanings = std::vector<std::pair<std::string, json>>;
+
+// One more field than the table's columns have, or none: a setting that only rules of facts/stacks.json read has no field.
+struct Effect {
+  const char* key;
+  const char* field;
+  Meanings meanings;
+};
+
+const Meanings& byte_counts() {
+  static const Meanings all = {{"none", 0}, {"fp8", 1}, {"int8", 1}, {"fp16", 2}, {"bf16", 2}, {"fp32", 4}};
+  return all;
+}
+
+const Meanings& is_fp32() {
+  static const Meanings all = {{"fp32", true}, {"fp16", false}, {"bf16", false}};
+  return all;
+}
+
+const std::vector<Effect>& effects() {
+  static const std::vector<Effect> all = {
+      {"weight_dtype", "storage.weight_bytes", byte_counts()},
+      {"gradient_dtype", "storage.gradient_bytes", byte_counts()},
+      {"main_gradient_dtype", "storage.main_gradient_bytes", byte_counts()},
+      {"master_dtype", "storage.master_bytes", byte_counts()},
+      {"state_dtype", "storage.state_bytes", byte_counts()},
+      {"gradient_reduce_dtype", "gradient_reduce_in_fp32", is_fp32()},
+      {"norm_dtype", "norms_in_fp32", is_fp32()},
+      {"fp8_recipe", "narrow_scaling", {{"rowwise-gw-hp", "rowwise-wide-gradient"}}},
+      {"fp8_all_gather", "narrow_gather", {}},
+      {"fp8_lm_head", "narrow_head", {}},
+      {"first_layers_bf16", "wide_first_blocks", {}},
+      {"last_layers_bf16", "wide_last_blocks", {}},
+      {"moe_fp8_dispatch", "moe_dispatch_narrow", {}},
+      {"attention_kernel", "attention_kernel", {}},
+      {"dropout", "dropout", {}},
+      {"fused_loss", "fused_loss", {}},
+      {"loss_chunks", "loss_chunks", {}},
+      {"fused_optimizer", "fused_update", {}},
+      {"optimizer_in_backward", "optimizer_in_backward", {}},
+      {"optimizer_step", "default.optimizer_step", {}},
+      {"gradient_accumulation_fusion", "gradient_accumulation_in_backward", {}},
+      {"grad_sync_every_microbatch", "reduces_every_microbatch", {}},
+      {"reduce_bucket_size", "reduce_bucket_parameters", {}},
+      {"reshard_after_forward", "regathers_in_backward", {}},
+      {"fsdp_unit_blocks", "unit_blocks", {}},
+      {"fsdp_prefetch_units", "prefetch_units", {}},
+      {"max_live_parameters", "live_parameters", {}},
+      {"partition_activations", "partitions_checkpoints", {}},
+      {"checkpointed_modules_per_block", "parts_per_block", {}},
+      {"transformer_engine", "transformer_engine", {}},
+  };
+  return all;
+}
+
+constexpr double kMost = 1e15;
+
+std::vector<Setting> all_settings() {
+  const std::vector<std::string> half{"fp32", "bf16", "fp16"};
+  return {
+      {"weight_dtype", Word, 0, 0, {"fp32", "bf16", "fp16", "fp8"}, "precision",
+       "format in which weights are kept", "fp32"},
+      {"gradient_dtype", Word, 0, 0, half, "precision", "format of gradients", "fp32"},
+      {"main_gradient_dtype", Word, 0, 0, {"none", "fp32", "bf16"}, "precision",
+       "format of a second gradient buffer, sharded with the states", "none"},
+      {"master_dtype", Word, 0, 0, {"none", "fp32", "bf16"}, "precision",
+       "format of the optimizer's own copy of the weights", "none"},
+      {"state_dtype", Word, 0, 0, {"fp32", "bf16", "fp16", "int8", "fp8"}, "optimizer",
+       "format of each optimizer state", "bf16"},
+      {"gradient_reduce_dtype", Word, 0, 0, half, "precision",
+       "format in which gradients are summed over ranks", "bf16"},
+      {"norm_dtype", Word, 0, 0, half, "precision", "format in which norms save their input", "bf16"},
+      {"fp8_recipe", Word, 0, 0,
+       {"delayed", "current", "rowwise", "rowwise-gw-hp", "blockwise", "mxfp8", "nvfp4"}, "precision",
+       "scales of the low-precision GEMMs", "current"},
+      {"mxfp8_rounding", Word, 0, 0, {"floor", "rceil"}, "precision", "rounding of mxfp8 scales", "rceil"},
+      {"fp8_all_gather", Switch, 0, 0, {}, "precision", "weights are quantised before they are gathered",
+       "true"},
+      {"fp8_lm_head", Switch, 0, 0, {}, "precision", "the LM head multiplies in low precision too", "true"},
+      {"first_layers_bf16", Count, 0, 4096, {}, "precision",
+       "first layers that a low-precision recipe leaves in 16 bits", "1"},
+      {"last_layers_bf16", Count, 0, 4096, {}, "precision",
+       "last layers that a low-precision recipe leaves in 16 bits", "1"},
+      {"moe_fp8_dispatch", Switch, 0, 0, {}, "precision", "tokens travel to experts in low precision",
+       "true"},
+      {"attention_kernel", Word, 0, 0,
+       {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton",
+        "aotriton-first", "splash", "blockwise", "blockwise-fp32"},
+       "flash_attention", "kernel that flash attention is", "cudnn"},
+      {"dropout", Number, 0, 0.999, {}, "", "probability of dropout", "0.1"},
+      {"fused_loss", Word, 0, 0, {"kernel", "logits", "recomputed", "gradient"}, "fused_cross_entropy",
+       "what a fused cross entropy does: one kernel over whole logits, fp32 copies in chunks, chunks that "
+       "are recomputed, or chunks with their gradients",
+       "gradient"},
+      {"loss_chunks", Count, 0, 65536, {}, "fused_cross_entropy",
+       "chunks of the tokens in the loss, 0 for as many as keep a chunk's logits as large as its input",
+       "8"},
+      {"fused_optimizer", Switch, 0, 0, {}, "optimizer", "one kernel updates all parameters", "true"},
+      {"optimizer_in_backward", Switch, 0, 0, {}, "optimizer",
+       "each parameter is updated as soon as its gradient exists", "true"},
+      {"optimizer_step", Switch, 0, 0, {}, "", "off: the step is a micro-step without update", "false"},
+      {"gradient_accumulation_fusion", Switch, 0, 0, {}, "",
+       "weight-gradient GEMMs add to the gradient buffer", "false"},
+      {"grad_sync_every_microbatch", Switch, 0, 0, {}, "", "gradients are reduced after each micro-batch",
+       "true"},
+      {"reduce_bucket_size", Number, 1, kMost, {}, "", "gradients in one bucket, elements", "5e8"},
+      {"reshard_after_forward", Switch, 0, 0, {}, "",
+       "off: zero3 keeps gathered weights for the backward pass", "false"},
+      {"fsdp_unit_blocks", Number, 0, 4096, {}, "",
+       "blocks that zero3 gathers as one unit, 0 for the whole model, 0.5 for two units a block", "0"},
+      {"fsdp_prefetch_units", Count, 0, 1000, {}, "", "FSDP units gathered ahead of the one that runs",
+       "2"},
+      {"max_live_parameters", Number, 1, kMost, {}, "",
+       "gathered parameters of zero3 that stay until there are so many, elements", "1e9"},
+      {"partition_activations", Switch, 0, 0, {}, "",
+       "stored block inputs are divided over the tensor ranks", "true"},
+      {"checkpointed_modules_per_block", Count, 1, 16, {}, "recompute",
+       "modules of a block that count when checkpoints are spaced", "2"},
+      {"transformer_engine", Switch, 0, 0, {}, "precision", "linear layers are TransformerEngine's", "true"},
+      {"grouped_gemm", Switch, 0, 0, {}, "", "the GEMMs of experts run grouped, on several streams", "true"},
+      {"tuned_gemm", Switch, 0, 0, {}, "", "GEMM kernels are tuned for the run's shapes (TunableOp)", "true"},
+      {"deterministic", Switch, 0, 0, {}, "", "steps are the same to the bit", "true"},
+  };
+}
+
+std::string listed(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
+json json_of(const sim::SettingValue& value) {
+  if (const bool* const on = std::get_if<bool>(&value)) return *on;
+  if (const std::string* const word = std::get_if<std::string>(&value)) return *word;
+  const double number = std::get<double>(value);
+  if (number == std::floor(number) && std::abs(number) < kMost) return static_cast<std::uint64_t>(number);
+  return number;
+}
+
+json meaning_of(const Effect& effect, const sim::SettingValue& value) {
+  for (const auto& [word, meaning] : effect.meanings) {
+    if (sim::text_of(value) == word) return meaning;
+  }
+  return json_of(value);
+}
+
+}  // namespace
+
+const std::vector<Setting>& run_settings() {
+  static const std::vector<Setting> all = all_settings();
+  return all;
+}
+
+const Setting* find_setting(const std::string& key) {
+  for (const Setting& setting : run_settings()) {
+    if (key == setting.key) return &setting;
+  }
+  return nullptr;
+}
+
+sim::SettingValue setting_from(const Setting& setting, const std::string& name, const std::string& text) {
+  sim::SettingValue value = text;
+  if (setting.kind == Switch && (text == "true" || text == "false")) value = text == "true";
+  if (setting.kind == Number || setting.kind == Count) {
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    if (!text.empty() && *end == '\0') value = number;
+  }
+  if (!can_have(setting, value)) throw Error(name + " = " + text + ": " + values_of(setting) + " is expected");
+  return value;
+}
+
+std::string values_of(const Setting& setting) {
+  switch (setting.kind) {
+    case Switch: return "true or false";
+    case Word: return listed(setting.words);
+    case Count:
+    case Number: break;
+  }
+  const std::string kind = setting.kind == Count ? "a whole number" : "a number";
+  if (setting.most >= kMost) return kind + " of at least " + json_of(setting.least).dump();
+  return kind + " from " + json_of(setting.least).dump() + " to " + json_of(setting.most).dump();
+}
+
+bool can_have(const Setting& setting, const sim::SettingValue& value) {
+  if (setting.kind == Switch) return std::holds_alternative<bool>(value);
+  if (setting.kind == Word) {
+    const std::string* const word = std::get_if<std::string>(&value);
+    return word && std::find(setting.words.begin(), setting.words.end(), *word) != setting.words.end();
+  }
+  const double* const number = std::get_if<double>(&value);
+  if (!number || !(*number >= setting.least && *number <= setting.most)) return false;
+  return setting.kind == Number || *number == std::floor(*number);
+}
+
+void apply_settings(const sim::SettingValues& settings, StackChoice& choice) {
+  for (const auto& [key, value] : settings) {
+    // Weights that are kept in fp8 are a second form of those in 16 bits, which the storage counts.
+    if (key == "weight_dtype" && sim::text_of(value) == "fp8") {
+      state_field(choice, "stores_narrow_weights", true);
+      continue;
+    }
+    for (const Effect& effect : effects()) {
+      if (key == effect.key) state_field(choice, effect.field, meaning_of(effect, value));
+    }
+  }
+  // DeepSpeed holds a bucket that fills and one that is reduced, of 16-bit gradients.
+  if (const auto bucket = settings.find("reduce_bucket_size"); bucket != settings.end())
+    state_field(choice, "framework_memory_bytes", 4.0 * std::get<double>(bucket->second));
+}
+
+}  // namespace llmsim::hwdb

@@ -1,0 +1,44 @@
+// Settings of a training program that a run may state beside its layout: number formats, recipes, kernels, wrapping.
+//
+// One table names each setting, its kind and its range, and which field of the framework's behaviour (stack_fields.h) it sets.
+// Run files, options, saved runs and the conditions of facts/stacks.json go by this table.  What a run does not state is the
+// framework's own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hwdb/stacks.h"
+#include "sim/run.h"
+
+namespace llmsim::hwdb {
+
+enum class SettingKind { Switch, Number, Count, Word };
+
+struct Setting {
+  const char* key;      // in run files; the option has dashes for underscores
+  SettingKind kind;     // Count: a whole number
+  double least, most;   // of a number
+  std::vector<std::string> words;  // that a Word may be
+  const char* part_of;  // the setting of the schema of which it is a detail ("precision"); empty: stands alone
+  const char* help;     // one clause, with the unit
+  const char* example;  // a value, for the help
+};
+
+// All settings, in the order in which people read them.
+const std::vector<Setting>& run_settings();
+
+// Null for an unknown key.
+const Setting* find_setting(const std::string& key);
+
+// The value that people type: "true", "0.1", "bf16".  Throws Error "NAME = TEXT: RIGHT is expected".
+sim::SettingValue setting_from(const Setting& setting, const std::string& name, const std::string& text);
+
+// Whether a setting can have the value, and what it can have: "a number from 0 to 0.999".
+bool can_have(const Setting& setting, const sim::SettingValue& value);
+std::string values_of(const Setting& setting);
+
+// What the run states replaces what its framework does, and the facts say so.
+void apply_settings(const sim::SettingValues& settings, StackChoice& choice);
+
+}  // namespace llmsim::hwdb

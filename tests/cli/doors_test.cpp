@@ -1,0 +1,332 @@
+// Every door gives the same answer: assumed = given, saved = loaded, plan = predict, whatever people write in free text.
+#include <array>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cli/run_request.h"
+#include "hwdb/run_record.h"
+#include "hwdb/run_resolver.h"
+#include "hwdb/settings.h"
+#include "reports/json.h"
+#include "sim/base/error.h"
+#include "sim/plan.h"
+#include "sim/predict.h"
+
+namespace llmsim {
+namespace {
+
+const hwdb::Database& database() {
+  static const hwdb::Database shipped(":memory:");
+  return shipped;
+}
+
+// What all doors must agree on.
+struct Answer {
+  double step_time, low, high, peak, needed, mfu, hfu;
+  std::int64_t parameters;
+  std::string rule;
+  bool operator==(const Answer&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Answer& a) {
+  return out << a.step_time << " s in " << a.low << " to " << a.high << ", peak " << a.peak << " of " << a.needed << ", MFU "
+             << a.mfu << " HFU " << a.hfu << ", " << a.parameters << " parameters, \"" << a.rule << "\"";
+}
+
+Answer answer_of(const sim::Prediction& p) {
+  return {.step_time = p.step_time.value(),
+          .low = p.interval.first.value(),
+          .high = p.interval.second.value(),
+          .peak = p.memory.peak.value(),
+          .needed = p.memory.needed().value(),
+          .mfu = p.mfu,
+          .hfu = p.hfu,
+          .parameters = p.parameters.total(),
+          .rule = p.infeasible ? p.infeasible->rule : ""};
+}
+
+hwdb::RunRecord parsed(const std::string& text) {
+  hwdb::RunFile file = hwdb::parse_runs(text, "run.json");
+  if (!file.rejected.empty()) throw Error(file.rejected.front().reason);
+  return std::move(file.runs.front());
+}
+
+sim::Prediction predicted(const hwdb::RunRecord& record) {
+  static hwdb::RunResolver resolver(database());
+  return sim::predict(resolver.resolve(record));
+}
+
+Answer answer_of_text(const std::string& text) { return answer_of(predicted(parsed(text))); }
+
+// --- assumed = given ---
+
+// The keys of a run by section, each with its JSON text.
+using Keys = std::map<std::string, std::map<std::string, std::string>>;
+
+std::string object_of(const std::map<std::string, std::string>& keys) {
+  std::string text;
+  for (const auto& [key, value] : keys) text += (text.empty() ? "" : ", ") + ("\"" + key + "\": " + value);
+  return "{" + text + "}";
+}
+
+std::string text_of(const Keys& run) {
+  std::string text = R"({"id": "a")";
+  for (const auto& [section, keys] : run) text += ", \"" + section + "\": " + object_of(keys);
+  return text + "}";
+}
+
+// Numbers and truth values stand as they are.
+std::string quoted(const std::string& value) {
+  const bool number = !value.empty() && value.find_first_not_of("0123456789.") == std::string::npos;
+  return number || value == "true" || value == "false" ? value : "\"" + value + "\"";
+}
+
+class RandomRuns {
+ public:
+  Keys next() {
+    Keys run;
+    run["model"] = {{"name", any({"\"llama-3-8b\"", "\"gpt2\"", "\"bloom-7b1\"", "\"mixtral-8x7b\"", "\"qwen3-8b\"", "\"mine\""})}};
+    if (run["model"]["name"] == "\"mine\"") describe(run["model"]);
+    run["hardware"] = {{"accelerator", any({"\"v100_sxm_32\"", "\"a100_sxm_80\"", "\"h100_sxm\"", "\"b200_sxm\"", "\"mi300x\"",
+                                            "\"mi250x_gcd\"", "\"tpu_v5p\""})},
+                       {"num_devices", any({"1", "8", "16", "64"})}};
+    std::map<std::string, std::string>& t = run["training"];
+    t["micro_batch"] = any({"1", "2"});
+    t["global_batch"] = any({"64", "128"});
+    maybe(t, "framework", {"\"megatron-lm\"", "\"megatron-deepspeed\"", "\"deepspeed\"", "\"fsdp2\"", "\"pytorch\"", "\"torchtitan\"",
+                           "\"nemo\"", "\"maxtext\"", "\"litgpt\"", "\"torchtune\"", "\"llm.c\"", "\"hf-trainer-deepspeed\""});
+    maybe(t, "precision", {"\"bf16\"", "\"fp16\"", "\"fp32\"", "\"fp8\""});
+    maybe(t, "sharding", {"\"none\"", "\"zero1\"", "\"zero2\"", "\"zero3\""});
+    maybe(t, "tp", {"2", "4"});
+    maybe(t, "pp", {"2", "4"});
+    maybe(t, "virtual_stages", {"1", "2"});
+    maybe(t, "flash_attention", {"true", "false"});
+    maybe(t, "dropout", {"0.1", "0"});
+    maybe(t, "deterministic", {"true"});
+    if (roll(3) == 0) t["recompute"] = any({R"({"kind": "full"})", R"({"kind": "selective", "modules": ["mlp"]})"});
+    return run;
+  }
+
+ private:
+  std::size_t roll(std::size_t sides) { return random_() % sides; }
+  std::string any(const std::vector<std::string>& values) { return values[roll(values.size())]; }
+  void maybe(std::map<std::string, std::string>& keys, const char* key, const std::vector<std::string>& values) {
+    if (roll(2) == 0) keys[key] = any(values);
+  }
+  void describe(std::map<std::string, std::string>& model) {
+    model.insert({{"num_layers", "8"}, {"hidden_size", "1024"}, {"num_heads", "16"}, {"vocab_size", "50257"}, {"seq_len", "1024"}});
+    maybe(model, "norm", {"\"rmsnorm\"", "\"layernorm\""});
+    maybe(model, "position", {"\"alibi\"", "\"learned\"", "\"rope\""});
+    model["ffn_size"] = "4096";
+  }
+
+  std::mt19937 random_{20261122};
+};
+
+// The run with the assumed value of a fact; the key is a path from the run.
+Keys with_given(Keys run, const sim::Fact& fact) {
+  const std::string path = fact.key.substr(std::string("assumed.").size());
+  const std::size_t dot = path.find('.');
+  const std::string section = path.substr(0, dot), key = path.substr(dot + 1);
+  if (key == "recompute.kind")
+    run[section]["recompute"] = "{\"kind\": " + quoted(fact.value) + "}";
+  else
+    run[section][key] = quoted(fact.value);
+  return run;
+}
+
+TEST(Doors, AnAssumedValueAnswersAsTheSameValueGiven) {
+  RandomRuns runs;
+  int compared = 0;
+  for (int i = 0; i < 400; ++i) {
+    const Keys run = runs.next();
+    try {
+      const sim::Prediction prediction = predicted(parsed(text_of(run)));
+      const Answer assumed = answer_of(prediction);
+      for (const sim::Fact& fact : prediction.run.facts) {
+        if (!fact.key.starts_with("assumed.") || fact.key.find('.', 8) == std::string::npos) continue;
+        const Keys given = with_given(run, fact);
+        EXPECT_EQ(answer_of_text(text_of(given)), assumed) << fact.key << " in " << text_of(given);
+        ++compared;
+      }
+    } catch (const Error&) {
+      continue;  // a device that cannot multiply so, a mesh that does not fit
+    }
+  }
+  EXPECT_GT(compared, 1000);
+}
+
+// Found by hand: the sharding and the fp16 of V100 were asked for after the framework's rules.
+TEST(Doors, TheUsualPrecisionOfV100IsTheSameGiven) {
+  cli::RunOptions options{.model = "llama3-8b"};
+  options.gpus = "64", options.hardware = "v100", options.sharding = "zero1", options.recompute = "full";
+  const Answer assumed = answer_of(sim::predict(cli::run_of(options, database())));
+  options.precision = "fp16";
+  EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
+}
+
+// --- saved = loaded ---
+
+void expect_reloads(const sim::Run& run, const std::string& what) {
+  const sim::Prediction prediction = sim::predict(run);
+  const std::string saved = reports::text_of(reports::run_json(prediction));
+  EXPECT_EQ(answer_of_text(saved), answer_of(prediction)) << what << "\n" << saved;
+}
+
+cli::RunOptions small_options() {
+  cli::RunOptions options{.model = "llama3-8b"};
+  options.gpus = "64", options.tp = "2", options.pp = "2";
+  return options;
+}
+
+TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
+  using Set = void (*)(cli::RunOptions&);
+  const std::vector<std::pair<const char*, Set>> sets = {
+      {"nothing", [](cli::RunOptions&) {}},
+      {"transport", [](cli::RunOptions& o) { o.transport = "sockets"; }},
+      {"collective-algorithm", [](cli::RunOptions& o) { o.algorithm = "tree"; }},
+      {"system", [](cli::RunOptions& o) { o.system = "frontier"; }},
+      {"hardware", [](cli::RunOptions& o) { o.hardware = "mi300x"; }},
+      {"seq-len", [](cli::RunOptions& o) { o.seq_len = "2048"; }},
+      {"global-batch", [](cli::RunOptions& o) { o.global_batch = "512"; }},
+      {"micro-batch", [](cli::RunOptions& o) { o.micro_batch = "2"; }},
+      {"precision", [](cli::RunOptions& o) { o.precision = "fp8"; }},
+      {"stack", [](cli::RunOptions& o) { o.stack = "deepspeed"; }},
+      {"date", [](cli::RunOptions& o) { o.date = "2021-06-01"; }},
+      {"optimizer", [](cli::RunOptions& o) { o.optimizer = "lion"; }},
+      {"offload", [](cli::RunOptions& o) { o.offload = "optimizer,activations=core_attn"; }},
+      {"recompute modules", [](cli::RunOptions& o) { o.recompute = "selective=mlp+layernorm"; }},
+      {"recompute first", [](cli::RunOptions& o) { o.recompute = "full=3"; }},
+      {"recompute every", [](cli::RunOptions& o) { o.recompute = "every-n=2/3"; }},
+      {"recompute full/2", [](cli::RunOptions& o) { o.recompute = "full/2"; }},
+      {"recompute op", [](cli::RunOptions& o) { o.recompute = "op=qkv"; }},
+      {"schedule", [](cli::RunOptions& o) { o.schedule = "zb-h1"; }},
+      {"virtual-stages", [](cli::RunOptions& o) { o.virtual_stages = "4"; }},
+      {"stage-layers", [](cli::RunOptions& o) { o.stage_layers = "15,17"; }},
+      {"embeddings-as-layers", [](cli::RunOptions& o) { o.embeddings_as_layers = true; }},
+      {"sharding", [](cli::RunOptions& o) { o.sharding = "zero1"; }},
+      {"hsdp", [](cli::RunOptions& o) { o.pp = "1", o.sharding = "hsdp", o.shard_size = "8"; }},
+      {"cp", [](cli::RunOptions& o) { o.cp = "2", o.cp_scheme = "all-gather", o.cp_balanced = false; }},
+      {"sequence-parallel", [](cli::RunOptions& o) { o.sequence_parallel = true; }},
+      {"no-sequence-parallel", [](cli::RunOptions& o) { o.sequence_parallel = false; }},
+      {"no-flash", [](cli::RunOptions& o) { o.flash = false; }},
+      {"compile", [](cli::RunOptions& o) { o.compile = true; }},
+      {"cuda-graph", [](cli::RunOptions& o) { o.cuda_graph = true; }},
+      {"fused-cross-entropy", [](cli::RunOptions& o) { o.fused_cross_entropy = true; }},
+      {"tp-overlap", [](cli::RunOptions& o) { o.tp_overlap = true; }},
+      {"gradient-overlap", [](cli::RunOptions& o) { o.gradient_overlap = true, o.gather_overlap = false; }},
+      {"moe",
+       [](cli::RunOptions& o) {
+         o.model = "mixtral-8x7b", o.ep = "4", o.etp = "1", o.sequence_parallel = true, o.moe_dispatch = "deepep";
+         o.moe_overlap = true, o.moe_imbalance = 1.2, o.moe_capacity = 1.5, o.cuda_graph = true, o.moe_captured = false;
+       }},
+      {"mla", [](cli::RunOptions& o) { o.model = "deepseek-v2-lite", o.pp = "1"; }},
+  };
+  for (const auto& [what, set] : sets) {
+    cli::RunOptions options = small_options();
+    set(options);
+    expect_reloads(cli::run_of(options, database()), what);
+  }
+}
+
+TEST(Doors, ASavedRunIsLoadedAsItWasForEverySetting) {
+  for (const hwdb::Setting& setting : hwdb::run_settings()) {
+    for (const char* stack : {"megatron-lm", "fsdp2"}) {
+      cli::RunOptions options = small_options();
+      options.stack = stack;
+      if (options.stack == "fsdp2") options.pp = "1", options.sharding = "zero3";
+      options.settings[setting.key] = hwdb::setting_from(setting, setting.key, setting.example);
+      expect_reloads(cli::run_of(options, database()), std::string(setting.key) + " under " + stack);
+    }
+  }
+}
+
+TEST(Doors, ASavedRunIsLoadedAsItWasForEveryModelOfTheCatalogue) {
+  for (const char* model : {"gpt2", "bloom-176b", "llama-3.1-405b", "gemma-2-9b", "olmo-2-7b", "qwen2-72b", "gpt-oss-120b",
+                            "deepseek-v3", "qwen1.5-moe-a2.7b", "bert-large", "falcon-40b", "mpt-7b"}) {
+    cli::RunOptions options{.model = model};
+    options.gpus = "64";
+    try {
+      expect_reloads(cli::run_of(options, database()), model);
+    } catch (const Error& error) {
+      ADD_FAILURE() << model << ": " << error.what();
+    }
+  }
+}
+
+// --- plan = predict ---
+
+struct Planned {
+  const char *model, *hardware, *stack, *precision, *gpus;
+};
+
+TEST(Doors, EveryPlanEqualsItsPrediction) {
+  int compared = 0;
+  for (const Planned& p : {Planned{"llama-70b", "h100", "megatron-deepspeed", "fp8", "16"},
+                           Planned{"llama-8b", "a100", "megatron-lm", "bf16", "8"},
+                           Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"},
+                           Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
+                           Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"},
+                           Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
+    cli::RunOptions options{.model = p.model};
+    options.gpus = p.gpus, options.hardware = p.hardware, options.stack = p.stack, options.precision = p.precision;
+    sim::PlanQuery query = cli::query_of(options, database());
+    query.top = 40;
+    const sim::Plan plan = sim::plan(query);
+    std::vector<sim::Prediction> plans = plan.plans;
+    plans.insert(plans.end(), plan.pareto.begin(), plan.pareto.end());
+    for (const sim::Prediction& planned : plans) {
+      const std::string saved = reports::text_of(reports::run_json(planned));
+      EXPECT_EQ(answer_of_text(saved), answer_of(planned)) << saved;
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 200);
+}
+
+// --- no prose ---
+
+std::string sentence(std::mt19937& random) {
+  const std::array<const char*, 14> words{"over sockets",        "the step is one micro-step", "deterministic=true", "FusedAdam",
+                                          "TransformerEngine",   "rowwise scaling",            "llm.c",              "peft",
+                                          "modules: mlp",        "NCCL_ALGO=TREE",             "HF Trainer",         "pure bf16",
+                                          "of every 3; 2021-05", "an earlier run went over plain hsn sockets"};
+  std::string text;
+  for (int i = 0; i < 4; ++i) text += std::string(words[random() % words.size()]) + (i % 2 ? "; " : " ");
+  return text;
+}
+
+TEST(Doors, FreeTextMovesNothing) {
+  std::mt19937 random{7};
+  int compared = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation")) {
+    const std::string folder = entry.path().parent_path().filename();
+    if (entry.path().extension() != ".json" || (folder != "runs" && folder != "first_contact")) continue;
+    const hwdb::RunFile file = hwdb::read_runs(entry.path().string());
+    const std::size_t stride = file.runs.size() / 25 + 1;
+    for (std::size_t i = 0; i < file.runs.size(); i += stride) {
+      hwdb::RunRecord record = file.runs[i];
+      try {
+        const Answer before = answer_of(predicted(record));
+        record.notes = sentence(random);
+        record.source = sentence(random);
+        record.training.framework_detail = sentence(random);
+        record.training.precision_detail = sentence(random);
+        if (record.training.recompute) record.training.recompute->detail = sentence(random);
+        EXPECT_EQ(answer_of(predicted(record)), before) << record.id;
+        ++compared;
+      } catch (const Error&) {
+        continue;  // not simulated
+      }
+    }
+  }
+  EXPECT_GT(compared, 600);
+}
+
+}  // namespace
+}  // namespace llmsim

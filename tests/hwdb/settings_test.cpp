@@ -1,0 +1,66 @@
+#include "hwdb/settings.h"
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+std::string error_of(const char* key, const std::string& text) {
+  try {
+    setting_from(*find_setting(key), std::string("--") + key, text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Settings, ExamplesAreValuesThatReadBackAsWritten) {
+  for (const Setting& setting : run_settings()) {
+    const sim::SettingValue value = setting_from(setting, setting.key, setting.example);
+    EXPECT_EQ(setting_from(setting, setting.key, sim::text_of(value)), value) << setting.key;
+    EXPECT_EQ(find_setting(setting.key), &setting);
+  }
+  EXPECT_EQ(find_setting("droput"), nullptr);
+}
+
+TEST(Settings, OtherValuesAreRefusedWithWhatWouldBeRight) {
+  EXPECT_EQ(error_of("dropout", "1"), "--dropout = 1: a number from 0 to 0.999 is expected");
+  EXPECT_EQ(error_of("dropout", "nan"), "--dropout = nan: a number from 0 to 0.999 is expected");
+  EXPECT_EQ(error_of("loss_chunks", "1.5"), "--loss_chunks = 1.5: a whole number from 0 to 65536 is expected");
+  EXPECT_EQ(error_of("reduce_bucket_size", "inf"), "--reduce_bucket_size = inf: a number of at least 1 is expected");
+  EXPECT_EQ(error_of("norm_dtype", "fp8"), "--norm_dtype = fp8: fp32, bf16 or fp16 is expected");
+  EXPECT_EQ(error_of("deterministic", "maybe"), "--deterministic = maybe: true or false is expected");
+}
+
+// What a run states is what its framework does, with a fact for each field.
+TEST(Settings, WhatIsStatedReplacesTheFramework) {
+  StackChoice choice;
+  choice.stack.id = "x";
+  apply_settings({{"gradient_dtype", std::string("fp32")},
+                  {"norm_dtype", std::string("fp32")},
+                  {"fused_optimizer", false},
+                  {"reduce_bucket_size", 1e8}},
+                 choice);
+  EXPECT_EQ(choice.stack.storage.gradient_bytes, 4.0);
+  EXPECT_TRUE(choice.stack.norms_in_fp32);
+  EXPECT_FALSE(choice.stack.update.fused);
+  EXPECT_EQ(choice.stack.gradients.bucket, 1e8);
+  EXPECT_EQ(choice.stack.reserve.framework, sim::Bytes(4e8));  // two buckets of 2 bytes
+  for (const sim::Fact& fact : choice.facts) EXPECT_EQ(fact.evidence, sim::Evidence::Given) << fact.key;
+}
+
+TEST(Settings, AllStandInTheDescriptionOfTheSchema) {
+  std::ostringstream readme;
+  readme << std::ifstream(LLMSIM_SOURCE_DIR "/tests/validation/runs/README.md").rdbuf();
+  for (const Setting& setting : run_settings())
+    EXPECT_NE(readme.str().find("      " + std::string(setting.key) + " "), std::string::npos) << setting.key;
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb
