@@ -1,9 +1,8 @@
 #include "hwdb/run_record.h"
 
-#include <fstream>
 #include <set>
-#include <sstream>
 
+#include "hwdb/input_file.h"
 #include "hwdb/json_reader.h"
 #include "sim/base/error.h"
 
@@ -276,12 +275,7 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
   return result;
 }
 
-RunFile read_runs(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) throw Error(path + ": cannot be read");
-  return parse_runs(text.str(), path);
-}
+RunFile read_runs(const std::string& path) { return parse_runs(content_of_file(path), path); }
 
 RunRecord read_run(const std::string& path) {
   RunFile file = read_runs(path);

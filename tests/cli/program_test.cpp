@@ -1,40 +1,13 @@
 // The program as a whole: exit codes, and where its words go.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
+#include "tests/cli/program.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
-
-#include "tests/temporary_folder.h"
+#include <vector>
 
 namespace llmsim::cli {
 namespace {
-
-struct Outcome {
-  int status = 0;
-  std::string out;
-  std::string messages;
-};
-
-// Runs the program with its data in an own folder.
-class Program : public testing::Test {
- protected:
-  Outcome run(const std::string& arguments) const {
-    const std::string command = "XDG_DATA_HOME='" + folder_.path() + "' NO_COLOR=1 '" LLMSIM_PROGRAM "' " + arguments + " >'" +
-                                path("out") + "' 2>'" + path("messages") + "' </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of("out"), text_of("messages")};
-  }
-
-  std::string path(const std::string& name) const { return folder_ / name; }
-
-  std::string text_of(const std::string& name) const { return content_of(path(name)); }
-
- private:
-  const TemporaryFolder folder_;
-};
 
 TEST_F(Program, ExitsZeroWithTheResultOnStandardOutput) {
   const Outcome outcome = run("predict --model gpt2 --gpus 1 --global-batch 8");
@@ -136,6 +109,33 @@ TEST_F(Program, APredictedRunReadsBackToTheSamePrediction) {
     return json.substr(from, json.find("\"provenance\"") - from);
   };
   EXPECT_EQ(figures(second.out), figures(text));
+}
+
+TEST_F(Program, FilesWithoutEndAreRefusedAtOnce) {
+  for (const char* arguments : {"predict --model /dev/zero", "predict /dev/zero", "validate /dev/zero", "models show /dev/zero",
+                                "hardware add /dev/zero", "calibrate import /dev/zero", "trace /dev/zero"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_EQ(outcome.messages, "llmsim: /dev/zero: is a device; a file or a pipe is expected\n") << arguments;
+  }
+  const Outcome pipe = shell("sh -c 'head -c 100000000 /dev/zero | \"" LLMSIM_PROGRAM "\" predict /dev/stdin --db :memory:'");
+  EXPECT_EQ(pipe.status, 1);
+  EXPECT_EQ(pipe.messages, "llmsim: /dev/stdin: holds more than 64 MiB; a smaller file is expected\n");
+}
+
+TEST_F(Program, JsonThatNestsTooDeepIsRefusedAtItsLine) {
+  const std::string deep = "{\"a\":\n" + std::string(58'000, '[') + std::string(58'000, ']') + "}";
+  write("deep.json", deep);
+  for (const char* arguments : {"predict deep.json", "predict --model deep.json", "validate deep.json", "models show deep.json",
+                                "hardware add deep.json", "trace deep.json"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_EQ(outcome.messages, "llmsim: deep.json:2: objects and lists lie in one another more than 100 deep\n") << arguments;
+  }
+  write("deep.jsonl", "{\"type\": \"header\", \"a\": " + std::string(58'000, '[') + std::string(58'000, ']') + "}\n");
+  const Outcome import = run("calibrate import deep.jsonl");
+  EXPECT_EQ(import.status, 1);
+  EXPECT_EQ(import.messages, "llmsim: deep.jsonl:1: objects and lists lie in one another more than 100 deep\n");
 }
 
 }  // namespace
