@@ -225,7 +225,7 @@ int run_calibrate_import(const CalibrateOptions& options) {
   const hwdb::RuntimeResults results = hwdb::read_runtime_results(options.results);
   warn_of_truncation(results);
   const calibrate::DeviceFit fit = calibrate::fit_device(results);
-  hwdb::Database database(options.database.empty() ? hwdb::default_database_path() : options.database, hwdb::Access::Write);
+  hwdb::Database database = open_database_to_write(options.database);
   const std::string document = hwdb::hardware_document(fit.device, {fit.fabric_kind, fit.ranks_per_node, fit.fabric},
                                                        fit.coefficients, fit.coefficients.front().source);
   hwdb::add_hardware(database, document, options.results.front(), options.replace);

@@ -117,7 +117,7 @@ int run_hardware_show(const HardwareOptions& options) {
 
 int run_hardware_add(const HardwareOptions& options) {
   const std::string text = hwdb::content_of_file(options.file);
-  hwdb::Database database(options.database.empty() ? hwdb::default_database_path() : options.database, hwdb::Access::Write);
+  hwdb::Database database = open_database_to_write(options.database);
   const hwdb::AddedHardware added = hwdb::add_hardware(database, text, options.file, options.replace);
   reports::Table table("Added to " + database.path(), {{"id", "id"}, {"kind", "kind"}});
   for (const std::string& id : added.accelerators) table.add_row({id, std::string("accelerator")});

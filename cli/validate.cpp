@@ -15,6 +15,8 @@
 #include "calibrate/backtest.h"
 #include "calibrate/computed_times.h"
 #include "calibrate/source_tables.h"
+#include "cli/database_option.h"
+#include "cli/output.h"
 #include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
@@ -87,7 +89,7 @@ calibrate::Scope scope_of(const ValidateOptions& options) {
 
 Validation::Validation(const ValidateOptions& options)
     : files(read_all(options.files.empty() ? std::vector{(project_root() / kRegressionSet).string()} : options.files)),
-      database(options.database.value_or(hwdb::default_database_path())),
+      database(open_database(options.database.value_or(""))),
       resolver(database) {
   backtest = calibrate::backtest(
       files, scope_of(options), [this](const hwdb::RunRecord& record) { return predict(record); }, progress_line());

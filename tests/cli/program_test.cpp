@@ -111,6 +111,33 @@ TEST_F(Program, APredictedRunReadsBackToTheSamePrediction) {
   EXPECT_EQ(figures(second.out), figures(text));
 }
 
+// One line, ended.
+bool one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
+
+TEST_F(Program, QuestionsAreAnsweredWithoutAHome) {
+  for (const char* home : {"XDG_DATA_HOME= HOME=/nonexistent/home", "XDG_DATA_HOME= HOME=/dev/null",
+                           "XDG_DATA_HOME= HOME=", "XDG_DATA_HOME=/proc/self"}) {
+    for (const char* arguments :
+         {"predict --model gpt2", "plan --model gpt2 --gpus 1", "models show gpt2", "hardware show h100"}) {
+      const Outcome outcome = run(arguments, home);
+      EXPECT_EQ(outcome.status, 0) << home << " " << arguments << " " << outcome.messages;
+    }
+    write("mine.json", "{}");
+    EXPECT_EQ(run("hardware add mine.json", home).status, 1);
+  }
+}
+
+TEST_F(Program, ANamedDatabaseThatCannotBeOpenedIsAnError) {
+  const Outcome missing = run("predict --model gpt2 --db no/such/folder/x.db");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_EQ(missing.messages, "llmsim: database no/such/folder/x.db: cannot be opened: No such file or directory\n");
+  for (const char* device : {"/dev/zero", "/dev/null", "."}) {
+    const Outcome outcome = run(std::string("hardware list --db ") + device);
+    EXPECT_EQ(outcome.status, 1) << device;
+    EXPECT_TRUE(one_line(outcome.messages)) << outcome.messages;
+  }
+}
+
 TEST_F(Program, FilesWithoutEndAreRefusedAtOnce) {
   for (const char* arguments : {"predict --model /dev/zero", "predict /dev/zero", "validate /dev/zero", "models show /dev/zero",
                                 "hardware add /dev/zero", "calibrate import /dev/zero", "trace /dev/zero"}) {
