@@ -4,11 +4,14 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iostream>
+#include <sstream>
 #include <string>
 
 #include "cli/calibrate.h"
 #include "cli/hardware.h"
 #include "cli/models.h"
+#include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/predict.h"
 #include "cli/trace.h"
@@ -24,6 +27,14 @@ int report_error(std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::fprintf(stderr, "llmsim: %s\n", message.c_str());
   return kError;
+}
+
+// Help and the version go to standard output, complaints to standard error.
+int report_usage(const CLI::App& program, const CLI::ParseError& error) {
+  std::ostringstream answer;
+  const int status = program.exit(error, answer, std::cerr);
+  write_result(answer.str(), {});
+  return status == 0 ? 0 : kUsage;
 }
 
 // Whether the first argument should have been a command and is none; says which there are.
@@ -62,7 +73,7 @@ int run(int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? 0 : kUsage;
+    return report_usage(program, error);
   }
   return status;
 }

@@ -72,7 +72,11 @@ int run_plan(const PlanOptions& options) {
   answer.query.top = std::max(top, kCompared);
   answer.plan = timed_plan(answer.query, answer.duration);
   write_result(reports::render(answer, format, style_of(options.output)), options.output);
-  return answer.plan.plans.empty() ? 3 : 0;
+  if (answer.plan.plans.empty()) {
+    say_why_not(reports::why_nothing_fits(answer.plan));
+    return 3;
+  }
+  return 0;
 }
 
 }  // namespace llmsim::cli

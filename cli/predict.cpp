@@ -131,7 +131,9 @@ int run_predict(const PredictOptions& options) {
   const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
   write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output), reported, curve),
                options.output);
-  return prediction.feasible() ? 0 : 3;
+  if (prediction.feasible()) return 0;
+  say_why_not(prediction.infeasible->message);
+  return 3;
 }
 
 }  // namespace llmsim::cli

@@ -114,6 +114,45 @@ TEST_F(Program, APredictedRunReadsBackToTheSamePrediction) {
 // One line, ended.
 bool one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
 
+TEST_F(Program, AWrittenFileIsWholeOrTheOldOne) {
+  write("old.json", "the old one");
+  const std::string limit = "sh -c 'ulimit -f 1; trap \"\" XFSZ; exec \"$@\"' sh ";  // files of at most 512 bytes or 1 KiB
+  const Outcome full = shell(limit + "'" LLMSIM_PROGRAM "' predict --model gpt2 --db :memory: --format json -o old.json");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_NE(full.messages.find("old.json: cannot be written: File too large"), std::string::npos) << full.messages;
+  EXPECT_EQ(text_of("old.json"), "the old one");
+  EXPECT_EQ(run("predict --model gpt2 --format json -o old.json").status, 0);
+  EXPECT_TRUE(text_of("old.json").ends_with("}\n"));
+  for (const auto& entry : std::filesystem::directory_iterator(path("")))
+    EXPECT_FALSE(entry.path().string().ends_with(".new")) << entry.path();
+}
+
+TEST_F(Program, ALinkedFileKeepsItsLinkAndItsPermissions) {
+  namespace fs = std::filesystem;
+  write("real.txt", "old");
+  fs::permissions(path("real.txt"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("real.txt", path("link.txt"));
+  EXPECT_EQ(run("models list -o link.txt").status, 0);
+  EXPECT_TRUE(fs::is_symlink(path("link.txt")));
+  EXPECT_NE(text_of("real.txt"), "old");
+  EXPECT_EQ(fs::status(path("real.txt")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(run("models list -o /dev/null").status, 0);
+  EXPECT_EQ(run("models list -o missing/x").status, 1);
+}
+
+TEST_F(Program, WhatCannotBePrintedIsAnError) {
+  write("run.json",
+        R"({"id": "a", "model": {"name": "gpt2", "seq_len": 1024}, "hardware": {"accelerator": "a100", "num_devices": 1},
+            "training": {"micro_batch": 8, "global_batch": 8}, "measured": {"step_time_s": 0.08}, "scored": {"step_time": true}})");
+  for (const char* arguments :
+       {"predict --model gpt2", "plan --model gpt2 --gpus 1", "trace --model gpt2", "models list", "models show gpt2",
+        "hardware list", "hardware show h100", "validate run.json", "--help", "plan --help", "--version"}) {
+    const Outcome outcome = run(arguments, "", ">/dev/full");
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_EQ(outcome.messages, "llmsim: standard output: No space left on device\n") << arguments;
+  }
+}
+
 TEST_F(Program, QuestionsAreAnsweredWithoutAHome) {
   for (const char* home : {"XDG_DATA_HOME= HOME=/nonexistent/home", "XDG_DATA_HOME= HOME=/dev/null",
                            "XDG_DATA_HOME= HOME=", "XDG_DATA_HOME=/proc/self"}) {
@@ -163,6 +202,21 @@ TEST_F(Program, JsonThatNestsTooDeepIsRefusedAtItsLine) {
   const Outcome import = run("calibrate import deep.jsonl");
   EXPECT_EQ(import.status, 1);
   EXPECT_EQ(import.messages, "llmsim: deep.jsonl:1: objects and lists lie in one another more than 100 deep\n");
+}
+
+TEST_F(Program, StatusThreeSaysWhyOnStandardErrorInEveryFormat) {
+  for (const char* format : {"table", "markdown", "csv", "json", "latex"}) {
+    const std::string ending = std::string(" --format ") + format;
+    const Outcome memory = run("predict --model llama-70b --gpus 8 --pp 8 --global-batch 8" + ending);
+    EXPECT_EQ(memory.status, 3) << format;
+    EXPECT_TRUE(one_line(memory.messages)) << memory.messages;
+    EXPECT_NE(memory.messages.find("GiB"), std::string::npos) << memory.messages;
+    const Outcome plan = run("plan --model llama-70b --gpus 1" + ending);
+    EXPECT_EQ(plan.status, 3) << format;
+    EXPECT_TRUE(one_line(plan.messages)) << plan.messages;
+    EXPECT_TRUE(plan.messages.starts_with("llmsim: nothing fits: of ")) << plan.messages;
+    EXPECT_NE(plan.messages.find("out of memory; the nearest, "), std::string::npos) << plan.messages;
+  }
 }
 
 }  // namespace
