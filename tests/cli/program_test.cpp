@@ -219,5 +219,28 @@ TEST_F(Program, StatusThreeSaysWhyOnStandardErrorInEveryFormat) {
   }
 }
 
+TEST_F(Program, AMisspeltWordIsNamedBeforeAnythingElse) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"predict --model gpt2 --tpp 8", "unknown option --tpp; did you mean --tp?"},
+      {"predict run.json --model gpt2 --tpp=8", "unknown option --tpp; did you mean --tp?"},
+      {"predict --modell gpt2", "unknown option --modell; did you mean --model?"},
+      {"plan --gpu 8", "unknown option --gpu; did you mean --gpus?"},
+      {"validate --ablation", "unknown option --ablation; did you mean --ablations?"},
+      {"predict --model gpt2 --no-dp-overlop", "unknown option --no-dp-overlop; did you mean --no-dp-overlap?"},
+      {"predict --model gpt2 -x 3", "unknown option -x; predict --help lists all"},
+      {"predct --model gpt2", "unknown command 'predct'; did you mean predict? The commands are "},
+      {"hardware lst", "unknown command 'hardware lst'; did you mean hardware list? The commands are list, show, add"},
+      {"calibrate verfy --help", "unknown command 'calibrate verfy'; did you mean calibrate verify? The commands are "},
+  };
+  for (const auto& [arguments, complaint] : cases) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_TRUE(outcome.messages.starts_with("llmsim: " + complaint)) << outcome.messages;
+    EXPECT_TRUE(one_line(outcome.messages)) << outcome.messages;
+  }
+  EXPECT_EQ(run("predict --model gpt2 -oplan.json").status, 0);
+  EXPECT_EQ(run("models show -- gpt2").status, 0);
+}
+
 }  // namespace
 }  // namespace llmsim::cli
