@@ -207,6 +207,7 @@ void add_calibrate(CLI::App& program, int& status) {
 }
 
 int run_calibrate_run(const CalibrateOptions& options) {
+  format_of(options.output);  // refused before an hour of measuring
   if (options.nodes) {
     run_program(ranks_arguments(options));
     std::cerr << "then import " << ranks_file(options.results.front()) << " together with a file of one rank\n";
