@@ -242,5 +242,12 @@ TEST_F(Program, AMisspeltWordIsNamedBeforeAnythingElse) {
   EXPECT_EQ(run("models show -- gpt2").status, 0);
 }
 
+TEST_F(Program, PlanningForCostIsRefusedWithoutPrices) {
+  const Outcome outcome = run("plan --model gpt2 --gpus 1 --objective cost");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.messages,
+            "llmsim: --objective = cost: the planner knows no prices of devices; throughput, memory or time is expected\n");
+}
+
 }  // namespace
 }  // namespace llmsim::cli
