@@ -1,5 +1,7 @@
 #include "cli/run_options.h"
 
+#include "cli/number_list.h"
+
 namespace llmsim::cli {
 namespace {
 
@@ -45,11 +47,11 @@ void add_experts(CLI::App& c, RunOptions& o) {
   c.add_option("--moe-imbalance", o.moe_imbalance,
                "rows of the busiest expert rank relative to the mean; default 1; example: --moe-imbalance 1.3")
       ->type_name("RATIO")
-      ->check(CLI::Range(1.0, 1024.0));
+      ->check(finite_range(1.0, 1024.0));
   c.add_option("--moe-capacity", o.moe_capacity,
                "rows of an expert, dropped or padded to this many times the mean; default dropless; example: --moe-capacity 1.25")
       ->type_name("RATIO")
-      ->check(CLI::Range(1.0, 1024.0));
+      ->check(finite_range(1.0, 1024.0));
 }
 
 void add_recipe(CLI::App& c, RunOptions& o) {
@@ -86,7 +88,7 @@ void add_recipe(CLI::App& c, RunOptions& o) {
                "blocks that zero3 gathers as one unit, 0 for the whole model; default that of the stack; example: "
                "--fsdp-unit-blocks 0")
       ->type_name("N")
-      ->check(CLI::Range(0.0, 4096.0));
+      ->check(finite_range(0.0, 4096.0));
   add(c, "--cp-scheme", o.cp_scheme, "NAME",
       "how context ranks share keys and values: ring, all-gather or all-to-all; default that of the stack; example: --cp-scheme "
       "all-gather");

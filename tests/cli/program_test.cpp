@@ -249,5 +249,19 @@ TEST_F(Program, PlanningForCostIsRefusedWithoutPrices) {
             "llmsim: --objective = cost: the planner knows no prices of devices; throughput, memory or time is expected\n");
 }
 
+TEST_F(Program, NumbersThatAreNoneAreRefused) {
+  for (const char* option : {"--moe-imbalance", "--moe-capacity", "--fsdp-unit-blocks", "--reported-mfu", "--reported-tflops",
+                             "--tp", "--global-batch", "--memory-timeline --memory-stage"}) {
+    for (const char* value : {"nan", "inf", "-inf", "-nan", "1e999", "infinity", "NAN(1)"}) {
+      const Outcome outcome = run(std::string("predict --model mixtral-8x7b --gpus 8 ") + option + "='" + value + "'");
+      EXPECT_TRUE(outcome.status == 1 || outcome.status == 2) << option << " " << value << " " << outcome.status;
+      EXPECT_NE(outcome.messages, "") << option << " " << value;
+    }
+  }
+  EXPECT_NE(run("predict --model mixtral-8x7b --moe-imbalance nan").messages.find("nan: a number from 1 to 1024 is expected"),
+            std::string::npos);
+  EXPECT_EQ(run("calibrate run x --budget nan", "LLMSIM_RUNTIME=/bin/true").status, 2);
+}
+
 }  // namespace
 }  // namespace llmsim::cli
