@@ -121,7 +121,8 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "selective=core_attn+mlp");
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
-  add(c, "--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");
+  add(c, "--shard-size", o.shard_size, "N",
+      "ranks of a shard group under hsdp; no default; example: --sharding hsdp --shard-size 8");
   c.add_flag("--sequence-parallel", o.sequence_parallel,
              "shard norms and residuals over the tensor ranks; default that of the stack; example: --tp 8 --sequence-parallel");
   add_recipe(c, o);
