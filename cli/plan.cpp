@@ -3,6 +3,7 @@
 #include <CLI/Error.hpp>
 #include <algorithm>
 #include <chrono>
+#include <iostream>
 #include <memory>
 
 #include "cli/database_option.h"
@@ -78,6 +79,7 @@ int run_plan(const PlanOptions& options) {
     say_why_not(reports::why_nothing_fits(answer.plan));
     return 3;
   }
+  for (const std::string& warning : answer.plan.plans.front().warnings) std::cerr << "warning: " << warning << "\n";
   return 0;
 }
 

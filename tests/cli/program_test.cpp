@@ -263,5 +263,32 @@ TEST_F(Program, NumbersThatAreNoneAreRefused) {
   EXPECT_EQ(run("calibrate run x --budget nan", "LLMSIM_RUNTIME=/bin/true").status, 2);
 }
 
+// Its size is what the system has, not what may be simulated.
+TEST_F(Program, MoreDevicesThanASystemHasAreAWarning) {
+  const std::string words = "system selene has 4480 devices";
+  const Outcome table = run("predict --model gpt2 --gpus 8192 --system selene");
+  EXPECT_EQ(table.status, 0) << table.messages;
+  EXPECT_NE(table.out.find(words), std::string::npos) << table.out;
+  const Outcome json = run("predict --model gpt2 --gpus 8192 --system selene --format json");
+  EXPECT_EQ(json.status, 0) << json.messages;
+  EXPECT_NE(json.out.substr(json.out.find("\"warnings\"")).find(words), std::string::npos);
+  const Outcome plan = run("plan --model gpt2 --gpus 8192 --system selene --global-batch 8192 --tp 1 --pp 1 --micro-batch 1");
+  EXPECT_EQ(plan.status, 0) << plan.messages;
+  EXPECT_NE(plan.messages.find(words), std::string::npos) << plan.messages;
+  EXPECT_EQ(run("predict --model gpt2 --gpus 64 --system selene").out.find(words), std::string::npos);
+}
+
+TEST_F(Program, ASystemIsNotAskedForDevicesThatItHasNot) {
+  const Outcome other = run("predict --model gpt2 --gpus 8 --system selene --hardware mi300x");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_EQ(other.messages, "llmsim: --hardware = mi300x: system selene has a100_sxm_80; leave out --hardware or --system\n");
+  EXPECT_EQ(run("predict --model gpt2 --gpus 8 --system selene --hardware a100").status, 0);
+  write("run.json", R"({"id": "a", "model": {"name": "gpt2", "seq_len": 1024}, "hardware": {"accelerator": "mi300x",
+                        "system": "selene", "num_devices": 8}, "training": {"micro_batch": 8, "global_batch": 64}})");
+  const Outcome file = run("predict run.json");
+  EXPECT_EQ(file.status, 0) << file.messages;
+  EXPECT_NE(file.out.find("system selene has a100_sxm_80"), std::string::npos) << file.out;
+}
+
 }  // namespace
 }  // namespace llmsim::cli
