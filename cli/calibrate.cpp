@@ -14,6 +14,7 @@
 #include "calibrate/device_fit.h"
 #include "cli/calibrate_verify.h"
 #include "cli/database_option.h"
+#include "cli/number_list.h"
 #include "cli/runtime_program.h"
 #include "hwdb/measured_device.h"
 #include "hwdb/run_resolver.h"
@@ -173,7 +174,7 @@ void add_run(CLI::App& command, const std::shared_ptr<CalibrateOptions>& options
   CLI::App* run = add_subcommand(command, "run", "measure here with llmsim-runtime, then import", *options, kWritten, 1);
   run->add_flag("--quick", options->quick, "two minutes, enough for a first calibration; default: an hour");
   run->add_flag("--resume", options->resume, "go on with the file of an earlier run");
-  run->add_option("--budget", options->budget, "seconds to measure for")->check(CLI::PositiveNumber);
+  run->add_option("--budget", options->budget, "seconds to measure for")->check(finite_range(1.0, 1e7));
   run->add_option("--ranks", options->ranks, "measure as many ranks of this machine together, too; on a CPU they share the cores")
       ->check(CLI::PositiveNumber);
   run->add_option("--nodes", options->nodes, "print the lines that start --ranks on each of so many nodes, and end")
@@ -207,6 +208,7 @@ void add_calibrate(CLI::App& program, int& status) {
 }
 
 int run_calibrate_run(const CalibrateOptions& options) {
+  format_of(options.output);  // refused before an hour of measuring
   if (options.nodes) {
     run_program(ranks_arguments(options));
     std::cerr << "then import " << ranks_file(options.results.front()) << " together with a file of one rank\n";
@@ -225,7 +227,7 @@ int run_calibrate_import(const CalibrateOptions& options) {
   const hwdb::RuntimeResults results = hwdb::read_runtime_results(options.results);
   warn_of_truncation(results);
   const calibrate::DeviceFit fit = calibrate::fit_device(results);
-  hwdb::Database database(options.database.empty() ? hwdb::default_database_path() : options.database, hwdb::Access::Write);
+  hwdb::Database database = open_database_to_write(options.database);
   const std::string document = hwdb::hardware_document(fit.device, {fit.fabric_kind, fit.ranks_per_node, fit.fabric},
                                                        fit.coefficients, fit.coefficients.front().source);
   hwdb::add_hardware(database, document, options.results.front(), options.replace);

@@ -10,8 +10,10 @@ void add_database_option(CLI::App& command, std::string& path) {
       ->type_name("PATH");
 }
 
-hwdb::Database open_database(const std::string& path) {
-  return hwdb::Database(path.empty() ? hwdb::default_database_path() : path);
+hwdb::Database open_database(const std::string& path) { return path.empty() ? hwdb::Database() : hwdb::Database(path); }
+
+hwdb::Database open_database_to_write(const std::string& path) {
+  return hwdb::Database(path.empty() ? hwdb::default_database_path() : path, hwdb::Access::Write);
 }
 
 std::string name_of(const hwdb::Database& database) { return database.path() + ", " + database.version(); }

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "cli/database_option.h"
 #include "hwdb/hardware.h"
+#include "hwdb/input_file.h"
 #include "hwdb/user_hardware.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
@@ -51,14 +50,6 @@ void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKin
                    cluster.fabric.device_bandwidth, cluster.network.node_bandwidth,
                    std::string(row.origin == hwdb::Origin::User ? "user" : "shipped"), joined(database.aliases(kind, row.id))});
   }
-}
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text) throw Error(path + ": cannot be read");
-  return text.str();
 }
 
 }  // namespace
@@ -125,8 +116,8 @@ int run_hardware_show(const HardwareOptions& options) {
 }
 
 int run_hardware_add(const HardwareOptions& options) {
-  const std::string text = content_of(options.file);
-  hwdb::Database database(options.database.empty() ? hwdb::default_database_path() : options.database, hwdb::Access::Write);
+  const std::string text = hwdb::content_of_file(options.file);
+  hwdb::Database database = open_database_to_write(options.database);
   const hwdb::AddedHardware added = hwdb::add_hardware(database, text, options.file, options.replace);
   reports::Table table("Added to " + database.path(), {{"id", "id"}, {"kind", "kind"}});
   for (const std::string& id : added.accelerators) table.add_row({id, std::string("accelerator")});

@@ -4,11 +4,15 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iostream>
+#include <sstream>
 #include <string>
 
 #include "cli/calibrate.h"
 #include "cli/hardware.h"
+#include "cli/misspelling.h"
 #include "cli/models.h"
+#include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/predict.h"
 #include "cli/trace.h"
@@ -26,17 +30,12 @@ int report_error(std::string message) {
   return kError;
 }
 
-// Whether the first argument should have been a command and is none; says which there are.
-bool names_no_command(const CLI::App& program, int argc, char** argv) {
-  const std::string name = argc > 1 ? argv[1] : "-";
-  if (name.starts_with("-")) return false;
-  std::string known;
-  for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == name) return false;
-    known += (known.empty() ? "" : ", ") + command->get_name();
-  }
-  std::fprintf(stderr, "llmsim: unknown command '%s'; the commands are %s\n", name.c_str(), known.c_str());
-  return true;
+// Help and the version go to standard output, complaints to standard error.
+int report_usage(const CLI::App& program, const CLI::ParseError& error) {
+  std::ostringstream answer;
+  const int status = program.exit(error, answer, std::cerr);
+  write_result(answer.str(), {});
+  return status == 0 ? 0 : kUsage;
 }
 
 int run(int argc, char** argv) {
@@ -58,11 +57,14 @@ int run(int argc, char** argv) {
   add_calibrate(program, status);
   add_hardware(program, status);
   add_models(program, status);
-  if (names_no_command(program, argc, argv)) return kUsage;
+  if (const auto complaint = misspelling(program, {argv + std::min(argc, 1), argv + argc})) {
+    report_error(*complaint);
+    return kUsage;
+  }
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? 0 : kUsage;
+    return report_usage(program, error);
   }
   return status;
 }

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "sim/base/error.h"
@@ -81,6 +84,18 @@ std::int64_t number_in(const std::string& option, const std::string& text, Numbe
   const std::optional<std::int64_t> value = whole_number(text);
   if (!value || *value < range.least || *value > range.most) refuse(option, text, range, "one whole number");
   return *value;
+}
+
+CLI::Validator finite_range(double least, double most) {
+  std::ostringstream range;
+  range << least << " to " << most;
+  const auto check = [least, most, range = range.str()](const std::string& text) -> std::string {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool right = !text.empty() && *end == '\0' && std::isfinite(value) && value >= least && value <= most;
+    return right ? "" : text + ": a number from " + range + " is expected";
+  };
+  return {check, "from " + range.str()};
 }
 
 }  // namespace llmsim::cli

@@ -9,6 +9,7 @@
 // Lists may mix all forms: "1,2,8-32+8".
 #pragma once
 
+#include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,5 +28,9 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
 
 // The same for an option that takes one number only.
 std::int64_t number_in(const std::string& option, const std::string& text, NumberRange range);
+
+// Checks an option that is no whole number: finite, and in the range.  (CLI::Range takes nan for a
+// number in every range.)
+CLI::Validator finite_range(double least, double most);
 
 }  // namespace llmsim::cli

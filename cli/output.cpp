@@ -1,17 +1,26 @@
 #include "cli/output.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
+#include <optional>
+#include <system_error>
 
 #include "sim/base/error.h"
 
 namespace llmsim::cli {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t kNewFile = 0666;  // less the user's mask
 
 void write_standard_output(const std::string& text) {
   errno = 0;
@@ -19,15 +28,58 @@ void write_standard_output(const std::string& text) {
   if (!written && errno != EPIPE) throw Error(std::string("standard output: ") + std::strerror(errno));
 }
 
-void write_file(const std::string& text, const std::string& path) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw Error("-o = " + path + ": cannot be written: " + std::strerror(errno));
+[[noreturn]] void refuse_write(const std::string& path, int reason) {
+  throw Error(path + ": cannot be written: " + std::strerror(reason));
+}
+
+// 0, or the errno of what failed.
+int write_all(int file, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = ::write(file, text.data() + done, text.size() - done);
+    if (count < 0 && errno != EINTR) return errno;
+    if (count > 0) done += static_cast<std::size_t>(count);
+  }
+  return 0;
+}
+
+// Opens, writes and closes; 0, or the errno of the first that failed.
+int written(const std::string& text, const std::string& path, int flags, std::optional<mode_t> mode) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode.value_or(kNewFile));
+  if (file < 0) return errno;
+  int reason = write_all(file, text);
+  if (reason == 0 && mode && ::fchmod(file, *mode) != 0) reason = errno;
+  if (::close(file) != 0 && reason == 0) reason = errno;
+  return reason;
+}
+
+// The file that takes the place of `path`, which a symbolic link names by another path.
+void replace_file(const std::string& text, const std::string& path, std::optional<mode_t> mode) {
+  const std::string fresh = path + "." + std::to_string(::getpid()) + ".new";
+  int reason = written(text, fresh, O_CREAT | O_EXCL, mode);
+  if (reason == 0 && std::rename(fresh.c_str(), path.c_str()) != 0) reason = errno;
+  if (reason == 0) return;
+  if (reason != EEXIST) ::unlink(fresh.c_str());
+  refuse_write(path, reason);
 }
 
 }  // namespace
+
+void write_file(const std::string& text, const std::string& path) {
+  struct stat old {};
+  const bool exists = ::stat(path.c_str(), &old) == 0;
+  if (exists && !S_ISREG(old.st_mode)) {
+    if (const int reason = written(text, path, 0, {})) refuse_write(path, reason);
+    return;
+  }
+  std::error_code error;
+  const fs::path target = exists ? fs::canonical(path, error) : fs::path(path);
+  replace_file(text, error ? path : target.string(), exists ? std::optional(old.st_mode & 07777) : std::nullopt);
+}
+
+void say_why_not(std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  std::fprintf(stderr, "llmsim: %s\n", message.c_str());
+}
 
 void add_output_options(CLI::App& command, OutputOptions& options) {
   command

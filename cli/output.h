@@ -22,6 +22,14 @@ reports::Format format_of(const OutputOptions& options);
 // Colour only where the result goes to a terminal and NO_COLOR is not set.
 reports::Style style_of(const OutputOptions& options);
 
+// Writes a whole file or, where that fails, leaves the old one as it is: the text goes to a new
+// file beside it, which then takes its place and its permissions.  A device or pipe is written as
+// it is.  Throws Error "PATH: cannot be written: ...".
+void write_file(const std::string& text, const std::string& path);
+
+// Says on standard error, in one line, why the answer is no: exit status 3.
+void say_why_not(std::string message);
+
 // Prints a result.  A reader that closed the pipe is no error.  Throws Error where the file or standard output cannot be written.
 void write_result(const std::string& text, const OutputOptions& options);
 

@@ -3,6 +3,7 @@
 #include <CLI/Error.hpp>
 #include <algorithm>
 #include <chrono>
+#include <iostream>
 #include <memory>
 
 #include "cli/database_option.h"
@@ -20,10 +21,12 @@ constexpr int kCompared = 60;
 
 sim::Objective objective_of(const std::string& name) {
   if (name == "throughput") return sim::Objective::Throughput;
-  if (name == "cost") return sim::Objective::Cost;
   if (name == "memory") return sim::Objective::Memory;
   if (name == "time") return sim::Objective::Time;
-  throw Error("--objective = " + name + ": throughput, cost, memory or time is expected");
+  if (name == "cost") {
+    throw Error("--objective = cost: the planner knows no prices of devices; throughput, memory or time is expected");
+  }
+  throw Error("--objective = " + name + ": throughput, memory or time is expected");
 }
 
 sim::Plan timed_plan(const sim::PlanQuery& query, sim::Seconds& duration) {
@@ -41,7 +44,7 @@ void add_plan(CLI::App& program, int& status) {
   add_search_options(*command, options->run);
   command
       ->add_option("--objective", options->objective,
-                   "what is best: throughput, cost, memory or time; default throughput; example: --objective memory")
+                   "what is best: throughput, memory or time; default throughput; example: --objective memory")
       ->type_name("NAME");
   command->add_option("--top", options->top, "plans to show, 1 to 1000; default 10; example: --top 20")->type_name("N");
   add_output_options(*command, options->output);
@@ -72,7 +75,12 @@ int run_plan(const PlanOptions& options) {
   answer.query.top = std::max(top, kCompared);
   answer.plan = timed_plan(answer.query, answer.duration);
   write_result(reports::render(answer, format, style_of(options.output)), options.output);
-  return answer.plan.plans.empty() ? 3 : 0;
+  if (answer.plan.plans.empty()) {
+    say_why_not(reports::why_nothing_fits(answer.plan));
+    return 3;
+  }
+  for (const std::string& warning : answer.plan.plans.front().warnings) std::cerr << "warning: " << warning << "\n";
+  return 0;
 }
 
 }  // namespace llmsim::cli

@@ -26,14 +26,15 @@ void add_reported_options(CLI::App& c, PredictOptions& o) {
   add("--reported-tflops", o.reported_tflops, "TFLOPS", "the same as TFLOP/s per device; example: --reported-tflops 790");
   add("--convention", o.convention, "NAME",
       "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, gemm_causal or hardware; default "
-      "all; example: --convention palm");
+      "all; example: --reported-mfu 0.8 --convention palm");
 }
 
 void add_timeline_options(CLI::App& c, PredictOptions& o) {
   CLI::Option* timeline = c.add_flag("--memory-timeline", o.memory_timeline,
                                      "also the memory of one stage through the step, a row for each pass; tables stop where the "
                                      "micro-batches repeat, CSV prints the curve alone");
-  c.add_option("--memory-stage", o.memory_stage, "of which stage, from 0; default the fullest; example: --memory-stage 0")
+  c.add_option("--memory-stage", o.memory_stage,
+               "of which stage, from 0; default the fullest; example: --memory-timeline --memory-stage 0")
       ->type_name("N")
       ->needs(timeline);
   c.add_flag("--expandable-segments", o.expandable_segments,
@@ -131,7 +132,9 @@ int run_predict(const PredictOptions& options) {
   const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
   write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output), reported, curve),
                options.output);
-  return prediction.feasible() ? 0 : 3;
+  if (prediction.feasible()) return 0;
+  say_why_not(prediction.infeasible->message);
+  return 3;
 }
 
 }  // namespace llmsim::cli

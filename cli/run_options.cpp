@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/number_list.h"
 #include "hwdb/settings.h"
 
 namespace llmsim::cli {
@@ -76,11 +77,11 @@ void add_experts(CLI::App& c, RunOptions& o) {
   c.add_option("--moe-imbalance", o.moe_imbalance,
                "rows of the busiest expert rank relative to the mean; default 1; example: --moe-imbalance 1.3")
       ->type_name("RATIO")
-      ->check(CLI::Range(1.0, 1024.0));
+      ->check(finite_range(1.0, 1024.0));
   c.add_option("--moe-capacity", o.moe_capacity,
                "rows of an expert, dropped or padded to this many times the mean; default dropless; example: --moe-capacity 1.25")
       ->type_name("RATIO")
-      ->check(CLI::Range(1.0, 1024.0));
+      ->check(finite_range(1.0, 1024.0));
 }
 
 void add_recipe(CLI::App& c, RunOptions& o) {
@@ -148,7 +149,8 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "selective=core_attn+mlp");
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
-  add(c, "--shard-size", o.shard_size, "N", "ranks of a shard group under hsdp; no default; example: --shard-size 8");
+  add(c, "--shard-size", o.shard_size, "N",
+      "ranks of a shard group under hsdp; no default; example: --sharding hsdp --shard-size 8");
   add_switch(c, "--sequence-parallel,!--no-sequence-parallel", o.sequence_parallel,
              "shard norms and residuals over the tensor ranks; default that of the stack; example: --tp 8 --sequence-parallel");
   add(c, "--stage-layers", o.stage_layers, "LIST",

@@ -297,6 +297,10 @@ sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const N
   record.id = model.name;
   record.model = hwdb::recorded(model);
   sim::Run run = hwdb::RunResolver(database).resolve(record);
+  if (run.cluster.system_accelerator) {
+    throw Error("--hardware = " + run.cluster.device.id + ": system " + run.cluster.id + " has " +
+                *run.cluster.system_accelerator + "; leave out --hardware or --system");
+  }
   run.facts.insert(run.facts.begin(), notes.begin(), notes.end());
   return run;
 }

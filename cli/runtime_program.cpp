@@ -4,9 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "sim/base/error.h"
 
@@ -14,8 +16,36 @@ namespace llmsim::cli {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// Exit status of a program that ran to its end.
+int status_of(std::vector<std::string> arguments) {
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  pid_t child = 0;
+  if (const int failed = posix_spawn(&child, pointers.front(), nullptr, nullptr, pointers.data(), environ); failed != 0)
+    throw Error(arguments.front() + ": cannot be started: " + std::strerror(failed));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) throw Error(arguments.front() + " was ended by signal " + std::to_string(WTERMSIG(status)));
+  return WEXITSTATUS(status);
+}
+
+// The launcher brings the runtime up to date; it does so only here, where every argument has been
+// found right.
+void ask_launcher() {
+  const char* launcher = std::getenv("LLMSIM_LAUNCHER");
+  if (launcher == nullptr) return;
+  if (status_of({launcher, "--build-runtime"}) != 0) throw Error("llmsim-runtime cannot be built; the reason is above");
+}
+
+}  // namespace
+
 fs::path runtime_program() {
   if (const char* path = std::getenv("LLMSIM_RUNTIME")) return path;
+  ask_launcher();
   std::error_code error;
   const fs::path here = fs::canonical("/proc/self/exe", error).parent_path();
   for (const fs::path& path : {here / "llmsim-runtime", here.parent_path() / "runtime" / "llmsim-runtime"}) {
@@ -27,16 +57,7 @@ fs::path runtime_program() {
 }
 
 void run_program(std::vector<std::string> arguments) {
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  pid_t child = 0;
-  if (const int failed = posix_spawn(&child, pointers.front(), nullptr, nullptr, pointers.data(), environ); failed != 0)
-    throw Error(arguments.front() + ": cannot be started: " + std::strerror(failed));
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) throw Error("llmsim-runtime was ended by signal " + std::to_string(WTERMSIG(status)));
-  if (WEXITSTATUS(status) != 0)
+  if (status_of(std::move(arguments)) != 0)
     throw Error("llmsim-runtime failed, see above; what it measured is in the file, --resume goes on");
 }
 

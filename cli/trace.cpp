@@ -1,7 +1,6 @@
 #include "cli/trace.h"
 
 #include <CLI/Error.hpp>
-#include <cstdio>
 #include <limits>
 #include <memory>
 
@@ -69,7 +68,7 @@ int run_trace(const TraceOptions& options) {
   const sim::TimelineOptions timeline = timeline_options(options);
   const hwdb::Database database = open_database(options.database);
   const sim::Prediction prediction = sim::predict(asked_run(options, database));
-  if (prediction.infeasible) std::fprintf(stderr, "llmsim: %s\n", prediction.infeasible->message.c_str());
+  if (prediction.infeasible) say_why_not(prediction.infeasible->message);
   if (prediction.step_time <= sim::Seconds(0.0)) return 3;
   const sim::Run& run = prediction.run;
   write_result(

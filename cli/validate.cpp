@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +14,8 @@
 #include "calibrate/backtest.h"
 #include "calibrate/computed_times.h"
 #include "calibrate/source_tables.h"
+#include "cli/database_option.h"
+#include "cli/output.h"
 #include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
@@ -87,7 +88,7 @@ calibrate::Scope scope_of(const ValidateOptions& options) {
 
 Validation::Validation(const ValidateOptions& options)
     : files(read_all(options.files.empty() ? std::vector{(project_root() / kRegressionSet).string()} : options.files)),
-      database(options.database.value_or(hwdb::default_database_path())),
+      database(open_database(options.database.value_or(""))),
       resolver(database) {
   backtest = calibrate::backtest(
       files, scope_of(options), [this](const hwdb::RunRecord& record) { return predict(record); }, progress_line());
@@ -110,23 +111,20 @@ calibrate::Backtest listed(calibrate::Backtest backtest, bool all) {
   return backtest;
 }
 
-void print_skipped(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
+std::string skipped_text(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
   const std::size_t without = listed(backtest, true).rows.size();
   const calibrate::Backtest shown = listed(backtest, options.skipped);
-  if (!shown.rows.empty()) std::cout << "\n" << reports::render(reports::skipped_table(shown), format);
   if (without > shown.rows.size()) {
     std::cerr << without - shown.rows.size()
               << " runs whose figures are not scored have no prediction; --skipped lists them with the reasons\n";
   }
+  return shown.rows.empty() ? "" : "\n" + reports::render(reports::skipped_table(shown), format);
 }
 
-void print_validation(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
-  if (format == reports::Format::Json) {
-    std::cout << reports::validation_json(backtest);
-    return;
-  }
-  std::cout << reports::render(reports::validation_table(backtest), format);
-  if (format != reports::Format::Csv) print_skipped(backtest, options, format);
+std::string validation_text(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
+  if (format == reports::Format::Json) return reports::validation_json(backtest);
+  const std::string table = reports::render(reports::validation_table(backtest), format);
+  return format == reports::Format::Csv ? table : table + skipped_text(backtest, options, format);
 }
 
 std::vector<hwdb::Comparison> comparisons_of(const ValidateOptions& options) {
@@ -140,17 +138,16 @@ calibrate::Ablations ablations_of(Validation& validation, const ValidateOptions&
                               [&](const hwdb::RunRecord& record) { return validation.predict(record); });
 }
 
-void print_ablations(Validation& validation, const ValidateOptions& options, reports::Format format) {
+std::string ablations_text(Validation& validation, const ValidateOptions& options, reports::Format format) {
   const calibrate::Ablations ablations = ablations_of(validation, options);
   if (ablations.pairs.empty()) throw Error("no two scored runs of one study differ in one setting only");
-  if (format == reports::Format::Json) {
-    std::cout << reports::ablation_json(ablations);
-    return;
-  }
+  if (format == reports::Format::Json) return reports::ablation_json(ablations);
   const bool machine = format == reports::Format::Csv;
-  if (!machine || !options.rows) std::cout << reports::render(reports::ablation_table(ablations), format);
-  if (!machine && options.rows) std::cout << "\n";
-  if (options.rows) std::cout << reports::render(reports::ablation_rows_table(ablations), format);
+  std::string text;
+  if (!machine || !options.rows) text += reports::render(reports::ablation_table(ablations), format);
+  if (!machine && options.rows) text += "\n";
+  if (options.rows) text += reports::render(reports::ablation_rows_table(ablations), format);
+  return text;
 }
 
 // Scored figures that cannot be right, on standard error; JSON has those of all runs.
@@ -166,15 +163,11 @@ void print_warnings(const Validation& validation) {
 }
 
 void write_document(const calibrate::FilledProject& project) {
-  const fs::path path = fs::path(project.project.file).replace_extension(".md");
-  std::ofstream stream(path, std::ios::binary);
-  stream << reports::source_document(project);
-  stream.close();
-  if (!stream) throw Error(path.string() + ": cannot be written");
+  write_file(reports::source_document(project), fs::path(project.project.file).replace_extension(".md").string());
 }
 
-// Writes a Markdown document beside each description, and prints the summary of all.
-void print_tables(Validation& validation, const ValidateOptions& options, reports::Format format) {
+// Writes a Markdown document beside each description; gives the summary of all.
+std::string tables_text(Validation& validation, const ValidateOptions& options, reports::Format format) {
   const calibrate::Ablations ablations = ablations_of(validation, options);
   std::vector<calibrate::FilledProject> projects;
   for (const std::string& path : run_files({options.tables})) {
@@ -182,8 +175,8 @@ void print_tables(Validation& validation, const ValidateOptions& options, report
                                          [&](const hwdb::RunRecord& record) { return validation.predict(record); }));
     write_document(projects.back());
   }
-  std::cout << (format == reports::Format::Json ? reports::source_json(projects)
-                                                : reports::render(reports::source_summary(projects), format));
+  return format == reports::Format::Json ? reports::source_json(projects)
+                                         : reports::render(reports::source_summary(projects), format);
 }
 
 }  // namespace
@@ -239,12 +232,10 @@ int run_validate(const ValidateOptions& options) {
   Validation validation(options);
   require_predictions(validation.backtest, options);
   print_warnings(validation);
-  if (!options.tables.empty())
-    print_tables(validation, options, *format);
-  else if (options.ablations)
-    print_ablations(validation, options, *format);
-  else
-    print_validation(validation.backtest, options, *format);
+  const std::string text = !options.tables.empty() ? tables_text(validation, options, *format)
+                           : options.ablations     ? ablations_text(validation, options, *format)
+                                                   : validation_text(validation.backtest, options, *format);
+  write_result(text, {});
   return 0;
 }
 

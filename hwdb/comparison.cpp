@@ -1,8 +1,6 @@
 #include "hwdb/comparison.h"
 
-#include <fstream>
-#include <sstream>
-
+#include "hwdb/input_file.h"
 #include "hwdb/json_reader.h"
 #include "sim/base/error.h"
 
@@ -67,11 +65,6 @@ std::vector<Comparison> parse_comparisons(const std::string& text, const std::st
   return comparisons;
 }
 
-std::vector<Comparison> read_comparisons(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) throw Error(path + ": cannot be read");
-  return parse_comparisons(text.str(), path);
-}
+std::vector<Comparison> read_comparisons(const std::string& path) { return parse_comparisons(content_of_file(path), path); }
 
 }  // namespace llmsim::hwdb

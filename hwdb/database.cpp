@@ -85,38 +85,57 @@ bool may_write(const std::string& path) {
   return allowed(folder.c_str()) && (!fs::exists(path, ignored) || allowed(path.c_str()));
 }
 
-std::unique_ptr<Connection> writable_if_possible(const std::string& path) {
-  if (!may_write(path)) return nullptr;
-  try {
-    return writable(path);
-  } catch (const sqlite::CannotOpen&) {
-    return nullptr;
-  }
+// $XDG_DATA_HOME/llmsim/llmsim.db, or below the home directory; none where neither is set.
+std::optional<fs::path> default_path() {
+  const char* data = std::getenv("XDG_DATA_HOME");
+  if (data && *data == '/') return fs::path(data) / "llmsim" / "llmsim.db";
+  const char* home = std::getenv("HOME");
+  if (home && *home) return fs::path(home) / ".local" / "share" / "llmsim" / "llmsim.db";
+  return std::nullopt;
 }
 
 void create_default_folder(const std::string& path) {
-  const char* home = std::getenv("HOME");
-  const char* data = std::getenv("XDG_DATA_HOME");
-  if (!(home && *home) && !(data && *data)) return;
-  if (path != default_database_path()) return;
-  std::error_code ignored;  // a missing folder shows as a file that cannot be written
+  if (default_path() != fs::path(path)) return;
+  std::error_code ignored;  // a missing folder shows as a file that cannot be opened
   fs::create_directories(fs::path(path).parent_path(), ignored);
 }
 
+void require_file(const std::string& path) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status)) throw Error("database " + path + ": is a directory; give the path of a file");
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    throw Error("database " + path + ": is a device or pipe; give the path of a file");
+}
+
+// The file, for reading and where possible for writing.
 std::unique_ptr<Connection> opened(const std::string& path, Access wanted) {
   if (path == ":memory:") return in_memory();
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) throw Error("database " + path + ": is a directory; give the path of a file");
+  require_file(path);
   create_default_folder(path);
-  if (auto connection = writable_if_possible(path)) return connection;
+  std::error_code ignored;
+  const bool writes = may_write(path);
+  if (writes || (wanted == Access::Read && !fs::exists(path, ignored))) return writable(path);
   if (wanted == Access::Write)
     throw Error("database " + path + ": cannot be written; make it writable or name another file with --db");
-  if (fs::exists(path, ignored)) {
-    if (auto connection = existing(path)) return connection;
+  if (auto connection = existing(path)) return connection;
+  throw sqlite::CannotOpen(
+      "database " + path +
+      ": holds the facts of another llmsim and cannot be written; make it writable or name another with --db");
+}
+
+// The default file; where there can be none, the shipped facts and a warning.
+std::unique_ptr<Connection> default_or_shipped() {
+  const std::optional<fs::path> path = default_path();
+  std::string reason = "neither XDG_DATA_HOME nor HOME is set";
+  if (path) {
+    try {
+      return opened(path->string(), Access::Read);
+    } catch (const sqlite::CannotOpen& error) {
+      reason = error.what();
+    }
   }
-  std::fprintf(stderr,
-               "llmsim: warning: database %s cannot be written; using the shipped facts only (name a writable file with --db)\n",
-               path.c_str());
+  std::fprintf(stderr, "llmsim: warning: %s; using the shipped facts only (name a writable file with --db)\n", reason.c_str());
   return in_memory();
 }
 
@@ -159,10 +178,7 @@ std::optional<sim::Evidence> evidence_named(std::string_view name) {
 }
 
 std::string default_database_path() {
-  const char* data = std::getenv("XDG_DATA_HOME");
-  if (data && *data == '/') return (fs::path(data) / "llmsim" / "llmsim.db").string();
-  const char* home = std::getenv("HOME");
-  if (home && *home) return (fs::path(home) / ".local" / "share" / "llmsim" / "llmsim.db").string();
+  if (const std::optional<fs::path> path = default_path()) return path->string();
   throw Error("neither XDG_DATA_HOME nor HOME is set: name the database with --db PATH");
 }
 
@@ -174,6 +190,8 @@ struct Database::Impl {
 Database::Database(std::string path, Access access) : impl_(std::make_unique<Impl>()) {
   impl_->connection = opened(path, access);
 }
+
+Database::Database() : impl_(std::make_unique<Impl>()) { impl_->connection = default_or_shipped(); }
 
 Database::~Database() = default;
 Database::Database(Database&&) noexcept = default;

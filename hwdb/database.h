@@ -19,8 +19,8 @@ namespace llmsim::hwdb {
 
 enum class Origin { Shipped, User };
 
-// What a reader of the database wants.  Where the file cannot be written, Read falls back to the shipped facts in memory, with
-// one line on stderr; Write is an Error.
+// What a reader of the database wants.  Read takes a file that cannot be written as it is, where it
+// holds this program's facts; Write is an Error.
 enum class Access { Read, Write };
 
 // The two kinds of described hardware.
@@ -68,10 +68,14 @@ std::string default_database_path();
 
 class Database {
  public:
-  // Opens or creates the file at `path` (":memory:" for none), creating folders of the default path only.  Throws Error naming
-  // the path for a damaged file, a file of another program or of a newer llmsim, and for Access::Write where writing is
-  // impossible.
+  // Opens or creates the file at `path` (":memory:" for none), creating folders of the default path
+  // only.  Throws Error naming the path for one that cannot be opened, a damaged file, a file of
+  // another program or of a newer llmsim, and for Access::Write where writing is impossible.
   explicit Database(std::string path, Access access = Access::Read);
+
+  // Opens the file at the default path for reading.  Where it can be neither opened nor made (no
+  // home directory, a full disk): the shipped facts in memory, with one line on stderr.
+  Database();
   ~Database();
   Database(Database&&) noexcept;
   Database& operator=(Database&&) noexcept;

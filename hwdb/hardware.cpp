@@ -531,15 +531,23 @@ void check_numbers(int num_devices, const ClusterOverrides& overrides) {
   }
 }
 
-void check_size(const Record& system, int num_devices) {
+// Devices of a system, where its record says how many there are.
+std::optional<int> size_of(const Record& system) {
   const auto nodes = number(system.fields, "nodes");
   const double per_node = number(system.fields, "accelerators_per_node").value_or(8.0);
   const auto total = number(system.fields, "accelerators_total");
-  if (!nodes && !total) return;
-  const int most = static_cast<int>(std::max(total.value_or(0.0), nodes.value_or(0.0) * per_node));
-  if (num_devices <= most) return;
-  throw Error("num_devices = " + std::to_string(num_devices) + ": system " + system.row.id + " has " + std::to_string(most) +
-              " devices");
+  if (!nodes && !total) return std::nullopt;
+  return static_cast<int>(std::max(total.value_or(0.0), nodes.value_or(0.0) * per_node));
+}
+
+// What the run asks of the system beyond what it is: a larger copy of it, or one with other
+// devices, is simulated all the same.
+void note_beyond_the_system(const Record& system, sim::Cluster& cluster) {
+  const std::optional<int> size = size_of(system);
+  if (size && cluster.num_devices > *size) cluster.system_devices = size;
+  const json& ids = system.fields.at("accelerator_ids");
+  if (std::find(ids.begin(), ids.end(), cluster.device.id) == ids.end())
+    cluster.system_accelerator = ids.at(0).get<std::string>();
 }
 
 Home home_of(const Database& database, std::string_view name) {
@@ -606,7 +614,6 @@ ClusterRecord cluster(const Database& database, std::string_view system_or_accel
                       const ClusterOverrides& overrides) {
   check_numbers(num_devices, overrides);
   const Home home = home_of(database, system_or_accelerator);
-  if (home.record) check_size(*home.record, num_devices);
   std::string accelerator(system_or_accelerator);
   if (overrides.accelerator) {
     accelerator = *overrides.accelerator;
@@ -622,6 +629,7 @@ ClusterRecord cluster(const Database& database, std::string_view system_or_accel
   const Home network = network_home(database, home, loaded.record);
   const Sourced per_node = nodes_of(home.record ? home : network, loaded.record, overrides);
   cluster.devices_per_node = static_cast<int>(per_node.value);
+  if (home.record) note_beyond_the_system(*home.record, cluster);
   if (home.record) apply_all(database, HardwareKind::System, *home.record, cluster, loaded.sources);
 
   Ledger links("cluster." + cluster.id + ".");

@@ -36,9 +36,10 @@ struct ClusterOverrides {
 // The device of an id or alias.  Throws Error naming the nearest known one.
 DeviceRecord device(const Database& database, std::string_view id_or_alias);
 
-// `num_devices` devices of a system, or of an accelerator in its usual nodes (from the system that its record names as default;
-// their network is then an assumption).  Throws Error for an unknown name, for numbers below 1, and for more devices than the
-// system has.
+// `num_devices` devices of a system, or of an accelerator in its usual nodes (from the system that
+// its record names as default; their network is then an assumption).  More devices than the system
+// has, and devices that it does not have, are taken and noted in the cluster.  Throws Error for an
+// unknown name and for numbers below 1.
 ClusterRecord cluster(const Database& database, std::string_view system_or_accelerator, int num_devices,
                       const ClusterOverrides& overrides = {});
 

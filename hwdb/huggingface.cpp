@@ -1,11 +1,10 @@
 #include "hwdb/huggingface.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "hwdb/huggingface/families.h"
+#include "hwdb/input_file.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
 
@@ -114,12 +113,7 @@ Transformer read_model_config(const std::string& text, const std::string& file) 
   return model;
 }
 
-Transformer load_model_config(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) throw Error(path + ": cannot be read");
-  return read_model_config(text.str(), path);
-}
+Transformer load_model_config(const std::string& path) { return read_model_config(content_of_file(path), path); }
 
 std::vector<std::string> known_model_types() {
   std::vector<std::string> names;

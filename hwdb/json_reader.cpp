@@ -14,6 +14,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kDeepest = 100;
+
 // The part of a parser's message that says what it expected, on one printable line.
 std::string complaint(const std::string& message) {
   const std::size_t start = message.find("syntax error");
@@ -31,7 +33,7 @@ std::string printable(const std::string& key) {
 // Refuses an object in which a key stands twice: readers would take the last one without a word.
 class DuplicateKeys {
  public:
-  explicit DuplicateKeys(const std::string& file) : file_(file) {}
+  explicit DuplicateKeys(const std::string& place) : place_(place) {}
 
   void see(std::size_t depth, json::parse_event_t event, const json& value) {
     if (event == json::parse_event_t::object_start) {
@@ -40,20 +42,48 @@ class DuplicateKeys {
     } else if (event == json::parse_event_t::key) {
       // A key is one level deeper than the start of its object.
       if (!keys_[depth - 1].insert(value.get<std::string>()).second)
-        throw Error(file_ + ": \"" + printable(value.get<std::string>()) + "\" stands twice in one object");
+        throw Error(place_ + ": \"" + printable(value.get<std::string>()) + "\" stands twice in one object");
     }
   }
 
  private:
-  const std::string& file_;
+  const std::string& place_;
   std::vector<std::set<std::string>> keys_;  // of the open object at each depth
 };
 
+std::string place_in(const std::string& text, std::size_t end, const std::string& file, std::optional<int> line) {
+  const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+  return file + ":" + std::to_string(line.value_or(1) + lines);
+}
+
+// Counts brackets outside strings; whether they match is the parser's business.
+void check_depth(const std::string& text, const std::string& file, std::optional<int> line) {
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '[' || c == '{'))
+      ++depth;
+    else if (!quoted && (c == ']' || c == '}'))
+      --depth;
+    if (depth > kDeepest) {
+      throw Error(place_in(text, i, file, line) + ": objects and lists lie in one another more than " + std::to_string(kDeepest) +
+                  " deep");
+    }
+  }
+}
+
 }  // namespace
 
-json parse_json(const std::string& text, const std::string& file) {
+json parse_json(const std::string& text, const std::string& file, std::optional<int> line) {
+  const std::string place = line ? place_in(text, 0, file, line) : file;
+  check_depth(text, file, line);
   try {
-    DuplicateKeys duplicates(file);
+    DuplicateKeys duplicates(place);
     return json::parse(text, [&](int depth, json::parse_event_t event, const json& value) {
       duplicates.see(static_cast<std::size_t>(depth), event, value);
       return true;
@@ -62,10 +92,9 @@ json parse_json(const std::string& text, const std::string& file) {
     throw;
   } catch (const json::parse_error& error) {
     const std::size_t end = std::min<std::size_t>(error.byte, text.size());
-    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
-    throw Error(file + ":" + std::to_string(line) + ": malformed JSON: " + complaint(error.what()));
+    throw Error(place_in(text, end, file, line) + ": malformed JSON: " + complaint(error.what()));
   } catch (const json::exception& error) {
-    throw Error(file + ": malformed JSON: " + complaint(error.what()));
+    throw Error(place + ": malformed JSON: " + complaint(error.what()));
   }
 }
 

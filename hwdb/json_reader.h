@@ -12,8 +12,10 @@
 
 namespace llmsim::hwdb {
 
-// The document in `text`.  Throws Error "FILE:LINE: malformed JSON: ..." where it is none.
-nlohmann::json parse_json(const std::string& text, const std::string& file);
+// The document in `text`: a file, or the line `line` of one.  Throws Error "FILE:LINE: malformed
+// JSON: ..." where it is none, and "FILE:LINE: ..." where objects and lists lie in one another more
+// than 100 deep: what reads and prints them recurs.
+nlohmann::json parse_json(const std::string& text, const std::string& file, std::optional<int> line = std::nullopt);
 
 // Text of the value for a message, cut after a few dozen characters.
 std::string shown(const nlohmann::json& value);

@@ -19,11 +19,40 @@ bool same_shape(const RecordedModel& m, const sim::Transformer& known) {
          m.moe.has_value() == known.moe.has_value();
 }
 
+sim::Position position_named(const std::string& name) {
+  if (name == "learned") return sim::Position::Learned;
+  if (name == "rope") return sim::Position::Rope;
+  if (name == "alibi") return sim::Position::Alibi;
+  if (name == "relative") return sim::Position::Relative;
+  return sim::Position::None;
+}
+
+bool same_positions(const RecordedModel& m, const sim::Transformer& known) {
+  return !m.position || position_named(*m.position) == known.position;
+}
+
+// The model of the same family with the recorded shape and positions.
+const sim::CatalogueEntry* sibling(const RecordedModel& m, const sim::Transformer& named) {
+  for (const sim::CatalogueEntry& entry : sim::catalogue()) {
+    const sim::Transformer& known = entry.model;
+    const bool same_size = m.num_layers == known.num_layers && m.hidden_size == known.hidden_size;
+    if (same_size && sim::family_of(known.name) == sim::family_of(named.name) && same_shape(m, known) && same_positions(m, known))
+      return &entry;
+  }
+  return nullptr;
+}
+
+// That of the name; where it has other positions or widths, its sibling that has the recorded ones
+// (the throughput tables of llm-foundry call a model with learned positions mpt-7b, the released
+// one has ALiBi).
 const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
-  if (!m.name) return nullptr;
-  const sim::CatalogueEntry* entry = sim::find_model(*m.name);
+  const sim::CatalogueEntry* named = m.name ? sim::find_model(*m.name) : nullptr;
+  if (!named) return nullptr;
   const bool shape_missing = !m.num_layers && !m.hidden_size && !m.num_heads;
-  return entry && (shape_missing || same_shape(m, entry->model)) ? entry : nullptr;
+  const bool same = shape_missing || same_shape(m, named->model);
+  if (same && same_positions(m, named->model)) return named;
+  if (const sim::CatalogueEntry* other = sibling(m, named->model)) return other;
+  return same ? named : nullptr;
 }
 
 std::string nearest_models_text(const std::string& name) {
@@ -47,14 +76,6 @@ sim::Norm norm_of(const RecordedModel& m, Assumptions& assume) {
   const bool rms = m.gated_mlp.value_or(false);
   assume.note("model.norm", rms ? "rmsnorm" : "layernorm", "goes with the kind of MLP");
   return rms ? sim::Norm::RmsNorm : sim::Norm::LayerNorm;
-}
-
-sim::Position position_named(const std::string& name) {
-  if (name == "learned") return sim::Position::Learned;
-  if (name == "rope") return sim::Position::Rope;
-  if (name == "alibi") return sim::Position::Alibi;
-  if (name == "relative") return sim::Position::Relative;
-  return sim::Position::None;
 }
 
 int head_dim_of(const RecordedModel& m, Assumptions& assume) {

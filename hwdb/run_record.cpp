@@ -1,10 +1,9 @@
 #include "hwdb/run_record.h"
 
 #include <cstdint>
-#include <fstream>
 #include <set>
-#include <sstream>
 
+#include "hwdb/input_file.h"
 #include "hwdb/json_reader.h"
 #include "hwdb/settings.h"
 #include "sim/base/error.h"
@@ -333,12 +332,7 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
   return result;
 }
 
-RunFile read_runs(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) throw Error(path + ": cannot be read");
-  return parse_runs(text.str(), path);
-}
+RunFile read_runs(const std::string& path) { return parse_runs(content_of_file(path), path); }
 
 RunRecord read_run(const std::string& path) {
   RunFile file = read_runs(path);

@@ -1,7 +1,6 @@
 #include "hwdb/runtime_results.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <sstream>
@@ -9,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "hwdb/input_file.h"
+#include "hwdb/json_reader.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -17,6 +18,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int kSchema = 1;
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 48;  // rows, columns or heads of an operator
+constexpr std::int64_t kMostRanks = 1 << 22;
 
 std::optional<sim::OperatorKind> kind_named(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(sim::OperatorKind::HostCopy); ++i) {
@@ -39,11 +42,30 @@ sim::DType dtype_named(const std::string& name) {
   return sim::DType::Fp32;
 }
 
+// Fits divide by sizes, bytes and times and take their logarithms: what is missing or 0 is refused
+// where it is read.
+std::int64_t size_of(ObjectReader& record, const char* key, std::int64_t most = kLargestSize) {
+  const std::optional<std::int64_t> value = record.integer(key, 1, most);
+  if (!value) record.refuse(key, "is missing; an integer of at least 1 is expected");
+  return *value;
+}
+
+double positive_of(ObjectReader& record, const char* key) {
+  const std::optional<double> value = record.number(key, 0.0);
+  if (!value || *value == 0.0) record.refuse(key, "a number above 0 is expected");
+  return *value;
+}
+
+int ranks_of(ObjectReader& record, const char* key) { return static_cast<int>(size_of(record, key, kMostRanks)); }
+
+int ranks_or_one(ObjectReader& record, const char* key) { return record.any(key) ? ranks_of(record, key) : 1; }
+
 MeasuredMachine machine_of(const json& header, const std::string& file) {
   if (header.value("type", "") != "header") throw Error(file + ":1: the header is missing; is this a file of llmsim-runtime?");
   if (header.value("schema", 0) != kSchema)
     throw Error(file + ":1: schema = " + header.value("schema", json()).dump() + ": 1 is expected");
   const json& device = header.at("device");
+  ObjectReader sizes(device, file + ":1", "device");
   const json& library = header.at("library");
   return {.id = header.at("accelerator").get<std::string>(),
           .name = device.at("name").get<std::string>(),
@@ -51,12 +73,30 @@ MeasuredMachine machine_of(const json& header, const std::string& file) {
           .libtorch = library.at("libtorch").get<std::string>(),
           .blas = library.value("blas", ""),
           .date = header.value("started", "").substr(0, 10),
-          .threads = device.at("threads").get<int>(),
-          .memory = sim::Bytes(device.at("memory_bytes").get<double>()),
-          .last_level_cache = sim::Bytes(device.at("last_level_cache_bytes").get<double>())};
+          .threads = ranks_of(sizes, "threads"),
+          .memory = sim::Bytes(positive_of(sizes, "memory_bytes")),
+          .last_level_cache = sim::Bytes(sizes.number("last_level_cache_bytes", 0.0).value_or(0.0))};
 }
 
-MeasuredKernel kernel_of(const json& record) {
+// Products and attention have a shape and FLOPs; what only moves memory has bytes.
+void read_work(ObjectReader& record, MeasuredKernel& kernel) {
+  const bool shaped =
+      kernel.library.empty() && (kernel.op.kind == sim::OperatorKind::Gemm || kernel.op.kind == sim::OperatorKind::Attention);
+  if (shaped) {
+    kernel.op.batch = record.any("batch") ? size_of(record, "batch") : 1;
+    kernel.op.m = size_of(record, "m");
+    kernel.op.n = size_of(record, "n");
+    kernel.op.k = size_of(record, "k");
+    kernel.op.flops = sim::Flops(positive_of(record, "flops"));
+  } else {
+    kernel.op.flops = sim::Flops(record.number("flops", 0.0).value_or(0.0));
+  }
+  const bool moves = shaped || kernel.streaming || kernel.library == "stream_copy";
+  kernel.op.moved = sim::Bytes(moves ? positive_of(record, "moved_bytes") : record.number("moved_bytes", 0.0).value_or(0.0));
+  kernel.op.kernels = record.count("kernels").value_or(1);
+}
+
+MeasuredKernel kernel_of(const json& record, const std::string& where) {
   MeasuredKernel kernel;
   const std::string name = record.at("kind").get<std::string>();
   const std::optional<sim::OperatorKind> kind = kind_named(name);
@@ -69,18 +109,13 @@ MeasuredKernel kernel_of(const json& record) {
   kernel.backward = record.value("pass", "forward") == "backward";
   kernel.streaming = streaming_kernel_named(record.value("kernel", ""));
   kernel.op.dtype = dtype_named(record.value("dtype", "fp32"));
-  kernel.op.batch = record.value("batch", std::int64_t{1});
-  kernel.op.m = record.value("m", std::int64_t{0});
-  kernel.op.n = record.value("n", std::int64_t{0});
-  kernel.op.k = record.value("k", std::int64_t{0});
   kernel.op.causal = record.value("causal", false);
   kernel.op.weight_gradient = record.value("weight_gradient", false);
-  kernel.op.flops = sim::Flops(record.value("flops", 0.0));
   kernel.op.repeats = record.value("repeats", 1.0);
-  kernel.op.moved = sim::Bytes(record.value("moved_bytes", 0.0));
-  kernel.op.kernels = record.value("kernels", 1);
-  kernel.median = sim::Seconds(record.at("median_s").get<double>());
-  kernel.spread = record.value("spread", 0.0);
+  ObjectReader reader(record, where, name);
+  read_work(reader, kernel);
+  kernel.median = sim::Seconds(positive_of(reader, "median_s"));
+  kernel.spread = reader.number("spread", 0.0).value_or(0.0);
   return kernel;
 }
 
@@ -91,34 +126,37 @@ std::optional<sim::CollectiveKind> collective_named(const std::string& name) {
   return std::nullopt;
 }
 
-void add_collective(RuntimeResults& results, const json& record) {
+void add_collective(RuntimeResults& results, const json& record, const std::string& where) {
   const auto kind = collective_named(record.at("kind").get<std::string>());
   if (!kind) return;
+  ObjectReader reader(record, where, name_of(*kind));
   results.collectives.push_back({.kind = *kind,
                                  .dtype = dtype_named(record.value("dtype", "fp32")),
-                                 .message = sim::Bytes(record.at("bytes").get<double>()),
-                                 .ranks = record.at("ranks").get<int>(),
-                                 .ranks_per_node = record.value("ranks_per_node", 1),
-                                 .nodes = record.value("nodes", 1),
-                                 .median = sim::Seconds(record.at("median_s").get<double>())});
+                                 .message = sim::Bytes(positive_of(reader, "bytes")),
+                                 .ranks = ranks_of(reader, "ranks"),
+                                 .ranks_per_node = ranks_or_one(reader, "ranks_per_node"),
+                                 .nodes = ranks_or_one(reader, "nodes"),
+                                 .median = sim::Seconds(positive_of(reader, "median_s"))});
 }
 
-void add_overlap(RuntimeResults& results, const json& record) {
+void add_overlap(RuntimeResults& results, const json& record, const std::string& where) {
   const auto kind = collective_named(record.at("kind").get<std::string>());
   if (!kind) return;
+  ObjectReader reader(record, where, name_of(*kind));
   results.overlaps.push_back({.kind = *kind,
                               .dtype = dtype_named(record.value("dtype", "fp32")),
-                              .ranks = record.at("ranks").get<int>(),
-                              .nodes = record.value("nodes", 1),
-                              .collective_slowdown = record.at("collective_slowdown").get<double>(),
-                              .product_slowdown = record.at("gemm_slowdown").get<double>()});
+                              .ranks = ranks_of(reader, "ranks"),
+                              .nodes = ranks_or_one(reader, "nodes"),
+                              .collective_slowdown = positive_of(reader, "collective_slowdown"),
+                              .product_slowdown = positive_of(reader, "gemm_slowdown")});
 }
 
-MeasuredSharing sharing_of(const json& record) {
+MeasuredSharing sharing_of(const json& record, const std::string& where) {
+  ObjectReader reader(record, where, "sharing");
   return {.kind = record.at("kind").get<std::string>(),
-          .ranks = record.at("ranks").get<int>(),
-          .slowdown = record.at("slowdown").get<double>(),
-          .spread = record.value("spread", 0.0)};
+          .ranks = ranks_of(reader, "ranks"),
+          .slowdown = positive_of(reader, "slowdown"),
+          .spread = reader.number("spread", 0.0).value_or(0.0)};
 }
 
 RunRecord run_of(const json& record, const std::string& where) {
@@ -158,11 +196,12 @@ CountedStep counted_of(const json& record, const std::string& where) {
 }
 
 MeasuredStep step_of(const json& record, const std::string& where) {
+  ObjectReader reader(record, where, "step");
   return {.run = run_of(record, where),
-          .forward = sim::Seconds(record.at("forward_s").get<double>()),
-          .backward = sim::Seconds(record.at("backward_s").get<double>()),
-          .optimizer = sim::Seconds(record.at("optimizer_s").get<double>()),
-          .spread = record.value("spread", 0.0)};
+          .forward = sim::Seconds(positive_of(reader, "forward_s")),
+          .backward = sim::Seconds(positive_of(reader, "backward_s")),
+          .optimizer = sim::Seconds(reader.number("optimizer_s", 0.0).value_or(0.0)),
+          .spread = reader.number("spread", 0.0).value_or(0.0)};
 }
 
 void add(RuntimeResults& results, const json& record, const std::string& where) {
@@ -170,13 +209,13 @@ void add(RuntimeResults& results, const json& record, const std::string& where) 
   if (record.value("outcome", "ok") == "oom") {
     ++results.out_of_memory;
   } else if (type == "kernel" && record.contains("median_s")) {
-    results.kernels.push_back(kernel_of(record));
+    results.kernels.push_back(kernel_of(record, where));
   } else if (type == "collective") {
-    add_collective(results, record);
+    add_collective(results, record, where);
   } else if (type == "overlap") {
-    add_overlap(results, record);
+    add_overlap(results, record, where);
   } else if (type == "sharing") {
-    results.sharing.push_back(sharing_of(record));
+    results.sharing.push_back(sharing_of(record, where));
   } else if (type == "step") {
     results.steps.push_back(step_of(record, where));
   } else if (type == "counted") {
@@ -197,7 +236,7 @@ RuntimeResults parse_runtime_results(const std::string& text, const std::string&
       break;
     }
     try {
-      const json record = json::parse(line);
+      const json record = parse_json(line, file, number);
       if (number == 1)
         results.machine = machine_of(record, file);
       else
@@ -228,11 +267,7 @@ void require_same_device(const MeasuredMachine& first, const RuntimeResults& oth
 RuntimeResults read_runtime_results(const std::vector<std::string>& paths) {
   RuntimeResults all;
   for (const std::string& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file) throw Error(path + ": cannot be read");
-    RuntimeResults one = parse_runtime_results(text.str(), path);
+    RuntimeResults one = parse_runtime_results(content_of_file(path), path);
     if (all.machine.id.empty()) {
       all = std::move(one);
       continue;

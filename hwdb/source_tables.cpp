@@ -1,8 +1,6 @@
 #include "hwdb/source_tables.h"
 
-#include <fstream>
-#include <sstream>
-
+#include "hwdb/input_file.h"
 #include "hwdb/json_reader.h"
 #include "sim/base/error.h"
 
@@ -84,12 +82,7 @@ SourceProject parse_source_project(const std::string& text, const std::string& f
   return project;
 }
 
-SourceProject read_source_project(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  if (!stream || !(text << stream.rdbuf())) throw Error(path + ": cannot be read");
-  return parse_source_project(text.str(), path);
-}
+SourceProject read_source_project(const std::string& path) { return parse_source_project(content_of_file(path), path); }
 
 bool matches(const std::string& pattern, const std::string& id) {
   const std::size_t star = pattern.find('*');

@@ -2,6 +2,8 @@
 
 #include <sqlite3.h>
 
+#include <cstring>
+
 namespace llmsim::hwdb::sqlite {
 namespace {
 
@@ -16,12 +18,20 @@ int flags_of(Open mode) {
   return SQLITE_OPEN_READONLY;
 }
 
+// Whether the code is the file system's fault, and says nothing of what the file holds.
+bool says_no_access(int primary) {
+  return primary == SQLITE_READONLY || primary == SQLITE_FULL || primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN ||
+         primary == SQLITE_PERM;
+}
+
 }  // namespace
 
 Connection::Connection(std::string path, Open mode) : path_(std::move(path)) {
   const int code = sqlite3_open_v2(path_.c_str(), &handle_, flags_of(mode), nullptr);
   if (code != SQLITE_OK) {
-    const std::string message = "database " + path_ + ": " + sqlite3_errstr(code);
+    const int reason = sqlite3_system_errno(handle_);
+    const std::string message =
+        "database " + path_ + ": cannot be opened: " + (reason != 0 ? std::strerror(reason) : sqlite3_errstr(code));
     sqlite3_close(handle_);
     throw CannotOpen(message);
   }
@@ -44,6 +54,7 @@ void Connection::fail(int code) const {
   if (primary == SQLITE_NOTADB || primary == SQLITE_CORRUPT) {
     throw Error(message + "; the file was left as it is: move it away and a new one will be created, or name another with --db");
   }
+  if (says_no_access(primary)) throw CannotOpen(message);
   throw Error(message);
 }
 

@@ -16,7 +16,7 @@ struct sqlite3_stmt;
 
 namespace llmsim::hwdb::sqlite {
 
-// The file cannot be opened at all: a missing folder, no permission.
+// The file cannot be opened or written: a missing folder, no permission, a full disk.
 class CannotOpen : public Error {
  public:
   using Error::Error;

@@ -1,6 +1,8 @@
 #include "hwdb/user_hardware.h"
 
 #include <algorithm>
+#include <cmath>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -16,11 +18,27 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMostFlops = 1e17;  // 100 PFLOP/s of one device
-constexpr double kMostBytes = 1e14;  // 100 TB of one device
-constexpr double kMostBytesPerSecond = 1e15;
-constexpr double kMostWatts = 1e5;
-constexpr double kMostHertz = 1e11;
+// What a fact of this kind can be in SI units, and what it usually is: a bound catches GB and
+// TFLOP/s typed for bytes and FLOP/s.
+struct FactRange {
+  double least = 0.0;
+  double usual = 0.0;
+  double most = 0.0;
+  const char* unit = "";
+  bool or_zero = false;
+};
+
+constexpr FactRange kFlops{.least = 1e9, .usual = 1e14, .most = 1e17, .unit = "FLOP/s"};
+constexpr FactRange kMemory{.least = 1e8, .usual = 1e11, .most = 1e14, .unit = "bytes"};
+constexpr FactRange kCache{.least = 1e3, .usual = 1e7, .most = 1e11, .unit = "bytes", .or_zero = true};
+constexpr FactRange kHostMemory{.least = 1e8, .usual = 1e12, .most = 1e15, .unit = "bytes"};
+constexpr FactRange kMemoryRate{.least = 1e8, .usual = 1e12, .most = 1e15, .unit = "bytes/s"};
+constexpr FactRange kLinkRate{.least = 1e6, .usual = 1e11, .most = 1e15, .unit = "bytes/s"};
+constexpr FactRange kNetworkRate{.least = 1e7, .usual = 1e11, .most = 8e15, .unit = "bit/s"};
+constexpr FactRange kClock{.least = 1e7, .usual = 1e9, .most = 1e11, .unit = "Hz"};
+constexpr FactRange kDevicePower{.least = 1.0, .usual = 500.0, .most = 1e5, .unit = "W"};
+constexpr FactRange kNodePower{.least = 10.0, .usual = 1e4, .most = 1e6, .unit = "W"};
+constexpr FactRange kPrice{.least = 1e-3, .usual = 3.0, .most = 1e6, .unit = "per hour", .or_zero = true};
 constexpr int kMostDevices = 1 << 22;
 constexpr std::size_t kLongestId = 64;
 
@@ -32,12 +50,30 @@ struct Context {
   std::vector<std::string> systems;
 };
 
-// A number from 0 (or just above it) to `most`.
-void check_number(ObjectReader& reader, const char* key, double most, bool positive = true) {
+// "; did you mean 160e9?": the value with the power of ten that brings it nearest to the usual one.
+std::string did_you_mean_power(const std::string& digits, double value, const FactRange& range) {
+  int best = 0;
+  for (const int power : {3, 6, 9, 12, 15}) {
+    const auto distance = [&](int p) { return std::abs(std::log10(value / range.usual) + p); };
+    if (distance(power) < distance(best)) best = power;
+  }
+  const double scaled = value * std::pow(10.0, best);
+  if (best == 0 || scaled < range.least || scaled > range.most || digits.find('e') != std::string::npos) return "";
+  return "; did you mean " + digits + "e" + std::to_string(best) + "?";
+}
+
+// Digits as people type them: 160 for 160.0, 1e+08 for 100000000.
+std::string short_number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+void check_number(ObjectReader& reader, const char* key, const FactRange& range) {
   const auto value = reader.number(key, 0.0);
-  if (!value) return;
-  if (positive && *value == 0.0) reader.refuse(key, "a number above 0 is expected");
-  if (*value > most) reader.refuse(key, "at most " + shown(json(most)) + " is expected (units are bytes, FLOP/s and seconds)");
+  if (!value || (range.or_zero && *value == 0.0) || (*value >= range.least && *value <= range.most)) return;
+  const std::string near = *value > 0.0 && *value < range.least ? did_you_mean_power(short_number(*value), *value, range) : "";
+  reader.refuse(key, short_number(range.least) + " to " + short_number(range.most) + " " + range.unit + " is expected" + near);
 }
 
 void require(ObjectReader& reader, const char* key) {
@@ -101,8 +137,7 @@ void check_fabric(ObjectReader& parent) {
   if (!fabric) return;
   if (!fabric->one_of("kind", {"switch", "mesh", "paired", "torus", "host", "loopback"})) fabric->refuse("kind", "is missing");
   fabric->integer("devices", 1, kMostDevices);
-  for (const char* key : {"device_bytes_per_s", "pair_bytes_per_s", "package_bytes_per_s"})
-    check_number(*fabric, key, kMostBytesPerSecond);
+  for (const char* key : {"device_bytes_per_s", "pair_bytes_per_s", "package_bytes_per_s"}) check_number(*fabric, key, kLinkRate);
   fabric->boolean("in_switch_reduction");
   fabric->boolean("spans_nodes");
   fabric->text("source");
@@ -115,18 +150,18 @@ void check_links(ObjectReader& reader) {
     for (const char* key : {"kind", "topology", "note"}) scale_up->text(key);
     for (const char* key : {"generation", "links"}) scale_up->integer(key, 0, 1024);
     for (const char* key : {"link_bytes_per_s_per_direction", "total_bytes_per_s_per_direction"})
-      check_number(*scale_up, key, kMostBytesPerSecond);
+      check_number(*scale_up, key, kLinkRate);
     scale_up->finish();
   }
   if (auto pcie = reader.object("pcie")) {
     for (const char* key : {"kind", "practical_source"}) pcie->text(key);
     for (const char* key : {"generation", "lanes"}) pcie->integer(key, 0, 64);
     for (const char* key : {"theoretical_bytes_per_s_per_direction", "practical_h2d_bytes_per_s"})
-      check_number(*pcie, key, kMostBytesPerSecond);
+      check_number(*pcie, key, kLinkRate);
     pcie->finish();
   }
   if (auto network = reader.object("network")) {
-    check_number(*network, "node_bytes_per_s", kMostBytesPerSecond);
+    check_number(*network, "node_bytes_per_s", kLinkRate);
     network->text("source");
     network->one_of("evidence", {"data_sheet", "measured", "fitted", "assumed", "given"});
     network->finish();
@@ -138,7 +173,7 @@ void check_peaks(ObjectReader& reader) {
   for (const char* key : {"peak_fp32_vector_flops", "peak_fp32_matrix_flops", "peak_tf32_flops", "peak_fp16_flops",
                           "peak_bf16_flops", "peak_fp8_flops", "peak_fp4_flops", "peak_fp6_flops", "peak_fp64_vector_flops",
                           "peak_fp64_matrix_flops", "peak_int8_ops"}) {
-    check_number(reader, key, kMostFlops);
+    check_number(reader, key, kFlops);
   }
   for (const char* key : {"peak_fp32_vector_flops", "peak_fp16_flops", "peak_bf16_flops"}) any = any || reader.any(key);
   if (!any)
@@ -149,12 +184,12 @@ void check_peaks(ObjectReader& reader) {
 void check_memory(ObjectReader& reader) {
   require(reader, "hbm_bytes");
   require(reader, "hbm_bytes_per_s");
-  check_number(reader, "hbm_bytes", kMostBytes);
-  check_number(reader, "hbm_usable_bytes", kMostBytes);
-  check_number(reader, "hbm_bytes_per_s", kMostBytesPerSecond);
+  check_number(reader, "hbm_bytes", kMemory);
+  check_number(reader, "hbm_usable_bytes", kMemory);
+  check_number(reader, "hbm_bytes_per_s", kMemoryRate);
   const auto usable = reader.number("hbm_usable_bytes", 0.0);
   if (usable && *usable > *reader.number("hbm_bytes", 0.0)) reader.refuse("hbm_usable_bytes", "at most hbm_bytes is expected");
-  for (const char* key : {"l2_bytes", "llc_bytes", "shared_memory_bytes_per_cu"}) check_number(reader, key, kMostBytes, false);
+  for (const char* key : {"l2_bytes", "llc_bytes", "shared_memory_bytes_per_cu"}) check_number(reader, key, kCache);
 }
 
 void check_accelerator(ObjectReader& reader, const Context& context) {
@@ -166,9 +201,9 @@ void check_accelerator(ObjectReader& reader, const Context& context) {
   check_memory(reader);
   for (const char* key : {"compute_units", "matrix_cores", "gpcs_or_xcds"}) reader.integer(key, 1, 1 << 20);
   reader.integer("devices_per_node", 1, kMostDevices);
-  check_number(reader, "boost_clock_hz", kMostHertz);
-  check_number(reader, "tdp_watts", kMostWatts);
-  check_number(reader, "price_per_hour", 1e6, false);
+  check_number(reader, "boost_clock_hz", kClock);
+  check_number(reader, "tdp_watts", kDevicePower);
+  check_number(reader, "price_per_hour", kPrice);
   check_links(reader);
   check_fabric(reader);
   reader.texts("notes");
@@ -182,9 +217,9 @@ void check_network_of_system(ObjectReader& reader) {
   auto inter = reader.object("inter");
   if (!inter) return;
   inter->integer("nics_per_node", 0, 1024);
-  for (const char* key : {"nic_bits_per_s", "node_injection_bits_per_s"}) check_number(*inter, key, 8.0 * kMostBytesPerSecond);
+  for (const char* key : {"nic_bits_per_s", "node_injection_bits_per_s"}) check_number(*inter, key, kNetworkRate);
   for (const char* key : {"nic_bytes_per_s_per_direction", "node_injection_bytes_per_s_per_direction"})
-    check_number(*inter, key, kMostBytesPerSecond);
+    check_number(*inter, key, kLinkRate);
   inter->text("kind");
   inter->finish();
 }
@@ -203,8 +238,8 @@ void check_system(ObjectReader& reader, const Context& context) {
   require(reader, "accelerators_per_node");
   for (const char* key : {"accelerators_per_node", "accelerators_per_scale_up_domain", "nodes", "accelerators_total"})
     reader.integer(key, 1, kMostDevices);
-  check_number(reader, "node_watts", 1e6);
-  check_number(reader, "host_memory_bytes", 1e15);
+  check_number(reader, "node_watts", kNodePower);
+  check_number(reader, "host_memory_bytes", kHostMemory);
   check_network_of_system(reader);
   check_fabric(reader);
   reader.texts("notes");
@@ -218,7 +253,7 @@ void check_hardware_coefficient(ObjectReader& reader, Coefficient& coefficient, 
   const auto range = coefficient_range(coefficient.key);
   if (!range) reader.refuse("key", "unknown coefficient" + did_you_mean(coefficient.key, coefficient_keys()));
   coefficient.value = *reader.number("value", range->least);
-  check_number(reader, "value", range->most, false);
+  if (coefficient.value > range->most) reader.refuse("value", "at most " + shown(json(range->most)) + " is expected");
 }
 
 Coefficient checked_coefficient(ObjectReader& reader, const Context& context) {

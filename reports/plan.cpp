@@ -317,7 +317,27 @@ Json plan_json(const PlanAnswer& answer) {
           {"pareto", pareto}};
 }
 
+// " (tp 8 ...) needs 92.1 GiB and has 79.6 GiB"; nothing where no miss has these numbers.
+std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
+  const sim::NearestMiss* miss = nearest_of(plan, rule);
+  if (!miss || !measured(*miss)) {
+    const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(), measured);
+    miss = found == plan.nearest.end() ? nullptr : &*found;
+  }
+  if (!miss) return "";
+  return "; the nearest, " + strategy_text(miss->strategy) + ", needs " + human(miss->needed) + " and has " +
+         human(miss->available);
+}
+
 }  // namespace
+
+std::string why_nothing_fits(const sim::Plan& plan) {
+  const auto most = std::max_element(plan.rejected.begin(), plan.rejected.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == plan.rejected.end()) return "nothing fits: no strategy has the values asked for";
+  return "nothing fits: of " + std::to_string(plan.evaluated) + " strategies " + std::to_string(most->second) + " fail by " +
+         most->first + nearest_text(plan, most->first);
+}
 
 std::string render(const PlanAnswer& answer, Format format, const Style& style) {
   switch (format) {

@@ -23,4 +23,8 @@ struct PlanAnswer {
 // the keys of README.md, "plan".
 std::string render(const PlanAnswer& answer, Format format, const Style& style = {});
 
+// One line of a search without a plan: the rule that most strategies break, and what the nearest to
+// fitting needs and has.
+std::string why_nothing_fits(const sim::Plan& plan);
+
 }  // namespace llmsim::reports

@@ -21,10 +21,23 @@ std::string recipe(const Prediction& p) {
   return p.run.cluster.device.id + " in " + name_of(matmul_dtype(p.run.strategy.precision));
 }
 
+// A run on more than a system has, or on other devices: what there is of it is taken as it is.
+void add_beyond_the_system(const Cluster& cluster, std::vector<std::string>& lines) {
+  if (cluster.system_devices) {
+    lines.push_back("num_devices = " + std::to_string(cluster.num_devices) + ": system " + cluster.id + " has " +
+                    std::to_string(*cluster.system_devices) + " devices; predicted as if it had more nodes of the same kind");
+  }
+  if (cluster.system_accelerator) {
+    lines.push_back("accelerator = " + cluster.device.id + ": system " + cluster.id + " has " + *cluster.system_accelerator +
+                    "; predicted with its nodes and network around the other device");
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> implausible_figures(const Prediction& p) {
   std::vector<std::string> lines;
+  add_beyond_the_system(p.run.cluster, lines);
   const Achieved& achieved = p.run.cluster.device.achieved;
   const double best = achieved.gemm[static_cast<std::size_t>(matmul_dtype(p.run.strategy.precision))].max_efficiency;
   if (p.hfu > 1.0) {

@@ -74,6 +74,10 @@ struct Cluster {
   int devices_per_host_link = 1;  // devices behind one PCIe switch share its link to the host
   Bytes host_memory{0.0};         // of one node; 0: unknown
 
+  // What the system of that name is, where the run asks for something else than it has.
+  std::optional<int> system_devices{};              // fewer than num_devices
+  std::optional<std::string> system_accelerator{};  // the usual one of the system, which does not have the run's
+
   int devices_on_a_node() const { return std::min(num_devices, devices_per_node); }
   // Rate of one device's copies to the host, and of one process on host memory, while all devices of the run do the same.
   BytesPerSecond host_link_share() const;

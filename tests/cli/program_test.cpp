@@ -1,40 +1,13 @@
 // The program as a whole: exit codes, and where its words go.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
+#include "tests/cli/program.h"
 
-#include <cstdio>
-#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
-
-#include "tests/temporary_folder.h"
+#include <vector>
 
 namespace llmsim::cli {
 namespace {
-
-struct Outcome {
-  int status = 0;
-  std::string out;
-  std::string messages;
-};
-
-// Runs the program with its data in an own folder.
-class Program : public testing::Test {
- protected:
-  Outcome run(const std::string& arguments) const {
-    const std::string command = "XDG_DATA_HOME='" + folder_.path() + "' NO_COLOR=1 '" LLMSIM_PROGRAM "' " + arguments + " >'" +
-                                path("out") + "' 2>'" + path("messages") + "' </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of("out"), text_of("messages")};
-  }
-
-  std::string path(const std::string& name) const { return folder_ / name; }
-
-  std::string text_of(const std::string& name) const { return content_of(path(name)); }
-
- private:
-  const TemporaryFolder folder_;
-};
 
 TEST_F(Program, ExitsZeroWithTheResultOnStandardOutput) {
   const Outcome outcome = run("predict --model gpt2 --gpus 1 --global-batch 8");
@@ -136,6 +109,185 @@ TEST_F(Program, APredictedRunReadsBackToTheSamePrediction) {
     return json.substr(from, json.find("\"provenance\"") - from);
   };
   EXPECT_EQ(figures(second.out), figures(text));
+}
+
+// One line, ended.
+bool one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
+
+TEST_F(Program, AWrittenFileIsWholeOrTheOldOne) {
+  write("old.json", "the old one");
+  const std::string limit = "sh -c 'ulimit -f 1; trap \"\" XFSZ; exec \"$@\"' sh ";  // files of at most 512 bytes or 1 KiB
+  const Outcome full = shell(limit + "'" LLMSIM_PROGRAM "' predict --model gpt2 --db :memory: --format json -o old.json");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_NE(full.messages.find("old.json: cannot be written: File too large"), std::string::npos) << full.messages;
+  EXPECT_EQ(text_of("old.json"), "the old one");
+  EXPECT_EQ(run("predict --model gpt2 --format json -o old.json").status, 0);
+  EXPECT_TRUE(text_of("old.json").ends_with("}\n"));
+  for (const auto& entry : std::filesystem::directory_iterator(path("")))
+    EXPECT_FALSE(entry.path().string().ends_with(".new")) << entry.path();
+}
+
+TEST_F(Program, ALinkedFileKeepsItsLinkAndItsPermissions) {
+  namespace fs = std::filesystem;
+  write("real.txt", "old");
+  fs::permissions(path("real.txt"), fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("real.txt", path("link.txt"));
+  EXPECT_EQ(run("models list -o link.txt").status, 0);
+  EXPECT_TRUE(fs::is_symlink(path("link.txt")));
+  EXPECT_NE(text_of("real.txt"), "old");
+  EXPECT_EQ(fs::status(path("real.txt")).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(run("models list -o /dev/null").status, 0);
+  EXPECT_EQ(run("models list -o missing/x").status, 1);
+}
+
+TEST_F(Program, WhatCannotBePrintedIsAnError) {
+  write("run.json",
+        R"({"id": "a", "model": {"name": "gpt2", "seq_len": 1024}, "hardware": {"accelerator": "a100", "num_devices": 1},
+            "training": {"micro_batch": 8, "global_batch": 8}, "measured": {"step_time_s": 0.08}, "scored": {"step_time": true}})");
+  for (const char* arguments :
+       {"predict --model gpt2", "plan --model gpt2 --gpus 1", "trace --model gpt2", "models list", "models show gpt2",
+        "hardware list", "hardware show h100", "validate run.json", "--help", "plan --help", "--version"}) {
+    const Outcome outcome = run(arguments, "", ">/dev/full");
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_EQ(outcome.messages, "llmsim: standard output: No space left on device\n") << arguments;
+  }
+}
+
+TEST_F(Program, QuestionsAreAnsweredWithoutAHome) {
+  for (const char* home : {"XDG_DATA_HOME= HOME=/nonexistent/home", "XDG_DATA_HOME= HOME=/dev/null",
+                           "XDG_DATA_HOME= HOME=", "XDG_DATA_HOME=/proc/self"}) {
+    for (const char* arguments :
+         {"predict --model gpt2", "plan --model gpt2 --gpus 1", "models show gpt2", "hardware show h100"}) {
+      const Outcome outcome = run(arguments, home);
+      EXPECT_EQ(outcome.status, 0) << home << " " << arguments << " " << outcome.messages;
+    }
+    write("mine.json", "{}");
+    EXPECT_EQ(run("hardware add mine.json", home).status, 1);
+  }
+}
+
+TEST_F(Program, ANamedDatabaseThatCannotBeOpenedIsAnError) {
+  const Outcome missing = run("predict --model gpt2 --db no/such/folder/x.db");
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_EQ(missing.messages, "llmsim: database no/such/folder/x.db: cannot be opened: No such file or directory\n");
+  for (const char* device : {"/dev/zero", "/dev/null", "."}) {
+    const Outcome outcome = run(std::string("hardware list --db ") + device);
+    EXPECT_EQ(outcome.status, 1) << device;
+    EXPECT_TRUE(one_line(outcome.messages)) << outcome.messages;
+  }
+}
+
+TEST_F(Program, FilesWithoutEndAreRefusedAtOnce) {
+  for (const char* arguments : {"predict --model /dev/zero", "predict /dev/zero", "validate /dev/zero", "models show /dev/zero",
+                                "hardware add /dev/zero", "calibrate import /dev/zero", "trace /dev/zero"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_EQ(outcome.messages, "llmsim: /dev/zero: is a device; a file or a pipe is expected\n") << arguments;
+  }
+  const Outcome pipe = shell("sh -c 'head -c 100000000 /dev/zero | \"" LLMSIM_PROGRAM "\" predict /dev/stdin --db :memory:'");
+  EXPECT_EQ(pipe.status, 1);
+  EXPECT_EQ(pipe.messages, "llmsim: /dev/stdin: holds more than 64 MiB; a smaller file is expected\n");
+}
+
+TEST_F(Program, JsonThatNestsTooDeepIsRefusedAtItsLine) {
+  const std::string deep = "{\"a\":\n" + std::string(58'000, '[') + std::string(58'000, ']') + "}";
+  write("deep.json", deep);
+  for (const char* arguments : {"predict deep.json", "predict --model deep.json", "validate deep.json", "models show deep.json",
+                                "hardware add deep.json", "trace deep.json"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments;
+    EXPECT_EQ(outcome.messages, "llmsim: deep.json:2: objects and lists lie in one another more than 100 deep\n") << arguments;
+  }
+  write("deep.jsonl", "{\"type\": \"header\", \"a\": " + std::string(58'000, '[') + std::string(58'000, ']') + "}\n");
+  const Outcome import = run("calibrate import deep.jsonl");
+  EXPECT_EQ(import.status, 1);
+  EXPECT_EQ(import.messages, "llmsim: deep.jsonl:1: objects and lists lie in one another more than 100 deep\n");
+}
+
+TEST_F(Program, StatusThreeSaysWhyOnStandardErrorInEveryFormat) {
+  for (const char* format : {"table", "markdown", "csv", "json", "latex"}) {
+    const std::string ending = std::string(" --format ") + format;
+    const Outcome memory = run("predict --model llama-70b --gpus 8 --pp 8 --global-batch 8" + ending);
+    EXPECT_EQ(memory.status, 3) << format;
+    EXPECT_TRUE(one_line(memory.messages)) << memory.messages;
+    EXPECT_NE(memory.messages.find("GiB"), std::string::npos) << memory.messages;
+    const Outcome plan = run("plan --model llama-70b --gpus 1" + ending);
+    EXPECT_EQ(plan.status, 3) << format;
+    EXPECT_TRUE(one_line(plan.messages)) << plan.messages;
+    EXPECT_TRUE(plan.messages.starts_with("llmsim: nothing fits: of ")) << plan.messages;
+    EXPECT_NE(plan.messages.find("out of memory; the nearest, "), std::string::npos) << plan.messages;
+  }
+}
+
+TEST_F(Program, AMisspeltWordIsNamedBeforeAnythingElse) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"predict --model gpt2 --tpp 8", "unknown option --tpp; did you mean --tp?"},
+      {"predict run.json --model gpt2 --tpp=8", "unknown option --tpp; did you mean --tp?"},
+      {"predict --modell gpt2", "unknown option --modell; did you mean --model?"},
+      {"plan --gpu 8", "unknown option --gpu; did you mean --gpus?"},
+      {"validate --ablation", "unknown option --ablation; did you mean --ablations?"},
+      {"predict --model gpt2 --no-dp-overlop", "unknown option --no-dp-overlop; did you mean --no-dp-overlap?"},
+      {"predict --model gpt2 -x 3", "unknown option -x; predict --help lists all"},
+      {"predct --model gpt2", "unknown command 'predct'; did you mean predict? The commands are "},
+      {"hardware lst", "unknown command 'hardware lst'; did you mean hardware list? The commands are list, show, add"},
+      {"calibrate verfy --help", "unknown command 'calibrate verfy'; did you mean calibrate verify? The commands are "},
+  };
+  for (const auto& [arguments, complaint] : cases) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments;
+    EXPECT_TRUE(outcome.messages.starts_with("llmsim: " + complaint)) << outcome.messages;
+    EXPECT_TRUE(one_line(outcome.messages)) << outcome.messages;
+  }
+  EXPECT_EQ(run("predict --model gpt2 -oplan.json").status, 0);
+  EXPECT_EQ(run("models show -- gpt2").status, 0);
+}
+
+TEST_F(Program, PlanningForCostIsRefusedWithoutPrices) {
+  const Outcome outcome = run("plan --model gpt2 --gpus 1 --objective cost");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.messages,
+            "llmsim: --objective = cost: the planner knows no prices of devices; throughput, memory or time is expected\n");
+}
+
+TEST_F(Program, NumbersThatAreNoneAreRefused) {
+  for (const char* option : {"--moe-imbalance", "--moe-capacity", "--fsdp-unit-blocks", "--reported-mfu", "--reported-tflops",
+                             "--tp", "--global-batch", "--memory-timeline --memory-stage"}) {
+    for (const char* value : {"nan", "inf", "-inf", "-nan", "1e999", "infinity", "NAN(1)"}) {
+      const Outcome outcome = run(std::string("predict --model mixtral-8x7b --gpus 8 ") + option + "='" + value + "'");
+      EXPECT_TRUE(outcome.status == 1 || outcome.status == 2) << option << " " << value << " " << outcome.status;
+      EXPECT_NE(outcome.messages, "") << option << " " << value;
+    }
+  }
+  EXPECT_NE(run("predict --model mixtral-8x7b --moe-imbalance nan").messages.find("nan: a number from 1 to 1024 is expected"),
+            std::string::npos);
+  EXPECT_EQ(run("calibrate run x --budget nan", "LLMSIM_RUNTIME=/bin/true").status, 2);
+}
+
+// Its size is what the system has, not what may be simulated.
+TEST_F(Program, MoreDevicesThanASystemHasAreAWarning) {
+  const std::string words = "system selene has 4480 devices";
+  const Outcome table = run("predict --model gpt2 --gpus 8192 --system selene");
+  EXPECT_EQ(table.status, 0) << table.messages;
+  EXPECT_NE(table.out.find(words), std::string::npos) << table.out;
+  const Outcome json = run("predict --model gpt2 --gpus 8192 --system selene --format json");
+  EXPECT_EQ(json.status, 0) << json.messages;
+  EXPECT_NE(json.out.substr(json.out.find("\"warnings\"")).find(words), std::string::npos);
+  const Outcome plan = run("plan --model gpt2 --gpus 8192 --system selene --global-batch 8192 --tp 1 --pp 1 --micro-batch 1");
+  EXPECT_EQ(plan.status, 0) << plan.messages;
+  EXPECT_NE(plan.messages.find(words), std::string::npos) << plan.messages;
+  EXPECT_EQ(run("predict --model gpt2 --gpus 64 --system selene").out.find(words), std::string::npos);
+}
+
+TEST_F(Program, ASystemIsNotAskedForDevicesThatItHasNot) {
+  const Outcome other = run("predict --model gpt2 --gpus 8 --system selene --hardware mi300x");
+  EXPECT_EQ(other.status, 1);
+  EXPECT_EQ(other.messages, "llmsim: --hardware = mi300x: system selene has a100_sxm_80; leave out --hardware or --system\n");
+  EXPECT_EQ(run("predict --model gpt2 --gpus 8 --system selene --hardware a100").status, 0);
+  write("run.json", R"({"id": "a", "model": {"name": "gpt2", "seq_len": 1024}, "hardware": {"accelerator": "mi300x",
+                        "system": "selene", "num_devices": 8}, "training": {"micro_batch": 8, "global_batch": 64}})");
+  const Outcome file = run("predict run.json");
+  EXPECT_EQ(file.status, 0) << file.messages;
+  EXPECT_NE(file.out.find("system selene has a100_sxm_80"), std::string::npos) << file.out;
 }
 
 }  // namespace

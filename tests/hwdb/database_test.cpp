@@ -208,16 +208,26 @@ TEST_F(DatabaseFile, AFolderIsRefused) {
   EXPECT_NE(message_of([&] { const Database database(folder_.path()); }).find("is a directory"), std::string::npos);
 }
 
-TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersGetTheShippedFactsAndOneWarning) {
+// A named file is what the reader wants; the default one is a convenience.
+TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersOfTheDefaultGetTheShippedFactsAndOneWarning) {
   const std::string nowhere = folder_ / "missing/test.db";
+  EXPECT_EQ(message_of([&] { const Database reader(nowhere); }),
+            "database " + nowhere + ": cannot be opened: No such file or directory");
+  EXPECT_NE(message_of([&] { const Database writer(nowhere, Access::Write); }).find(nowhere), std::string::npos);
+  write(folder_ / "file", "no folder");
+  setenv("XDG_DATA_HOME", (folder_ / "file").c_str(), 1);
   testing::internal::CaptureStderr();
-  const Database database(nowhere);
+  const Database database;
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_EQ(database.path(), ":memory:");
   EXPECT_EQ(database.count("systems", Origin::Shipped), 37);
-  EXPECT_NE(warning.find(nowhere), std::string::npos);
+  EXPECT_NE(warning.find(folder_ / "file/llmsim/llmsim.db"), std::string::npos);
   EXPECT_EQ(std::count(warning.begin(), warning.end(), '\n'), 1);
-  EXPECT_NE(message_of([&] { const Database writer(nowhere, Access::Write); }).find(nowhere), std::string::npos);
+}
+
+TEST_F(DatabaseFile, ADeviceIsRefused) {
+  EXPECT_EQ(message_of([] { const Database database("/dev/zero"); }),
+            "database /dev/zero: is a device or pipe; give the path of a file");
 }
 
 TEST_F(DatabaseFile, AReadOnlyFileIsReadWithTheUsersRows) {

@@ -228,9 +228,19 @@ TEST(Hardware, ImpossibleRequestsNameTheValueAndTheLimit) {
     return "";
   };
   EXPECT_EQ(message([] { cluster_of("h100", 0); }), "num_devices = 0: at least 1 is expected");
-  EXPECT_EQ(message([] { cluster_of("selene", 4488); }), "num_devices = 4488: system selene has 4480 devices");  // 560 nodes of 8
   EXPECT_NE(message([] { cluster_of("forntier", 8); }).find("did you mean frontier"), std::string::npos);
   EXPECT_NE(message([] { cluster_of("mi300", 8); }).find("mi300x"), std::string::npos);
+}
+
+TEST(Hardware, WhatIsAskedBeyondTheSystemIsNoted) {
+  EXPECT_EQ(cluster_of("selene", 4488).system_devices, 4480);  // 560 nodes of 8
+  EXPECT_EQ(cluster_of("selene", 4488).num_devices, 4488);
+  EXPECT_FALSE(cluster_of("selene", 4480).system_devices.has_value());
+  EXPECT_FALSE(cluster_of("dgx_h100", 1 << 20).system_devices.has_value());  // a kind of node
+  EXPECT_FALSE(cluster_of("selene", 8).system_accelerator.has_value());
+  ClusterOverrides other;
+  other.accelerator = "mi300x";
+  EXPECT_EQ(cluster_of("selene", 8, other).system_accelerator, "a100_sxm_80");
 }
 
 TEST(Coefficients, EveryKeyCanBeSetAndReadBack) {

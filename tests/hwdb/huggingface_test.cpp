@@ -203,7 +203,7 @@ TEST(ModelConfig, AgreesWithTheCatalogueFieldByField) {
   same(kBloom, "bloom-176b", 2048);
   same(kOpt, "opt-125m", 2048);
   same(kFalcon, "falcon-7b", 2048);
-  same(kMpt, "mpt-7b-released", 2048);
+  same(kMpt, "mpt-7b", 2048);
   same(kGemma2, "gemma-2-9b", 8192);
   same(kGemma3, "gemma-3-1b", 32768);
   same(kPhi2, "phi-2", 2048);

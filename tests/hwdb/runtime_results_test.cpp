@@ -80,6 +80,47 @@ TEST(RuntimeResults, ReadsWhatRanksTakeFromEachOther) {
   EXPECT_EQ(results.collectives[0].message, sim::Bytes(1e6));
 }
 
+// The value of `key` in a record replaced, or the key taken away.
+std::string changed(const std::string& record, const std::string& key, const std::string& value) {
+  const std::size_t at = record.find("\"" + key + "\": ");
+  const std::size_t end = record.find_first_of(",}", at);
+  return value.empty() ? record.substr(0, at) + "\"other\": 1" + record.substr(end)
+                       : record.substr(0, at) + "\"" + key + "\": " + value + record.substr(end);
+}
+
+void expect_refused_without(const std::string& record, const std::string& kind, const std::vector<std::string>& keys) {
+  EXPECT_EQ(error_of(lines({kHeader, record})), "") << record;
+  for (const std::string& key : keys) {
+    for (const std::string value : {"", "null", "0", "-1", "\"x\"", "1e999"}) {
+      if (value.empty() && key == "median_s") continue;  // a record without a time was not measured
+      const std::string error = error_of(lines({kHeader, changed(record, key, value)}));
+      const std::string start = value == "1e999" ? "file:2: " : "file:2: " + kind + "." + key;
+      EXPECT_TRUE(error.starts_with(start)) << key << " " << value << ": " << error;
+    }
+  }
+}
+
+// Fits divide by what a record says of sizes, bytes and times.
+TEST(RuntimeResults, RecordsWithoutSizesAreRefusedByName) {
+  const std::string gemm =
+      R"({"type": "kernel", "kind": "gemm", "m": 3, "n": 4, "k": 5, "flops": 120, "moved_bytes": 94, "median_s": 0.5})";
+  const std::string attention =
+      R"({"type": "kernel", "kind": "attention", "m": 3, "n": 4, "k": 5, "flops": 9, "moved_bytes": 94, "median_s": 0.5})";
+  const std::string norm = R"({"type": "kernel", "kind": "norm", "kernel": "layer_norm", "moved_bytes": 94, "median_s": 0.5})";
+  const std::string copy = R"({"type": "kernel", "kind": "stream_copy", "moved_bytes": 94, "median_s": 0.5})";
+  expect_refused_without(gemm, "gemm", {"m", "n", "k", "flops", "moved_bytes", "median_s"});
+  expect_refused_without(attention, "attention", {"m", "n", "k", "flops", "moved_bytes", "median_s"});
+  expect_refused_without(norm, "norm", {"moved_bytes", "median_s"});
+  expect_refused_without(copy, "stream_copy", {"moved_bytes", "median_s"});
+  expect_refused_without(kCollective, "all_reduce", {"ranks", "bytes", "median_s"});
+  expect_refused_without(kOverlap, "all_gather", {"ranks", "collective_slowdown", "gemm_slowdown"});
+  expect_refused_without(kSharing, "sharing", {"ranks", "slowdown"});
+  EXPECT_EQ(error_of(lines({kHeader, changed(gemm, "n", "")})),
+            "file:2: gemm.n: is missing; an integer of at least 1 is expected");
+  EXPECT_TRUE(error_of(lines({changed(kHeader, "threads", "0")})).starts_with("file:1: device.threads = 0"));
+  EXPECT_TRUE(error_of(lines({changed(kHeader, "memory_bytes", "0")})).starts_with("file:1: device.memory_bytes = 0"));
+}
+
 // Bytes of a good file replaced, cut out and doubled, 20 000 times: every text is read or refused with a line.
 TEST(RuntimeResults, RefusesOrReadsAnyText) {
   const std::string good = lines({kHeader, kOverlap, kSharing, kCollective});
@@ -119,7 +160,9 @@ TEST(RuntimeResults, LeavesOutALineThatWasCutOff) {
 TEST(RuntimeResults, NamesTheLineThatIsWrong) {
   EXPECT_EQ(error_of(""), "file: is empty; a result file of llmsim-runtime is expected");
   EXPECT_EQ(error_of("{}\n"), "file:1: the header is missing; is this a file of llmsim-runtime?");
-  EXPECT_TRUE(error_of(lines({kHeader, "nonsense"})).starts_with("file:2: no record of llmsim-runtime"));
+  EXPECT_TRUE(error_of(lines({kHeader, "nonsense"})).starts_with("file:2: malformed JSON"));
+  EXPECT_TRUE(
+      error_of(lines({kHeader, R"({"type": "kernel", "median_s": 1})"})).starts_with("file:2: no record of llmsim-runtime"));
 }
 
 }  // namespace

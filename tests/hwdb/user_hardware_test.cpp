@@ -151,6 +151,34 @@ TEST(UserHardware, MistakesAreNamed) {
   EXPECT_NE(refusal("500e12", "500e12,").find("malformed JSON"), std::string::npos);
 }
 
+// Gigabytes and TFLOP/s typed where bytes and FLOP/s are meant.
+TEST(UserHardware, ValuesInOtherUnitsAreRefusedWithWhatWasMeant) {
+  const auto refused = [](const std::string& key, const std::string& value) {
+    std::string text = R"({"accelerators": [{"id": "g", "source": "me", "peak_bf16_flops": 1e15, "hbm_bytes": 8e10,
+                           "hbm_bytes_per_s": 3e12, "boost_clock_hz": 1.7e9, "tdp_watts": 700, "l2_bytes": 5e7,
+                           "scale_up": {"total_bytes_per_s_per_direction": 450e9}}]})";
+    const std::size_t begin = text.find(key + "\"") + key.size() + 3, end = text.find_first_of(",}", begin);
+    Database database(":memory:", Access::Write);
+    return message_of(database, text.replace(begin, end - begin, value));
+  };
+  EXPECT_EQ(refused("hbm_bytes", "160"),
+            "mine.json: accelerators[0].hbm_bytes = 160: 1e+08 to 1e+14 bytes is expected; did you mean 160e9?");
+  EXPECT_NE(refused("peak_bf16_flops", "989.4").find("did you mean 989.4e12?"), std::string::npos);
+  EXPECT_NE(refused("hbm_bytes_per_s", "3.35").find("did you mean 3.35e12?"), std::string::npos);
+  EXPECT_NE(refused("hbm_bytes_per_s", "3350").find("did you mean 3350e9?"), std::string::npos);
+  EXPECT_NE(refused("boost_clock_hz", "1755").find("did you mean 1755e6?"), std::string::npos);
+  EXPECT_NE(refused("tdp_watts", "0.7").find("did you mean 0.7e3?"), std::string::npos);
+  EXPECT_NE(refused("l2_bytes", "50").find("did you mean 50e6?"), std::string::npos);
+  EXPECT_NE(refused("total_bytes_per_s_per_direction", "450").find("did you mean 450e9?"), std::string::npos);
+  for (const char* key : {"peak_bf16_flops", "hbm_bytes", "hbm_bytes_per_s", "boost_clock_hz", "tdp_watts", "l2_bytes",
+                          "total_bytes_per_s_per_direction"}) {
+    EXPECT_NE(refused(key, "1e40").find("is expected"), std::string::npos) << key;
+    EXPECT_EQ(refused(key, "1e40").find("did you mean"), std::string::npos) << key;
+    EXPECT_NE(refused(key, "1e-6").find("is expected"), std::string::npos) << key;
+  }
+  EXPECT_EQ(refused("l2_bytes", "0"), "");
+}
+
 TEST(UserHardware, AnEmptyDocumentIsRefused) {
   Database database(":memory:", Access::Write);
   EXPECT_NE(message_of(database, "{}").find("none of accelerators"), std::string::npos);

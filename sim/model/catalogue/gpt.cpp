@@ -150,7 +150,8 @@ void append_opt(std::vector<CatalogueEntry>& all) {
   all.push_back({opt({"opt-175b", 96, 12288, 96, 50272, 2048}), {}, {}, "arXiv 2205.01068 table 1"});
 }
 
-// The sizes of llm-foundry's benchmark have learned positions and biases; the two released models have neither.
+// The sizes of llm-foundry's throughput tables have learned positions and biases; the two released
+// models, whose plain names are theirs, have neither.
 void append_mpt(std::vector<CatalogueEntry>& all) {
   const std::string source = "mosaicml/llm-foundry scripts/train/benchmarking README";
   all.push_back({gpt({"mpt-125m", 12, 768, 12, 50368, 2048}), {}, 125311488, source});
@@ -158,12 +159,13 @@ void append_mpt(std::vector<CatalogueEntry>& all) {
   all.push_back({gpt({"mpt-760m", 24, 1536, 12, 50368, 2048}), {}, 760470528, source});
   all.push_back({gpt({"mpt-1b", 24, 2048, 16, 50368, 2048}), {}, 1315950592, source});
   all.push_back({gpt({"mpt-3b", 32, 2560, 20, 50368, 2048}), {}, 2651837440, source});
-  all.push_back({gpt({"mpt-7b", 32, 4096, 32, 50368, 2048}), {}, 6658859008, source});
+  all.push_back({gpt({"mpt-7b-throughput", 32, 4096, 32, 50368, 2048}), {}, 6658859008, source});
   all.push_back({gpt({"mpt-13b", 40, 5120, 40, 50368, 2048}), {}, 12853954560, source});
-  all.push_back({gpt({"mpt-30b", 48, 7168, 56, 50368, 2048}), {}, 29975214080, source});
+  all.push_back({gpt({"mpt-30b-throughput", 48, 7168, 56, 50368, 2048}), {}, 29975214080, source});
   all.push_back({gpt({"mpt-70b", 80, 8192, 64, 50368, 2048}), {}, 64862437376, source});
-  all.push_back({mpt({"mpt-7b-released", 32, 4096, 32, 50432, 2048}), {"mpt-7b-alibi"}, 6649286656, "HF mosaicml/mpt-7b"});
-  all.push_back({mpt({"mpt-30b-released", 48, 7168, 64, 50432, 8192}), {"mpt-30b-alibi"}, {}, "HF mosaicml/mpt-30b"});
+  all.push_back(
+      {mpt({"mpt-7b", 32, 4096, 32, 50432, 2048}), {"mpt-7b-released", "mpt-7b-alibi"}, 6649286656, "HF mosaicml/mpt-7b"});
+  all.push_back({mpt({"mpt-30b", 48, 7168, 64, 50432, 8192}), {"mpt-30b-released", "mpt-30b-alibi"}, {}, "HF mosaicml/mpt-30b"});
 }
 
 void append_falcon(std::vector<CatalogueEntry>& all) {

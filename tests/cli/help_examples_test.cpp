@@ -1,0 +1,74 @@
+// Every example that a help text prints can be typed as it stands.
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace llmsim::cli {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+// What stands after `mark` in each line that has it.
+Texts after(const std::string& mark, const std::string& text) {
+  Texts found;
+  for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+    const std::size_t begin = at + mark.size();
+    found.push_back(text.substr(begin, text.find('\n', begin) - begin));
+  }
+  return found;
+}
+
+bool has(const std::string& text, const std::string& word) {
+  return (" " + text + " ").find(" " + word + " ") != std::string::npos;
+}
+
+// An option's example with what else its command must be told.
+std::string completed(const std::string& command, const std::string& example) {
+  if (!command.starts_with("predict") && !command.starts_with("plan") && !command.starts_with("trace"))
+    return command + " " + example;
+  std::string line = command + " " + example;
+  if (!has(example, "--model"))
+    line += has(example, "--ep") || example.starts_with("--moe") ? " --model mixtral-8x7b" : " --model gpt2";
+  if (!has(example, "--gpus")) line += " --gpus 8";
+  if (command == "plan" && !has(example, "--top")) line += " --top 1";
+  return line;
+}
+
+class HelpExamples : public Program {
+ protected:
+  void expect_answer(const std::string& arguments) const {
+    const Outcome outcome = run(arguments);
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << arguments << "\n" << outcome.messages;
+  }
+};
+
+TEST_F(HelpExamples, OfOptionsRun) {
+  for (const std::string command : {"predict", "plan", "trace", "validate", "models list", "models show gpt2", "hardware list"}) {
+    const Outcome help = run(command + " --help");
+    ASSERT_EQ(help.status, 0) << command;
+    const Texts examples = after("example: ", help.out);
+    EXPECT_TRUE(command == "validate" || !examples.empty()) << command;
+    for (const std::string& example : examples) {
+      if (example.starts_with("-")) expect_answer(completed(command, example));
+    }
+  }
+}
+
+TEST_F(HelpExamples, OfCommandsRun) {
+  int count = 0;
+  for (const std::string command :
+       {"", "predict", "plan", "trace", "validate", "models", "models show", "hardware", "hardware show"}) {
+    const Outcome help = run(command + " --help");
+    for (const char* mark : {"Example: llmsim ", "\n  llmsim "}) {
+      for (const std::string& example : after(mark, help.out)) {
+        expect_answer(example);
+        ++count;
+      }
+    }
+  }
+  EXPECT_GE(count, 6);
+}
+
+}  // namespace
+}  // namespace llmsim::cli
