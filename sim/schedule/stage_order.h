@@ -41,6 +41,15 @@ struct PipelinePass {
   bool operator==(const PipelinePass&) const = default;
 };
 
+// Micro-batches that go through one chunk before the next under interleaving: the number of stages,
+// or the next larger number that leaves no last group smaller than the stages, which would wait for
+// itself.
+int microbatch_group(const PipelineShape& shape);
+
+// Forward passes that a stage runs before its first backward pass, in schedules with whole backward
+// passes.
+int warmup_passes(const PipelineShape& shape, int stage);
+
 // `simulate_pipeline` runs the stages' orders against each other, and the runtime executes them.
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
 
