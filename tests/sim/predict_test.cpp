@@ -19,12 +19,6 @@ double term(const Prediction& p, const std::string& name) {
   return 0.0;
 }
 
-double breakdown_sum(const Prediction& p) {
-  double sum = 0.0;
-  for (const TimeTerm& t : p.breakdown) sum += t.time.value();
-  return sum;
-}
-
 TEST(Predict, AnIdealDeviceTakesItsFlopsOverItsPeak) {
   // Eight micro-batches of eight layers: 12 h^2 weights per layer, 6 FLOPs per weight and token.
   const Prediction p = predict(small_run());
@@ -33,24 +27,6 @@ TEST(Predict, AnIdealDeviceTakesItsFlopsOverItsPeak) {
   const double forward = 2.0 * 12.0 * h * h * 8.0 * tokens / 100e12;
   EXPECT_NEAR(term(p, "forward_gemm"), forward, 0.005 * forward);
   EXPECT_NEAR(term(p, "backward_gemm"), 2.0 * forward, 0.005 * 2.0 * forward);
-}
-
-TEST(Predict, TheBreakdownAddsUp) {
-  for (const int tp : {1, 2, 8}) {
-    for (const int pp : {1, 2, 4}) {
-      for (const auto sharding : {Sharding::None, Sharding::Zero1}) {
-        TrainingRun run = small_run(64);
-        run.strategy.tensor_parallel = tp, run.strategy.pipeline_parallel = pp, run.strategy.data_parallel = 64 / tp / pp;
-        run.strategy.sequence_parallel = tp > 1;
-        run.strategy.sharding = sharding;
-        run.strategy.global_batch = 512;
-        const Prediction p = predict(run);
-        ASSERT_TRUE(p.feasible());
-        EXPECT_NEAR(breakdown_sum(p), p.step_time.value(), 1e-12 * p.step_time.value());
-        for (const TimeTerm& t : p.breakdown) EXPECT_GE(t.time.value(), 0.0) << t.name;
-      }
-    }
-  }
 }
 
 TEST(Predict, TheModelFlopsEqualTheClosedForm) {
@@ -106,20 +82,6 @@ TEST(Predict, WeightGradientsFillTheBubble) {
   EXPECT_EQ(term(usual, "backward_gemm"), term(split, "backward_gemm"));
   EXPECT_LT(predict(four_stages(PipelineSchedule::ZbV)).bubble, 0.5 * split.bubble);
   EXPECT_LT(predict(four_stages(PipelineSchedule::DualPipe)).bubble, split.bubble);
-}
-
-TEST(Predict, EverySchedulesBreakdownAddsUp) {
-  using enum PipelineSchedule;
-  for (const PipelineSchedule schedule : {GPipe, OneForwardOneBackward, ZbH1, ZbV, DualPipe}) {
-    TrainingRun run = four_stages(schedule);
-    run.cluster = ideal_cluster(16);
-    run.strategy.data_parallel = 2, run.strategy.tensor_parallel = 2, run.strategy.global_batch = 32;
-    run.strategy.sharding = Sharding::Zero1;
-    const Prediction p = predict(run);
-    ASSERT_TRUE(p.feasible()) << p.infeasible->message;
-    EXPECT_NEAR(breakdown_sum(p), p.step_time.value(), 1e-12 * p.step_time.value());
-    for (const TimeTerm& t : p.breakdown) EXPECT_GE(t.time.value(), 0.0) << t.name;
-  }
 }
 
 TEST(Predict, WaitingWeightGradientsLeaveNothingForTensorCollectivesToHideBehind) {
