@@ -6,6 +6,7 @@
 #include "sim/memory/shards.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
+#include "sim/schedule/data_exchange.h"
 #include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
@@ -47,12 +48,6 @@ class StageSum {
   double times_;
 };
 
-// Bytes of a gradient as it is added up and sent.
-double gradient_bytes(const Run& run) {
-  const ParameterStorage storage = storage_of(run.strategy, run.stack);
-  return std::max(storage.gradient_bytes, storage.main_gradient_bytes);
-}
-
 // Other stacks sum them before they divide them.
 double partial_gradients_of(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   Strategy strategy = run.strategy;
@@ -89,7 +84,7 @@ Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
     apart += rank.trained_apart(part);
   }
   const Strategy& s = run.strategy;
-  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) * gradient_bytes(run));
+  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) * gradient_wire_bytes(run));
 }
 
 }  // namespace
@@ -133,11 +128,11 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
   if (!run.optimizer_step || strategy.adapters) return list;
   const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
   const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
-  if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_bytes(run)));
+  if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_wire_bytes(run)));
   if (strategy.schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
   if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
-    all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));
+    all_reduce(GroupKind::Embedding, Bytes(table * gradient_wire_bytes(run)));
   }
   if (strategy.expert_parallel > 1 && strategy.sharding == Sharding::None) all_reduce(GroupKind::Expert, kNorm);
   if (tensor) all_reduce(GroupKind::Tensor, kNorm);

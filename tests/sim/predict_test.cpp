@@ -272,7 +272,7 @@ TEST(Predict, CommunicationVolumesFollowTheSharding) {
 TEST(Predict, CopiesOfADualPipeSumTheirGradients) {
   TrainingRun run = four_stages(PipelineSchedule::DualPipe);
   run.cluster = ideal_cluster(2), run.strategy.pipeline_parallel = 2;
-  run.stack.storage.main_gradient_bytes = 4.0;
+  run.stack.gradients.reduced_in_fp32 = true;
   for (const bool tied : {false, true}) {
     run.model.tied_embeddings = tied;
     const Prediction p = predict(run);
