@@ -97,16 +97,17 @@ class PipelineSimulation {
   Seconds input_ready(const PipelinePass& pass, int part) const {
     if (pass.kind == PassKind::WeightGradient) return Seconds(0.0);
     if (pass.kind == PassKind::Forward) {
-      return part == 0 ? Seconds(0.0) : arrival(forward_end_[index(part - 1, pass.microbatch)], part - 1);
+      return part == 0 ? Seconds(0.0)
+                       : arrival(forward_end_[index(part - 1, pass.microbatch)], part - 1, shape_.forward_transfer);
     }
     if (part == parts_ - 1) return forward_end_[index(part, pass.microbatch)];
-    return arrival(backward_end_[index(part + 1, pass.microbatch)], part);
+    return arrival(backward_end_[index(part + 1, pass.microbatch)], part, shape_.backward_transfer);
   }
 
   // Of what has been sent between `part` and the part behind it, which the turn of a V keeps on its stage.
-  Seconds arrival(Seconds sent, int part) const {
+  Seconds arrival(Seconds sent, int part, Seconds transfer) const {
     const bool turns = shape_.schedule == PipelineSchedule::ZbV && part == shape_.stages - 1;
-    return sent < Seconds(0.0) || turns ? sent : sent + shape_.transfer;
+    return sent < Seconds(0.0) || turns ? sent : sent + transfer;
   }
 
   std::size_t index(int part, int microbatch) const {

@@ -46,7 +46,8 @@ class RepeatingPipeline {
         parts_(shape.stages * shape.virtual_stages),
         group_(shape.virtual_stages == 1 ? 1 : microbatch_group(shape)),
         microbatches_(shape.num_microbatches),
-        transfer_(shape.transfer),
+        forward_transfer_(shape.forward_transfer),
+        backward_transfer_(shape.backward_transfer),
         times_(chunks) {
     const auto p = static_cast<std::size_t>(stages_), parts = static_cast<std::size_t>(parts_);
     const PassCursor begin{.size = std::min(group_, microbatches_)};
@@ -112,7 +113,7 @@ class RepeatingPipeline {
     Seconds start = state.clock;
     if (part > 0) {
       if (forwards_of_[at(part - 1)] <= microbatch) return false;
-      start = std::max(start, forward_end_[place(part - 1, microbatch)] + transfer_);
+      start = std::max(start, forward_end_[place(part - 1, microbatch)] + forward_transfer_);
     }
     if (state.forwards++ == 0) start_[at(stage)] = start;
     state.clock = start + times_[at(part)].forward;
@@ -130,7 +131,7 @@ class RepeatingPipeline {
     Seconds start = state.clock;
     if (part < parts_ - 1) {
       if (backwards_of_[at(part + 1)] <= microbatch) return false;
-      start = std::max(start, backward_end_[place(part + 1, microbatch)] + transfer_);
+      start = std::max(start, backward_end_[place(part + 1, microbatch)] + backward_transfer_);
     }
     ++state.backwards;
     state.clock = start + times_[at(part)].backward;
@@ -196,7 +197,7 @@ class RepeatingPipeline {
   int parts_;
   int group_;
   int microbatches_;  // without those that are left out
-  Seconds transfer_;
+  Seconds forward_transfer_, backward_transfer_;
   std::span<const ChunkTimes> times_;  // by part
   int capacity_ = 1;                   // micro-batches whose ends are kept, a power of two
   int limit_ = 0;                      // forward passes of stage 0

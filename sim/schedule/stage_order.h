@@ -17,8 +17,9 @@ struct PipelineShape {
   int stages = 1;
   int virtual_stages = 1;  // parts of the model per stage
   int num_microbatches = 1;
-  Seconds transfer{};          // activation or gradient from one stage to the next
-  double exchange_loss = 0.0;  // share of its rate that compute loses beside an all-to-all, in passes that overlap
+  Seconds forward_transfer{};   // of activations from one stage to the next
+  Seconds backward_transfer{};  // of their gradients, back
+  double exchange_loss = 0.0;   // share of its rate that compute loses beside an all-to-all, in passes that overlap
 
   StageLayout layout() const;
 };

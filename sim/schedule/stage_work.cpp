@@ -106,19 +106,38 @@ StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int sh
     if (part.head) sum.add(head);
   }
   std::vector<RepeatedCollective>& collectives = sum.work.collectives;
-  if (run.strategy.pipeline_parallel > 1) collectives.push_back(stage_sends(run, parts));
+  for (const RepeatedCollective& sends : stage_messages(run, parts)) collectives.push_back(sends);
   for (const RepeatedCollective& closing : closing_collectives(run, parts, shard)) collectives.push_back(closing);
   return sum.work;
 }
 
-RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& parts) {
-  double directions = 0.0;
-  for (const ModelPart& part : parts) directions += (part.head ? 0.0 : 1.0) + (part.embedding ? 0.0 : 1.0);
-  if (turns(run.strategy, parts)) directions -= 2.0;
-  return {.kind = CollectiveKind::SendRecv,
-          .group = GroupKind::Pipeline,
-          .message = stage_output(run.model, run.strategy),
-          .calls = directions * stage_layout(run.strategy).chunk_microbatches()};
+StageMessage stage_message(const Run& run, bool backward) {
+  const Strategy& s = run.strategy;
+  const Bytes output = stage_output(run.model, s);
+  const bool divides = backward ? run.stack.divides_sent_gradients : run.stack.divides_sent_activations;
+  if (!divides || s.sequence_parallel || s.tensor_parallel == 1) return {.sent = output, .gathered = {}};
+  return {.sent = output / s.tensor_parallel, .gathered = output};
+}
+
+std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelPart>& parts) {
+  std::vector<RepeatedCollective> list;
+  if (run.strategy.pipeline_parallel == 1) return list;
+  double activations = 0.0, gradients = 0.0;  // that the stage sends; it receives as many of the other
+  for (const ModelPart& part : parts) activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
+  if (turns(run.strategy, parts)) activations -= 1.0, gradients -= 1.0;
+  const double m = stage_layout(run.strategy).chunk_microbatches();
+  const auto add = [&](CollectiveKind kind, GroupKind group, Bytes message, double calls) {
+    if (message <= Bytes(0.0) || calls <= 0.0) return;
+    const bool again = !list.empty() && list.back().kind == kind && list.back().message == message;
+    if (again) list.back().calls += m * calls;
+    if (!again) list.push_back({.kind = kind, .group = group, .message = message, .calls = m * calls});
+  };
+  const StageMessage forward = stage_message(run, false), backward = stage_message(run, true);
+  add(CollectiveKind::SendRecv, GroupKind::Pipeline, forward.sent, activations);
+  add(CollectiveKind::SendRecv, GroupKind::Pipeline, backward.sent, gradients);
+  add(CollectiveKind::AllGather, GroupKind::Tensor, forward.gathered, gradients);
+  add(CollectiveKind::AllGather, GroupKind::Tensor, backward.gathered, activations);
+  return list;
 }
 
 std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard) {

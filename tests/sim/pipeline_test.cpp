@@ -74,7 +74,8 @@ TEST(Pipeline, MoreMicroBatchesNeverTakeLess) {
   const std::vector<ChunkTimes> chunks = equal_chunks(4, 1.0, 2.0);
   double last = 0.0;
   for (int m = 1; m <= 200; ++m) {
-    const double time = makespan({.stages = 4, .num_microbatches = m, .transfer = Seconds(0.1)}, chunks);
+    const double time = makespan(
+        {.stages = 4, .num_microbatches = m, .forward_transfer = Seconds(0.1), .backward_transfer = Seconds(0.1)}, chunks);
     EXPECT_GT(time, last);
     last = time;
   }

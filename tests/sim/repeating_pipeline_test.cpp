@@ -33,7 +33,7 @@ Chunks heavy_ends(const PipelineShape& shape) {
 
 std::string text(const PipelineShape& shape) {
   return "p " + std::to_string(shape.stages) + ", v " + std::to_string(shape.virtual_stages) + ", m " +
-         std::to_string(shape.num_microbatches) + ", transfer " + std::to_string(shape.transfer.value());
+         std::to_string(shape.num_microbatches) + ", transfer " + std::to_string(shape.forward_transfer.value());
 }
 
 // To 1e-9: every stage begins and ends when its first and last event do.
@@ -64,7 +64,8 @@ std::vector<PipelineShape> shapes() {
                           .stages = stages,
                           .virtual_stages = chunks,
                           .num_microbatches = microbatches,
-                          .transfer = Seconds(transfer)});
+                          .forward_transfer = Seconds(transfer),
+                          .backward_transfer = Seconds(0.7 * transfer)});
         }
       }
     }
@@ -101,10 +102,11 @@ TEST(RepeatingPipeline, OneStageOfSeveralChunksIsTheSumOfItsPasses) {
 
 // A lower bound for any order.  Stage k begins when micro-batch 0 has passed the first chunks of
 // the stages before it, then does all its passes, and ends with a backward pass of its first chunk,
-// whose gradients go back through the first chunks of the stages before it.  With transfer time t
+// whose gradients go back through the first chunks of the stages before it.  With transfers of t,
+// and of u back,
 //
 //   makespan >= max over k of  sum_{j<k} (F_j + t) + m sum over chunks c of (F_kc + B_kc)
-//                              + sum_{j<k} (B_j + t)
+//                              + sum_{j<k} (B_j + u)
 double lower_bound(const PipelineShape& shape, const Chunks& chunks) {
   const auto part = [&](int stage, int chunk) { return chunks[static_cast<std::size_t>(shape.layout().part(stage, chunk))]; };
   double bound = 0.0, ends = 0.0;
@@ -112,7 +114,7 @@ double lower_bound(const PipelineShape& shape, const Chunks& chunks) {
     double work = 0.0;
     for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) work += (part(k, chunk).forward + part(k, chunk).backward).value();
     bound = std::max(bound, ends + shape.num_microbatches * work);
-    ends += (part(k, 0).forward + part(k, 0).backward + 2.0 * shape.transfer).value();
+    ends += (part(k, 0).forward + part(k, 0).backward + shape.forward_transfer + shape.backward_transfer).value();
   }
   return bound;
 }

@@ -43,5 +43,37 @@ TEST(ClosingCollectives, EachTensorRankSendsItsPartOfATiedTable) {
   EXPECT_EQ(table_message(run), Bytes(4.0 * 32768 * 1024 / 4));
 }
 
+// Eight micro-batches on four stages: the second sends activations and gradients, and receives as many; the ends one of each.
+TEST(StageMessages, AreOfBothDirections) {
+  TrainingRun run = small_run(8);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.tensor_parallel = 2;
+  run.strategy.global_batch = 8;
+  const auto messages = [&](int stage) { return stage_messages(run, stage_parts(run.model, run.strategy, stage)); };
+  const Bytes whole(1024.0 * 1024.0 * 2.0);
+  ASSERT_EQ(messages(1).size(), 1u);
+  EXPECT_EQ(messages(1)[0].message, whole);
+  EXPECT_EQ(messages(1)[0].calls, 16.0);
+  EXPECT_EQ(messages(0)[0].calls, 8.0);
+  EXPECT_EQ(messages(3)[0].calls, 8.0);
+
+  run.stack.divides_sent_activations = true;  // and gradients are whole
+  ASSERT_EQ(messages(1).size(), 3u);
+  EXPECT_EQ(messages(1)[0].message, whole / 2.0);
+  EXPECT_EQ(messages(1)[0].calls, 8.0);
+  EXPECT_EQ(messages(1)[1].message, whole);
+  EXPECT_EQ(messages(1)[1].calls, 8.0);
+  EXPECT_EQ(messages(1)[2].kind, CollectiveKind::AllGather);
+  EXPECT_EQ(messages(1)[2].group, GroupKind::Tensor);
+  EXPECT_EQ(messages(1)[2].message, whole);
+  EXPECT_EQ(messages(1)[2].calls, 8.0);
+  ASSERT_EQ(messages(0).size(), 1u);  // the first sends activations and receives gradients, which are whole
+  EXPECT_EQ(messages(0)[0].message, whole / 2.0);
+  ASSERT_EQ(messages(3).size(), 2u);  // the last sends whole gradients and gathers activations
+  EXPECT_EQ(messages(3)[0].message, whole);
+  EXPECT_EQ(messages(3)[1].kind, CollectiveKind::AllGather);
+  run.strategy = {};
+  EXPECT_TRUE(stage_messages(run, stage_parts(run.model, run.strategy, 0)).empty());
+}
+
 }  // namespace
 }  // namespace llmsim::sim

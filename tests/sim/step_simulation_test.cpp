@@ -126,5 +126,81 @@ TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
   EXPECT_DOUBLE_EQ(StepSimulation(run, prices).terms()[Term::Optimizer].value(), most.value());
 }
 
+// 1024 tokens of 1024 values in 2 bytes, M = 2 MiB, on two stages of one node at 100 GB/s.
+TrainingRun two_stages(int tensor) {
+  TrainingRun run = small_run(2 * tensor);
+  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 2, run.strategy.tensor_parallel = tensor;
+  run.strategy.global_batch = 8;
+  return run;
+}
+
+PipelineShape shape_of(const TrainingRun& run) {
+  const LayerPrices prices = layer_prices(run);
+  return StepSimulation(run, prices).shape();
+}
+
+TEST(StageTransfer, IsWholeUnlessTheFrameworkDividesIt) {
+  // 8.4 us of the protocol and 2 MiB.
+  const double whole = 8.4e-6 + 2097152.0 / 100e9;
+  for (const int tensor : {1, 4}) {
+    EXPECT_NEAR(shape_of(two_stages(tensor)).forward_transfer.value(), whole, 1e-12);
+    EXPECT_NEAR(shape_of(two_stages(tensor)).backward_transfer.value(), whole, 1e-12);
+  }
+}
+
+// A quarter goes over; then the four ranks gather 3/4 of M, at (1 + 1.6/64) / (1 + 1.6/16) of 100 GB/s.
+TEST(StageTransfer, DividedAmongTensorRanksIsGatheredByItsReceivers) {
+  const double whole = 8.4e-6 + 2097152.0 / 100e9;
+  const double gather = 8.4e-6 + 0.75 * 2097152.0 / (100e9 * 1.025 / 1.1);
+  const double divided = 8.4e-6 + 524288.0 / 100e9 + gather;
+  TrainingRun run = two_stages(4);
+  run.stack.divides_sent_activations = true;
+  EXPECT_NEAR(shape_of(run).forward_transfer.value(), divided, 1e-12);
+  EXPECT_NEAR(shape_of(run).backward_transfer.value(), whole, 1e-12);
+  run.stack.divides_sent_activations = false, run.stack.divides_sent_gradients = true;
+  EXPECT_NEAR(shape_of(run).forward_transfer.value(), whole, 1e-12);
+  EXPECT_NEAR(shape_of(run).backward_transfer.value(), divided, 1e-12);
+}
+
+// Under sequence parallelism every rank has its own quarter anyway, and nothing is gathered here; one rank has nothing to divide.
+TEST(StageTransfer, IsNotDividedTwice) {
+  TrainingRun run = two_stages(4);
+  run.strategy.sequence_parallel = true;
+  const PipelineShape usual = shape_of(run);
+  EXPECT_NEAR(usual.forward_transfer.value(), 8.4e-6 + 524288.0 / 100e9, 1e-12);
+  run.stack.divides_sent_activations = run.stack.divides_sent_gradients = true;
+  EXPECT_EQ(shape_of(run).forward_transfer, usual.forward_transfer);
+  EXPECT_EQ(shape_of(run).backward_transfer, usual.backward_transfer);
+  run = two_stages(1);
+  run.stack.divides_sent_activations = true;
+  EXPECT_NEAR(shape_of(run).forward_transfer.value(), 8.4e-6 + 2097152.0 / 100e9, 1e-12);
+}
+
+// On the busiest stage, the one with the head: 8 micro-batches come in, whose gradients go back.
+TEST(StageTransfer, AppearsInTheCommunicationOfTheStep) {
+  TrainingRun run = two_stages(4);
+  run.stack.divides_sent_activations = run.stack.divides_sent_gradients = true;
+  const LayerPrices prices = layer_prices(run);
+  ASSERT_EQ(StepSimulation(run, prices).busiest(), 1);
+  int found = 0;
+  for (const CommunicationTerm& term : simulate_step(run, prices).communication) {
+    if (std::string(term.collective) == "send_recv") {
+      EXPECT_STREQ(term.group, "pp");
+      EXPECT_EQ(term.count, 8.0);
+      EXPECT_EQ(term.size, Bytes(8.0 * 524288.0));
+      ++found;
+    }
+    if (std::string(term.collective) == "all_gather") {
+      EXPECT_STREQ(term.group, "tp");
+      EXPECT_EQ(term.ranks, 4);
+      EXPECT_EQ(term.count, 8.0);
+      EXPECT_EQ(term.size, Bytes(8.0 * 2097152.0));
+      ++found;
+    }
+    EXPECT_LE(term.exposed, term.time + Seconds(1e-15)) << term.collective << " " << term.group;
+  }
+  EXPECT_EQ(found, 2);
+}
+
 }  // namespace
 }  // namespace llmsim::sim
