@@ -139,6 +139,8 @@ void add_stack(std::vector<Field>& fields) {
   stack.add("fuses_parallel_inputs", &P::fuses_parallel_inputs);
   stack.add("recompute_stops_early", &P::recompute_stops_early);
   stack.add("hides_column_gradients", &P::hides_column_gradients);
+  stack.add("divides_sent_activations", &P::divides_sent_activations);
+  stack.add("divides_sent_gradients", &P::divides_sent_gradients);
   stack.add("host_load_bytes", &P::host_load_bytes);
   stack.add("efficiency", &P::efficiency);
   stack.add("gemm_efficiency", &P::gemm_efficiency);

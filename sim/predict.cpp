@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "sim/base/error.h"
+#include "sim/memory/shards.h"
+#include "sim/model/flops.h"
 #include "sim/plausibility.h"
 
 namespace llmsim::sim {
@@ -12,20 +14,28 @@ namespace {
 // Half-width of a 90 % interval of a normal distribution, in standard deviations.
 constexpr double kNinetyPercent = 1.645;
 
-// FLOPs of one step on the whole cluster, from the operators of one tensor rank.
-Flops step_flops(const Run& run, const LayerPrices& prices, bool with_recompute) {
+// FLOPs that one step of the whole batch needs, by the shape of the model alone.
+Flops model_flops(const Run& run) {
+  const Strategy& s = run.strategy;
+  const int layers = run.model.num_layers + run.model.mtp_layers;
+  const double adapters = layers * s.tensor_parallel * rank_parameters(run.model, s).block_adapters;
+  const double tokens = static_cast<double>(s.global_batch) * run.model.seq_len;
+  return tokens * training_flops_per_token(run.model, adapters);
+}
+
+// FLOPs that one step executes on the whole cluster, from the operators of one tensor rank.
+Flops hardware_flops(const Run& run, const LayerPrices& prices) {
   const Strategy& s = run.strategy;
   const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
   Flops blocks = (layers - mixtures) * (prices.block.forward.flops + prices.block.backward.flops);
   blocks += mixtures * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
   for (const ModelPart& part : model_parts(run.model, s)) {
-    if (!with_recompute) continue;
     const double share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
-    const double replayed = s.recompute.blocks_of(part.blocks);
-    blocks += (1.0 - share) * replayed * prices.block.recompute.flops + share * replayed * prices.moe_block.recompute.flops;
+    const double recomputed = s.recompute.blocks_of(part.blocks);
+    blocks += (1.0 - share) * recomputed * prices.block.recompute.flops + share * recomputed * prices.moe_block.recompute.flops;
   }
-  Flops ends = prices.head.forward.flops + prices.head.backward.flops;
-  if (with_recompute) ends += prices.head.recompute.flops;
+  const EndPrice& head = prices.head;
+  const Flops ends = head.forward.flops + head.backward.flops + head.recompute.flops;
   const double replicas = static_cast<double>(s.tensor_parallel) * s.context_parallel * s.global_batch / s.micro_batch;
   return replicas * (blocks + ends);
 }
@@ -102,8 +112,8 @@ Prediction predict(const Run& asked) {
   const LayerPrices prices = layer_prices(run);
   add_step(prediction, simulate_step(run, prices));
   add_slow_state(prediction);
-  prediction.model_flops = step_flops(run, prices, false);
-  prediction.hardware_flops = step_flops(run, prices, true);
+  prediction.model_flops = model_flops(asked);
+  prediction.hardware_flops = hardware_flops(run, prices);
   prediction.memory = memory_footprint(run, prices);
   prediction.memory.timeline = memory_timeline(run, prices, prediction.memory.fullest().stage);
   prediction.memory_peak = memory_peak(run, prices, prediction.memory);

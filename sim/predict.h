@@ -33,18 +33,21 @@ struct Prediction {
   std::optional<Seconds> slow_step_time{};
 
   double tokens_per_second_per_device = 0.0;
-  FlopsPerSecond flops_per_device{};  // exact model FLOPs (GEMM and causal attention)
+  FlopsPerSecond flops_per_device{};  // exact model FLOPs (GEMM and causal attention, model/flops.h)
   FlopsPerSecond peak{};              // of the recipe's format, on one device: what utilisations are of
-  double mfu = 0.0;                   // exact model FLOPs over it
-  double hfu = 0.0;                   // with recomputation
+  double mfu = 0.0;                   // exact model FLOPs over it; at most 1 or in `warnings`
+  double hfu = 0.0;                   // executed FLOPs over it
   std::vector<Convention> conventions{};
 
   std::vector<TimeTerm> breakdown{};  // adds up to step_time
   Memory memory{};
   MemoryPeak memory_peak{};  // where in the step it is
   std::vector<CommunicationTerm> communication{};
-  Flops model_flops{};      // of one step, whole cluster
-  Flops hardware_flops{};   // with recomputation
+  // Of one step, whole cluster.  Model FLOPs follow from model and batch alone; hardware FLOPs are what all ranks execute, with
+  // recomputation, masked scores of attention that is not fused, padded vocabularies, key/value heads that several tensor ranks
+  // have, and rows of experts as many as the busiest rank has.
+  Flops model_flops{};
+  Flops hardware_flops{};
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 

@@ -292,11 +292,12 @@ class StageInventory {
     return tokens * run_.model.hidden_size * size_of(activation_dtype(strategy_.precision));
   }
 
-  // Of the forward passes in flight, those of the first chunk: an interleaved schedule runs `stages` of them, then as many of
-  // every other chunk, then comes back to the first.
+  // Of the forward passes in flight, those of the first chunk: an interleaved schedule runs a group of micro-batches through it,
+  // then through every other chunk, then the next group.
   double first_chunk_passes(int passes) const {
-    return std::max(passes - strategy_.pipeline_parallel * (strategy_.virtual_stages - 1),
-                    std::min(passes, strategy_.pipeline_parallel));
+    if (strategy_.virtual_stages == 1) return passes;
+    const int group = microbatch_group(pipeline_shape(strategy_));
+    return std::max(passes - group * (strategy_.virtual_stages - 1), std::min(passes, group));
   }
 
   // The stage with the head runs the backward pass of its last chunk at once.

@@ -9,7 +9,7 @@
 //   palm_no_embedding     6 (N - N_embedding) T + 12 L H Q S T                                      torchtitan
 //   megatron              72 T L h^2 (1 + S/(6h) + V/(12 h L))   GPT shape, ffn 4 h, full attention   Korthikanti et al. 2022
 //   gemm_causal           every matrix product, attention's masked half left out                     this program's own count
-//   hardware              gemm_causal and what is recomputed
+//   hardware              what is executed: also what is recomputed, padded or on several ranks
 //
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.
 #pragma once
@@ -32,8 +32,8 @@ struct Convention {
 // What the conventions need of a step.
 struct StepWork {
   double tokens = 0.0;  // per step, whole cluster
-  Flops model{};        // exact, from the operators
-  Flops hardware{};     // with recomputation
+  Flops model{};        // exact, by the shape of the model (flops.h)
+  Flops hardware{};     // executed
   Seconds step_time{};
   int num_devices = 1;
   FlopsPerSecond peak{};  // of one device

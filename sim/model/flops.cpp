@@ -78,4 +78,11 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
   return total;
 }
 
+Flops training_flops_per_token(const Transformer& model, double adapter_parameters) {
+  const Flops forward = forward_flops_per_token(model, true);
+  if (adapter_parameters == 0.0) return 3.0 * forward;
+  const Flops weights = 2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
+  return 3.0 * forward - weights + 6.0 * adapter_parameters * FLOP;
+}
+
 }  // namespace llmsim::sim

@@ -39,4 +39,12 @@ Flops head_flops_per_token(const Transformer& model);
 // term if causal.
 Flops forward_flops_per_token(const Transformer& model, bool causal);
 
+// What training needs for one token: a forward pass and two backward, of causal attention half.  Where
+// the weights are frozen and adapters of `adapter_parameters` (of the whole model) are trained instead,
+// no gradients of frozen weights:
+//
+//   3 forward      with adapters:  3 forward - 2 matmul_parameters (of an encoder the head's share)
+//                                  + 6 adapter_parameters
+Flops training_flops_per_token(const Transformer& model, double adapter_parameters = 0.0);
+
 }  // namespace llmsim::sim

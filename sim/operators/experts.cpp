@@ -293,7 +293,8 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, con
   if (shape.routes_shards) shape.tokens /= strategy.tensor_parallel;
   shape.sent = shape.tokens * moe.top_k;
   shape.rows = shape.routes_shards ? shape.sent * strategy.expert_tensor_ranks() : shape.sent;
-  const double load = strategy.experts.capacity.value_or(strategy.experts.imbalance);
+  const double busiest = std::min<double>(strategy.experts.imbalance, strategy.expert_parallel);
+  const double load = strategy.experts.capacity.value_or(busiest);
   if (load != 1.0) shape.rows = static_cast<std::int64_t>(std::ceil(real(shape.rows) * load));
   shape.experts = moe.num_experts / strategy.expert_parallel;
   shape.busy_experts = std::min(shape.experts, shape.rows);

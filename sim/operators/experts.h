@@ -13,7 +13,8 @@
 //   backward  the gradient of each weight is a product of rows; data and weight gradients of every product; the conjugate moves
 //
 // An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  Every expert of a rank has an equal part of
-// its rows.  The busiest rank has `imbalance` times the mean, all wait for it, and a capacity bounds or pads what an expert gets.
+// its rows.  The busiest rank has `imbalance` times the mean, at most all rows of the x ranks, and the others wait for it; a
+// capacity bounds or pads what an expert gets.
 // Router and gate see every token on all tensor ranks, whose combinations are partial sums: their gradients are partial too, and
 // summed when the step closes.
 //

@@ -170,22 +170,32 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataEx
   if (experts.all.count > 0.0) add_replicas(list, exchange, experts, strategy.expert_shard_ranks());
 }
 
-void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const StageTransfer& transfer,
-                  const std::vector<ModelPart>& parts, Seconds bubble) {
-  const RepeatedCollective sends = stage_sends(run, parts);
-  list.push_back({.collective = name_of(sends.kind),
-                  .group = name_of(sends.group),
-                  .ranks = run.strategy.pipeline_parallel,
-                  .size = sends.calls * sends.message,
-                  .count = sends.calls,
-                  .time = sends.calls * transfer.time,
-                  .exposed = std::min(sends.calls * transfer.time, bubble)});
+// Sends of both directions, and gathers of what has been divided; stages wait for them in the bubble.
+void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelPart>& parts, Seconds bubble) {
+  std::vector<CommunicationTerm> kinds;
+  Seconds all;
+  for (const RepeatedCollective& messages : stage_messages(run, parts)) {
+    const char* const collective = name_of(messages.kind);
+    if (kinds.empty() || kinds.back().collective != collective) {
+      const int ranks = group_ranks(run.strategy, messages.group);
+      kinds.push_back({.collective = collective, .group = name_of(messages.group), .ranks = ranks});
+    }
+    const Seconds time = repeated_time(run, messages);
+    kinds.back().size += messages.calls * messages.message;
+    kinds.back().count += messages.calls;
+    kinds.back().time += time;
+    all += time;
+  }
+  for (CommunicationTerm& kind : kinds) {
+    if (all > Seconds(0.0)) kind.exposed = std::min(1.0, bubble / all) * kind.time;
+    list.push_back(kind);
+  }
 }
 
 // Takes their times out of `terms`.
 void add_closing(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelPart>& parts, Terms& terms) {
   for (const RepeatedCollective& closing : closing_collectives(run, parts)) {
-    const Seconds time = closing_time(run, closing);
+    const Seconds time = repeated_time(run, closing);
     terms[closing_term(closing)] -= time;
     list.push_back({.collective = name_of(closing.kind),
                     .group = name_of(closing.group),
@@ -199,9 +209,9 @@ void add_closing(std::vector<CommunicationTerm>& list, const Run& run, const std
 
 }  // namespace
 
-Seconds closing_time(const Run& run, const RepeatedCollective& closing) {
-  const GroupLinks links = group_links(run.strategy, closing.group, run.cluster, run.stack.collective_efficiency);
-  return closing.calls * collective_time(closing.kind, closing.message, links);
+Seconds repeated_time(const Run& run, const RepeatedCollective& collective) {
+  const GroupLinks links = group_links(run.strategy, collective.group, run.cluster, run.stack.collective_efficiency);
+  return collective.calls * collective_time(collective.kind, collective.message, links);
 }
 
 Term closing_term(const RepeatedCollective& closing) {
@@ -217,8 +227,7 @@ std::vector<CommunicationTerm> data_communication(const Run& run, const DataExch
 }
 
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
-                                                const StageTransfer& transfer, const std::vector<ModelPart>& parts,
-                                                const Terms& terms) {
+                                                const std::vector<ModelPart>& parts, const Terms& terms) {
   std::vector<CommunicationTerm> list;
   Terms others = terms;
   add_closing(list, run, parts, others);
@@ -232,7 +241,7 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
   }
   add_experts(list, run, prices, parts, terms[Term::ExpertExposed]);
   add_data(list, run, exchange, parts, others);
-  if (run.strategy.pipeline_parallel > 1) add_pipeline(list, run, transfer, parts, terms[Term::PipelineBubble]);
+  add_pipeline(list, run, parts, terms[Term::PipelineBubble]);
   return list;
 }
 

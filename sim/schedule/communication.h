@@ -23,14 +23,9 @@ struct CommunicationTerm {
   Seconds exposed{};  // part that compute does not hide
 };
 
-// Activations and gradients between neighbouring stages.
-struct StageTransfer {
-  Bytes size{};
-  Seconds time{};
-};
-
-// Of a collective after the last backward pass, which nothing hides.
-Seconds closing_time(const Run& run, const RepeatedCollective& closing);
+// Of all calls of a collective, one after the other.
+Seconds repeated_time(const Run& run, const RepeatedCollective& collective);
+// What one after the last backward pass is part of: nothing hides it.
 Term closing_term(const RepeatedCollective& closing);
 
 // What the data ranks of a stage with these parts send in a step: weights, gradients, the norm's sum of squares.  Without what is
@@ -40,7 +35,6 @@ std::vector<CommunicationTerm> data_communication(const Run& run, const DataExch
 
 // `parts` are those of the busiest stage, `terms` its time.
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
-                                                const StageTransfer& transfer, const std::vector<ModelPart>& parts,
-                                                const Terms& terms);
+                                                const std::vector<ModelPart>& parts, const Terms& terms);
 
 }  // namespace llmsim::sim

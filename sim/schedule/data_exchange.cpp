@@ -9,6 +9,12 @@
 
 namespace llmsim::sim {
 
+double gradient_wire_bytes(const Run& run) {
+  if (run.stack.gradients.reduced_in_fp32) return size_of(DType::Fp32).value();
+  const double stored = storage_of(run.strategy, run.stack).gradient_bytes;
+  return std::min(stored, size_of(activation_dtype(run.strategy.precision)).value());
+}
+
 DataExchange::DataExchange(const Run& run, const RankParameters& rank)
     : run_(run),
       rank_(rank),
@@ -41,11 +47,6 @@ double DataExchange::gathers_per_step() const {
 
 double DataExchange::reductions_per_step() const {
   return reduces_every_microbatch() ? stage_layout(run_.strategy).chunk_microbatches() : 1.0;
-}
-
-double DataExchange::gradient_wire_bytes() const {
-  if (run_.stack.gradients.reduced_in_fp32) return 4.0;
-  return std::min(storage_.gradient_bytes, size_of(activation_dtype(run_.strategy.precision)).value());
 }
 
 double DataExchange::weight_wire_bytes() const {

@@ -39,6 +39,10 @@ struct ExchangedMessages {
   void add(double messages, double of_parameters, double of_trained, const ExchangeTimes& each);
 };
 
+// Bytes of a gradient on its way, whatever holds it: 4 where gradients are reduced in fp32, else those
+// of its format, no wider than activations.
+double gradient_wire_bytes(const Run& run);
+
 class DataExchange {
  public:
   // `run` and `rank` must outlive the exchange.
@@ -52,7 +56,7 @@ class DataExchange {
   double gathers_per_step() const;
   double reductions_per_step() const;
 
-  double gradient_wire_bytes() const;
+  double gradient_wire_bytes() const { return sim::gradient_wire_bytes(run_); }
   double weight_wire_bytes() const;
 
   // Of `parameters` weights of which `trained` have gradients.

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "sim/cost/contention.h"
+#include "sim/schedule/repeating_pipeline.h"
 
 namespace llmsim::sim {
 namespace {
@@ -96,16 +97,17 @@ class PipelineSimulation {
   Seconds input_ready(const PipelinePass& pass, int part) const {
     if (pass.kind == PassKind::WeightGradient) return Seconds(0.0);
     if (pass.kind == PassKind::Forward) {
-      return part == 0 ? Seconds(0.0) : arrival(forward_end_[index(part - 1, pass.microbatch)], part - 1);
+      return part == 0 ? Seconds(0.0)
+                       : arrival(forward_end_[index(part - 1, pass.microbatch)], part - 1, shape_.forward_transfer);
     }
     if (part == parts_ - 1) return forward_end_[index(part, pass.microbatch)];
-    return arrival(backward_end_[index(part + 1, pass.microbatch)], part);
+    return arrival(backward_end_[index(part + 1, pass.microbatch)], part, shape_.backward_transfer);
   }
 
   // Of what has been sent between `part` and the part behind it, which the turn of a V keeps on its stage.
-  Seconds arrival(Seconds sent, int part) const {
+  Seconds arrival(Seconds sent, int part, Seconds transfer) const {
     const bool turns = shape_.schedule == PipelineSchedule::ZbV && part == shape_.stages - 1;
-    return sent < Seconds(0.0) || turns ? sent : sent + shape_.transfer;
+    return sent < Seconds(0.0) || turns ? sent : sent + transfer;
   }
 
   std::size_t index(int part, int microbatch) const {
@@ -127,17 +129,7 @@ class PipelineSimulation {
   std::vector<std::vector<PassEvent>>* events_ = nullptr;
 };
 
-PipelineTimes simulated_times(PipelineShape shape, int num_microbatches, std::span<const ChunkTimes> chunks) {
-  shape.num_microbatches = num_microbatches;
-  PipelineSimulation simulation(shape, shape.layout(), chunks);
-  simulation.run();
-  return simulation.times();
-}
-
-// Micro-batches after which the events are periodic, in rounds of all stages.
-constexpr int kTransientRounds = 4;
-
-bool becomes_periodic(PipelineSchedule schedule) {
+bool repeats(PipelineSchedule schedule) {
   return schedule == PipelineSchedule::OneForwardOneBackward || schedule == PipelineSchedule::Interleaved;
 }
 
@@ -156,21 +148,14 @@ JoinedPasses joined_passes(const ChunkTimes& forward, const ChunkTimes& backward
 }
 
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
-  const int m = shape.num_microbatches, round = shape.stages;
   if (shape.stages == 1 && shape.virtual_stages == 1) {
-    const Seconds end = m * (chunks[0].forward + chunks[0].backward);
+    const Seconds end = shape.num_microbatches * (chunks[0].forward + chunks[0].backward);
     return {.makespan = end, .start = {Seconds(0.0)}, .finish = {end}};
   }
-  const int long_run = kTransientRounds * round + m % round, short_run = long_run - round;
-  if (m <= long_run + round || !becomes_periodic(shape.schedule)) return simulated_times(shape, m, chunks);
-  PipelineTimes times = simulated_times(shape, long_run, chunks);
-  const PipelineTimes before = simulated_times(shape, short_run, chunks);
-  const double periods = static_cast<double>(m - long_run) / round;
-  for (std::size_t stage = 0; stage < times.finish.size(); ++stage) {
-    times.finish[stage] += periods * (times.finish[stage] - before.finish[stage]);
-  }
-  times.makespan = *std::max_element(times.finish.begin(), times.finish.end());
-  return times;
+  if (repeats(shape.schedule)) return repeating_pipeline_times(shape, chunks);
+  PipelineSimulation simulation(shape, shape.layout(), chunks);
+  simulation.run();
+  return simulation.times();
 }
 
 std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {

@@ -47,8 +47,8 @@ struct PipelineTimes {
   std::vector<Seconds> finish;  // when it ends its last one
 };
 
-// After a few rounds of all stages the events repeat with a fixed period where backward passes are whole; longer pipelines of
-// these are simulated up to there and the rest is that many periods.
+// The times of pipeline_events.  Of 1F1B and interleaved pipelines passes that repeat earlier ones are left out
+// (repeating_pipeline.h); those of the other schedules are all simulated.
 //
 // `chunks[part]`, by the parts of shape.layout().  Requires num_microbatches >= 1, and at least `stages` of them for Interleaved;
 // see split_order.h for the others.

@@ -7,18 +7,6 @@
 namespace llmsim::sim {
 namespace {
 
-// Micro-batches that go through one chunk before the next under interleaving: the number of stages, or the next larger number
-// that leaves no last group smaller than the stages, which would wait for itself.
-int group_size(const PipelineShape& shape) {
-  int size = shape.stages;
-  const auto leaves_a_small_group = [&] {
-    const int rest = shape.num_microbatches % size;
-    return rest > 0 && rest < shape.stages;
-  };
-  while (size < shape.num_microbatches && leaves_a_small_group()) ++size;
-  return size;
-}
-
 // The k-th forward (or backward) pass of a stage: groups of micro-batches go through chunk after chunk.
 PipelinePass interleaved_pass(int k, const PipelineShape& shape, int group, bool backward) {
   const int first = k / (group * shape.virtual_stages) * group;
@@ -30,21 +18,10 @@ PipelinePass interleaved_pass(int k, const PipelineShape& shape, int group, bool
           .kind = backward ? PassKind::Backward : PassKind::Forward};
 }
 
-// Forward passes that a stage runs before its first backward pass, in schedules with whole backward passes.
-int warmup_passes(const PipelineShape& shape, int stage) {
-  const int total = shape.num_microbatches * shape.virtual_stages;
-  switch (shape.schedule) {
-    case PipelineSchedule::OneForwardOneBackward: return std::min(total, shape.stages - stage - 1);
-    case PipelineSchedule::Interleaved:
-      return std::min(total, 2 * (shape.stages - stage - 1) + (shape.virtual_stages - 1) * group_size(shape));
-    default: return total;
-  }
-}
-
 // Warm-up forwards, then one forward and one backward in turn, then the remaining backwards.
 std::vector<PipelinePass> whole_backward_order(const PipelineShape& shape, int stage) {
   const int total = shape.num_microbatches * shape.virtual_stages, warmup = warmup_passes(shape, stage);
-  const int group = group_size(shape);
+  const int group = microbatch_group(shape);
   std::vector<PipelinePass> order;
   order.reserve(2 * static_cast<std::size_t>(total));
   int forwards = 0, backwards = 0;
@@ -79,6 +56,26 @@ PipelineShape pipeline_shape(const Strategy& strategy) {
           .num_microbatches = strategy.num_microbatches()};
 }
 
+int microbatch_group(const PipelineShape& shape) {
+  int size = shape.stages;
+  const auto leaves_a_small_group = [&] {
+    const int rest = shape.num_microbatches % size;
+    return rest > 0 && rest < shape.stages;
+  };
+  while (size < shape.num_microbatches && leaves_a_small_group()) ++size;
+  return size;
+}
+
+int warmup_passes(const PipelineShape& shape, int stage) {
+  const int total = shape.num_microbatches * shape.virtual_stages;
+  switch (shape.schedule) {
+    case PipelineSchedule::OneForwardOneBackward: return std::min(total, shape.stages - stage - 1);
+    case PipelineSchedule::Interleaved:
+      return std::min(total, 2 * (shape.stages - stage - 1) + (shape.virtual_stages - 1) * microbatch_group(shape));
+    default: return total;
+  }
+}
+
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage) {
   switch (shape.schedule) {
     case PipelineSchedule::ZbH1: return zb_h1_order(shape, stage);
@@ -89,7 +86,7 @@ std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage) {
 }
 
 int messages_under_way(const PipelineShape& shape) {
-  return shape.virtual_stages == 1 ? 1 : group_size(shape) - shape.stages + 1;
+  return shape.virtual_stages == 1 ? 1 : microbatch_group(shape) - shape.stages + 1;
 }
 
 int peak_in_flight(const PipelineShape& shape, int stage) {

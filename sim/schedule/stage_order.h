@@ -17,8 +17,9 @@ struct PipelineShape {
   int stages = 1;
   int virtual_stages = 1;  // parts of the model per stage
   int num_microbatches = 1;
-  Seconds transfer{};          // activation or gradient from one stage to the next
-  double exchange_loss = 0.0;  // share of its rate that compute loses beside an all-to-all, in passes that overlap
+  Seconds forward_transfer{};   // of activations from one stage to the next
+  Seconds backward_transfer{};  // of their gradients, back
+  double exchange_loss = 0.0;   // share of its rate that compute loses beside an all-to-all, in passes that overlap
 
   StageLayout layout() const;
 };
@@ -40,6 +41,15 @@ struct PipelinePass {
   bool backward() const { return kind != PassKind::Forward; }
   bool operator==(const PipelinePass&) const = default;
 };
+
+// Micro-batches that go through one chunk before the next under interleaving: the number of stages,
+// or the next larger number that leaves no last group smaller than the stages, which would wait for
+// itself.
+int microbatch_group(const PipelineShape& shape);
+
+// Forward passes that a stage runs before its first backward pass, in schedules with whole backward
+// passes.
+int warmup_passes(const PipelineShape& shape, int stage);
 
 // `simulate_pipeline` runs the stages' orders against each other, and the runtime executes them.
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);

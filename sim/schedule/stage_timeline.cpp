@@ -284,7 +284,8 @@ void StageTimelineWriter::write_send(const PipelinePass& pass, Seconds start) {
   const std::optional<int> to = layout_.next_stage(stage_, pass.chunk, backward);
   if (!to) return;
   Seconds& sent = sent_[backward ? 1 : 0];
-  const Seconds begin = std::max(sent, start), time = simulation_.transfer().time;
+  const PipelineShape& shape = simulation_.shape();
+  const Seconds begin = std::max(sent, start), time = backward ? shape.backward_transfer : shape.forward_transfer;
   events_.push_back({.stream = backward ? Stream::PipelineBackward : Stream::PipelineForward,
                      .name = pass_name(pass) + " to stage " + std::to_string(*to),
                      .category = "send",
@@ -359,7 +360,7 @@ void StageTimelineWriter::write_end_of_step(Seconds start) {
   for (const RepeatedCollective& closing : closing_collectives(run_, simulation_.parts_of(stage_))) {
     const Term term = closing_term(closing);
     const std::string name = std::string(name_of(closing.kind)) + " over " + name_of(closing.group);
-    write_closing(name, term, term == Term::TensorExposed ? Stream::Tensor : Stream::Data, closing_time(run_, closing));
+    write_closing(name, term, term == Term::TensorExposed ? Stream::Tensor : Stream::Data, repeated_time(run_, closing));
   }
   write_closing("gradient norm", Term::ReduceExposed, Stream::Data, simulation_.exchange().norm_time());
   write_closing("optimizer", Term::Optimizer, Stream::Compute, step[Term::Optimizer]);

@@ -6,6 +6,7 @@
 #include "sim/memory/shards.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
+#include "sim/schedule/data_exchange.h"
 #include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
@@ -47,12 +48,6 @@ class StageSum {
   double times_;
 };
 
-// Bytes of a gradient as it is added up and sent.
-double gradient_bytes(const Run& run) {
-  const ParameterStorage storage = storage_of(run.strategy, run.stack);
-  return std::max(storage.gradient_bytes, storage.main_gradient_bytes);
-}
-
 // Other stacks sum them before they divide them.
 double partial_gradients_of(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   Strategy strategy = run.strategy;
@@ -89,7 +84,7 @@ Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
     apart += rank.trained_apart(part);
   }
   const Strategy& s = run.strategy;
-  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) * gradient_bytes(run));
+  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) * gradient_wire_bytes(run));
 }
 
 }  // namespace
@@ -111,19 +106,38 @@ StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int sh
     if (part.head) sum.add(head);
   }
   std::vector<RepeatedCollective>& collectives = sum.work.collectives;
-  if (run.strategy.pipeline_parallel > 1) collectives.push_back(stage_sends(run, parts));
+  for (const RepeatedCollective& sends : stage_messages(run, parts)) collectives.push_back(sends);
   for (const RepeatedCollective& closing : closing_collectives(run, parts, shard)) collectives.push_back(closing);
   return sum.work;
 }
 
-RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& parts) {
-  double directions = 0.0;
-  for (const ModelPart& part : parts) directions += (part.head ? 0.0 : 1.0) + (part.embedding ? 0.0 : 1.0);
-  if (turns(run.strategy, parts)) directions -= 2.0;
-  return {.kind = CollectiveKind::SendRecv,
-          .group = GroupKind::Pipeline,
-          .message = stage_output(run.model, run.strategy),
-          .calls = directions * stage_layout(run.strategy).chunk_microbatches()};
+StageMessage stage_message(const Run& run, bool backward) {
+  const Strategy& s = run.strategy;
+  const Bytes output = stage_output(run.model, s);
+  const bool divides = backward ? run.stack.divides_sent_gradients : run.stack.divides_sent_activations;
+  if (!divides || s.sequence_parallel || s.tensor_parallel == 1) return {.sent = output, .gathered = {}};
+  return {.sent = output / s.tensor_parallel, .gathered = output};
+}
+
+std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelPart>& parts) {
+  std::vector<RepeatedCollective> list;
+  if (run.strategy.pipeline_parallel == 1) return list;
+  double activations = 0.0, gradients = 0.0;  // that the stage sends; it receives as many of the other
+  for (const ModelPart& part : parts) activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
+  if (turns(run.strategy, parts)) activations -= 1.0, gradients -= 1.0;
+  const double m = stage_layout(run.strategy).chunk_microbatches();
+  const auto add = [&](CollectiveKind kind, GroupKind group, Bytes message, double calls) {
+    if (message <= Bytes(0.0) || calls <= 0.0) return;
+    const bool again = !list.empty() && list.back().kind == kind && list.back().message == message;
+    if (again) list.back().calls += m * calls;
+    if (!again) list.push_back({.kind = kind, .group = group, .message = message, .calls = m * calls});
+  };
+  const StageMessage forward = stage_message(run, false), backward = stage_message(run, true);
+  add(CollectiveKind::SendRecv, GroupKind::Pipeline, forward.sent, activations);
+  add(CollectiveKind::SendRecv, GroupKind::Pipeline, backward.sent, gradients);
+  add(CollectiveKind::AllGather, GroupKind::Tensor, forward.gathered, gradients);
+  add(CollectiveKind::AllGather, GroupKind::Tensor, backward.gathered, activations);
+  return list;
 }
 
 std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard) {
@@ -133,11 +147,11 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
   if (!run.optimizer_step || strategy.adapters) return list;
   const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
   const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
-  if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_bytes(run)));
+  if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_wire_bytes(run)));
   if (strategy.schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
   if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
     const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
-    all_reduce(GroupKind::Embedding, Bytes(table * gradient_bytes(run)));
+    all_reduce(GroupKind::Embedding, Bytes(table * gradient_wire_bytes(run)));
   }
   if (strategy.expert_parallel > 1 && strategy.sharding == Sharding::None) all_reduce(GroupKind::Expert, kNorm);
   if (tensor) all_reduce(GroupKind::Tensor, kNorm);

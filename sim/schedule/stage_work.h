@@ -6,7 +6,8 @@
 //   FLOPs        forward m (blocks, head); backward m (blocks, what is made again of them, head).  A chunked loss makes the
 //                gradients of the head in the forward pass.
 //   tensor       the collectives of those operators, m times
-//   pipeline     m activations from every part but the last of the model, m gradients from every part but the first
+//   pipeline     m activations from every part but the last of the model, m gradients from every part but the first; where
+//                they are divided among the tensor ranks, as many all-gathers over these of what arrives
 //   closing      once a step, when all micro-batches are through:
 //                sequence parallelism  gradients of what every tensor rank has and sees its own tokens of (norms, biases of
 //                                      row-parallel products), side by side: all-reduce over the tensor ranks; where data
@@ -51,8 +52,17 @@ struct StageWork {
 // `parts` of one stage (stage_parts in strategy/stages.h); `shard`: the rank's place among those that share its units.
 StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard = 0);
 
-// Those between stages, and the closing ones.
-RepeatedCollective stage_sends(const Run& run, const std::vector<ModelPart>& parts);
+// The activations of a micro-batch on their way to the next stage, or their gradients on the way back:
+// what a rank sends, and what the receiving tensor ranks then gather, nothing unless they divide it.
+// Under sequence parallelism each has its own part anyway.
+struct StageMessage {
+  Bytes sent{};
+  Bytes gathered{};
+};
+StageMessage stage_message(const Run& run, bool backward);
+
+// Those between stages, none without a pipeline, and the closing ones.
+std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelPart>& parts);
 std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard = 0);
 
 }  // namespace llmsim::sim

@@ -14,8 +14,7 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
     const Term term = static_cast<Term>(i);
     if (terms[term] > Seconds(0.0)) step.breakdown.push_back({name_of(term), terms[term]});
   }
-  step.communication = communication_of(run, prices, simulation.exchange(), simulation.transfer(),
-                                        simulation.parts_of(simulation.busiest()), terms);
+  step.communication = communication_of(run, prices, simulation.exchange(), simulation.parts_of(simulation.busiest()), terms);
   return step;
 }
 

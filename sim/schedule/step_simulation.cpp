@@ -15,10 +15,11 @@ double straggler_share(const Cluster& cluster) {
   return cluster.device.achieved.device_spread * std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
 }
 
-StageTransfer stage_transfer(const Run& run) {
-  const Bytes size = stage_output(run.model, run.strategy);
-  const GroupLinks links = group_links(run.strategy, GroupKind::Pipeline, run.cluster, run.stack.collective_efficiency);
-  return {.size = size, .time = collective_time(CollectiveKind::SendRecv, size, links)};
+// Of what one stage sends to another, until the receiver has all of it.
+Seconds transfer_time(const Run& run, bool backward) {
+  const StageMessage message = stage_message(run, backward);
+  return repeated_time(run, {.kind = CollectiveKind::SendRecv, .group = GroupKind::Pipeline, .message = message.sent}) +
+         repeated_time(run, {.kind = CollectiveKind::AllGather, .group = GroupKind::Tensor, .message = message.gathered});
 }
 
 // Of products beside all-to-alls between expert ranks.
@@ -28,9 +29,10 @@ double exchange_loss(const Run& run) {
   return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
 }
 
-PipelineShape shape_of(const Run& run, Seconds transfer) {
+PipelineShape shape_of(const Run& run) {
   PipelineShape shape = pipeline_shape(run.strategy);
-  shape.transfer = transfer;
+  shape.forward_transfer = transfer_time(run, false);
+  shape.backward_transfer = transfer_time(run, true);
   shape.exchange_loss = exchange_loss(run);
   return shape;
 }
@@ -44,8 +46,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
       parts_(model_parts(run.model, run.strategy)),
       rank_(rank_parameters(run.model, run.strategy)),
       exchange_(run, rank_),
-      transfer_(stage_transfer(run)),
-      shape_(shape_of(run, transfer_.time)),
+      shape_(shape_of(run)),
       layout_(shape_.layout()) {
   passes_.reserve(parts_.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) passes_.push_back(passes_of(i));
@@ -187,7 +188,7 @@ Seconds StepSimulation::longest_update() const {
 
 void StepSimulation::add_closing_exchanges() {
   for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
-    terms_[closing_term(closing)] += closing_time(run_, closing);
+    terms_[closing_term(closing)] += repeated_time(run_, closing);
 }
 
 }  // namespace llmsim::sim

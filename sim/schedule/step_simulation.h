@@ -22,7 +22,6 @@ class StepSimulation {
   double bubble() const { return bubble_; }      // idle share of it while the passes of all stages run
   int busiest() const { return busiest_; }
   const DataExchange& exchange() const { return exchange_; }
-  const StageTransfer& transfer() const { return transfer_; }
 
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
@@ -52,7 +51,6 @@ class StepSimulation {
   std::vector<ModelPart> parts_;
   RankParameters rank_;
   DataExchange exchange_;
-  StageTransfer transfer_;
   PipelineShape shape_;
   StageLayout layout_;
   std::vector<PartPasses> passes_;

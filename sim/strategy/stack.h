@@ -177,6 +177,13 @@ struct Stack {
   // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap
   // says.
   bool hides_column_gradients = false;
+  // Pipelines without sequence parallelism: every tensor rank has all M bytes that go to the next stage.  Where these are
+  // divided, each of the n ranks sends its part, and the receivers gather all of them before they go on:
+  //   t = send(M / n) + all_gather(M), over the tensor group
+  // Sources: Megatron-LM megatron/p2p_communication.py (scatter_gather_tensors_in_pipeline, both directions); DeepSpeed
+  // runtime/pipe/engine.py (PartitionedTensor: activations; gradients from @e2fdd254e, 2021-09-29, on).
+  bool divides_sent_activations = false;
+  bool divides_sent_gradients = false;
 
   ParameterStorage storage;
   NarrowRecipe narrow;

@@ -100,6 +100,17 @@ TEST(Collective, SocketsCarryWhatTheHostsKernelsDo) {
   EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 0.4, 1e-9);
 }
 
+// 16 ranks on two nodes, S = 8 GB: a rank sends 7/16 S to its neighbours at 100 GB/s, 35 ms, and 8/16 S to the other node, over
+// adapters of 80 GB/s that all eight ranks of its node share: 8 * 4 GB / 80 GB/s = 400 ms.
+TEST(Collective, RanksOfANodeShareItsInjectionInAnAllToAll) {
+  const double far = 8.0 * 4e9 / 80e9;
+  EXPECT_NEAR(collective_time(CollectiveKind::AllToAll, Bytes(8e9), links_of(small_run(16), GroupKind::Data)).value(), far, 1e-4);
+  // Of groups of two ranks a node (tp 4) four share them: 2 * 4 GB / 20 GB/s, the same.
+  TrainingRun run = small_run(16);
+  run.strategy.tensor_parallel = 4, run.strategy.data_parallel = 4;
+  EXPECT_NEAR(collective_time(CollectiveKind::AllToAll, Bytes(8e9), links_of(run, GroupKind::Data)).value(), far, 1e-4);
+}
+
 TEST(Collective, AHierarchyCrossesEachLevelOnceAndDecaysWithNoRing) {
   // 64 ranks on 8 nodes, S = 8 GB: inside 7/8 S at 100 GB/s, between nodes 7/8 S at 80 GB/s; rings lose half over 8 nodes at
   // a decay of 1/2.

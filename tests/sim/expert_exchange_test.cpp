@@ -56,6 +56,14 @@ TEST(ExpertExchange, IsNeverSlowerThanAllRows) {
   }
 }
 
+// 16 ranks on two nodes, M = 8 GB of rows of tokens that visit 8 experts: a rank has 1 GB of tokens, each of which goes to the
+// other node with 1/2 * 2 (1 - 1/2^8), and the eight ranks of a node share its 80 GB/s.
+TEST(ExpertExchange, RanksOfANodeShareItsInjection) {
+  const double sent = 1e9 * (1.0 - 1.0 / 256.0);
+  const ExpertRoute route{.dispatch = ExpertDispatch::Deduplicated, .top_k = 8};
+  EXPECT_NEAR(expert_exchange_time(Bytes(8e9), route, links_of(16)).value(), 8.0 * sent / 80e9, 1e-4);
+}
+
 // Over nodes with one expert a token nothing is sent twice.
 TEST(ExpertExchange, WithOneExpertATokenNothingIsSaved) {
   const GroupLinks links = links_of(16);

@@ -250,9 +250,34 @@ TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
   EXPECT_EQ(count_of(experts.backward, CollectiveKind::AllGather), 1.0);
 }
 
+// 16 tokens of two ranks make 32 rows, 16 for each; one rank alone has 16 whatever its experts get.
+TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
+  Case c;
+  const auto rows = [&](int ranks, double imbalance) {
+    c.strategy.data_parallel = c.strategy.expert_parallel = ranks, c.strategy.experts.imbalance = imbalance;
+    return expert_shape(c.model, c.strategy, c.stack).rows;
+  };
+  EXPECT_EQ(rows(2, 1.5), 24);
+  EXPECT_EQ(rows(2, 2.0), 32);
+  EXPECT_EQ(rows(2, 3.0), 32);
+  EXPECT_EQ(rows(1, 1.5), 16);
+}
+
+// 8 tokens visit 2 of 64 experts: 16 rows keep 16 busy, one row each, and the weights of the other 48 are not read.
+TEST(Experts, NoMoreAreBusyThanThereAreRows) {
+  Case c;
+  c.model.moe->num_experts = 64;
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).busy_experts, 16);
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows_per_expert, 1);
+  const Operator up = named(c.lower().forward, "expert_up");
+  EXPECT_EQ(up.batch, 16);
+  EXPECT_EQ(up.m, 1);
+  EXPECT_EQ(up.moved, Bytes(2.0 * (16 * 16 + 16 * 16 * 12 + 16 * 12)));  // rows, 16 weights of 16 by 12, results
+}
+
 TEST(Experts, TheBusiestRankOrTheCapacitySetsTheRows) {
   Case c;
-  c.strategy.experts.imbalance = 1.5;
+  c.strategy.data_parallel = c.strategy.expert_parallel = 2, c.strategy.experts.imbalance = 1.5;
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows, 24);  // of 16
   c.strategy.experts.capacity = 1.25;
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows, 20);

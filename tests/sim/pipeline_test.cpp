@@ -60,23 +60,6 @@ TEST(Pipeline, TheSlowestStageSetsThePeriod) {
   EXPECT_NEAR(at(101) - at(100), 6.0, 1e-9);
 }
 
-TEST(Pipeline, RepeatingPeriodsEqualTheWholeSimulation) {
-  // Unequal stages and transfers: 500 micro-batches by extrapolation against the sum of single steps of GPipe-free simulation.
-  std::vector<ChunkTimes> chunks = equal_chunks(6, 1.0, 2.1);
-  chunks[0].forward = Seconds(1.3);
-  chunks[5].backward = Seconds(2.9);
-  const PipelineShape shape{.stages = 6, .num_microbatches = 500, .transfer = Seconds(0.2)};
-  const auto at = [&](int m) {
-    PipelineShape other = shape;
-    other.num_microbatches = m;
-    return makespan(other, chunks);
-  };
-  // Up to 5 rounds of 6 are simulated in full; the slope there must be that of the long run.
-  const double slope = (at(30) - at(24)) / 6.0;
-  EXPECT_NEAR(at(500), at(26) + slope * (500 - 26), 1e-6);
-  EXPECT_NEAR(slope, 3.9, 0.5);
-}
-
 TEST(Pipeline, InFlightMicroBatchesFollowTheSchedule) {
   const PipelineShape gpipe{.schedule = PipelineSchedule::GPipe, .stages = 4, .num_microbatches = 16};
   const PipelineShape one{.stages = 4, .num_microbatches = 16};
@@ -91,7 +74,8 @@ TEST(Pipeline, MoreMicroBatchesNeverTakeLess) {
   const std::vector<ChunkTimes> chunks = equal_chunks(4, 1.0, 2.0);
   double last = 0.0;
   for (int m = 1; m <= 200; ++m) {
-    const double time = makespan({.stages = 4, .num_microbatches = m, .transfer = Seconds(0.1)}, chunks);
+    const double time = makespan(
+        {.stages = 4, .num_microbatches = m, .forward_transfer = Seconds(0.1), .backward_transfer = Seconds(0.1)}, chunks);
     EXPECT_GT(time, last);
     last = time;
   }

@@ -80,6 +80,17 @@ TEST(Plausibility, MoreThanThePeakIsFlagged) {
   EXPECT_NE(predict(run).warnings[0].find("is more than the peak of ideal in bf16"), std::string::npos);
 }
 
+// Three times as fast as the device: more than the peak, and the line says so of the model's own FLOPs.
+TEST(Plausibility, NoUtilisationAboveThePeakLeavesWithoutAWarning) {
+  TrainingRun run = small_run();
+  run.stack.efficiency = 3.0;
+  const Prediction p = predict(run);
+  ASSERT_GT(p.mfu, 1.0);
+  ASSERT_FALSE(p.warnings.empty());
+  EXPECT_EQ(p.warnings[0].substr(0, 6), "mfu = ");
+  EXPECT_NE(p.warnings[0].find("is more than the peak of ideal in bf16"), std::string::npos);
+}
+
 TEST(Plausibility, MemoryFasterThanItsDataSheetIsFlagged) {
   TrainingRun run = small_run();
   run.cluster.device.achieved.gemm.fill({});

@@ -207,7 +207,7 @@ TEST(JoinedPasses, ComputeIsSlowerBesideAnExchange) {
 TEST(PipelineEvents, EndWhereTheTimesSay) {
   for (const PipelineSchedule schedule : {GPipe, OneForwardOneBackward, ZbH1, ZbV, DualPipe}) {
     PipelineShape shape = shape_of(schedule, 4, 12);
-    shape.transfer = Seconds(0.1);
+    shape.forward_transfer = shape.backward_transfer = Seconds(0.1);
     const std::vector<ChunkTimes> chunks = equal_chunks(shape, {1, 1.2, 0.8});
     const PipelineTimes times = simulate_pipeline(shape, chunks);
     const auto events = pipeline_events(shape, chunks);
@@ -222,7 +222,7 @@ TEST(PipelineEvents, EndWhereTheTimesSay) {
 // A transfer costs nothing where the V turns: two stages' forward passes of one micro-batch cross one link down and one up.
 TEST(Pipeline, AVTurnsWithoutATransfer) {
   PipelineShape shape = shape_of(ZbV, 2, 1);
-  shape.transfer = Seconds(10.0);
+  shape.forward_transfer = shape.backward_transfer = Seconds(10.0);
   // F F | F F | B B | B B and three W behind: parts 0 and 3 on stage 0; the last two W of stage 0 follow its last B.
   const PipelineTimes times = simulate_pipeline(shape, equal_chunks(shape, {1, 1, 1}));
   // 1 + 10 + 1 + 1 + 10 + 1 forward, B of part 3, 10, parts 2 and 1 with a W between them, 10, B and W of part 0.
