@@ -26,9 +26,7 @@ SettingValue counted(const std::optional<int>& value) {
   return {.text = std::to_string(*value), .rank = static_cast<double>(*value)};
 }
 
-SettingValue named(const std::optional<std::string>& value) {
-  return value ? SettingValue{.text = *value} : unknown();
-}
+SettingValue named(const std::optional<std::string>& value) { return value ? SettingValue{.text = *value} : unknown(); }
 
 // `text` at its place in `order`; what is not listed comes last.
 SettingValue ordered(const std::string& text, const std::string& word, const std::vector<std::string>& order) {
@@ -168,7 +166,8 @@ Settings settings_of(const RunRecord& record) {
     const auto stated = t.settings.find(one.key);
     if (one.part_of[0] == '\0' && stated != t.settings.end()) settings[one.key] = {.text = sim::text_of(stated->second)};
   }
-  for (const char* whole : {"precision", "recompute", "optimizer", "flash_attention", "fused_cross_entropy"})
+  // The kinds of a fused loss differ in libraries, which studies switch together with it: they are one.
+  for (const char* whole : {"precision", "recompute", "optimizer", "flash_attention"})
     settings[whole] = with_details(settings[whole], t, whole);
   return settings;
 }

@@ -2,9 +2,9 @@
 //
 // Settings of the schema come first: recompute, precision, optimizer, vocab_size, sharding, virtual_stages, micro_batch,
 // topology, sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, gradient_overlap,
-// gather_overlap, cuda_graph, moe_overlap, moe_dispatch, etp, embeddings_as_layers, offload.optimizer, offload.parameters, offload.activations.  Those of hwdb/settings.h stand under
-// their own keys, except those that are a detail of one above (the recipe of fp8 is part of "precision").  "software" is the
-// framework with its version.  Free text is no setting.
+// gather_overlap, cuda_graph, moe_overlap, moe_dispatch, etp, embeddings_as_layers, offload.optimizer, offload.parameters,
+// offload.activations.  Those of hwdb/settings.h stand under their own keys, except those that are a detail of one above (the
+// recipe of fp8 is part of "precision").  "software" is the framework with its version.  Free text is no setting.
 #pragma once
 
 #include <map>

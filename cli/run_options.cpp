@@ -59,9 +59,10 @@ void add_work(CLI::App& c, RunOptions& o) {
   add(c, "--seq-len", o.seq_len, "TOKENS",
       "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
   add(c, "--global-batch", o.global_batch, "SEQS",
-      "sequences per optimizer step; default 4 Mi tokens; example: --global-batch 1024");
+      "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where that is more; example: --global-batch "
+      "1024");
   add(c, "--global-batch-tokens", o.global_batch_tokens, "TOKENS",
-      "the same in tokens, rounded to whole sequences; default 4194304; example: --global-batch-tokens 4000000");
+      "the same in tokens, rounded to whole sequences; default as for --global-batch; example: --global-batch-tokens 4000000");
 }
 
 void add_experts(CLI::App& c, RunOptions& o) {
@@ -87,7 +88,8 @@ void add_experts(CLI::App& c, RunOptions& o) {
 void add_recipe(CLI::App& c, RunOptions& o) {
   add(c, "--precision", o.precision, "NAME",
       "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4; default the usual 16-bit format of the device; example: --precision fp8");
-  add(c, "--stack", o.stack, "NAME", "training framework; default megatron-lm; example: --stack fsdp2");
+  add(c, "--stack", o.stack, "NAME",
+      "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; example: --stack fsdp2");
   add(c, "--optimizer", o.optimizer, "NAME",
       "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; example: --optimizer lion");
   add(c, "--offload", o.offload, "LIST",
@@ -121,7 +123,8 @@ void add_recipe(CLI::App& c, RunOptions& o) {
   add(c, "--date", o.date, "DAY",
       "when the software was current, YYYY-MM-DD; default today's; example: --stack megatron-lm --date 2021-06-01");
   add(c, "--framework-version", o.framework_version, "TEXT",
-      "release of the framework, whose date counts where it is known; default that of the date; example: --framework-version 0.13");
+      "release of the framework, whose date counts where it is known; default that of the date; example: --framework-version "
+      "0.13");
   for (const hwdb::Setting& setting : hwdb::run_settings()) add_setting(c, setting, o);
 }
 

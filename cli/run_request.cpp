@@ -33,8 +33,8 @@ constexpr NumberRange kMicroBatch{1, 1024};
 constexpr NumberRange kVirtualStages{1, 1024};
 constexpr NumberRange kStageLayers{1, 65536};
 constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
-constexpr const char* kDefaultStack = "megatron-lm";
 constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
+constexpr std::int64_t kDefaultTokensPerDevice = 1024;
 
 // Default values with their reasons, for the provenance.
 using Notes = std::vector<sim::Fact>;
@@ -175,21 +175,26 @@ hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices, c
 
 // --- batch ---
 
-// 4 Mi tokens in sequences, rounded to a multiple of `divisor`, which is halved while it is more than that.
-std::int64_t default_batch(int seq_len, std::int64_t divisor) {
-  const std::int64_t sequences = std::max<std::int64_t>(1, kDefaultBatchTokens / seq_len);
+// 4 Mi tokens, or 1,024 for each device where that is more (Llama 3 405B: 16 Mi on 16,384), in sequences, rounded to a multiple
+// of `divisor`, which is halved while it is more than that.
+std::int64_t default_batch(int seq_len, int devices, std::int64_t divisor) {
+  const std::int64_t tokens = std::max(kDefaultBatchTokens, kDefaultTokensPerDevice * devices);
+  const std::int64_t sequences = std::max<std::int64_t>(1, tokens / seq_len);
   while (divisor > sequences && divisor % 2 == 0) divisor /= 2;
   return std::max<std::int64_t>(1, (sequences + divisor / 2) / divisor) * divisor;
 }
 
-int global_batch_of(const RunOptions& options, int seq_len, std::int64_t divisor, bool divisor_is_a_must, Notes& notes) {
+int global_batch_of(const RunOptions& options, int seq_len, int devices, std::int64_t divisor, bool divisor_is_a_must,
+                    Notes& notes) {
   if (options.global_batch && options.global_batch_tokens) {
     throw Error("--global-batch and --global-batch-tokens say the same thing: give one of them");
   }
   if (options.global_batch) return static_cast<int>(number_in("--global-batch", *options.global_batch, kBatch));
-  std::int64_t batch = default_batch(seq_len, divisor);
+  std::int64_t batch = default_batch(seq_len, devices, divisor);
   if (divisor_is_a_must) batch = std::max<std::int64_t>(1, (batch + divisor / 2) / divisor) * divisor;
-  std::string reason = "4 Mi tokens, as sequences that the devices divide";
+  std::string reason = devices > kDefaultBatchTokens / kDefaultTokensPerDevice
+                           ? "1,024 tokens a device, as sequences that the devices divide"
+                           : "4 Mi tokens, as sequences that the devices divide";
   if (options.global_batch_tokens) {
     const std::int64_t tokens = number_in("--global-batch-tokens", *options.global_batch_tokens, kBatchTokens);
     batch = std::max<std::int64_t>(1, (tokens + seq_len / 2) / seq_len);
@@ -247,10 +252,22 @@ int devices_of(const RunOptions& options, const Mesh& mesh, Notes& notes) {
   return static_cast<int>(mesh.product());
 }
 
-std::string stack_in(const Text& text, Notes& notes) {
+// What most people train with on such devices.
+const char* usual_stack(const sim::Device& device) {
+  if (device.vendor == "Google") return "maxtext";
+  if (device.vendor == "Intel") return "megatron-deepspeed";  // Gaudi: HabanaAI's fork of it
+  if (device.vendor == "AWS") return "other";
+  return "megatron-lm";
+}
+
+std::string stack_in(const Text& text, const hwdb::RecordedHardware& hardware, const hwdb::Database& database, Notes& notes) {
   if (!text) {
-    note(notes, "training.framework", kDefaultStack, "default of --stack");
-    return kDefaultStack;
+    const std::string& name = hardware.system ? *hardware.system : *hardware.accelerator;
+    const sim::Device device = hardware.accelerator ? hwdb::device(database, *hardware.accelerator).device
+                                                    : hwdb::cluster(database, name, 1).cluster.device;
+    const char* const stack = usual_stack(device);
+    note(notes, "training.framework", stack, "default of --stack for devices of " + device.vendor);
+    return stack;
   }
   const std::vector<std::string> known = hwdb::Stacks::shipped().ids();
   if (std::find(known.begin(), known.end(), *text) != known.end()) return *text;
@@ -270,9 +287,10 @@ void set_experts(const RunOptions& options, hwdb::RecordedTraining& training) {
   training.moe_capacity = options.moe_capacity;
 }
 
-hwdb::RecordedTraining recipe_of(const RunOptions& options, Notes& notes) {
+hwdb::RecordedTraining recipe_of(const RunOptions& options, const hwdb::RecordedHardware& hardware,
+                                 const hwdb::Database& database, Notes& notes) {
   hwdb::RecordedTraining training;
-  training.framework = stack_in(options.stack, notes);
+  training.framework = stack_in(options.stack, hardware, database, notes);
   training.precision = precision_in(options.precision);
   training.optimizer = optimizer_in(options.optimizer);
   training.offload = offload_in(options.offload);
@@ -413,11 +431,11 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   const int devices = devices_of(options, layout.mesh, notes);
   layout.dp = layout.mesh.dp.value_or(std::max<std::int64_t>(1, devices / layout.mesh.model_ranks()));
   layout.micro_batch = optional_number("--micro-batch", options.micro_batch, kMicroBatch);
-  layout.global_batch = global_batch_of(options, model.seq_len, layout.replica_batch(), true, notes);
+  layout.global_batch = global_batch_of(options, model.seq_len, devices, layout.replica_batch(), true, notes);
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
-  record.training = recipe_of(options, notes);
+  record.training = recipe_of(options, record.hardware, database, notes);
   set_layout(options, record.training);
   record_mesh(layout, record.training, devices);
   sim::Run run = resolved(std::move(record), model, notes, database);
@@ -432,13 +450,13 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
-  record.training = recipe_of(options, notes);
+  record.training = recipe_of(options, record.hardware, database, notes);
   record.training.dp = devices;  // any mesh: the search replaces it
   record.training.global_batch = record.training.shard_size = devices;
-  const int global_batch = global_batch_of(options, model.seq_len, devices, false, notes);
+  const int global_batch = global_batch_of(options, model.seq_len, devices, devices, false, notes);
   sim::PlanQuery query;
-  for (const auto sharding : {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2, sim::Sharding::Zero3,
-                              sim::Sharding::Hsdp}) {
+  for (const auto sharding :
+       {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2, sim::Sharding::Zero3, sim::Sharding::Hsdp}) {
     record.training.sharding = sim::name_of(sharding);
     sim::Run run = resolved(record, model, notes, database);
     drop_searched(run.facts);

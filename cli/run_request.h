@@ -5,8 +5,9 @@
 //   gpus         predict: dp * tp * pp * cp; plan has no default
 //   hardware     h100 in nodes of the system dgx_h100; with --hardware alone, the usual nodes of that accelerator
 //   seq_len      the training length of the model
-//   global_batch 4 Mi tokens, as whole sequences that the devices (predict: dp * micro_batch) divide
-//   stack        megatron-lm
+//   global_batch 4 Mi tokens, or 1,024 a device where that is more, as whole sequences that the devices (predict: dp *
+//                micro_batch) divide
+//   stack        megatron-lm; maxtext on TPUs, megatron-deepspeed on Gaudi, other on Trainium
 //   precision    the usual 16-bit format of the device; optimizer adamw; the switches: those of the stack
 #pragma once
 

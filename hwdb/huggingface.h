@@ -4,8 +4,9 @@
 // configuration class documents, keys that say nothing about the shape are ignored, and of a vision-language model the text part
 // is read.
 //
-// seq_len is the length the model was pre-trained with where the file tells it (rope_scaling.original_max_position_embeddings),
-// else the longest it accepts (max_position_embeddings).  Multi-token-prediction layers count (num_nextn_predict_layers).
+// seq_len is the length the model was pre-trained with where the file tells it (rope_scaling.original_max_position_embeddings,
+// initial_context_length), else 4096 tokens, or the longest that it accepts (max_position_embeddings) where that is less: files
+// name what a model takes after its context was extended.  Multi-token-prediction layers count (num_nextn_predict_layers).
 //
 // Also read are the configurations of llm-train-bench, known by their key d_embd, whose MLP is ffn_factor * ceil(ffn_mult * 8/3 *
 // d_embd / ffn_factor) wide.

@@ -23,8 +23,7 @@ sim::ExpertStrategy recorded_experts(const RecordedTraining& training, const sim
   sim::ExpertStrategy experts;
   experts.tensor_parallel = tensor_ranks(training, strategy, assume);
   if (experts.tensor_parallel == strategy.tensor_parallel) experts.tensor_parallel.reset();
-  if (training.moe_dispatch)
-    experts.dispatch = sim::expert_dispatch_named(*training.moe_dispatch).value_or(experts.dispatch);
+  if (training.moe_dispatch) experts.dispatch = sim::expert_dispatch_named(*training.moe_dispatch).value_or(experts.dispatch);
   experts.overlap = training.moe_overlap.value_or(false);
   experts.imbalance = training.moe_imbalance.value_or(1.0);
   experts.capacity = training.moe_capacity;

@@ -53,11 +53,11 @@ struct RecordedHardware {
 struct RecordedRecompute {
   std::optional<std::string> kind{};
   std::optional<int> every_n{};
-  std::optional<int> share{};            // every_n: blocks of every `every_n` that are recomputed
-  std::optional<int> blocks{};           // full: of each model chunk, the first so many; none: all
-  std::vector<std::string> modules{};    // selective: sim/strategy/recompute.h; empty: the core of attention
-  std::optional<std::string> saved{};    // op: GEMMs whose outputs are saved: "every-second", "all", "qkv"
-  std::optional<std::string> detail{};   // free text
+  std::optional<int> share{};           // every_n: blocks of every `every_n` that are recomputed
+  std::optional<int> blocks{};          // full: of each model chunk, the first so many; none: all
+  std::vector<std::string> modules{};   // selective: sim/strategy/recompute.h; empty: the core of attention
+  std::optional<std::string> saved{};   // op: GEMMs whose outputs are saved: "every-second", "all", "qkv"
+  std::optional<std::string> detail{};  // free text
 };
 
 struct RecordedOffload {
@@ -86,7 +86,7 @@ struct RecordedTraining {
   std::vector<int> stage_layers;             // transformer layers of each pipeline stage; empty: even
   std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, cuda_graph;
   std::optional<bool> gradient_overlap, gather_overlap, dp_overlap;  // the last: both, where one of them is not said
-  sim::SettingValues settings;  // of the training program: settings.h
+  sim::SettingValues settings;                                       // of the training program: settings.h
   std::optional<RecordedRecompute> recompute;
   RecordedOffload offload;
 };

@@ -130,8 +130,8 @@ void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& ass
   s.recompute.every_n = recorded.every_n.value_or(1);
   s.recompute.share = recorded.share.value_or(1);
   if (s.recompute.share > s.recompute.every_n)
-    assume.refuse("training.recompute.share = " + std::to_string(s.recompute.share) + " is more than every_n = " +
-                  std::to_string(s.recompute.every_n));
+    assume.refuse("training.recompute.share = " + std::to_string(s.recompute.share) +
+                  " is more than every_n = " + std::to_string(s.recompute.every_n));
   s.recompute.first_blocks = recorded.blocks.value_or(0);
   s.recompute.modules = recorded_modules(recorded, assume);
   s.recompute.kept = sim::kept_products_named(recorded.saved.value_or("every-second")).value();

@@ -25,8 +25,9 @@ class RunResolver {
   //   layers     are dealt to stages with the embedding and the head counted as layers where only that divides evenly
   //   the rest   from the stack of the framework (stacks.h)
   // What is assumed answers as the same value given would: the number format, the model and the sharding are filled before the
-  // framework is asked how it behaves.  Free text is never read.  Each assumption becomes a Fact "assumed.<path of the key>".  Throws Error naming file, run, key and what would be right: an
-  // unknown accelerator, system or framework; a mesh or a batch that does not multiply; an essential figure that is missing.
+  // framework is asked how it behaves.  Free text is never read.  Each assumption becomes a Fact "assumed.<path of the key>".
+  // Throws Error naming file, run, key and what would be right: an unknown accelerator, system or framework; a mesh or a batch
+  // that does not multiply; an essential figure that is missing.
   sim::Run resolve(const RunRecord& record);
 
  private:

@@ -16,13 +16,13 @@ namespace llmsim::hwdb {
 enum class SettingKind { Switch, Number, Count, Word };
 
 struct Setting {
-  const char* key;      // in run files; the option has dashes for underscores
-  SettingKind kind;     // Count: a whole number
-  double least, most;   // of a number
+  const char* key;                 // in run files; the option has dashes for underscores
+  SettingKind kind;                // Count: a whole number
+  double least, most;              // of a number
   std::vector<std::string> words;  // that a Word may be
-  const char* part_of;  // the setting of the schema of which it is a detail ("precision"); empty: stands alone
-  const char* help;     // one clause, with the unit
-  const char* example;  // a value, for the help
+  const char* part_of;             // the setting of the schema of which it is a detail ("precision"); empty: stands alone
+  const char* help;                // one clause, with the unit
+  const char* example;             // a value, for the help
 };
 
 // All settings, in the order in which people read them.

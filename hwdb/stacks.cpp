@@ -98,8 +98,11 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
   const std::string place = file + ": stack " + *id;
   ObjectReader reader(value, place);
   reader.any("id");
-  Stacks::Record record{
-      .id = *id, .name = reader.text("name").value_or(""), .like = reader.text("like").value_or(""), .fields = {}, .releases = {}};
+  Stacks::Record record{.id = *id,
+                        .name = reader.text("name").value_or(""),
+                        .like = reader.text("like").value_or(""),
+                        .fields = {},
+                        .releases = {}};
   if (find_record(before, record.id)) throw Error(place + ": this id appears twice");
   if (!record.like.empty() && !find_record(before, record.like))
     throw Error(place + ": like = " + record.like + ": no stack before this one has that id");
@@ -170,8 +173,7 @@ std::vector<Stacks::Rule> read_rules(ObjectReader& reader, const char* key, Stac
   const json* const list = reader.any(key);
   if (!list) return rules;
   if (!list->is_array()) throw Error(file + ": \"" + key + "\" must be a list");
-  for (const json& value : *list)
-    rules.push_back(read(value, file + ": " + key + " " + std::to_string(rules.size() + 1)));
+  for (const json& value : *list) rules.push_back(read(value, file + ": " + key + " " + std::to_string(rules.size() + 1)));
   return rules;
 }
 
@@ -275,9 +277,11 @@ void Stacks::put(const Coefficient& coefficient) {
   const json value = coefficient.value;
   StackChoice probe;
   set_field(probe, coefficient.key, value, place);
-  record->fields =
-      merged(std::move(record->fields),
-             {{.key = coefficient.key, .value = value.dump(), .evidence = coefficient.evidence, .source = coefficient.source, .until = {}}});
+  record->fields = merged(std::move(record->fields), {{.key = coefficient.key,
+                                                       .value = value.dump(),
+                                                       .evidence = coefficient.evidence,
+                                                       .source = coefficient.source,
+                                                       .until = {}}});
 }
 
 std::vector<std::string> Stacks::ids() const {

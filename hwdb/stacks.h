@@ -29,13 +29,13 @@ namespace llmsim::hwdb {
 
 // What decides how the software of a run behaves.  Empty: unknown.
 struct StackQuery {
-  std::string framework{};     // id of a framework
-  std::string date{};          // "YYYY-MM-DD"; empty: today
-  std::string version{};       // of the framework; a known release has a date, which counts then
+  std::string framework{};  // id of a framework
+  std::string date{};       // "YYYY-MM-DD"; empty: today
+  std::string version{};    // of the framework; a known release has a date, which counts then
   std::string precision{};
   std::string architecture{};  // of the accelerator
   std::string position{};
-  std::string blocks{};     // "mixture" where the model has experts, else "dense"
+  std::string blocks{};  // "mixture" where the model has experts, else "dense"
   std::string sharding{};
   std::string trainable{};  // "all", "lora", "adapter"
   sim::SettingValues settings{};
@@ -74,7 +74,8 @@ class Stacks {
   // The shipped stacks.
   static Stacks shipped();
 
-  // The behaviour of a framework with all rules that apply and what the run states.  Throws Error for an unknown framework, naming the nearest known one.
+  // The behaviour of a framework with all rules that apply and what the run states.  Throws Error for an unknown framework,
+  // naming the nearest known one.
   StackChoice choose(const StackQuery& query) const;
 
   std::vector<std::string> ids() const;
@@ -82,8 +83,8 @@ class Stacks {
   // The number that a stack, or one that it is like, has in a field; none where the field is not set or is no number.
   std::optional<double> number(const std::string& id, const std::string& key) const;
 
-  // Replaces the field of a stack, at any date, by a coefficient of scope "stack", for the stacks that are like it too unless they have their
-  // own.  Throws Error for an unknown stack or field and for a value out of range.
+  // Replaces the field of a stack, at any date, by a coefficient of scope "stack", for the stacks that are like it too unless
+  // they have their own.  Throws Error for an unknown stack or field and for a value out of range.
   void put(const Coefficient& coefficient);
 
   // One value of a field.
@@ -97,8 +98,8 @@ class Stacks {
   struct Record {
     std::string id;
     std::string name;
-    std::string like;           // the stack whose fields hold where it has none; empty: none
-    std::vector<Field> fields;  // its own; those of one key in the order of their dates
+    std::string like;                                           // the stack whose fields hold where it has none; empty: none
+    std::vector<Field> fields;                                  // its own; those of one key in the order of their dates
     std::vector<std::pair<std::string, std::string>> releases;  // versions with their dates
   };
   struct Condition {

@@ -402,6 +402,8 @@ Json curve_json(const sim::MemoryCurve& curve) {
   return {{"stage", curve.stage}, {"highest", curve.highest}, {"points", points}};
 }
 
+std::string run_text(const sim::Prediction& prediction) { return text_of(run_json(prediction)); }
+
 std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
 }  // namespace llmsim::reports

@@ -16,6 +16,9 @@ namespace llmsim::reports {
 // that an infeasible run does not have are none.
 Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
 
+// The run of a prediction as a run file, with the vocabulary that was asked for: it is read back as it was.
+std::string run_text(const sim::Prediction& prediction);
+
 // The whole answer.  For people: result, run as resolved, assumptions, breakdown, communication, memory, FLOPs conventions,
 // evidence; with a published figure also what that means, with a curve the memory of a stage through the step.  CSV is the
 // summary row, or the curve; JSON has the keys of README.md.

@@ -127,7 +127,7 @@ class Search {
   // Parts of the model per stage that divide its layers, with or without its ends.
   std::vector<int> sensible_virtual_stages(const Strategy& s) const {
     std::vector<int> sensible{1};
-    for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= query_.base.model.num_layers; ++v) {
+    for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= query_.base.model.num_layers + 2; ++v) {
       const int chunks = s.pipeline_parallel * v;
       if (query_.base.model.num_layers % chunks == 0 || (query_.base.model.num_layers + 2) % chunks == 0) sensible.push_back(v);
     }
@@ -153,7 +153,8 @@ class Search {
   void try_virtual_stages(Strategy s, int v) {
     s.virtual_stages = v;
     const int chunks = s.pipeline_parallel * v;
-    s.embeddings_as_layers = chunks > 1 && query_.base.model.num_layers % chunks != 0 && (query_.base.model.num_layers + 2) % chunks == 0;
+    s.embeddings_as_layers =
+        chunks > 1 && query_.base.model.num_layers % chunks != 0 && (query_.base.model.num_layers + 2) % chunks == 0;
     try_shardings(s);
   }
 

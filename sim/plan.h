@@ -18,7 +18,8 @@ namespace llmsim::sim {
 
 enum class Objective { Throughput, Cost, Memory, Time };
 
-// What to plan.  Every plan equals predict() of its run.  Empty lists mean "everything that makes sense"; a list restricts the search to its values.
+// What to plan.  Every plan equals predict() of its run.  Empty lists mean "everything that makes sense"; a list restricts the
+// search to its values.
 struct PlanQuery {
   Run base;  // model, cluster, stack, precision, optimizer, global_batch; its mesh is ignored
   // The same run under a sharding, where its framework behaves otherwise there: other buffers, overlap or temporaries.

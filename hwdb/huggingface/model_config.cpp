@@ -59,14 +59,18 @@ int divided_head_dim(ModelConfig& config, int hidden_size, int num_heads) {
   config.refuse("head_dim", "missing, and the hidden size " + size + " is not a multiple of the " + heads + " heads");
 }
 
+// What a model is trained with for most of its tokens, however long the sequences are that it accepts in the end.
+constexpr int kUsualSeqLen = 4096;
+
 int rotary_seq_len(ModelConfig& config, std::optional<int> fallback) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const nlohmann::json* scaling = config.any(key);
     if (!scaling || !scaling->is_object()) continue;
     if (const auto original = config.object(key)->count("original_max_position_embeddings")) return *original;
   }
-  const auto longest = config.maybe({"initial_context_length", "max_position_embeddings", "max_sequence_length", "n_positions"});
-  if (longest) return *longest;
+  if (const auto trained = config.maybe({"initial_context_length"})) return *trained;
+  const auto longest = config.maybe({"max_position_embeddings", "max_sequence_length", "n_positions"});
+  if (longest) return std::min(*longest, kUsualSeqLen);
   if (fallback) return *fallback;
   config.refuse("max_position_embeddings", "missing");
 }

@@ -55,7 +55,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   busiest_ = busiest_stage();
   terms_ = stage_terms(busiest_);
   const Seconds between = longest_span(pipeline);
-  terms_[Term::PipelineBubble] += between - terms_.total();
+  if (strategy_.pipeline_parallel > 1) terms_[Term::PipelineBubble] += between - terms_.total();
   terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
   if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
   terms_[Term::ReduceExposed] += exchange_.norm_time();

@@ -69,8 +69,7 @@ bool Recompute::repeats(int block) const {
 
 std::string text_of(const Recompute& r) {
   switch (r.kind) {
-    case RecomputeKind::Selective:
-      return r.modules == RecomputedModules{} ? "selective" : "selective=" + text_of(r.modules);
+    case RecomputeKind::Selective: return r.modules == RecomputedModules{} ? "selective" : "selective=" + text_of(r.modules);
     case RecomputeKind::Full:
       if (r.first_blocks > 0) return "full=" + std::to_string(r.first_blocks);
       return r.every_n > 1 ? "full/" + std::to_string(r.every_n) : "full";

@@ -53,8 +53,8 @@ std::vector<ModelPart> dealt_by_hand(const Transformer& model, const Strategy& s
 std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy) {
   const StageLayout layout = stage_layout(strategy);
   const int count = layout.parts();
-  std::vector<ModelPart> parts = strategy.stage_layers.empty() ? dealt_evenly(model, strategy, count)
-                                                               : dealt_by_hand(model, strategy, layout);
+  std::vector<ModelPart> parts =
+      strategy.stage_layers.empty() ? dealt_evenly(model, strategy, count) : dealt_by_hand(model, strategy, layout);
   parts.front().embedding = true;
   parts.back().head = true;
   parts.back().meets_embedding = count > 1 && layout.ends_meet();

@@ -34,8 +34,8 @@ struct ModelPart {
 // and the head.  With embeddings_as_layers those two count as one layer each.  Multi-token-prediction layers belong to the last
 // part, and each counts as two (its head is as long as a block), the head as one; so does Megatron-LM's layout of DeepSeek-V3, 4
 // layers in each of 16 parts and 1 in the last.
-// With `stage_layers` a stage has as many as that says, over its parts as evenly as they go, or each part as many; multi-token-prediction layers come
-// on top of those of the last part.
+// With `stage_layers` a stage has as many as that says, over its parts as evenly as they go, or each part as many;
+// multi-token-prediction layers come on top of those of the last part.
 std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy);
 
 // Those of one stage, chunk after chunk.

@@ -59,7 +59,7 @@ struct Strategy {
 
   int virtual_stages = 1;  // parts of the model per pipeline stage: 2 under ZbV; DualPipe holds its one part twice
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
-  bool embeddings_as_layers = false;  // the embedding and the head each count as a layer when layers are dealt to stages
+  bool embeddings_as_layers = false;   // the embedding and the head each count as a layer when layers are dealt to stages
   std::vector<int> stage_layers = {};  // by hand: transformer layers of each stage, or of each part; empty: dealt evenly
 
   Sharding sharding = Sharding::None;

@@ -132,7 +132,8 @@ const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
   const std::size_t given = s.stage_layers.size(), stages = static_cast<std::size_t>(s.pipeline_parallel);
   if (given != stages && given != stages * static_cast<std::size_t>(s.virtual_stages)) return kStageCount;
   if (std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0}) != model.num_layers) return kStageSum;
-  return *std::min_element(s.stage_layers.begin(), s.stage_layers.end()) < (given == stages ? s.virtual_stages : 1) ? kStageLeast : nullptr;
+  return *std::min_element(s.stage_layers.begin(), s.stage_layers.end()) < (given == stages ? s.virtual_stages : 1) ? kStageLeast
+                                                                                                                    : nullptr;
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
@@ -259,12 +260,11 @@ std::optional<std::string> chunks_message(const char* rule, const Transformer& m
   if (rule == kChunks)
     return schedule + " needs several chunks per stage, but " + virtual_stages + " (nearest: 1f1b, or virtual_stages = 2)";
   if (rule == kStageCount)
-    return stage_layers_text(s) + " has " + std::to_string(s.stage_layers.size()) + " numbers, but pp = " +
-           std::to_string(s.pipeline_parallel) + " and " + virtual_stages;
+    return stage_layers_text(s) + " has " + std::to_string(s.stage_layers.size()) +
+           " numbers, but pp = " + std::to_string(s.pipeline_parallel) + " and " + virtual_stages;
   if (rule == kStageSum) {
     const std::int64_t sum = std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0});
-    return stage_layers_text(s) + " adds up to " + std::to_string(sum) + ", but num_layers = " +
-           std::to_string(model.num_layers);
+    return stage_layers_text(s) + " adds up to " + std::to_string(sum) + ", but num_layers = " + std::to_string(model.num_layers);
   }
   if (rule == kStageLeast) return stage_layers_text(s) + ": each stage needs a layer for each of its chunks, " + virtual_stages;
   return std::nullopt;

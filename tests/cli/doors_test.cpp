@@ -12,7 +12,7 @@
 #include "hwdb/run_record.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/settings.h"
-#include "reports/json.h"
+#include "reports/prediction.h"
 #include "sim/base/error.h"
 #include "sim/plan.h"
 #include "sim/predict.h"
@@ -90,7 +90,8 @@ class RandomRuns {
  public:
   Keys next() {
     Keys run;
-    run["model"] = {{"name", any({"\"llama-3-8b\"", "\"gpt2\"", "\"bloom-7b1\"", "\"mixtral-8x7b\"", "\"qwen3-8b\"", "\"mine\""})}};
+    run["model"] = {
+        {"name", any({"\"llama-3-8b\"", "\"gpt2\"", "\"bloom-7b1\"", "\"mixtral-8x7b\"", "\"qwen3-8b\"", "\"mine\""})}};
     if (run["model"]["name"] == "\"mine\"") describe(run["model"]);
     run["hardware"] = {{"accelerator", any({"\"v100_sxm_32\"", "\"a100_sxm_80\"", "\"h100_sxm\"", "\"b200_sxm\"", "\"mi300x\"",
                                             "\"mi250x_gcd\"", "\"tpu_v5p\""})},
@@ -98,8 +99,9 @@ class RandomRuns {
     std::map<std::string, std::string>& t = run["training"];
     t["micro_batch"] = any({"1", "2"});
     t["global_batch"] = any({"64", "128"});
-    maybe(t, "framework", {"\"megatron-lm\"", "\"megatron-deepspeed\"", "\"deepspeed\"", "\"fsdp2\"", "\"pytorch\"", "\"torchtitan\"",
-                           "\"nemo\"", "\"maxtext\"", "\"litgpt\"", "\"torchtune\"", "\"llm.c\"", "\"hf-trainer-deepspeed\""});
+    maybe(t, "framework",
+          {"\"megatron-lm\"", "\"megatron-deepspeed\"", "\"deepspeed\"", "\"fsdp2\"", "\"pytorch\"", "\"torchtitan\"", "\"nemo\"",
+           "\"maxtext\"", "\"litgpt\"", "\"torchtune\"", "\"llm.c\"", "\"hf-trainer-deepspeed\""});
     maybe(t, "precision", {"\"bf16\"", "\"fp16\"", "\"fp32\"", "\"fp8\""});
     maybe(t, "sharding", {"\"none\"", "\"zero1\"", "\"zero2\"", "\"zero3\""});
     maybe(t, "tp", {"2", "4"});
@@ -119,7 +121,8 @@ class RandomRuns {
     if (roll(2) == 0) keys[key] = any(values);
   }
   void describe(std::map<std::string, std::string>& model) {
-    model.insert({{"num_layers", "8"}, {"hidden_size", "1024"}, {"num_heads", "16"}, {"vocab_size", "50257"}, {"seq_len", "1024"}});
+    model.insert(
+        {{"num_layers", "8"}, {"hidden_size", "1024"}, {"num_heads", "16"}, {"vocab_size", "50257"}, {"seq_len", "1024"}});
     maybe(model, "norm", {"\"rmsnorm\"", "\"layernorm\""});
     maybe(model, "position", {"\"alibi\"", "\"learned\"", "\"rope\""});
     model["ffn_size"] = "4096";
@@ -174,7 +177,7 @@ TEST(Doors, TheUsualPrecisionOfV100IsTheSameGiven) {
 
 void expect_reloads(const sim::Run& run, const std::string& what) {
   const sim::Prediction prediction = sim::predict(run);
-  const std::string saved = reports::text_of(reports::run_json(prediction));
+  const std::string saved = reports::run_text(prediction);
   EXPECT_EQ(answer_of_text(saved), answer_of(prediction)) << what << "\n" << saved;
 }
 
@@ -267,12 +270,10 @@ struct Planned {
 
 TEST(Doors, EveryPlanEqualsItsPrediction) {
   int compared = 0;
-  for (const Planned& p : {Planned{"llama-70b", "h100", "megatron-deepspeed", "fp8", "16"},
-                           Planned{"llama-8b", "a100", "megatron-lm", "bf16", "8"},
-                           Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"},
-                           Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
-                           Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"},
-                           Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
+  for (const Planned& p :
+       {Planned{"llama-70b", "h100", "megatron-deepspeed", "fp8", "16"}, Planned{"llama-8b", "a100", "megatron-lm", "bf16", "8"},
+        Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"}, Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
+        Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"}, Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
     cli::RunOptions options{.model = p.model};
     options.gpus = p.gpus, options.hardware = p.hardware, options.stack = p.stack, options.precision = p.precision;
     sim::PlanQuery query = cli::query_of(options, database());
@@ -281,7 +282,7 @@ TEST(Doors, EveryPlanEqualsItsPrediction) {
     std::vector<sim::Prediction> plans = plan.plans;
     plans.insert(plans.end(), plan.pareto.begin(), plan.pareto.end());
     for (const sim::Prediction& planned : plans) {
-      const std::string saved = reports::text_of(reports::run_json(planned));
+      const std::string saved = reports::run_text(planned);
       EXPECT_EQ(answer_of_text(saved), answer_of(planned)) << saved;
       ++compared;
     }
@@ -292,10 +293,20 @@ TEST(Doors, EveryPlanEqualsItsPrediction) {
 // --- no prose ---
 
 std::string sentence(std::mt19937& random) {
-  const std::array<const char*, 14> words{"over sockets",        "the step is one micro-step", "deterministic=true", "FusedAdam",
-                                          "TransformerEngine",   "rowwise scaling",            "llm.c",              "peft",
-                                          "modules: mlp",        "NCCL_ALGO=TREE",             "HF Trainer",         "pure bf16",
-                                          "of every 3; 2021-05", "an earlier run went over plain hsn sockets"};
+  const std::array<const char*, 14> words{"over sockets",
+                                          "the step is one micro-step",
+                                          "deterministic=true",
+                                          "FusedAdam",
+                                          "TransformerEngine",
+                                          "rowwise scaling",
+                                          "llm.c",
+                                          "peft",
+                                          "modules: mlp",
+                                          "NCCL_ALGO=TREE",
+                                          "HF Trainer",
+                                          "pure bf16",
+                                          "of every 3; 2021-05",
+                                          "an earlier run went over plain hsn sockets"};
   std::string text;
   for (int i = 0; i < 4; ++i) text += std::string(words[random() % words.size()]) + (i % 2 ? "; " : " ");
   return text;

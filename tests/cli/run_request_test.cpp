@@ -186,11 +186,8 @@ TEST(RunOf, ActivationsOfModulesAreOffloaded) {
 }
 
 TEST(RunOf, HabitsOfTheFrameworkReachTheStack) {
-  RunOptions options{.model = "llama-8b",
-                     .fused_cross_entropy = true,
-                     .tp_overlap = true,
-                     .dp_overlap = false,
-                     .gather_overlap = true};
+  RunOptions options{
+      .model = "llama-8b", .fused_cross_entropy = true, .tp_overlap = true, .dp_overlap = false, .gather_overlap = true};
   options.tp = "2", options.dp = "4";
   options.sharding = "zero3", options.stack = "fsdp2";
   options.settings = {{"fsdp_unit_blocks", 0.0}, {"grad_sync_every_microbatch", true}, {"reshard_after_forward", false}};

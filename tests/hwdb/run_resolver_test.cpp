@@ -392,7 +392,8 @@ TEST(RunResolver, LayersOfEachStageAreWhatTheRunSays) {
   EXPECT_EQ(parts[1].blocks, 9);
   EXPECT_EQ(parts[3].blocks, 7);
   record.training.stage_layers = {7, 9, 9};
-  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message, "stage_layers = [7, 9, 9] has 3 numbers, but pp = 4 and virtual_stages = 1");
+  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
+            "stage_layers = [7, 9, 9] has 3 numbers, but pp = 4 and virtual_stages = 1");
   record.training.stage_layers = {7, 9, 9, 8};
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message, "stage_layers = [7, 9, 9, 8] adds up to 33, but num_layers = 32");
 }
@@ -403,8 +404,9 @@ TEST(RunResolver, SchedulesThatContradictTheirChunksAreRefused) {
   record.training.pp = 4;
   record.training.pipeline_schedule = "1f1b";
   record.training.virtual_stages = 2;
-  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
-            "pipeline_schedule = 1f1b has one chunk per stage, but virtual_stages = 2 (nearest: interleaved, or virtual_stages = 1)");
+  EXPECT_EQ(
+      sim::predict(resolved(record)).infeasible->message,
+      "pipeline_schedule = 1f1b has one chunk per stage, but virtual_stages = 2 (nearest: interleaved, or virtual_stages = 1)");
   record.training.pipeline_schedule = "interleaved";
   record.training.virtual_stages = 1;
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,

@@ -99,7 +99,8 @@ TEST(Stacks, AFieldHasTheValueOfItsDate) {
   const Stacks stacks = Stacks::parse(R"({"stacks": [{"id": "a", "releases": {"0.9": "2021-06-01"}, "fields": {"efficiency": [
     {"until": "2021-01-01", "value": 0.5, "evidence": "assumed", "source": "s"},
     {"until": "2022-01-01", "value": 0.6, "evidence": "assumed", "source": "s"},
-    {"value": 0.7, "evidence": "assumed", "source": "s"}]}}]})", "stacks.json");
+    {"value": 0.7, "evidence": "assumed", "source": "s"}]}}]})",
+                                      "stacks.json");
   const auto efficiency = [&](const char* date, const char* version) {
     StackQuery query = asked("a", date);
     query.version = version;
@@ -116,7 +117,9 @@ TEST(Stacks, AFieldHasTheValueOfItsDate) {
 TEST(Stacks, DatesOfAFieldRise) {
   EXPECT_NE(error_of(R"({"stacks": [{"id": "a", "fields": {"efficiency": [
     {"value": 0.7, "evidence": "assumed", "source": "s"},
-    {"until": "2022-01-01", "value": 0.6, "evidence": "assumed", "source": "s"}]}}]})").find("dates must rise"), std::string::npos);
+    {"until": "2022-01-01", "value": 0.6, "evidence": "assumed", "source": "s"}]}}]})")
+                .find("dates must rise"),
+            std::string::npos);
 }
 
 TEST(Stacks, WhatIsTrainedIsACondition) {
@@ -206,20 +209,33 @@ TEST(Stacks, MistakesInTheFileAreNamed) {
 
 TEST(ShippedStacks, KnowEveryFrameworkOfTheSchema) {
   const Stacks stacks = Stacks::shipped();
-  for (const char* id : {"megatron-lm", "megatron-bridge",
-                         "nemo",        "megatron-deepspeed",
-                         "deepspeed",   "fsdp1",
-                         "fsdp2",       "torchtitan",
-                         "llm-foundry", "ddp",
-                         "pytorch",     "nanotron",
-                         "internevo",   "litgpt",
-                         "maxtext",     "jax-toolbox",
-                         "levanter",    "torchtune",
-                         "llm.c",       "olmo",
-                         "hf-trainer",  "hf-trainer-fsdp",
-                         "peft",        "hf-trainer-deepspeed",
+  for (const char* id : {"megatron-lm",
+                         "megatron-bridge",
+                         "nemo",
+                         "megatron-deepspeed",
+                         "deepspeed",
+                         "fsdp1",
+                         "fsdp2",
+                         "torchtitan",
+                         "llm-foundry",
+                         "ddp",
+                         "pytorch",
+                         "nanotron",
+                         "internevo",
+                         "litgpt",
+                         "maxtext",
+                         "jax-toolbox",
+                         "levanter",
+                         "torchtune",
+                         "llm.c",
+                         "olmo",
+                         "hf-trainer",
+                         "hf-trainer-fsdp",
+                         "peft",
+                         "hf-trainer-deepspeed",
                          "peft-deepspeed",
-                         "libtorch",    "libtorch-autocast",
+                         "libtorch",
+                         "libtorch-autocast",
                          "other"}) {
     EXPECT_FALSE(stacks.choose(asked(id)).facts.empty()) << id;
   }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "sim/base/error.h"
 #include "tests/sim/sample_run.h"
@@ -154,6 +156,139 @@ TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
   const Plan restricted = plan(query);
   EXPECT_LT(restricted.evaluated, all);
   for (const Prediction& p : restricted.plans) EXPECT_EQ(p.run.strategy.expert_parallel, 4);
+}
+
+// --- the list against a brute-force enumeration ---
+
+// A text of what the search chooses.
+std::string text_of(const Strategy& s) {
+  std::string text;
+  for (const int part :
+       {s.tensor_parallel, s.pipeline_parallel, s.context_parallel, s.data_parallel, s.micro_batch, s.expert_parallel,
+        s.expert_tensor_ranks(), s.sequence_parallel ? 1 : 0, s.virtual_stages, static_cast<int>(s.schedule),
+        s.embeddings_as_layers ? 1 : 0, static_cast<int>(s.sharding), s.shard_size})
+    text += std::to_string(part) + " ";
+  return text + text_of(s.recompute);
+}
+
+bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
+
+// Every strategy of the documented space (plan.h) that no rule forbids and that fits, by plain loops over all numbers.
+class BruteForce {
+ public:
+  explicit BruteForce(const TrainingRun& base) : run_(base), devices_(base.cluster.num_devices) {}
+
+  std::map<std::string, Prediction> fitting() {
+    const Strategy base = run_.strategy;
+    for (int tp = 1; tp <= devices_; ++tp) {
+      for (int pp = 1; pp <= devices_; ++pp) {
+        for (int cp = 1; cp <= devices_; ++cp) {
+          if (devices_ % (tp * pp * cp) != 0 || !is_power_of_two(cp) || (cp > 1 && run_.model.seq_len / cp < 8192)) continue;
+          run_.strategy = base;
+          run_.strategy.tensor_parallel = tp, run_.strategy.pipeline_parallel = pp, run_.strategy.context_parallel = cp;
+          run_.strategy.data_parallel = devices_ / (tp * pp * cp);
+          try_batches();
+        }
+      }
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void try_batches() {
+    const int experts = run_.model.moe ? run_.model.moe->num_experts : 1;
+    for (int micro = 1; micro <= 64; ++micro) {
+      for (int ep = 1; ep <= experts; ++ep) {
+        if (!is_power_of_two(ep)) continue;
+        for (const bool whole : {false, true}) {
+          if (whole && (!run_.model.moe || run_.strategy.tensor_parallel == 1)) continue;
+          for (const bool sequence : {false, true}) {
+            if (sequence && run_.strategy.tensor_parallel == 1) continue;
+            run_.strategy.micro_batch = micro;
+            run_.strategy.expert_parallel = ep;
+            run_.strategy.experts.tensor_parallel = whole ? std::optional(1) : std::nullopt;
+            run_.strategy.sequence_parallel = sequence;
+            try_pipelines();
+          }
+        }
+      }
+    }
+  }
+
+  void try_pipelines() {
+    Strategy& s = run_.strategy;
+    for (int v = 1; v <= run_.model.num_layers; ++v) {
+      const int chunks = s.pipeline_parallel * v, layers = run_.model.num_layers;
+      if (v > 1 && (s.pipeline_parallel == 1 || (layers % chunks != 0 && (layers + 2) % chunks != 0))) continue;
+      s.virtual_stages = v;
+      s.schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
+      s.embeddings_as_layers = chunks > 1 && layers % chunks != 0 && (layers + 2) % chunks == 0;
+      try_shardings();
+    }
+  }
+
+  void try_shardings() {
+    Strategy& s = run_.strategy;
+    const int ranks = s.data_parallel * s.context_parallel;
+    for (const auto sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp}) {
+      if (sharding != Sharding::None && ranks == 1) continue;
+      if (sharding > Sharding::Zero1 && s.pipeline_parallel > 1) continue;
+      for (int size = 1; size <= ranks; ++size) {
+        const bool hybrid = sharding == Sharding::Hsdp;
+        if (hybrid ? size == 1 || size == ranks || ranks % size != 0 : size > 1) continue;
+        s.sharding = sharding;
+        s.shard_size = hybrid ? size : 0;
+        for (const char* recompute : {"none", "selective", "every-n=4", "every-n=2", "full"}) {
+          s.recompute = *recompute_from(recompute);
+          Prediction prediction = predict(run_);
+          if (prediction.feasible()) found_.emplace(text_of(s), std::move(prediction));
+        }
+      }
+    }
+  }
+
+  TrainingRun run_;
+  int devices_;
+  std::map<std::string, Prediction> found_;
+};
+
+// A missing micro-batch, shard size or recomputation, and prices shared between layouts that differ in them, show here.
+void expect_complete(PlanQuery query) {
+  query.top = 1'000'000;
+  const Plan result = plan(query);
+  std::map<std::string, Prediction> all = BruteForce(query.base).fitting();
+  EXPECT_EQ(result.plans.size(), all.size());
+  for (const Prediction& planned : result.plans) {
+    const auto found = all.find(text_of(planned.run.strategy));
+    ASSERT_NE(found, all.end()) << text_of(planned.run.strategy);
+    EXPECT_EQ(planned.step_time, found->second.step_time) << found->first;
+    EXPECT_EQ(planned.memory.peak, found->second.memory.peak) << found->first;
+    all.erase(found);
+  }
+  for (const auto& [missing, prediction] : all) ADD_FAILURE() << "not searched: " << missing;
+  for (std::size_t i = 1; i < result.plans.size(); ++i) EXPECT_LE(result.plans[i - 1].step_time, result.plans[i].step_time);
+}
+
+TEST(Plan, SearchesTheWholeSpaceOfADenseModel) {
+  PlanQuery query = small_query(8);
+  query.base.model.num_layers = 6;  // with both ends eight layers
+  expect_complete(query);
+}
+
+TEST(Plan, SearchesTheWholeSpaceOfExperts) {
+  PlanQuery query = small_query(4);
+  query.base.model.num_layers = 2;
+  query.base.model.moe = MixtureOfExperts{.num_experts = 4, .top_k = 2, .expert_ffn_size = query.base.model.ffn_size};
+  query.base.strategy.global_batch = 16;
+  expect_complete(query);
+}
+
+TEST(Plan, SearchesContextRanksOfLongSequences) {
+  PlanQuery query = small_query(4);
+  query.base.model.num_layers = 2;
+  query.base.model.seq_len = 32768;
+  query.base.strategy.global_batch = 4;
+  expect_complete(query);
 }
 
 }  // namespace
