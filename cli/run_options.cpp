@@ -153,7 +153,7 @@ void add_run_options(CLI::App& c, RunOptions& o) {
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
   add(c, "--shard-size", o.shard_size, "N",
-      "ranks of a shard group under hsdp; no default; example: --sharding hsdp --shard-size 8");
+      "ranks that share one copy of what is sharded; default all, under hsdp none; example: --sharding hsdp --shard-size 8");
   add_switch(c, "--sequence-parallel,!--no-sequence-parallel", o.sequence_parallel,
              "shard norms and residuals over the tensor ranks; default that of the stack; example: --tp 8 --sequence-parallel");
   add(c, "--stage-layers", o.stage_layers, "LIST",

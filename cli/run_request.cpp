@@ -353,7 +353,8 @@ void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
   if (options.recompute) training.recompute = recorded(recompute_in(*options.recompute));
   if (options.sharding) training.sharding = sim::name_of(sharding_in(*options.sharding));
   training.shard_size = optional_number("--shard-size", options.shard_size, kRanks);
-  if (options.shard_size && training.sharding != "hsdp") refuse("--shard-size", *options.shard_size, "--sharding hsdp beside it");
+  if (options.shard_size && training.sharding.value_or("none") == "none")
+    refuse("--shard-size", *options.shard_size, "--sharding zero1, zero2, zero3 or hsdp beside it");
   if (!options.shard_size && training.sharding == "hsdp") {
     throw Error("--sharding = hsdp: --shard-size is missing, the ranks of a shard group (8 for nodes of eight)");
   }

@@ -95,7 +95,8 @@ void set_context(const RecordedTraining& t, const StackDefaults& defaults, sim::
 
 void set_sharding(const RecordedTraining& t, const std::string& sharding, sim::Strategy& s, Assumptions& assume) {
   s.sharding = *sim::sharding_named(sharding);
-  if (s.sharding != sim::Sharding::Hsdp) return;
+  const bool hsdp = s.sharding == sim::Sharding::Hsdp;
+  if (s.sharding == sim::Sharding::None || (!hsdp && !t.shard_size && !t.replicate_size)) return;
   const int ranks = s.data_parallel * s.context_parallel;
   if (!t.shard_size && t.replicate_size && ranks % *t.replicate_size == 0)
     s.shard_size = ranks / *t.replicate_size;

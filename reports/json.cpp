@@ -135,7 +135,7 @@ void add_experts(Json& json, const sim::ExpertStrategy& experts) {
 
 Json mesh_json(const sim::Strategy& s) {
   const bool context = s.context_parallel > 1;
-  const bool hsdp = s.sharding == sim::Sharding::Hsdp && s.shard_size > 0;
+  const bool hsdp = s.sharding != sim::Sharding::None && s.shard_size > 0;
   Json json = {{"micro_batch", s.micro_batch},
                {"global_batch", s.global_batch},
                {"num_microbatches", microbatches_json(s)},

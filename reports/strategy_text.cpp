@@ -6,7 +6,7 @@ std::string recompute_text(const sim::Recompute& recompute) { return sim::text_o
 
 std::string sharding_text(const sim::Strategy& strategy) {
   const std::string name = sim::name_of(strategy.sharding);
-  return strategy.sharding == sim::Sharding::Hsdp ? name + "/" + std::to_string(strategy.shard_size) : name;
+  return strategy.replicates_shards() ? name + "/" + std::to_string(strategy.shard_size) : name;
 }
 
 std::string mesh_text(const sim::Strategy& s) {

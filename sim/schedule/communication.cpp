@@ -122,7 +122,7 @@ void add_shards(std::vector<CommunicationTerm>& list, const DataExchange& exchan
            group.all.count);
 }
 
-// Under Hsdp: sums of shards over their replicas.
+// Sums of shards over their replicas.
 void add_replicas(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const GroupExchange& group,
                   int shard_ranks) {
   add_call(list,
@@ -156,7 +156,7 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataEx
   const Strategy& strategy = run.strategy;
   GroupExchange dense{exchange.messages(parts), exchange.shard_group(), exchange.shard_links().place.ranks, {}, {}};
   GroupExchange experts{exchange.expert_messages(parts), GroupKind::ExpertData, exchange.expert_links().place.ranks, {}, {}};
-  if (strategy.sharding == Sharding::Hsdp) experts.ranks = strategy.expert_shard_ranks();
+  if (strategy.replicates_shards()) experts.ranks = strategy.expert_shard_ranks();
   const Seconds gathers = terms[Term::GatherExposed], reductions = terms[Term::ReduceExposed] - exchange.norm_time();
   const ExchangeTimes &one = dense.all.times, &other = experts.all.times;
   dense.gather_exposed = share_of(gathers, one.gather, other.gather);
@@ -165,7 +165,7 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataEx
   add_shards(list, exchange, dense);
   add_norm(list, exchange);
   if (experts.all.count > 0.0) add_shards(list, exchange, experts);
-  if (strategy.sharding != Sharding::Hsdp) return;
+  if (!strategy.replicates_shards()) return;
   add_replicas(list, exchange, dense, strategy.shard_ranks());
   if (experts.all.count > 0.0) add_replicas(list, exchange, experts, strategy.expert_shard_ranks());
 }

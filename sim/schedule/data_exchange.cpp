@@ -26,7 +26,7 @@ DataExchange::DataExchange(const Run& run, const RankParameters& rank)
       beside_replicate_(rates_beside(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
 
 GroupKind DataExchange::shard_group() const {
-  return run_.strategy.sharding == Sharding::Hsdp ? GroupKind::Shard : GroupKind::DataContext;
+  return run_.strategy.replicates_shards() ? GroupKind::Shard : GroupKind::DataContext;
 }
 
 bool DataExchange::shards_weights() const {
@@ -76,7 +76,7 @@ ExchangeTimes DataExchange::times_over(const GroupLinks& links, int ranks, doubl
   } else {
     result.scatter = collective_time(CollectiveKind::AllReduce, gradients, links);
   }
-  if (run_.strategy.sharding == Sharding::Hsdp) {
+  if (run_.strategy.replicates_shards()) {
     const Bytes shard = gradients / ranks;
     result.replicate = collective_time(CollectiveKind::AllReduce, shard, replicate_links_);
   }

@@ -104,8 +104,12 @@ int Strategy::shard_ranks() const {
   switch (sharding) {
     case Sharding::None: return 1;
     case Sharding::Hsdp: return std::max(1, shard_size);
-    default: return data_parallel * context_parallel;
+    default: return shard_size > 0 ? shard_size : data_parallel * context_parallel;
   }
+}
+
+bool Strategy::replicates_shards() const {
+  return sharding == Sharding::Hsdp || (sharding != Sharding::None && shard_ranks() < data_parallel * context_parallel);
 }
 
 int Strategy::expert_data_ranks() const {

@@ -63,7 +63,7 @@ struct Strategy {
   std::vector<int> stage_layers = {};  // by hand: transformer layers of each stage, or of each part; empty: dealt evenly
 
   Sharding sharding = Sharding::None;
-  int shard_size = 0;  // ranks of a shard group under Hsdp; 0 otherwise
+  int shard_size = 0;  // ranks that share one copy of what is sharded; 0: all data and context ranks (not under Hsdp)
 
   int micro_batch = 1;   // sequences per forward pass of one replica
   int global_batch = 1;  // sequences per optimizer step
@@ -93,6 +93,8 @@ struct Strategy {
   int expert_data_ranks() const;
   // Ranks that share one copy of the sharded states, at least 1: 1 where nothing is sharded.
   int shard_ranks() const;
+  // Whether there are several copies of all shards, whose gradients are summed over them.
+  bool replicates_shards() const;
   // The same for routed experts, of which the expert ranks among them have different ones.
   int expert_shard_ranks() const;
 

@@ -94,8 +94,7 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
   if (model.moe->num_experts % ep != 0) return kExperts;
   if (stage_ranks(strategy) % product_of(ep, etp) != 0) return kExpertRanks;
   if (strategy.experts.imbalance < 1.0 || strategy.experts.capacity.value_or(1.0) < 1.0) return kExpertLoad;
-  const bool hsdp = strategy.sharding == Sharding::Hsdp;
-  return hsdp && product_of(strategy.shard_size, tp) % product_of(ep, etp) != 0 ? kExpertShard : nullptr;
+  return strategy.replicates_shards() && product_of(strategy.shard_size, tp) % product_of(ep, etp) != 0 ? kExpertShard : nullptr;
 }
 
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
@@ -322,7 +321,7 @@ const char* broken_rule_name(const Transformer& model, const Strategy& strategy,
   if (mesh_product(strategy) != num_devices) return kMesh;
   if (const char* rule = broken_shape(model, strategy)) return rule;
   if (const char* rule = broken_pipeline(model, strategy)) return rule;
-  if (strategy.sharding == Sharding::Hsdp) {
+  if (strategy.sharding == Sharding::Hsdp || strategy.shard_size > 0) {
     const std::int64_t ranks = product_of(strategy.data_parallel, strategy.context_parallel);
     if (strategy.shard_size < 1 || ranks % strategy.shard_size != 0) return kShard;
   }

@@ -151,6 +151,8 @@ TEST(Doors, AnAssumedValueAnswersAsTheSameValueGiven) {
     try {
       const sim::Prediction prediction = predicted(parsed(text_of(run)));
       const Answer assumed = answer_of(prediction);
+      EXPECT_GE(assumed.mfu, 0.0) << text_of(run);
+      EXPECT_LE(assumed.mfu, 1.0) << text_of(run);
       for (const sim::Fact& fact : prediction.run.facts) {
         if (!fact.key.starts_with("assumed.") || fact.key.find('.', 8) == std::string::npos) continue;
         const Keys given = with_given(run, fact);
@@ -213,6 +215,7 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"stage-layers", [](cli::RunOptions& o) { o.stage_layers = "15,17"; }},
       {"embeddings-as-layers", [](cli::RunOptions& o) { o.embeddings_as_layers = true; }},
       {"sharding", [](cli::RunOptions& o) { o.sharding = "zero1"; }},
+      {"zero1 in groups", [](cli::RunOptions& o) { o.sharding = "zero1", o.shard_size = "4"; }},
       {"hsdp", [](cli::RunOptions& o) { o.pp = "1", o.sharding = "hsdp", o.shard_size = "8"; }},
       {"cp", [](cli::RunOptions& o) { o.cp = "2", o.cp_scheme = "all-gather", o.cp_balanced = false; }},
       {"sequence-parallel", [](cli::RunOptions& o) { o.sequence_parallel = true; }},

@@ -160,7 +160,7 @@ TEST(RunOf, HsdpNeedsItsShardSize) {
   EXPECT_NE(error_of(options).find("--shard-size is missing"), std::string::npos);
   options.shard_size = "8";
   EXPECT_EQ(run_of(options, database()).strategy.shard_size, 8);
-  options.sharding = "zero3";
+  options.sharding = "none";
   EXPECT_NE(error_of(options).find("--shard-size = 8"), std::string::npos);
 }
 

@@ -47,10 +47,26 @@ TEST(RankParameters, AdaptersAreAllThatIsTrained) {
   EXPECT_EQ(rank.held(first), 2.0 * 10.0 + 100.0);
 }
 
+// ZeRO-1 over groups of four of eight ranks: each state is there twice, and its gradients are summed over both.
+TEST(StateShards, GroupsOfRanksHoldCopiesOfAllShards) {
+  Strategy strategy;
+  strategy.data_parallel = 8, strategy.sharding = Sharding::Zero1;
+  EXPECT_EQ(strategy.shard_ranks(), 8);
+  EXPECT_FALSE(strategy.replicates_shards());
+  strategy.shard_size = 4;
+  EXPECT_EQ(strategy.shard_ranks(), 4);
+  EXPECT_TRUE(strategy.replicates_shards());
+  EXPECT_EQ(state_shards(strategy).optimizer, 4.0);
+  strategy.sharding = Sharding::None;
+  EXPECT_EQ(strategy.shard_ranks(), 1);
+  EXPECT_FALSE(strategy.replicates_shards());
+}
+
 TEST(StateShards, EachStageOfZeroDividesOneMoreKindOfState) {
   const auto shares = [](Sharding sharding) {
     Strategy strategy;
-    strategy.data_parallel = 8, strategy.sharding = sharding, strategy.shard_size = 4;
+    strategy.data_parallel = 8, strategy.sharding = sharding;
+    strategy.shard_size = sharding == Sharding::Hsdp ? 4 : 0;
     const StateShards shards = state_shards(strategy);
     return std::array{shards.weights, shards.gradients, shards.optimizer};
   };
