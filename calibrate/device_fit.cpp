@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,7 +23,6 @@ using sim::DType;
 using sim::OperatorKind;
 using sim::Seconds;
 
-constexpr double kStreamsFrom = 4.0;  // caches
 // Rows of a CPU's innermost tile.
 constexpr int kVectorRows = 8;
 constexpr double kHeadroom = 1.02;  // peak over the best product: a fit may find a little more
@@ -97,13 +97,13 @@ class DeviceFitting {
   }
 
   void fit_memory() {
+    if (!has_copies()) throw Error(results_.file + ": no copies; measure with --kernels first");
     const double from = streams_from();
     std::vector<Reading> rates;
     for (const MeasuredKernel& kernel : results_.kernels) {
       const double rate = (kernel.op.moved / kernel.median).value();
-      if (kernel.library == "stream_copy" && kernel.op.moved.value() >= from) rates.push_back({rate, kernel.spread * rate});
+      if (is_copy(kernel) && kernel.op.moved.value() >= from) rates.push_back({rate, kernel.spread * rate});
     }
-    if (rates.empty()) throw Error(results_.file + ": no copies larger than the last-level cache; measure with --kernels first");
     const Figure bandwidth = figure(rates);
     fit_.device.memory_bandwidth = sim::BytesPerSecond(bandwidth.value);
     fit_.device.achieved.memory_fraction = 1.0;
@@ -112,13 +112,29 @@ class DeviceFitting {
     put("host_memory_bytes_per_s", bandwidth);
   }
 
-  double streams_from() const {
-    if (fit_.device.cache > sim::Bytes(0.0)) return kStreamsFrom * fit_.device.cache.value();
-    double largest = 0.0;
+  static bool is_copy(const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; }
+
+  bool has_copies() const { return std::any_of(results_.kernels.begin(), results_.kernels.end(), is_copy); }
+
+  // Bytes that a copy of memory moves at least.
+  double streams_from() {
+    sim::Bytes largest;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.library == "stream_copy") largest = std::max(largest, kernel.op.moved.value());
+      if (is_copy(kernel)) largest = std::max(largest, kernel.op.moved);
     }
-    return largest / kNearLargest;
+    const sim::Bytes cache = fit_.device.cache;
+    if (cache <= sim::Bytes(0.0)) return largest.value() / kNearLargest;
+    if (largest < sim::kCopyOfMemory * cache) note_small_copies(largest, cache);
+    return std::min(largest, sim::kCopyOfMemory * cache).value();
+  }
+
+  void note_small_copies(sim::Bytes largest, sim::Bytes cache) {
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "memory bandwidth: of copies that move %.0f MiB, which the last-level cache of %.0f MiB holds in part; "
+                  "larger ones were not measured",
+                  largest / sim::MiB, cache / sim::MiB);
+    fit_.notes.emplace_back(text);
   }
 
   void fit_launch() {

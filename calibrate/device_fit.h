@@ -1,7 +1,8 @@
 // A device entry of the database from what llmsim-runtime measured on it.
 //
-//   memory bandwidth   median rate of copies at least four times as large as the last-level cache (without a known cache, of the
-//                      largest copies); memory_fraction = 1, because it was measured and not promised
+//   memory bandwidth   median rate of copies that move at least sim::kCopyOfMemory last-level caches (without a known cache,
+//                      of the largest copies; where none is so large, of the largest, with a note);
+//                      memory_fraction = 1, because it was measured and not promised
 //   peak of a format   the best rate of any product; its GEMM coefficients are fitted against that peak (gemm_fit.h)
 //   attention          the blockwise kernel, in each format (attention_fit.h)
 //   kernel time        of an empty kernel
@@ -39,6 +40,7 @@ struct DeviceFit {
   sim::BytesPerSecond fabric{};  // of one rank to the others of its node; 0: no collectives were measured
   std::vector<hwdb::Coefficient> coefficients;
   std::vector<FitQuality> quality;
+  std::vector<std::string> notes;  // what the measurements leave open
 };
 
 // Throws Error for results without copies or without products.

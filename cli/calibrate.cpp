@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -51,14 +52,19 @@ std::optional<int> threads_of_rank(const CalibrateOptions& options) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.ranks);
 }
 
+// Which device is measured and what it is called.
+void add_device(std::vector<std::string>& arguments, const CalibrateOptions& options) {
+  if (!options.device.empty()) arguments.insert(arguments.end(), {"--device", options.device});
+  if (!options.id.empty()) arguments.insert(arguments.end(), {"--id", options.id});
+}
+
 // What a run of one rank and one of several have in common.
 std::vector<std::string> runtime_arguments(const CalibrateOptions& options, const std::string& file) {
   std::vector<std::string> arguments{runtime_program().string(), "--output", file};
   if (options.quick) arguments.emplace_back("--quick");
   if (options.resume) arguments.emplace_back("--resume");
   if (const auto threads = threads_of_rank(options)) arguments.insert(arguments.end(), {"--threads", std::to_string(*threads)});
-  if (!options.device.empty()) arguments.insert(arguments.end(), {"--device", options.device});
-  if (!options.id.empty()) arguments.insert(arguments.end(), {"--id", options.id});
+  add_device(arguments, options);
   return arguments;
 }
 
@@ -78,6 +84,31 @@ std::vector<std::string> ranks_arguments(const CalibrateOptions& options) {
   if (budget) arguments.insert(arguments.end(), {"--budget", std::to_string(*budget)});
   if (options.nodes) arguments.insert(arguments.end(), {"--nodes", std::to_string(*options.nodes)});
   return arguments;
+}
+
+// The file that llmsim-runtime is to make, or to go on with.
+void check_results_file(const std::string& file, bool resume) {
+  std::error_code none;
+  const bool taken = fs::exists(file, none) && !fs::is_empty(file, none);
+  if (taken && !resume) throw Error(file + ": exists already; name another file, or go on with it by --resume");
+  check_can_be_written(file);
+}
+
+// All that would be refused when the device is stored is refused before an hour of measuring.
+void check_before_measuring(const CalibrateOptions& options) {
+  check_results_file(options.results.front(), options.resume);
+  if (options.ranks > 1) check_results_file(ranks_file(options.results.front()), options.resume);
+  if (!options.output.file.empty()) check_can_be_written(options.output.file);
+  std::vector<std::string> arguments{runtime_program().string(), "--name"};
+  add_device(arguments, options);
+  const std::string id = printed_line(arguments);
+  const hwdb::Database database = open_database_to_write(options.database);
+  const auto known = database.find(hwdb::HardwareKind::Accelerator, id);
+  if (!known || options.replace) return;
+  const bool shipped = known->origin == hwdb::Origin::Shipped;
+  throw Error("--id = " + id + ": is taken by an accelerator " +
+              (shipped ? "that is shipped with llmsim" : "that was added before") +
+              "; choose another, or use --replace; nothing was measured");
 }
 
 void warn_of_truncation(const hwdb::RuntimeResults& results) {
@@ -214,6 +245,7 @@ int run_calibrate_run(const CalibrateOptions& options) {
     std::cerr << "then import " << ranks_file(options.results.front()) << " together with a file of one rank\n";
     return 0;
   }
+  check_before_measuring(options);
   run_program(one_rank_arguments(options));
   CalibrateOptions importing = options;
   if (options.ranks > 1) {
@@ -232,6 +264,7 @@ int run_calibrate_import(const CalibrateOptions& options) {
                                                        fit.coefficients, fit.coefficients.front().source);
   hwdb::add_hardware(database, document, options.results.front(), options.replace);
   reports::Table table = quality_table(fit);
+  for (const std::string& note : fit.notes) table.add_note(note);
   table.add_note("stored as accelerator " + fit.device.id + " in " + name_of(database));
   write_result(reports::render(table, format_of(options.output), style_of(options.output)), options.output);
   return 0;

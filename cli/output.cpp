@@ -76,6 +76,17 @@ void write_file(const std::string& text, const std::string& path) {
   replace_file(text, error ? path : target.string(), exists ? std::optional(old.st_mode & 07777) : std::nullopt);
 }
 
+void check_can_be_written(const std::string& path) {
+  struct stat old {};
+  const bool exists = ::stat(path.c_str(), &old) == 0;
+  if (exists && S_ISDIR(old.st_mode)) refuse_write(path, EISDIR);
+  const fs::path folder = fs::path(path).parent_path();
+  const bool in_place = exists && !S_ISREG(old.st_mode);
+  const std::string written_to = in_place ? path : folder.empty() ? "." : folder.string();
+  if (::access(written_to.c_str(), W_OK) != 0) refuse_write(path, errno);
+  if (!in_place && !fs::is_directory(written_to)) refuse_write(path, ENOTDIR);
+}
+
 void say_why_not(std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::fprintf(stderr, "llmsim: %s\n", message.c_str());

@@ -26,6 +26,7 @@ namespace llmsim::runtime {
 namespace {
 
 constexpr int kError = 1, kUsage = 2;
+constexpr std::size_t kLongestId = 64;  // the database takes no longer one
 constexpr double kQuickBudget = 110.0, kFullBudget = 3600.0;
 
 constexpr const char* kHelp =
@@ -50,6 +51,7 @@ constexpr const char* kHelp =
     "  --device NAME    cpu, cuda, cuda:N; default: cuda where there is one, else cpu\n"
     "  --id NAME        what the records call the device: lower-case letters, digits and '_'; default: local_ and its kind\n"
     "  --threads N      of kernels on the CPU; default: all cores, shared by the ranks\n"
+    "  --name           print what the records would call the device, and end\n"
     "  --help\n"
     "\n"
     "Results go to FILE, progress to stderr.  Exit 0 done, 1 error, 2 usage.\n";
@@ -64,6 +66,7 @@ struct CommandLine {
   std::optional<int> nodes;
   std::chrono::seconds timeout = std::chrono::minutes(5);
   std::string device;
+  bool name = false;
   bool help = false;
 };
 
@@ -86,7 +89,8 @@ double positive_number(const char* option, const char* text) {
 
 void check_id(const std::string& id) {
   const bool plain = id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
-  if (id.empty() || !plain) throw Error("--id = " + id + ": lower-case letters, digits and '_' are expected");
+  if (id.empty() || id.size() > kLongestId || !plain)
+    throw Error("--id = " + id + ": 1 to 64 lower-case letters, digits and '_' are expected");
 }
 
 enum Option : int {
@@ -105,6 +109,7 @@ enum Option : int {
   Ranks,
   Nodes,
   Timeout,
+  Name,
   Help
 };
 
@@ -123,6 +128,7 @@ const option kOptions[] = {{"output", required_argument, nullptr, Output},
                            {"ranks", required_argument, nullptr, Ranks},
                            {"nodes", required_argument, nullptr, Nodes},
                            {"timeout", required_argument, nullptr, Timeout},
+                           {"name", no_argument, nullptr, Name},
                            {"help", no_argument, nullptr, Help},
                            {nullptr, 0, nullptr, 0}};
 
@@ -144,6 +150,7 @@ void apply(CommandLine& line, bool& kernels, bool& steps, int option) {
     case Ranks: line.ranks = positive_count("--ranks", optarg); break;
     case Nodes: line.nodes = positive_count("--nodes", optarg); break;
     case Timeout: line.timeout = std::chrono::seconds(positive_count("--timeout", optarg)); break;
+    case Name: line.name = true; break;
     default: line.help = true;
   }
 }
@@ -243,6 +250,10 @@ int run(int argc, char** argv) {
   if (line->help) return std::fputs(kHelp, stdout) < 0 ? kError : 0;
   if (line->nodes) return print_launch_lines(argc, argv, *line);
   const ProcessPlace place = process_place(process_environment());
+  if (line->name) {
+    complete(*line, place);
+    return std::printf("%s\n", line->campaign.accelerator.c_str()) < 0 ? kError : 0;
+  }
   const bool alone = place.launcher == "none";
   choose(*line, alone ? line->ranks : place.ranks);
   CampaignOptions& campaign = line->campaign;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "runtime/measure/shapes.h"
 #include "runtime/measure/step_bench.h"
 #include "runtime/parallel/rank_groups.h"
+#include "sim/cost/streaming.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -29,6 +31,8 @@ using Clock = std::chrono::steady_clock;
 // Shares of the budget.
 constexpr double kDeviceShare = 0.05, kKernelShare = 0.40, kStepShare = 0.55;
 constexpr double kMemoryShare = 0.25;  // of what is free, for one case
+constexpr double kCopyShare = 0.5;     // of what is free, for both buffers of the largest copy
+constexpr double kColdShare = 0.0625;  // of what is free, for the cache that cold operands go beyond
 
 // Rough rates of one core and of an accelerator, to choose shapes by.
 constexpr sim::FlopsPerSecond kCoreRate{5e10}, kAcceleratorRate{2e14};
@@ -70,12 +74,16 @@ json header_of(const CampaignOptions& options, const Environment& environment) {
            {{"libtorch", environment.libtorch}, {"blas", environment.blas}, {"operating_system", environment.operating_system}}}};
 }
 
+sim::Bytes free_memory(c10::Device device, const Environment& environment) {
+  return available_memory(device).value_or(environment.memory);
+}
+
 ShapeLimits shape_limits(const CampaignOptions& options, const Environment& environment) {
   const bool cpu = options.device.is_cpu();
   ShapeLimits limits;
   limits.precisions = {sim::Precision::Fp32};
   if (environment.multiplies_bf16) limits.precisions.push_back(sim::Precision::Bf16);
-  limits.memory = kMemoryShare * available_memory(options.device).value_or(environment.memory);
+  limits.memory = kMemoryShare * free_memory(options.device, environment);
   limits.longest = sim::Seconds((options.quick ? 0.0005 : 0.002) * options.budget.value());
   limits.longest = std::min(limits.longest, sim::Seconds(1.0));
   limits.rate = cpu ? options.threads * kCoreRate : kAcceleratorRate;
@@ -84,10 +92,23 @@ ShapeLimits shape_limits(const CampaignOptions& options, const Environment& envi
   return limits;
 }
 
+std::vector<std::int64_t> copies(const CampaignOptions& options, const Environment& environment) {
+  const CopyLimits limits{.cache = environment.last_level_cache,
+                          .usual = (options.quick ? 0.125 : 1.0) * sim::GiB,
+                          .buffers = kCopyShare * free_memory(options.device, environment)};
+  const std::vector<std::int64_t> sizes = copy_sizes(limits);
+  if (!leave_cache(sizes, limits.cache)) {
+    std::fprintf(stderr,
+                 "llmsim-runtime: warning: a copy of %.0f times the last-level cache of %.0f MiB does not fit the free memory "
+                 "and is left out; the memory bandwidth will be that of %.0f MiB, which the cache holds in part\n",
+                 sim::kCopyOfMemory, limits.cache / sim::MiB, 2.0 * static_cast<double>(sizes.back()) / sim::MiB.value());
+  }
+  return sizes;
+}
+
 std::vector<Measurement> device_phase(const CampaignOptions& options, const Environment& environment) {
   std::vector<Measurement> all;
-  const sim::Bytes largest = std::min(kMemoryShare * environment.memory, (options.quick ? 0.125 : 1.0) * sim::GiB);
-  std::vector<DeviceMeasurement> list = device_measurements(options.device, largest);
+  std::vector<DeviceMeasurement> list = device_measurements(options.device, copies(options, environment));
   const double each = kDeviceShare * options.budget.value() / static_cast<double>(list.size());
   for (DeviceMeasurement& one : list) {
     all.push_back({one.key, each, [=, measure = std::move(one.measure)] { return measure(repeats(each, options.quick)); }});
@@ -99,10 +120,12 @@ std::vector<Measurement> kernel_phase(const CampaignOptions& options, const Envi
   std::vector<Measurement> all;
   const std::vector<KernelCase> cases = kernel_cases(shape_limits(options, environment));
   const double each = kKernelShare * options.budget.value() / static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  // Cold operands rotate through copies of twice the cache: on a small part of a machine with a large
+  // one these would not fit.
+  const sim::Bytes cache = std::min(environment.last_level_cache, kColdShare * free_memory(options.device, environment));
   for (const KernelCase& one : cases) {
-    all.push_back({one.key(), each, [=, &options, &environment] {
-                     return measure_kernel(one, options.device, environment.last_level_cache, repeats(each, options.quick));
-                   }});
+    all.push_back(
+        {one.key(), each, [=, &options] { return measure_kernel(one, options.device, cache, repeats(each, options.quick)); }});
   }
   return all;
 }

@@ -1,5 +1,7 @@
 #include "runtime/measure/device_bench.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -11,6 +13,7 @@
 #include "runtime/library/operator_call.h"
 #include "runtime/library/timer.h"
 #include "runtime/measure/kernel_bench.h"
+#include "sim/cost/streaming.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -45,11 +48,15 @@ struct Listing {
   at::TensorOptions fp32() const { return at::TensorOptions(at::kFloat).device(device); }
 };
 
-void add_copies(Listing& all, sim::Bytes largest) {
-  for (std::int64_t size = kSmallestCopy; static_cast<double>(size) <= largest.value(); size *= kCopyStep) {
+double moved_by_copy(std::int64_t size) { return 2.0 * static_cast<double>(size); }
+
+void add_copies(Listing& all, const std::vector<std::int64_t>& sizes) {
+  for (const std::int64_t size : sizes) {
     const at::TensorOptions options = all.fp32();
-    all.add("stream_copy", std::to_string(size), 2.0 * static_cast<double>(size), [=] {
-      const at::Tensor from = at::randn({size / 4}, options), to = at::empty_like(from);
+    all.add("stream_copy", std::to_string(size), moved_by_copy(size), [=] {
+      // The same random block again and again: to draw gigabytes takes longer than to copy them.
+      const at::Tensor from = at::randn({kSmallestCopy / 4}, options).repeat({size / kSmallestCopy});
+      const at::Tensor to = at::empty_like(from);
       return [=] { to.copy_(from); };
     });
     const bool crosses_link = !options.device().is_cpu();
@@ -160,10 +167,29 @@ void add_optimizer_forms(Listing& all) {
 
 }  // namespace
 
-std::vector<DeviceMeasurement> device_measurements(c10::Device device, sim::Bytes largest) {
+std::vector<std::int64_t> copy_sizes(const CopyLimits& limits) {
+  const auto blocks = [](double bytes) { return bytes / static_cast<double>(kSmallestCopy); };
+  const auto most = std::max<std::int64_t>(1, std::llround(std::floor(blocks(0.5 * limits.buffers.value()))));
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = kSmallestCopy; size <= most * kSmallestCopy; size *= kCopyStep) {
+    if (!sizes.empty() && static_cast<double>(size) > limits.usual.value()) break;
+    sizes.push_back(size);
+  }
+  if (leave_cache(sizes, limits.cache)) return sizes;
+  const std::int64_t wanted = std::llround(std::ceil(blocks(0.5 * sim::kCopyOfMemory * limits.cache.value())));
+  const std::int64_t last = std::min(wanted, most) * kSmallestCopy;
+  if (last > sizes.back()) sizes.push_back(last);
+  return sizes;
+}
+
+bool leave_cache(const std::vector<std::int64_t>& sizes, sim::Bytes cache) {
+  return moved_by_copy(sizes.back()) >= sim::kCopyOfMemory * cache.value();
+}
+
+std::vector<DeviceMeasurement> device_measurements(c10::Device device, const std::vector<std::int64_t>& sizes) {
   Listing all{.device = device};
   add_launches(all);
-  add_copies(all, largest);
+  add_copies(all, sizes);
   add_dropout(all);
   add_library_attention(all);
   add_fp8(all);

@@ -32,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kTolerance = 0.1;
 // Shares of the budget: what ranks of a host take from each other, their collectives, and their steps.
 constexpr double kSharingShare = 0.05, kCollectiveShare = 0.4, kStepShare = 0.55;
+constexpr double kCopyShare = 0.5;        // of what is free, for the copies of all ranks of a host
 constexpr double kBuffersOfABench = 8.0;  // of one message: what is sent, received, and scratch
 
 // What a rank of the check does again and again.
@@ -125,9 +126,11 @@ void record_with(Options& options, Recorder* recorder) {
 
 void sharing(const ProcessPlace& place, Communicator& everyone, Seconds budget, c10::Device device, Recorder* recorder) {
   if (!device.is_cpu() || place.local_ranks == 1) return;
+  const Environment machine = environment(device);
   SharingBenchOptions options{.local_rank = place.local_rank,
                               .local_ranks = place.local_ranks,
-                              .cache = environment(device).last_level_cache,
+                              .cache = machine.last_level_cache,
+                              .memory = kCopyShare / place.local_ranks * available_memory(device).value_or(machine.memory),
                               .budget = budget};
   record_with(options, recorder);
   bench_sharing(everyone, options);

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/timer.h"
+#include "sim/cost/streaming.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -19,7 +20,7 @@ using sim::Bytes;
 using sim::Seconds;
 
 constexpr Bytes kUnknownCache = 32.0 * sim::MiB;
-constexpr double kStreamed = 4.0, kCached = 0.125;  // caches that a copy moves
+constexpr double kCached = 0.125;  // caches that a cached copy moves
 constexpr std::int64_t kProduct = 512;
 constexpr Seconds kBatch{0.02};  // of calls: what ranks differ in starting is little beside it
 constexpr int kLeastPairs = 3, kMostPairs = 50;
@@ -135,7 +136,7 @@ void bench_sharing(Communicator& world, const SharingBenchOptions& options) {
   SharingBench bench(world, options);
   constexpr double kCalls = 3.0;
   bench.measure(product(), options.budget / kCalls);
-  bench.measure(copy("copy", kStreamed * cache), options.budget / kCalls);
+  bench.measure(copy("copy", std::min(sim::kCopyOfMemory * cache, options.memory)), options.budget / kCalls);
   bench.measure(copy("cached_copy", kCached * cache), options.budget / kCalls);
 }
 

@@ -5,7 +5,7 @@
 //    "slowdown", "spread", "repeats_n"}
 //
 //   gemm         products of 512 x 512 in fp32
-//   copy         from memory to memory, four times the last-level cache
+//   copy         from memory to memory, four times the last-level cache, or what fits the memory
 //   cached_copy  an eighth of the last-level cache, which all ranks' copies fit together
 //
 // A time is that of the slowest rank; the slowdown is the median of pairs, together over alone, that follow each other.
@@ -25,6 +25,7 @@ struct SharingBenchOptions {
   int local_rank = 0;
   int local_ranks = 1;
   sim::Bytes cache{};         // the last-level cache; 0: unknown, 32 MiB are assumed
+  sim::Bytes memory{1e18};    // that the buffers of one rank may take
   sim::Seconds budget{10.0};  // for all of it
 
   // As in CollectiveBenchOptions; both on rank 0.

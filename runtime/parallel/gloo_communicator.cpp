@@ -379,7 +379,11 @@ class GlooCommunicator : public Communicator {
 
 std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
                                                 const GlooOptions& options) {
-  return std::make_unique<GlooCommunicator>(std::move(roll_call), members, options);
+  auto group = std::make_unique<GlooCommunicator>(std::move(roll_call), members, options);
+  // A member is connected when its own pairs are.  One that then went its way, and was done, would
+  // close them under others that still connect.
+  group->barrier();
+  return group;
 }
 
 }  // namespace llmsim::runtime

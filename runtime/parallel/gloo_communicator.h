@@ -27,7 +27,8 @@ struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-// Called on every member, in the same order of groups; waits for all of them.
+// Called on every member, in the same order of groups; waits until all of them are connected, so that each may leave the group as
+// soon as it has it.
 std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
                                                 const GlooOptions& options);
 

@@ -19,6 +19,10 @@
 
 namespace llmsim::sim {
 
+// A copy that moves so many last-level caches, half of them read and half written, measures memory:
+// little of what it reads is still in the cache.
+inline constexpr double kCopyOfMemory = 4.0;
+
 // What decides which kernels a run's streaming operators are.
 struct StreamingForms {
   DType dtype = DType::Bf16;  // of the activations

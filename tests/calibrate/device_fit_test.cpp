@@ -86,6 +86,19 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
   for (const FitQuality& row : fit.quality) EXPECT_LT(row.median_error, 0.02) << row.what;
 }
 
+// The cache is larger than any copy: the largest one stands for memory, and the fit says so.
+TEST(DeviceFit, TakesTheLargestCopyWhereNoneLeavesTheCache) {
+  EXPECT_TRUE(fit_device(planted_results()).notes.empty());
+  hwdb::RuntimeResults results = planted_results();
+  results.machine.last_level_cache = 480.0 * sim::MiB;
+  const DeviceFit fit = fit_device(results);
+  EXPECT_NEAR(fit.device.memory_bandwidth / sim::GBps, 10.0, 1e-9);
+  ASSERT_EQ(fit.notes.size(), 1U);
+  EXPECT_NE(fit.notes[0].find("the last-level cache of 480 MiB holds in part"), std::string::npos) << fit.notes[0];
+  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; });
+  EXPECT_THROW(fit_device(results), Error);
+}
+
 double fitted(const DeviceFit& fit, const std::string& key) {
   for (const hwdb::Coefficient& coefficient : fit.coefficients) {
     if (coefficient.key == key) return coefficient.value;

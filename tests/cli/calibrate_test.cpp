@@ -132,14 +132,15 @@ TEST_F(Calibrate, RanksHaveTheThreadsOfTheKernels) {
   }
 }
 
-// A stand-in for llmsim-runtime that writes down how it was called, and puts prepared records into its --output.
+// A stand-in for llmsim-runtime that writes down how it was called to measure, and puts prepared records into its --output.
 class CalibrateRun : public Calibrate {
  protected:
   CalibrateRun() {
     std::ofstream(folder_ / "of_ranks") << kHeader << "\n" << ranks_records();
     fs::rename(options_.results.front(), folder_ / "of_one");
     const std::string program = folder_ / "runtime";
-    std::ofstream(program) << "#!/bin/sh\ncd '" << folder_.path() << "' && echo \"$@\" >> calls\n"
+    std::ofstream(program) << "#!/bin/sh\ncase \"$*\" in *--name*) echo test_cpu; exit ;; esac\n"
+                           << "cd '" << folder_.path() << "' && echo \"$@\" >> calls\n"
                            << "case \"$*\" in *--nodes*) exit ;; *--ranks*) cp of_ranks \"$2\" ;; *) cp of_one \"$2\" ;; esac\n";
     fs::permissions(program, fs::perms::owner_all);
     setenv("LLMSIM_RUNTIME", program.c_str(), 1);
@@ -182,6 +183,57 @@ TEST_F(CalibrateRun, OfSeveralNodesIsPrinted) {
   ASSERT_EQ(calls().size(), 1U);
   EXPECT_EQ(calls()[0], "--output " + folder_ / "results.ranks.jsonl" + " --ranks 4 --collectives --steps --nodes 2");
   EXPECT_FALSE(fs::exists(options_.database));
+}
+
+// What cannot be stored in the end is refused before anything is measured.
+class CalibrateRunRefuses : public CalibrateRun {
+ protected:
+  void expect_refused(const std::string& reason) const {
+    try {
+      run_calibrate_run(options_);
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+    EXPECT_TRUE(calls().empty()) << calls().front();
+  }
+};
+
+TEST_F(CalibrateRunRefuses, AnIdThatIsTaken) {
+  CalibrateOptions importing = options_;
+  importing.results = {folder_ / "of_one"};
+  EXPECT_EQ(run_calibrate_import(importing), 0);
+  expect_refused("--id = test_cpu: is taken by an accelerator that was added before");
+  options_.replace = true;
+  EXPECT_EQ(run_calibrate_run(options_), 0);
+  EXPECT_EQ(calls().size(), 1U);
+}
+
+TEST_F(CalibrateRunRefuses, AResultFileThatExists) {
+  options_.ranks = 2;
+  std::ofstream(folder_ / "results.ranks.jsonl") << kHeader << "\n";
+  expect_refused("results.ranks.jsonl: exists already");
+  options_.resume = true;
+  EXPECT_EQ(run_calibrate_run(options_), 0);
+}
+
+TEST_F(CalibrateRunRefuses, WhatCannotBeWritten) {
+  const std::string nowhere = folder_ / "no/such/folder/file";
+  const CalibrateOptions good = options_;
+  options_.results = {nowhere};
+  expect_refused(nowhere + ": cannot be written: No such file or directory");
+  options_ = good, options_.output.file = nowhere;
+  expect_refused(nowhere + ": cannot be written: No such file or directory");
+  options_.output.file = folder_.path();
+  expect_refused(folder_.path() + ": cannot be written: Is a directory");
+  options_ = good, options_.database = folder_ / "of_one/test.db";  // below a file
+  expect_refused("of_one/test.db");
+}
+
+// An id that the program itself refuses; its message stands above.
+TEST_F(CalibrateRunRefuses, WhatTheProgramDoes) {
+  std::ofstream(folder_ / "runtime") << "#!/bin/sh\nexit 1\n";
+  expect_refused("nothing was measured; llmsim-runtime says why above");
 }
 
 TEST_F(Calibrate, AStoredDeviceIsReplacedOnlyWhenAsked) {

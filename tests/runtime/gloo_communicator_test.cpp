@@ -88,6 +88,15 @@ TEST(GlooCommunicator, CountsWholeBuffers) {
   EXPECT_EQ(counted(sim::CollectiveKind::SendRecv).bytes, 10 * 4);
 }
 
+// Whoever is connected may go: that closes no connection under a member that still connects.
+TEST(GlooCommunicator, AMemberMayLeaveAsSoonAsItHasTheGroup) {
+  constexpr int kRanks = 4, kTimes = 25;
+  const ThreadWorld world(kRanks);
+  on_threads(kRanks, [&](int rank) {
+    for (int time = 0; time < kTimes; ++time) world.connect(rank, {.ranks = {0, 1, 2, 3}, .place = rank});
+  });
+}
+
 // Both stages send before they receive: sends must not wait for their receivers.
 TEST(GlooCommunicator, MessagesCrossInBothDirections) {
   const Group group = gloo_group(2);

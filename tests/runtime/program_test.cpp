@@ -60,6 +60,17 @@ TEST_F(Program, TellsUsageFromErrors) {
   EXPECT_EQ(errors(), "llmsim-runtime: --device = nowhere: cpu, cuda or cuda:N is expected\n");
 }
 
+TEST_F(Program, NamesTheDeviceWithoutMeasuring) {
+  const auto printed = [&](const std::string& arguments) {
+    EXPECT_EQ(run(arguments), 0) << errors();
+    return content_of(folder_ / "output");
+  };
+  EXPECT_EQ(printed("--name --device cpu"), "local_cpu\n");
+  EXPECT_EQ(printed("--name --device cpu --id node7"), "node7\n");
+  EXPECT_EQ(run("--name --id Node7"), 1);
+  EXPECT_EQ(errors(), "llmsim-runtime: --id = Node7: 1 to 64 lower-case letters, digits and '_' are expected\n");
+}
+
 TEST_F(Program, GoesOnFromAnEarlierRun) {
   ASSERT_EQ(run(measuring()), 0) << errors();
   const std::vector<std::string> first = lines();
