@@ -27,8 +27,10 @@ std::string option_name(const std::string& key) {
 // One row of the table of settings.
 void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
   const std::string name = option_name(setting.key), option = "--" + name;
-  const std::string help = std::string(setting.help) + "; default that of the stack; example: ";
-  if (setting.kind == hwdb::SettingKind::Switch) {
+  const bool told = setting.kind == hwdb::SettingKind::Switch;  // by the option itself
+  const std::string help =
+      setting.help + (told ? "" : ": " + hwdb::values_of(setting)) + "; default that of the stack; example: ";
+  if (told) {
     const std::string example = setting.example == std::string("false") ? "--no-" + name : option;
     c.add_flag_function(
          option + ",!--no-" + name, [&setting, &o](std::int64_t count) { o.settings[setting.key] = count > 0; }, help + example)
