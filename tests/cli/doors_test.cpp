@@ -2,6 +2,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -173,6 +174,42 @@ TEST(Doors, TheUsualPrecisionOfV100IsTheSameGiven) {
   const Answer assumed = answer_of(sim::predict(cli::run_of(options, database())));
   options.precision = "fp16";
   EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
+}
+
+// The option of an assumed key; null where none states it alone.
+std::optional<std::string>* option_of(cli::RunOptions& o, const std::string& key) {
+  const std::map<std::string, std::optional<std::string>*> all = {
+      {"hardware.accelerator", &o.hardware},      {"hardware.system", &o.system},
+      {"hardware.num_devices", &o.gpus},          {"model.seq_len", &o.seq_len},
+      {"training.global_batch", &o.global_batch}, {"training.framework", &o.stack},
+      {"training.precision", &o.precision},       {"training.optimizer", &o.optimizer},
+      {"training.sharding", &o.sharding},         {"training.dp", &o.dp},
+      {"training.micro_batch", &o.micro_batch},   {"training.pipeline_schedule", &o.schedule},
+      {"training.recompute.kind", &o.recompute},  {"training.cp_scheme", &o.cp_scheme}};
+  const auto found = all.find(key);
+  return found == all.end() ? nullptr : found->second;
+}
+
+TEST(Doors, DefaultsOfOptionsAnswerAsTheSameOptionsGiven) {
+  for (const char* hardware : {"", "h100", "mi300x", "tpu_v5p", "gaudi2", "trainium2", "v100"}) {
+    cli::RunOptions options{.model = "llama3-8b"};
+    options.gpus = "64", options.tp = "2", options.pp = "2", options.cp = "2";
+    if (*hardware != '\0') options.hardware = hardware;
+    if (options.hardware == "v100") options.cp.reset();  // no flash attention, without which there are no context ranks
+    const sim::Prediction prediction = sim::predict(cli::run_of(options, database()));
+    int compared = 0;
+    for (const sim::Fact& fact : prediction.run.facts) {
+      if (!fact.key.starts_with("assumed.")) continue;
+      cli::RunOptions given = options;
+      std::optional<std::string>* const option = option_of(given, fact.key.substr(8));
+      if (!option) continue;
+      *option = fact.value;
+      EXPECT_EQ(answer_of(sim::predict(cli::run_of(given, database()))), answer_of(prediction))
+          << fact.key << " = " << fact.value << " on " << hardware;
+      ++compared;
+    }
+    EXPECT_GE(compared, 7) << hardware;
+  }
 }
 
 // --- saved = loaded ---
