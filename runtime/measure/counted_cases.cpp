@@ -80,6 +80,35 @@ void add_small(std::vector<CountedCase>& cases) {
   }
 }
 
+// Heads of `head_dim` values beside a residual stream and an MLP of as little: the peak of a step is in a
+// copy of heads, where of small_model() it is in the loss or the MLP.
+sim::Transformer wide_heads(int head_dim) {
+  sim::Transformer model = small_model(false);
+  model.name = "gpt2-2x16-heads" + std::to_string(head_dim);
+  model.num_layers = 2;
+  model.hidden_size = model.ffn_size = model.vocab_size = model.seq_len = 16;
+  model.head_dim = head_dim;
+  return model;
+}
+
+// Backward: q, k and v back side by side where heads are wider than the sequence, the gradient of the
+// output by heads where they are as wide; the output side by side where attention is recomputed.
+void add_wide_heads(std::vector<CountedCase>& cases) {
+  for (const int head_dim : {16, 64}) {
+    for (const Formats formats : {Formats::Fp32, Formats::Bf16}) {
+      for (const sim::Recompute& recompute : recomputes()) {
+        TrainingSetup setup = setup_of(wide_heads(head_dim), formats, 1);
+        setup.strategy.micro_batch = setup.strategy.global_batch = 16;
+        setup.strategy.recompute = recompute;
+        setup.strategy.flash_attention = false;
+        const std::string key =
+            setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " recompute=" + sim::text_of(recompute);
+        cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = {0}});
+      }
+    }
+  }
+}
+
 // The last tensor rank of the first data rank, on each of `stages`.
 std::vector<int> ranks_on(const sim::Strategy& strategy, const std::vector<int>& stages) {
   std::vector<int> ranks;
@@ -279,6 +308,7 @@ void add_large(std::vector<CountedCase>& cases) {
 std::vector<CountedCase> counted_cases() {
   std::vector<CountedCase> cases;
   add_small(cases);
+  add_wide_heads(cases);
   add_forms(cases);
   add_mixtures(cases);
   add_latents(cases);

@@ -164,5 +164,44 @@ TEST_P(StepTapeOfLargeModels, IsWhatTheAllocatorsCounted) {
 INSTANTIATE_TEST_SUITE_P(All, StepTapeOfLargeModels, testing::ValuesIn(large_trainings()),
                          [](const auto& tested) { return tested.param.name; });
 
+// The order of passes and the number of chunks are the simulator's on both sides: that they are right is worked out here.
+
+// A stage s of p under 1F1B holds the activations of p - s micro-batches when its first backward pass begins, as one under GPipe
+// does that has no more of them in a step.
+TEST(StepTape, OneForwardOneBackwardHoldsAMicroBatchForEachStageThatFollows) {
+  const auto held_in_blocks = [](sim::PipelineSchedule schedule, int stage, int micro_batches) {
+    TrainingSetup setup = small_training(Family::Llama);
+    setup.device = c10::kMeta;
+    setup.model.num_layers = 4;
+    setup.strategy.pipeline_parallel = 4;
+    setup.strategy.schedule = schedule;
+    setup.strategy.global_batch = micro_batches;
+    const sim::HeldBytes held = counted_step(setup, stage).held;
+    return held.after_forward - held.persistent;
+  };
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::int64_t one = held_in_blocks(sim::PipelineSchedule::GPipe, stage, 1);
+    const std::int64_t two = held_in_blocks(sim::PipelineSchedule::GPipe, stage, 2);
+    EXPECT_EQ(held_in_blocks(sim::PipelineSchedule::OneForwardOneBackward, stage, 8), one + (3 - stage) * (two - one))
+        << "stage " << stage;
+  }
+}
+
+// Of t = 128 tokens and V / h = 256 / 64 = 4 a chunk has 128 / 4 = 32.  While one is lost there are, over what stays for the
+// backward pass, the norm's output t h, the chunk's logits and their exponentials, 32 V each, and a sum: fp32.
+TEST(StepTape, AChunkedLossHoldsTheLogitsOfOneChunk) {
+  TrainingSetup setup = small_training(Family::Gpt2);
+  setup.device = c10::kMeta;
+  setup.model.num_layers = 1;
+  setup.model.num_heads = setup.model.num_kv_heads = 1;
+  setup.model.head_dim = 4, setup.model.ffn_size = 8;  // next to the loss a block holds little
+  setup.model.vocab_size = 256;
+  setup.model.seq_len = 64;
+  setup.strategy.micro_batch = setup.strategy.global_batch = 2;
+  setup.strategy.fused_cross_entropy = true;
+  const sim::HeldBytes held = counted_step(setup, 0).held;
+  EXPECT_EQ(held.peak - held.after_forward, 4 * (128 * 64 + 2 * 32 * 256 + 1));
+}
+
 }  // namespace
 }  // namespace llmsim::runtime
