@@ -45,15 +45,14 @@ Stacks::Field read_value(ObjectReader& reader, const char* name, const std::stri
 
 // One value, or a list of values with dates, first to last.
 void read_field(const std::string& key, const json& value, const std::string& place, std::vector<Stacks::Field>& fields) {
-  std::string last;
+  std::optional<std::string> last;  // end of the value before; empty: it has none
   for (const json& one : value.is_array() ? value : json::array({value})) {
     ObjectReader reader(one, place, key);
     fields.push_back(read_value(reader, "value", key, place));
     const std::string& until = fields.back().until;
-    const bool ends_list = &one == &value || until.empty();
-    if (value.is_array() && (last == "now" || (!ends_list && until <= last)))
+    if (last && (last->empty() || (!until.empty() && until <= *last)))
       throw Error(place + ": " + key + ": dates must rise, and a value without one comes last");
-    last = until.empty() ? "now" : until;
+    last = until;
   }
 }
 
