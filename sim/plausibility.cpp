@@ -40,10 +40,7 @@ std::vector<std::string> implausible_figures(const Prediction& p) {
   add_beyond_the_system(p.run.cluster, lines);
   const Achieved& achieved = p.run.cluster.device.achieved;
   const double best = achieved.gemm[static_cast<std::size_t>(matmul_dtype(p.run.strategy.precision))].max_efficiency;
-  if (p.mfu > 1.0) {
-    lines.push_back("mfu = " + percent(p.mfu) + " is more than the peak of " + recipe(p) +
-                    ": a coefficient of the device or of the stack is too good, or a capacity drops most tokens");
-  } else if (p.hfu > 1.0) {
+  if (p.hfu > 1.0) {
     lines.push_back("hfu = " + percent(p.hfu) + " is more than the peak of " + recipe(p) +
                     ": a coefficient of the device or of the stack is too good");
   } else if (p.hfu > best) {

@@ -10,8 +10,7 @@
 
 namespace llmsim::sim {
 
-// A rate above the peak (so that no MFU above 1 goes without a word), or above what the device's best
-// measured products reach; memory traffic above the data sheet's bandwidth; more devices than the named
+// A hardware rate above the peak, or above what the device's best measured products reach; memory traffic above the data sheet's bandwidth; more devices than the named
 // system has, or devices that it does not have.
 std::vector<std::string> implausible_figures(const Prediction& prediction);
 

@@ -98,6 +98,14 @@ void add_rates(Prediction& prediction) {
                                                    .peak = peak});
 }
 
+// Model FLOPs follow from the model and the batch alone: more of them than the peak takes coefficients that no device has.
+void require_possible(const Prediction& p) {
+  if (p.step_time > Seconds(0.0) && std::isfinite(p.step_time.value()) && p.mfu >= 0.0 && p.mfu <= 1.0) return;
+  throw Error("mfu = " + std::to_string(p.mfu) + " at a step of " + std::to_string(p.step_time.value()) +
+              " s: the coefficients of " + p.run.cluster.device.id + " or of the stack " + p.run.stack.id +
+              " are beyond the peak of the device; `llmsim hardware show` lists them");
+}
+
 }  // namespace
 
 Prediction predict(const Run& asked) {
@@ -118,6 +126,7 @@ Prediction predict(const Run& asked) {
   prediction.memory.timeline = memory_timeline(run, prices, prediction.memory.fullest().stage);
   prediction.memory_peak = memory_peak(run, prices, prediction.memory);
   add_rates(prediction);
+  require_possible(prediction);
   add_out_of_memory(prediction);
   prediction.warnings = implausible_figures(prediction);
   return prediction;

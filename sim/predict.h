@@ -57,7 +57,8 @@ struct Prediction {
   bool feasible() const { return !infeasible; }
 };
 
-// Throws Error for a run whose fields are out of range; an impossible or too large run is an answer, not an exception.
+// Throws Error for a run whose fields are out of range, or whose coefficients make it faster than the peak of its devices (no MFU
+// outside 0 to 1 leaves this door); an impossible or too large run is an answer, not an exception.
 // The prediction's run has the vocabulary as the stack pads it.
 Prediction predict(const Run& asked);
 
