@@ -27,10 +27,10 @@ class Program : public testing::Test {
                  redirection);
   }
 
-  // Any command, in the fixture's folder; one that takes longer than a minute fails with
-  // status 124.
+  // Any command, in the fixture's folder; one that takes longer than ten minutes hangs, and fails
+  // with status 124.
   Outcome shell(const std::string& command, const std::string& redirection = "") const {
-    const std::string line = "cd '" + folder_.path() + "' && timeout 60 env " + command + " >'" + path("out") + "' 2>'" +
+    const std::string line = "cd '" + folder_.path() + "' && timeout 600 env " + command + " >'" + path("out") + "' 2>'" +
                              path("messages") + "' </dev/null " + redirection;
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of("out"), text_of("messages")};

@@ -90,7 +90,7 @@ TEST_F(Program, AKilledRunLeavesWholeRecords) {
   pointers.push_back(nullptr);
   pid_t child = 0;
   ASSERT_EQ(posix_spawn(&child, pointers.front(), nullptr, nullptr, pointers.data(), environ), 0);
-  for (int i = 0; i < 300 && lines().size() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 6000 && lines().size() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   ASSERT_GE(lines().size(), 5U);
