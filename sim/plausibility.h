@@ -10,8 +10,8 @@
 
 namespace llmsim::sim {
 
-// A hardware rate above the peak, or above what the device's best measured products reach; memory traffic above the data sheet's bandwidth; more devices than the named
-// system has, or devices that it does not have.
+// A hardware rate above the peak, or above what the device's best measured products reach; memory traffic above the data sheet's
+// bandwidth; more devices than the named system has, or devices that it does not have.
 std::vector<std::string> implausible_figures(const Prediction& prediction);
 
 // A measured step that does more than the peak, or that takes less than a third or more than three times of what is predicted.
