@@ -207,11 +207,6 @@ def last_layers(record, match):
         record.set(last_layers_bf16=layers - int(match[1]) - 1)
 
 
-def grad_and_states(record, match):
-    gradient, states = match[1], match[2] or match[3]
-    record.set(gradient_dtype=gradient, master_dtype="fp32", state_dtype=states)
-
-
 def first_layers(record, match):
     record.training["recompute"]["kind"] = "full"
     record.recompute(blocks=int(match[1]))
@@ -448,6 +443,15 @@ def converted(document, unknown):
     return document
 
 
+def text_of(document):
+    """Like the files that come in: a run to a line, so that a change of one run is a change of one line."""
+    if not isinstance(document.get("runs"), list):
+        return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    runs = [json.dumps(run, ensure_ascii=False, separators=(",", ":")) for run in document["runs"]]
+    head = json.dumps({**document, "runs": []}, indent=1, ensure_ascii=False)
+    return head.replace('"runs": []', '"runs": [\n  ' + ",\n  ".join(runs) + "\n ]") + "\n"
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
@@ -464,7 +468,7 @@ def main():
         if runs:
             document = converted(document, unknown)
         out = target / path.name if source.is_dir() else target
-        out.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        out.write_text(text_of(document) if isinstance(document, dict) else path.read_text())
     for (name, text), count in sorted(unknown.items()):
         print(f"convert_runs: {name}: unknown words in {count} runs: {text}", file=sys.stderr)
 
