@@ -9,6 +9,7 @@
 
 #include "calibrate/computed_times.h"
 #include "calibrate/setting.h"
+#include "calibrate/statistics.h"
 #include "sim/base/error.h"
 
 namespace llmsim::calibrate {
@@ -17,7 +18,6 @@ namespace {
 using hwdb::Comparison;
 using hwdb::RunRecord;
 
-constexpr double kMissedError = 1.0;
 constexpr double kRepeatNoise = 0.02;
 
 // A measured run with its prediction.
@@ -192,13 +192,6 @@ void add_comparisons(std::span<const Comparison> comparisons, const ById& runs, 
 
 // --- errors ---
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
-}
-
 template <class Wanted>
 AblationErrors errors_of(const std::string& name, const std::vector<AblationPair>& pairs, const Wanted& wanted) {
   AblationErrors errors;
@@ -214,8 +207,8 @@ AblationErrors errors_of(const std::string& name, const std::vector<AblationPair
   errors.pairs = static_cast<int>(times.size());
   errors.memory_pairs = static_cast<int>(peaks.size());
   if (!times.empty()) errors.worst_error = *std::max_element(times.begin(), times.end());
-  errors.median_error = median(times);
-  errors.memory_median_error = median(peaks);
+  errors.median_error = median_if_any(times);
+  errors.memory_median_error = median_if_any(peaks);
   return errors;
 }
 

@@ -12,7 +12,6 @@ using sim::AttentionCoefficients;
 using sim::AttentionMachine;
 using sim::Seconds;
 
-constexpr double kUsualMisfit = 0.08;
 constexpr double kBackwardOverForward = 0.82;
 
 AttentionMachine with(AttentionMachine machine, std::span<const double> values) {

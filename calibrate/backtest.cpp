@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "calibrate/statistics.h"
 #include "sim/base/error.h"
 #include "sim/plausibility.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 using hwdb::RunRecord;
 
-constexpr double kMissedError = 1.0;
 constexpr std::size_t kSmallGroup = 3;
 
 // --- one row ---
@@ -71,19 +71,7 @@ BacktestRow skipped_row(std::string id, std::string group, std::string reason) {
 
 // --- errors of one group ---
 
-std::optional<double> mean(const std::vector<double>& values) {
-  if (values.empty()) return std::nullopt;
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 // The middle value, or the mean of the two middle ones.
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
-}
-
 struct Sample {
   std::vector<double> abs_errors, signed_errors, relative_errors, inside;
   int missed = 0;
@@ -135,11 +123,11 @@ void merge_times(const Sample& from, Sample& to) {
 void set_times(const Sample& sample, GroupErrors& group) {
   group.scored = static_cast<int>(sample.abs_errors.size());
   group.missed = sample.missed;
-  group.median_abs_error = median(sample.abs_errors);
-  group.mean_abs_error = mean(sample.abs_errors);
-  group.mape = mean(sample.relative_errors);
-  group.bias = mean(sample.signed_errors);
-  group.coverage = mean(sample.inside);
+  group.median_abs_error = median_if_any(sample.abs_errors);
+  group.mean_abs_error = mean_if_any(sample.abs_errors);
+  group.mape = mean_if_any(sample.relative_errors);
+  group.bias = mean_if_any(sample.signed_errors);
+  group.coverage = mean_if_any(sample.inside);
 }
 
 int right(const Sample& sample) {
@@ -152,7 +140,7 @@ GroupErrors group_errors(const std::string& name, const Sample& sample) {
   group.group = name;
   if (sample.abs_errors.size() >= kSmallGroup) set_times(sample, group);
   group.memory_scored = static_cast<int>(sample.memory_errors.size());
-  group.memory_median_abs_error = median(sample.memory_errors);
+  group.memory_median_abs_error = median_if_any(sample.memory_errors);
   group.outcomes = static_cast<int>(sample.ok_right.size() + sample.oom_right.size());
   group.outcomes_right = right(sample);
   return group;
@@ -185,7 +173,7 @@ std::optional<double> mean_over(const std::vector<GroupErrors>& groups, std::opt
   for (const GroupErrors& group : groups) {
     if (group.*figure) values.push_back(*(group.*figure));
   }
-  return mean(values);
+  return mean_if_any(values);
 }
 
 void set_outcomes(const Sample& all, OverallErrors& overall) {
@@ -195,9 +183,9 @@ void set_outcomes(const Sample& all, OverallErrors& overall) {
   overall.outcome_accuracy = static_cast<double>(overall.outcomes_right) / overall.outcomes;
   std::vector<double> classes;
   for (const auto* verdicts : {&all.ok_right, &all.oom_right}) {
-    if (const std::optional<double> fraction = mean(*verdicts)) classes.push_back(*fraction);
+    if (const std::optional<double> fraction = mean_if_any(*verdicts)) classes.push_back(*fraction);
   }
-  overall.balanced_outcome_accuracy = mean(classes);
+  overall.balanced_outcome_accuracy = mean_if_any(classes);
 }
 
 OverallErrors overall_errors(const std::vector<GroupErrors>& groups, const Sample& all) {
@@ -211,7 +199,7 @@ OverallErrors overall_errors(const std::vector<GroupErrors>& groups, const Sampl
   overall.macro_median_abs_error = mean_over(groups, &GroupErrors::median_abs_error);
   overall.macro_mean_abs_error = mean_over(groups, &GroupErrors::mean_abs_error);
   overall.coverage = mean_over(groups, &GroupErrors::coverage);
-  overall.memory_mape = mean(all.memory_relative_errors);
+  overall.memory_mape = mean_if_any(all.memory_relative_errors);
   overall.memory_macro_median_abs_error = mean_over(groups, &GroupErrors::memory_median_abs_error);
   set_outcomes(all, overall);
   return overall;

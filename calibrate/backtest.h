@@ -18,6 +18,9 @@
 
 namespace llmsim::calibrate {
 
+// Error of a scored row without a prediction.
+inline constexpr double kMissedError = 1.0;
+
 // Which runs: Moe are those with experts, expert or context parallelism; Dense all others.
 enum class Scope { Dense, Moe, All };
 

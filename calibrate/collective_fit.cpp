@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "calibrate/statistics.h"
 #include "sim/base/error.h"
 
 namespace llmsim::calibrate {
@@ -16,14 +17,6 @@ struct Coefficient {
   double spread;        // of the prior, in ln
   void (*set)(Cluster&, double);
 };
-
-constexpr double kUsualMisfit = 0.08;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 Cluster with(Cluster cluster, std::span<const Coefficient> coefficients, std::span<const double> values) {
   for (std::size_t i = 0; i < coefficients.size(); ++i) coefficients[i].set(cluster, values[i]);

@@ -12,6 +12,7 @@
 #include "calibrate/attention_fit.h"
 #include "calibrate/collective_fit.h"
 #include "calibrate/gemm_fit.h"
+#include "calibrate/statistics.h"
 #include "sim/base/error.h"
 #include "sim/cost/streaming.h"
 
@@ -28,12 +29,6 @@ constexpr int kVectorRows = 8;
 constexpr double kHeadroom = 1.02;  // peak over the best product: a fit may find a little more
 // Copies whose size is within this of the largest, where the cache is unknown.
 constexpr double kNearLargest = 8.0;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
 
 // One measurement of a figure, and the deviation of its repeats.
 struct Reading {

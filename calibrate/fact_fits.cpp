@@ -10,6 +10,7 @@
 #include "calibrate/attention_fit.h"
 #include "calibrate/collective_fit.h"
 #include "calibrate/gemm_fit.h"
+#include "calibrate/statistics.h"
 #include "hwdb/hardware.h"
 #include "hwdb/measured_rows.h"
 #include "sim/hardware/power_limit.h"
@@ -182,10 +183,6 @@ void add_fit(FactFits& fits, const Database& database, const std::string& id, DT
 }
 
 // --- sustained clocks ---
-
-double mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 double spread_of(const std::vector<double>& values) {
   double squares = 0.0;

@@ -12,7 +12,6 @@ using sim::GemmCoefficients;
 using sim::GemmMachine;
 using sim::Seconds;
 
-constexpr double kUsualMisfit = 0.08;
 constexpr double kLarge = 1024;
 
 struct Coefficient {

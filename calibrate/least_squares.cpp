@@ -5,6 +5,7 @@
 #include <cmath>
 #include <unsupported/Eigen/NonLinearOptimization>
 
+#include "calibrate/statistics.h"
 #include "sim/base/error.h"
 
 namespace llmsim::calibrate {
@@ -87,12 +88,6 @@ VectorXd start_of(const std::vector<Parameter>& parameters) {
     u[static_cast<Eigen::Index>(i)] = to_free(p, p.start);
   }
   return u;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 VectorXd huber_root_weights(const VectorXd& residuals, double huber) {

@@ -33,6 +33,10 @@ struct Parameter {
 // Fills `residuals` for the parameters' values, in their order.
 using Residuals = std::function<void(std::span<const double> values, std::span<double> residuals)>;
 
+// Standard deviation of ln(predicted / measured) that fits of single operators usually leave: a prior's deviation is weighed with
+// it against those of samples.
+inline constexpr double kUsualMisfit = 0.08;
+
 struct LeastSquaresOptions {
   std::optional<double> huber = 1.345;  // h; 95 % efficient on normal noise
   int max_reweightings = 20;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "calibrate/statistics.h"
 #include "sim/base/error.h"
 
 namespace llmsim::calibrate {
@@ -144,13 +145,6 @@ Errors collected(const FilledTable& table) {
   return errors;
 }
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
-}
-
 std::optional<double> worst(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(*std::max_element(values.begin(), values.end()));
 }
@@ -190,9 +184,9 @@ TableErrors errors_of(const FilledTable& table) {
   errors.rows = table.size();
   errors.times = static_cast<int>(collected_errors.times.size());
   errors.peaks = static_cast<int>(collected_errors.peaks.size());
-  errors.time_median = median(collected_errors.times);
+  errors.time_median = median_if_any(collected_errors.times);
   errors.time_worst = worst(collected_errors.times);
-  errors.peak_median = median(collected_errors.peaks);
+  errors.peak_median = median_if_any(collected_errors.peaks);
   errors.peak_worst = worst(collected_errors.peaks);
   for (const SourceRow& row : table.rows) {
     errors.outcomes += is_verdict(row) ? 1 : 0;

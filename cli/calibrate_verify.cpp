@@ -47,7 +47,7 @@ hwdb::RuntimeResults counted_here() {
   return hwdb::read_runtime_results({file.path()});
 }
 
-std::vector<calibrate::CountComparison> comparisons(const hwdb::RuntimeResults& results, const hwdb::Database& database) {
+std::vector<calibrate::CountComparison> count_comparisons(const hwdb::RuntimeResults& results, const hwdb::Database& database) {
   hwdb::RunResolver resolver(database);
   std::vector<calibrate::CountComparison> all;
   for (const hwdb::CountedStep& step : results.counted) {
@@ -77,7 +77,7 @@ int run_calibrate_verify(const VerifyOptions& options) {
   const reports::Format format = format_of(options.output);
   const hwdb::Database database = open_database(options.database);
   const hwdb::RuntimeResults results = options.results.empty() ? counted_here() : hwdb::read_runtime_results(options.results);
-  const std::vector<calibrate::CountComparison> all = comparisons(results, database);
+  const std::vector<calibrate::CountComparison> all = count_comparisons(results, database);
   const bool json = format == reports::Format::Json;
   write_result(json ? reports::count_comparison_json(all)
                     : reports::render(reports::count_comparison_table(all), format, style_of(options.output)),

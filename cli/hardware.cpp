@@ -10,6 +10,7 @@
 #include "hwdb/user_hardware.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace llmsim::cli {
 namespace {
@@ -18,12 +19,6 @@ using hwdb::HardwareKind;
 using reports::Kind;
 
 const char* name_of(HardwareKind kind) { return kind == HardwareKind::System ? "system" : "accelerator"; }
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "" : " ") + name;
-  return all;
-}
 
 // The name under which a row is found: an alias may point an id elsewhere ("mi250x" is a GCD, the module has an alias of its
 // own).
@@ -48,7 +43,8 @@ void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKin
     table.add_row({row.id, name_of(kind), row.name, device.id, rate_cell(peak_16_bit(device)), device.usable_memory,
                    device.memory_bandwidth, std::int64_t{cluster.devices_per_node}, std::string(name_of(cluster.fabric.kind)),
                    cluster.fabric.device_bandwidth, cluster.network.node_bandwidth,
-                   std::string(row.origin == hwdb::Origin::User ? "user" : "shipped"), joined(database.aliases(kind, row.id))});
+                   std::string(row.origin == hwdb::Origin::User ? "user" : "shipped"),
+                   sim::joined(database.aliases(kind, row.id), " ")});
   }
 }
 

@@ -11,6 +11,7 @@
 #include "hwdb/spelling.h"
 #include "reports/models.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace llmsim::cli {
 namespace {
@@ -28,20 +29,14 @@ std::vector<std::string> families() {
   return names;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 std::vector<const sim::CatalogueEntry*> entries_of(const std::string& family) {
   std::vector<const sim::CatalogueEntry*> entries;
   for (const sim::CatalogueEntry& entry : sim::catalogue()) {
     if (family.empty() || sim::family_of(entry.model.name) == lower(family)) entries.push_back(&entry);
   }
   if (entries.empty()) {
-    throw Error("--family = " + family + ": unknown" + hwdb::did_you_mean(lower(family), families()) + " (" + joined(families()) +
-                ")");
+    throw Error("--family = " + family + ": unknown" + hwdb::did_you_mean(lower(family), families()) + " (" +
+                sim::joined(families(), ", ") + ")");
   }
   return entries;
 }
@@ -52,7 +47,7 @@ sim::CatalogueEntry model_named(const std::string& name) {
     return {.model = hwdb::load_model_config(name), .aliases = {}, .published_parameters = {}, .source = name};
   }
   throw Error("model = " + name + ": neither a known model nor a config.json; did you mean " +
-              joined(sim::nearest_models(name, 3)) + "?");
+              sim::joined(sim::nearest_models(name, 3), ", ") + "?");
 }
 
 // A learned position table grows with the sequence only as far as it goes.

@@ -10,7 +10,7 @@
 namespace llmsim::hwdb {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 // Four significant digits: a tenth of the smallest standard errors.
 double rounded(double value) {
@@ -19,8 +19,8 @@ double rounded(double value) {
   return std::stod(digits);
 }
 
-json row_json(const Coefficient& row) {
-  json object = {{"scope", row.scope}, {"id", row.id}, {"key", row.key}, {"value", rounded(row.value)}};
+ordered_json row_json(const Coefficient& row) {
+  ordered_json object = {{"scope", row.scope}, {"id", row.id}, {"key", row.key}, {"value", rounded(row.value)}};
   if (row.standard_error) object["standard_error"] = rounded(*row.standard_error);
   object["evidence"] = name_of(row.evidence);
   object["source"] = row.source;
@@ -28,19 +28,21 @@ json row_json(const Coefficient& row) {
   return object;
 }
 
-bool same(const json& a, const json& b, std::initializer_list<const char*> keys) {
+bool same(const ordered_json& a, const ordered_json& b, std::initializer_list<const char*> keys) {
   return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return a.at(key) == b.at(key); });
 }
 
 // Behind the last row that agrees in `keys`.
-json::iterator behind(json& rows, const json& row, std::initializer_list<const char*> keys) {
+ordered_json::iterator behind(ordered_json& rows, const ordered_json& row, std::initializer_list<const char*> keys) {
   const auto last = std::find_if(std::make_reverse_iterator(rows.end()), std::make_reverse_iterator(rows.begin()),
-                                 [&](const json& other) { return same(row, other, keys); });
+                                 [&](const ordered_json& other) { return same(row, other, keys); });
   return last.base();
 }
 
-void put(json& rows, json row) {
-  const auto old = std::find_if(rows.begin(), rows.end(), [&](const json& r) { return same(r, row, {"scope", "id", "key"}); });
+void put(ordered_json& rows, ordered_json row) {
+  const auto old = std::find_if(rows.begin(), rows.end(), [&](const ordered_json& r) {
+    return same(r, row, {"scope", "id", "key"});
+  });
   if (old != rows.end()) {
     *old = std::move(row);
     return;
@@ -50,7 +52,7 @@ void put(json& rows, json row) {
   rows.insert(place == rows.begin() ? rows.end() : place, std::move(row));
 }
 
-bool dropped(const json& row, const std::vector<Coefficient>& rows, const std::string& fit) {
+bool dropped(const ordered_json& row, const std::vector<Coefficient>& rows, const std::string& fit) {
   if (!row.value("fitted_from", std::string()).starts_with(fit)) return false;
   return std::none_of(rows.begin(), rows.end(), [&](const Coefficient& r) {
     return r.scope == row.at("scope") && r.id == row.at("id") && r.key == row.at("key");
@@ -60,18 +62,18 @@ bool dropped(const json& row, const std::vector<Coefficient>& rows, const std::s
 }  // namespace
 
 std::string coefficients_json(const std::vector<Coefficient>& rows) {
-  json list = json::array();
+  ordered_json list = ordered_json::array();
   for (const Coefficient& row : rows) list.push_back(row_json(row));
-  return json{{"coefficients", std::move(list)}}.dump(1) + "\n";
+  return ordered_json{{"coefficients", std::move(list)}}.dump(1) + "\n";
 }
 
 std::string with_fitted_rows(const std::string& text, const std::string& file, const std::vector<Coefficient>& rows,
                              const std::string& fit) {
-  json document = json::parse(text, nullptr, false);
+  ordered_json document = ordered_json::parse(text, nullptr, false);
   if (!document.is_object() || !document.contains("coefficients") || !document["coefficients"].is_array())
     throw Error(file + ": an object with a list \"coefficients\" is expected");
-  json kept = json::array();
-  for (json& row : document["coefficients"]) {
+  ordered_json kept = ordered_json::array();
+  for (ordered_json& row : document["coefficients"]) {
     if (!dropped(row, rows, fit)) kept.push_back(std::move(row));
   }
   for (const Coefficient& row : rows) put(kept, row_json(row));

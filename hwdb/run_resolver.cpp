@@ -7,6 +7,7 @@
 #include "hwdb/recorded_experts.h"
 #include "hwdb/recorded_model.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::hwdb {
@@ -108,18 +109,12 @@ void set_sharding(const RecordedTraining& t, const std::string& sharding, sim::S
   }
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : "+") + name;
-  return text;
-}
-
 sim::RecomputedModules recorded_modules(const RecordedRecompute& recorded, Assumptions& assume) {
   if (recorded.modules.empty()) return {};
-  const std::optional<sim::RecomputedModules> modules = sim::recomputed_modules_from(joined(recorded.modules));
+  const std::optional<sim::RecomputedModules> modules = sim::recomputed_modules_from(sim::joined(recorded.modules, "+"));
   if (!modules) {
     const sim::RecomputedModules all{true, true, true, true, true, true, true, true};
-    assume.refuse("training.recompute.modules = " + joined(recorded.modules) + ": known are " + text_of(all, ", "));
+    assume.refuse("training.recompute.modules = " + sim::joined(recorded.modules, "+") + ": known are " + text_of(all, ", "));
   }
   return *modules;
 }
@@ -145,7 +140,7 @@ sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
                        .activations = recorded.activations.value_or(false),
                        .modules = {},
                        .blocks = recorded.blocks.value_or(0)};
-  const std::string names = joined(recorded.modules);
+  const std::string names = sim::joined(recorded.modules, "+");
   if (!names.empty()) {
     const std::optional<sim::OffloadedModules> modules = sim::offloaded_modules_from(names);
     if (!modules)

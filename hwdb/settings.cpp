@@ -76,7 +76,7 @@ Setting on_off(const char* key, const char* part_of, const char* help, const cha
   return {key, Switch, 0.0, 0.0, {}, part_of, help, example};
 }
 
-Setting number(const char* key, double least, double most, const char* part_of, const char* help, const char* example) {
+Setting number_setting(const char* key, double least, double most, const char* part_of, const char* help, const char* example) {
   return {key, Number, least, most, {}, part_of, help, example};
 }
 
@@ -111,7 +111,7 @@ std::vector<Setting> all_settings() {
            {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton", "aotriton-first", "splash",
             "blockwise", "blockwise-fp32"},
            "flash_attention", "kernel that flash attention is", "cudnn"),
-      number("dropout", 0, 0.999, "", "probability of dropout", "0.1"),
+      number_setting("dropout", 0, 0.999, "", "probability of dropout", "0.1"),
       word("fused_loss", {"kernel", "logits", "recomputed", "gradient"}, "fused_cross_entropy",
            "what a fused cross entropy does: one kernel over whole logits, fp32 copies in chunks, chunks that are recomputed, or "
            "chunks with their gradients",
@@ -123,13 +123,13 @@ std::vector<Setting> all_settings() {
       on_off("optimizer_step", "", "off: the step is a micro-step without update", "false"),
       on_off("gradient_accumulation_fusion", "", "weight-gradient GEMMs add to the gradient buffer", "false"),
       on_off("grad_sync_every_microbatch", "", "gradients are reduced after each micro-batch"),
-      number("reduce_bucket_size", 1, kMost, "", "gradients in one bucket, elements", "5e8"),
+      number_setting("reduce_bucket_size", 1, kMost, "", "gradients in one bucket, elements", "5e8"),
       on_off("reshard_after_forward", "", "off: zero3 keeps gathered weights for the backward pass", "false"),
-      number("fsdp_unit_blocks", 0, 4096, "",
-             "blocks that zero3 gathers as one unit, 0 for the whole model, 0.5 for two units a block", "0"),
+      number_setting("fsdp_unit_blocks", 0, 4096, "",
+                     "blocks that zero3 gathers as one unit, 0 for the whole model, 0.5 for two units a block", "0"),
       count("fsdp_prefetch_units", 0, 1000, "", "FSDP units gathered ahead of the one that runs", "2"),
-      number("max_live_parameters", 1, kMost, "", "gathered parameters of zero3 that stay until there are so many, elements",
-             "1e9"),
+      number_setting("max_live_parameters", 1, kMost, "",
+                     "gathered parameters of zero3 that stay until there are so many, elements", "1e9"),
       on_off("partition_activations", "", "stored block inputs are divided over the tensor ranks"),
       count("checkpointed_modules_per_block", 1, 16, "recompute", "modules of a block that count when checkpoints are spaced",
             "2"),

@@ -18,7 +18,7 @@ using nlohmann::json;
 using sqlite::Connection;
 using sqlite::Statement;
 
-constexpr const char* kSchema = R"sql(
+constexpr const char* kTables = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE accelerators(
   id TEXT NOT NULL, origin TEXT NOT NULL CHECK(origin IN ('shipped', 'user')), name TEXT NOT NULL, vendor TEXT, architecture TEXT,
@@ -259,7 +259,7 @@ void ship(const Connection& connection) {
   version.step();
   const bool created = version.integer(0) == 0;
   version.run();
-  if (created) connection.execute(kSchema);
+  if (created) connection.execute(kTables);
   delete_shipped(connection);
   for (const ShippedFacts& facts : shipped_facts()) {
     const json document = json::parse(facts.text);

@@ -16,20 +16,18 @@ using nlohmann::ordered_json;
 
 Cell ratio(const std::optional<double>& value) { return value ? Cell(*value) : Cell(); }
 
-Cell count(int value) { return value > 0 ? Cell(std::int64_t{value}) : Cell(); }
-
 Cell signs(const AblationErrors& e) {
   return e.decided > 0 ? Cell(std::to_string(e.right) + "/" + std::to_string(e.decided)) : Cell();
 }
 
 std::vector<Cell> cells(const AblationErrors& e) {
   return {e.setting,
-          count(e.pairs),
+          count_or_none(e.pairs),
           signs(e),
           ratio(e.sign_accuracy()),
           ratio(e.median_error),
           ratio(e.worst_error),
-          count(e.memory_pairs),
+          count_or_none(e.memory_pairs),
           ratio(e.memory_median_error)};
 }
 

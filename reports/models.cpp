@@ -5,6 +5,7 @@
 
 #include "reports/json.h"
 
+#include "sim/base/text.h"
 #include "sim/model/conventions.h"
 #include "sim/model/flops.h"
 #include "sim/model/parameters.h"
@@ -16,15 +17,6 @@ using sim::CatalogueEntry;
 using sim::Transformer;
 
 Cell count(std::int64_t value) { return Cell(value); }
-
-// None instead of zero, so that the table shows where there is nothing.
-Cell count_or_none(std::int64_t value) { return value > 0 ? Cell(value) : Cell(); }
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 const char* name_of(sim::QkNorm norm) {
   switch (norm) {
@@ -42,7 +34,7 @@ std::string biases(const sim::Biases& bias) {
   if (bias.mlp) where.emplace_back("MLP");
   if (bias.norm) where.emplace_back("norms");
   if (bias.head) where.emplace_back("head");
-  return where.empty() ? "none" : joined(where);
+  return where.empty() ? "none" : sim::joined(where, ", ");
 }
 
 std::string attention(const Transformer& m) {
@@ -155,7 +147,7 @@ Table catalogue_table(const std::vector<const CatalogueEntry*>& entries) {
     const sim::Parameters p = sim::parameters(m);
     table.add_row({m.name, count(m.num_layers), count(m.hidden_size), count(m.num_heads), count(m.num_kv_heads),
                    count(m.ffn_size), count_or_none(m.moe ? m.moe->num_experts : 0), count(m.vocab_size), count(m.seq_len),
-                   count(p.total()), count_or_none(p.inactive > 0 ? p.active() : 0), joined(entry->aliases)});
+                   count(p.total()), count_or_none(p.inactive > 0 ? p.active() : 0), sim::joined(entry->aliases, ", ")});
   }
   return table;
 }
@@ -165,7 +157,7 @@ Table shape_table(const CatalogueEntry& entry) {
   Fields fields;
   add_sizes(fields, entry.model);
   add_details(fields, entry.model);
-  if (!entry.aliases.empty()) fields.emplace_back("also called", joined(entry.aliases));
+  if (!entry.aliases.empty()) fields.emplace_back("also called", sim::joined(entry.aliases, ", "));
   for (auto& [field, value] : fields) table.add_row({std::move(field), std::move(value)});
   table.add_note("source: " + entry.source);
   return table;

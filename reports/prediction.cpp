@@ -269,7 +269,7 @@ Table evidence_table(const sim::Run& run, const Provenance& provenance) {
   for (const sim::Fact& fact : run.facts) {
     if (fact.key.starts_with("assumed.")) continue;
     const std::string source = fact.source.empty() ? "" : "[" + std::to_string(numbered(fact.source, sources)) + "]";
-    table.add_row({fact.key, fact.value, name_of(fact.evidence), source});
+    table.add_row({fact.key, fact.value, reports::name_of(fact.evidence), source});
   }
   for (std::size_t i = 0; i < sources.size(); ++i) table.add_note("[" + std::to_string(i + 1) + "] " + sources[i]);
   table.add_note("figures: " + coefficients_of(run));

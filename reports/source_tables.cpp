@@ -258,8 +258,6 @@ ordered_json table_json(const FilledTable& filled) {
           {"rows", ordered_json::parse(render(source_table(filled), Format::Json))}};
 }
 
-Cell count(int value) { return value > 0 ? Cell(std::int64_t{value}) : Cell(); }
-
 }  // namespace
 
 Table source_table(const FilledTable& filled) {
@@ -292,8 +290,8 @@ Table source_summary(std::span<const FilledProject> projects) {
     for (const FilledTable& filled : project.tables) {
       const TableErrors e = calibrate::errors_of(filled);
       const std::string verdicts = std::to_string(e.outcomes_right) + "/" + std::to_string(e.outcomes);
-      table.add_row({project.project.title, filled.table.title, count(e.rows), count(e.times), cell(e.time_median),
-                     cell(e.time_worst), count(e.peaks), cell(e.peak_median), cell(e.peak_worst),
+      table.add_row({project.project.title, filled.table.title, count_or_none(e.rows), count_or_none(e.times),
+                     cell(e.time_median), cell(e.time_worst), count_or_none(e.peaks), cell(e.peak_median), cell(e.peak_worst),
                      e.outcomes > 0 ? Cell(verdicts) : Cell()});
     }
   }

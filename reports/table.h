@@ -32,6 +32,9 @@ struct Column {
 using Cell = std::variant<std::monostate, std::string, std::int64_t, double, sim::Bytes, sim::Seconds, sim::Flops,
                           sim::BytesPerSecond, sim::FlopsPerSecond>;
 
+// None instead of zero, so that a table shows where there is nothing.
+inline Cell count_or_none(std::int64_t value) { return value > 0 ? Cell(value) : Cell(); }
+
 // Which end of a column is the best, for relative columns.
 enum class Better { Smaller, Larger };
 

@@ -17,32 +17,30 @@ using nlohmann::ordered_json;
 Cell ratio(const std::optional<double>& value) { return value ? Cell(*value) : Cell(); }
 
 // A number of runs; none instead of zero, so that the table shows where there is nothing.
-Cell count(int value) { return value > 0 ? Cell(std::int64_t{value}) : Cell(); }
-
 Cell verdicts(int right, int all) { return all > 0 ? Cell(std::to_string(right) + "/" + std::to_string(all)) : Cell(); }
 
 std::vector<Cell> group_cells(const GroupErrors& g) {
   return {g.group,
-          count(g.scored),
-          count(g.missed),
+          count_or_none(g.scored),
+          count_or_none(g.missed),
           ratio(g.median_abs_error),
           ratio(g.mape),
           ratio(g.bias),
           ratio(g.coverage),
-          count(g.memory_scored),
+          count_or_none(g.memory_scored),
           ratio(g.memory_median_abs_error),
           verdicts(g.outcomes_right, g.outcomes)};
 }
 
 std::vector<Cell> overall_cells(const OverallErrors& o) {
   return {std::string("all, each group once"),
-          count(o.scored),
-          count(o.missed),
+          count_or_none(o.scored),
+          count_or_none(o.missed),
           ratio(o.macro_median_abs_error),
           Cell(),
           Cell(),
           ratio(o.coverage),
-          count(o.memory_scored),
+          count_or_none(o.memory_scored),
           ratio(o.memory_macro_median_abs_error),
           verdicts(o.outcomes_right, o.outcomes)};
 }

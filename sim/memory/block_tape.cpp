@@ -5,14 +5,13 @@
 #include <optional>
 #include <string_view>
 
+#include "sim/base/dtype.h"
 #include "sim/memory/experts_tape.h"
 #include "sim/memory/latent_tape.h"
 #include "sim/operators/block.h"
 
 namespace llmsim::sim {
 namespace {
-
-constexpr double kWide = 4.0;
 
 const Operator& named(const OperatorList& list, std::string_view label) {
   const auto found = std::find_if(list.begin(), list.end(), [&](const Operator& op) { return label == op.label; });
@@ -95,7 +94,7 @@ class BlockWalk {
   }
   Bytes log_sum_exp() const {
     const Operator& op = named(operators_, "attention");
-    return Bytes(product_of(op.batch, op.m) * kWide);
+    return Bytes(product_of(op.batch, op.m) * kFp32Bytes);
   }
   Bytes kept_of_scores() const { return strategy_.flash_attention ? log_sum_exp() : scores(); }
 
@@ -320,17 +319,17 @@ class BlockWalk {
     ledger.take(log_sum_exp());
     for_each_query_block([&](const QueryBlock& block) {
       block_scores(ledger, block);
-      ledger.take(Bytes(2.0 * block.rows * kWide));
-      ledger.pass(Bytes((e_ < kWide ? block.scores * e_ : 0.0) + block.outputs * e_));
-      ledger.give(Bytes(block.scores * kWide + 2.0 * block.rows * kWide));
+      ledger.take(Bytes(2.0 * block.rows * kFp32Bytes));
+      ledger.pass(Bytes((e_ < kFp32Bytes ? block.scores * e_ : 0.0) + block.outputs * e_));
+      ledger.give(Bytes(block.scores * kFp32Bytes + 2.0 * block.rows * kFp32Bytes));
     });
   }
 
   // Ends holding fp32 scores.
   void block_scores(Ledger& ledger, const QueryBlock& block) {
     ledger.pass(Bytes((block.queries + block.scores) * e_));
-    ledger.take(Bytes(block.scores * kWide));
-    if (e_ < kWide) ledger.pass(Bytes(block.scores * e_));
+    ledger.take(Bytes(block.scores * kFp32Bytes));
+    if (e_ < kFp32Bytes) ledger.pass(Bytes(block.scores * e_));
   }
 
   // From the gradient of the output to those of q, k and v, which replace them.
@@ -338,11 +337,11 @@ class BlockWalk {
     ledger.take(heads());
     for_each_query_block([&](const QueryBlock& block) {
       const Bytes q(block.queries * e_), o(block.outputs * e_), p(block.scores * e_), sums(block.rows * e_);
-      const Bytes lse(block.rows * kWide);
+      const Bytes lse(block.rows * kFp32Bytes);
       ledger.take(q + o + lse);
       block_scores(ledger, block);
-      if (e_ < kWide) ledger.pass(p);
-      ledger.give(Bytes(block.scores * (kWide - e_)));
+      if (e_ < kFp32Bytes) ledger.pass(p);
+      ledger.give(Bytes(block.scores * (kFp32Bytes - e_)));
       ledger.pass(Bytes(block.values * e_));
       ledger.pass(2.0 * o + sums);
       ledger.take(sums + p);
@@ -368,17 +367,17 @@ class BlockWalk {
 
 }  // namespace
 
-Bytes NormTape::statistics() const { return kind == Norm::LayerNorm ? Bytes(2.0 * rows * element) : Bytes(rows * kWide); }
+Bytes NormTape::statistics() const { return kind == Norm::LayerNorm ? Bytes(2.0 * rows * element) : Bytes(rows * kFp32Bytes); }
 
 void NormTape::forward(Ledger& ledger) const {
   if (kind == Norm::LayerNorm) {
     ledger.take(output() + statistics());
     return;
   }
-  const Bytes wide(rows * width * kWide);
+  const Bytes wide(rows * width * kFp32Bytes);
   ledger.take(wide + statistics());
-  if (element == kWide) return;
-  if (weight) ledger.pass(Bytes(width * kWide));
+  if (element == kFp32Bytes) return;
+  if (weight) ledger.pass(Bytes(width * kFp32Bytes));
   ledger.take(output());
   ledger.give(wide);
 }
@@ -390,13 +389,13 @@ void NormTape::backward(Ledger& ledger) const {
     ledger.pass(Bytes((parameters + (weight ? 2.0 * width : 0.0)) * element));
     return;
   }
-  const Bytes wide(rows * width * kWide), mean(rows * kWide);
-  const Bytes scale(weight && element < kWide ? width * kWide : 0.0);
+  const Bytes wide(rows * width * kFp32Bytes), mean(rows * kFp32Bytes);
+  const Bytes scale(weight && element < kFp32Bytes ? width * kFp32Bytes : 0.0);
   ledger.take(2.0 * wide);
-  if (weight) ledger.pass(Bytes(width * kWide + (gradient_element < kWide ? width * gradient_element : 0.0)));
+  if (weight) ledger.pass(Bytes(width * kFp32Bytes + (gradient_element < kFp32Bytes ? width * gradient_element : 0.0)));
   ledger.pass(scale + mean);
   ledger.give(wide);
-  if (element == kWide) return;
+  if (element == kFp32Bytes) return;
   ledger.pass(scale + mean + output());
   ledger.give(wide);
   ledger.take(output());

@@ -1,11 +1,11 @@
 #include "sim/memory/experts_tape.h"
 
+#include "sim/base/dtype.h"
 #include "sim/memory/shards.h"
 
 namespace llmsim::sim {
 namespace {
 
-constexpr double kWide = 4.0;
 constexpr double kIndex = 8.0;
 
 }  // namespace
@@ -22,7 +22,9 @@ ExpertsTape::ExpertsTape(const Transformer& model, const Strategy& strategy, con
       residual_(residual) {}
 
 Bytes ExpertsTape::index() const { return Bytes(static_cast<double>(shape_.rows) * kIndex); }
-Bytes ExpertsTape::probabilities() const { return Bytes(static_cast<double>(shape_.tokens) * model_.moe->num_experts * kWide); }
+Bytes ExpertsTape::probabilities() const {
+  return Bytes(static_cast<double>(shape_.tokens) * model_.moe->num_experts * kFp32Bytes);
+}
 
 void ExpertsTape::inner(Ledger& ledger, bool keeps) const {
   if (gathers_) ledger.take(whole());
@@ -38,15 +40,15 @@ void ExpertsTape::inner(Ledger& ledger, bool keeps) const {
 
 void ExpertsTape::route(Ledger& ledger, bool keeps) const {
   const Bytes logits = tokens(model_.moe->num_experts);
-  const Bytes wide_weights(static_cast<double>(shape_.rows) * kWide);
+  const Bytes wide_weights(static_cast<double>(shape_.rows) * kFp32Bytes);
   ledger.take(logits);
-  if (e_ < kWide) {
+  if (e_ < kFp32Bytes) {
     ledger.take(probabilities());  // logits in fp32
     ledger.give(logits);
   }
   replace(ledger, probabilities());
   ledger.take(wide_weights + index());  // chosen
-  if (e_ < kWide) {
+  if (e_ < kFp32Bytes) {
     ledger.take(rows(1.0));
     ledger.give(wide_weights);
   }
@@ -190,9 +192,9 @@ void ExpertsTape::rows_backward(Ledger& ledger) const {
 
 void ExpertsTape::input_backward(Ledger& ledger) const {
   const double h = model_.hidden_size, experts = model_.moe->num_experts;
-  const Bytes wide_weights(static_cast<double>(shape_.rows) * kWide);
+  const Bytes wide_weights(static_cast<double>(shape_.rows) * kFp32Bytes);
   if (gathers_) ledger.take(whole());
-  if (e_ < kWide) {
+  if (e_ < kFp32Bytes) {
     ledger.take(wide_weights);
     ledger.give(rows(1.0));
   }
@@ -200,7 +202,7 @@ void ExpertsTape::input_backward(Ledger& ledger) const {
   ledger.give(wide_weights + index());
   replace(ledger, probabilities());
   ledger.give(probabilities());
-  if (e_ < kWide) {
+  if (e_ < kFp32Bytes) {
     ledger.take(tokens(experts));
     ledger.give(probabilities());
   }

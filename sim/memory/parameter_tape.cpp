@@ -5,12 +5,10 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/base/dtype.h"
+
 namespace llmsim::sim {
-namespace {
-
-constexpr double kWide = 4.0;
-
-}  // namespace
+namespace {}  // namespace
 
 ParameterTape::ParameterTape(const Strategy& strategy, const Stack& stack, int ranks, std::vector<double> units)
     : strategy_(strategy),
@@ -31,7 +29,7 @@ Bytes ParameterTape::gradients() const { return Bytes((shards_gradients() ? shar
 Bytes ParameterTape::master() const { return Bytes(on_host_states() ? 0.0 : shard(sum()) * storage_.master_bytes); }
 Bytes ParameterTape::states() const { return Bytes(on_host_states() ? 0.0 : shard(sum()) * 2.0 * storage_.state_bytes); }
 Bytes ParameterTape::on_host() const {
-  return Bytes(on_host_states() ? shard(sum()) * (kWide + 2.0 * storage_.state_bytes) : 0.0);
+  return Bytes(on_host_states() ? shard(sum()) * (kFp32Bytes + 2.0 * storage_.state_bytes) : 0.0);
 }
 
 void ParameterTape::begin_pass(Ledger& ledger, std::vector<std::size_t> units) {
@@ -90,20 +88,20 @@ void ParameterTape::after_backward(Ledger& ledger, std::size_t unit, bool last) 
 
 void ParameterTape::finish_gradients(Ledger& ledger) { ledger.give(std::exchange(under_reduction_, Bytes(0.0))); }
 
-void ParameterTape::take_norm(Ledger& ledger) { ledger.pass(Bytes(2.0 * kWide)); }
+void ParameterTape::take_norm(Ledger& ledger) { ledger.pass(Bytes(2.0 * kFp32Bytes)); }
 
 void ParameterTape::update(Ledger& ledger, Ledger& host) {
-  const double cast = storage_.gradient_bytes < kWide ? kWide : 0.0;
+  const double cast = storage_.gradient_bytes < kFp32Bytes ? kFp32Bytes : 0.0;
   if (on_host_states()) {
-    for (const double unit : units_) host.pass(Bytes((storage_.gradient_bytes + cast + kWide) * shard(unit) + kWide));
+    for (const double unit : units_) host.pass(Bytes((storage_.gradient_bytes + cast + kFp32Bytes) * shard(unit) + kFp32Bytes));
     return;
   }
-  const double each = (stack_.update.fused ? 0.0 : kWide) + cast;
+  const double each = (stack_.update.fused ? 0.0 : kFp32Bytes) + cast;
   if (!stack_.update.unit_by_unit) {
     ledger.pass(Bytes(each * shard(sum())));
     return;
   }
-  for (const double unit : units_) ledger.pass(Bytes(each * shard(unit) + kWide));
+  for (const double unit : units_) ledger.pass(Bytes(each * shard(unit) + kFp32Bytes));
 }
 
 }  // namespace llmsim::sim

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/base/dtype.h"
 #include "sim/memory/block_tape.h"
 #include "sim/memory/parameter_tape.h"
 #include "sim/memory/partial_gradients.h"
@@ -15,7 +16,6 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr double kWide = 4.0;
 constexpr double kTokenId = 8.0;
 constexpr double kFlag = 1.0;  // a bool
 
@@ -48,7 +48,7 @@ class StepWalk {
     hold_states();
     ledger_.take(tape_.persistent());
     host_.take(tape_.host = parameters_.on_host() + experts_.on_host());
-    ledger_.take(Bytes(kWide));  // the loss, summed over micro-batches
+    ledger_.take(Bytes(kFp32Bytes));  // the loss, summed over micro-batches
     bool turned = false;
     for (const PipelinePass& pass : stage_order(shape_, stage_)) {
       enter(static_cast<std::size_t>(pass.chunk));
@@ -236,7 +236,7 @@ class StepWalk {
     lose();
     parameters_.after_forward(ledger_, head_unit());
     if (tied_here()) parameters_.after_forward(ledger_, embedding_unit());
-    ledger_.give(Bytes(kWide));  // of this micro-batch
+    ledger_.give(Bytes(kFp32Bytes));  // of this micro-batch
     mark("loss");
   }
 
@@ -293,8 +293,8 @@ class StepWalk {
     }
     const double positions = static_cast<double>(model_.seq_len) * model_.hidden_size;
     const bool wide = storage_.gradient_bytes > e_;
-    if (model_.position == Position::Learned) ledger_.pass(Bytes(positions * (e_ + (wide ? kWide : 0.0))));
-    const Bytes cast(wide ? tokens_ * model_.hidden_size * kWide : 0.0);
+    if (model_.position == Position::Learned) ledger_.pass(Bytes(positions * (e_ + (wide ? kFp32Bytes : 0.0))));
+    const Bytes cast(wide ? tokens_ * model_.hidden_size * kFp32Bytes : 0.0);
     if (divided()) {
       local_ids(ledger_);
       ledger_.pass(whole_residual() + cast);
@@ -330,24 +330,24 @@ class StepWalk {
     ledger_.take(Bytes(tokens_ * columns_ * e_));
     if (gathers()) ledger_.give(whole_residual());
     cross_entropy(tokens_);
-    ledger_.take(Bytes(kWide));
+    ledger_.take(Bytes(kFp32Bytes));
   }
 
   // From logits to what is kept of them, in fp32.
   void cross_entropy(double tokens) {
-    const Bytes wide(tokens * columns_ * kWide);
-    if (e_ < kWide) {
+    const Bytes wide(tokens * columns_ * kFp32Bytes);
+    if (e_ < kFp32Bytes) {
       ledger_.take(wide);
       ledger_.give(Bytes(tokens * columns_ * e_));
     }
     if (!divided()) {
       ledger_.pass(wide);
-      ledger_.pass(Bytes(tokens * kWide + kWide));
+      ledger_.pass(Bytes(tokens * kFp32Bytes + kFp32Bytes));
       return;
     }
     ledger_.take(Bytes(tokens * (kTokenId + kFlag)));
     ledger_.pass(Bytes(tokens * kFlag));
-    ledger_.pass(Bytes(3.0 * tokens * kWide));
+    ledger_.pass(Bytes(3.0 * tokens * kFp32Bytes));
     ledger_.give(Bytes(tokens * (kTokenId + kFlag)));
   }
 
@@ -355,13 +355,13 @@ class StepWalk {
   void cross_entropy_backward(double tokens) {
     if (divided()) {
       ledger_.pass(Bytes(tokens * (kTokenId + 2.0 * kFlag)));
-      ledger_.pass(Bytes(tokens * (kTokenId + kFlag + kWide)));
+      ledger_.pass(Bytes(tokens * (kTokenId + kFlag + kFp32Bytes)));
     } else {
-      ledger_.pass(Bytes(tokens * kWide));
+      ledger_.pass(Bytes(tokens * kFp32Bytes));
     }
-    if (e_ == kWide) return;
+    if (e_ == kFp32Bytes) return;
     ledger_.take(Bytes(tokens * columns_ * e_));
-    ledger_.give(Bytes(tokens * columns_ * kWide));
+    ledger_.give(Bytes(tokens * columns_ * kFp32Bytes));
   }
 
   void head_gradient() {
@@ -373,17 +373,17 @@ class StepWalk {
       ledger_.take(whole_residual());
       ledger_.give(residual());
     }
-    ledger_.take(whole_residual() + Bytes(kWide));
+    ledger_.take(whole_residual() + Bytes(kFp32Bytes));
     const double pieces = static_cast<double>(chunks()),
                  largest = std::min(
                      tokens_, static_cast<double>((static_cast<std::int64_t>(tokens_) + static_cast<std::int64_t>(pieces) - 1) /
                                                   static_cast<std::int64_t>(pieces)));
     ledger_.take(Bytes(largest * columns_ * e_));
     cross_entropy(largest);
-    ledger_.take(Bytes(kWide));
+    ledger_.take(Bytes(kFp32Bytes));
     cross_entropy_backward(largest);
     head_gradient();
-    ledger_.give(Bytes(largest * columns_ * e_ + kWide));
+    ledger_.give(Bytes(largest * columns_ * e_ + kFp32Bytes));
     ledger_.give(whole_residual());  // the norm's output
   }
 

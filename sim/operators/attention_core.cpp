@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "sim/base/dtype.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
 namespace {
-
-constexpr double kFp32 = 4.0;
 
 class CoreLowering {
  public:
@@ -69,7 +68,7 @@ class CoreLowering {
   // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k and v.
   void merge(double steps) {
     const double keys = keys_and_values().value() / element_;
-    core_.forward.push_back(streaming(OperatorKind::Residual, "context_merge", outputs(), steps * (element_ + 2.0 * kFp32),
+    core_.forward.push_back(streaming(OperatorKind::Residual, "context_merge", outputs(), steps * (element_ + 2.0 * kFp32Bytes),
                                       static_cast<int>(2 * steps)));
     core_.backward.push_back(streaming(OperatorKind::Residual, "context_merge_gradients", queries() + keys,
                                        steps * 3.0 * element_, static_cast<int>(3 * steps)));

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "sim/base/dtype.h"
 #include "sim/operators/encoder_head.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/loss.h"
@@ -9,8 +10,6 @@
 
 namespace llmsim::sim {
 namespace {
-
-constexpr double kFp32 = 4.0;
 
 struct EndShape {
   std::int64_t tokens;
@@ -79,7 +78,7 @@ void add_table_casts(EndOperators& ends, const Transformer& model, const Strateg
   if (model.tied_embeddings && strategy.pipeline_parallel == 1) return;
   const double values = static_cast<double>(model.vocab_size) / strategy.tensor_parallel * model.hidden_size;
   for (OperatorList* pass : {&ends.forward, &ends.backward})
-    pass->push_back(streaming(OperatorKind::Cast, "weight_cast", values, 2.0 + kFp32, 1));
+    pass->push_back(streaming(OperatorKind::Cast, "weight_cast", values, 2.0 + kFp32Bytes, 1));
 }
 
 }  // namespace
@@ -99,7 +98,7 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
   }
   if (stack.positions_apart && model.position == Position::Learned) add_positions(ends, model, strategy, shape);
   if (model.encoder && model.encoder->segment_types > 0) add_segments(ends, shape);
-  if (stack.casts_weights_in_backward && shape.element < kFp32) add_table_casts(ends, model, strategy);
+  if (stack.casts_weights_in_backward && shape.element < kFp32Bytes) add_table_casts(ends, model, strategy);
   if (model.embedding_norm) add_norm(ends, "embedding_norm", model, stack, shape);
   if (stack.dropout > 0.0) {
     ends.forward.push_back(streaming(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));

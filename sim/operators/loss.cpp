@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "sim/base/dtype.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
 namespace {
-
-constexpr double kFp32 = 4.0;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -44,17 +43,17 @@ class LossLowering {
  private:
   LossOperators kernel() {
     add_linear();
-    const double bytes = element_ + 2.0 * kFp32;
+    const double bytes = element_ + 2.0 * kFp32Bytes;
     add_entropy(loss_.forward, loss_.backward,
                 {.forward_bytes = bytes, .forward_kernels = 2, .backward_bytes = bytes, .backward_kernels = 2}, 1);
-    loss_.working = Bytes(logits() * (element_ + 2.0 * kFp32));
+    loss_.working = Bytes(logits() * (element_ + 2.0 * kFp32Bytes));
     return std::move(loss_);
   }
 
   LossOperators whole_logits() {
     add_linear();
     add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(stack_, element_), static_cast<int>(chunks_));
-    loss_.working = Bytes(logits() * (2.0 * element_ + 2.0 * kFp32 / static_cast<double>(chunks_)));
+    loss_.working = Bytes(logits() * (2.0 * element_ + 2.0 * kFp32Bytes / static_cast<double>(chunks_)));
     return std::move(loss_);
   }
 
@@ -77,11 +76,11 @@ class LossLowering {
 
   LossOperators gradient_in_forward() {
     const double e = element_;
-    const bool wide = e >= kFp32;
+    const bool wide = e >= kFp32Bytes;
     add_cast();
     loss_.forward.push_back(logits_product());
     // upcast, two reads and one write by the kernel, cast back
-    const double bytes = 3.0 * kFp32 + (wide ? 0.0 : 2.0 * (e + kFp32));
+    const double bytes = 3.0 * kFp32Bytes + (wide ? 0.0 : 2.0 * (e + kFp32Bytes));
     add_vocabulary_sums(loss_.forward, pieces());
     loss_.forward.push_back(
         streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), bytes, static_cast<int>(chunks_) * (wide ? 1 : 3)));
@@ -92,7 +91,7 @@ class LossLowering {
       loss_.backward.push_back(streaming(OperatorKind::CrossEntropy, "gradient_scale", waiting, 2.0 * e, 2));
     if (casts() && stack_.casts_weights_in_backward) loss_.backward.push_back(weight_cast());
     const double chunk = logits() / static_cast<double>(chunks_);
-    loss_.working = Bytes(chunk * (wide ? e : 2.0 * e + kFp32) + waiting * e + (casts() ? weights() * e : 0.0));
+    loss_.working = Bytes(chunk * (wide ? e : 2.0 * e + kFp32Bytes) + waiting * e + (casts() ? weights() * e : 0.0));
     return std::move(loss_);
   }
 
@@ -120,7 +119,7 @@ class LossLowering {
   // those of all of them.
   void add_vocabulary_sums(OperatorList& operators, std::int64_t pieces) const {
     if (strategy_.tensor_parallel == 1) return;
-    const Bytes message(static_cast<double>(tokens_) * kFp32 / static_cast<double>(pieces));
+    const Bytes message(static_cast<double>(tokens_) * kFp32Bytes / static_cast<double>(pieces));
     for (const char* label : {"largest_logit", "target_logit", "sum_of_exponentials"}) {
       Operator sum = collective(label, CollectiveKind::AllReduce, GroupKind::Tensor, message);
       sum.launches = static_cast<int>(pieces);
@@ -132,7 +131,7 @@ class LossLowering {
   void add_cast() {
     if (casts()) loss_.forward.push_back(weight_cast());
   }
-  Operator weight_cast() const { return streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32, 1); }
+  Operator weight_cast() const { return streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32Bytes, 1); }
 
   Operator chunk_product(std::int64_t m, std::int64_t n, std::int64_t k) const {
     Operator product = gemm("head", chunks_, m, n, k, wide_matmul_dtype(strategy_.precision), dtype());
@@ -154,10 +153,10 @@ class LossLowering {
 
   DType dtype() const { return activation_dtype(strategy_.precision); }
   bool trains() const { return !strategy_.adapters; }
-  bool casts() const { return stack_.casts_weights_per_microbatch && element_ < kFp32; }
+  bool casts() const { return stack_.casts_weights_per_microbatch && element_ < kFp32Bytes; }
   // Bytes beside a logit: its fp32 copies, or its gradient in the format of the logits.
   double beside_logit() const {
-    if (stack_.loss.fp32_logits) return stack_.loss.fp32_logit_copies * kFp32;
+    if (stack_.loss.fp32_logits) return stack_.loss.fp32_logit_copies * kFp32Bytes;
     return stack_.loss.gradient_in_place ? 0.0 : element_;
   }
   double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }

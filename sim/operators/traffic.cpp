@@ -1,9 +1,10 @@
 #include "sim/operators/traffic.h"
 
+#include "sim/base/dtype.h"
+
 namespace llmsim::sim {
 namespace {
 
-constexpr double kFp32 = 4.0;
 constexpr double kMask = 1.0;
 
 bool eager(const Stack& stack) { return stack.fusion == ElementwiseFusion::Eager; }
@@ -13,14 +14,17 @@ bool eager(const Stack& stack) { return stack.fusion == ElementwiseFusion::Eager
 Traffic norm_traffic(Norm norm, const Stack& stack, double e) {
   if (eager(stack) && norm == Norm::RmsNorm) {
     // to fp32, square, mean, add-rsqrt, product, cast back, weight product
-    return {.forward_bytes = 2 * e + 5 * kFp32 + kFp32 + 3 * e,
+    return {.forward_bytes = 2 * e + 5 * kFp32Bytes + kFp32Bytes + 3 * e,
             .forward_kernels = 6,
-            .backward_bytes = 6 * e + 10 * kFp32,
+            .backward_bytes = 6 * e + 10 * kFp32Bytes,
             .backward_kernels = 12};
   }
   if (eager(stack) && stack.norms_in_fp32) {
     // cast in, norm in fp32, cast out for the next product; back: cast, input gradient, weight and bias gradients, cast
-    return {.forward_bytes = 2 * e + 4 * kFp32, .forward_kernels = 3, .backward_bytes = 2 * e + 7 * kFp32, .backward_kernels = 4};
+    return {.forward_bytes = 2 * e + 4 * kFp32Bytes,
+            .forward_kernels = 3,
+            .backward_bytes = 2 * e + 7 * kFp32Bytes,
+            .backward_kernels = 4};
   }
   if (eager(stack)) {
     // the weight and bias gradients read dy and x a second time
@@ -67,8 +71,10 @@ Traffic softmax_traffic(const Stack& stack, double e, bool one_kernel) {
   Traffic traffic{.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
   if (eager(stack) || !one_kernel) {
     // scale, mask, to fp32, softmax, back
-    traffic = {
-        .forward_bytes = 6 * e + 4 * kFp32, .forward_kernels = 5, .backward_bytes = 6 * e + 5 * kFp32, .backward_kernels = 5};
+    traffic = {.forward_bytes = 6 * e + 4 * kFp32Bytes,
+               .forward_kernels = 5,
+               .backward_bytes = 6 * e + 5 * kFp32Bytes,
+               .backward_kernels = 5};
   }
   if (stack.dropout > 0.0) {
     traffic.forward_bytes += 2 * e + kMask;
@@ -90,9 +96,10 @@ Traffic layout_traffic(const Stack& stack, double e) {
 
 Traffic router_traffic(const Stack& stack, double e) {
   if (!eager(stack))
-    return {.forward_bytes = e + 2 * kFp32, .forward_kernels = 3, .backward_bytes = e + 2 * kFp32, .backward_kernels = 2};
+    return {
+        .forward_bytes = e + 2 * kFp32Bytes, .forward_kernels = 3, .backward_bytes = e + 2 * kFp32Bytes, .backward_kernels = 2};
   // cast up, softmax, top-k; zeros, gradient of the softmax, cast down
-  return {.forward_bytes = e + 4 * kFp32, .forward_kernels = 6, .backward_bytes = 5 * kFp32 + e, .backward_kernels = 4};
+  return {.forward_bytes = e + 4 * kFp32Bytes, .forward_kernels = 6, .backward_bytes = 5 * kFp32Bytes + e, .backward_kernels = 4};
 }
 
 Traffic permutation_traffic(double e) {
@@ -119,7 +126,7 @@ Traffic cross_entropy_traffic(const Stack& stack, double e) {
   if (!stack.loss.fp32_logits)
     return {.forward_bytes = 2 * e, .forward_kernels = 3, .backward_bytes = 2 * e, .backward_kernels = 2};
   // cast up, log-softmax, gather; gradient of the gathered values, of the softmax, cast down
-  return {.forward_bytes = e + 3 * kFp32, .forward_kernels = 4, .backward_bytes = 5 * kFp32 + e, .backward_kernels = 3};
+  return {.forward_bytes = e + 3 * kFp32Bytes, .forward_kernels = 4, .backward_bytes = 5 * kFp32Bytes + e, .backward_kernels = 3};
 }
 
 Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight, double n) {

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/base/dtype.h"
+
 namespace llmsim::sim {
 namespace {
 
 constexpr double kEightBitState = 1.0 + 4.0 / 256.0;
-constexpr double kFp32 = 4.0;
 constexpr double kEightBitOperations = 610.0;
 constexpr int kNewtonSchulzSteps = 5;
 
@@ -37,7 +38,7 @@ double unfused_values(OptimizerKind optimizer) {
 }
 
 double fused_bytes(OptimizerKind optimizer, const ParameterStorage& storage, double gradient) {
-  const double second_pass = optimizer == OptimizerKind::Lamb ? 3.0 * kFp32 : 0.0;
+  const double second_pass = optimizer == OptimizerKind::Lamb ? 3.0 * kFp32Bytes : 0.0;
   return gradient + 2.0 * master_bytes(storage) + 2.0 * state_bytes_per_parameter(optimizer, storage) + second_pass;
 }
 

@@ -12,6 +12,9 @@
 namespace llmsim::sim {
 namespace {
 
+// Sums of the same times in two orders differ by less than this share.
+constexpr double kRounding = 1e-12;
+
 class PassBuilder {
  public:
   PassBuilder(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
@@ -155,7 +158,8 @@ class PassBuilder {
                                .reductions_overlap = strategy_.gradient_overlap,
                                .scatters_alone = stack_.gradients.scatters_alone};
     const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
-    terms[exposed] += std::max(Seconds(0.0), times.end - compute - times.slowdown);
+    const Seconds beyond_compute = times.end - compute - times.slowdown;
+    if (beyond_compute > kRounding * times.end) terms[exposed] += beyond_compute;
     terms[Term::Contention] += times.slowdown;
     // A device that waits for its host waits less when its kernels take longer.
     terms[Term::LaunchWait] -= std::min(terms[Term::LaunchWait], times.slowdown);

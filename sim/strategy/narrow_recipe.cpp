@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "sim/base/dtype.h"
+
 namespace llmsim::sim {
 namespace {
 
-constexpr double kFp32 = 4.0;
 constexpr double kBlockwise = 128.0;
 
 }  // namespace
@@ -21,7 +22,7 @@ bool has_block_scales(NarrowScaling scaling) {
 
 double scale_bytes(NarrowScaling scaling, bool weight) {
   switch (scaling) {
-    case NarrowScaling::Blockwise: return kFp32 / (weight ? kBlockwise * kBlockwise : kBlockwise);
+    case NarrowScaling::Blockwise: return kFp32Bytes / (weight ? kBlockwise * kBlockwise : kBlockwise);
     case NarrowScaling::Mxfp8: return 1.0 / 32.0;
     case NarrowScaling::Nvfp4: return 1.0 / 16.0;
     default: return 0.0;

@@ -8,20 +8,22 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr std::array<NamedModule<OffloadedModules>, 7> kModules{{{"attn_norm", &OffloadedModules::attention_norm},
-                                                                 {"qkv_linear", &OffloadedModules::qkv},
-                                                                 {"core_attn", &OffloadedModules::core_attention},
-                                                                 {"attn_proj", &OffloadedModules::attention_output},
-                                                                 {"mlp_norm", &OffloadedModules::mlp_norm},
-                                                                 {"expert_fc1", &OffloadedModules::mlp_input},
-                                                                 {"moe_act", &OffloadedModules::activation}}};
+constexpr std::array<NamedModule<OffloadedModules>, 7> kOffloadedModules{{{"attn_norm", &OffloadedModules::attention_norm},
+                                                                          {"qkv_linear", &OffloadedModules::qkv},
+                                                                          {"core_attn", &OffloadedModules::core_attention},
+                                                                          {"attn_proj", &OffloadedModules::attention_output},
+                                                                          {"mlp_norm", &OffloadedModules::mlp_norm},
+                                                                          {"expert_fc1", &OffloadedModules::mlp_input},
+                                                                          {"moe_act", &OffloadedModules::activation}}};
 
 }  // namespace
 
-std::string text_of(const OffloadedModules& modules, const char* separator) { return names_of(modules, kModules, separator); }
+std::string text_of(const OffloadedModules& modules, const char* separator) {
+  return names_of(modules, kOffloadedModules, separator);
+}
 
 std::optional<OffloadedModules> offloaded_modules_from(std::string names) {
-  return with_named(OffloadedModules{}, kModules, std::move(names));
+  return with_named(OffloadedModules{}, kOffloadedModules, std::move(names));
 }
 
 }  // namespace llmsim::sim

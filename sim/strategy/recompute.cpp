@@ -14,14 +14,14 @@ constexpr int kMostBlocks = 4096;
 
 using RecomputedModule = NamedModule<RecomputedModules>;
 
-constexpr std::array<RecomputedModule, 8> kModules{{{"core_attn", &RecomputedModules::core_attention},
-                                                    {"mlp", &RecomputedModules::mlp},
-                                                    {"moe", &RecomputedModules::mixture},
-                                                    {"layernorm", &RecomputedModules::norms},
-                                                    {"activation", &RecomputedModules::activation},
-                                                    {"moe_act", &RecomputedModules::expert_activation},
-                                                    {"shared_experts", &RecomputedModules::shared_experts},
-                                                    {"mla_up_proj", &RecomputedModules::latent_up}}};
+constexpr std::array<RecomputedModule, 8> kRecomputedModules{{{"core_attn", &RecomputedModules::core_attention},
+                                                              {"mlp", &RecomputedModules::mlp},
+                                                              {"moe", &RecomputedModules::mixture},
+                                                              {"layernorm", &RecomputedModules::norms},
+                                                              {"activation", &RecomputedModules::activation},
+                                                              {"moe_act", &RecomputedModules::expert_activation},
+                                                              {"shared_experts", &RecomputedModules::shared_experts},
+                                                              {"mla_up_proj", &RecomputedModules::latent_up}}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
@@ -101,10 +101,12 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   return equals ? Recompute{.kind = *kind, .first_blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
 }
 
-std::string text_of(const RecomputedModules& modules, const char* separator) { return names_of(modules, kModules, separator); }
+std::string text_of(const RecomputedModules& modules, const char* separator) {
+  return names_of(modules, kRecomputedModules, separator);
+}
 
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names) {
-  return with_named(kNoModules, kModules, names);
+  return with_named(kNoModules, kRecomputedModules, names);
 }
 
 const char* name_of(KeptProducts kept) {

@@ -12,7 +12,7 @@ namespace {
 using sim::Bytes;
 using sim::Seconds;
 
-hwdb::RunRecord timed(const std::string& id, double seconds) {
+hwdb::RunRecord scored(const std::string& id, double seconds) {
   hwdb::RunRecord record;
   record.id = id;
   record.measured.emplace();
@@ -48,7 +48,7 @@ Backtest always(const std::vector<hwdb::RunFile>& files, const sim::Prediction& 
 
 // Predicted 2 s for runs of 1, 2 and 4 s: ln(p / m) = ln 2, 0, -ln 2.
 TEST(Backtest, TheErrorOfAGroupIsTheMedianOfItsAbsoluteLogErrors) {
-  const Backtest result = always({group("g", {timed("a", 1.0), timed("b", 2.0), timed("c", 4.0)})}, step(2.0, 1.5, 4.0));
+  const Backtest result = always({group("g", {scored("a", 1.0), scored("b", 2.0), scored("c", 4.0)})}, step(2.0, 1.5, 4.0));
   ASSERT_EQ(result.groups.size(), 1u);
   const GroupErrors& g = result.groups.front();
   EXPECT_EQ(g.scored, 3);
@@ -61,9 +61,9 @@ TEST(Backtest, TheErrorOfAGroupIsTheMedianOfItsAbsoluteLogErrors) {
 
 TEST(Backtest, EachGroupCountsOnceHoweverManyRunsItHas) {
   std::vector<hwdb::RunRecord> many;
-  for (int i = 0; i < 100; ++i) many.push_back(timed("m" + std::to_string(i), 2.0));
+  for (int i = 0; i < 100; ++i) many.push_back(scored("m" + std::to_string(i), 2.0));
   const Backtest result =
-      always({group("many", many), group("few", {timed("a", 1.0), timed("b", 1.0), timed("c", 1.0)})}, step(2.0, 2.0, 2.0));
+      always({group("many", many), group("few", {scored("a", 1.0), scored("b", 1.0), scored("c", 1.0)})}, step(2.0, 2.0, 2.0));
   EXPECT_EQ(result.overall.groups, 2);
   EXPECT_EQ(result.overall.scored, 103);
   EXPECT_NEAR(*result.overall.macro_median_abs_error, std::log(2.0) / 2.0, 1e-12);
@@ -72,7 +72,7 @@ TEST(Backtest, EachGroupCountsOnceHoweverManyRunsItHas) {
 
 TEST(Backtest, GroupsOfFewerThanThreeScoredTimesArePooled) {
   const Backtest result =
-      always({group("x", {timed("a", 1.0), timed("b", 2.0)}), group("y", {timed("c", 4.0)})}, step(2.0, 2.0, 2.0));
+      always({group("x", {scored("a", 1.0), scored("b", 2.0)}), group("y", {scored("c", 4.0)})}, step(2.0, 2.0, 2.0));
   ASSERT_EQ(result.groups.size(), 1u);
   EXPECT_EQ(result.groups.front().group, "(small groups)");
   EXPECT_EQ(result.groups.front().scored, 3);
@@ -84,7 +84,7 @@ TEST(Backtest, ARunThatCannotBePredictedIsListedAndCountsAsAnErrorOfOne) {
     if (record.id == "bad") throw Error("no such device");
     return step(2.0, 1.0, 3.0);
   };
-  const std::vector files{group("g", {timed("a", 2.0), timed("b", 2.0), timed("bad", 2.0)})};
+  const std::vector files{group("g", {scored("a", 2.0), scored("b", 2.0), scored("bad", 2.0)})};
   const Backtest result = backtest(files, Scope::All, predict);
   EXPECT_EQ(result.rows[2].skipped, "no such device");
   EXPECT_FALSE(result.rows[2].predicted_time);
@@ -95,7 +95,7 @@ TEST(Backtest, ARunThatCannotBePredictedIsListedAndCountsAsAnErrorOfOne) {
 }
 
 TEST(Backtest, UnscoredTimesAreReportedButNotCounted) {
-  hwdb::RunRecord record = timed("a", 1.0);
+  hwdb::RunRecord record = scored("a", 1.0);
   record.scored.step_time = false;
   const Backtest result = always({group("g", {record})}, step(2.0, 1.0, 3.0));
   EXPECT_EQ(result.rows.front().measured_time, Seconds(1.0));
@@ -105,7 +105,7 @@ TEST(Backtest, UnscoredTimesAreReportedButNotCounted) {
 }
 
 TEST(Backtest, RejectedAndRepeatedRunsAreListedWithTheReason) {
-  hwdb::RunFile file = group("g", {timed("a", 1.0), timed("a", 1.0)});
+  hwdb::RunFile file = group("g", {scored("a", 1.0), scored("a", 1.0)});
   file.rejected.push_back({"b", "unknown key"});
   const Backtest result = always({file}, step(1.0, 1.0, 1.0));
   ASSERT_EQ(result.rows.size(), 3u);

@@ -14,7 +14,7 @@
 namespace llmsim::cli {
 namespace {
 
-constexpr const char* kHeader =
+constexpr const char* kVerifiedHeader =
     R"({"type": "header", "schema": 1, "started": "2026-11-21T20:00:00Z", "accelerator": "test_cpu", )"
     R"("device": {"name": "A CPU", "kind": "cpu", "threads": 1, "memory_bytes": 1e10, "last_level_cache_bytes": 32e6}, )"
     R"("library": {"libtorch": "1.13.0", "blas": "OpenBLAS"}})"
@@ -48,7 +48,7 @@ class CalibrateVerify : public testing::Test {
     options_.output.format = "csv";
   }
 
-  void write(const std::string& records) const { std::ofstream(options_.results.front()) << kHeader << records; }
+  void write(const std::string& records) const { std::ofstream(options_.results.front()) << kVerifiedHeader << records; }
   std::string printed() const { return content_of(options_.output.file); }
   bool prints(const std::string& text) const { return printed().find(text) != std::string::npos; }
 

@@ -7,6 +7,7 @@
 
 #include "sim/base/error.h"
 #include "sim/predict.h"
+#include "tests/error_of.h"
 
 namespace llmsim::cli {
 namespace {
@@ -24,13 +25,8 @@ std::string assumed(const sim::Run& run, const std::string& key) {
   return "";
 }
 
-std::string error_of(const RunOptions& options) {
-  try {
-    run_of(options, database());
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string request_error(const RunOptions& options) {
+  return error_of([&] { run_of(options, database()); });
 }
 
 std::string rule_of(const RunOptions& options) {
@@ -114,12 +110,12 @@ TEST(RunOf, AnImpossibleMeshIsAnAnswerWithItsRule) {
 TEST(RunOf, AbsurdNumbersNameOptionValueAndRange) {
   RunOptions options{.model = "gpt2"};
   options.gpus = "1000000000000";
-  EXPECT_EQ(error_of(options), "--gpus = 1000000000000: one whole number from 1 to 1048576 is expected");
+  EXPECT_EQ(request_error(options), "--gpus = 1000000000000: one whole number from 1 to 1048576 is expected");
   options.gpus = "0";
-  EXPECT_EQ(error_of(options), "--gpus = 0: one whole number from 1 to 1048576 is expected");
+  EXPECT_EQ(request_error(options), "--gpus = 0: one whole number from 1 to 1048576 is expected");
   options.gpus = "8";
   options.seq_len = "0";
-  EXPECT_EQ(error_of(options), "--seq-len = 0: one whole number from 1 to 16777216 is expected");
+  EXPECT_EQ(request_error(options), "--seq-len = 0: one whole number from 1 to 16777216 is expected");
 }
 
 TEST(RunOf, MeshesThatWouldOverflowAreRefused) {
@@ -127,18 +123,18 @@ TEST(RunOf, MeshesThatWouldOverflowAreRefused) {
   options.tp = "1024";
   options.pp = "4096";
   options.dp = "1048576";
-  EXPECT_NE(error_of(options).find("at most 1048576 devices"), std::string::npos) << error_of(options);
+  EXPECT_NE(request_error(options).find("at most 1048576 devices"), std::string::npos) << request_error(options);
 }
 
 TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
   RunOptions options{.model = "llama-70x"};
-  EXPECT_NE(error_of(options).find("did you mean"), std::string::npos) << error_of(options);
+  EXPECT_NE(request_error(options).find("did you mean"), std::string::npos) << request_error(options);
   options.model = "gpt2";
   options.stack = "megatron";
-  EXPECT_NE(error_of(options).find("megatron-lm"), std::string::npos) << error_of(options);
+  EXPECT_NE(request_error(options).find("megatron-lm"), std::string::npos) << request_error(options);
   options.stack.reset();
   options.sharding = "fsdp";
-  EXPECT_EQ(error_of(options), "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
+  EXPECT_EQ(request_error(options), "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
 }
 
 TEST(RunOf, ASchedulesNameReachesTheStrategy) {
@@ -150,18 +146,18 @@ TEST(RunOf, ASchedulesNameReachesTheStrategy) {
   options.schedule = "zb-v";
   EXPECT_EQ(run_of(options, database()).strategy.virtual_stages, 2);
   options.schedule = "zb";
-  EXPECT_EQ(error_of(options), "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe is expected");
+  EXPECT_EQ(request_error(options), "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe is expected");
 }
 
 TEST(RunOf, HsdpNeedsItsShardSize) {
   RunOptions options{.model = "llama-8b"};
   options.gpus = "64";
   options.sharding = "hsdp";
-  EXPECT_NE(error_of(options).find("--shard-size is missing"), std::string::npos);
+  EXPECT_NE(request_error(options).find("--shard-size is missing"), std::string::npos);
   options.shard_size = "8";
   EXPECT_EQ(run_of(options, database()).strategy.shard_size, 8);
   options.sharding = "none";
-  EXPECT_NE(error_of(options).find("--shard-size = 8"), std::string::npos);
+  EXPECT_NE(request_error(options).find("--shard-size = 8"), std::string::npos);
 }
 
 TEST(RunOf, SwitchesReachTheStrategy) {
@@ -182,7 +178,7 @@ TEST(RunOf, ActivationsOfModulesAreOffloaded) {
   EXPECT_TRUE(offload.optimizer && offload.activations);
   EXPECT_EQ(sim::text_of(offload.modules), "core_attn+moe_act");
   options.offload = "activations=core";
-  EXPECT_NE(error_of(options).find("--offload = activations=core"), std::string::npos);
+  EXPECT_NE(request_error(options).find("--offload = activations=core"), std::string::npos);
 }
 
 TEST(RunOf, HabitsOfTheFrameworkReachTheStack) {
@@ -209,7 +205,7 @@ TEST(RunOf, TransportAndAlgorithmReachTheCluster) {
   EXPECT_EQ(run_of(options, database()).cluster.network.transport, sim::Transport::Sockets);
   EXPECT_EQ(run_of(options, database()).cluster.algorithm, sim::CollectiveAlgorithm::Tree);
   options.transport = "tcp";
-  EXPECT_EQ(error_of(options), "--transport = tcp: rdma or sockets is expected");
+  EXPECT_EQ(request_error(options), "--transport = tcp: rdma or sockets is expected");
 }
 
 }  // namespace

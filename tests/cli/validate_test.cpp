@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
 namespace llmsim::cli {
@@ -13,13 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string error_of(const std::vector<std::string>& paths) {
-  try {
-    run_files(paths);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string run_files_error(const std::vector<std::string>& paths) {
+  return error_of([&] { run_files(paths); });
 }
 
 class RunFiles : public testing::Test {
@@ -40,12 +36,12 @@ TEST_F(RunFiles, NamedOnesStayAsTheyAreWhateverTheirName) {
   EXPECT_EQ(run_files({notes}), (std::vector{notes}));
 }
 
-TEST_F(RunFiles, ThatDoNotExistAreNamed) { EXPECT_EQ(error_of({"no/such"}), "no/such: no such file or folder"); }
+TEST_F(RunFiles, ThatDoNotExistAreNamed) { EXPECT_EQ(run_files_error({"no/such"}), "no/such: no such file or folder"); }
 
 TEST_F(RunFiles, AFolderWithoutThemIsRefused) {
   fs::remove(folder_ / "a.json");
   fs::remove(folder_ / "b.json");
-  EXPECT_EQ(error_of({folder_.path()}), folder_.path() + ": no *.json file in this folder");
+  EXPECT_EQ(run_files_error({folder_.path()}), folder_.path() + ": no *.json file in this folder");
 }
 
 }  // namespace

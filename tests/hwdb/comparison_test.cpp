@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -11,13 +12,8 @@ std::vector<Comparison> parsed(const std::string& comparison) {
   return parse_comparisons(R"({"schema": 1, "comparisons": [)" + comparison + "]}", "c.json");
 }
 
-std::string error_of(const std::string& comparison) {
-  try {
-    parsed(comparison);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string comparison_error(const std::string& comparison) {
+  return error_of([&] { parsed(comparison); });
 }
 
 TEST(Comparisons, NameTwoRuns) {
@@ -43,18 +39,19 @@ TEST(Comparisons, TakeTheSettingAwayByAMergePatch) {
 TEST(Comparisons, MaySayTheTwoValues) {
   const Comparison c = parsed(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8", "9"]})").at(0);
   EXPECT_EQ(c.values, (std::vector<std::string>{"8", "9"}));
-  EXPECT_NE(error_of(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8"]})").find("values"),
+  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8"]})").find("values"),
             std::string::npos);
 }
 
 TEST(Comparisons, RefuseWhatIsHalfSaid) {
-  EXPECT_NE(error_of(R"({"source": "log", "off": "a", "on": "b"})").find("setting"), std::string::npos);
-  EXPECT_NE(error_of(R"({"setting": "x", "source": "log", "off": "a"})").find("run"), std::string::npos);
-  EXPECT_NE(error_of(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "speedup": 0.1})").find("speedup"),
+  EXPECT_NE(comparison_error(R"({"source": "log", "off": "a", "on": "b"})").find("setting"), std::string::npos);
+  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a"})").find("run"), std::string::npos);
+  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "speedup": 0.1})").find("speedup"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"setting": "x", "source": "log", "run": {"id": "x"}, "without": {}})").find("speedup"),
+  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "run": {"id": "x"}, "without": {}})").find("speedup"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "gain": 2})").find("gain"), std::string::npos);
+  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "gain": 2})").find("gain"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include "hwdb/sqlite.h"
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 #include "tests/temporary_folder.h"
 
 namespace llmsim::hwdb {
@@ -27,16 +28,6 @@ class DatabaseFile : public testing::Test {
 };
 
 void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
-
-template <typename Work>
-std::string message_of(Work work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 Coefficient measured_clock() {
   return {"device", "h100_sxm", "sustained_clock", 0.9, 0.01, sim::Evidence::Fitted, "own runs", "12 runs", Origin::User};
@@ -93,7 +84,7 @@ TEST(Database, FindsIdsAndAliasesInAnySpelling) {
 
 TEST(Database, SuggestsTheNearestNameForAnUnknownOne) {
   const Database database(":memory:");
-  const std::string message = message_of([&] { database.get(HardwareKind::Accelerator, "h10o"); });
+  const std::string message = error_of([&] { database.get(HardwareKind::Accelerator, "h10o"); });
   EXPECT_NE(message.find("'h10o'"), std::string::npos) << message;
   EXPECT_NE(message.find("h100"), std::string::npos) << message;
 }
@@ -177,7 +168,7 @@ TEST_F(DatabaseFile, AFailedTransactionLeavesNothing) {
 TEST_F(DatabaseFile, ADamagedFileIsAnErrorAndStaysAsItIs) {
   write(path_, "This is no database, and long enough to be read as one: " + std::string(4096, 'x'));
   const std::string before = content_of(path_);
-  const std::string message = message_of([&] { const Database database(path_); });
+  const std::string message = error_of([&] { const Database database(path_); });
   EXPECT_NE(message.find(path_), std::string::npos) << message;
   EXPECT_NE(message.find("--db"), std::string::npos) << message;
   EXPECT_EQ(content_of(path_), before);
@@ -187,33 +178,33 @@ TEST_F(DatabaseFile, ATruncatedFileIsAnErrorAndStaysAsItIs) {
   { const Database database(path_); }
   fs::resize_file(path_, 5000);
   const std::string before = content_of(path_);
-  EXPECT_NE(message_of([&] { Database(path_).get(HardwareKind::Accelerator, "h100"); }).find(path_), std::string::npos);
+  EXPECT_NE(error_of([&] { Database(path_).get(HardwareKind::Accelerator, "h100"); }).find(path_), std::string::npos);
   EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, AnotherProgramsDatabaseIsRefused) {
   sqlite::Connection(path_, sqlite::Open::Create).execute("CREATE TABLE theirs(x)");
   const std::string before = content_of(path_);
-  EXPECT_NE(message_of([&] { const Database database(path_); }).find("another program"), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database database(path_); }).find("another program"), std::string::npos);
   EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
   { const Database database(path_); }
   sqlite::Connection(path_, sqlite::Open::Existing).execute("PRAGMA user_version = 99");
-  EXPECT_NE(message_of([&] { const Database database(path_); }).find("newer llmsim"), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database database(path_); }).find("newer llmsim"), std::string::npos);
 }
 
 TEST_F(DatabaseFile, AFolderIsRefused) {
-  EXPECT_NE(message_of([&] { const Database database(folder_.path()); }).find("is a directory"), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database database(folder_.path()); }).find("is a directory"), std::string::npos);
 }
 
 // A named file is what the reader wants; the default one is a convenience.
 TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersOfTheDefaultGetTheShippedFactsAndOneWarning) {
   const std::string nowhere = folder_ / "missing/test.db";
-  EXPECT_EQ(message_of([&] { const Database reader(nowhere); }),
+  EXPECT_EQ(error_of([&] { const Database reader(nowhere); }),
             "database " + nowhere + ": cannot be opened: No such file or directory");
-  EXPECT_NE(message_of([&] { const Database writer(nowhere, Access::Write); }).find(nowhere), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database writer(nowhere, Access::Write); }).find(nowhere), std::string::npos);
   write(folder_ / "file", "no folder");
   setenv("XDG_DATA_HOME", (folder_ / "file").c_str(), 1);
   testing::internal::CaptureStderr();
@@ -226,7 +217,7 @@ TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersOfTheDefaultGetTheShippedFac
 }
 
 TEST_F(DatabaseFile, ADeviceIsRefused) {
-  EXPECT_EQ(message_of([] { const Database database("/dev/zero"); }),
+  EXPECT_EQ(error_of([] { const Database database("/dev/zero"); }),
             "database /dev/zero: is a device or pipe; give the path of a file");
 }
 
@@ -243,7 +234,7 @@ TEST_F(DatabaseFile, AReadOnlyFileIsReadWithTheUsersRows) {
   std::string message;
   try {
     rows = Database(path_).count("coefficients", Origin::User);
-    message = message_of([&] { const Database writer(path_, Access::Write); });
+    message = error_of([&] { const Database writer(path_, Access::Write); });
   } catch (const Error& error) {
     ADD_FAILURE() << error.what();
   }

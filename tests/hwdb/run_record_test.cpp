@@ -8,11 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
 
-std::string error_of(const std::string& text) {
+std::string record_error(const std::string& text) {
   try {
     RunFile file = parse_runs(text, "runs.json");
     return file.rejected.empty() ? "" : file.rejected.front().reason;
@@ -79,40 +80,40 @@ TEST(RunRecords, OneRunMayStandAlone) {
 }
 
 TEST(RunRecords, AMisspelledKeyIsRefusedWithTheNearestKnownOne) {
-  EXPECT_EQ(error_of(R"({"runs": [{"id": "a", "model": {"hiden_size": 8}}]})"),
+  EXPECT_EQ(record_error(R"({"runs": [{"id": "a", "model": {"hiden_size": 8}}]})"),
             "runs.json: run a: model.hiden_size: unknown key; did you mean hidden_size?");
-  EXPECT_EQ(error_of(R"({"runs": [{"id": "a", "hardwear": {}}]})"),
+  EXPECT_EQ(record_error(R"({"runs": [{"id": "a", "hardwear": {}}]})"),
             "runs.json: run a: hardwear: unknown key; did you mean hardware?");
 }
 
 TEST(RunRecords, AnUnknownValueIsRefusedWithTheKnownOnes) {
-  EXPECT_EQ(error_of(R"({"runs": [{"id": "a", "training": {"sharding": "zero4"}}]})"),
+  EXPECT_EQ(record_error(R"({"runs": [{"id": "a", "training": {"sharding": "zero4"}}]})"),
             "runs.json: run a: training.sharding = \"zero4\": unknown value; did you mean zero1? (one of none, zero1, zero2, "
             "zero3, hsdp)");
 }
 
 TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
-  EXPECT_EQ(error_of(R"({"id": "a", "model": {"num_layers": -3}})"),
+  EXPECT_EQ(record_error(R"({"id": "a", "model": {"num_layers": -3}})"),
             "runs.json: run a: model.num_layers = -3: an integer from 1 to 2147483647 is expected");
-  EXPECT_EQ(error_of(R"({"id": "a", "model": {"num_layers": 1.5}})"),
+  EXPECT_EQ(record_error(R"({"id": "a", "model": {"num_layers": 1.5}})"),
             "runs.json: run a: model.num_layers = 1.5: an integer from 1 to 2147483647 is expected");
-  EXPECT_EQ(error_of(R"({"id": "a", "training": {"compile": "yes"}})"),
+  EXPECT_EQ(record_error(R"({"id": "a", "training": {"compile": "yes"}})"),
             "runs.json: run a: training.compile = \"yes\": true or false is expected");
-  EXPECT_EQ(error_of(R"({"id": "a", "model": 3})"), "runs.json: run a: model = 3: an object { ... } is expected");
-  EXPECT_EQ(error_of(R"({"id": "a", "training": {"dropout": 10}})"),
+  EXPECT_EQ(record_error(R"({"id": "a", "model": 3})"), "runs.json: run a: model = 3: an object { ... } is expected");
+  EXPECT_EQ(record_error(R"({"id": "a", "training": {"dropout": 10}})"),
             "runs.json: run a: training.dropout = 10: a number from 0 to 0.999 is expected");
-  EXPECT_EQ(error_of(R"({"id": "a", "date": "May 2021"})"),
+  EXPECT_EQ(record_error(R"({"id": "a", "date": "May 2021"})"),
             "runs.json: run a: date = \"May 2021\": a date as \"YYYY-MM-DD\" is expected");
 }
 
 TEST(RunRecords, MalformedJsonIsRefusedWithItsLine) {
-  const std::string error = error_of("{\n\"runs\": [\n{]}");
+  const std::string error = record_error("{\n\"runs\": [\n{]}");
   EXPECT_EQ(error.substr(0, 35), "runs.json:3: malformed JSON: syntax");
   EXPECT_EQ(error.find('\n'), std::string::npos);
 }
 
 TEST(RunRecords, AnotherSchemaIsRefused) {
-  EXPECT_EQ(error_of(R"({"schema": 1, "runs": []})"),
+  EXPECT_EQ(record_error(R"({"schema": 1, "runs": []})"),
             "runs.json: schema = 1: this program reads schema 2; tests/validation/convert_runs.py IN OUT converts schema 1");
 }
 
@@ -164,7 +165,7 @@ TEST(RunRecords, DamagedFilesNeverBreakTheReader) {
     std::string text = good;
     for (int change = 0; change < 3; ++change) text[random() % text.size()] = static_cast<char>(random() % 256);
     if (round % 4 == 0) text.resize(random() % text.size());
-    const std::string error = error_of(text);
+    const std::string error = record_error(text);
     ASSERT_EQ(error.find('\n'), std::string::npos) << error;
   }
 }

@@ -11,6 +11,7 @@
 #include "sim/predict.h"
 #include "sim/schedule/passes.h"
 #include "sim/schedule/update_time.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -37,13 +38,8 @@ RunRecord llama(int devices) {
 
 sim::Run resolved(const RunRecord& record) { return RunResolver(shipped_database()).resolve(record); }
 
-std::string error_of(const RunRecord& record) {
-  try {
-    resolved(record);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string resolving_error(const RunRecord& record) {
+  return error_of([&] { resolved(record); });
 }
 
 const sim::Fact* fact(const sim::Run& run, const std::string& key) {
@@ -115,10 +111,10 @@ TEST(RunResolver, AMeshThatDoesNotMultiplyIsRefusedWithWhatWouldFit) {
   RunRecord record = llama(16);
   record.training.tp = 2;
   record.training.dp = 4;
-  EXPECT_EQ(error_of(record),
+  EXPECT_EQ(resolving_error(record),
             "mine.json: run a: training: dp * tp * pp * cp = 4 * 2 * 1 * 1 is not num_devices = 16; dp = 8 would fit");
   record.training.tp = 3;
-  EXPECT_EQ(error_of(record),
+  EXPECT_EQ(resolving_error(record),
             "mine.json: run a: training: dp * tp * pp * cp = 4 * 3 * 1 * 1 is not num_devices = 16; tp * pp * cp = 3 must divide "
             "it (nearest: 2 or 4)");
 }
@@ -126,31 +122,32 @@ TEST(RunResolver, AMeshThatDoesNotMultiplyIsRefusedWithWhatWouldFit) {
 TEST(RunResolver, ABatchThatDoesNotMultiplyIsRefused) {
   RunRecord record = llama(8);
   record.training.num_microbatches = 3;
-  EXPECT_EQ(error_of(record),
+  EXPECT_EQ(resolving_error(record),
             "mine.json: run a: training.global_batch = 16 is not dp * micro_batch * num_microbatches = 8 * 1 * 3");
 }
 
 TEST(RunResolver, EssentialFiguresThatAreMissingAreNamed) {
   RunRecord record = llama(8);
   record.training.global_batch = record.training.micro_batch = std::nullopt;
-  EXPECT_EQ(error_of(record), "mine.json: run a: training.global_batch is missing, and training.micro_batch too");
+  EXPECT_EQ(resolving_error(record), "mine.json: run a: training.global_batch is missing, and training.micro_batch too");
   record = llama(8);
   record.hardware.accelerator = std::nullopt;
-  EXPECT_EQ(error_of(record), "mine.json: run a: hardware.accelerator is missing");
+  EXPECT_EQ(resolving_error(record), "mine.json: run a: hardware.accelerator is missing");
   record = llama(8);
   record.model.name = std::nullopt;
-  EXPECT_EQ(error_of(record), "mine.json: run a: model.num_layers is missing");
+  EXPECT_EQ(resolving_error(record), "mine.json: run a: model.num_layers is missing");
 }
 
 TEST(RunResolver, UnknownNamesAreRefusedWithTheRun) {
   RunRecord record = llama(8);
   record.hardware.accelerator = "h100_sxn";
-  const std::string error = error_of(record);
+  const std::string error = resolving_error(record);
   EXPECT_EQ(error.find("mine.json: run a: "), 0u) << error;
   EXPECT_NE(error.find("h100_sxm"), std::string::npos) << error;
   record = llama(8);
   record.training.framework = "megatron-ml";
-  EXPECT_EQ(error_of(record), "mine.json: run a: framework = megatron-ml: unknown training stack; did you mean megatron-lm?");
+  EXPECT_EQ(resolving_error(record),
+            "mine.json: run a: framework = megatron-ml: unknown training stack; did you mean megatron-lm?");
 }
 
 TEST(RunResolver, WhatTheRecordSaysWinsOverTheStack) {
@@ -217,7 +214,7 @@ TEST(RunResolver, HybridShardingKeepsTheSizeOfItsShardGroups) {
   record.training.replicate_size = 2;
   EXPECT_EQ(resolved(record).strategy.shard_size, 8);
   record.training.replicate_size = 4;
-  EXPECT_EQ(error_of(record), "mine.json: run a: training.shard_size = 8 times replicate_size must be dp * cp = 16");
+  EXPECT_EQ(resolving_error(record), "mine.json: run a: training.shard_size = 8 times replicate_size must be dp * cp = 16");
 }
 
 TEST(RunResolver, AnEncoderIsTrainedAsBertIs) {
@@ -237,7 +234,7 @@ TEST(RunResolver, AnEncoderIsTrainedAsBertIs) {
 TEST(RunResolver, HybridsAreRefused) {
   RunRecord record = llama(8);
   record.model.architecture = "hybrid";
-  EXPECT_EQ(error_of(record), "mine.json: run a: model.architecture = hybrid: only decoders and encoders are simulated");
+  EXPECT_EQ(resolving_error(record), "mine.json: run a: model.architecture = hybrid: only decoders and encoders are simulated");
 }
 
 TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
@@ -332,10 +329,10 @@ TEST(RunResolver, ActivationsOfChosenModulesAreOffloaded) {
   offload.modules.core_attention = offload.modules.activation = true;
   EXPECT_EQ(resolved(record).strategy.offload, offload);
   record.training.offload.modules = {"core"};
-  EXPECT_NE(error_of(record).find("training.offload.modules = core: known are attn_norm, qkv_linear"), std::string::npos);
+  EXPECT_NE(resolving_error(record).find("training.offload.modules = core: known are attn_norm, qkv_linear"), std::string::npos);
   record.training.offload.modules = {"core_attn"};
   record.training.offload.activations = false;
-  EXPECT_NE(error_of(record).find("need training.offload.activations = true"), std::string::npos);
+  EXPECT_NE(resolving_error(record).find("need training.offload.activations = true"), std::string::npos);
 }
 
 TEST(RunResolver, TransportAndAlgorithmAreWhatTheRunSays) {

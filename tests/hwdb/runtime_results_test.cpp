@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -25,13 +26,8 @@ std::string lines(const std::vector<std::string>& records) {
   return text;
 }
 
-std::string error_of(const std::string& text) {
-  try {
-    parse_runtime_results(text, "file");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string results_error(const std::string& text) {
+  return error_of([&] { parse_runtime_results(text, "file"); });
 }
 
 TEST(RuntimeResults, ReadsTheMachineAndItsOperators) {
@@ -89,11 +85,11 @@ std::string changed(const std::string& record, const std::string& key, const std
 }
 
 void expect_refused_without(const std::string& record, const std::string& kind, const std::vector<std::string>& keys) {
-  EXPECT_EQ(error_of(lines({kHeader, record})), "") << record;
+  EXPECT_EQ(results_error(lines({kHeader, record})), "") << record;
   for (const std::string& key : keys) {
     for (const std::string value : {"", "null", "0", "-1", "\"x\"", "1e999"}) {
       if (value.empty() && key == "median_s") continue;  // a record without a time was not measured
-      const std::string error = error_of(lines({kHeader, changed(record, key, value)}));
+      const std::string error = results_error(lines({kHeader, changed(record, key, value)}));
       const std::string start = value == "1e999" ? "file:2: " : "file:2: " + kind + "." + key;
       EXPECT_TRUE(error.starts_with(start)) << key << " " << value << ": " << error;
     }
@@ -115,10 +111,10 @@ TEST(RuntimeResults, RecordsWithoutSizesAreRefusedByName) {
   expect_refused_without(kCollective, "all_reduce", {"ranks", "bytes", "median_s"});
   expect_refused_without(kOverlap, "all_gather", {"ranks", "collective_slowdown", "gemm_slowdown"});
   expect_refused_without(kSharing, "sharing", {"ranks", "slowdown"});
-  EXPECT_EQ(error_of(lines({kHeader, changed(gemm, "n", "")})),
+  EXPECT_EQ(results_error(lines({kHeader, changed(gemm, "n", "")})),
             "file:2: gemm.n: is missing; an integer of at least 1 is expected");
-  EXPECT_TRUE(error_of(lines({changed(kHeader, "threads", "0")})).starts_with("file:1: device.threads = 0"));
-  EXPECT_TRUE(error_of(lines({changed(kHeader, "memory_bytes", "0")})).starts_with("file:1: device.memory_bytes = 0"));
+  EXPECT_TRUE(results_error(lines({changed(kHeader, "threads", "0")})).starts_with("file:1: device.threads = 0"));
+  EXPECT_TRUE(results_error(lines({changed(kHeader, "memory_bytes", "0")})).starts_with("file:1: device.memory_bytes = 0"));
 }
 
 // Bytes of a good file replaced, cut out and doubled, 20 000 times: every text is read or refused with a line.
@@ -137,7 +133,7 @@ TEST(RuntimeResults, RefusesOrReadsAnyText) {
         default: text.insert(at, text.substr(at, length));
       }
     }
-    const std::string error = error_of(text);
+    const std::string error = results_error(text);
     refused += error.empty() ? 0 : 1;
     EXPECT_TRUE(error.empty() || error.starts_with("file:")) << error;
   }
@@ -158,11 +154,11 @@ TEST(RuntimeResults, LeavesOutALineThatWasCutOff) {
 }
 
 TEST(RuntimeResults, NamesTheLineThatIsWrong) {
-  EXPECT_EQ(error_of(""), "file: is empty; a result file of llmsim-runtime is expected");
-  EXPECT_EQ(error_of("{}\n"), "file:1: the header is missing; is this a file of llmsim-runtime?");
-  EXPECT_TRUE(error_of(lines({kHeader, "nonsense"})).starts_with("file:2: malformed JSON"));
+  EXPECT_EQ(results_error(""), "file: is empty; a result file of llmsim-runtime is expected");
+  EXPECT_EQ(results_error("{}\n"), "file:1: the header is missing; is this a file of llmsim-runtime?");
+  EXPECT_TRUE(results_error(lines({kHeader, "nonsense"})).starts_with("file:2: malformed JSON"));
   EXPECT_TRUE(
-      error_of(lines({kHeader, R"({"type": "kernel", "median_s": 1})"})).starts_with("file:2: no record of llmsim-runtime"));
+      results_error(lines({kHeader, R"({"type": "kernel", "median_s": 1})"})).starts_with("file:2: no record of llmsim-runtime"));
 }
 
 }  // namespace

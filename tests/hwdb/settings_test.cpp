@@ -7,17 +7,13 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
 
-std::string error_of(const char* key, const std::string& text) {
-  try {
-    setting_from(*find_setting(key), std::string("--") + key, text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string setting_error(const char* key, const std::string& text) {
+  return error_of([&] { setting_from(*find_setting(key), std::string("--") + key, text); });
 }
 
 TEST(Settings, ExamplesAreValuesThatReadBackAsWritten) {
@@ -30,12 +26,12 @@ TEST(Settings, ExamplesAreValuesThatReadBackAsWritten) {
 }
 
 TEST(Settings, OtherValuesAreRefusedWithWhatWouldBeRight) {
-  EXPECT_EQ(error_of("dropout", "1"), "--dropout = 1: a number from 0 to 0.999 is expected");
-  EXPECT_EQ(error_of("dropout", "nan"), "--dropout = nan: a number from 0 to 0.999 is expected");
-  EXPECT_EQ(error_of("loss_chunks", "1.5"), "--loss_chunks = 1.5: a whole number from 0 to 65536 is expected");
-  EXPECT_EQ(error_of("reduce_bucket_size", "inf"), "--reduce_bucket_size = inf: a number of at least 1 is expected");
-  EXPECT_EQ(error_of("norm_dtype", "fp8"), "--norm_dtype = fp8: fp32, bf16 or fp16 is expected");
-  EXPECT_EQ(error_of("deterministic", "maybe"), "--deterministic = maybe: true or false is expected");
+  EXPECT_EQ(setting_error("dropout", "1"), "--dropout = 1: a number from 0 to 0.999 is expected");
+  EXPECT_EQ(setting_error("dropout", "nan"), "--dropout = nan: a number from 0 to 0.999 is expected");
+  EXPECT_EQ(setting_error("loss_chunks", "1.5"), "--loss_chunks = 1.5: a whole number from 0 to 65536 is expected");
+  EXPECT_EQ(setting_error("reduce_bucket_size", "inf"), "--reduce_bucket_size = inf: a number of at least 1 is expected");
+  EXPECT_EQ(setting_error("norm_dtype", "fp8"), "--norm_dtype = fp8: fp32, bf16 or fp16 is expected");
+  EXPECT_EQ(setting_error("deterministic", "maybe"), "--deterministic = maybe: true or false is expected");
 }
 
 // What a run states is what its framework does, with a fact for each field.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -11,13 +12,8 @@ SourceProject parsed(const std::string& table) {
   return parse_source_project(R"({"schema": 1, "title": "P", "groups": ["g"], "tables": [)" + table + "]}", "p.json");
 }
 
-std::string error_of(const std::string& table) {
-  try {
-    parsed(table);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string source_table_error(const std::string& table) {
+  return error_of([&] { parsed(table); });
 }
 
 TEST(SourceTables, HaveRunsStagesOrComparisons) {
@@ -29,17 +25,17 @@ TEST(SourceTables, HaveRunsStagesOrComparisons) {
           .tables.at(0);
   EXPECT_EQ(stages.stages.at(0).peak, sim::Bytes(5.0));
   EXPECT_FALSE(stages.stages.at(0).allocated);
-  EXPECT_NE(error_of(R"({"title": "t", "source": "s", "rows": 1})").find("one of runs, stages and comparisons"),
+  EXPECT_NE(source_table_error(R"({"title": "t", "source": "s", "rows": 1})").find("one of runs, stages and comparisons"),
             std::string::npos);
 }
 
 TEST(SourceTables, SayHowManyRowsTheSourcePrints) {
-  EXPECT_NE(error_of(R"({"title": "t", "source": "s", "runs": ["a"]})").find("rows"), std::string::npos);
+  EXPECT_NE(source_table_error(R"({"title": "t", "source": "s", "runs": ["a"]})").find("rows"), std::string::npos);
 }
 
 TEST(SourceTables, AnAssumptionNeedsItsReasonAndFillsOnlyWhatIsMissing) {
   const std::string head = R"({"title": "t", "source": "s", "rows": 1, "runs": ["a"], "assume": {)";
-  EXPECT_NE(error_of(head + R"("model": {"num_heads": 80}}})").find("reason"), std::string::npos);
+  EXPECT_NE(source_table_error(head + R"("model": {"num_heads": 80}}})").find("reason"), std::string::npos);
   const SourceTable table = parsed(head + R"("reason": "usual", "model": {"num_heads": 80, "num_layers": 7}}})").tables.at(0);
   RunRecord record;
   record.model.num_layers = 72;

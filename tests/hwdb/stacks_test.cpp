@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -21,13 +22,8 @@ constexpr const char* kTwoStacks = R"({"schema": 1, "stacks": [
 
 Stacks two() { return Stacks::parse(kTwoStacks, "stacks.json"); }
 
-std::string error_of(const std::string& text) {
-  try {
-    Stacks::parse(text, "stacks.json");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string stacks_error(const std::string& text) {
+  return error_of([&] { Stacks::parse(text, "stacks.json"); });
 }
 
 const sim::Fact* fact(const StackChoice& choice, const std::string& key) {
@@ -115,7 +111,7 @@ TEST(Stacks, AFieldHasTheValueOfItsDate) {
 }
 
 TEST(Stacks, DatesOfAFieldRise) {
-  EXPECT_NE(error_of(R"({"stacks": [{"id": "a", "fields": {"efficiency": [
+  EXPECT_NE(stacks_error(R"({"stacks": [{"id": "a", "fields": {"efficiency": [
     {"value": 0.7, "evidence": "assumed", "source": "s"},
     {"until": "2022-01-01", "value": 0.6, "evidence": "assumed", "source": "s"}]}}]})")
                 .find("dates must rise"),
@@ -195,15 +191,15 @@ TEST(Stacks, MistakesInTheFileAreNamed) {
   const auto one = [](const std::string& fields) {
     return R"({"stacks": [{"id": "a", "name": "A", "fields": {)" + fields + "}}]}";
   };
-  EXPECT_EQ(error_of(one(R"("fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
+  EXPECT_EQ(stacks_error(one(R"("fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
             "stacks.json: stack a: fragmentatio: unknown field; did you mean fragmentation?");
-  EXPECT_EQ(error_of(one(R"("fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
+  EXPECT_EQ(stacks_error(one(R"("fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
             "stacks.json: stack a: fragmentation = \"x\": wrong type or range for this field");
-  EXPECT_EQ(error_of(one(R"("fragmentation": {"value": 1, "evidence": "assumed"})")),
+  EXPECT_EQ(stacks_error(one(R"("fragmentation": {"value": 1, "evidence": "assumed"})")),
             "stacks.json: stack a: fragmentation: value, evidence and source are all needed");
-  EXPECT_EQ(error_of(R"({"stacks": [{"id": "a", "like": "b"}]})"),
+  EXPECT_EQ(stacks_error(R"({"stacks": [{"id": "a", "like": "b"}]})"),
             "stacks.json: stack a: like = b: no stack before this one has that id");
-  EXPECT_EQ(error_of(R"({"stacks": [], "rules": [{"when": {}, "set": {}}]})"),
+  EXPECT_EQ(stacks_error(R"({"stacks": [], "rules": [{"when": {}, "set": {}}]})"),
             "stacks.json: rules 1: a rule needs a condition in \"when\"");
 }
 
@@ -289,7 +285,7 @@ sim::AttentionKernel kernel(const std::string& framework, const std::string& arc
 }
 
 TEST(Stacks, NoRuleNamesAPublishedGroup) {
-  EXPECT_NE(error_of(R"({"stacks": [], "rules": [{"when": {"group": "bloom-tuning"}, "set": {}}]})").find("group"),
+  EXPECT_NE(stacks_error(R"({"stacks": [], "rules": [{"when": {"group": "bloom-tuning"}, "set": {}}]})").find("group"),
             std::string::npos);
 }
 

@@ -11,6 +11,7 @@
 
 #include "hwdb/hardware.h"
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -35,18 +36,13 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(text.find(from), from.size(), to);
 }
 
-std::string message_of(Database& database, const std::string& text, bool replace = false) {
-  try {
-    add_hardware(database, text, "mine.json", replace);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+std::string hardware_error(Database& database, const std::string& text, bool replace = false) {
+  return error_of([&] { add_hardware(database, text, "mine.json", replace); });
 }
 
 std::string refusal(const std::string& from, const std::string& to) {
   static Database database(":memory:", Access::Write);
-  const std::string message = message_of(database, replaced(kCluster, from, to));
+  const std::string message = hardware_error(database, replaced(kCluster, from, to));
   EXPECT_EQ(database.count("accelerators", Origin::User), 0) << message;
   EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   return message;
@@ -56,7 +52,7 @@ TEST(UserHardware, CoefficientsOfStacksAreCheckedAsThoseOfDevices) {
   constexpr const char* kDevice = R"("scope": "device", "id": "my_gpu", "key": "memory_fraction")";
   Database database(":memory:", Access::Write);
   const std::string right = R"("scope": "stack", "id": "megatron-lm", "key": "efficiency")";
-  EXPECT_EQ(message_of(database, replaced(kCluster, kDevice, right)), "");
+  EXPECT_EQ(hardware_error(database, replaced(kCluster, kDevice, right)), "");
   const std::vector<Coefficient> rows = database.coefficients("stack", "megatron-lm");
   const auto row = std::find_if(rows.begin(), rows.end(), [](const Coefficient& c) { return c.key == "efficiency"; });
   ASSERT_NE(row, rows.end());
@@ -113,8 +109,8 @@ TEST(UserHardware, FactsOfTheUserAreGiven) {
 TEST(UserHardware, AddingItTwiceNeedsReplace) {
   Database database(":memory:", Access::Write);
   add_hardware(database, kCluster, "mine.json", false);
-  EXPECT_NE(message_of(database, kCluster).find("--replace"), std::string::npos);
-  EXPECT_EQ(message_of(database, kCluster, true), "");
+  EXPECT_NE(hardware_error(database, kCluster).find("--replace"), std::string::npos);
+  EXPECT_EQ(hardware_error(database, kCluster, true), "");
   EXPECT_EQ(database.count("accelerators", Origin::User), 1);
 }
 
@@ -128,7 +124,7 @@ TEST(UserHardware, ReplaceHidesTheShippedRow) {
   Database database(":memory:", Access::Write);
   const char* faster =
       R"({"accelerators": [{"id": "h100_sxm", "source": "me", "peak_bf16_flops": 1e15, "hbm_bytes": 8e10, "hbm_bytes_per_s": 3e12}]})";
-  EXPECT_EQ(message_of(database, faster, true), "");
+  EXPECT_EQ(hardware_error(database, faster, true), "");
   EXPECT_EQ(device(database, "h100").device.memory_bandwidth, 3000.0 * GBps);
 }
 
@@ -159,7 +155,7 @@ TEST(UserHardware, ValuesInOtherUnitsAreRefusedWithWhatWasMeant) {
                            "scale_up": {"total_bytes_per_s_per_direction": 450e9}}]})";
     const std::size_t begin = text.find(key + "\"") + key.size() + 3, end = text.find_first_of(",}", begin);
     Database database(":memory:", Access::Write);
-    return message_of(database, text.replace(begin, end - begin, value));
+    return hardware_error(database, text.replace(begin, end - begin, value));
   };
   EXPECT_EQ(refused("hbm_bytes", "160"),
             "mine.json: accelerators[0].hbm_bytes = 160: 1e+08 to 1e+14 bytes is expected; did you mean 160e9?");
@@ -181,9 +177,9 @@ TEST(UserHardware, ValuesInOtherUnitsAreRefusedWithWhatWasMeant) {
 
 TEST(UserHardware, AnEmptyDocumentIsRefused) {
   Database database(":memory:", Access::Write);
-  EXPECT_NE(message_of(database, "{}").find("none of accelerators"), std::string::npos);
-  EXPECT_NE(message_of(database, "[]"), "");
-  EXPECT_NE(message_of(database, ""), "");
+  EXPECT_NE(hardware_error(database, "{}").find("none of accelerators"), std::string::npos);
+  EXPECT_NE(hardware_error(database, "[]"), "");
+  EXPECT_NE(hardware_error(database, ""), "");
 }
 
 // Whatever the bytes are: an Error of one line and nothing stored, or hardware that loads.

@@ -12,25 +12,17 @@
 #include "runtime/library/memory_meter.h"
 #include "runtime/measure/step_bench.h"
 #include "sim/base/error.h"
+#include "tests/error_of.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {
 namespace {
 
-std::string refusal(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 std::string refusal_of(const std::function<void(TrainingSetup&)>& change) {
   TrainingSetup setup = small_training(Family::Llama);
   change(setup);
   const RankGroups groups = counting_groups(setup.strategy, 0);
-  return refusal([&] { Trainer(setup, groups); });
+  return error_of([&] { Trainer(setup, groups); });
 }
 
 TEST(DeviceChoices, AreRefusedOnTheCpu) {

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
 namespace {
 
-constexpr double kTokens = 1024.0, kHidden = 1024.0;
 constexpr double kUnit = 2.0 * kTokens * kHidden * kHidden;  // FLOP of a product with h^2 weights
 constexpr double kRow = 2.0 * kTokens * kHidden;             // bytes of h values of each token
 
@@ -20,12 +20,6 @@ double product_flops(const OperatorList& operators) {
   double sum = 0.0;
   for (const Operator& op : operators) sum += op.kind == OperatorKind::Gemm ? op.flops.value() : 0.0;
   return sum;
-}
-
-int count_of(const OperatorList& operators, OperatorKind kind) {
-  int count = 0;
-  for (const Operator& op : operators) count += op.kind == kind ? 1 : 0;
-  return count;
 }
 
 // The sample block has products q, k, v, out of h^2 and up, down of 4 h^2 weights.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "sim/operators/ends.h"
+#include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -26,7 +27,7 @@ double collective_bytes(const OperatorList& operators, CollectiveKind kind) {
   return sum;
 }
 
-constexpr double kTokens = 1024.0, kHidden = 1024.0, kSequence = 1024.0;
+constexpr double kSequence = 1024.0;
 
 TEST(Block, ForwardProductsMultiplyEveryMatrixOnce) {
   // h = 1024: qkv 3 h^2, projection h^2, MLP 8 h^2 weights, two FLOPs for each weight and token.
@@ -286,12 +287,6 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
   const BlockOperators sequence = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::ReduceScatter), residual);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::AllGather), residual);
-}
-
-int count_of(const OperatorList& operators, OperatorKind kind) {
-  int count = 0;
-  for (const Operator& op : operators) count += op.kind == kind ? 1 : 0;
-  return count;
 }
 
 TEST(Block, AParallelBlockMayJoinItsInputProducts) {

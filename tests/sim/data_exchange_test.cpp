@@ -9,7 +9,7 @@ namespace llmsim::sim {
 namespace {
 
 // Sixteen devices on two nodes; `rank` as for 16 blocks of one million parameters.
-struct Case {
+struct ExchangeCase {
   TrainingRun run = small_run(16);
   RankParameters rank{.block = 1e6, .embedding = 4e6, .head = 2e6, .block_adapters = 0.0};
 
@@ -17,7 +17,7 @@ struct Case {
 };
 
 TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheStackWraps) {
-  Case c;
+  ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
   c.run.stack.sharded.unit_blocks = 3.0;
@@ -29,7 +29,7 @@ TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheStackWraps) {
 }
 
 TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
-  Case c;
+  ExchangeCase c;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
   c.run.stack.gradients.bucket = 4e6;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 4);
@@ -38,7 +38,7 @@ TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
 }
 
 TEST(DataExchange, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
-  Case c;
+  ExchangeCase c;
   c.run.stack.sharded.flat_units = true;
   c.run.strategy.sharding = Sharding::Zero3;
   c.rank.block = 1e6 + 1;
@@ -50,7 +50,7 @@ TEST(DataExchange, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
 
 // ZeRO-1 gathers what its optimizer has changed, ZeRO-3 whatever it has divided.
 TEST(DataExchange, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
-  Case c;
+  ExchangeCase c;
   c.run.strategy.adapters = Adapters{.rank = 8};
   c.rank.block_adapters = 1e4, c.rank.adapted = true;
   const auto gathered = [&c](Sharding sharding) {
@@ -62,7 +62,7 @@ TEST(DataExchange, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
 }
 
 TEST(DataExchange, BucketsRunThroughFlatUnits) {
-  Case c;
+  ExchangeCase c;
   c.run.stack.sharded.flat_units = true;
   c.run.stack.gradients.bucket = 5e6;
   const ExchangedMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
@@ -71,7 +71,7 @@ TEST(DataExchange, BucketsRunThroughFlatUnits) {
 }
 
 TEST(DataExchange, TheNormOfShardedGradientsIsSummed) {
-  Case c;
+  ExchangeCase c;
   c.run.stack.update.sums_norm = true;
   EXPECT_EQ(c.exchange().norm_message(), Bytes(0.0));  // every rank has all gradients
   c.run.strategy.sharding = Sharding::Zero1;
@@ -82,7 +82,7 @@ TEST(DataExchange, TheNormOfShardedGradientsIsSummed) {
 
 TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
   // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128 pay 128 latencies.
-  Case c;
+  ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
   c.run.stack.storage.weight_bytes = 2.0;
   const double wire = 15.0 / 16.0 * 32e6 / 80e9;
@@ -95,7 +95,7 @@ TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
 
 TEST(DataExchange, ReductionsAreAsWideAsTheStackSays) {
   // Autocast over fp32 weights under FSDP: bf16 on the wire unless reduce_dtype is fp32; an fp32 run has nothing narrower.
-  Case c;
+  ExchangeCase c;
   c.run.stack.storage.weight_bytes = c.run.stack.storage.gradient_bytes = 4.0;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 2.0);
   c.run.stack.gradients.reduced_in_fp32 = true;
@@ -106,7 +106,7 @@ TEST(DataExchange, ReductionsAreAsWideAsTheStackSays) {
 }
 
 TEST(DataExchange, QuantisedGathersSendOneByte) {
-  Case c;
+  ExchangeCase c;
   c.run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
   c.run.stack.narrow.gathers = true;

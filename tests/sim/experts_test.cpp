@@ -6,12 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "sim/operators/block.h"
+#include "tests/sim/operator_lists.h"
 
 namespace llmsim::sim {
 namespace {
 
 // 8 tokens of width 16 that visit 2 of 4 experts of width 6 with a gated MLP: 16 rows.
-struct Case {
+struct ExpertsCase {
   Transformer model{.name = "mixture",
                     .num_layers = 2,
                     .hidden_size = 16,
@@ -43,10 +44,6 @@ double exchanged(const OperatorList& list, std::string_view label) {
   return sum;
 }
 
-const Operator& named(const OperatorList& list, std::string_view label) {
-  return *std::find_if(list.begin(), list.end(), [&](const Operator& op) { return label == op.label; });
-}
-
 double count_of(const OperatorList& list, CollectiveKind kind) {
   return static_cast<double>(std::count_if(list.begin(), list.end(), [&](const Operator& op) {
     return op.kind == OperatorKind::Collective && op.collective == kind;
@@ -54,7 +51,7 @@ double count_of(const OperatorList& list, CollectiveKind kind) {
 }
 
 TEST(Experts, EachRowIsMultipliedOnce) {
-  const ExpertOperators experts = Case().lower();
+  const ExpertOperators experts = ExpertsCase().lower();
   // Router 2 * 8 * 4 * 16; up 2 * 16 rows * 12 * 16; down 2 * 16 * 16 * 6; backward twice as much.
   const Flops forward = 2.0 * (8.0 * 4.0 * 16.0 + 16.0 * 12.0 * 16.0 + 16.0 * 16.0 * 6.0) * FLOP;
   EXPECT_EQ(total_flops(experts.forward), forward);
@@ -62,7 +59,7 @@ TEST(Experts, EachRowIsMultipliedOnce) {
 }
 
 TEST(Experts, ProductsAreOfTheRowsOfOneExpert) {
-  Case c;
+  ExpertsCase c;
   const Operator whole = named(c.lower().forward, "expert_up");
   EXPECT_EQ(whole.batch, 4);
   EXPECT_EQ(whole.m, 4);
@@ -77,7 +74,7 @@ TEST(Experts, ProductsAreOfTheRowsOfOneExpert) {
 }
 
 TEST(Experts, RowsGoToTheirExpertsAndBack) {
-  Case c;
+  ExpertsCase c;
   EXPECT_EQ(count_of(c.lower().forward, CollectiveKind::AllToAll), 0.0);
   c.strategy.data_parallel = c.strategy.expert_parallel = 2;
   const ExpertOperators experts = c.lower();
@@ -89,9 +86,9 @@ TEST(Experts, RowsGoToTheirExpertsAndBack) {
 }
 
 TEST(Experts, SharedExpertsSeeEveryToken) {
-  Case c;
+  ExpertsCase c;
   c.model.moe->num_shared_experts = 2, c.model.moe->shared_expert_ffn_size = 5;
-  const Flops plain = Case().lower().forward.empty() ? Flops{} : total_flops(Case().lower().forward);
+  const Flops plain = ExpertsCase().lower().forward.empty() ? Flops{} : total_flops(ExpertsCase().lower().forward);
   EXPECT_EQ(total_flops(c.lower().forward) - plain, 2.0 * 8.0 * 3.0 * 10.0 * 16.0 * FLOP);
   const Flops ungated = total_flops(c.lower().forward);
   c.model.moe->shared_expert_gate = true;
@@ -100,7 +97,7 @@ TEST(Experts, SharedExpertsSeeEveryToken) {
 
 // The router's gradient reads what the experts returned: unlike an MLP's, their last product is made again.
 TEST(Experts, RecomputationMakesAllProductsAgain) {
-  Case c;
+  ExpertsCase c;
   c.stack.recompute_stops_early = true;
   const BlockOperators block = c.block(RecomputeKind::Full);
   EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
@@ -108,7 +105,7 @@ TEST(Experts, RecomputationMakesAllProductsAgain) {
 }
 
 TEST(Experts, RecomputationOfTheMlpLeavesThemAlone) {
-  Case c;
+  ExpertsCase c;
   c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}};
   const BlockOperators block = c.block(RecomputeKind::Selective);
   EXPECT_TRUE(block.recompute.empty());
@@ -116,7 +113,7 @@ TEST(Experts, RecomputationOfTheMlpLeavesThemAlone) {
 }
 
 TEST(Experts, AreMadeAgainWithTheMixture) {
-  Case c;
+  ExpertsCase c;
   c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mixture = true}};
   const BlockOperators block = c.block(RecomputeKind::Selective);
   EXPECT_EQ(total_flops(block.recompute), total_flops(c.lower().forward));
@@ -127,7 +124,7 @@ TEST(Experts, AreMadeAgainWithTheMixture) {
 }
 
 TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
-  Case c;
+  ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
   const Bytes whole = c.block(RecomputeKind::None).saved;
   const auto recomputed = [&](RecomputedModules modules, LayerKind kind) {
@@ -149,7 +146,7 @@ TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
 // 8 tokens of 16 to 5 and back: 2 * 8 * 10 * 16 and 2 * 8 * 16 * 5 FLOPs.  Eager kernels keep what goes into the activation (10
 // values), silu(gate) and what the last product multiplies, in 16 bits.
 TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
-  Case c;
+  ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
   const Bytes whole = c.block(RecomputeKind::None).saved;
   for (const bool activation : {false, true}) {
@@ -167,7 +164,7 @@ TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
 }
 
 TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
-  Case c;
+  ExpertsCase c;
   c.stack.recompute_stops_early = true;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
   const BlockOperators ungated = c.block(RecomputeKind::Full);
@@ -180,7 +177,7 @@ TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
 // By hand, fused kernels: probabilities 8 * 4 * 4, weights and indices 16 (2 + 24), rows and what they return 2 * 16 * 16 * 2,
 // inputs of the activation and of the second product 16 (12 + 6) 2.
 TEST(Experts, KeepRowsAndTheChoice) {
-  Case c;
+  ExpertsCase c;
   c.stack.fusion = ElementwiseFusion::Fused;
   const ExpertOperators experts = c.lower();
   EXPECT_EQ(total_saved(experts.forward), Bytes(128.0 + 416.0 + 1024.0 + 576.0));
@@ -190,7 +187,7 @@ TEST(Experts, KeepRowsAndTheChoice) {
 // Two tensor ranks of four tokens each, which both have whole experts: 4 tokens visit 2 each, 8 rows a rank, and the four experts
 // are shared out over the two.
 TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
-  Case c;
+  ExpertsCase c;
   c.strategy.tensor_parallel = c.strategy.expert_parallel = 2;
   c.strategy.sequence_parallel = true;
   c.strategy.experts.tensor_parallel = 1;
@@ -212,7 +209,7 @@ TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
 }
 
 TEST(Experts, RanksThatDivideAnExpertGatherItsRowsAfterTheyHaveArrived) {
-  Case c;
+  ExpertsCase c;
   c.strategy.tensor_parallel = 2, c.strategy.data_parallel = c.strategy.expert_parallel = 2;
   c.strategy.sequence_parallel = true;
   c.stack.experts.routes_shards = true;
@@ -228,7 +225,7 @@ TEST(Experts, RanksThatDivideAnExpertGatherItsRowsAfterTheyHaveArrived) {
 }
 
 TEST(Experts, SharedOnesGatherTheTokensThatTensorRanksRouteApart) {
-  Case c;
+  ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 6;
   c.strategy.tensor_parallel = c.strategy.expert_parallel = 2;
   c.strategy.sequence_parallel = true;
@@ -240,7 +237,7 @@ TEST(Experts, SharedOnesGatherTheTokensThatTensorRanksRouteApart) {
 }
 
 TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
-  Case c;
+  ExpertsCase c;
   c.strategy.data_parallel = c.strategy.expert_parallel = 2;
   c.strategy.experts.dispatch = ExpertDispatch::AllGather;
   const ExpertOperators experts = c.lower();
@@ -252,7 +249,7 @@ TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
 
 // 16 tokens of two ranks make 32 rows, 16 for each; one rank alone has 16 whatever its experts get.
 TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
-  Case c;
+  ExpertsCase c;
   const auto rows = [&](int ranks, double imbalance) {
     c.strategy.data_parallel = c.strategy.expert_parallel = ranks, c.strategy.experts.imbalance = imbalance;
     return expert_shape(c.model, c.strategy, c.stack).rows;
@@ -265,7 +262,7 @@ TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
 
 // 8 tokens visit 2 of 64 experts: 16 rows keep 16 busy, one row each, and the weights of the other 48 are not read.
 TEST(Experts, NoMoreAreBusyThanThereAreRows) {
-  Case c;
+  ExpertsCase c;
   c.model.moe->num_experts = 64;
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).busy_experts, 16);
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows_per_expert, 1);
@@ -276,7 +273,7 @@ TEST(Experts, NoMoreAreBusyThanThereAreRows) {
 }
 
 TEST(Experts, TheBusiestRankOrTheCapacitySetsTheRows) {
-  Case c;
+  ExpertsCase c;
   c.strategy.data_parallel = c.strategy.expert_parallel = 2, c.strategy.experts.imbalance = 1.5;
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows, 24);  // of 16
   c.strategy.experts.capacity = 1.25;
@@ -286,7 +283,7 @@ TEST(Experts, TheBusiestRankOrTheCapacitySetsTheRows) {
 }
 
 TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
-  Case c;
+  ExpertsCase c;
   EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 4);
   EXPECT_TRUE(named(c.lower().forward, "expert_up").ragged);
   EXPECT_FALSE(named(c.lower().forward, "router").ragged);
@@ -296,7 +293,7 @@ TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
 
 // 16 rows of 16: 1024 bytes read and written, there and back.
 TEST(Experts, RowsOfNarrowProductsMayBeCopiedToAPaddedTensor) {
-  Case c;
+  ExpertsCase c;
   c.stack.experts.copies_to_pad = true;
   c.strategy.precision = Precision::Fp8;
   const ExpertOperators experts = c.lower();
@@ -313,7 +310,7 @@ TEST(Experts, RowsOfNarrowProductsMayBeCopiedToAPaddedTensor) {
 
 // 16 rows of 16 in 16 bits, 4 experts: 28 bytes an element in 2 kernels an expert and 2 of all rows; backward 40 bytes, 6 and 2.
 TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
-  Case c;
+  ExpertsCase c;
   c.model.moe->expert_bias = true;
   const auto down_biases = [](const OperatorList& list) {
     return std::count_if(list.begin(), list.end(),
@@ -336,7 +333,7 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
 }
 
 TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
-  Case c;
+  ExpertsCase c;
   c.stack.kept.weighted_in_experts = false;
   const ExpertOperators outside = c.lower();
   c.stack.kept.weighted_in_experts = true;
@@ -351,7 +348,7 @@ TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
 }
 
 TEST(Experts, TokensMayTravelInTheFormatOfTheProducts) {
-  Case c;
+  ExpertsCase c;
   c.strategy.data_parallel = c.strategy.expert_parallel = 2;
   c.strategy.precision = Precision::Fp8;
   const double rows = 16.0 * 16.0;

@@ -11,13 +11,14 @@
 #include "sim/operators/ends.h"
 #include "sim/predict.h"
 #include "sim/strategy/stages.h"
+#include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
 namespace {
 
 // 8 tokens of width 16, 2 heads of 4 + 2 for queries and keys and 3 for values, bottlenecks of 6 and 5.
-struct Case {
+struct LatentCase {
   Transformer model{
       .name = "latent",
       .num_layers = 2,
@@ -38,26 +39,22 @@ struct Case {
   }
 };
 
-const Operator& named(const OperatorList& list, std::string_view label) {
-  return *std::find_if(list.begin(), list.end(), [&](const Operator& op) { return label == op.label; });
-}
-
 TEST(LatentAttention, MultipliesWhatTheModelCounts) {
-  const Case c;
+  const LatentCase c;
   // A token's forward FLOPs by the model's own formula, without the head's 2 h V, for one of two layers.
   const Flops token = forward_flops_per_token(c.model, true) - 2.0 * 16.0 * 64.0 * FLOP;
   EXPECT_DOUBLE_EQ(total_flops(c.block().forward).value(), (8.0 * token / 2.0).value());
 }
 
 TEST(LatentAttention, ScoresHaveTheSizeOfQueriesAndSumsThatOfValues) {
-  const Case c;
+  const LatentCase c;
   // Two heads, half of 8 * 8 scores: 2 * 32 * (6 + 3) each; the gradient makes scores again: (3 * 6 + 2 * 3) / (2 * 9).
   EXPECT_EQ(named(c.block().forward, "attention").flops, 2.0 * 2.0 * 32.0 * 9.0 * FLOP);
   EXPECT_DOUBLE_EQ(named(c.block().backward, "attention_backward").repeats, 24.0 / 18.0);
 }
 
 TEST(LatentAttention, TensorRanksShareHeadsAndGatherTheNarrowLatents) {
-  Case c;
+  LatentCase c;
   c.strategy.tensor_parallel = 2;
   c.strategy.sequence_parallel = true;
   const BlockOperators block = c.block();
@@ -72,7 +69,7 @@ TEST(LatentAttention, TensorRanksShareHeadsAndGatherTheNarrowLatents) {
 }
 
 TEST(LatentAttention, QueriesWithoutABottleneckAreOneProduct) {
-  Case c;
+  LatentCase c;
   c.model.mla->q_lora_rank.reset();
   const BlockOperators block = c.block();
   EXPECT_EQ(named(block.forward, "query_up").k, 16);
@@ -81,7 +78,7 @@ TEST(LatentAttention, QueriesWithoutABottleneckAreOneProduct) {
 
 // Made again from the latents: queries and keys 8 * 2 * 6 each and values 8 * 2 * 3, in 16 bits.
 TEST(LatentAttention, MayBeMadeAgainFromItsLatents) {
-  Case c;
+  LatentCase c;
   const BlockOperators kept = c.block();
   c.strategy.recompute.modules = {.core_attention = false, .latent_up = true};
   const BlockOperators again = c.block(RecomputeKind::Selective);
@@ -99,7 +96,7 @@ std::vector<Bytes> gathered(const OperatorList& list) {
 
 // 8 tokens in 16 bits: latents of 6 for the queries, or the 16 of the norm's output; and 5 with 2 rotary values beside them.
 TEST(LatentAttention, WhatTensorRanksMakeAgainTheyGatherAgain) {
-  Case c;
+  LatentCase c;
   c.strategy.tensor_parallel = 2;
   c.strategy.recompute.modules = {.core_attention = false, .latent_up = true};
   EXPECT_TRUE(gathered(c.block(RecomputeKind::Selective).recompute).empty());  // whole on every rank
@@ -110,7 +107,7 @@ TEST(LatentAttention, WhatTensorRanksMakeAgainTheyGatherAgain) {
 }
 
 TEST(LatentAttention, EveryTensorRankHasTheBottlenecks) {
-  Case c;
+  LatentCase c;
   const RankParameters one = rank_parameters(c.model, c.strategy);
   c.strategy.tensor_parallel = 2;
   const RankParameters two = rank_parameters(c.model, c.strategy);

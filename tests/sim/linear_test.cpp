@@ -5,12 +5,12 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr std::int64_t kTokens = 512, kOut = 256, kIn = 128;
+constexpr std::int64_t kInputTokens = 512, kOut = 256, kIn = 128;
 constexpr double kInputs = 512.0 * 128, kGradients = 512.0 * 256, kWeights = 256.0 * 128;
 
 LinearOperators lowered(const Stack& stack, Precision precision, bool requantises = false) {
   return lower_linear({.precision = precision, .stack = &stack, .adapters = {}, .requantises_weights = requantises}, "linear",
-                      kTokens, kOut, kIn);
+                      kInputTokens, kOut, kIn);
 }
 
 double cast_bytes(const OperatorList& operators) {

@@ -9,7 +9,7 @@ namespace llmsim::sim {
 namespace {
 
 // t = 1024 tokens, V = 32768, h = 1024.
-constexpr double kTokens = 1024.0, kVocab = 32768.0, kHidden = 1024.0;
+constexpr double kVocab = 32768.0;
 
 TrainingRun fused_run(FusedLoss kind, int chunks = 0) {
   TrainingRun run = small_run();

@@ -6,12 +6,12 @@ namespace llmsim::sim {
 namespace {
 
 // Four ranks; units of 10 and 6 parameters, padded to 12 and 8.  bf16: 2 bytes a weight and a gradient, 4 a master weight.
-struct Case {
+struct ParameterCase {
   Strategy strategy;
   Stack stack;
   Ledger ledger;
 
-  explicit Case(Sharding sharding) {
+  explicit ParameterCase(Sharding sharding) {
     strategy.data_parallel = 4;
     strategy.sharding = sharding;
     stack.update.fused = false;
@@ -22,7 +22,7 @@ struct Case {
 
 TEST(ParameterTape, EachFormShardsOneKindMore) {
   const auto held = [](Sharding sharding) {
-    const Case c(sharding);
+    const ParameterCase c(sharding);
     const ParameterTape tape = c.tape();
     return std::vector<Bytes>{tape.weights(), tape.gradients(), tape.master(), tape.states()};
   };
@@ -33,7 +33,7 @@ TEST(ParameterTape, EachFormShardsOneKindMore) {
 }
 
 TEST(ParameterTape, TheNextUnitIsGatheredWhileOneComputes) {
-  Case c(Sharding::Zero3);
+  ParameterCase c(Sharding::Zero3);
   ParameterTape tape = c.tape();
   tape.begin_pass(c.ledger, {0, 1});
   tape.before_forward(c.ledger, 0);
@@ -47,7 +47,7 @@ TEST(ParameterTape, TheNextUnitIsGatheredWhileOneComputes) {
 }
 
 TEST(ParameterTape, AReductionIsUnderWayWhileTheNextUnitComputes) {
-  Case c(Sharding::Zero2);
+  ParameterCase c(Sharding::Zero2);
   ParameterTape tape = c.tape();
   tape.begin_pass(c.ledger, {1, 0});
   tape.before_backward(c.ledger, 1);
@@ -62,7 +62,7 @@ TEST(ParameterTape, AReductionIsUnderWayWhileTheNextUnitComputes) {
 }
 
 TEST(ParameterTape, WholeGradientsStayUntilTheLastMicroBatch) {
-  Case c(Sharding::Zero2);
+  ParameterCase c(Sharding::Zero2);
   ParameterTape tape = c.tape();
   tape.begin_pass(c.ledger, {1, 0});
   tape.before_backward(c.ledger, 1);
@@ -72,7 +72,7 @@ TEST(ParameterTape, WholeGradientsStayUntilTheLastMicroBatch) {
 }
 
 TEST(ParameterTape, TheUpdateTakesADenominatorAndAWideGradient) {
-  Case c(Sharding::Zero3);
+  ParameterCase c(Sharding::Zero3);
   Ledger host;
   c.tape().update(c.ledger, host);
   EXPECT_EQ(c.ledger.peak(), Bytes(8 * (3 + 2)));  // all units at once: 12 / 4 and 8 / 4 parameters
@@ -83,7 +83,7 @@ TEST(ParameterTape, TheUpdateTakesADenominatorAndAWideGradient) {
 }
 
 TEST(ParameterTape, OffloadedStatesAreOnTheHost) {
-  Case c(Sharding::Zero3);
+  ParameterCase c(Sharding::Zero3);
   c.strategy.offload.optimizer = true;
   EXPECT_EQ(c.tape().master() + c.tape().states(), Bytes(0));
   EXPECT_EQ(c.tape().on_host(), Bytes(12 * 5));

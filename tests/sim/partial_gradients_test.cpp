@@ -8,7 +8,7 @@ namespace llmsim::sim {
 namespace {
 
 // Width 64, 4 heads of 16, an MLP of 128, vocabulary 96.
-Transformer small_model() {
+Transformer two_layer_model() {
   Transformer model;
   model.num_layers = 2;
   model.hidden_size = 64;
@@ -34,7 +34,7 @@ const std::vector<ModelPart> kBlocksAndHead{{.blocks = 1, .head = true}};
 // A block without biases on one of two tensor ranks: norm 64, qkv (32 + 2 * 32) * 64 = 6144 and projection 32 * 64 = 2048, norm
 // 64, gate, up and down 3 * 64 * 64 = 12288: the second norm begins at 8256 of 20608.
 TEST(PartialGradients, LieWhereTheNormsAre) {
-  Transformer model = small_model();
+  Transformer model = two_layer_model();
   model.gated_mlp = true;
   model.norm = Norm::RmsNorm;
   // Two shards of 10304 each.
@@ -49,7 +49,7 @@ TEST(PartialGradients, LieWhereTheNormsAre) {
 
 // With biases the output projection's and the MLP's are among them, and the last values of a block are.
 TEST(PartialGradients, AreAllOnSomeShard) {
-  Transformer model = small_model();
+  Transformer model = two_layer_model();
   model.bias = Biases::gpt();
   const Strategy whole = on_shards(1);
   const double all = partial_gradients(model, whole, kBlocksAndHead, 0);

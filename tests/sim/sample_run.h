@@ -65,6 +65,9 @@ inline Transformer small_model() {
   return model;
 }
 
+// Its tokens in a micro-batch of one sequence, and its width.
+inline constexpr double kTokens = 1024.0, kHidden = 1024.0;
+
 // The same with two of eight experts of width 512 in every layer.
 inline Transformer small_mixture() {
   Transformer model = small_model();

@@ -122,6 +122,16 @@ TEST(Structure, SimIncludesOnlyItselfAndTheStandardLibrary) {
   }
 }
 
+// So that the header compiles alone, which nothing else checks for a header that has a source.
+TEST(Structure, ASourceIncludesItsOwnHeaderFirst) {
+  for (const auto& [path, includes] : sources().includes) {
+    const std::string header = std::filesystem::path(path).replace_extension(".h").generic_string();
+    if (!in_program(path) || header == path || !exists(header)) continue;
+    ASSERT_FALSE(includes.empty()) << path;
+    EXPECT_EQ(includes.front(), header) << path;
+  }
+}
+
 TEST(Structure, FilesAreNamedForTheirConcept) {
   const Names nameless{"util", "utils", "common", "manager", "helper", "helpers", "misc", "base"};
   for (const auto& [path, text] : sources().texts) {

@@ -1,18 +1,10 @@
 // Published ablations of kernels: one setting of one study changed, scored as the ratio of the two step times.
 #include <gtest/gtest.h>
 
-#include "hwdb/database.h"
-#include "hwdb/run_resolver.h"
-#include "sim/predict.h"
+#include "tests/validation/predicted_step.h"
 
 namespace llmsim::hwdb {
 namespace {
-
-double step_seconds(const RunRecord& record) {
-  static const Database database(":memory:");
-  RunResolver resolver(database);
-  return sim::predict(resolver.resolve(record)).step_time.value();
-}
 
 RunRecord run_on(const std::string& accelerator, int num_devices, int num_layers, int seq_len) {
   RunRecord record;

@@ -3,22 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "hwdb/comparison.h"
-#include "hwdb/database.h"
-#include "hwdb/run_resolver.h"
-#include "sim/predict.h"
+#include "tests/validation/predicted_step.h"
 
 namespace llmsim::hwdb {
 namespace {
-
-const Database& database() {
-  static const Database shipped(":memory:");
-  return shipped;
-}
-
-double step_seconds(const RunRecord& record) {
-  RunResolver resolver(database());
-  return sim::predict(resolver.resolve(record)).step_time.value();
-}
 
 // Predicted speed with the setting relative to the speed without it.
 double speedup(const std::string& id) {

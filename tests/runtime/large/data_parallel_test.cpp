@@ -10,6 +10,7 @@
 #include "runtime/model/simulated_run.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
+#include "tests/error_of.h"
 #include "tests/runtime/print_counts.h"
 #include "tests/runtime/training_setup.h"
 
@@ -140,12 +141,7 @@ INSTANTIATE_TEST_SUITE_P(All, DataParallelForms,
 std::string refusal(const std::function<void(TrainingSetup&)>& change) {
   TrainingSetup setup = setup_of(Family::Llama, {.name = "zero3", .sharding = Sharding::Zero3}, Formats::Fp32, 1);
   change(setup);
-  try {
-    counted_step(setup, 0);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { counted_step(setup, 0); });
 }
 
 TEST(DataParallel, WhatCannotBeExecutedIsNamed) {

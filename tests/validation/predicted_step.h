@@ -1,0 +1,16 @@
+// Step times of recorded runs with the shipped facts alone.
+#pragma once
+
+#include "hwdb/database.h"
+#include "hwdb/run_resolver.h"
+#include "sim/predict.h"
+
+namespace llmsim::hwdb {
+
+inline double step_seconds(const RunRecord& record) {
+  static const Database shipped(":memory:");
+  RunResolver resolver(shipped);
+  return sim::predict(resolver.resolve(record)).step_time.value();
+}
+
+}  // namespace llmsim::hwdb
