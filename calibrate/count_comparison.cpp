@@ -13,7 +13,7 @@ class Comparing {
     list_.push_back({.name = step_ + ": " + what, .predicted = predicted, .measured = measured});
   }
   void add(const std::string& pass, const sim::PassFlopCounts& predicted, const sim::PassFlopCounts& measured) {
-    add(pass + " product FLOPs", predicted.products, measured.products);
+    add(pass + " GEMM FLOPs", predicted.gemms, measured.gemms);
     if (predicted.attention != 0 || measured.attention != 0)
       add(pass + " attention FLOPs", predicted.attention, measured.attention);
   }

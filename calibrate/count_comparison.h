@@ -18,7 +18,7 @@ struct CountComparison {
   bool equal() const { return predicted == measured; }
 };
 
-// `run` is the step's, resolved.  In order: parameters; FLOPs of products and attention, forward and backward; calls and bytes of
+// `run` is the step's, resolved.  In order: parameters; FLOPs of GEMMs and attention, forward and backward; calls and bytes of
 // every collective that either side has; bytes between steps, after forward and at the peak, and on the host.
 std::vector<CountComparison> compare_counts(const hwdb::CountedStep& step, const sim::Run& run);
 

@@ -26,7 +26,7 @@ using sim::Seconds;
 
 // Rows of a CPU's innermost tile.
 constexpr int kVectorRows = 8;
-constexpr double kHeadroom = 1.02;  // peak over the best product: a fit may find a little more
+constexpr double kHeadroom = 1.02;  // peak over the best GEMM: a fit may find a little more
 // Copies whose size is within this of the largest, where the cache is unknown.
 constexpr double kNearLargest = 8.0;
 
@@ -71,7 +71,7 @@ class DeviceFitting {
   DeviceFit fit() {
     fit_memory();
     fit_launch();
-    for (const DType dtype : measured_formats()) fit_products(dtype);
+    for (const DType dtype : measured_formats()) fit_gemms(dtype);
     for (const DType dtype : measured_formats()) fit_attention_kernel(dtype);
     fit_streaming();
     fit_collectives();
@@ -146,16 +146,16 @@ class DeviceFitting {
     for (const MeasuredKernel& kernel : results_.kernels) {
       if (kernel.library.empty() && kernel.op.kind == OperatorKind::Gemm) formats.insert(kernel.op.dtype);
     }
-    if (formats.empty()) throw Error(results_.file + ": no products; measure with --kernels first");
+    if (formats.empty()) throw Error(results_.file + ": no GEMMs; measure with --kernels first");
     return formats;
   }
 
-  void fit_products(DType dtype) {
+  void fit_gemms(DType dtype) {
     std::vector<GemmSample> samples;
     double best = 0.0;
     for (const MeasuredKernel& kernel : results_.kernels) {
       if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Gemm || kernel.op.dtype != dtype) continue;
-      samples.push_back({.product = kernel.op, .time = kernel.median});
+      samples.push_back({.gemm = kernel.op, .time = kernel.median});
       best = std::max(best, (kernel.op.flops / kernel.median).value());
     }
     sim::Device& device = fit_.device;
@@ -299,7 +299,7 @@ class DeviceFitting {
     std::vector<Reading> costs;
     for (const hwdb::MeasuredOverlap& one : results_.overlaps) {
       if (one.nodes != 1 || one.dtype != DType::Fp32) continue;
-      costs.push_back({one.collective_slowdown * (1.0 - 1.0 / std::max(1.0, one.product_slowdown)), 0.0});
+      costs.push_back({one.collective_slowdown * (1.0 - 1.0 / std::max(1.0, one.gemm_slowdown)), 0.0});
     }
     if (costs.empty()) return;
     Figure cost = figure(costs);
@@ -325,7 +325,7 @@ class DeviceFitting {
   void fit_sharing() {
     if (!is_host()) return;
     fit_overlap();
-    fit_shared("gemm", "sharing.products", &sim::HostSharing::products);
+    fit_shared("gemm", "sharing.gemms", &sim::HostSharing::gemms);
     fit_shared("copy", "sharing.streaming", &sim::HostSharing::streaming);
   }
 

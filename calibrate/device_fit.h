@@ -3,7 +3,7 @@
 //   memory bandwidth   median rate of copies that move at least sim::kCopyOfMemory last-level caches (without a known cache,
 //                      of the largest copies; where none is so large, of the largest, with a note);
 //                      memory_fraction = 1, because it was measured and not promised
-//   peak of a format   the best rate of any product; its GEMM coefficients are fitted against that peak (gemm_fit.h)
+//   peak of a format   the best rate of any GEMM; its GEMM coefficients are fitted against that peak (gemm_fit.h)
 //   attention          the blockwise kernel, in each format (attention_fit.h)
 //   kernel time        of an empty kernel
 //   streaming rates    of each kind, pass and format, cached and streamed: the median of
@@ -12,7 +12,7 @@
 //                      measured
 //   fabric             the best rate of a collective between ranks of one node; its share and latency, and on a CPU the rate of
 //                      its sums, are fitted (collective_fit.h)
-//   sharing            of ranks that are processes of one host: with a collective that takes s times as long beside products,
+//   sharing            of ranks that are processes of one host: with a collective that takes s times as long beside GEMMs,
 //                      which take p times as long beside collectives, hiding it costs s (1 - 1/p) of its time, the median
 //                      of fp32 overlaps; n ranks that do the same take 1 + (n - 1) x times as long (sim/cost/host_sharing.h)
 #pragma once
@@ -43,7 +43,7 @@ struct DeviceFit {
   std::vector<std::string> notes;  // what the measurements leave open
 };
 
-// Throws Error for results without copies or without products.
+// Throws Error for results without copies or without GEMMs.
 DeviceFit fit_device(const hwdb::RuntimeResults& results);
 
 }  // namespace llmsim::calibrate

@@ -33,14 +33,14 @@ std::optional<DType> dtype_named(const std::string& name) {
   return std::nullopt;
 }
 
-sim::Operator product(double m, double n, double k, DType dtype, DType out) {
+sim::Operator gemm(double m, double n, double k, DType dtype, DType out) {
   const auto whole = [](double value) { return static_cast<std::int64_t>(value); };
   return sim::gemm("measured", 1, whole(m), whole(n), whole(k), dtype, out);
 }
 
 sim::Operator product_of(const MeasuredRow& row, DType dtype) {
-  return product(row.number("m").value(), row.number("n").value(), row.number("k").value(), dtype,
-                 dtype == DType::Fp8 ? DType::Bf16 : dtype);
+  return gemm(row.number("m").value(), row.number("n").value(), row.number("k").value(), dtype,
+              dtype == DType::Fp8 ? DType::Bf16 : dtype);
 }
 
 struct Grid {
@@ -67,7 +67,7 @@ bool is_typical(const std::string& kind) {
   return true;
 }
 
-// Products that were measured one by one; `kind` is a part of the name of their kind.
+// GEMMs that were measured one by one; `kind` is a part of the name of their kind.
 std::vector<GemmSample> table(const Database& database, const std::string& id, const std::string& kind, DType dtype) {
   std::vector<GemmSample> samples;
   for (const Measurement& measurement : database.measurements("matmul", id)) {
@@ -83,7 +83,7 @@ std::vector<GemmSample> table(const Database& database, const std::string& id, c
 
 // Large enough that neither launches nor odd shapes matter.
 std::vector<GemmSample> large(std::vector<GemmSample> samples) {
-  std::erase_if(samples, [](const GemmSample& s) { return s.product.flops < 0.13 * sim::TFLOP || s.product.n % 8 != 0; });
+  std::erase_if(samples, [](const GemmSample& s) { return s.gemm.flops < 0.13 * sim::TFLOP || s.gemm.n % 8 != 0; });
   return samples;
 }
 
@@ -93,7 +93,7 @@ double number_after(const std::string& text, const char* name) {
   return at == std::string::npos ? 0.0 : std::stod(text.substr(at + std::char_traits<char>::length(name)));
 }
 
-// Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) products in a training process.
+// Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) GEMMs in a training process.
 std::vector<GemmSample> training_shapes(const Database& database, const std::string& id) {
   std::vector<GemmSample> samples;
   for (const Measurement& measurement : database.measurements("matmul_training_shape_efficiency", id)) {
@@ -102,8 +102,8 @@ std::vector<GemmSample> training_shapes(const Database& database, const std::str
       if (row.text("op") != "matmul") continue;
       const std::string shape = row.text("shape").value();
       const bool weight_gradient = shape.find("layout=NT") != std::string::npos;
-      sim::Operator op = product(number_after(shape, " m="), number_after(shape, " n="), number_after(shape, " k="), DType::Bf16,
-                                 weight_gradient ? DType::Fp32 : DType::Bf16);
+      sim::Operator op = gemm(number_after(shape, " m="), number_after(shape, " n="), number_after(shape, " k="), DType::Bf16,
+                              weight_gradient ? DType::Fp32 : DType::Bf16);
       op.weight_gradient = weight_gradient;
       samples.push_back({op, op.flops / sim::FlopsPerSecond(peak * row.number("efficiency").value())});
     }
@@ -176,7 +176,7 @@ std::string listed(const std::vector<FittedValue>& values) {
 void add_fit(FactFits& fits, const Database& database, const std::string& id, DType dtype, const GemmFit& fit,
              const std::string& source) {
   const Origin origin{sim::Evidence::Fitted, source,
-                      std::to_string(fit.samples) + " products, RMS error " + printed(100.0 * fit.rms) + " %"};
+                      std::to_string(fit.samples) + " GEMMs, RMS error " + printed(100.0 * fit.rms) + " %"};
   add_values(fits, id, dtype, fit.values, origin);
   if (dtype != DType::Fp8) add_like(fits, database, id, dtype, fit.values, origin);
   fits.summaries.push_back({id, std::string("gemm ") + name_of(dtype), listed(fit.values), fit.samples, fit.rms, fit.rms_large});
@@ -190,13 +190,13 @@ double spread_of(const std::vector<double>& values) {
   return std::sqrt(squares / std::max(1.0, static_cast<double>(values.size()) - 1.0));
 }
 
-// One source's rate of long-running products over that of the fitted kernels.
+// One source's rate of long-running GEMMs over that of the fitted kernels.
 struct SustainedRatio {
   std::string label;
   double log_ratio = 0.0;
 };
 
-// A table of products, if the device has one.
+// A table of GEMMs, if the device has one.
 void add_table_ratio(const std::vector<GemmSample>& samples, const GemmMachine& fitted, const std::string& label,
                      std::vector<SustainedRatio>& ratios) {
   if (!samples.empty()) ratios.push_back({label, mean(gemm_log_errors(fitted, samples))});
@@ -233,11 +233,11 @@ std::vector<SustainedRatio> sustained_ratios(const Database& database, const std
 }
 
 // Devices with the same chip: under a limit of W watts all sustain a rate of c W^a (sim/hardware/power_limit.h), and their clock
-// is that over the rate of their short products, which differ by the limit too.  c is the mean over all sources.  Sources differ
+// is that over the rate of their short GEMMs, which differ by the limit too.  c is the mean over all sources.  Sources differ
 // by more than their own errors, so the error of the mean comes from their spread, and is at least 3 %.
 void add_sustained_clock(FactFits& fits, const Database& database, const std::vector<std::string>& ids,
                          const FittedMachines& fitted) {
-  // Of ln W^a over the rate of short products.
+  // Of ln W^a over the rate of short GEMMs.
   const auto share = [&](const std::string& id) {
     const GemmMachine& machine = fitted.at({id, DType::Bf16});
     const double watts = hwdb::device(database, id).device.watts.value();
@@ -255,7 +255,7 @@ void add_sustained_clock(FactFits& fits, const Database& database, const std::ve
   for (const std::string& id : ids) {
     const double clock = std::min(1.0, std::exp(mean(logs) + share(id)));
     add(fits, id, "sustained_clock", clock, error,
-        {sim::Evidence::Fitted, "long-running products over the fitted short ones, mean of sources, by power limit", text});
+        {sim::Evidence::Fitted, "long-running GEMMs over the fitted short ones, mean of sources, by power limit", text});
   }
 }
 
@@ -303,7 +303,7 @@ void fit_weight_gradient(FactFits& fits, const Database& database, const std::st
 // --- formats and devices without a grid ---
 
 // A device and a format.
-struct Products {
+struct Gemms {
   std::string id;
   DType dtype;
 };
@@ -316,27 +316,26 @@ const char* collector_name_of(DType dtype) {
   return dtype == DType::Fp8 ? "fp8" : "bfloat16";
 }
 
-// Rate of the best product that each collector found, by collector.
-std::map<std::string, double> best_products(const Database& database, const Products& products) {
+// Rate of the best GEMM that each collector found, by collector.
+std::map<std::string, double> best_gemms(const Database& database, const Gemms& gemms) {
   std::map<std::string, double> best;
-  for (const Measurement& measurement : database.measurements("matmul_best_by_collector", products.id)) {
+  for (const Measurement& measurement : database.measurements("matmul_best_by_collector", gemms.id)) {
     const MeasuredRow row = hwdb::fields(measurement);
-    if (row.text("dtype") == collector_name_of(products.dtype)) {
+    if (row.text("dtype") == collector_name_of(gemms.dtype)) {
       best[row.text("framework").value()] = row.number("best_flops").value();
     }
   }
   return best;
 }
 
-// Products without a grid have the curve of others, `like`, and the height that the best product of the same collector gives:
+// GEMMs without a grid have the curve of others, `like`, and the height that the best product of the same collector gives:
 //
 //   max_efficiency P = like.max_efficiency like.P best / like.best        P the data sheet's peaks
 //
 // Collectors differ by their kernels, of either: the error is the smaller of what the ratios and the rates themselves scatter by,
 // and at least 5 %.
-void fit_best_product(FactFits& fits, const Database& database, const Products& products, const Products& like,
-                      FittedMachines& fitted) {
-  const std::map<std::string, double> best = best_products(database, products), best_like = best_products(database, like);
+void fit_best_gemm(FactFits& fits, const Database& database, const Gemms& gemms, const Gemms& like, FittedMachines& fitted) {
+  const std::map<std::string, double> best = best_gemms(database, gemms), best_like = best_gemms(database, like);
   std::vector<double> rates, ratios;
   for (const auto& [collector, rate] : best) {
     rates.push_back(std::log(rate));
@@ -346,7 +345,7 @@ void fit_best_product(FactFits& fits, const Database& database, const Products& 
   const double ratio = best.at(kGridCollector) / best_like.at(kGridCollector);
 
   const GemmMachine& reference = fitted.at({like.id, like.dtype});
-  GemmMachine machine = machine_of(database, products.id, products.dtype);
+  GemmMachine machine = machine_of(database, gemms.id, gemms.dtype);
   machine.coefficients = reference.coefficients;
   machine.coefficients.max_efficiency *= ratio * (reference.peak / machine.peak);
   const sim::GemmCoefficients& c = machine.coefficients;
@@ -356,13 +355,12 @@ void fit_best_product(FactFits& fits, const Database& database, const Products& 
                                         {"wave_quantisation", c.wave_quantisation, 0.2}};
   const Origin origin{sim::Evidence::Fitted,
                       "curve of " + like.id + " " + name_of(like.dtype) +
-                          ", height by the best products of ai-dynamo/aiconfigurator @095f58a (2026-08-21), trtllm 1.3.0rc20",
-                      "best product " + printed(ratio) + " times as fast; all collectors " + printed(std::exp(mean(ratios)))};
-  add_values(fits, products.id, products.dtype, values, origin);
-  if (products.dtype == DType::Bf16) add_like(fits, database, products.id, products.dtype, values, origin);
-  fits.summaries.push_back(
-      {products.id, std::string("gemm ") + name_of(products.dtype), listed(values), ratios.size(), spread, {}});
-  fitted[{products.id, products.dtype}] = machine;
+                          ", height by the best GEMMs of ai-dynamo/aiconfigurator @095f58a (2026-08-21), trtllm 1.3.0rc20",
+                      "best GEMM " + printed(ratio) + " times as fast; all collectors " + printed(std::exp(mean(ratios)))};
+  add_values(fits, gemms.id, gemms.dtype, values, origin);
+  if (gemms.dtype == DType::Bf16) add_like(fits, database, gemms.id, gemms.dtype, values, origin);
+  fits.summaries.push_back({gemms.id, std::string("gemm ") + name_of(gemms.dtype), listed(values), ratios.size(), spread, {}});
+  fitted[{gemms.id, gemms.dtype}] = machine;
 }
 
 // Kernel times of AMD devices are of hipBLASLt in one stream; the tables time launches with events, which says nothing of them.
@@ -373,7 +371,7 @@ GemmFit fit_table(FactFits& fits, const Database& database, const std::string& i
   std::vector<GemmSample> samples = large(table(database, id, "", dtype));
   GemmMachine machine = machine_of(database, id, dtype);
   const GemmFit fit = fit_gemm(machine, prior, samples);
-  add_fit(fits, database, id, dtype, fit, "large products of the matmul tables of " + id);
+  add_fit(fits, database, id, dtype, fit, "large GEMMs of the matmul tables of " + id);
   machine.coefficients = fit.coefficients;
   if (dtype != DType::Fp8) fitted[{id, DType::Bf16}] = machine;
   return fit;
@@ -396,7 +394,7 @@ void fit_amd(FactFits& fits, const Database& database, FittedMachines& fitted) {
   for (const char* id : {"mi300x", "mi325x"}) add_sustained_clock(fits, database, {id}, fitted);
 }
 
-// No product of V100 is in the facts: the shape of its curve is that of A100.  (Its max_efficiency comes from a measured run.)
+// No GEMM of V100 is in the facts: the shape of its curve is that of A100.  (Its max_efficiency comes from a measured run.)
 void add_v100(FactFits& fits, const Database& database, const sim::GemmCoefficients& a100, FittedMachines& fitted) {
   const std::vector<FittedValue> held{{"k_half", a100.k_half, 0.5 * a100.k_half},
                                       {"wave_quantisation", a100.wave_quantisation, 0.2},
@@ -405,7 +403,7 @@ void add_v100(FactFits& fits, const Database& database, const sim::GemmCoefficie
   GemmMachine machine = machine_of(database, "v100_sxm_32", DType::Fp16);
   machine.coefficients.k_half = a100.k_half;
   machine.coefficients.kernel_time = a100.kernel_time;
-  fitted[{"v100_sxm_32", DType::Bf16}] = machine;  // what stands for its 16-bit products
+  fitted[{"v100_sxm_32", DType::Bf16}] = machine;  // what stands for its 16-bit GEMMs
 }
 
 // Attention without a fused kernel multiplies in batches, and heads of 108, 150 and 450 (no multiples of 8) put every factor at a
@@ -418,7 +416,7 @@ void add_misaligned_batches(FactFits& fits) {
   add(fits, "h100_sxm", "gemm.misaligned_batch_factor", 0.08, 0.05, {sim::Evidence::Assumed, "as a100_sxm_80", ""});
 }
 
-// A 1.2B model (24 layers of 2048) whose head has 50257 rows takes 1.11 times as long as with 50304; the head's products are 7.9
+// A 1.2B model (24 layers of 2048) whose head has 50257 rows takes 1.11 times as long as with 50304; the head's GEMMs are 7.9
 // % of its FLOPs, so they run at 0.079 / (0.079 + 0.11) = 0.42 of the aligned rate.  1024 x 2145 x 1024 costs less, 0.8, but is a
 // few microseconds of launch and fill.
 void add_misalignment(FactFits& fits) {
@@ -576,11 +574,11 @@ void describe_network_of(FactFits& fits, const Database& database, const std::st
   add_collective_summary(fits, system.value_or(id), "collectives, many nodes", describe_collectives(cluster, samples));
 }
 
-// Nobody measured products in fp32.  k_half is the fill and drain of the K loop, a time, in elements of K at the format's rate:
+// Nobody measured GEMMs in fp32.  k_half is the fill and drain of the K loop, a time, in elements of K at the format's rate:
 // it shrinks with the peak.
 void add_fp32(FactFits& fits, const Database& database, const std::string& id, const GemmMachine& wide) {
   const double share = machine_of(database, id, DType::Fp32).peak / wide.peak;
-  const std::string source = "as 16-bit products: a time, in elements at " + printed(share) + " of their rate";
+  const std::string source = "as 16-bit GEMMs: a time, in elements at " + printed(share) + " of their rate";
   const double k_half = share * wide.coefficients.k_half, kernel_time = wide.coefficients.kernel_time.value();
   add_values(fits, id, DType::Fp32, {{"k_half", k_half, 0.5 * k_half}, {"kernel_time_s", kernel_time, 0.3 * kernel_time}},
              {sim::Evidence::Assumed, source, ""});
@@ -595,10 +593,10 @@ FactFits fit_gemm_facts(const Database& database) {
     fit_grids(fits, database, id, fitted);
   }
   for (const auto& [id, like] : {std::pair{"gb300", "gb200"}, std::pair{"rtx_pro_6000_server", "l40s"}}) {
-    for (const DType dtype : {DType::Bf16, DType::Fp8}) fit_best_product(fits, database, {id, dtype}, {like, dtype}, fitted);
+    for (const DType dtype : {DType::Bf16, DType::Fp8}) fit_best_gemm(fits, database, {id, dtype}, {like, dtype}, fitted);
   }
   for (const char* id : {"b200_sxm", "b300_sxm", "gb200", "gb300", "rtx_pro_6000_server"})
-    fit_best_product(fits, database, {id, DType::Fp4}, {id, DType::Fp8}, fitted);
+    fit_best_gemm(fits, database, {id, DType::Fp4}, {id, DType::Fp8}, fitted);
   const GemmMachine& a100 = fitted.at({"a100_sxm_80", DType::Bf16});
   fit_training_shapes(fits, database, "a100_pcie_80", a100);
   add(fits, "a100_pcie_80", "sustained_clock", 1.0, 0.03,

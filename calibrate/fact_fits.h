@@ -24,7 +24,7 @@ struct FactFits {
   std::vector<FitSummary> summaries;
 };
 
-// Matrix products: grids, sustained tables, single best shapes; sustained clocks; weight-gradient and misalignment factors.
+// Matrix GEMMs: grids, sustained tables, single best shapes; sustained clocks; weight-gradient and misalignment factors.
 FactFits fit_gemm_facts(const hwdb::Database& database);
 
 // Attention: one implementation per device is shipped, the others appear in the summaries only.

@@ -40,18 +40,16 @@ struct Quantisation {
 };
 
 Seconds predicted(const GemmSample& sample, const GemmMachine& machine, const Quantisation& quantisation) {
-  const Seconds product = gemm_time(sample.product, machine);
-  if (sample.quantised <= 0.0) return product;
-  return product + quantisation.launch + quantisation.scale * sim::Bytes(3.0 * sample.quantised) / machine.bandwidth;
+  const Seconds gemm = gemm_time(sample.gemm, machine);
+  if (sample.quantised <= 0.0) return gemm;
+  return gemm + quantisation.launch + quantisation.scale * sim::Bytes(3.0 * sample.quantised) / machine.bandwidth;
 }
 
 double log_error(const GemmSample& sample, const GemmMachine& machine, const Quantisation& quantisation) {
   return std::log(predicted(sample, machine, quantisation) / sample.time);
 }
 
-bool is_large(const sim::Operator& product) {
-  return std::min({product.m, product.n, product.k}) >= static_cast<std::int64_t>(kLarge);
-}
+bool is_large(const sim::Operator& gemm) { return std::min({gemm.m, gemm.n, gemm.k}) >= static_cast<std::int64_t>(kLarge); }
 
 double root_mean_square(const std::vector<double>& values) {
   double sum = 0.0;
@@ -124,7 +122,7 @@ GemmFit result_of(const GemmParameters& problem, const LeastSquaresFit& solution
   std::vector<double> all(solution.residuals.begin(), solution.residuals.begin() + static_cast<std::ptrdiff_t>(samples.size()));
   std::vector<double> large;
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    if (is_large(samples[i].product)) large.push_back(all[i]);
+    if (is_large(samples[i].gemm)) large.push_back(all[i]);
   }
   fit.rms = root_mean_square(all);
   if (!large.empty()) fit.rms_large = root_mean_square(large);
@@ -134,7 +132,7 @@ GemmFit result_of(const GemmParameters& problem, const LeastSquaresFit& solution
 }  // namespace
 
 GemmFit fit_gemm(const GemmMachine& machine, const GemmPrior& prior, std::span<const GemmSample> samples) {
-  if (samples.empty()) throw Error("fit: no measured products; add measurements of the subject \"matmul\"");
+  if (samples.empty()) throw Error("fit: no measured GEMMs; add measurements of the subject \"matmul\"");
   const GemmParameters problem(machine, prior, samples);
   const LeastSquaresFit solution =
       least_squares(problem.parameters(), problem.count(),

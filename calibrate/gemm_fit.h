@@ -1,4 +1,4 @@
-// Fits the coefficients of matrix products (sim/cost/gemm.h) to measured times.
+// Fits the coefficients of GEMMs (sim/cost/gemm.h) to measured times.
 //
 // Minimises the sum of squared  ln(predicted / measured)  with Huber weights (least_squares.h), plus one term for each prior:
 //
@@ -18,7 +18,7 @@
 namespace llmsim::calibrate {
 
 struct GemmSample {
-  sim::Operator product;
+  sim::Operator gemm;
   sim::Seconds time;
   double quantised = 0.0;  // elements of the input quantised within `time`
 };

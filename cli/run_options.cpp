@@ -150,7 +150,7 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "example: --schedule zb-h1");
   add(c, "--recompute", o.recompute, "MODE",
       "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp (dense ones), moe (whole "
-      "mixtures), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; default none; example: --recompute "
+      "MoE models), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; default none; example: --recompute "
       "selective=core_attn+mlp");
   add(c, "--sharding", o.sharding, "MODE",
       "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");

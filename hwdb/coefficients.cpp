@@ -183,8 +183,8 @@ constexpr CoefficientRange kNeighbours{0.0, 100.0};
 const std::array<Field<Cluster>, 4> kHostFields = {{
     {"sharing.collectives", kRatio, "", [](const auto& c) { return c.device.achieved.sharing.collectives; },
      [](auto& c, double v) { c.device.achieved.sharing.collectives = v; }},
-    {"sharing.products", kNeighbours, "", [](const auto& c) { return c.device.achieved.sharing.products; },
-     [](auto& c, double v) { c.device.achieved.sharing.products = v; }},
+    {"sharing.gemms", kNeighbours, "", [](const auto& c) { return c.device.achieved.sharing.gemms; },
+     [](auto& c, double v) { c.device.achieved.sharing.gemms = v; }},
     {"sharing.streaming", kNeighbours, "", [](const auto& c) { return c.device.achieved.sharing.streaming; },
      [](auto& c, double v) { c.device.achieved.sharing.streaming = v; }},
     {"fabric.sum_bytes_per_s",

@@ -1,6 +1,6 @@
 // The names under which the database keeps the coefficients of a device and of its links, and where each goes.
 //
-//   gemm.F.K          of matrix products in one format, F in fp32 tf32 fp16 bf16 fp8 fp4
+//   gemm.F.K          of GEMMs in one format, F in fp32 tf32 fp16 bf16 fp8 fp4
 //   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation misaligned_factor
 //                     misaligned_batch_factor smallest_tile alignment weight_gradient_factor kernel_time_s
 //   attention.A.K     of one kind of attention kernel, A in flash-1 flash-triton flash-2 flash-3 cudnn composable-kernel aotriton
@@ -13,7 +13,7 @@
 //   scale_out_fraction, contention, device_spread
 //   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s, host_memory_bytes_per_s,
 //   devices_per_host_link
-//   sharing.K         of processes of one host (sim/cost/host_sharing.h, contention.h); K in collectives products streaming.
+//   sharing.K         of processes of one host (sim/cost/host_sharing.h, contention.h); K in collectives gemms streaming.
 //                     Listed where it is not 0, as is fabric.sum_bytes_per_s
 //   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction, network.socket_bytes_per_s
 #pragma once

@@ -140,7 +140,7 @@ void set_peaks(sim::Device& device, const Record& record, Ledger& ledger) {
     if (!peak && dtype == sim::DType::Fp32) peak = number(record.fields, "peak_fp32_vector_flops");
     if (!peak) continue;
     device.matrix_peak[static_cast<std::size_t>(dtype)] = FlopsPerSecond(*peak);
-    if (dtype == sim::DType::Fp4) device.block_scales = true;  // 4-bit products came with scales of blocks
+    if (dtype == sim::DType::Fp4) device.block_scales = true;  // 4-bit GEMMs came with scales of blocks
     ledger.note(std::string("peak.") + sim::name_of(dtype), printed(FlopsPerSecond(*peak)), record.evidence(),
                 source_for(record.fields, {key, sim::name_of(dtype), "peak", "peaks"}));
   }
@@ -292,8 +292,8 @@ std::optional<sim::PowerLimit> power_limit(const json& fields) {
   return sim::PowerLimit{*watts, FlopsPerSecond(*peak)};
 }
 
-// The device whose measured products are taken for this one's; empty where they are its own or nobody's.
-std::string products_like(const Sources& sources, const std::string& id) {
+// The device whose measured GEMMs are taken for this one's; empty where they are its own or nobody's.
+std::string gemms_like(const Sources& sources, const std::string& id) {
   for (const char* key : {"gemm.bf16.max_efficiency", "gemm.fp16.max_efficiency"}) {
     const auto found = sources.find(key);
     if (found != sources.end()) return found->second.id == id ? "" : found->second.id;
@@ -301,11 +301,11 @@ std::string products_like(const Sources& sources, const std::string& id) {
   return "";
 }
 
-// Products of the same chip under another power limit.
+// GEMMs of the same chip under another power limit.
 void limit_power(const Database& database, const Record& record, sim::Cluster& cluster, Sources& sources) {
   const auto clock = sources.find("sustained_clock");
   if (clock != sources.end() && clock->second.id == record.row.id) return;
-  const std::string like = products_like(sources, record.row.id);
+  const std::string like = gemms_like(sources, record.row.id);
   const auto row = like.empty() ? std::nullopt : database.find(HardwareKind::Accelerator, like);
   if (!row) return;
   const json fields = json::parse(row->record);

@@ -17,7 +17,7 @@ using sim::Transformer;
 const Families& readers() {
   static const Families all = [] {
     Families families = rotary_families();
-    families.merge(mixture_families());
+    families.merge(moe_families());
     families.merge(gpt_families());
     families.merge(encoder_families());
     return families;

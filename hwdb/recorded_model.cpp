@@ -154,7 +154,7 @@ sim::Transformer adapted_model(const RecordedModel& m, sim::Transformer t, Assum
 // Routing as recorded; flags that the schema has no key for stay those of the catalogue.
 void set_experts(const RecordedModel& m, sim::Transformer& t) {
   if (!m.moe) return;
-  sim::MixtureOfExperts moe = *m.moe;
+  sim::Moe moe = *m.moe;
   if (t.moe) {
     moe.router_bias = t.moe->router_bias;
     if (moe.num_groups == 1) moe.num_groups = t.moe->num_groups, moe.groups_per_token = t.moe->groups_per_token;

@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-sim::MixtureOfExperts read_moe(ObjectReader reader, RecordedModel& m) {
-  sim::MixtureOfExperts moe;
+sim::Moe read_moe(ObjectReader reader, RecordedModel& m) {
+  sim::Moe moe;
   moe.num_experts = reader.count("num_experts").value_or(0);
   moe.top_k = reader.count("top_k").value_or(0);
   moe.expert_ffn_size = reader.count("expert_ffn_size").value_or(0);
@@ -28,23 +28,23 @@ sim::MixtureOfExperts read_moe(ObjectReader reader, RecordedModel& m) {
   m.expert_bias = reader.boolean("expert_bias");
   m.shared_expert_gate = reader.boolean("shared_expert_gate");
   reader.finish();
-  if (moe.num_experts == 0) reader.refuse("num_experts", "a mixture of experts needs its number of experts");
-  if (moe.top_k == 0) reader.refuse("top_k", "a mixture of experts needs the number of experts per token");
-  if (moe.expert_ffn_size == 0) reader.refuse("expert_ffn_size", "a mixture of experts needs the width of an expert");
+  if (moe.num_experts == 0) reader.refuse("num_experts", "an MoE model needs its number of experts");
+  if (moe.top_k == 0) reader.refuse("top_k", "an MoE model needs the number of experts per token");
+  if (moe.expert_ffn_size == 0) reader.refuse("expert_ffn_size", "an MoE model needs the width of an expert");
   return moe;
 }
 
-sim::LatentAttention read_mla(ObjectReader reader) {
-  sim::LatentAttention mla;
+sim::Mla read_mla(ObjectReader reader) {
+  sim::Mla mla;
   mla.q_lora_rank = reader.count("q_lora_rank");
   mla.kv_lora_rank = reader.count("kv_lora_rank").value_or(0);
   mla.qk_nope_head_dim = reader.count("qk_nope_head_dim").value_or(0);
   mla.qk_rope_head_dim = reader.count("qk_rope_head_dim").value_or(0);
   mla.v_head_dim = reader.count("v_head_dim").value_or(0);
   reader.finish();
-  if (mla.kv_lora_rank == 0) reader.refuse("kv_lora_rank", "latent attention needs its rank");
+  if (mla.kv_lora_rank == 0) reader.refuse("kv_lora_rank", "MLA needs its rank");
   if (mla.qk_nope_head_dim == 0 || mla.qk_rope_head_dim == 0 || mla.v_head_dim == 0) {
-    reader.refuse("v_head_dim", "latent attention needs qk_nope_head_dim, qk_rope_head_dim and v_head_dim");
+    reader.refuse("v_head_dim", "MLA needs qk_nope_head_dim, qk_rope_head_dim and v_head_dim");
   }
   return mla;
 }

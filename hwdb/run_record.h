@@ -28,9 +28,9 @@ struct RecordedModel {
   std::optional<bool> norm_weight, final_norm, embedding_norm, attention_sinks;
   std::optional<std::string> qk_norm;  // "none", "per-head", "all-heads"
   std::optional<int> norms_per_layer, max_positions, sliding_window_interval;
-  std::optional<sim::MixtureOfExperts> moe;
+  std::optional<sim::Moe> moe;
   std::optional<bool> router_bias, expert_bias, shared_expert_gate;  // keys of moe
-  std::optional<sim::LatentAttention> mla;
+  std::optional<sim::Mla> mla;
   std::optional<sim::Encoder> encoder;
   std::optional<int> mtp_layers;
   std::optional<std::int64_t> num_parameters;

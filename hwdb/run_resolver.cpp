@@ -17,7 +17,7 @@ using sim::Run;
 
 // --- strategy ---
 
-std::string product_text(const sim::Strategy& s) {
+std::string gemm_text(const sim::Strategy& s) {
   return "dp * tp * pp * cp = " + std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
          std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel);
 }
@@ -36,7 +36,7 @@ void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assu
     if (!t.dp) assume.note("training.dp", std::to_string(dp), "num_devices / (tp * pp * cp)");
     return;
   }
-  assume.refuse("training: " + product_text(s) + " is not num_devices = " + std::to_string(num_devices) +
+  assume.refuse("training: " + gemm_text(s) + " is not num_devices = " + std::to_string(num_devices) +
                 sim::mesh_advice(s, num_devices));
 }
 
@@ -130,7 +130,7 @@ void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& ass
                   " is more than every_n = " + std::to_string(s.recompute.every_n));
   s.recompute.first_blocks = recorded.blocks.value_or(0);
   s.recompute.modules = recorded_modules(recorded, assume);
-  s.recompute.kept = sim::kept_products_named(recorded.saved.value_or("every-second")).value();
+  s.recompute.kept = sim::saved_gemms_named(recorded.saved.value_or("every-second")).value();
 }
 
 sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
@@ -283,7 +283,7 @@ void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& 
   const StackDefaults before = stacks_.choose(query).defaults;
   run.model = model_of(record, before, assume);
   query.position = name_of(run.model.position);
-  query.blocks = run.model.moe ? "mixture" : "dense";
+  query.blocks = run.model.moe ? "moe" : "dense";
   const std::string usual = is_alone(t, run.cluster.num_devices) ? "none" : name_of(before.sharding);
   recipe.sharding = assume.given(t.sharding, "training.sharding", usual, "default of the framework");
   query.sharding = recipe.sharding;

@@ -78,7 +78,7 @@ MeasuredMachine machine_of(const json& header, const std::string& file) {
           .last_level_cache = sim::Bytes(sizes.number("last_level_cache_bytes", 0.0).value_or(0.0))};
 }
 
-// Products and attention have a shape and FLOPs; what only moves memory has bytes.
+// GEMMs and attention have a shape and FLOPs; what only moves memory has bytes.
 void read_work(ObjectReader& record, MeasuredKernel& kernel) {
   const bool shaped =
       kernel.library.empty() && (kernel.op.kind == sim::OperatorKind::Gemm || kernel.op.kind == sim::OperatorKind::Attention);
@@ -148,7 +148,7 @@ void add_overlap(RuntimeResults& results, const json& record, const std::string&
                               .ranks = ranks_of(reader, "ranks"),
                               .nodes = ranks_or_one(reader, "nodes"),
                               .collective_slowdown = positive_of(reader, "collective_slowdown"),
-                              .product_slowdown = positive_of(reader, "gemm_slowdown")});
+                              .gemm_slowdown = positive_of(reader, "gemm_slowdown")});
 }
 
 MeasuredSharing sharing_of(const json& record, const std::string& where) {
@@ -166,8 +166,7 @@ RunRecord run_of(const json& record, const std::string& where) {
 }
 
 sim::PassFlopCounts flops_of(const json& record) {
-  return {.products = record.at("product_flops").get<std::int64_t>(),
-          .attention = record.at("attention_flops").get<std::int64_t>()};
+  return {.gemms = record.at("gemm_flops").get<std::int64_t>(), .attention = record.at("attention_flops").get<std::int64_t>()};
 }
 
 sim::HeldBytes held_of(const json& record) {

@@ -46,14 +46,14 @@ struct MeasuredCollective {
   sim::Seconds median{};
 };
 
-// A collective beside products that take as long, on all ranks of a group.
+// A collective beside GEMMs that take as long, on all ranks of a group.
 struct MeasuredOverlap {
   sim::CollectiveKind kind = sim::CollectiveKind::AllReduce;
   sim::DType dtype = sim::DType::Fp32;
   int ranks = 1;
   int nodes = 1;
-  double collective_slowdown = 1.0;  // beside products that outlast it, relative to alone
-  double product_slowdown = 1.0;     // beside collectives that outlast them
+  double collective_slowdown = 1.0;  // beside GEMMs that outlast it, relative to alone
+  double gemm_slowdown = 1.0;        // beside collectives that outlast them
 };
 
 // A call that all ranks of a node make at once, each on its own data.

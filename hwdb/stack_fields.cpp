@@ -193,7 +193,7 @@ void add_gradients(std::vector<Field>& fields) {
   const Group<P> gradients(fields, [](StackChoice& c) -> P& { return c.stack.gradients; });
   gradients.add("gradient_reduce_in_fp32", &P::reduced_in_fp32);
   gradients.add("reduces_every_microbatch", &P::reduced_every_microbatch);
-  gradients.add("gradient_accumulation_in_backward", &P::accumulated_by_product);
+  gradients.add("gradient_accumulation_in_backward", &P::accumulated_by_gemm);
   gradients.add("fused_bias_gradients", &P::fused_bias);
   gradients.add("gradient_copies", &P::copies);
   gradients.add("reduce_bucket_parameters", &P::bucket);
@@ -265,7 +265,7 @@ void add_host(std::vector<Field>& fields) {
   const Group<P> host(fields, [](StackChoice& c) -> P& { return c.stack.host; });
   host.add("host_time_per_kernel_s", &P::per_kernel);
   host.add("host_time_per_recomputed_block_s", &P::per_recomputed_block);
-  host.add("host_time_per_narrow_product_s", &P::per_narrow_product);
+  host.add("host_time_per_narrow_gemm_s", &P::per_narrow_gemm);
   host.add("host_time_per_unit_s", &P::per_unit);
   host.add("host_time_per_step_s", &P::per_step);
 }
@@ -287,7 +287,7 @@ void add_reserve(std::vector<Field>& fields) {
   reserve.add("framework_memory_bytes", &P::framework);
   reserve.add("matmul_workspace_bytes", &P::matmul_workspace);
   reserve.add("transformer_engine", &P::transformer_engine);
-  reserve.add("grouped_product_streams", &P::grouped_product_streams, 0, 64);
+  reserve.add("grouped_gemm_streams", &P::grouped_gemm_streams, 0, 64);
   reserve.add("fragmentation", &P::fragmentation);
   reserve.add("unrecoverable_gaps", &P::unrecoverable_gaps);
 }

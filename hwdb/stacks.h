@@ -35,7 +35,7 @@ struct StackQuery {
   std::string precision{};
   std::string architecture{};  // of the accelerator
   std::string position{};
-  std::string blocks{};  // "mixture" where the model has experts, else "dense"
+  std::string blocks{};  // "moe" where the model has experts, else "dense"
   std::string sharding{};
   std::string trainable{};  // "all", "lora", "adapter"
   sim::SettingValues settings{};

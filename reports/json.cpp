@@ -22,7 +22,7 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json moe_json(const std::optional<sim::MixtureOfExperts>& moe) {
+Json moe_json(const std::optional<sim::Moe>& moe) {
   if (!moe) return nullptr;
   return {{"num_experts", moe->num_experts},
           {"top_k", moe->top_k},
@@ -55,7 +55,7 @@ const char* name_of(sim::QkNorm norm) {
   return "all-heads";
 }
 
-Json mla_json(const std::optional<sim::LatentAttention>& mla) {
+Json mla_json(const std::optional<sim::Mla>& mla) {
   if (!mla) return nullptr;
   return {{"q_lora_rank", or_null(mla->q_lora_rank)},
           {"kv_lora_rank", mla->kv_lora_rank},

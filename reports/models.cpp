@@ -38,7 +38,7 @@ std::string biases(const sim::Biases& bias) {
 }
 
 std::string attention(const Transformer& m) {
-  if (m.mla) return "latent";
+  if (m.mla) return "mla";
   if (m.num_kv_heads == m.num_heads) return "multi-head";
   return m.num_kv_heads == 1 ? "multi-query" : "grouped-query";
 }
@@ -54,7 +54,7 @@ std::string window(const Transformer& m) {
   return tokens + ", one full layer in " + std::to_string(m.sliding_window_interval);
 }
 
-std::string experts(const sim::MixtureOfExperts& moe) {
+std::string experts(const sim::Moe& moe) {
   std::string text =
       std::to_string(moe.top_k) + " of " + std::to_string(moe.num_experts) + ", width " + std::to_string(moe.expert_ffn_size);
   if (moe.num_groups > 1)
@@ -67,7 +67,7 @@ std::string experts(const sim::MixtureOfExperts& moe) {
   return text;
 }
 
-std::string latent(const sim::LatentAttention& mla) {
+std::string mla(const sim::Mla& mla) {
   const std::string query = mla.q_lora_rank ? "rank " + std::to_string(*mla.q_lora_rank) : "direct";
   return "queries " + query + ", keys and values rank " + std::to_string(mla.kv_lora_rank) + ", head " +
          std::to_string(mla.qk_nope_head_dim) + " + " + std::to_string(mla.qk_rope_head_dim) + " rotary, value " +
@@ -96,7 +96,7 @@ void add_sizes(Fields& fields, const Transformer& m) {
 void add_details(Fields& fields, const Transformer& m) {
   fields.emplace_back("attention", attention(m));
   if (m.encoder) fields.emplace_back("encoder", encoder(*m.encoder));
-  if (m.mla) fields.emplace_back("latent attention", latent(*m.mla));
+  if (m.mla) fields.emplace_back("MLA", mla(*m.mla));
   if (m.sliding_window) fields.emplace_back("sliding window", window(m));
   if (m.attention_sinks) fields.emplace_back("attention sinks", "one per head");
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));

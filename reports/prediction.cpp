@@ -336,7 +336,7 @@ const std::vector<Column>& summary_columns() {
   return columns;
 }
 
-// Expert ranks and those that divide an expert, among the columns of mixtures only.
+// Expert ranks and those that divide an expert, among the columns of MoE models only.
 constexpr std::ptrdiff_t kExpertColumn = 11;
 const std::vector<Column>& expert_columns() {
   static const std::vector<Column> columns{{"ep", "ep", Kind::Integer}, {"etp", "etp", Kind::Integer}};

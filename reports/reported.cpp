@@ -71,7 +71,7 @@ Table reported_table(const Prediction& p, const Reported& reported) {
     table.add_row({row.convention, row.step_time, row.step_time / p.step_time, row.exact, row.exact_mfu});
   if (rows.size() == 1) {
     table.add_note("counted by " + rows.front().convention + ", " + human(reported_rate(p, reported)) + " are " +
-                   human(rows.front().exact) + " of matrix products and causal attention");
+                   human(rows.front().exact) + " of GEMMs and causal attention");
   } else if (reported.step_time) {
     table.add_note("no convention gives the reported rate for the measured step of " + human(*reported.step_time));
   }

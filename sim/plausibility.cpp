@@ -44,7 +44,7 @@ std::vector<std::string> implausible_figures(const Prediction& p) {
     lines.push_back("hfu = " + percent(p.hfu) + " is more than the peak of " + recipe(p) +
                     ": a coefficient of the device or of the stack is too good");
   } else if (p.hfu > best) {
-    lines.push_back("hfu = " + percent(p.hfu) + " is more than the " + percent(best) + " that the best measured products of " +
+    lines.push_back("hfu = " + percent(p.hfu) + " is more than the " + percent(best) + " that the best measured GEMMs of " +
                     recipe(p) + " reach");
   }
   if (achieved.memory_fraction > 1.0) {

@@ -10,7 +10,7 @@
 
 namespace llmsim::sim {
 
-// A hardware rate above the peak, or above what the device's best measured products reach; memory traffic above the data sheet's
+// A hardware rate above the peak, or above what the device's best measured GEMMs reach; memory traffic above the data sheet's
 // bandwidth; more devices than the named system has, or devices that it does not have.
 std::vector<std::string> implausible_figures(const Prediction& prediction);
 

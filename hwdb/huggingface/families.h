@@ -13,7 +13,7 @@ namespace llmsim::hwdb {
 using Families = std::map<std::string, sim::Transformer (*)(ModelConfig&)>;
 
 Families rotary_families();
-Families mixture_families();
+Families moe_families();
 Families gpt_families();
 Families encoder_families();
 

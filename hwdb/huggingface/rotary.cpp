@@ -5,7 +5,7 @@ namespace llmsim::hwdb {
 namespace {
 
 using nlohmann::json;
-using sim::MixtureOfExperts;
+using sim::Moe;
 using sim::Norm;
 using sim::QkNorm;
 using sim::Transformer;
@@ -77,11 +77,11 @@ Transformer qwen3(ModelConfig& c) {
   return m;
 }
 
-// Layers decoder_sparse_step - 1, 2 decoder_sparse_step - 1, ... are mixtures, except those listed as dense.
+// Layers decoder_sparse_step - 1, 2 decoder_sparse_step - 1, ... are MoE models, except those listed as dense.
 void read_qwen_experts(ModelConfig& c, Transformer& m, int num_experts, int top_k) {
-  MixtureOfExperts moe{.num_experts = c.count_or({"num_experts"}, num_experts),
-                       .top_k = c.count_or({"num_experts_per_tok"}, top_k),
-                       .expert_ffn_size = c.need({"moe_intermediate_size"})};
+  Moe moe{.num_experts = c.count_or({"num_experts"}, num_experts),
+          .top_k = c.count_or({"num_experts_per_tok"}, top_k),
+          .expert_ffn_size = c.need({"moe_intermediate_size"})};
   moe.layer_interval = c.count_or({"decoder_sparse_step"}, 1);
   moe.num_dense_layers = std::min(moe.layer_interval - 1, m.num_layers);
   if (const json* dense = c.any("mlp_only_layers"); dense && !dense->empty()) {

@@ -30,17 +30,15 @@ at::Tensor as_tokens(const at::Tensor& heads) {
 at::Tensor token_view(const at::Tensor& tokens, const at::Tensor& q) {
   return tokens.view({q.size(0), q.size(2), q.size(1), -1}).transpose(1, 2);
 }
-// What a product gives for the queries of q, by heads: (b, a, s, w).
-at::Tensor head_view(const at::Tensor& product, const at::Tensor& q) {
-  return product.view({q.size(0), q.size(1), -1, product.size(-1)});
-}
+// What a GEMM gives for the queries of q, by heads: (b, a, s, w).
+at::Tensor head_view(const at::Tensor& gemm, const at::Tensor& q) { return gemm.view({q.size(0), q.size(1), -1, gemm.size(-1)}); }
 
 void hide(at::Tensor scores, const at::Tensor& mask) {
   if (!mask.defined()) return;
   scores.view({-1, mask.size(0), mask.size(1)}).masked_fill_(mask, kMinusInfinity);
 }
 
-// Scores that the mask lets through (half of them, or all without one), of all heads, in pairs of products of 2 d and 2 w FLOP
+// Scores that the mask lets through (half of them, or all without one), of all heads, in pairs of GEMMs of 2 d and 2 w FLOP
 // each: one forward, two backward.
 std::int64_t useful_flops(const Heads& heads, const at::Tensor& mask, int pairs) {
   const std::int64_t s = heads.q.size(2), halves = mask.defined() ? 1 : 2;
@@ -52,7 +50,7 @@ struct Block {
   std::int64_t begin = 0, size = 0, keys = 0;
 };
 
-// Rows of a block of a head tensor, grouped as products want them: (b g, a / g size, d).
+// Rows of a block of a head tensor, grouped as GEMMs want them: (b g, a / g size, d).
 at::Tensor rows(const at::Tensor& heads, std::int64_t kv_heads, const Block& block) {
   return groups(copied(heads.narrow(2, block.begin, block.size)), kv_heads);
 }

@@ -1,7 +1,7 @@
 // Attention of head tensors, unfused or blockwise, forward and backward; causal, or with every key seen by every query.
 //
-// q (b, a, s, d), k (b, g, s, d), v (b, g, s, w), output (b s, a w); w = d but in latent attention.  Grouped queries share their
-// key without a copy: the a / g queries of a group are rows of one product.
+// q (b, a, s, d), k (b, g, s, d), v (b, g, s, w), output (b s, a w); w = d but in MLA.  Grouped queries share their
+// key without a copy: the a / g queries of a group are rows of one GEMM.
 //
 //   unfused    S = q k^T / sqrt(d), masked; P = softmax(S); o = P v.  Keeps P.
 //              Memory: two score tensors (b a s^2) at once, forward and backward.

@@ -1,4 +1,4 @@
-// The products of several experts: each multiplies its own rows by its own matrix.
+// The GEMMs of several experts: each multiplies its own rows by its own matrix.
 //
 // Shapes: x (R, k) with the rows of expert 0 first, then those of expert 1, ...; weights (E, n, k), biases (E, n); y (R, n).
 // Memory: forward allocates y, the data gradient dx; weight gradients are added in place, one expert's after the other's, as

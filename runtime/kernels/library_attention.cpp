@@ -37,9 +37,9 @@ at::Tensor by_heads(const at::Tensor& tokens, const at::Tensor& q) {
   return tokens.view({q.size(0), q.size(2), q.size(1), q.size(3)}).transpose(1, 2);
 }
 
-std::int64_t useful_flops(const Heads& heads, int products) {
+std::int64_t useful_flops(const Heads& heads, int gemms) {
   const std::int64_t s = heads.q.size(2);
-  return products * heads.q.size(0) * heads.q.size(1) * s * s * heads.q.size(3);
+  return gemms * heads.q.size(0) * heads.q.size(1) * s * s * heads.q.size(3);
 }
 
 std::vector<IValue> called(const std::string& name, std::vector<IValue> arguments) {

@@ -1,8 +1,8 @@
-// The products of a linear layer: y = x w^T + b, and its two gradients.
+// The GEMMs of a linear layer: y = x w^T + b, and its two gradients.
 //
 // Shapes: x (t, k), w (n, k), b (n), y and dy (t, n).  Weights are stored as torch does, one row for each output.
 // Memory: forward allocates y; the data gradient allocates dx; a weight gradient is added in place, after a cast where the
-// gradient's format is wider than the product's, and the gradient of a bias is a sum over the tokens first.
+// gradient's format is wider than the GEMM's, and the gradient of a bias is a sum over the tokens first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,16 +10,16 @@
 namespace llmsim::runtime {
 
 // In the format of the operands, or in 8 bits (kernels/narrow_linear.h).
-enum class ProductFormat { Operands, Fp8 };
+enum class GemmFormat { Operands, Fp8 };
 
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                          ProductFormat format = ProductFormat::Operands);
+                          GemmFormat format = GemmFormat::Operands);
 
-at::Tensor linear_data_gradient(const at::Tensor& dy, const at::Tensor& weight, ProductFormat format = ProductFormat::Operands);
+at::Tensor linear_data_gradient(const at::Tensor& dy, const at::Tensor& weight, GemmFormat format = GemmFormat::Operands);
 
 // weight_gradient += dy^T x; bias_gradient += sum over tokens of dy where there is a bias.
 void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor weight_gradient, at::Tensor bias_gradient,
-                                ProductFormat format = ProductFormat::Operands);
+                                GemmFormat format = GemmFormat::Operands);
 
 // gradient += addend, whatever the two formats.  The cast is a tensor of its own.
 void accumulate(at::Tensor gradient, const at::Tensor& addend);

@@ -11,7 +11,7 @@
 namespace llmsim::runtime {
 namespace {
 
-const std::string kProduct = "aten::_scaled_mm";
+const std::string kGemm = "aten::_scaled_mm";
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 5)
 
@@ -33,9 +33,9 @@ Narrow gradients(const at::Tensor& x) { return cast(x, at::kFloat8_e5m2, kLarges
 at::Tensor across(const at::Tensor& x) { return x.t().contiguous(); }
 
 // a (m, k) by b^T, b (n, k).
-at::Tensor product(const Narrow& a, const Narrow& b, at::ScalarType type) {
-  const auto results = call_operator(kProduct, {a.values, b.values.t(), a.scale, b.scale, c10::IValue(), c10::IValue(), type});
-  if (!results) throw Error("this libtorch, " TORCH_VERSION ", has no " + kProduct + " of the form that the runtime calls");
+at::Tensor gemm(const Narrow& a, const Narrow& b, at::ScalarType type) {
+  const auto results = call_operator(kGemm, {a.values, b.values.t(), a.scale, b.scale, c10::IValue(), c10::IValue(), type});
+  if (!results) throw Error("this libtorch, " TORCH_VERSION ", has no " + kGemm + " of the form that the runtime calls");
   return results->front().toTensor();
 }
 
@@ -47,32 +47,32 @@ struct Narrow {};
 Narrow weights(const at::Tensor&) { return {}; }
 Narrow gradients(const at::Tensor&) { return {}; }
 at::Tensor across(const at::Tensor& x) { return x; }
-at::Tensor product(const Narrow&, const Narrow&, at::ScalarType) { throw Error("libtorch " TORCH_VERSION " has no fp8 formats"); }
+at::Tensor gemm(const Narrow&, const Narrow&, at::ScalarType) { throw Error("libtorch " TORCH_VERSION " has no fp8 formats"); }
 
 #endif
 
 }  // namespace
 
-bool has_narrow_products(c10::Device device) { return kHasFormats && device.is_cuda() && has_operator(kProduct); }
+bool has_narrow_gemms(c10::Device device) { return kHasFormats && device.is_cuda() && has_operator(kGemm); }
 
-void require_narrow_products(c10::Device device) {
-  if (has_narrow_products(device)) return;
+void require_narrow_gemms(c10::Device device) {
+  if (has_narrow_gemms(device)) return;
   if (!device.is_cuda())
     throw Error("precision = fp8 runs on CUDA and ROCm devices, not on " + device.str() + "; bf16 runs on all");
-  throw Error("precision = fp8 needs libtorch 2.5 or newer with " + kProduct + ", not " TORCH_VERSION);
+  throw Error("precision = fp8 needs libtorch 2.5 or newer with " + kGemm + ", not " TORCH_VERSION);
 }
 
 at::Tensor narrow_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  at::Tensor y = product(weights(x), weights(weight), x.scalar_type());
+  at::Tensor y = gemm(weights(x), weights(weight), x.scalar_type());
   return bias.defined() ? y.add_(bias) : y;
 }
 
 at::Tensor narrow_data_gradient(const at::Tensor& dy, const at::Tensor& weight) {
-  return product(gradients(dy), weights(across(weight)), dy.scalar_type());
+  return gemm(gradients(dy), weights(across(weight)), dy.scalar_type());
 }
 
 at::Tensor narrow_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
-  return product(gradients(across(dy)), weights(across(x)), dy.scalar_type());
+  return gemm(gradients(across(dy)), weights(across(x)), dy.scalar_type());
 }
 
 }  // namespace llmsim::runtime

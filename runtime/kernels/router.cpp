@@ -26,7 +26,7 @@ std::vector<std::int64_t> dealt_rows(std::int64_t slots, std::int64_t num_expert
   return rows;
 }
 
-// Grouped by values on the host: the products' sizes are arguments of their calls.
+// Grouped by values on the host: the GEMMs' sizes are arguments of their calls.
 std::vector<std::int64_t> counted_rows(const at::Tensor& chosen, std::int64_t num_experts) {
   const at::Tensor here = chosen.to(at::kCPU);
   const auto* experts = here.data_ptr<std::int64_t>();

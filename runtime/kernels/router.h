@@ -1,4 +1,4 @@
-// The router of a mixture of experts: which experts each token visits and with what weight, and in what order its rows lie.
+// The router of an MoE model: which experts each token visits and with what weight, and in what order its rows lie.
 //
 // Probabilities are a softmax over all E experts in fp32; a token visits its k most probable ones, and their probabilities are
 // the weights of what they return (Shazeer et al. 2017, Switch Transformer; not normalised again).  Nothing is dropped: each of
@@ -41,7 +41,7 @@ RowOrder order_by_expert(const at::Tensor& chosen, std::int64_t num_experts, boo
 // The weighted sum of each token's rows: rows (t k, h) by token, weights (t, k); y (t, h).
 at::Tensor combined_rows(const at::Tensor& rows, const at::Tensor& weights);
 
-// The rows become their gradients; fills that of the weights.  A product of (t, h) at a time is taken for it.
+// The rows become their gradients; fills that of the weights.  A GEMM of (t, h) at a time is taken for it.
 void combined_rows_backward(const at::Tensor& dy, const at::Tensor& rows, const at::Tensor& weights,
                             const at::Tensor& weights_gradient);
 

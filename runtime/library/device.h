@@ -33,7 +33,7 @@ std::string default_device();
 
 Environment environment(c10::Device device);
 
-// Whether the device can multiply in a format, tried out with a product of 16 x 16.
+// Whether the device can multiply in a format, tried out with a GEMM of 16 x 16.
 bool multiplies_in(c10::Device device, c10::ScalarType type);
 
 // Threads of kernels on the CPU, those of the BLAS included.  Requires at least 1.

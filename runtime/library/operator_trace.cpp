@@ -14,10 +14,10 @@ constexpr std::string_view kAttention = "llmsim::attention";
 thread_local OperatorTrace* active = nullptr;
 thread_local int hidden = 0;
 
-// Two factors of a product: (..., m, k) and (..., k, n).
-std::int64_t product_flops(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
+// Two factors of a GEMM: (..., m, k) and (..., k, n).
+std::int64_t gemm_flops(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
 
-bool is_product(std::string_view name) {
+bool is_gemm(std::string_view name) {
   return name == "aten::mm" || name == "aten::bmm" || name == "aten::addmm" || name == "aten::addmm_" ||
          name == "aten::baddbmm" || name == "aten::baddbmm_" || name == "aten::_scaled_mm";
 }
@@ -25,21 +25,21 @@ bool is_product(std::string_view name) {
 std::int64_t flops_of(std::string_view name, c10::ArrayRef<const c10::IValue> inputs) {
   const auto factors = [&](std::size_t first) {
     if (inputs.size() < first + 2 || !inputs[first].isTensor() || !inputs[first + 1].isTensor()) return std::int64_t{0};
-    return product_flops(inputs[first].toTensor(), inputs[first + 1].toTensor());
+    return gemm_flops(inputs[first].toTensor(), inputs[first + 1].toTensor());
   };
-  if (!is_product(name)) return 0;
+  if (!is_gemm(name)) return 0;
   return factors(name == "aten::mm" || name == "aten::bmm" || name == "aten::_scaled_mm" ? 0 : 1);
 }
 
-// What a product calls inside (a batch as single products) is the same work.
-struct InsideProduct : at::ObserverContext {};
+// What a GEMM calls inside (a batch as single GEMMs) is the same work.
+struct InsideGemm : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
   if (active == nullptr || hidden > 0) return nullptr;
   active->add(function.name(), flops_of(function.name(), function.inputs()));
-  if (!is_product(function.name())) return nullptr;
+  if (!is_gemm(function.name())) return nullptr;
   ++hidden;
-  return std::make_unique<InsideProduct>();
+  return std::make_unique<InsideGemm>();
 }
 
 void ended(const at::RecordFunction&, at::ObserverContext* context) {
@@ -76,7 +76,7 @@ std::int64_t OperatorTrace::attention_flops() const {
   return found == counts_.end() ? 0 : found->second.flops;
 }
 
-std::int64_t OperatorTrace::product_flops() const { return flops() - attention_flops(); }
+std::int64_t OperatorTrace::gemm_flops() const { return flops() - attention_flops(); }
 
 CountedAs::CountedAs(const char* name, std::int64_t flops) {
   if (active != nullptr && hidden == 0) active->add(name, flops);

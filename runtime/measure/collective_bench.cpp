@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr CollectiveKind kKinds[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter,
                                      CollectiveKind::AllToAll,  CollectiveKind::Broadcast, CollectiveKind::SendRecv};
-// Those that training hides behind products.
+// Those that training hides behind GEMMs.
 constexpr CollectiveKind kHidden[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter};
 constexpr double kGrowth = 4.0;
 constexpr double kOverlapShare = 0.25;  // of the budget
@@ -88,7 +88,7 @@ std::unique_ptr<PendingCollective> started(CollectiveKind kind, Communicator& gr
 
 class Bench {
  public:
-  Bench(Communicator& world, const CollectiveBenchOptions& options) : world_(world), options_(options), products_(options) {}
+  Bench(Communicator& world, const CollectiveBenchOptions& options) : world_(world), options_(options), gemms_(options) {}
 
   // All sizes of one kind over one group, while the share lasts.
   void series(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group, Seconds share) {
@@ -109,42 +109,40 @@ class Bench {
     }
   }
 
-  // Beside products that take as long.
+  // Beside GEMMs that take as long.
   void overlap(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group, Seconds share) {
     if (known(key_of("overlap", kind, dtype, shape))) return;
     const sim::Bytes bytes = size_for(kind, dtype, shape, group, share / kRepeatsForOverlap);
     const Buffers buffers(bytes, shape.ranks, dtype, options_.device);
     const Seconds collective = alone(kind, group, buffers, 0.3 * share).median;
-    const Seconds product = median([&] { return timed(options_.device, [&] { products_.run(1); }); }, 0.1 * share);
-    const int products_alike = std::max(1, static_cast<int>(std::lround(collective / product)));
-    const int collectives_over = 1 + static_cast<int>(std::ceil(2.0 * products_alike * product / collective));
-    const Seconds products_alone =
-        median([&] { return timed(options_.device, [&] { products_.run(products_alike); }); }, 0.2 * share);
-    const Seconds products_beside =
-        median([&] { return beside_collectives(kind, group, buffers, products_alike, collectives_over); }, 0.2 * share);
-    const Seconds collective_beside =
-        median([&] { return beside_products(kind, group, buffers, 2 * products_alike); }, 0.2 * share);
+    const Seconds gemm = median([&] { return timed(options_.device, [&] { gemms_.run(1); }); }, 0.1 * share);
+    const int gemms_alike = std::max(1, static_cast<int>(std::lround(collective / gemm)));
+    const int collectives_over = 1 + static_cast<int>(std::ceil(2.0 * gemms_alike * gemm / collective));
+    const Seconds gemms_alone = median([&] { return timed(options_.device, [&] { gemms_.run(gemms_alike); }); }, 0.2 * share);
+    const Seconds gemms_beside =
+        median([&] { return beside_collectives(kind, group, buffers, gemms_alike, collectives_over); }, 0.2 * share);
+    const Seconds collective_beside = median([&] { return beside_gemms(kind, group, buffers, 2 * gemms_alike); }, 0.2 * share);
     json record = described("overlap", kind, dtype, shape, bytes);
     record.update({{"gemm_size", options_.gemm_size},
-                   {"gemms", products_alike},
+                   {"gemms", gemms_alike},
                    {"collective_alone_s", collective.value()},
                    {"collective_beside_s", collective_beside.value()},
                    {"collective_slowdown", collective_beside / collective},
-                   {"gemm_alone_s", products_alone.value()},
-                   {"gemm_beside_s", products_beside.value()},
-                   {"gemm_slowdown", products_beside / products_alone}});
+                   {"gemm_alone_s", gemms_alone.value()},
+                   {"gemm_beside_s", gemms_beside.value()},
+                   {"gemm_slowdown", gemms_beside / gemms_alone}});
     publish(record);
   }
 
  private:
-  struct Products {
-    explicit Products(const CollectiveBenchOptions& options)
+  struct Gemms {
+    explicit Gemms(const CollectiveBenchOptions& options)
         : a(at::rand({options.gemm_size, options.gemm_size}, at::TensorOptions(options.device))),
           b(at::rand_like(a)),
           c(at::empty_like(a)) {}
     void run(int times) const {
-      at::Tensor product = c;
-      for (int i = 0; i < times; ++i) at::mm_out(product, a, b);
+      at::Tensor gemm = c;
+      for (int i = 0; i < times; ++i) at::mm_out(gemm, a, b);
     }
     at::Tensor a, b, c;
   };
@@ -173,7 +171,7 @@ class Bench {
 
   Timing alone(CollectiveKind kind, Communicator& group, const Buffers& buffers, Seconds share) {
     const auto once = [&] {
-      if (options_.after_products) products_.run(1);
+      if (options_.after_gemms) gemms_.run(1);
       return timed(options_.device, [&] { carry_out(kind, group, buffers); });
     };
     return aligned(once, share);
@@ -182,13 +180,13 @@ class Bench {
   Seconds beside_collectives(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count, int collectives) {
     std::vector<std::unique_ptr<PendingCollective>> pending;
     for (int i = 0; i < collectives; ++i) pending.push_back(started(kind, group, buffers));
-    const Seconds time = timed(options_.device, [&] { products_.run(count); });
+    const Seconds time = timed(options_.device, [&] { gemms_.run(count); });
     for (const auto& one : pending) one->wait();
     return time;
   }
 
-  // Waited for on another thread, whose stream is not that of the products.
-  Seconds beside_products(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count) {
+  // Waited for on another thread, whose stream is not that of the GEMMs.
+  Seconds beside_gemms(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count) {
     const auto start = Clock::now();
     auto pending = started(kind, group, buffers);
     auto arrived = std::async(std::launch::async, [&] {
@@ -197,7 +195,7 @@ class Bench {
       synchronize(options_.device);
       return since(start);
     });
-    products_.run(count);
+    gemms_.run(count);
     synchronize(options_.device);
     return arrived.get();
   }
@@ -262,7 +260,7 @@ class Bench {
 
   Communicator& world_;
   const CollectiveBenchOptions& options_;
-  Products products_;
+  Gemms gemms_;
 };
 
 }  // namespace

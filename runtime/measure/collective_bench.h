@@ -1,4 +1,4 @@
-// Times collectives over every shape of group that a strategy can make, alone and beside matrix products.
+// Times collectives over every shape of group that a strategy can make, alone and beside GEMMs.
 //
 //   {"type": "collective", "key": ..., "kind": "all_reduce", "dtype": "bf16", "ranks", "stride", "ranks_per_node", "nodes",
 //   "groups",
@@ -51,10 +51,10 @@ struct CollectiveBenchOptions {
   sim::Bytes smallest = 1.0 * sim::KiB;
   sim::Bytes largest = 1.0 * sim::GiB;  // sizes grow fourfold
   bool overlap = true;
-  int gemm_size = 1024;  // of the products beside a collective: size x size by size x size
-  // Ranks that are processes of a host: each collective follows a product, as in training.  Threads and connections that have
+  int gemm_size = 1024;  // of the GEMMs beside a collective: size x size by size x size
+  // Ranks that are processes of a host: each collective follows a GEMM, as in training.  Threads and connections that have
   // just been used answer sooner.
-  bool after_products = false;
+  bool after_gemms = false;
   // For all of it, shared by the cases; a series ends before the size that its share does not last for.
   sim::Seconds budget{60.0};
   RepeatOptions repeats;

@@ -181,25 +181,25 @@ void add_forms(std::vector<CountedCase>& cases) {
 }
 
 // Two of eight experts of width 32, and one that all tokens visit.
-sim::Transformer small_mixture() {
+sim::Transformer small_moe() {
   sim::Transformer model = small_model(true);
-  model.name = "mixture-3x64";
-  model.moe = sim::MixtureOfExperts{.num_experts = 8,
-                                    .top_k = 2,
-                                    .expert_ffn_size = 32,
-                                    .num_shared_experts = 1,
-                                    .shared_expert_ffn_size = 64,
-                                    .num_dense_layers = 1};
+  model.name = "moe-3x64";
+  model.moe = sim::Moe{.num_experts = 8,
+                       .top_k = 2,
+                       .expert_ffn_size = 32,
+                       .num_shared_experts = 1,
+                       .shared_expert_ffn_size = 64,
+                       .num_dense_layers = 1};
   return model;
 }
 
 // Latents of 24 and 20 values; queries of 12 + 8, values of 16.  Without a rank queries are projected directly.
-sim::Transformer small_latent(std::optional<int> query_rank) {
+sim::Transformer small_mla(std::optional<int> query_rank) {
   sim::Transformer model = small_model(true);
-  model.name = query_rank ? "latent-3x64" : "latent-direct-3x64";
+  model.name = query_rank ? "mla-3x64" : "mla-direct-3x64";
   model.num_kv_heads = model.num_heads;
-  model.mla = sim::LatentAttention{
-      .q_lora_rank = query_rank, .kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
+  model.mla =
+      sim::Mla{.q_lora_rank = query_rank, .kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
   model.head_dim = sim::query_head_dim(model);
   return model;
 }
@@ -208,7 +208,7 @@ void experts(sim::Strategy& s, int data_ranks, int expert_ranks) {
   s.data_parallel = data_ranks, s.expert_parallel = expert_ranks;
 }
 
-const Form kMixtureForms[] = {
+const Form kMoeForms[] = {
     {"one-process", [](sim::Strategy&) {}},
     {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
     {"zero3-2", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 2); }},
@@ -219,10 +219,10 @@ const Form kMixtureForms[] = {
 };
 
 // With an equal load of all experts.
-void add_mixtures(std::vector<CountedCase>& cases) {
+void add_moe_models(std::vector<CountedCase>& cases) {
   for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
-    for (const Form& form : kMixtureForms) {
-      TrainingSetup setup = setup_of(small_mixture(), formats, 1);
+    for (const Form& form : kMoeForms) {
+      TrainingSetup setup = setup_of(small_moe(), formats, 1);
       setup.balanced_experts = true;
       form.divide(setup.strategy);
       setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
@@ -233,25 +233,25 @@ void add_mixtures(std::vector<CountedCase>& cases) {
   }
 }
 
-const Form kLatentForms[] = {
+const Form kMlaForms[] = {
     {"one-process", [](sim::Strategy&) {}},
     {"unfused", [](sim::Strategy& s) { s.flash_attention = false; }},
     {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
-    {"tp-2-sp-latent-up-recompute",
+    {"tp-2-sp-mla-up-recompute",
      [](sim::Strategy& s) {
        tensor(s, 2, true);
-       s.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .latent_up = true}};
+       s.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .mla_up = true}};
      }},
     {"zero3-3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 3); }},
     {"tp-2", [](sim::Strategy& s) { tensor(s, 2, false); }},
     {"tp-2-sp-pp-2", [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward); }},
 };
 
-void add_latents(std::vector<CountedCase>& cases) {
+void add_mla(std::vector<CountedCase>& cases) {
   for (const std::optional<int> query_rank : {std::optional<int>(24), std::optional<int>()}) {
     for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
-      for (const Form& form : kLatentForms) {
-        TrainingSetup setup = setup_of(small_latent(query_rank), formats, 1);
+      for (const Form& form : kMlaForms) {
+        TrainingSetup setup = setup_of(small_mla(query_rank), formats, 1);
         form.divide(setup.strategy);
         setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
         const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
@@ -310,8 +310,8 @@ std::vector<CountedCase> counted_cases() {
   add_small(cases);
   add_wide_heads(cases);
   add_forms(cases);
-  add_mixtures(cases);
-  add_latents(cases);
+  add_moe_models(cases);
+  add_mla(cases);
   add_large(cases);
   return cases;
 }

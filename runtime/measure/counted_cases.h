@@ -7,7 +7,7 @@
 //   ranks   every way to divide a step: data, sharded, tensor, sequence and pipeline parallelism and combinations, one rank of
 //   each
 //           stage, on the meta device
-//   experts a mixture of experts on one process and over data, tensor, expert ranks and stages; fp32 on the CPU, the others on
+//   experts an MoE model on one process and over data, tensor, expert ranks and stages; fp32 on the CPU, the others on
 //   the
 //           meta device
 //   large   ranks of Llama 3 70B and Llama 3.1 405B, on the meta device

@@ -54,9 +54,7 @@ class Held {
   std::int64_t host_before_;
 };
 
-json record_of(const sim::PassFlopCounts& flops) {
-  return {{"product_flops", flops.products}, {"attention_flops", flops.attention}};
-}
+json record_of(const sim::PassFlopCounts& flops) { return {{"gemm_flops", flops.gemms}, {"attention_flops", flops.attention}}; }
 
 json record_of(const sim::RankCounts& counts) {
   json sent = json::array();

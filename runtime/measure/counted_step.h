@@ -2,7 +2,7 @@
 // carry nothing.
 //
 //   {"type": "counted", "key": ..., "run": {...the Run schema...}, "rank", "stage", "shard",
-//    "counts": {"parameters", "forward": {"product_flops", "attention_flops"}, "backward": {...},
+//    "counts": {"parameters", "forward": {"gemm_flops", "attention_flops"}, "backward": {...},
 //    "bytes": {"persistent", "after_forward", "peak", "host", "host_peak"},
 //    "sent": [{"group": "dp", "collective": "all_reduce", "calls", "bytes"}]}}
 #pragma once

@@ -128,7 +128,7 @@ void add_fp8(Listing& all) {
       const at::Tensor x = at::randn({n, n}, options.dtype(at::kBFloat16));
       return [=] { x.to(kNarrow); };
     });
-    all.add("fp8_product", std::to_string(n), 4.0 * values, [=] {
+    all.add("fp8_gemm", std::to_string(n), 4.0 * values, [=] {
       const at::Tensor a = at::randn({n, n}, options).to(kNarrow), b = at::randn({n, n}, options).to(kNarrow).t();
       const at::Tensor one = at::ones({}, options);
       return [=] { call_operator("aten::_scaled_mm", {a, b, one, one, c10::IValue(), c10::IValue(), at::kBFloat16}); };

@@ -1,9 +1,9 @@
 // Times what belongs to a device and to no operator of a model: copies by size, copies from and to the host, the launch of an
-// empty kernel, random masks of dropout, and kernels that only some libraries have (fused attention, fp8 products, fused and
+// empty kernel, random masks of dropout, and kernels that only some libraries have (fused attention, fp8 GEMMs, fused and
 // foreach AdamW, captured graphs).
 //
 // Records as kernel_bench.h, with kinds "stream_copy", "host_copy", "launch", "dropout", "library_attention", "fp8_quantise",
-// "fp8_product", "optimizer_form", "graph".  `moved_bytes` of a copy counts what is read and what is written.
+// "fp8_gemm", "optimizer_form", "graph".  `moved_bytes` of a copy counts what is read and what is written.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/expert_linear.h"
-#include "runtime/kernels/latent_heads.h"
 #include "runtime/kernels/linear.h"
+#include "runtime/kernels/mla_heads.h"
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
 #include "runtime/kernels/router.h"
@@ -59,7 +59,7 @@ class Workshop {
   std::optional<Work> work() {
     if (is_of_experts(op_)) return experts();
     switch (op_.kind) {
-      case sim::OperatorKind::Gemm: return op_.batch > 1 && label() != "head" ? batched_product() : linear_product();
+      case sim::OperatorKind::Gemm: return op_.batch > 1 && label() != "head" ? batched_gemm() : linear_gemm();
       case sim::OperatorKind::Attention: return attention();
       case sim::OperatorKind::Norm: return norm_work();
       case sim::OperatorKind::Softmax: return softmax();
@@ -97,8 +97,8 @@ class Workshop {
     return std::make_shared<Rotation<std::decay_t<decltype(make())>>>(bytes, cache_, make);
   }
 
-  // A chunked loss makes `batch` products one after the other with one weight.
-  Work linear_product() const {
+  // A chunked loss makes `batch` GEMMs one after the other with one weight.
+  Work linear_gemm() const {
     const std::int64_t m = op_.m, n = op_.n, k = op_.k, times = op_.batch;
     const auto repeat = [times](auto call) {
       return [times, call] {
@@ -120,7 +120,7 @@ class Workshop {
   }
 
   // Of unfused attention: sums over the head size read the keys by rows, the backward ones read the scores by columns.
-  Work batched_product() const {
+  Work batched_gemm() const {
     const bool over_heads = label() == "attention_scores" || label() == "attention_values_dgrad";
     const bool by_columns = label() == "attention_values_wgrad" || label() == "attention_scores_dgrad_k";
     const at::Tensor a = by_columns ? random({op_.batch, op_.k, op_.m}).transpose(1, 2) : random({op_.batch, op_.m, op_.k});
@@ -133,7 +133,7 @@ class Workshop {
   at::Tensor mask(std::int64_t side) const { return one_.model.encoder ? at::Tensor() : causal_mask(side, side, options_); }
 
   Work attention() const {
-    if (one_.model.mla) return latent_attention();
+    if (one_.model.mla) return mla_attention();
     const at::Tensor z = tokens(fused_width()), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
     const HeadShape heads = shape_.head_shape();
     if (!one_.backward) return {.run = [=] { blockwise_attention(split_heads(z, heads, {}), hidden); }, .beside = {}};
@@ -144,68 +144,66 @@ class Workshop {
             .beside = {}};
   }
 
-  const LatentHeadShape& latent() const { return shape_.latent; }
-  at::Tensor query_rows() const { return tokens(latent().heads * latent().query()); }
-  at::Tensor key_rows() const { return tokens(latent().heads * (latent().plain + latent().value)); }
-  RotaryTable latent_table() const { return rotary_table(shape_.seq_len, latent().rotary, options_); }
+  const MlaHeadShape& mla() const { return shape_.mla; }
+  at::Tensor query_rows() const { return tokens(mla().heads * mla().query()); }
+  at::Tensor key_rows() const { return tokens(mla().heads * (mla().plain + mla().value)); }
+  RotaryTable mla_table() const { return rotary_table(shape_.seq_len, mla().rotary, options_); }
 
-  Heads latent_heads() const {
-    KeysAndValues keys = latent_keys(key_rows(), tokens(latent().rotary), latent(), {});
-    return {.q = latent_queries(query_rows(), latent(), {}), .k = std::move(keys.k), .v = std::move(keys.v)};
+  Heads mla_heads() const {
+    KeysAndValues keys = mla_keys(key_rows(), tokens(mla().rotary), mla(), {});
+    return {.q = mla_queries(query_rows(), mla(), {}), .k = std::move(keys.k), .v = std::move(keys.v)};
   }
 
   // With the layout of the queries; keys and values are assembled by an operator of their own.
-  Work latent_attention() const {
+  Work mla_attention() const {
     const at::Tensor rows = query_rows(), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
-    const LatentHeadShape shape = latent();
-    const Heads heads = latent_heads();
+    const MlaHeadShape shape = mla();
+    const Heads heads = mla_heads();
     if (!one_.backward) {
-      return {.run = [=] { blockwise_attention({.q = latent_queries(rows, shape, {}), .k = heads.k, .v = heads.v}, hidden); },
+      return {.run = [=] { blockwise_attention({.q = mla_queries(rows, shape, {}), .k = heads.k, .v = heads.v}, hidden); },
               .beside = {}};
     }
     const AttentionOutput forward = blockwise_attention(heads, hidden);
     const at::Tensor dout = tokens(shape.heads * shape.value);
-    return {.run = [=] { latent_queries_backward(blockwise_attention_backward(dout, heads, forward, hidden).q, shape, {}); },
+    return {.run = [=] { mla_queries_backward(blockwise_attention_backward(dout, heads, forward, hidden).q, shape, {}); },
             .beside = {}};
   }
 
-  Work latent_rotary() const {
-    const LatentHeadShape shape = latent();
-    const RotaryTable table = latent_table();
+  Work mla_rotary() const {
+    const MlaHeadShape shape = mla();
+    const RotaryTable table = mla_table();
     const at::Tensor queries = query_rows(), keys = key_rows(), shared = tokens(shape.rotary);
-    const Heads heads = latent_heads();
-    const auto forward = [=](const RotaryTable& turn) {
-      latent_queries(queries, shape, turn), latent_keys(keys, shared, shape, turn);
-    };
+    const Heads heads = mla_heads();
+    const auto forward = [=](const RotaryTable& turn) { mla_queries(queries, shape, turn), mla_keys(keys, shared, shape, turn); };
     const auto backward = [=](const RotaryTable& turn) {
-      latent_queries_backward(heads.q, shape, turn);
-      latent_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, turn);
+      mla_queries_backward(heads.q, shape, turn);
+      mla_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, turn);
     };
     if (!one_.backward) return {.run = [=] { forward(table); }, .beside = [=] { forward({}); }};
     return {.run = [=] { backward(table); }, .beside = [=] { backward({}); }};
   }
 
   Work assembled_keys() const {
-    const LatentHeadShape shape = latent();
+    const MlaHeadShape shape = mla();
     const at::Tensor rows = key_rows(), shared = tokens(shape.rotary);
-    const Heads heads = latent_heads();
-    if (!one_.backward) return {.run = [=] { latent_keys(rows, shared, shape, {}); }, .beside = {}};
-    return {.run = [=] { latent_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, {}); }, .beside = {}};
+    const Heads heads = mla_heads();
+    if (!one_.backward) return {.run = [=] { mla_keys(rows, shared, shape, {}); }, .beside = {}};
+    return {.run = [=] { mla_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, {}); }, .beside = {}};
   }
 
   // Queries into heads, and the output back.
-  Work latent_layout() const {
-    const LatentHeadShape shape = latent();
+  Work mla_layout() const {
+    const MlaHeadShape shape = mla();
     const at::Tensor rows = query_rows();
-    const Heads heads = latent_heads();
+    const Heads heads = mla_heads();
     const auto output = [=] { heads.v.transpose(1, 2).clone(at::MemoryFormat::Contiguous); };
-    if (!one_.backward) return {.run = [=] { latent_queries(rows, shape, {}), output(); }, .beside = {}};
-    return {.run = [=] { latent_queries_backward(heads.q, shape, {}), output(); }, .beside = {}};
+    if (!one_.backward) return {.run = [=] { mla_queries(rows, shape, {}), output(); }, .beside = {}};
+    return {.run = [=] { mla_queries_backward(heads.q, shape, {}), output(); }, .beside = {}};
   }
 
   std::optional<Work> experts() const {
     switch (op_.kind) {
-      case sim::OperatorKind::Gemm: return expert_product();
+      case sim::OperatorKind::Gemm: return expert_gemm();
       case sim::OperatorKind::Softmax: return expert_choice();
       case sim::OperatorKind::Copy: return moved_rows();
       case sim::OperatorKind::Residual: return weighted_sum();
@@ -214,7 +212,7 @@ class Workshop {
   }
 
   // `batch` experts with the same number of rows each.
-  Work expert_product() const {
+  Work expert_gemm() const {
     const std::int64_t experts = op_.batch, m = op_.m, n = op_.n, k = op_.k;
     if (op_.weight_gradient) {
       const std::vector<std::int64_t> rows(static_cast<std::size_t>(experts), k);
@@ -261,7 +259,7 @@ class Workshop {
 
   std::int64_t norm_width() const {
     if (label() == "query_norm") return *one_.model.mla->q_lora_rank;
-    return label() == "latent_norm" ? one_.model.mla->kv_lora_rank : shape_.hidden;
+    return label() == "mla_norm" ? one_.model.mla->kv_lora_rank : shape_.hidden;
   }
 
   Work norm_work() const {
@@ -304,7 +302,7 @@ class Workshop {
   }
 
   Work rotary() const {
-    if (one_.model.mla) return latent_rotary();
+    if (one_.model.mla) return mla_rotary();
     const HeadShape heads = shape_.head_shape();
     const RotaryTable table = rotary_table(shape_.seq_len, shape_.head_dim, options_);
     const at::Tensor z = tokens(fused_width());
@@ -317,7 +315,7 @@ class Workshop {
   // q, k and v into heads, and the output back.
   Work layout() const {
     if (label() == "assemble_keys") return assembled_keys();
-    if (one_.model.mla) return latent_layout();
+    if (one_.model.mla) return mla_layout();
     const HeadShape heads = shape_.head_shape();
     const at::Tensor z = tokens(fused_width());
     const Heads split = split_heads(z, heads, {});

@@ -215,7 +215,7 @@ class Links {
 
 std::vector<Finding> findings_of(const NodeReadings& readings, double tolerance) {
   Judge judge(readings, tolerance);
-  judge.ranks(readings.product, Fault::SlowProduct, "a matrix product", "slow device");
+  judge.ranks(readings.gemm, Fault::SlowGemm, "a GEMM", "slow device");
   judge.ranks(readings.copy, Fault::SlowCopy, "a memory copy", "slow memory");
   judge.ranks(readings.ring, Fault::SlowRing, "a message to the next rank while all send", "slow link");
   judge.links(true);
@@ -240,19 +240,19 @@ NodeProbes device_probes(c10::Device device, int size, sim::Bytes bytes) {
   const at::Tensor a = at::rand({size, size}, options), b = at::rand({size, size}, options);
   const auto count = static_cast<std::int64_t>(bytes / sim::size_of(sim::DType::Fp32));
   const at::Tensor from = at::rand({count}, options), to = at::zeros({count}, options);
-  auto product = std::make_shared<at::Tensor>(at::zeros_like(a));
-  return {.product = [=] { return timed(device, [&] { at::mm_out(*product, a, b); }); },
+  auto gemm = std::make_shared<at::Tensor>(at::zeros_like(a));
+  return {.gemm = [=] { return timed(device, [&] { at::mm_out(*gemm, a, b); }); },
           .copy = [=] { return timed(device, [&] { to.copy_(from); }); }};
 }
 
 NodeReadings read_nodes(Communicator& world, const std::vector<std::string>& hosts, const NodeProbes& probes,
                         const NodeCheckOptions& options) {
-  NodeReadings readings{.hosts = hosts, .product = {}, .copy = {}, .ring = {}, .links = {}};
+  NodeReadings readings{.hosts = hosts, .gemm = {}, .copy = {}, .ring = {}, .links = {}};
   world.barrier();
-  const Times products = repeat(options.repeats, probes.product);
+  const Times gemms = repeat(options.repeats, probes.gemm);
   world.barrier();
   const Times copies = repeat(options.repeats, probes.copy);
-  readings.product = gathered(world, products, options.device);
+  readings.gemm = gathered(world, gemms, options.device);
   readings.copy = gathered(world, copies, options.device);
   if (world.size() == 1) return readings;
   Links links(world, options);

@@ -28,16 +28,16 @@ struct LinkTimes {
 
 struct NodeReadings {
   std::vector<std::string> hosts;  // by rank, as those below
-  std::vector<Times> product;      // a matrix product
+  std::vector<Times> gemm;         // a GEMM
   std::vector<Times> copy;         // of device memory
   std::vector<Times> ring;         // every rank sends to the next at once
   std::vector<LinkTimes> links;
 };
 
-enum class Fault { SlowProduct, SlowCopy, SlowRing, SlowLink, SlowLinks, Bimodal };
+enum class Fault { SlowGemm, SlowCopy, SlowRing, SlowLink, SlowLinks, Bimodal };
 
 struct Finding {
-  Fault fault = Fault::SlowProduct;
+  Fault fault = Fault::SlowGemm;
   std::vector<int> ranks;  // the rank, or both ends of the link
   double ratio = 1.0;      // to the median; Bimodal: of the slow repeats to the fast ones
   std::string text;        // one line: who, on which host, what, by how much
@@ -52,10 +52,10 @@ std::optional<double> two_groups(Times times);
 
 // Work of one repeat on one rank, which says how long it took.
 struct NodeProbes {
-  std::function<sim::Seconds()> product;
+  std::function<sim::Seconds()> gemm;
   std::function<sim::Seconds()> copy;
 };
-// A product of size x size by size x size in fp32, and a copy of `bytes`.
+// A GEMM of size x size by size x size in fp32, and a copy of `bytes`.
 NodeProbes device_probes(c10::Device device, int size, sim::Bytes bytes);
 
 struct NodeCheckOptions {

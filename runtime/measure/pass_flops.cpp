@@ -3,9 +3,9 @@
 namespace llmsim::runtime {
 
 void PassFlops::pass_done(bool backward) {
-  const sim::PassFlopCounts now{.products = trace_.product_flops(), .attention = trace_.attention_flops()};
+  const sim::PassFlopCounts now{.gemms = trace_.gemm_flops(), .attention = trace_.attention_flops()};
   sim::PassFlopCounts& pass = backward ? backward_ : forward_;
-  pass.products += now.products - before_.products;
+  pass.gemms += now.gemms - before_.gemms;
   pass.attention += now.attention - before_.attention;
   before_ = now;
 }

@@ -37,12 +37,12 @@ constexpr double kBuffersOfABench = 8.0;  // of one message: what is sent, recei
 
 // What a rank of the check does again and again.
 struct ProbeSizes {
-  int product;
+  int gemm;
   sim::Bytes copy;
   sim::Bytes message;
 
   explicit ProbeSizes(bool cpu)
-      : product(cpu ? 1024 : 8192), copy((cpu ? 64.0 : 1024.0) * sim::MiB), message((cpu ? 4.0 : 64.0) * sim::MiB) {}
+      : gemm(cpu ? 1024 : 8192), copy((cpu ? 64.0 : 1024.0) * sim::MiB), message((cpu ? 4.0 : 64.0) * sim::MiB) {}
 };
 
 c10::Device device_of(const ProcessPlace& place, c10::Device device) {
@@ -53,12 +53,12 @@ c10::Device device_of(const ProcessPlace& place, c10::Device device) {
 }
 
 void print(const NodeReadings& readings, const ProbeSizes& sizes) {
-  const sim::Flops product = 2.0 * sizes.product * sizes.product * static_cast<double>(sizes.product) * sim::FLOP;
-  std::printf("%6s  %-24s  %16s  %11s  %11s\n", "rank", "host", "product TFLOPS", "copy GB/s", "ring GB/s");
+  const sim::Flops gemm = 2.0 * sizes.gemm * sizes.gemm * static_cast<double>(sizes.gemm) * sim::FLOP;
+  std::printf("%6s  %-24s  %16s  %11s  %11s\n", "rank", "host", "GEMM TFLOPS", "copy GB/s", "ring GB/s");
   for (std::size_t rank = 0; rank < readings.hosts.size(); ++rank) {
     const auto median = [&](const std::vector<Times>& all) { return summary(all[rank]).median; };
-    std::printf("%6zu  %-24s  %16.3f  %11.1f", rank, readings.hosts[rank].c_str(),
-                product / median(readings.product) / sim::TFLOPS, 2.0 * sizes.copy / median(readings.copy) / GBps);
+    std::printf("%6zu  %-24s  %16.3f  %11.1f", rank, readings.hosts[rank].c_str(), gemm / median(readings.gemm) / sim::TFLOPS,
+                2.0 * sizes.copy / median(readings.copy) / GBps);
     if (readings.ring.empty()) {
       std::printf("  %11s\n", "-");
     } else {
@@ -72,7 +72,7 @@ void check(Communicator& world, const std::vector<std::string>& hosts, c10::Devi
   NodeCheckOptions options;
   options.device = device;
   options.message = sizes.message;
-  const NodeReadings readings = read_nodes(world, hosts, device_probes(device, sizes.product, sizes.copy), options);
+  const NodeReadings readings = read_nodes(world, hosts, device_probes(device, sizes.gemm, sizes.copy), options);
   if (world.rank() != 0) return;
   print(readings, sizes);
   const std::vector<Finding> findings = findings_of(readings, kTolerance);
@@ -86,7 +86,7 @@ CollectiveBenchOptions bench_options(const ProcessPlace& place, const CampaignOp
   options.device = device;
   options.ranks_per_node = place.local_ranks;
   options.gemm_size = device.is_cpu() ? 512 : 4096;
-  options.after_products = device.is_cpu();
+  options.after_gemms = device.is_cpu();
   options.budget = campaign.budget;
   if (campaign.quick && device.is_cpu()) options.dtypes = {sim::DType::Fp32};
   options.repeats = {

@@ -120,7 +120,7 @@ std::string variant_of(const KernelCase& one) {
   if (one.op.kind == sim::OperatorKind::Gemm && is_of_experts(one.op))
     return one.op.weight_gradient ? "experts accumulated" : "experts";
   if (one.op.kind == sim::OperatorKind::Gemm) return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
-  if (one.op.kind == sim::OperatorKind::Attention) return one.model.mla ? "latent" : one.model.encoder ? "unmasked" : "";
+  if (one.op.kind == sim::OperatorKind::Attention) return one.model.mla ? "mla" : one.model.encoder ? "unmasked" : "";
   if (!is_streaming(one.op.kind)) return "";
   return name_of(streaming_kernel(one.op, streaming_forms(one.model, one.strategy)));
 }
@@ -139,11 +139,11 @@ std::vector<KernelCase> in_rounds(std::vector<std::vector<KernelCase>>& groups) 
   return all;
 }
 
-// Operators that latent attention alone has.
-bool is_of_latents(const sim::Operator& op) {
+// Operators that MLA alone has.
+bool is_of_mla(const sim::Operator& op) {
   const std::string_view label = op.label;
   if (op.kind == sim::OperatorKind::Attention || op.kind == sim::OperatorKind::Rotary) return true;
-  return label.starts_with("latent_") || label.starts_with("query_") || label == "assemble_keys" ||
+  return label.starts_with("mla_") || label.starts_with("query_") || label == "assemble_keys" ||
          label.starts_with("attention_scores") || label.starts_with("attention_values");
 }
 
@@ -161,14 +161,14 @@ std::vector<KernelCase> unmasked_cases_of(const sim::Transformer& model, const s
   return cases;
 }
 
-// Of a mixture or an encoder what the catalogue's dense decoders do not have.
+// Of an MoE model or an encoder what the catalogue's dense decoders do not have.
 std::vector<KernelCase> new_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
   if (model.encoder) return unmasked_cases_of(model, strategy);
   if (!model.moe) return cases_of(model, strategy);
   std::vector<KernelCase> cases = expert_cases_of(model, strategy);
   if (!model.mla) return cases;
   std::vector<KernelCase> all = cases_of(model, strategy);
-  std::copy_if(all.begin(), all.end(), std::back_inserter(cases), [](const KernelCase& one) { return is_of_latents(one.op); });
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cases), [](const KernelCase& one) { return is_of_mla(one.op); });
   return cases;
 }
 
@@ -181,7 +181,7 @@ std::string KernelCase::key() const {
   std::string text = std::string(sim::name_of(op.kind)) + " " + op.label + " " + pass_name(backward) + " " + sim::name_of(dtype);
   if (op.kind == sim::OperatorKind::Gemm || op.kind == sim::OperatorKind::Attention) {
     return text + " " + number(op.batch) + "x" + number(op.m) + "x" + number(op.n) + "x" + number(op.k) +
-           (op.weight_gradient ? " accumulated" : "") + (op.kind == sim::OperatorKind::Attention && model.mla ? " latent" : "") +
+           (op.weight_gradient ? " accumulated" : "") + (op.kind == sim::OperatorKind::Attention && model.mla ? " mla" : "") +
            (op.kind == sim::OperatorKind::Attention && model.encoder ? " unmasked" : "");
   }
   return text + " " + number(static_cast<std::int64_t>(op.moved.value())) + "B/" + number(op.kernels);
@@ -254,8 +254,8 @@ std::vector<KernelCase> kernel_cases(const ShapeLimits& limits) {
   std::vector<std::vector<KernelCase>> chosen;
   for (auto& [group, members] : groups) {
     std::sort(members.begin(), members.end(), [](const KernelCase& a, const KernelCase& b) { return a.expected < b.expected; });
-    const bool product = std::get<0>(group) == sim::OperatorKind::Gemm;
-    chosen.push_back(thinned(members, (product ? 2 : 1) * limits.cases_per_kind));
+    const bool gemm = std::get<0>(group) == sim::OperatorKind::Gemm;
+    chosen.push_back(thinned(members, (gemm ? 2 : 1) * limits.cases_per_kind));
   }
   return in_rounds(chosen);
 }

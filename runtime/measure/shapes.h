@@ -1,7 +1,7 @@
 // Which operators to time: those that the simulator makes of the catalogue's models under usual strategies.
 //
 // Every model whose layers the runtime executes is lowered whole and divided over 1 to 8 tensor ranks, at several micro-batches,
-// with unfused and blockwise attention, plain and chunked loss; of mixtures and latent attention what is theirs alone.  Equal
+// with unfused and blockwise attention, plain and chunked loss; of MoE models and MLA what is theirs alone.  Equal
 // operators count once. What is left is thinned out to what the memory and the time allow: evenly over each kind, pass and format
 // by the logarithm of the work, so that small and large shapes are both there.
 #pragma once
@@ -37,12 +37,12 @@ struct ShapeLimits {
   sim::Seconds longest{};      // of one execution
   sim::FlopsPerSecond rate{};  // rough, to expect times with
   sim::BytesPerSecond bandwidth{};
-  int cases_per_kind = 8;  // of each kind, pass and format, twice as many products; 0: all of them
+  int cases_per_kind = 8;  // of each kind, pass and format, twice as many GEMMs; 0: all of them
 };
 
 std::vector<KernelCase> kernel_cases(const ShapeLimits& limits);
 
-// Of a mixture of experts, those that no dense model has: the grouped products, the router's choice, and moves of rows.
+// Of an MoE model, those that no dense model has: the grouped GEMMs, the router's choice, and moves of rows.
 std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim::Strategy& strategy);
 bool is_of_experts(const sim::Operator& op);
 

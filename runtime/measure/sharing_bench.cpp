@@ -21,7 +21,7 @@ using sim::Seconds;
 
 constexpr Bytes kUnknownCache = 32.0 * sim::MiB;
 constexpr double kCached = 0.125;  // caches that a cached copy moves
-constexpr std::int64_t kProduct = 512;
+constexpr std::int64_t kGemm = 512;
 constexpr Seconds kBatch{0.02};  // of calls: what ranks differ in starting is little beside it
 constexpr int kLeastPairs = 3, kMostPairs = 50;
 
@@ -37,8 +37,8 @@ Call copy(const char* kind, Bytes moved) {
   return {kind, Bytes(8.0 * static_cast<double>(values)), [=] { to.copy_(from); }};
 }
 
-Call product() {
-  const at::Tensor a = at::rand({kProduct, kProduct}), b = at::rand_like(a), c = at::empty_like(a);
+Call gemm() {
+  const at::Tensor a = at::rand({kGemm, kGemm}), b = at::rand_like(a), c = at::empty_like(a);
   const auto values = static_cast<double>(a.numel());
   return {"gemm", Bytes(3.0 * 4.0 * values), [=] {
             at::Tensor into = c;
@@ -135,7 +135,7 @@ void bench_sharing(Communicator& world, const SharingBenchOptions& options) {
   const Bytes cache = options.cache > Bytes(0.0) ? options.cache : kUnknownCache;
   SharingBench bench(world, options);
   constexpr double kCalls = 3.0;
-  bench.measure(product(), options.budget / kCalls);
+  bench.measure(gemm(), options.budget / kCalls);
   bench.measure(copy("copy", std::min(sim::kCopyOfMemory * cache, options.memory)), options.budget / kCalls);
   bench.measure(copy("cached_copy", kCached * cache), options.budget / kCalls);
 }

@@ -4,7 +4,7 @@
 //   {"type": "sharing", "key": "sharing/gemm", "kind": "gemm", "ranks", "bytes", "outcome": "ok", "alone_s", "together_s",
 //    "slowdown", "spread", "repeats_n"}
 //
-//   gemm         products of 512 x 512 in fp32
+//   gemm         GEMMs of 512 x 512 in fp32
 //   copy         from memory to memory, four times the last-level cache, or what fits the memory
 //   cached_copy  an eighth of the last-level cache, which all ranks' copies fit together
 //

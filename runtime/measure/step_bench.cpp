@@ -60,7 +60,7 @@ sim::Transformer llama(int layers, int hidden, int vocab, int seq_len) {
 }
 
 // Two of eight experts half as wide as the model; together as wide as the MLP that each token would have.
-sim::Transformer mixture(int layers, int hidden, int vocab, int seq_len) {
+sim::Transformer moe(int layers, int hidden, int vocab, int seq_len) {
   sim::Transformer model = llama(layers, hidden, vocab, seq_len);
   model.name = "moe-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
   model.moe = {.num_experts = 8, .top_k = 2, .expert_ffn_size = model.ffn_size / 2};
@@ -69,7 +69,7 @@ sim::Transformer mixture(int layers, int hidden, int vocab, int seq_len) {
 
 // Heads of DeepSeek-V2 (arXiv:2405.04434) halved: queries of 64 + 32, values of 64.  Latents of half the model's width for the
 // queries and a quarter, as its Lite, for keys and values.
-sim::Transformer latent(int layers, int hidden, int vocab, int seq_len) {
+sim::Transformer mla(int layers, int hidden, int vocab, int seq_len) {
   sim::Transformer model = llama(layers, hidden, vocab, seq_len);
   model.name = "mla-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
   model.num_kv_heads = model.num_heads;
@@ -127,7 +127,7 @@ std::vector<Variation> accelerator_variations(c10::Device device) {
                       s.strategy.precision = sim::Precision::Bf16, s.attention_kernels = AttentionKernels::Efficient;
                     }});
   }
-  if (has_narrow_products(device)) {
+  if (has_narrow_gemms(device)) {
     list.push_back({"fp8", [](TrainingSetup& s) { s.strategy.precision = sim::Precision::Fp8; }});
   }
   if (can_capture_graphs(device)) {
@@ -137,7 +137,7 @@ std::vector<Variation> accelerator_variations(c10::Device device) {
   return list;
 }
 
-json experts_record(const sim::MixtureOfExperts& moe) {
+json experts_record(const sim::Moe& moe) {
   return {{"num_experts", moe.num_experts},
           {"top_k", moe.top_k},
           {"expert_ffn_size", moe.expert_ffn_size},
@@ -147,7 +147,7 @@ json experts_record(const sim::MixtureOfExperts& moe) {
           {"layer_interval", moe.layer_interval}};
 }
 
-json latent_record(const sim::LatentAttention& mla) {
+json mla_record(const sim::Mla& mla) {
   json record{{"kv_lora_rank", mla.kv_lora_rank},
               {"qk_nope_head_dim", mla.qk_nope_head_dim},
               {"qk_rope_head_dim", mla.qk_rope_head_dim},
@@ -173,7 +173,7 @@ json model_record(const sim::Transformer& model) {
               {"parallel_block", model.parallel_block},
               {"norm", sim::name_of(model.norm)},
               {"position", sim::name_of(model.position)}};
-  if (model.mla) record["mla"] = latent_record(*model.mla);
+  if (model.mla) record["mla"] = mla_record(*model.mla);
   if (model.moe) record["moe"] = experts_record(*model.moe);
   return record;
 }
@@ -302,7 +302,7 @@ void add_counted(json& record, const StepCase& one, const RankGroups& groups, Tr
   observer.pass_done = [&](bool backward) { flops.pass_done(backward); };
   trainer.step(trainer.next_batches(), observer);
   synchronize(one.setup.device);
-  const auto all = [](const sim::PassFlopCounts& pass) { return pass.products + pass.attention; };
+  const auto all = [](const sim::PassFlopCounts& pass) { return pass.gemms + pass.attention; };
   if (all(flops.forward()) > 0) record["flops"] = {{"forward", all(flops.forward())}, {"backward", all(flops.backward())}};
   if (one.setup.strategy.num_devices() > 1) record["communication"] = carried_by(groups);
 }
@@ -359,9 +359,9 @@ std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
   add(llama(4, 256, 2048, 128), 8, plain);
   add(llama(2, 768, 2048, 128), 1, plain);
   add(llama(2, 256, 4096, 1024), 1, kVariations[2]);
-  for (const int variation : {0, 1, 6}) add(mixture(3, 256, 4096, 256), 2, kVariations[variation]);
-  add(mixture(2, 512, 2048, 128), 4, plain);
-  add(latent(3, 256, 4096, 256), 2, plain);
+  for (const int variation : {0, 1, 6}) add(moe(3, 256, 4096, 256), 2, kVariations[variation]);
+  add(moe(2, 512, 2048, 128), 4, plain);
+  add(mla(3, 256, 4096, 256), 2, plain);
   return cases;
 }
 
@@ -376,7 +376,7 @@ std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device) {
       {"pp", [=](sim::Strategy& s) { s.pipeline_parallel = ranks, s.global_batch *= 2 * ranks; }},
   };
   std::vector<StepCase> cases;
-  for (const sim::Transformer& model : {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256), mixture(3, 256, 4096, 256)}) {
+  for (const sim::Transformer& model : {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256), moe(3, 256, 4096, 256)}) {
     for (const auto& [name, divide] : forms) {
       if (model.moe.has_value() != (std::string_view(name) == "ep")) continue;
       TrainingSetup setup = setup_of(model, 2, device);

@@ -6,7 +6,7 @@
 //    "count"}]}
 //
 // The models are GPT-2 and Llama shapes of the catalogue made small enough that a step takes a fraction of a second on a CPU;
-// a mixture of experts with a balanced load and latent attention among them; each configuration varies one or two things of a
+// an MoE model with a balanced load and MLA among them; each configuration varies one or two things of a
 // base one: width, depth, vocabulary, sequence, micro-batch, accumulation, precision, recomputation, attention, loss.
 #pragma once
 
@@ -29,7 +29,7 @@ struct StepCase {
 std::vector<StepCase> step_cases(c10::Device device, bool bf16);
 
 // Those of `ranks` processes: replicated, fully sharded, tensor ranks with and without sequence parallelism, pipeline stages;
-// a mixture over expert ranks;
+// an MoE model over expert ranks;
 // what does not divide is left out.
 std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device);
 

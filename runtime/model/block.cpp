@@ -42,12 +42,12 @@ std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::L
   add_norm_parameters(list, model, prefix + "attention_norm");
   const std::int64_t outputs = sim::attention_output_width(model) / shape.tensor_ranks;
   if (model.mla)
-    add_latent_parameters(list, context, prefix);
+    add_mla_parameters(list, context, prefix);
   else
     add_linear(list, prefix + "qkv", heads + 2 * kv, shape.hidden, model.bias.qkv, false);
   add_linear(list, prefix + "projection", shape.hidden, outputs, model.bias.attention_output, true);
   add_norm_parameters(list, model, prefix + "mlp_norm");
-  if (kind == sim::LayerKind::Mixture) {
+  if (kind == sim::LayerKind::Moe) {
     add_router_parameters(list, context, prefix);
     return list;
   }
@@ -67,7 +67,7 @@ Block::Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace exper
   };
   attention_norm_ = take(model.norm_weight, model.bias.norm);
   if (model.mla)
-    latent_.emplace(context, unit, next);
+    mla_.emplace(context, unit, next);
   else
     qkv_ = take(true, model.bias.qkv);
   projection_ = take(true, model.bias.attention_output);
@@ -98,7 +98,7 @@ at::Tensor Block::forward(at::Tensor x, BlockTape& tape, const sim::Recompute& r
 void Block::attention_half(BlockTape& tape, Keep keep) const {
   const bool frees = keep == Keep::Nothing;
   tape.attention_norm = norm_of(tape.x, attention_norm_);
-  if (latent_) latent_->down(tape.attention_norm.y, tape.latent);
+  if (mla_) mla_->down(tape.attention_norm.y, tape.mla);
   make_heads(tape, keep);
   attend(tape);
   if (frees) tape.heads = {}, tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
@@ -108,9 +108,9 @@ void Block::attention_half(BlockTape& tape, Keep keep) const {
 
 void Block::make_heads(BlockTape& tape, Keep keep) const {
   const bool frees = keep == Keep::Nothing;
-  if (latent_) {
-    tape.heads = latent_->up(tape.attention_norm.y, tape.latent);
-    if (frees) tape.attention_norm = {}, tape.latent = {};
+  if (mla_) {
+    tape.heads = mla_->up(tape.attention_norm.y, tape.mla);
+    if (frees) tape.attention_norm = {}, tape.mla = {};
     return;
   }
   const at::Tensor z = column(tape.attention_norm.y, qkv_);
@@ -129,19 +129,19 @@ void Block::attend(BlockTape& tape) const {
 
 at::Tensor Block::mlp_half(BlockTape& tape, Keep keep) const {
   tape.mlp_norm = norm_of(tape.residual, mlp_norm_);
-  if (experts_) return mixture_half(tape, keep);
+  if (experts_) return moe_half(tape, keep);
   mlp_inner(tape);
   if (keep == Keep::Nothing) tape.mlp_norm = {}, tape.up.reset(), tape.silu.reset();
   return row(tape.activation, down_).add_(tape.residual);
 }
 
-at::Tensor Block::mixture_half(BlockTape& tape, Keep keep) const {
+at::Tensor Block::moe_half(BlockTape& tape, Keep keep) const {
   experts_->inner(tape.mlp_norm.y, tape.experts, keep);
   if (keep == Keep::Nothing) tape.mlp_norm = {};
   return experts_->outer(tape.experts, keep).add_(tape.residual);
 }
 
-// Up to the input of the last product: all that the backward pass needs.
+// Up to the input of the last GEMM: all that the backward pass needs.
 void Block::mlp_inner(BlockTape& tape) const {
   if (!tape.up.defined()) tape.up = column(tape.mlp_norm.y, up_);
   ActivationOutput out = activation(context_.model.gated_mlp, tape.up);
@@ -150,7 +150,7 @@ void Block::mlp_inner(BlockTape& tape) const {
 
 void Block::drop(BlockTape& tape, const sim::RecomputedModules& modules) {
   if (modules.core_attention) tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
-  if (modules.latent_up && tape.latent.latent_down.defined()) tape.heads = {};
+  if (modules.mla_up && tape.mla.mla_down.defined()) tape.heads = {};
   if (modules.norms) tape.attention_norm.y.reset(), tape.mlp_norm.y.reset();
   if (modules.mlp) tape.up.reset();
   if (modules.mlp || modules.activation) tape.activation.reset(), tape.silu.reset();
@@ -184,13 +184,13 @@ void Block::restore_attention(BlockTape& tape) const {
   if (!tape.attention.probabilities.defined() && !tape.attention.log_sum_exp.defined()) attend(tape);
 }
 
-at::Tensor Block::mixture_backward(const at::Tensor& dy, BlockTape& tape) const {
+at::Tensor Block::moe_backward(const at::Tensor& dy, BlockTape& tape) const {
   at::Tensor gradient = experts_->backward(dy, std::move(tape.mlp_norm.y), tape.experts);
   return norm_gradient(std::move(gradient), std::move(tape.residual), std::move(tape.mlp_norm), mlp_norm_);
 }
 
 at::Tensor Block::mlp_backward(const at::Tensor& dy, BlockTape& tape) const {
-  if (experts_) return mixture_backward(dy, tape);
+  if (experts_) return moe_backward(dy, tape);
   at::Tensor gradient = row_backward(dy, std::move(tape.activation), down_);
   gradient = activation_backward(context_.model.gated_mlp, std::move(gradient), tape.up, tape.silu);
   tape.up.reset(), tape.silu.reset();
@@ -203,8 +203,8 @@ at::Tensor Block::attention_backward(const at::Tensor& dy, BlockTape& tape) cons
   at::Tensor gradient = row_backward(dy, tape.attention.o, projection_);
   if (!blockwise) tape.attention.o.reset();
   Heads heads = attention_gradient(std::move(gradient), tape);
-  if (latent_) {
-    gradient = latent_->backward(std::move(heads), std::move(tape.attention_norm.y), std::move(tape.latent));
+  if (mla_) {
+    gradient = mla_->backward(std::move(heads), std::move(tape.attention_norm.y), std::move(tape.mla));
   } else {
     gradient = split_heads_backward(std::move(heads), context_.shape.head_shape(), context_.rotary);
     gradient = column_backward(std::move(gradient), std::move(tape.attention_norm.y), qkv_);
@@ -225,31 +225,31 @@ Heads Block::attention_gradient(at::Tensor dout, BlockTape& tape) const {
 }
 
 at::Tensor Block::column(const at::Tensor& x, const Linear& linear) const {
-  return linear_forward(context_.tensor.column_input(x), linear.weight.weight(), linear.bias.weight(), context_.products);
+  return linear_forward(context_.tensor.column_input(x), linear.weight.weight(), linear.bias.weight(), context_.gemms);
 }
 
 // The bias belongs to the sum over the ranks, not to each part of it.
 at::Tensor Block::row(const at::Tensor& x, const Linear& linear) const {
   if (context_.tensor.size() == 1) {
-    return linear_forward(x, linear.weight.weight(), linear.bias.weight(), context_.products);
+    return linear_forward(x, linear.weight.weight(), linear.bias.weight(), context_.gemms);
   }
-  at::Tensor y = context_.tensor.row_output(linear_forward(x, linear.weight.weight(), {}, context_.products));
+  at::Tensor y = context_.tensor.row_output(linear_forward(x, linear.weight.weight(), {}, context_.gemms));
   if (linear.bias.exists()) y.add_(linear.bias.weight());
   return y;
 }
 
 at::Tensor Block::column_backward(at::Tensor dy, at::Tensor x, const Linear& linear) const {
-  at::Tensor dx = linear_data_gradient(dy, linear.weight.weight(), context_.products);
+  at::Tensor dx = linear_data_gradient(dy, linear.weight.weight(), context_.gemms);
   add_linear_weight_gradient(dy, context_.tensor.column_input(x), linear.weight.gradient(), linear.bias.gradient(),
-                             context_.products);
+                             context_.gemms);
   x.reset(), dy.reset();
   return context_.tensor.column_gradient(std::move(dx));
 }
 
 at::Tensor Block::row_backward(const at::Tensor& dy, at::Tensor x, const Linear& linear) const {
   const at::Tensor whole = context_.tensor.row_gradient(dy);
-  at::Tensor dx = linear_data_gradient(whole, linear.weight.weight(), context_.products);
-  add_linear_weight_gradient(whole, x, linear.weight.gradient(), {}, context_.products);
+  at::Tensor dx = linear_data_gradient(whole, linear.weight.weight(), context_.gemms);
+  add_linear_weight_gradient(whole, x, linear.weight.gradient(), {}, context_.gemms);
   if (linear.bias.exists()) accumulate(linear.bias.gradient(), dy.sum(0));
   return dx;
 }

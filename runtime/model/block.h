@@ -4,7 +4,7 @@
 // There is no autograd: forward returns a tape of what backward needs, backward frees each tensor when it has been used.  That
 // makes what is held at each instant a property of this file, which sim/memory/tape.h states and tests hold to the byte.
 //
-//   forward   norm, [gather], qkv, rotary (or model/latent_inputs.h), attention, projection, [reduce], residual, norm, [gather],
+//   forward   norm, [gather], qkv, rotary (or model/mla_inputs.h), attention, projection, [reduce], residual, norm, [gather],
 //   up, activation, down,
 //             [reduce], residual
 //   backward  the same in reverse; gradients of weights are added in place
@@ -24,7 +24,7 @@
 #include "runtime/kernels/norm.h"
 #include "runtime/kernels/rotary.h"
 #include "runtime/model/experts.h"
-#include "runtime/model/latent_inputs.h"
+#include "runtime/model/mla_inputs.h"
 #include "runtime/model/parameter_unit.h"
 #include "runtime/model/rank_shape.h"
 #include "runtime/parallel/tensor_parallel.h"
@@ -42,7 +42,7 @@ struct BlockContext {
   bool balanced_experts = false;  // tokens are dealt to experts evenly, whatever the router says
   bool blockwise_attention = true;
   AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where it is not unfused
-  ProductFormat products = ProductFormat::Operands;                  // of the linear layers in blocks
+  GemmFormat gemms = GemmFormat::Operands;                           // of the linear layers in blocks
   at::Tensor mask;                                                   // of scores
   RotaryTable rotary;                                                // empty: no rotation
 };
@@ -51,7 +51,7 @@ struct BlockContext {
 struct BlockTape {
   at::Tensor x;
   NormOutput attention_norm;
-  LatentTape latent;
+  MlaTape mla;
   Heads heads;
   AttentionOutput attention;
   at::Tensor residual;
@@ -97,8 +97,8 @@ class Block {
   void mlp_inner(BlockTape& tape) const;
   void make_heads(BlockTape& tape, Keep keep) const;
   void attend(BlockTape& tape) const;
-  at::Tensor mixture_half(BlockTape& tape, Keep keep) const;
-  at::Tensor mixture_backward(const at::Tensor& dy, BlockTape& tape) const;
+  at::Tensor moe_half(BlockTape& tape, Keep keep) const;
+  at::Tensor moe_backward(const at::Tensor& dy, BlockTape& tape) const;
   static void drop(BlockTape& tape, const sim::RecomputedModules& modules);
   void restore_mlp(BlockTape& tape) const;
   void restore_attention(BlockTape& tape) const;
@@ -114,7 +114,7 @@ class Block {
 
   const BlockContext& context_;
   Linear attention_norm_, qkv_, projection_, mlp_norm_, up_, down_;
-  std::optional<LatentInputs> latent_;
+  std::optional<MlaInputs> mla_;
   std::optional<Experts> experts_;
 };
 

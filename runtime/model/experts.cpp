@@ -18,14 +18,14 @@ at::Tensor by_token(at::Tensor rows, const RowOrder& order) { return at::empty_l
 at::Tensor choices(const at::Tensor& rows, std::int64_t top_k) { return rows.view({-1, top_k, rows.size(1)}); }
 
 // The sum over a row of the product of two, into (t) of `into`.
-void row_products(at::Tensor into, const at::Tensor& a, const at::Tensor& b) {
+void row_gemms(at::Tensor into, const at::Tensor& a, const at::Tensor& b) {
   at::sum_out(into, at::mul(a, b), std::vector<std::int64_t>{1});
 }
 
 }  // namespace
 
 void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext& context, const std::string& prefix) {
-  const sim::MixtureOfExperts& moe = *context.model.moe;
+  const sim::Moe& moe = *context.model.moe;
   const RankShape& shape = context.shape;
   const std::int64_t width = context.model.gated_mlp ? 2 : 1;
   const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial, bool replicated) {
@@ -61,7 +61,7 @@ void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext
 Experts::Experts(const BlockContext& context, ParameterUnit& unit, std::size_t first, ParameterUnit& experts,
                  std::size_t first_expert)
     : context_(context) {
-  const sim::MixtureOfExperts& moe = *context.model.moe;
+  const sim::Moe& moe = *context.model.moe;
   const auto take = [](ParameterUnit& from, std::size_t& next, bool bias) {
     Linear linear{.weight = Parameter(from, next++), .bias = {}};
     if (bias) linear.bias = Parameter(from, next++);
@@ -97,7 +97,7 @@ at::Tensor Experts::routed(const at::Tensor& normed) const {
 }
 
 void Experts::route(const at::Tensor& y, ExpertsTape& tape, Keep keep) const {
-  const sim::MixtureOfExperts& moe = *context_.model.moe;
+  const sim::Moe& moe = *context_.model.moe;
   tape.choice =
       choose_experts(linear_forward(y, router_.weight.weight(), router_.bias.weight()), moe.top_k, context_.balanced_experts);
   if (keep == Keep::Nothing) tape.choice.probabilities.reset();
@@ -156,7 +156,7 @@ at::Tensor Experts::outer(ExpertsTape& tape, Keep keep) const {
 
 // Undefined members are made again: all of them, or those of the activations.
 void Experts::drop(ExpertsTape& tape, const sim::RecomputedModules& modules) {
-  if (modules.mixture) {
+  if (modules.moe) {
     tape = {};
     return;
   }
@@ -198,7 +198,7 @@ void Experts::shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& 
   at::Tensor gradient = dy;
   if (has_gate()) {
     at::Tensor of_gate = at::empty_like(tape.gate);
-    row_products(of_gate.select(1, 0), dy, tape.shared_out);
+    row_gemms(of_gate.select(1, 0), dy, tape.shared_out);
     gradient = at::mul_out(tape.shared_out, dy, tape.gate);
     tape.shared_out.reset();
     waiting.gate = at::sigmoid_backward(of_gate, tape.gate);

@@ -14,7 +14,7 @@ constexpr double kStandardDeviation = 0.02;
 
 bool ends_with(const std::string& name, const char* suffix) { return name.ends_with(suffix); }
 
-// Rows that stand side by side in a column-parallel product, each divided over the ranks: q, k, v; gate, up.
+// Rows that stand side by side in a column-parallel GEMM, each divided over the ranks: q, k, v; gate, up.
 std::vector<std::int64_t> row_groups(const std::string& name, std::int64_t rows, const BlockContext& context) {
   const RankShape& shape = context.shape;
   if (ends_with(name, "qkv.weight") || ends_with(name, "qkv.bias")) {

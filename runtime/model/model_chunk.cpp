@@ -42,9 +42,9 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
 void ModelChunk::add_block(const sim::Strategy& strategy, int layer) {
   const std::string name = "blocks." + std::to_string(layer), prefix = name + ".";
   const sim::LayerKind kind = sim::kind_of_layer(context_.model, layer);
-  const bool mixture = kind == sim::LayerKind::Mixture, apart = mixture && strategy.experts_apart();
+  const bool moe = kind == sim::LayerKind::Moe, apart = moe && strategy.experts_apart();
   std::vector<ParameterShape> shapes = block_parameters(context_, kind, prefix), experts;
-  if (mixture) add_expert_parameters(apart ? experts : shapes, context_, prefix);
+  if (moe) add_expert_parameters(apart ? experts : shapes, context_, prefix);
   const std::size_t first = shapes.size() - (context_.model.moe && context_.model.moe->expert_bias ? 4 : 2);
   block_units_.push_back(std::make_unique<ParameterUnit>(name, std::move(shapes), shards_of(strategy, strategy.shard_ranks())));
   expert_units_.push_back(apart ? std::make_unique<ParameterUnit>(prefix + "experts", std::move(experts),
@@ -52,7 +52,7 @@ void ModelChunk::add_block(const sim::Strategy& strategy, int layer) {
                                 : nullptr);
   ExpertPlace place;
   if (apart) place = {.unit = expert_units_.back().get(), .first = 0};
-  if (mixture && !apart) place = {.unit = block_units_.back().get(), .first = first};
+  if (moe && !apart) place = {.unit = block_units_.back().get(), .first = first};
   blocks_.emplace_back(context_, *block_units_.back(), place);
 }
 

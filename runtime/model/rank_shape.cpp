@@ -9,9 +9,7 @@ namespace llmsim::runtime {
 namespace {
 
 void refuse(bool condition, const std::string& what) {
-  if (condition)
-    throw Error("the runtime does not execute " + what +
-                "; it trains GPT-2 and Llama shapes, latent attention, and mixtures of experts");
+  if (condition) throw Error("the runtime does not execute " + what + "; it trains GPT-2 and Llama shapes, MLA, and MoE models");
 }
 
 void require_divisible(const sim::Transformer& model, int tensor_ranks) {
@@ -24,8 +22,8 @@ void require_divisible(const sim::Transformer& model, int tensor_ranks) {
   require("vocab_size", model.vocab_size);
 }
 
-// Biases of row-parallel products are added to a sum, not to its parts; and each shared expert would have one of its own.
-void require_experts(const sim::MixtureOfExperts& moe, const sim::Biases& bias, const sim::Strategy& strategy) {
+// Biases of row-parallel GEMMs are added to a sum, not to its parts; and each shared expert would have one of its own.
+void require_experts(const sim::Moe& moe, const sim::Biases& bias, const sim::Strategy& strategy) {
   const int tensor_ranks = strategy.tensor_parallel, expert_tensor_ranks = strategy.expert_tensor_ranks();
   refuse(expert_tensor_ranks != 1 && expert_tensor_ranks != tensor_ranks,
          "etp = " + std::to_string(expert_tensor_ranks) + " (it has 1, or tp = " + std::to_string(tensor_ranks) + ")");
@@ -39,18 +37,17 @@ void require_experts(const sim::MixtureOfExperts& moe, const sim::Biases& bias, 
          "bias.mlp in num_shared_experts = " + std::to_string(moe.num_shared_experts) + " (it has one)");
 }
 
-void require_latent(const sim::Transformer& model) {
+void require_mla(const sim::Transformer& model) {
   const int rotary = model.mla->qk_rope_head_dim;
-  refuse(model.norm != sim::Norm::RmsNorm,
-         std::string("latent attention with norm = ") + sim::name_of(model.norm) + " (it has rmsnorm)");
+  refuse(model.norm != sim::Norm::RmsNorm, std::string("MLA with norm = ") + sim::name_of(model.norm) + " (it has rmsnorm)");
   refuse(model.position != sim::Position::Rope,
-         std::string("latent attention with position = ") + sim::name_of(model.position) + " (it has rope)");
-  refuse(model.bias.qkv, "latent attention with bias.qkv = true");
+         std::string("MLA with position = ") + sim::name_of(model.position) + " (it has rope)");
+  refuse(model.bias.qkv, "MLA with bias.qkv = true");
   refuse(rotary == 0 || rotary % 2 != 0,
          "mla.qk_rope_head_dim = " + std::to_string(rotary) + " (it turns halves: even, at least 2)");
 }
 
-LatentHeadShape latent_head_shape(const RankShape& shape, const sim::LatentAttention& mla) {
+MlaHeadShape mla_head_shape(const RankShape& shape, const sim::Mla& mla) {
   return {.batch = shape.batch,
           .seq_len = shape.seq_len,
           .heads = shape.heads,
@@ -62,7 +59,7 @@ LatentHeadShape latent_head_shape(const RankShape& shape, const sim::LatentAtten
 }  // namespace
 
 RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank) {
-  if (model.mla) require_latent(model);
+  if (model.mla) require_mla(model);
   refuse(model.encoder.has_value(), "an encoder");
   refuse(model.mtp_layers > 0, "mtp_layers = " + std::to_string(model.mtp_layers));
   refuse(model.parallel_block, "parallel_block = true");
@@ -85,10 +82,10 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
                   .head_dim = model.head_dim,
                   .ffn = model.ffn_size / n,
                   .vocab = model.vocab_size / n,
-                  .latent = {},
+                  .mla = {},
                   .tensor_ranks = n,
                   .tensor_rank = rank.tensor};
-  if (model.mla) shape.latent = latent_head_shape(shape, *model.mla);
+  if (model.mla) shape.mla = mla_head_shape(shape, *model.mla);
   if (!model.moe) return shape;
   const sim::ExpertShape experts = sim::expert_shape(model, strategy, {});
   shape.expert_ffn = experts.ffn, shape.shared_ffn = experts.shared_ffn;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "runtime/kernels/latent_heads.h"
+#include "runtime/kernels/mla_heads.h"
 #include "runtime/kernels/rotary.h"
 #include "sim/model/transformer.h"
 #include "sim/strategy/strategy.h"
@@ -22,7 +22,7 @@ struct RankShape {
   std::int64_t expert_ffn = 0;  // of one routed expert
   std::int64_t shared_ffn = 0;  // of all shared experts together
   std::int64_t experts = 0;     // routed ones, per expert rank
-  LatentHeadShape latent;       // of latent attention; no heads without it
+  MlaHeadShape mla;             // of MLA; no heads without it
   int expert_rank = 0;
   bool routes_shards = false;  // each tensor rank routes its own tokens
   bool whole_experts = true;   // else divided over the tensor ranks, as the rest

@@ -29,7 +29,7 @@ sim::Run simulated_run(const TrainingSetup& setup) {
   stack.positions_apart = true;
   stack.loss.scales_gradients = false;
   stack.gradients.reduced_in_fp32 = setup.autocast;
-  stack.gradients.accumulated_by_product = !setup.autocast;
+  stack.gradients.accumulated_by_gemm = !setup.autocast;
   stack.follows_tape = true;
   stack.recompute_stops_early = true;
   stack.gradients.persist = true;

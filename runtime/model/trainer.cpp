@@ -107,9 +107,9 @@ void require_device(const TrainingSetup& setup, c10::ScalarType type) {
   require_attention_kernels(setup.attention_kernels, setup.device, type);
   if (setup.model.mla && setup.attention_kernels != AttentionKernels::Blockwise)
     throw Error(std::string("attention_kernels = ") + name_of(setup.attention_kernels) +
-                " takes heads of one size; latent attention needs blockwise");
+                " takes heads of one size; MLA needs blockwise");
   if (setup.strategy.precision != sim::Precision::Fp8) return;
-  require_narrow_products(setup.device);
+  require_narrow_gemms(setup.device);
   if (setup.model.mla) throw Error("precision = fp8 is for plain attention: the runtime's latents multiply in 16 or 32 bits");
   if (setup.model.moe) throw Error("precision = fp8 is for dense blocks: the runtime's experts multiply in 16 or 32 bits");
   require_narrow_shapes(setup.model, setup.strategy);
@@ -129,11 +129,11 @@ BlockContext block_context(const TrainingSetup& setup, const RankGroups& groups,
   }
   context.blockwise_attention = strategy.flash_attention;
   context.attention_kernels = setup.attention_kernels;
-  if (strategy.precision == sim::Precision::Fp8) context.products = ProductFormat::Fp8;
+  if (strategy.precision == sim::Precision::Fp8) context.gemms = GemmFormat::Fp8;
   const std::int64_t side = strategy.flash_attention ? std::min(sim::kAttentionBlock, setup.model.seq_len) : setup.model.seq_len;
   context.mask = causal_mask(side, setup.model.sliding_window.value_or(setup.model.seq_len), options);
   if (setup.model.position == sim::Position::Rope) {
-    const std::int64_t dim = setup.model.mla ? context.shape.latent.rotary : setup.model.head_dim;
+    const std::int64_t dim = setup.model.mla ? context.shape.mla.rotary : setup.model.head_dim;
     context.rotary = rotary_table(setup.model.seq_len, dim, options);
   }
   return context;

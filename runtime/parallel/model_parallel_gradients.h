@@ -2,7 +2,7 @@
 //
 // Sums, each once a step:
 //   tensor ranks    under sequence parallelism, what every rank has but whose gradients saw its own tokens alone (norms, biases
-//                   of row-parallel products); and always what follows from partial sums (router, gate of shared experts): one
+//                   of row-parallel GEMMs); and always what follows from partial sums (router, gate of shared experts): one
 //                   all-reduce of a copy of them side by side, as Megatron-LM does
 //   embedding       a tied table of which the first and the last stage have a copy each: one all-reduce between the two
 //

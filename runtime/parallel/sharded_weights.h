@@ -1,7 +1,7 @@
 // Weights of which every rank holds a shard: a unit's are gathered before it computes and freed afterwards.
 //
 // While a unit computes, the gathers of the next ones are under way.  Memory: the shards; whole weights of the unit that computes
-// and of those that are being gathered; under autocast the shard in the format of the products, until its gather has ended.
+// and of those that are being gathered; under autocast the shard in the format of the GEMMs, until its gather has ended.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// What the tensor ranks of a block exchange around its column- and row-parallel products (Megatron-LM's f and g).
+// What the tensor ranks of a block exchange around its column- and row-parallel GEMMs (Megatron-LM's f and g).
 //
-// Without sequence parallelism the residual stream is whole on every rank: outputs of row-parallel products are summed, and so
-// are the gradients of what column-parallel products read.  With it each rank holds t / n tokens between them: the sums become
-// reduce-scatters and all-gathers go before column-parallel products.  With one rank everything is free and copies nothing.
+// Without sequence parallelism the residual stream is whole on every rank: outputs of row-parallel GEMMs are summed, and so
+// are the gradients of what column-parallel GEMMs read.  With it each rank holds t / n tokens between them: the sums become
+// reduce-scatters and all-gathers go before column-parallel GEMMs.  With one rank everything is free and copies nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>

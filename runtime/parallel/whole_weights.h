@@ -1,6 +1,6 @@
 // Weights that every rank holds whole, whoever updates them.
 //
-// Under autocast a unit computes with a copy in the format of the products, made for each of its passes.
+// Under autocast a unit computes with a copy in the format of the GEMMs, made for each of its passes.
 #pragma once
 
 #include <memory>

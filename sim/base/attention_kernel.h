@@ -17,9 +17,9 @@ namespace llmsim::sim {
 //   Aotriton         what PyTorch calls on ROCm
 //   AotritonFirst    the same before PyTorch's nightly build of 2024-09-30, with a backward pass several times slower
 //   Splash           Pallas kernels on TPUs
-//   Blockwise        blocks of 128 queries, each from plain products and elementwise operators: what the runtime runs where the
+//   Blockwise        blocks of 128 queries, each from plain GEMMs and elementwise operators: what the runtime runs where the
 //                    library has no kernel; in 16 bits
-//   BlockwiseFp32    the same in fp32: its elementwise part is no slower, its products are
+//   BlockwiseFp32    the same in fp32: its elementwise part is no slower, its GEMMs are
 enum class AttentionKernel {
   Flash1,
   FlashTriton,

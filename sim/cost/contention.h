@@ -10,12 +10,12 @@
 //            that a collective takes alone, hiding it costs the kernels beside it s seconds (HostSharing::collectives, measured);
 //            s = 1 leaves nothing to hide.  Neither units nor memory count then.
 //
-// Products and attention run at 1 - c / U - k r b / M of their rate, k the share of the lost bandwidth that they feel through
+// GEMMs and attention run at 1 - c / U - k r b / M of their rate, k the share of the lost bandwidth that they feel through
 // caches and memory queues; memory-bound kernels at 1 - r b / M, however many units they have.  Devices with engines of their own
 // for collectives (v = 0) and copies cost no units.  Waiting for links or for the host costs and suffers nothing.
 //
 // Sources: NVIDIA/nccl issue 689 (blocks of collectives share no unit with other kernels; 2 of them reach a 12-24 GB/s adapter,
-// 16 the 190 GB/s of eight).  Check: 24 blocks on an H100 take a product from 80 to 47 % of peak (NVIDIA developer forum, topic
+// 16 the 190 GB/s of eight).  Check: 24 blocks on an H100 take a GEMM from 80 to 47 % of peak (NVIDIA developer forum, topic
 // 337991), this model to 50 %.
 #pragma once
 
@@ -42,7 +42,7 @@ DeviceShare collective_share(const GroupLinks& links, const Device& device, doub
 
 // Work by what bounds it.
 struct WorkMix {
-  Seconds arithmetic{};  // products and attention
+  Seconds arithmetic{};  // GEMMs and attention
   Seconds streaming{};   // memory-bound kernels
   Seconds waiting{};     // neither: links, host
 

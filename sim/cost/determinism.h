@@ -4,7 +4,7 @@
 // default: torch.empty, empty_like, empty_strided, resize_).  Libraries that allocate their results so pay one more write of
 // each:
 //
-//   products               m n elements; weight gradients too unless the product accumulates into the gradient
+//   GEMMs                  m n elements; weight gradients too unless the GEMM accumulates into the gradient
 //   attention              the output, a quarter of what the forward pass moves (q, k, v, output); backward the gradients of
 //                          q, k, v, three eighths of what it moves (q, k, v, output, its gradient, those three)
 //   norms                  half of what the forward pass moves (input, output); backward a third (input, gradient, gradient)

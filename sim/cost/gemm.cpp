@@ -32,31 +32,30 @@ constexpr double tile_factor(const Tile& tile) {
   return (1.0 + kTileReload / 128.0 + kTileReload / 256.0) / (1.0 + kTileReload / tile.m + kTileReload / tile.n);
 }
 
-// A tile that a product of few rows or columns does not fill, where the device has narrower ones.
+// A tile that a GEMM of few rows or columns does not fill, where the device has narrower ones.
 int edge(int tile, std::int64_t extent, int smallest) {
   if (extent >= kNarrow || smallest >= kNarrow) return tile;
   return std::min(tile, static_cast<int>((extent + smallest - 1) / smallest * smallest));
 }
 
-double alignment_factor(const Operator& product, const GemmCoefficients& c) {
-  const auto fits = [&](std::int64_t extent, bool tokens) { return (tokens && product.ragged) || extent % c.alignment == 0; };
-  const bool aligned =
-      fits(product.m, !product.weight_gradient) && fits(product.n, false) && fits(product.k, product.weight_gradient);
+double alignment_factor(const Operator& gemm, const GemmCoefficients& c) {
+  const auto fits = [&](std::int64_t extent, bool tokens) { return (tokens && gemm.ragged) || extent % c.alignment == 0; };
+  const bool aligned = fits(gemm.m, !gemm.weight_gradient) && fits(gemm.n, false) && fits(gemm.k, gemm.weight_gradient);
   // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the others are aligned;
   // row-major factors are aligned by their row length, so one odd dimension spoils at least one factor.  Kernels for the rows of
   // several experts start each at a row of its own.
   if (aligned) return 1.0;
-  return product.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
+  return gemm.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
 }
 
-Seconds compute_time(const Operator& product, const GemmMachine& machine) {
+Seconds compute_time(const Operator& gemm, const GemmMachine& machine) {
   const GemmCoefficients& c = machine.coefficients;
   const double units = machine.compute_units;
-  const double k = static_cast<double>(product.k);
+  const double k = static_cast<double>(gemm.k);
   double best = 1e300;
   for (const Tile& shape : kTiles) {
-    const Tile tile{.m = edge(shape.m, product.m, c.smallest_tile), .n = edge(shape.n, product.n, c.smallest_tile)};
-    const double tiles = static_cast<double>(product.batch) * ceil_div(product.m, tile.m) * ceil_div(product.n, tile.n);
+    const Tile tile{.m = edge(shape.m, gemm.m, c.smallest_tile), .n = edge(shape.n, gemm.n, c.smallest_tile)};
+    const double tiles = static_cast<double>(gemm.batch) * ceil_div(gemm.m, tile.m) * ceil_div(gemm.n, tile.n);
     const double work = 2.0 * tile.m * tile.n / tile_factor(tile);
     for (const int split : kSplits) {
       if (split > 1 && (tiles * split > 2.0 * units || k / split < kMinSplitK)) break;
@@ -64,8 +63,8 @@ Seconds compute_time(const Operator& product, const GemmMachine& machine) {
     }
   }
   const FlopsPerSecond unit_rate = c.max_efficiency * machine.peak / units;
-  const double pass_factor = product.weight_gradient ? c.weight_gradient_factor : 1.0;
-  return best * FLOP / unit_rate / (alignment_factor(product, c) * pass_factor);
+  const double pass_factor = gemm.weight_gradient ? c.weight_gradient_factor : 1.0;
+  return best * FLOP / unit_rate / (alignment_factor(gemm, c) * pass_factor);
 }
 
 // Computing and loading overlap, but not perfectly.
@@ -83,8 +82,8 @@ GemmMachine gemm_machine(const Device& device, DType dtype) {
           .coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)]};
 }
 
-Seconds gemm_time(const Operator& product, const GemmMachine& machine) {
-  return overlapped(compute_time(product, machine), product.moved / machine.bandwidth) + machine.coefficients.kernel_time;
+Seconds gemm_time(const Operator& gemm, const GemmMachine& machine) {
+  return overlapped(compute_time(gemm, machine), gemm.moved / machine.bandwidth) + machine.coefficients.kernel_time;
 }
 
 }  // namespace llmsim::sim

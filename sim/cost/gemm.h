@@ -1,6 +1,6 @@
-// Time of a matrix product on one device.
+// Time of a GEMM on one device.
 //
-// The product's (m, n) plane is cut into tiles of tm x tn; each compute unit works through the K loop of one tile at a time; a K
+// The GEMM's (m, n) plane is cut into tiles of tm x tn; each compute unit works through the K loop of one tile at a time; a K
 // loop may be split over s units.  With u compute units, peak P, x = batch * ceil(m/tm) * ceil(n/tn) * s / u tiles per unit and
 //
 //   waves = 1 for x < 1, else (1 - w) x + w ceil(x)                     w: wave_quantisation
@@ -10,11 +10,11 @@
 //   compute = min over tiles and splits of waves * loop / (alignment * pass)
 //   memory  = bytes / bandwidth
 //
-// (a device with narrower tiles than 64, `smallest_tile`, fits them to a product of fewer rows or columns), and
+// (a device with narrower tiles than 64, `smallest_tile`, fits them to a GEMM of fewer rows or columns), and
 // the time is   t = (compute^3 + memory^3)^(1/3) + kernel_time: the larger of the two, and up to 26 % more where they are equal.
 // alignment = misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of `alignment`
-// elements, else 1; pass = weight_gradient_factor where the product accumulates a weight gradient, else 1.  The layouts of
-// forward and data-gradient products (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes measured in both, on A100
+// elements, else 1; pass = weight_gradient_factor where the GEMM accumulates a weight gradient, else 1.  The layouts of
+// forward and data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes measured in both, on A100
 // and on B200 (MooreThreads/SimuMax; calibrate/fact_fits holds it).
 //
 // Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix Multiplication Background";
@@ -41,6 +41,6 @@ struct GemmMachine {
 // The machine for a format on a device.  Throws Error where the device cannot multiply in it.
 GemmMachine gemm_machine(const Device& device, DType dtype);
 
-Seconds gemm_time(const Operator& product, const GemmMachine& machine);
+Seconds gemm_time(const Operator& gemm, const GemmMachine& machine);
 
 }  // namespace llmsim::sim

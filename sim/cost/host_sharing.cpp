@@ -7,7 +7,7 @@ HostShare host_share(const Cluster& cluster) {
   const int processes = cluster.devices_on_a_node();
   const double others = processes - 1.0;
   const HostSharing& sharing = cluster.device.achieved.sharing;
-  return {.products = 1.0 / (1.0 + others * sharing.products),
+  return {.gemms = 1.0 / (1.0 + others * sharing.gemms),
           .streaming = 1.0 / (1.0 + others * sharing.streaming),
           .cache = 1.0 / processes};
 }

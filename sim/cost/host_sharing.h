@@ -1,8 +1,8 @@
 // What the processes of one host leave each other.
 //
-// With n of them at work (FabricKind::Loopback), each runs products and attention at 1 / (1 + (n - 1) x) of the rate that it
+// With n of them at work (FabricKind::Loopback), each runs GEMMs and attention at 1 / (1 + (n - 1) x) of the rate that it
 // reaches alone, and kernels that stream through memory at 1 / (1 + (n - 1) y): x and y are measured by doing both alone and
-// together (HostSharing::products, streaming).  A last-level cache of C bytes holds C / n of each.
+// together (HostSharing::gemms, streaming).  A last-level cache of C bytes holds C / n of each.
 #pragma once
 
 #include "sim/cost/streaming.h"
@@ -12,7 +12,7 @@ namespace llmsim::sim {
 
 // Of one process, relative to alone; all of it where the devices do not share a host.
 struct HostShare {
-  double products = 1.0;
+  double gemms = 1.0;
   double streaming = 1.0;
   double cache = 1.0;
 };

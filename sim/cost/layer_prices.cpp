@@ -7,7 +7,7 @@
 namespace llmsim::sim {
 namespace {
 
-// Of each weight gradient the input and the gradient of the output of its layer, in the format of the product.
+// Of each weight gradient the input and the gradient of the output of its layer, in the format of the GEMM.
 Bytes weight_gradient_factors(const OperatorList& backward) {
   Bytes sum;
   for (const Operator& op : backward) {
@@ -83,15 +83,15 @@ void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
     block = price_block(run, strategy, stack, pricer, strategy.recompute.kind, layers);
     kept = strategy.recompute.mixes() ? price_block(run, strategy, stack, pricer, RecomputeKind::None, layers) : block;
   };
-  const int layers = run.model.num_layers + run.model.mtp_layers, mixtures = count_moe_layers(run.model, 0, layers);
-  if (mixtures < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
-  if (mixtures > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Mixture);
+  const int layers = run.model.num_layers + run.model.mtp_layers, moe_models = count_moe_layers(run.model, 0, layers);
+  if (moe_models < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
+  if (moe_models > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Moe);
 }
 
-BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& mixture, const ModelPart& part) {
+BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& moe, const ModelPart& part) {
   if (part.moe_blocks == 0) return dense;
-  if (part.dense_blocks() == 0) return mixture;
-  return mean(dense, mixture, static_cast<double>(part.moe_blocks) / part.blocks);
+  if (part.dense_blocks() == 0) return moe;
+  return mean(dense, moe, static_cast<double>(part.moe_blocks) / part.blocks);
 }
 
 // Of `blocks` blocks of a kind, `wide` of which multiply in 16 bits.
@@ -100,11 +100,11 @@ BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*ki
 }
 
 BlockPrice mean_of(const Run& run, const LayerPrices& prices, const ModelPart& part, BlockPrice BlockPrices::*dense,
-                   BlockPrice BlockPrices::*mixture) {
-  if (!prices.wide) return mean_of_kinds(prices.*dense, prices.*mixture, part);
+                   BlockPrice BlockPrices::*moe) {
+  if (!prices.wide) return mean_of_kinds(prices.*dense, prices.*moe, part);
   const WideBlocks wide = wide_blocks(run.stack.narrow, run.strategy.precision, run.model, part);
   return mean_of_kinds(mean_of_widths(prices, dense, wide.dense, part.dense_blocks()),
-                       mean_of_widths(prices, mixture, wide.mixture, part.moe_blocks), part);
+                       mean_of_widths(prices, moe, wide.moe, part.moe_blocks), part);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct BlockPrice {
   Bytes restored{};
   Bytes offloaded{};  // of what is saved, inputs of modules that go to the host
   Bytes gradients{};
-  Bytes weight_inputs{};  // what weight gradients that are made later wait with: factors of their products
+  Bytes weight_inputs{};  // what weight gradients that are made later wait with: factors of their GEMMs
 };
 
 struct EndPrice {

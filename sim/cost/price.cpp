@@ -11,7 +11,7 @@
 namespace llmsim::sim {
 namespace {
 
-// TransformerEngine's userbuffers: units of the collectives that are no rings of copies, and pieces of a product whose sums are
+// TransformerEngine's userbuffers: units of the collectives that are no rings of copies, and pieces of a GEMM whose sums are
 // scattered.  Source: TransformerEngine pytorch/module/base.py, default configuration of initialize_ub.
 constexpr double kBufferUnits = 16.0;
 constexpr int kScatteredPieces = 4;
@@ -46,12 +46,12 @@ void CollectiveTally::add(const CollectiveTally& other, double times) {
 
 void LaunchTally::add(const Operator& op) {
   kernels += op.kernels;
-  if (op.kind == OperatorKind::Gemm && is_narrow(op.dtype)) narrow_products += 1.0;
+  if (op.kind == OperatorKind::Gemm && is_narrow(op.dtype)) narrow_gemms += 1.0;
 }
 
 void LaunchTally::add(const LaunchTally& other, double times) {
   kernels += times * other.kernels;
-  narrow_products += times * other.narrow_products;
+  narrow_gemms += times * other.narrow_gemms;
 }
 
 void PassPrice::add(const PassPrice& other, double times) {
@@ -83,7 +83,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       route_(route_of(run)),
       pairs_passes_(run.strategy.experts.overlap && run.strategy.schedule != PipelineSchedule::DualPipe),
       ranks_(run.strategy.tensor_parallel),
-      pipelines_products_(run.strategy.tensor_overlap),
+      pipelines_gemms_(run.strategy.tensor_overlap),
       scatters_pieces_(run.stack.reserve.transformer_engine),
       splits_backward_(splits_backward(run.strategy.schedule)),
       hides_in_gradients_(run.strategy.tensor_overlap || run.stack.hides_column_gradients),
@@ -94,7 +94,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       expert_loss_(arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
       streaming_machine_(streaming_machine(run.cluster, streaming_forms(run.model, run.strategy))),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
-                    run.stack.efficiency * host_share(run.cluster).products),
+                    run.stack.efficiency * host_share(run.cluster).gemms),
       gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
       narrow_gemm_rate_(gemm_rate_ * run.stack.narrow.gemm_efficiency),
       stack_(run.stack),
@@ -142,39 +142,39 @@ void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators, 
   const Operator& op = operators[index];
   const Seconds each = collective_time(op.collective, op.message, tensor_links_), time = op.launches * each;
   pass.collective += time;
-  const BesideTimes beside = beside_products(operators, index, time);
+  const BesideTimes beside = beside_gemms(operators, index, time);
   pass.collective_exposed += beside.exposed;
   pass.contention += beside.slowdown;
   pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
 }
 
-Seconds OperatorPricer::product_time(const Operator& op) const {
-  return gemm_time(op, gemm_machine_for(op.dtype)) / (is_narrow(op.dtype) ? narrow_gemm_rate_ : gemm_rate_);
+Seconds OperatorPricer::gemm_time(const Operator& op) const {
+  return sim::gemm_time(op, gemm_machine_for(op.dtype)) / (is_narrow(op.dtype) ? narrow_gemm_rate_ : gemm_rate_);
 }
 
-OverlapProduct OperatorPricer::overlapped(const OperatorList& operators, std::size_t index, int pieces) const {
-  const OperatorRange range = overlapped_products(operators, index);
-  OverlapProduct product;
+OverlapGemm OperatorPricer::overlapped(const OperatorList& operators, std::size_t index, int pieces) const {
+  const OperatorRange range = overlapped_gemms(operators, index);
+  OverlapGemm gemm;
   for (std::size_t i = range.first; i < range.last; ++i) {
     if (!is_overlapped(operators[index], operators[i])) continue;
-    product.whole += product_time(operators[i]);
+    gemm.whole += gemm_time(operators[i]);
     if (pieces == 1) continue;
     Operator piece = operators[i];
     piece.m = (piece.m + pieces - 1) / pieces;
     piece.flops = piece.flops / pieces;
     piece.moved = piece.moved / pieces;
-    product.piece += product_time(piece);
+    gemm.piece += gemm_time(piece);
   }
-  return product;
+  return gemm;
 }
 
-BesideTimes OperatorPricer::beside_products(const OperatorList& operators, std::size_t index, Seconds time) const {
+BesideTimes OperatorPricer::beside_gemms(const OperatorList& operators, std::size_t index, Seconds time) const {
   const Operator& op = operators[index];
-  if (op.tensor_overlap == TensorOverlap::None || !(is_pipelined(op) ? pipelines_products_ : hides_in_gradients_)) {
+  if (op.tensor_overlap == TensorOverlap::None || !(is_pipelined(op) ? pipelines_gemms_ : hides_in_gradients_)) {
     return {.exposed = time};
   }
   if (op.tensor_overlap == TensorOverlap::WeightGradient && splits_backward_) return {.exposed = time};
-  const double loss = pipelines_products_ ? buffer_loss_ : library_loss_;
+  const double loss = pipelines_gemms_ ? buffer_loss_ : library_loss_;
   if (!is_pipelined(op)) return run_beside(time, overlapped(operators, index, 1).whole, loss);
   if (op.collective == CollectiveKind::AllGather || !scatters_pieces_) {
     return pipelined(time, overlapped(operators, index, ranks_), ranks_, ranks_ - 1, copied_loss_);
@@ -200,7 +200,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
   if (stack_.determinism.fills_new_tensors) add_fill(pass, op, backward);
   switch (op.kind) {
     case OperatorKind::Gemm: {
-      const Seconds time = product_time(op);
+      const Seconds time = gemm_time(op);
       pass.gemm += time;
       if (op.weight_gradient && backward) pass.weight_gradients += time;
       break;

@@ -33,7 +33,7 @@ using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by C
 // What the host calls.
 struct LaunchTally {
   double kernels = 0.0;
-  double narrow_products = 0.0;  // products in 8- or 4-bit formats
+  double narrow_gemms = 0.0;  // GEMMs in 8- or 4-bit formats
 
   void add(const Operator& op);
   void add(const LaunchTally& other, double times);
@@ -42,14 +42,14 @@ struct LaunchTally {
 // One pass over a list of operators.
 struct PassPrice {
   Seconds gemm{};
-  Seconds weight_gradients{};  // of gemm: products that make gradients of weights
+  Seconds weight_gradients{};  // of gemm: GEMMs that make gradients of weights
   Seconds attention{};
   Seconds memory_bound{};
   Seconds collective{};          // tensor-parallel, if nothing were hidden
-  Seconds collective_exposed{};  // what products do not hide
+  Seconds collective_exposed{};  // what GEMMs do not hide
   Seconds context{};             // context-parallel, what attention does not hide
   Seconds expert{};              // tokens to and from experts of other ranks, what nothing hides
-  Seconds contention{};          // products and attention slowed down by collectives beside them
+  Seconds contention{};          // GEMMs and attention slowed down by collectives beside them
   LaunchTally launches{};
   LaunchTally ragged_launches{};  // of them those of operators whose shapes a router decides
   Flops flops{};
@@ -80,9 +80,9 @@ class OperatorPricer {
 
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
-  BesideTimes beside_products(const OperatorList& operators, std::size_t index, Seconds time) const;
-  Seconds product_time(const Operator& op) const;
-  OverlapProduct overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
+  BesideTimes beside_gemms(const OperatorList& operators, std::size_t index, Seconds time) const;
+  Seconds gemm_time(const Operator& op) const;
+  OverlapGemm overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
   void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward, Seconds& attention) const;
   void add_fill(PassPrice& pass, const Operator& op, bool backward) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
@@ -98,12 +98,12 @@ class OperatorPricer {
   ExpertRoute route_;
   bool pairs_passes_;
   int ranks_;
-  bool pipelines_products_;    // cuts products and collectives into pieces
-  bool scatters_pieces_;       // sums behind a product by collectives of the stack's own, not by a ring of copies
+  bool pipelines_gemms_;       // cuts GEMMs and collectives into pieces
+  bool scatters_pieces_;       // sums behind a GEMM by collectives of the stack's own, not by a ring of copies
   bool splits_backward_;       // weight gradients are passes of their own, long after the data gradients
   bool hides_in_gradients_;    // runs collectives beside gradients that do not need them
-  double copied_loss_ = 0.0;   // of products beside a ring of copies
-  double library_loss_ = 0.0;  // of products beside a collective of the library
+  double copied_loss_ = 0.0;   // of GEMMs beside a ring of copies
+  double library_loss_ = 0.0;  // of GEMMs beside a collective of the library
   double buffer_loss_ = 0.0;   // beside one of the stack's own
   double context_loss_ = 0.0;
   double expert_loss_ = 0.0;

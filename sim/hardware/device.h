@@ -12,16 +12,16 @@
 
 namespace llmsim::sim {
 
-// How matrix products on a device fall short of its peak.  See cost/gemm.h for the formula.
+// How GEMMs on a device fall short of its peak.  See cost/gemm.h for the formula.
 struct GemmCoefficients {
-  double max_efficiency = 0.80;           // fraction of peak that a large aligned product sustains
+  double max_efficiency = 0.80;           // fraction of peak that a large aligned GEMM sustains
   double k_half = 256.0;                  // K at which the fill and drain of a tile's K loop cost as much as the loop
   double wave_quantisation = 0.5;         // 1: a nearly empty last wave costs a full one; 0: costs its share
-  double misaligned_factor = 0.75;        // rate of a product with a dimension that is no multiple of `alignment` elements
-  double misaligned_batch_factor = 0.75;  // the same of batched products, whose every factor starts at a misaligned address
-  int smallest_tile = 64;                 // rows or columns below which a product costs no less; CPUs go down to a vector
+  double misaligned_factor = 0.75;        // rate of a GEMM with a dimension that is no multiple of `alignment` elements
+  double misaligned_batch_factor = 0.75;  // the same of batched GEMMs, whose every factor starts at a misaligned address
+  int smallest_tile = 64;                 // rows or columns below which a GEMM costs no less; CPUs go down to a vector
   int alignment = 8;                      // elements (16 bytes of a 16-bit format)
-  double weight_gradient_factor = 0.94;   // rate of a product that accumulates a weight gradient, relative to the others
+  double weight_gradient_factor = 0.94;   // rate of a GEMM that accumulates a weight gradient, relative to the others
   Seconds kernel_time{3e-6};              // start-up and epilogue of one kernel
 };
 
@@ -47,7 +47,7 @@ struct StreamingRates {
 // What processes of one host take from one another.
 struct HostSharing {
   double collectives = 0.0;  // share of a hidden collective's time that the kernels beside it lose
-  double products = 0.0;     // time that each other busy process adds to products and attention, relative to alone
+  double gemms = 0.0;        // time that each other busy process adds to GEMMs and attention, relative to alone
   double streaming = 0.0;    // the same of kernels that stream through memory
 };
 
@@ -58,7 +58,7 @@ struct Achieved {
   std::array<StreamingRates, kNumDTypes> streaming;                   // by DType of the activations
   Seconds kernel_time{2.5e-6};                                        // device time of a kernel that has almost nothing to do
   double memory_fraction = 0.85;                                      // of memory_bandwidth, for streaming kernels
-  double training_rate = 1.0;         // rate of products and attention inside training steps, relative to what the above says
+  double training_rate = 1.0;         // rate of GEMMs and attention inside training steps, relative to what the above says
   double sustained_clock = 1.0;       // clock under a long training step relative to the clock of the measured kernels
   double host_call_factor = 1.0;      // time of a framework's call on this device's host, relative to the hosts of Stack::host
   double collective_fraction = 0.80;  // of the scale-up link, for large messages
@@ -68,7 +68,7 @@ struct Achieved {
   BytesPerSecond collective_unit_bandwidth{12.5e9};
   double collective_units = 32.0;
   double collective_traffic = 3.0;  // bytes of device memory for a byte on the wire
-  // Rate that products lose for each share of the memory bandwidth that collectives hold.  0.60 +- 0.30: slopes within eleven
+  // Rate that GEMMs lose for each share of the memory bandwidth that collectives hold.     0.60 +- 0.30: slopes within eleven
   // studies, which disagree (llm-foundry 0.4 +- 0.2, MaxText 1.5 +- 0.5, torchtitan 1.7 +- 0.7, Megatron-Bridge -2.9 +- 0.9).
   double memory_interference = 0.60;
   // Processes of one host (FabricKind::Loopback) share its cores with what carries their messages, and its caches and memory

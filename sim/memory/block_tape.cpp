@@ -7,7 +7,7 @@
 
 #include "sim/base/dtype.h"
 #include "sim/memory/experts_tape.h"
-#include "sim/memory/latent_tape.h"
+#include "sim/memory/mla_tape.h"
 #include "sim/operators/block.h"
 
 namespace llmsim::sim {
@@ -41,8 +41,8 @@ class BlockWalk {
               .gradient_element = gradient_,
               .weight = model.norm_weight,
               .bias = model.norm_weight && model.bias.norm} {
-    if (model.mla) latent_.emplace(model, strategy, stack);
-    if (kind == LayerKind::Mixture) experts_.emplace(model, strategy, stack, residual());
+    if (model.mla) mla_.emplace(model, strategy, stack);
+    if (kind == LayerKind::Moe) experts_.emplace(model, strategy, stack, residual());
   }
 
   PassMemory forward() {
@@ -80,10 +80,10 @@ class BlockWalk {
   Bytes gemm_output(const Operator& op) const { return Bytes(product_of(op.m, op.n) * e_); }
   Bytes residual() const { return norm_.output(); }
   Bytes whole_residual() const { return Bytes(tokens_ * model_.hidden_size * e_); }
-  Bytes heads() const { return latent_ ? latent_->heads() : of_gemm_output("qkv"); }
-  Bytes queries() const { return latent_ ? latent_->queries() : core_output(); }
-  Bytes keys() const { return latent_ ? queries() : values(); }
-  Bytes values() const { return latent_ ? latent_->values() : (heads() - core_output()) / 2.0; }
+  Bytes heads() const { return mla_ ? mla_->heads() : of_gemm_output("qkv"); }
+  Bytes queries() const { return mla_ ? mla_->queries() : core_output(); }
+  Bytes keys() const { return mla_ ? queries() : values(); }
+  Bytes values() const { return mla_ ? mla_->values() : (heads() - core_output()) / 2.0; }
   Bytes core_output() const { return of_gemm_input("attention_output"); }
   Bytes up() const { return of_gemm_output("mlp_up"); }
   Bytes inner() const { return of_gemm_input("mlp_down"); }
@@ -101,7 +101,7 @@ class BlockWalk {
   // Forward.
   void attention_half(Ledger& ledger, bool keeps) {
     norm_.forward(ledger);
-    latent_ ? latent_heads(ledger, keeps) : plain_heads(ledger, keeps);
+    mla_ ? mla_heads(ledger, keeps) : plain_heads(ledger, keeps);
     attend(ledger);
     if (!keeps) ledger.give(heads() + kept_of_scores());
     row(ledger, residual());
@@ -115,10 +115,10 @@ class BlockWalk {
     ledger.give(heads());
   }
 
-  void latent_heads(Ledger& ledger, bool keeps) {
-    latent_->down(ledger);
-    latent_->up(ledger);
-    if (!keeps) ledger.give(norm_.output() + norm_.statistics() + latent_->kept());
+  void mla_heads(Ledger& ledger, bool keeps) {
+    mla_->down(ledger);
+    mla_->up(ledger);
+    if (!keeps) ledger.give(norm_.output() + norm_.statistics() + mla_->kept());
   }
 
   // Ends holding the output and what its backward pass needs.
@@ -181,7 +181,7 @@ class BlockWalk {
     Bytes size;
     if (modules.core_attention) size += kept_of_scores();
     if (modules.norms) size += 2.0 * norm_.output();
-    if (modules.latent_up && latent_) size += heads();
+    if (modules.mla_up && mla_) size += heads();
     if (experts_) return size + experts_->dropped(modules);
     if (modules.mlp) size += up();
     if (modules.mlp || modules.activation) size += inner() + silu();
@@ -207,7 +207,7 @@ class BlockWalk {
   void restore_attention(Ledger& ledger) {
     if (!selects()) return;
     if (recompute_.modules.norms) restore_norm(ledger);
-    if (recompute_.modules.latent_up && latent_) latent_->up(ledger);
+    if (recompute_.modules.mla_up && mla_) mla_->up(ledger);
     if (!recompute_.modules.core_attention) return;
     attend(ledger);
     ledger.give(core_output());  // the first one
@@ -220,7 +220,7 @@ class BlockWalk {
       return norm_backward(ledger);
     }
     row_backward(ledger, inner(), model_.bias.mlp);
-    ledger.give(inner());  // the input of the product
+    ledger.give(inner());  // the input of the GEMM
     ledger.take(model_.gated_mlp ? up() : inner());
     ledger.give(inner() + up() + silu());
     column_backward(ledger, up(), model_.bias.mlp);
@@ -235,7 +235,7 @@ class BlockWalk {
       ledger.give(core_output());
       unfused_backward(ledger);
     }
-    latent_ ? latent_->backward(ledger) : plain_heads_backward(ledger);
+    mla_ ? mla_->backward(ledger) : plain_heads_backward(ledger);
     norm_backward(ledger);
   }
 
@@ -259,7 +259,7 @@ class BlockWalk {
     ledger.give(scores() + queries() + keys());
   }
 
-  // The input of the product stays: the caller frees it.
+  // The input of the GEMM stays: the caller frees it.
   void row_backward(Ledger& ledger, Bytes input, bool bias) {
     if (gathers_) ledger.take(whole_residual());
     ledger.take(input);
@@ -282,7 +282,7 @@ class BlockWalk {
     ledger.give(whole_residual());
   }
 
-  // The product in the activations' format, and its cast.
+  // The GEMM in the activations' format, and its cast.
   void wide_weight_gradient(Ledger& ledger, double elements) { ledger.pass(Bytes(elements * (e_ + gradient_))); }
   void sum_over_tokens(Ledger& ledger, double width) { ledger.pass(Bytes(width * (e_ + (gradient_ > e_ ? gradient_ : 0.0)))); }
 
@@ -361,7 +361,7 @@ class BlockWalk {
   double tokens_;
   double rows_;
   NormTape norm_;
-  std::optional<LatentTape> latent_;
+  std::optional<MlaTape> mla_;
   std::optional<ExpertsTape> experts_;
 };
 

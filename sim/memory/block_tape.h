@@ -9,9 +9,9 @@
 //   projections y; backward dx, and for each bias a sum of its size; weight gradients are added in place
 //   attention   unfused: two score tensors at once; blockwise: those of a block of queries (kAttentionBlock)
 //   activation  y, and silu(gate); backward dx in the place of dy
-//   latents     latent_tape.h, in the place of the projection to q, k and v
+//   latents     mla_tape.h, in the place of the projection to q, k and v
 //   experts     experts_tape.h, in the place of the MLP
-//   tensor ranks  gathered inputs and gradients for the time of a product, with sequence parallelism
+//   tensor ranks  gathered inputs and gradients for the time of a GEMM, with sequence parallelism
 //
 // Checked against counted allocations in tests/runtime, on the CPU and on the meta device.
 #pragma once

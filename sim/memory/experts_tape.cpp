@@ -115,18 +115,18 @@ void ExpertsTape::outer(Ledger& ledger, bool keeps) const {
 
 Bytes ExpertsTape::dropped(const RecomputedModules& modules) const {
   Bytes size;
-  if (modules.mixture) {
+  if (modules.moe) {
     size += probabilities() + 3.0 * index() + rows(1.0) + 2.0 * row() + up();
     if (shares()) size += shared_input() + shared_up() + shared_gate();
   }
-  if (shares() && !modules.mixture && modules.shared_experts) size += shared_input() + shared_up() + shared_gate();
-  if (modules.mixture || modules.activation || modules.expert_activation) size += activation() + silu();
-  if (shares() && (modules.mixture || modules.activation || modules.shared_experts)) size += shared_activation() + shared_silu();
+  if (shares() && !modules.moe && modules.shared_experts) size += shared_input() + shared_up() + shared_gate();
+  if (modules.moe || modules.activation || modules.expert_activation) size += activation() + silu();
+  if (shares() && (modules.moe || modules.activation || modules.shared_experts)) size += shared_activation() + shared_silu();
   return size;
 }
 
 void ExpertsTape::restore(Ledger& ledger, const RecomputedModules& modules) const {
-  if (modules.mixture) return inner(ledger, true);
+  if (modules.moe) return inner(ledger, true);
   if (shares() && modules.shared_experts) {
     if (gathers_) ledger.take(whole());
     share(ledger, true);
@@ -224,7 +224,7 @@ void ExpertsTape::shared_input_backward(Ledger& ledger) const {
   ledger.give(shared_whole() + whole());
 }
 
-// Products in the activations' format and their cast, and sums over tokens.
+// GEMMs in the activations' format and their cast, and sums over tokens.
 void ExpertsTape::weight_gradient(Ledger& ledger, double elements, double bias) const {
   const bool wide = gradient_ > e_;
   if (wide) ledger.pass(Bytes(elements * (e_ + gradient_)));

@@ -4,8 +4,8 @@
 //
 //   router      logits t E e, in fp32 twice 4 t E for a moment; kept: probabilities 4 t E, weights R e, three indices of 8 R
 //   rows        R h e, and as much again while they are sent, sorted or put back by token
-//   experts     inputs of both products, R (f or 2 f) e and R f e, and silu(gate); what they return, R h e, until the backward
-//   pass shared      t (F or 2 F) e, t F e and silu(gate); gated: output t h e, gate t e backward    a row of products t h e for
+//   experts     inputs of both GEMMs, R (f or 2 f) e and R f e, and silu(gate); what they return, R h e, until the backward
+//   pass shared      t (F or 2 F) e, t F e and silu(gate); gated: output t h e, gate t e backward    a row of GEMMs t h e for
 //   each choice; the gradients of weights (and the shared input's) wait until the norm's
 //               output is at hand
 //

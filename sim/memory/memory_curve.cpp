@@ -94,10 +94,10 @@ class StepReplay {
         bytes_(stage_bytes(run, prices, contents_, stage)),
         num_microbatches_(followed(run.strategy, options)),
         holdings_(options) {
-    const int mixtures = contents_.moe_blocks(stage);
+    const int moe_models = contents_.moe_blocks(stage);
     if (!options.reserved) return;
-    if (mixtures < contents_.blocks(stage)) dense_shares_ = tensor_shares(run, LayerKind::Dense);
-    if (mixtures > 0) mixture_shares_ = tensor_shares(run, LayerKind::Mixture);
+    if (moe_models < contents_.blocks(stage)) dense_shares_ = tensor_shares(run, LayerKind::Dense);
+    if (moe_models > 0) moe_shares_ = tensor_shares(run, LayerKind::Moe);
   }
 
   MemoryCurve timeline() {
@@ -193,7 +193,7 @@ class StepReplay {
     kept_.erase({pass.microbatch, pass.chunk});
   }
 
-  // Weight gradients come with the block's last products; of the step's last block they are there with everything else.
+  // Weight gradients come with the block's last GEMMs; of the step's last block they are there with everything else.
   MemoryPoint backward_block(const ModelPart& blocks, int block, const PipelinePass& pass, bool end) {
     const std::vector<double>& tensors = shares(blocks, block);
     const Bytes buffers = end ? bytes_.gradient_buffers : bytes_.waiting_gradients;
@@ -242,7 +242,7 @@ class StepReplay {
   }
 
   const std::vector<double>& shares(const ModelPart& blocks, int block) const {
-    return is_moe_layer(run_.model, blocks.first_layer + block) ? mixture_shares_ : dense_shares_;
+    return is_moe_layer(run_.model, blocks.first_layer + block) ? moe_shares_ : dense_shares_;
   }
 
   MemoryPoint point_now(const char* instant, std::optional<int> micro_batch = {}, std::optional<int> layer = {}) const {
@@ -274,7 +274,7 @@ class StepReplay {
   StageBytes bytes_;
   int num_microbatches_;
   Holdings holdings_;
-  std::vector<double> dense_shares_, mixture_shares_;
+  std::vector<double> dense_shares_, moe_shares_;
   std::vector<Held> gradients_;
   int blocks_in_flight_ = 0;
   std::map<std::pair<int, int>, std::vector<Held>> kept_;  // of each pass in flight: micro-batch and chunk

@@ -1,7 +1,7 @@
 // What the runtime's forms of data parallelism hold around the passes of a step, to the byte (runtime/parallel/data_parallel.h).
 //
 // The same hooks in the same order, with sizes alone.  A unit of N parameters, padded to a multiple of the n ranks that share it;
-// w, g, e bytes of a stored weight, a gradient and a weight in the products:
+// w, g, e bytes of a stored weight, a gradient and a weight in the GEMMs:
 //
 //   between steps  weights N w or N w / n, gradients N g or N g / n, master weights and states of N / n
 //   whole weights  a copy of N e in another format while the unit computes; sharded: N e from the start of the gather until the
@@ -46,7 +46,7 @@ class ParameterTape {
   static void take_norm(Ledger& ledger);  // of all gradients, before the update
 
  private:
-  // Of a unit's weights in the format of the products.
+  // Of a unit's weights in the format of the GEMMs.
   enum class Whole { No, UnderWay, Here };
 
   bool shards_weights() const { return strategy_.sharding >= Sharding::Zero3; }

@@ -50,8 +50,8 @@ class Layouts {
     return layout;
   }
 
-  UnitLayout mixture() const {
-    const MixtureOfExperts& moe = *model_.moe;
+  UnitLayout moe() const {
+    const Moe& moe = *model_.moe;
     UnitLayout layout = attention();
     layout.add_partial(moe.num_experts * (h_ + (moe.router_bias ? 1.0 : 0.0)));
     const double shared = static_cast<double>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy_.tensor_parallel;
@@ -76,7 +76,7 @@ class Layouts {
     UnitLayout layout(strategy_.sequence_parallel);
     layout.add_own_tokens(norm);
     if (model_.mla)
-      add_latents(layout, *model_.mla);
+      add_mla(layout, *model_.mla);
     else
       layout.add((q + 2.0 * kv) * (h_ + (model_.bias.qkv ? 1.0 : 0.0)) + q * h_);
     layout.add_own_tokens(model_.bias.attention_output ? h_ : 0.0);
@@ -84,8 +84,8 @@ class Layouts {
     return layout;
   }
 
-  // Products down and their norms, then products up and the projection.
-  void add_latents(UnitLayout& layout, const LatentAttention& mla) const {
+  // GEMMs down and their norms, then GEMMs up and the projection.
+  void add_mla(UnitLayout& layout, const Mla& mla) const {
     const double n = strategy_.tensor_parallel, heads = model_.num_heads / n, query = mla.q_lora_rank.value_or(0);
     const double rank = mla.kv_lora_rank, rows = mla.qk_nope_head_dim + mla.v_head_dim;
     layout.add_own_tokens(query * (h_ + 1.0));
@@ -113,7 +113,7 @@ double partial_gradients(const Transformer& model, const Strategy& strategy, con
   double values = 0.0;
   for (const ModelPart& part : parts) {
     if (part.dense_blocks() > 0) values += part.dense_blocks() * layouts.block().in_shard(ranks, shard);
-    if (part.moe_blocks > 0) values += part.moe_blocks * layouts.mixture().in_shard(ranks, shard);
+    if (part.moe_blocks > 0) values += part.moe_blocks * layouts.moe().in_shard(ranks, shard);
     if (part.head) values += layouts.head(part).in_shard(ranks, shard);
   }
   return values;

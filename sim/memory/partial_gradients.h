@@ -2,15 +2,15 @@
 //
 //   of own tokens     under sequence parallelism a tensor rank sees its own tokens alone: what every tensor rank has (norms,
 //   biases
-//                     of row-parallel products)
+//                     of row-parallel GEMMs)
 //   of partial sums   the router and the gate of shared experts, whatever the tokens: their gradients come out of divided
-//   products
+//   GEMMs
 //
 // Where data ranks divide gradients or states, each sums what its shard has of them.  A unit's parameters lie in this order, and
 // its shard is an equal piece of them all (runtime/model/block.h, experts.h, ends.h); brackets: own tokens, braces: partial sums:
 //
 //   block      [norm] qkv, projection [bias] [norm] up, down [bias]
-//   mixture    [norm] qkv, projection [bias] [norm] {router} shared up, down [bias] {gate} experts
+//   MoE model  [norm] qkv, projection [bias] [norm] {router} shared up, down [bias] {gate} experts
 //   head       [final norm] output projection
 #pragma once
 

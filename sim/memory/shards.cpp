@@ -5,8 +5,8 @@
 namespace llmsim::sim {
 namespace {
 
-// The same of latent attention: the products that make queries and values, or all of them.
-double latent_widths(const Transformer& model, const LatentAttention& mla, bool all) {
+// The same of MLA: the GEMMs that make queries and values, or all of them.
+double mla_widths(const Transformer& model, const Mla& mla, bool all) {
   const double h = model.hidden_size, heads = model.num_heads, rank = mla.kv_lora_rank, query = mla.q_lora_rank.value_or(0);
   const double up = (query > 0.0 ? query : h) + heads * query_head_dim(model);
   const double values = rank + heads * (mla.qk_nope_head_dim + mla.v_head_dim);
@@ -18,7 +18,7 @@ double latent_widths(const Transformer& model, const LatentAttention& mla, bool 
 // Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in + out) values.
 double adapted_widths(const Transformer& model, const Adapters& adapters) {
   const double h = model.hidden_size;
-  if (model.mla) return latent_widths(model, *model.mla, adapters.all_linear);
+  if (model.mla) return mla_widths(model, *model.mla, adapters.all_linear);
   const double q = static_cast<double>(model.num_heads) * model.head_dim,
                kv = static_cast<double>(model.num_kv_heads) * model.head_dim;
   double widths = (h + q) + (h + kv);
@@ -30,8 +30,8 @@ double adapted_widths(const Transformer& model, const Adapters& adapters) {
   return widths;
 }
 
-// The bottlenecks of latent attention with their norms, which every tensor rank has whole.
-double latent_parameters(const Transformer& model) {
+// The bottlenecks of MLA with their norms, which every tensor rank has whole.
+double mla_parameters(const Transformer& model) {
   if (!model.mla) return 0.0;
   const double h = model.hidden_size, bias = model.bias.qkv ? 1.0 : 0.0, query = model.mla->q_lora_rank.value_or(0);
   const double rank = model.mla->kv_lora_rank, rope = model.mla->qk_rope_head_dim;
@@ -45,18 +45,18 @@ double norm_parameters(const Transformer& model) {
 void set_dense_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, double tensor) {
   const double attention_bias = model.bias.attention_output ? model.hidden_size : 0.0;
   const double mlp_bias = model.bias.mlp ? model.hidden_size : 0.0;
-  rank.block_replicated = static_cast<double>(block.norms) + attention_bias + mlp_bias + latent_parameters(model);
+  rank.block_replicated = static_cast<double>(block.norms) + attention_bias + mlp_bias + mla_parameters(model);
   rank.block =
       (static_cast<double>(block.attention + block.mlp + block.norms) - rank.block_replicated) / tensor + rank.block_replicated;
 }
 
 void set_moe_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, const Strategy& strategy) {
   const double tensor = strategy.tensor_parallel;
-  const MixtureOfExperts& moe = *model.moe;
+  const Moe& moe = *model.moe;
   const double h = model.hidden_size, gate = moe.shared_expert_gate ? h : 0.0;
   const double row_biases = (model.bias.attention_output ? h : 0.0) + (model.bias.mlp ? moe.num_shared_experts * h : 0.0);
   const double down_biases = moe.expert_bias ? moe.num_experts * h : 0.0;
-  const double latents = latent_parameters(model);
+  const double latents = mla_parameters(model);
   rank.moe_replicated = static_cast<double>(block.norms) + row_biases + latents;
   rank.moe_partial = static_cast<double>(block.router) + gate;
   rank.moe_block = (static_cast<double>(block.attention + block.mlp) - row_biases - gate - latents) / tensor +
@@ -103,7 +103,7 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const double encoder_head = static_cast<double>(encoder_head_parameters(model));
   rank.head_layers = final_norm + encoder_head;
   const double row_biases = model.hidden_size * ((model.bias.attention_output ? 1.0 : 0.0) + (model.bias.mlp ? 1.0 : 0.0));
-  const double latents = latent_parameters(model);
+  const double latents = mla_parameters(model);
   rank.block_replicated = (static_cast<double>(whole.norms) - final_norm) / layers + row_biases + latents;
   rank.block = (matrices / layers - row_biases - latents) / tensor + rank.block_replicated;
   rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);

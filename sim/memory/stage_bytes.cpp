@@ -100,9 +100,9 @@ class StageInventory {
 
   // Of the blocks, but for divided experts.
   double block_parameters() const {
-    const int mixtures = contents_.moe_blocks(stage_);
-    return (contents_.blocks(stage_) - mixtures) * rank_.block +
-           mixtures * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
+    const int moe_models = contents_.moe_blocks(stage_);
+    return (contents_.blocks(stage_) - moe_models) * rank_.block +
+           moe_models * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
   }
 
   WideBlocks wide_blocks_of_stage() const {
@@ -110,7 +110,7 @@ class StageInventory {
     if (!prices_.wide) return sum;
     for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
       const WideBlocks wide = wide_blocks(run_.stack.narrow, strategy_.precision, run_.model, contents_.part(stage_, chunk));
-      sum.dense += wide.dense, sum.mixture += wide.mixture;
+      sum.dense += wide.dense, sum.moe += wide.moe;
     }
     return sum;
   }
@@ -124,7 +124,7 @@ class StageInventory {
       return Bytes(0.0);
     const double each = narrow_copies(recipe, strategy_.precision) * narrow_bytes(recipe, strategy_.precision, true);
     const double narrow =
-        block_parameters() + parameters.experts - wide_.dense * rank_.block - wide_.mixture * (rank_.moe_block + rank_.experts);
+        block_parameters() + parameters.experts - wide_.dense * rank_.block - wide_.moe * (rank_.moe_block + rank_.experts);
     return Bytes(narrow * (each - (recipe.stores_weights ? storage_.weight_bytes : 0.0)));
   }
 
@@ -275,7 +275,7 @@ class StageInventory {
     if (run_.stack.reserve.transformer_engine) bytes.workspaces += engine_workspace();
     if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
     if (!has_experts_) return;
-    bytes.workspaces += run_.stack.reserve.grouped_product_streams * engine_workspace();
+    bytes.workspaces += run_.stack.reserve.grouped_gemm_streams * engine_workspace();
     if (strategy_.experts.dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
   }
 
@@ -309,7 +309,7 @@ class StageInventory {
   }
 
   // The kind of block that takes most: one with experts where the stage has any, one in 16 bits where it has any of these.
-  const BlockPrices& widest() const { return (has_experts_ ? wide_.mixture : wide_.dense) > 0 ? *prices_.wide : prices_; }
+  const BlockPrices& widest() const { return (has_experts_ ? wide_.moe : wide_.dense) > 0 ? *prices_.wide : prices_; }
   const BlockPrice& block() const { return has_experts_ ? widest().moe_block : widest().block; }
   const BlockPrice& kept_block() const { return has_experts_ ? widest().kept_moe_block : widest().kept_block; }
 

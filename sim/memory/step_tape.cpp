@@ -37,7 +37,7 @@ class StepWalk {
         columns_(static_cast<double>(run.model.vocab_size) / run.strategy.tensor_parallel),
         parameters_(run.strategy, run.stack, run.strategy.shard_ranks(), all_units()),
         experts_(run.strategy, run.stack, run.strategy.expert_shard_ranks(), all_experts()) {
-    for (const LayerKind kind : {LayerKind::Dense, LayerKind::Mixture}) {
+    for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
       if (blocks_of_kind(kind) == 0) continue;
       tapes_of(kind) = {.kept = block_tape(run.model, run.strategy, run.stack, plain_recompute(), kind),
                         .recomputed = block_tape(run.model, run.strategy, run.stack, {.kind = RecomputeKind::Full}, kind)};
@@ -76,10 +76,10 @@ class StepWalk {
   };
 
   LayerKind kind_of(int block) const { return kind_of_layer(model_, part_.first_layer + block); }
-  BlockTapes& tapes_of(LayerKind kind) { return kind == LayerKind::Mixture ? mixtures_ : dense_; }
+  BlockTapes& tapes_of(LayerKind kind) { return kind == LayerKind::Moe ? moe_ : dense_; }
   int blocks_of_kind(LayerKind kind) const {
     int blocks = 0;
-    for (const ModelPart& part : parts_) blocks += kind == LayerKind::Mixture ? part.moe_blocks : part.dense_blocks();
+    for (const ModelPart& part : parts_) blocks += kind == LayerKind::Moe ? part.moe_blocks : part.dense_blocks();
     return blocks;
   }
 
@@ -95,7 +95,7 @@ class StepWalk {
     return recompute.first_blocks == 0 || block < recompute.first_blocks;
   }
   const BlockTape& tape_of(int block) const {
-    const BlockTapes& tapes = kind_of(block) == LayerKind::Mixture ? mixtures_ : dense_;
+    const BlockTapes& tapes = kind_of(block) == LayerKind::Moe ? moe_ : dense_;
     return recomputed(block) ? tapes.recomputed : tapes.kept;
   }
 
@@ -167,7 +167,7 @@ class StepWalk {
   std::size_t block_unit(int block) const { return first_unit_ + static_cast<std::size_t>(block) + (part_.embedding ? 1 : 0); }
   std::size_t head_unit() const { return block_unit(part_.blocks); }
 
-  bool divided_experts(int block) const { return rank_.experts_divided && kind_of(block) == LayerKind::Mixture; }
+  bool divided_experts(int block) const { return rank_.experts_divided && kind_of(block) == LayerKind::Moe; }
   std::size_t expert_unit(int block) const {
     return first_expert_ + static_cast<std::size_t>(count_moe_layers(model_, part_.first_layer, block));
   }
@@ -429,7 +429,7 @@ class StepWalk {
   double tokens_;
   double columns_;
   BlockTapes dense_;
-  BlockTapes mixtures_;
+  BlockTapes moe_;
   ParameterTape parameters_;
   ParameterTape experts_;       // those that are divided over expert ranks
   std::size_t first_unit_ = 0;  // of the chunk under way
@@ -441,13 +441,13 @@ class StepWalk {
   StepTape tape_;
 };
 
-bool executes_latents(const Transformer& m) {
+bool executes_mla(const Transformer& m) {
   return m.norm == Norm::RmsNorm && m.position == Position::Rope && !m.bias.qkv && m.mla->qk_rope_head_dim > 0 &&
          m.mla->qk_rope_head_dim % 2 == 0;
 }
 
 bool executes(const Transformer& m) {
-  if (m.mla && !executes_latents(m)) return false;
+  if (m.mla && !executes_mla(m)) return false;
   return m.mtp_layers == 0 && !m.encoder && !m.parallel_block && m.norms_per_layer == 2 && m.qk_norm == QkNorm::None &&
          !m.embedding_norm && m.final_norm && !m.attention_sinks && !m.bias.head &&
          (m.position == Position::Rope || m.position == Position::Learned);

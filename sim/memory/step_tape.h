@@ -31,7 +31,7 @@ struct StepTape {
   Bytes persistent() const { return weights + gradients + master + states + buffers; }
 };
 
-// Whether a run is one of the runtime's that a tape is known of: its stack, a GPT-2 or Llama shape or a mixture of experts, and a
+// Whether a run is one of the runtime's that a tape is known of: its stack, a GPT-2 or Llama shape or an MoE model, and a
 // strategy that it executes.
 bool follows_tape(const Run& run);
 

@@ -8,7 +8,7 @@
 //   palm_causal           6 N T + 6 L H Q S T                attention's causal half
 //   palm_no_embedding     6 (N - N_embedding) T + 12 L H Q S T                                      torchtitan
 //   megatron              72 T L h^2 (1 + S/(6h) + V/(12 h L))   GPT shape, ffn 4 h, full attention   Korthikanti et al. 2022
-//   gemm_causal           every matrix product, attention's masked half left out                     this program's own count
+//   gemm_causal           every GEMM, attention's masked half left out                     this program's own count
 //   hardware              what is executed: also what is recomputed, padded or on several ranks
 //
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.

@@ -12,7 +12,7 @@ Count attention_weights(const Transformer& m) {
   const Count h = m.hidden_size, output = attention_output_width(m);
   const Count query_width = Count{m.num_heads} * query_head_dim(m);
   if (!m.mla) return h * query_width + 2 * h * m.num_kv_heads * m.head_dim + output * h;
-  const LatentAttention& mla = *m.mla;
+  const Mla& mla = *m.mla;
   const Count query = mla.q_lora_rank ? *mla.q_lora_rank * (h + query_width) : h * query_width;
   const Count down = h * (mla.kv_lora_rank + mla.qk_rope_head_dim);
   const Count up = Count{mla.kv_lora_rank} * m.num_heads * (mla.qk_nope_head_dim + mla.v_head_dim);
@@ -22,7 +22,7 @@ Count attention_weights(const Transformer& m) {
 Count mlp_weights(const Transformer& m, int layer) {
   const Count h = m.hidden_size, matrices = m.gated_mlp ? 3 : 2;
   if (!is_moe_layer(m, layer)) return matrices * h * m.ffn_size;
-  const MixtureOfExperts& moe = *m.moe;
+  const Moe& moe = *m.moe;
   const Count width = Count{moe.top_k} * moe.expert_ffn_size + Count{moe.num_shared_experts} * moe.shared_expert_ffn_size;
   return matrices * h * width + h * moe.num_experts + (moe.shared_expert_gate ? h : 0);
 }

@@ -1,6 +1,6 @@
 // FLOPs that one token of a training sequence needs, by the shape of the model alone.
 //
-// A multiply-add is 2 FLOP.  Counted are matrix multiplications and the two products of attention; norms, activations, softmax,
+// A multiply-add is 2 FLOP.  Counted are matrix multiplications and the two GEMMs of attention; norms, activations, softmax,
 // biases and the embedding lookup (no GEMM) are not.  The backward pass does twice the forward's work, so training needs 3 *
 // forward.
 #pragma once
@@ -24,7 +24,7 @@ std::int64_t matmul_parameters(const Transformer& model);
 // The causal area is the continuous one, as every published convention counts it: the diagonal is split in half.
 double attended_keys(const Transformer& model, int layer, bool causal);
 
-// Forward FLOPs of the two products of attention in one layer, for one token, with H heads, d_q = query_head_dim and d_v the
+// Forward FLOPs of the two GEMMs of attention in one layer, for one token, with H heads, d_q = query_head_dim and d_v the
 // width of a value head:
 //
 //   2 H (d_q + d_v) attended_keys
@@ -35,7 +35,7 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
 Flops head_flops_per_token(const Transformer& model);
 
 // 2 matmul_parameters + the attention of all layers, multi-token-prediction layers included; of an encoder the head's share.
-// Without windows, experts and latent attention three times this is the usual 6 (N - embedding) + 12 L H d S, half the second
+// Without windows, experts and MLA three times this is the usual 6 (N - embedding) + 12 L H d S, half the second
 // term if causal.
 Flops forward_flops_per_token(const Transformer& model, bool causal);
 

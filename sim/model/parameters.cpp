@@ -23,7 +23,7 @@ Count qk_norm(const Transformer& m) {
   return 0;
 }
 
-Count latent_attention(const Transformer& m, const LatentAttention& mla) {
+Count mla(const Transformer& m, const Mla& mla) {
   const Count h = m.hidden_size, heads = m.num_heads;
   const Count query_width = heads * query_head_dim(m);
   Count total = mla.q_lora_rank ? linear(h, *mla.q_lora_rank, m.bias.qkv) + *mla.q_lora_rank + *mla.q_lora_rank * query_width
@@ -35,7 +35,7 @@ Count latent_attention(const Transformer& m, const LatentAttention& mla) {
 
 Count attention(const Transformer& m) {
   const Count sinks = m.attention_sinks ? m.num_heads : 0;
-  if (m.mla) return latent_attention(m, *m.mla) + sinks;
+  if (m.mla) return mla(m, *m.mla) + sinks;
   const Count h = m.hidden_size, q = Count{m.num_heads} * m.head_dim, kv = Count{m.num_kv_heads} * m.head_dim;
   return linear(h, q, m.bias.qkv) + 2 * linear(h, kv, m.bias.qkv) + linear(q, h, m.bias.attention_output) + qk_norm(m) + sinks;
 }

@@ -10,8 +10,8 @@ namespace llmsim::sim {
 // Parameters of one block (one transformer layer).
 struct BlockParameters {
   std::int64_t attention = 0;  // q, k, v and output projections, their biases, qk-norm, sinks
-  std::int64_t mlp = 0;        // dense MLP, or shared experts (with their gate) of a mixture
-  std::int64_t experts = 0;    // routed experts of a mixture, all of them
+  std::int64_t mlp = 0;        // dense MLP, or shared experts (with their gate) of an MoE model
+  std::int64_t experts = 0;    // routed experts of an MoE model, all of them
   std::int64_t router = 0;
   std::int64_t norms = 0;
 

@@ -4,7 +4,7 @@
 //
 //   step time = F_c / (D R)      exact rate = R F / F_c
 //
-// F is this program's own count (gemm_causal: every matrix product, attention's masked half left out).  The one-layer proxy of a
+// F is this program's own count (gemm_causal: every GEMM, attention's masked half left out).  The one-layer proxy of a
 // 70B model that llm-train-bench ran counts 1.56 times its work: 6 N of 2.957 B parameters, of which 1.051 B are an embedding
 // lookup, and the full square of attention.  Its 790 TFLOP/s, "80 %" of 989, are 507 TFLOP/s, 51 %.
 #pragma once

@@ -64,7 +64,7 @@ void validate_attention(const Transformer& m) {
   }
 }
 
-void validate_experts(const MixtureOfExperts& moe, int num_layers) {
+void validate_experts(const Moe& moe, int num_layers) {
   require_between("moe.num_experts", moe.num_experts, 1, kMaxExperts);
   require_between("moe.top_k", moe.top_k, 1, moe.num_experts);
   require_between("moe.expert_ffn_size", moe.expert_ffn_size, 1, kMaxFfn);
@@ -76,7 +76,7 @@ void validate_experts(const MixtureOfExperts& moe, int num_layers) {
   require_between("moe.groups_per_token", moe.groups_per_token, 1, moe.num_groups);
 }
 
-void validate_latent(const LatentAttention& mla) {
+void validate_mla(const Mla& mla) {
   if (mla.q_lora_rank) require_between("mla.q_lora_rank", *mla.q_lora_rank, 1, kMaxWidth);
   require_between("mla.kv_lora_rank", mla.kv_lora_rank, 1, kMaxWidth);
   require_between("mla.qk_nope_head_dim", mla.qk_nope_head_dim, 0, 1 << 14);
@@ -93,7 +93,7 @@ void validate_encoder(const Transformer& m) {
   if (m.mtp_layers > 0) throw Error("mtp_layers = " + std::to_string(m.mtp_layers) + ": an encoder predicts no next tokens (0)");
 }
 
-// Every field may be plausible alone and the model still beyond counting; the estimate takes the largest product.
+// Every field may be plausible alone and the model still beyond counting; the estimate takes the largest GEMM.
 void validate_total(const Transformer& m) {
   double mlp = m.ffn_size;
   if (m.moe) {
@@ -115,7 +115,7 @@ void Transformer::validate() const {
   validate_sizes(*this);
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
-  if (mla) validate_latent(*mla);
+  if (mla) validate_mla(*mla);
   if (encoder) validate_encoder(*this);
   validate_total(*this);
 }
@@ -136,7 +136,7 @@ bool is_moe_layer(const Transformer& model, int layer) {
 }
 
 LayerKind kind_of_layer(const Transformer& model, int layer) {
-  return is_moe_layer(model, layer) ? LayerKind::Mixture : LayerKind::Dense;
+  return is_moe_layer(model, layer) ? LayerKind::Moe : LayerKind::Dense;
 }
 
 int count_moe_layers(const Transformer& model, int first, int count) {

@@ -1,7 +1,7 @@
 // What is trained: the shape of a transformer, a decoder or an encoder, in the field's own words.
 //
 // Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a model's name.
-// Dense, mixture-of-experts and latent-attention decoders are described, and encoders of BERT's kind; `parameters.h` counts them
+// Dense, MoE and MLA decoders are described, and encoders of BERT's kind; `parameters.h` counts them
 // exactly.
 #pragma once
 
@@ -34,32 +34,32 @@ struct Biases {
   bool operator==(const Biases&) const = default;
 };
 
-// A mixture of experts replaces the MLP in the layers l >= num_dense_layers with (l - num_dense_layers) % layer_interval == 0;
+// An MoE layer replaces the MLP in the layers l >= num_dense_layers with (l - num_dense_layers) % layer_interval == 0;
 // the others keep the dense MLP of width ffn_size.  Experts are gated where the model's MLP is gated.
-struct MixtureOfExperts {
+struct Moe {
   int num_experts = 0;              // routed experts
   int top_k = 0;                    // routed experts each token visits
   int expert_ffn_size = 0;          // width of one routed expert
   int num_shared_experts = 0;       // experts every token visits
   int shared_expert_ffn_size = 0;   // width of one shared expert
   int num_dense_layers = 0;         // leading layers with a dense MLP
-  int layer_interval = 1;           // 1: every layer is a mixture, 2: every second ...
+  int layer_interval = 1;           // 1: every layer is an MoE layer, 2: every second ...
   int num_groups = 1;               // the experts are dealt to so many groups, neighbours in one,
   int groups_per_token = 1;         // and a token visits experts of at most so many (DeepSeek-V3: 4 of 8)
   bool router_bias = false;         // a bias per expert in the router (GPT-OSS; DeepSeek-V3's correction bias)
   bool expert_bias = false;         // biases inside the experts (GPT-OSS)
   bool shared_expert_gate = false;  // a sigmoid gate of width hidden_size on the shared expert (Qwen 1.5/2 MoE)
-  bool operator==(const MixtureOfExperts&) const = default;
+  bool operator==(const Moe&) const = default;
 };
 
-// Multi-head latent attention (DeepSeek-V2): queries and keys/values pass through low-rank bottlenecks.
-struct LatentAttention {
+// Multi-head MLA (DeepSeek-V2): queries and keys/values pass through low-rank bottlenecks.
+struct Mla {
   std::optional<int> q_lora_rank = {};  // none: queries are projected directly
   int kv_lora_rank = 0;
   int qk_nope_head_dim = 0;  // part of a query/key head without rotary position
   int qk_rope_head_dim = 0;  // part with; its key is shared by all heads
   int v_head_dim = 0;
-  bool operator==(const LatentAttention&) const = default;
+  bool operator==(const Mla&) const = default;
 };
 
 // An encoder (BERT): every token sees all others, and the model learns to restore tokens that were masked.  Logits are made of
@@ -106,8 +106,8 @@ struct Transformer {
   int sliding_window_interval = 1;         // of every n layers, n - 1 are windowed and one is full; 1: all are windowed
   bool attention_sinks = false;            // one learned logit per head (GPT-OSS)
 
-  std::optional<MixtureOfExperts> moe = {};
-  std::optional<LatentAttention> mla = {};
+  std::optional<Moe> moe = {};
+  std::optional<Mla> mla = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
   int mtp_layers = 0;                   // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
@@ -118,16 +118,16 @@ struct Transformer {
 };
 
 // What follows the attention of a layer: an MLP, or experts of which each token visits some.
-enum class LayerKind { Dense, Mixture };
+enum class LayerKind { Dense, Moe };
 
-// Width of all query heads together, num_heads * head_dim (with latent attention: of the value heads, which feed the output
+// Width of all query heads together, num_heads * head_dim (with MLA: of the value heads, which feed the output
 // projection).
 int attention_output_width(const Transformer& model);
 
 // Share of the tokens whose logits are made: 1, or that of an encoder.
 double predicted_share(const Transformer& model);
 
-// Length of one query or key vector, over which a score is summed (with latent attention: both parts together).
+// Length of one query or key vector, over which a score is summed (with MLA: both parts together).
 int query_head_dim(const Transformer& model);
 
 // True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction layers continue the pattern.

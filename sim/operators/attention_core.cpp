@@ -131,7 +131,7 @@ class CoreLowering {
     return op;
   }
 
-  // Forward, and backward with four products instead of two; the scores that the kernel makes again, over the size of queries,
+  // Forward, and backward with four GEMMs instead of two; the scores that the kernel makes again, over the size of queries,
   // are no model work.  Every rank waits for one that has `imbalance` of the mean work.
   void add_kernel(Operator op, double imbalance = 1.0) {
     op.repeats = imbalance;
@@ -149,8 +149,8 @@ class CoreLowering {
   void unfused() {
     const std::int64_t s = model_.seq_len, d = query_dim_, v = value_dim_, batch = strategy_.micro_batch * heads_;
     const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
-    const DType product = wide_matmul_dtype(strategy_.precision);
-    core_.forward.push_back(gemm("attention_scores", batch, s, s, d, product, dtype_));
+    const DType dtype = wide_matmul_dtype(strategy_.precision);
+    core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype, dtype_));
     if (model_.position == Position::Alibi) {
       const Traffic bias = position_bias_traffic(stack_, element_);
       core_.forward.push_back(
@@ -160,11 +160,11 @@ class CoreLowering {
     stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_, one_kernel));
     const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
     core_.forward.back().saved += Bytes(scores * kept);
-    core_.forward.push_back(gemm("attention_values", batch, s, v, s, product, dtype_));
-    core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, v, product, dtype_));
-    core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, product, dtype_));
-    core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, product, dtype_));
-    core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, product, dtype_));
+    core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
+    core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_));
+    core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
+    core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
+    core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));
     stream(OperatorKind::Copy, "attention_layout", queries() + outputs(), layout_traffic(stack_, element_));
   }
 

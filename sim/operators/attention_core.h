@@ -1,7 +1,7 @@
 // The core of attention, between the projections, as operators of one rank: scores, softmax, weighted sum, and what context
 // parallelism sends.
 //
-// Latent attention works on keys and values of all heads, whose sizes e of queries and keys and v of values differ: 2 (e + v) in
+// MLA works on keys and values of all heads, whose sizes e of queries and keys and v of values differ: 2 (e + v) in
 // place of 4 d.
 //
 // Notation: s = seq_len, c = context_parallel, m = s/c tokens of a sequence on one rank, w = sliding window.  A rank's share of a

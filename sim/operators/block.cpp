@@ -37,12 +37,12 @@ class BlockLowering {
 
   BlockOperators lower(RecomputeKind recompute) {
     attention_half();
-    kind_ == LayerKind::Mixture ? mixture_half() : mlp_half();
+    kind_ == LayerKind::Moe ? moe_half() : mlp_half();
     bias_gradients();
     block_.gradients = activation_gradients();
     recompute_block(block_, parts_, model_, strategy_, stack_, recompute);
     block_.offloaded =
-        offloadable_bytes(parts_.inputs, strategy_.offload.modules, strategy_.recompute, recompute, kind_ == LayerKind::Mixture);
+        offloadable_bytes(parts_.inputs, strategy_.offload.modules, strategy_.recompute, recompute, kind_ == LayerKind::Moe);
     return std::move(block_);
   }
 
@@ -55,7 +55,7 @@ class BlockLowering {
   void attention_half() {
     const NormKept kept = norm("attention_norm", keeps_input(true));
     parts_.inputs.attention_norm = kept.input, parts_.inputs.qkv = kept.output;
-    model_.mla ? latent_inputs(*model_.mla) : attention_inputs();
+    model_.mla ? mla_inputs(*model_.mla) : attention_inputs();
     parts_.core.first = block_.forward.size();
     attention_core();
     parts_.core.last = block_.forward.size();
@@ -63,7 +63,7 @@ class BlockLowering {
     const Bytes output(static_cast<double>(tokens_ * width) * element_);
     if (strategy_.flash_attention || keeps_input(all_adapted())) keep(output, parts_.inputs.attention_output);
     if (copies_attention_output()) keep(output);
-    product("attention_output", width, {model_.hidden_size}, true);
+    gemm("attention_output", width, {model_.hidden_size}, true);
     if (!model_.parallel_block) reduce();
     if (model_.norms_per_layer >= 4) norm("post_attention_norm", false);
     if (!model_.parallel_block) residual("attention_residual");
@@ -77,9 +77,9 @@ class BlockLowering {
     gather();
     if (fuses_inputs()) {
       const std::int64_t f = model_.ffn_size / tensor_;
-      product("qkv_mlp_up", h, {heads * d, kv_heads * d, kv_heads * d, f, model_.gated_mlp ? f : 0});
+      gemm("qkv_mlp_up", h, {heads * d, kv_heads * d, kv_heads * d, f, model_.gated_mlp ? f : 0});
     } else {
-      product("qkv", h, {heads * d, kv_heads * d, kv_heads * d});
+      gemm("qkv", h, {heads * d, kv_heads * d, kv_heads * d});
     }
     if (model_.qk_norm != QkNorm::None) qk_norm(q_elements + kv_elements);
     if (strategy_.adapters) keep_adapter_dropout(residual_elements());
@@ -91,45 +91,45 @@ class BlockLowering {
     if (stack_.kept.fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
   }
 
-  void latent_inputs(const LatentAttention& mla) {
+  void mla_inputs(const Mla& mla) {
     const std::int64_t h = model_.hidden_size, heads = model_.num_heads / tensor_, d = query_head_dim(model_);
     if (mla.q_lora_rank) down("query_down", "query_norm", *mla.q_lora_rank, 0);
-    down("latent_down", "latent_norm", mla.kv_lora_rank, mla.qk_rope_head_dim);
-    parts_.latent_up.first = block_.forward.size();
-    mla.q_lora_rank ? share_latents(*mla.q_lora_rank) : gather();
-    share_latents(mla.kv_lora_rank + mla.qk_rope_head_dim);
-    product("query_up", mla.q_lora_rank.value_or(static_cast<int>(h)), {heads * d});
-    product("latent_up", mla.kv_lora_rank, {heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
+    down("mla_down", "mla_norm", mla.kv_lora_rank, mla.qk_rope_head_dim);
+    parts_.mla_up.first = block_.forward.size();
+    mla.q_lora_rank ? share_mla(*mla.q_lora_rank) : gather();
+    share_mla(mla.kv_lora_rank + mla.qk_rope_head_dim);
+    gemm("query_up", mla.q_lora_rank.value_or(static_cast<int>(h)), {heads * d});
+    gemm("mla_up", mla.kv_lora_rank, {heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
     const double t = static_cast<double>(tokens_), per_head = t * static_cast<double>(heads);
     stream(OperatorKind::Rotary, "rotary", (per_head + t) * mla.qk_rope_head_dim, rotary_traffic(stack_, element_));
     stream(OperatorKind::Copy, "assemble_keys", per_head * static_cast<double>(d), permutation_traffic(element_));
-    parts_.latent_saved = Bytes(per_head * static_cast<double>(2 * d + mla.v_head_dim) * element_);
-    keep(parts_.latent_saved, parts_.inputs.core_attention);
-    parts_.latent_up.last = block_.forward.size();
+    parts_.mla_saved = Bytes(per_head * static_cast<double>(2 * d + mla.v_head_dim) * element_);
+    keep(parts_.mla_saved, parts_.inputs.core_attention);
+    parts_.mla_up.last = block_.forward.size();
   }
 
-  // Into a bottleneck: the product, and the norm of its first `rank` values.
+  // Into a bottleneck: the GEMM, and the norm of its first `rank` values.
   void down(const char* label, const char* norm_label, int rank, int beside) {
     const std::int64_t tokens = strategy_.sequence_parallel ? tokens_ / tensor_ : tokens_;
-    add_product(lower_linear(linear_, label, tokens, rank + beside, model_.hidden_size), {rank + beside}, false);
+    add_gemm(lower_linear(linear_, label, tokens, rank + beside, model_.hidden_size), {rank + beside}, false);
     const double normalised = static_cast<double>(tokens) * rank, all = static_cast<double>(tokens) * (rank + beside);
     stream(OperatorKind::Norm, norm_label, normalised, norm_traffic(model_.norm, stack_, element_));
     keep(Bytes(all * element_ + normalised * linear_input_bytes(linear_)));
   }
 
-  // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the products up: where those are
-  // made again they are gathered again, and once more for the gradient of the weights, as before any column-parallel product
+  // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the GEMMs up: where those are
+  // made again they are gathered again, and once more for the gradient of the weights, as before any column-parallel GEMM
   // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
-  void share_latents(int width) {
+  void share_mla(int width) {
     if (tensor_ == 1) return;
     const Bytes message(static_cast<double>(tokens_) * width * element_);
     if (!strategy_.sequence_parallel) {
-      block_.backward.push_back(collective("latent_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
+      block_.backward.push_back(collective("mla_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
       return;
     }
     block_.forward.push_back(collective("latents", CollectiveKind::AllGather, GroupKind::Tensor, message));
-    block_.backward.push_back(collective("latents_again", CollectiveKind::AllGather, GroupKind::Tensor, message));
-    block_.backward.push_back(collective("latent_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
+    block_.backward.push_back(collective("mla_again", CollectiveKind::AllGather, GroupKind::Tensor, message));
+    block_.backward.push_back(collective("mla_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
   }
 
   void mlp_norm() {
@@ -144,7 +144,7 @@ class BlockLowering {
     if (!model_.parallel_block || model_.norms_per_layer >= 2) mlp_norm();
     parts_.mlp.first = block_.forward.size();
     if (!model_.parallel_block) gather();
-    if (!fuses_inputs()) product("mlp_up", h, {f, model_.gated_mlp ? f : 0});
+    if (!fuses_inputs()) gemm("mlp_up", h, {f, model_.gated_mlp ? f : 0});
     parts_.mlp_inner_saved = Bytes(width * ffn_elements * element_);
     keep(parts_.mlp_inner_saved, parts_.inputs.activation);
     parts_.activations = {{.place = block_.forward.size()}};
@@ -157,22 +157,22 @@ class BlockLowering {
     if (keeps_input(all_adapted())) kept += Bytes(ffn_elements * linear_input_bytes(linear_));
     keep(kept);
     if (all_adapted()) keep_adapter_dropout(ffn_elements);
-    product("mlp_down", f, {h}, true);
-    parts_.needed = parts_.products.back().gemm;
+    gemm("mlp_down", f, {h}, true);
+    parts_.needed = parts_.gemms.back().gemm;
     end_half();
   }
 
-  void mixture_half() {
-    parts_.mixture = true;
+  void moe_half() {
+    parts_.moe = true;
     if (!model_.parallel_block || model_.norms_per_layer >= 2) mlp_norm();
     parts_.mlp.first = block_.forward.size();
     const bool gathers = !routes_shards(strategy_, stack_);
     if (!model_.parallel_block && gathers) gather();
     ExpertOperators experts = lower_experts(model_, strategy_, stack_, linear_);
     const std::size_t before = block_.forward.size();
-    for (BlockProduct& product : experts.products) {
-      product.gemm += before;
-      parts_.products.push_back(product);
+    for (BlockGemm& gemm : experts.gemms) {
+      gemm.gemm += before;
+      parts_.gemms.push_back(gemm);
     }
     for (BlockActivation& activation : experts.activations) activation.place += before;
     parts_.activations = std::move(experts.activations);
@@ -188,7 +188,7 @@ class BlockLowering {
     end_half(gathers);
   }
 
-  // What follows the second half's last product; `partial`: tensor ranks have a part of the sum each.
+  // What follows the second half's last GEMM; `partial`: tensor ranks have a part of the sum each.
   void end_half(bool partial = true) {
     if (model_.parallel_block) sum_of_halves();
     if (partial) reduce();
@@ -197,7 +197,7 @@ class BlockLowering {
     residual("mlp_residual");
   }
 
-  // One product where both halves read the same norm and the stack joins their weights.
+  // One GEMM where both halves read the same norm and the stack joins their weights.
   bool fuses_inputs() const { return model_.parallel_block && model_.norms_per_layer == 1 && stack_.fuses_parallel_inputs; }
 
   // The partial sums of attention and MLP, added before the one reduction that both share.
@@ -222,7 +222,7 @@ class BlockLowering {
     parts_.inputs.core_inner = total_saved(core.forward);
   }
 
-  // The gradient of a bias is the sum of its product's output gradient over the tokens.
+  // The gradient of a bias is the sum of its GEMM's output gradient over the tokens.
   void bias_gradients() {
     if (stack_.gradients.fused_bias || strategy_.adapters) return;
     const double heads = static_cast<double>(model_.num_heads + 2 * model_.num_kv_heads) * model_.head_dim / tensor_;
@@ -273,7 +273,7 @@ class BlockLowering {
     if (stack_.dropout > 0.0) keep(Bytes(residual_elements()));
   }
 
-  // Before a column-parallel product.
+  // Before a column-parallel GEMM.
   void gather() {
     if (tensor_ == 1) return;
     const Bytes message = whole_residual();
@@ -290,7 +290,7 @@ class BlockLowering {
                                          TensorOverlap::DataGradient));
   }
 
-  // After a row-parallel product.
+  // After a row-parallel GEMM.
   void reduce() {
     if (tensor_ == 1) return;
     const Bytes message = whole_residual();
@@ -304,7 +304,7 @@ class BlockLowering {
         collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor, gathered_residual(), TensorOverlap::Follows));
   }
 
-  // As all-gathers send it: linear layers need it in the format of their products.
+  // As all-gathers send it: linear layers need it in the format of their GEMMs.
   Bytes gathered_residual() const {
     const double sent = stack_.narrow.gathers_inputs ? narrow_bytes(stack_.narrow, strategy_.precision, false) : element_;
     return std::min(1.0, sent / element_) * whole_residual();
@@ -318,17 +318,17 @@ class BlockLowering {
     block_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
   }
 
-  // The product of tokens and a matrix of all `parts` side by side: q, k and v; gate and up.
-  void product(const char* label, std::int64_t in, const BlockProduct::Widths& parts, bool row_parallel = false) {
+  // The GEMM of tokens and a matrix of all `parts` side by side: q, k and v; gate and up.
+  void gemm(const char* label, std::int64_t in, const BlockGemm::Widths& parts, bool row_parallel = false) {
     const std::int64_t out = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
-    add_product(lower_linear(linear_, label, tokens_, out, in), parts, row_parallel);
+    add_gemm(lower_linear(linear_, label, tokens_, out, in), parts, row_parallel);
   }
 
-  void add_product(const LinearOperators& linear, const BlockProduct::Widths& parts, bool row_parallel) {
+  void add_gemm(const LinearOperators& linear, const BlockGemm::Widths& parts, bool row_parallel) {
     const auto own = std::find_if(linear.forward.begin(), linear.forward.end(),
                                   [](const Operator& op) { return op.kind == OperatorKind::Gemm; });
     const std::size_t place = block_.forward.size() + static_cast<std::size_t>(own - linear.forward.begin());
-    parts_.products.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
+    parts_.gemms.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
     add(linear);
   }
 
@@ -349,8 +349,8 @@ class BlockLowering {
   // output.
   Bytes activation_gradients() const {
     const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 3.0 : 2.0);
-    const Bytes core = std::max(core_working_, parts_.latent_saved + 2.0 * whole_residual());
-    if (kind_ == LayerKind::Mixture) return std::max(expert_gradients_ + 2.0 * whole_residual(), core);
+    const Bytes core = std::max(core_working_, parts_.mla_saved + 2.0 * whole_residual());
+    if (kind_ == LayerKind::Moe) return std::max(expert_gradients_ + 2.0 * whole_residual(), core);
     return std::max(Bytes(static_cast<double>(tokens_) * (ffn + 2.0 * model_.hidden_size) * element_), core);
   }
 

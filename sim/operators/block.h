@@ -1,27 +1,27 @@
 // One transformer block as operators of one rank, for one micro-batch.
 //
 // Notation: t = micro_batch * seq_len / context_parallel tokens, h = hidden_size, a = num_heads, d = head_dim, g = num_kv_heads,
-// f = ffn_size, n = tensor_parallel.  Column-parallel products (qkv, up) divide their output by n, row-parallel ones (projection,
+// f = ffn_size, n = tensor_parallel.  Column-parallel GEMMs (qkv, up) divide their output by n, row-parallel ones (projection,
 // down) their input.
 //
 //   forward   norm, [gather], (t, (a+2g)d/n, h), rotary, attention, (t, h, ad/n), [reduce], residual,
 //             norm, [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n), [reduce], residual
-//   backward  for each product a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
+//   backward  for each GEMM a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
 //             collectives
 //
-// Latent attention (multi-head latent attention, DeepSeek-V2), with ranks r and c of the bottlenecks of queries and of keys and
+// MLA (multi-head MLA, DeepSeek-V2), with ranks r and c of the bottlenecks of queries and of keys and
 // values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
 //
 //   (t, r, h), norm; (t, c + qk_rope, h), norm; [gather]; (t, a e/n, r), (t, a (qk_nope + v)/n, c), rotary, keys assembled,
 //   attention, (t, h, a v/n)
 //
 // Every tensor rank has both matrices that go down, and the whole of what they give: with sequence_parallel they work on t/n
-// tokens, and it is the narrow latents that are gathered.  Queries without a bottleneck are one column-parallel product.
+// tokens, and it is the narrow latents that are gathered.  Queries without a bottleneck are one column-parallel GEMM.
 //
-// In a mixture the experts take the place of the MLP: experts.h.
+// In an MoE model the experts take the place of the MLP: experts.h.
 //
 // A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the stack may join qkv and the MLP's input to
-// one product.  Queries and keys may be normalised, norms may follow each half.
+// one GEMM.  Queries and keys may be normalised, norms may follow each half.
 //
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
 // t/n tokens; without, the reductions are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels

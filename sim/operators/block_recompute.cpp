@@ -39,9 +39,9 @@ class BlockRecompute {
       again(parts_.core);
       block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
     }
-    if (modules.latent_up) {
-      again(parts_.latent_up);
-      block_.saved -= parts_.latent_saved;
+    if (modules.mla_up) {
+      again(parts_.mla_up);
+      block_.saved -= parts_.mla_saved;
     }
     if (modules.norms) {
       for (std::size_t i = 0; i < block_.forward.size(); ++i) {
@@ -49,7 +49,7 @@ class BlockRecompute {
       }
       block_.saved -= parts_.norms_saved;
     }
-    if (modules.second_half(parts_.mixture)) {
+    if (modules.second_half(parts_.moe)) {
       again({parts_.mlp.first, std::min(parts_.mlp.last, last_needed())});
       block_.saved -= parts_.mlp_inner_saved + total_saved(parts_.activations);
     } else {
@@ -70,7 +70,7 @@ class BlockRecompute {
   void recompute_activations(const RecomputedModules& modules) {
     for (const BlockActivation& activation : parts_.activations) {
       if (!modules.activation && !(modules.expert_activation && activation.of_experts)) continue;
-      if (modules.shared_experts && parts_.mixture && !activation.of_experts) continue;  // made again with the rest of them
+      if (modules.shared_experts && parts_.moe && !activation.of_experts) continue;  // made again with the rest of them
       again({activation.place, activation.place + 1});
       block_.saved -= activation.saved;
     }
@@ -103,17 +103,17 @@ class BlockRecompute {
     return sum;
   }
 
-  void recompute_operators(KeptProducts kept) {
+  void recompute_operators(SavedGemms kept) {
     block_.saved = input_;
-    keep_attention(kept == KeptProducts::EverySecond && strategy_.flash_attention);
+    keep_attention(kept == SavedGemms::EverySecond && strategy_.flash_attention);
     int count = 0;
-    for (const BlockProduct& product : parts_.products) keep_parts(product, kept, count);
+    for (const BlockGemm& gemm : parts_.gemms) keep_parts(gemm, kept, count);
     for (std::size_t i = 0; i < last_needed(); ++i) {
       const Operator& op = block_.forward[i];
       const bool core = parts_.core.first <= i && i < parts_.core.last;
       if (!core && op.kind != OperatorKind::Gemm && op.kind != OperatorKind::Collective) block_.recompute.push_back(op);
       if (!core && op.collective == CollectiveKind::ReduceScatter && op.kind == OperatorKind::Collective)
-        block_.saved += kept == KeptProducts::EverySecond ? input_ : Bytes(0.0);
+        block_.saved += kept == SavedGemms::EverySecond ? input_ : Bytes(0.0);
     }
   }
 
@@ -127,31 +127,31 @@ class BlockRecompute {
     }
   }
 
-  // A compiler that sees the whole step keeps the output of a row-parallel product as reduced over the tensor ranks, and not that
+  // A compiler that sees the whole step keeps the output of a row-parallel GEMM as reduced over the tensor ranks, and not that
   // of the last one, which nothing needs.  A policy that sees one operator at a time keeps what the operator returns.
-  Bytes kept_output(const BlockProduct& product, KeptProducts kept, std::int64_t part) const {
-    const Operator& op = block_.forward[product.gemm];
+  Bytes kept_output(const BlockGemm& one, SavedGemms kept, std::int64_t part) const {
+    const Operator& op = block_.forward[one.gemm];
     const Bytes whole(static_cast<double>(op.batch * op.m * part) * element_);
-    if (kept == KeptProducts::EverySecond || !product.row_parallel) return whole;
-    return &product == &parts_.products.back() ? Bytes(0.0) : input_;
+    if (kept == SavedGemms::EverySecond || !one.row_parallel) return whole;
+    return &one == &parts_.gemms.back() ? Bytes(0.0) : input_;
   }
 
-  // Keeps the outputs of some parts of a product (q of q, k, v) and makes the others again.  `count` runs over the block's parts.
-  void keep_parts(const BlockProduct& product, KeptProducts kept, int& count) {
-    const Operator& whole = block_.forward[product.gemm];
+  // Keeps the outputs of some parts of a GEMM (q of q, k, v) and makes the others again.  `count` runs over the block's parts.
+  void keep_parts(const BlockGemm& one, SavedGemms kept, int& count) {
+    const Operator& whole = block_.forward[one.gemm];
     const bool wide = size_of(whole.dtype) >= size_of(DType::Bf16);
     std::int64_t made_again = 0;
-    for (const std::int64_t part : product.parts) {
+    for (const std::int64_t part : one.parts) {
       if (part == 0) continue;
       ++count;
-      const bool keeps = kept == KeptProducts::All || (kept == KeptProducts::Qkv && &product == &parts_.products.front()) ||
-                         (kept == KeptProducts::EverySecond && wide && count % 2 == 1);
+      const bool keeps = kept == SavedGemms::All || (kept == SavedGemms::Qkv && &one == &parts_.gemms.front()) ||
+                         (kept == SavedGemms::EverySecond && wide && count % 2 == 1);
       if (keeps)
-        block_.saved += kept_output(product, kept, part);
+        block_.saved += kept_output(one, kept, part);
       else
         made_again += part;
     }
-    if (made_again == 0 || product.gemm >= last_needed()) return;
+    if (made_again == 0 || one.gemm >= last_needed()) return;
     block_.recompute.push_back(
         gemm(whole.label, whole.batch, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
   }

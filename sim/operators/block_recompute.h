@@ -11,8 +11,8 @@
 
 namespace llmsim::sim {
 
-// One product of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
-struct BlockProduct {
+// One GEMM of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
+struct BlockGemm {
   using Widths = std::array<std::int64_t, 5>;  // 0: none
   std::size_t gemm = 0;
   Widths parts{};
@@ -30,19 +30,19 @@ Bytes total_saved(const std::vector<BlockActivation>& activations);
 
 // Where the parts of a block stand among its forward operators, and the bytes that recomputing them makes superfluous.
 struct BlockParts {
-  std::vector<BlockProduct> products;
+  std::vector<BlockGemm> gemms;
   OperatorRange core;
-  OperatorRange mlp;  // or the mixture in its place
-  bool mixture = false;
-  OperatorRange gathered;                // the gather of a mixture's tokens
+  OperatorRange mlp;  // or the MoE layer in its place
+  bool moe = false;
+  OperatorRange gathered;                // the gather of an MoE model's tokens
   OperatorRange shared_up, shared_down;  // ExpertOperators
-  OperatorRange latent_up;               // from the latents to queries, keys and values
+  OperatorRange mla_up;                  // from the latents to queries, keys and values
   std::vector<BlockActivation> activations;
   std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks
   ModuleInputs inputs;
   Bytes norms_saved{};
   Bytes mlp_inner_saved{};
-  Bytes latent_saved{};
+  Bytes mla_saved{};
   Bytes shared_saved{};
 };
 
@@ -50,9 +50,9 @@ struct BlockParts {
 //
 //   Full       replays all, keeps the block's input
 //   Selective  replays the modules that the strategy names, keeps what is not theirs
-//   Op         replays all but the products (or some of their parts) whose outputs a policy keeps
+//   Op         replays all but the GEMMs (or some of their parts) whose outputs a policy keeps
 //
-// A replay that stops early ends where nothing that follows is needed again: where the block's last product has its input.
+// A replay that stops early ends where nothing that follows is needed again: where the block's last GEMM has its input.
 void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
                      const Stack& stack, RecomputeKind recompute);
 

@@ -25,7 +25,7 @@ class EncoderHeadLowering {
 
   EncoderHeadOperators lower() {
     pick_rows();
-    product("head_transform", predicted_, model_.hidden_size);
+    gemm("head_transform", predicted_, model_.hidden_size);
     stream(OperatorKind::Activation, "head_activation", predicted_, activation_traffic(false, stack_, element_));
     stream(OperatorKind::Norm, "head_norm", predicted_, norm_traffic(model_.norm, stack_, element_));
     if (model_.encoder->next_sentence) classify_sentences();
@@ -43,12 +43,12 @@ class EncoderHeadLowering {
 
   void classify_sentences() {
     const std::int64_t sequences = strategy_.micro_batch;
-    product("pooler", sequences, model_.hidden_size);
+    gemm("pooler", sequences, model_.hidden_size);
     stream(OperatorKind::Activation, "pooler_activation", sequences, activation_traffic(false, stack_, element_));
-    product("next_sentence", sequences, kSentenceClasses);
+    gemm("next_sentence", sequences, kSentenceClasses);
   }
 
-  void product(const char* label, std::int64_t rows, std::int64_t out) {
+  void gemm(const char* label, std::int64_t rows, std::int64_t out) {
     const LinearOperators linear = lower_linear(linear_, label, rows, out, model_.hidden_size);
     head_.forward.insert(head_.forward.end(), linear.forward.begin(), linear.forward.end());
     head_.backward.insert(head_.backward.end(), linear.backward.begin(), linear.backward.end());

@@ -73,7 +73,7 @@ void add_segments(EndOperators& ends, const EndShape& shape) {
   ends.backward.push_back(streaming(OperatorKind::Residual, "segments", shape.residual, shape.element, 1));
 }
 
-// Of the table alone where the head has another: a tied one is cast for the head's products.
+// Of the table alone where the head has another: a tied one is cast for the head's GEMMs.
 void add_table_casts(EndOperators& ends, const Transformer& model, const Strategy& strategy) {
   if (model.tied_embeddings && strategy.pipeline_parallel == 1) return;
   const double values = static_cast<double>(model.vocab_size) / strategy.tensor_parallel * model.hidden_size;
@@ -112,7 +112,7 @@ namespace {
 void append(OperatorList& list, const OperatorList& more) { list.insert(list.end(), more.begin(), more.end()); }
 
 // What a multi-token-prediction layer has beside its block: norms of the hidden state and of the next token's embedding, and the
-// product that joins them, (t, h, 2 h).
+// GEMM that joins them, (t, h, 2 h).
 EndOperators lower_prediction_input(const Transformer& model, const Strategy& strategy, const Stack& stack,
                                     const EndShape& shape) {
   EndOperators ends = lower_embedding(model, strategy, stack);
@@ -124,9 +124,9 @@ EndOperators lower_prediction_input(const Transformer& model, const Strategy& st
   const Bytes joined = 2.0 * whole_residual(model, shape);
   const bool divided = strategy.tensor_parallel > 1;
   if (divided) ends.forward.push_back(collective("prediction_input", CollectiveKind::AllGather, GroupKind::Tensor, joined));
-  const LinearOperators product = lower_linear(context, "prediction_input", shape.tokens, h / strategy.tensor_parallel, 2 * h);
-  append(ends.forward, product.forward);
-  append(ends.backward, product.backward);
+  const LinearOperators gemm = lower_linear(context, "prediction_input", shape.tokens, h / strategy.tensor_parallel, 2 * h);
+  append(ends.forward, gemm.forward);
+  append(ends.backward, gemm.backward);
   if (divided) ends.backward.push_back(collective("prediction_input", CollectiveKind::ReduceScatter, GroupKind::Tensor, joined));
   ends.saved += Bytes(shape.residual * (4.0 * shape.element + 2.0 * linear_input_bytes(context)));
   return ends;

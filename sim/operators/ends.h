@@ -3,7 +3,7 @@
 // Embedding: a lookup of t rows and no GEMM.  Head: final norm, logits (t, V/n, h), cross entropy over V/n.  That of an encoder
 // has the layers of encoder_head.h in place of the norm, and logits of the predicted tokens only. Over tensor ranks the output of
 // the lookup is summed; with sequence parallelism the head's input is gathered, in the backward pass again (unless the loss has
-// made its gradients by then), and the gradient of the lookup too. The head's products and the loss, plain or fused, are in
+// made its gradients by then), and the gradient of the lookup too. The head's GEMMs and the loss, plain or fused, are in
 // loss.h.
 #pragma once
 

@@ -60,7 +60,7 @@ class ExpertLowering {
   bool gathers() const { return exchanges() && dispatch_ == ExpertDispatch::AllGather; }
   Bytes input_of(double elements) const { return Bytes(elements * linear_input_bytes(linear_)); }
 
-  // Products outside the experts multiply in the activation format.
+  // GEMMs outside the experts multiply in the activation format.
   LinearContext wide() const {
     LinearContext context = linear_;
     if (is_narrow(matmul_dtype(context.precision))) context.precision = Precision::Bf16;
@@ -132,10 +132,10 @@ class ExpertLowering {
     if (pads_rows()) stream(OperatorKind::Copy, "expert_unpad", row_elements(), permutation_traffic(element_));
   }
 
-  // Narrow products want a multiple of rows for each expert; a kernel that deduplicates sends them so.
+  // Narrow GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends them so.
   bool pads_rows() const { return stack_.experts.copies_to_pad && is_narrow(matmul_dtype(linear_.precision)) && !deduplicates(); }
 
-  // A product whose result is weighted afterwards has its bias in its own kernel.
+  // A GEMM whose result is weighted afterwards has its bias in its own kernel.
   void last_bias() {
     if (!stack_.experts.biases_one_by_one) return bias_gradient(shape_.rows, real(model_.hidden_size));
     const int experts = static_cast<int>(shape_.busy_experts);
@@ -202,7 +202,7 @@ class ExpertLowering {
     for (std::size_t i = first; i < range.last; ++i) out_.shared_saved += out_.forward[i].saved;
   }
 
-  // The inputs of the activation are the inner state; its output feeds the next product.
+  // The inputs of the activation are the inner state; its output feeds the next GEMM.
   void activate(const char* label, double elements) {
     keep(Bytes(width_ * elements * element_));
     out_.activations.push_back({.place = out_.forward.size()});
@@ -250,11 +250,11 @@ class ExpertLowering {
     out_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
   }
 
-  void add(const LinearOperators& linear, const BlockProduct::Widths& parts, bool row_parallel) {
+  void add(const LinearOperators& linear, const BlockGemm::Widths& parts, bool row_parallel) {
     const auto own = std::find_if(linear.forward.begin(), linear.forward.end(),
                                   [](const Operator& op) { return op.kind == OperatorKind::Gemm; });
     const std::size_t place = out_.forward.size() + static_cast<std::size_t>(own - linear.forward.begin());
-    out_.products.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
+    out_.gemms.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
     out_.forward.insert(out_.forward.end(), linear.forward.begin(), linear.forward.end());
     out_.backward.insert(out_.backward.end(), linear.backward.begin(), linear.backward.end());
   }
@@ -265,7 +265,7 @@ class ExpertLowering {
   }
 
   const Transformer& model_;
-  const MixtureOfExperts& moe_;
+  const Moe& moe_;
   const Stack& stack_;
   LinearContext linear_;
   ExpertShape shape_;
@@ -286,7 +286,7 @@ bool routes_shards(const Strategy& strategy, const Stack& stack) {
 }
 
 ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Stack& stack) {
-  const MixtureOfExperts& moe = *model.moe;
+  const Moe& moe = *model.moe;
   ExpertShape shape;
   shape.routes_shards = routes_shards(strategy, stack);
   shape.tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;

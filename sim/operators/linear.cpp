@@ -16,10 +16,10 @@ Operator quantise(const LinearContext& context, const char* label, double elemen
   return op;
 }
 
-// Reads and writes a 16-bit product that was accumulated without its scales.
+// Reads and writes a 16-bit GEMM that was accumulated without its scales.
 Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "scale_output", elements, 4.0, 1); }
 
-// Casts around the three products of a narrow linear layer; the weight once more where the backward pass gathers it again.
+// Casts around the three GEMMs of a narrow linear layer; the weight once more where the backward pass gathers it again.
 void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in, double weights) {
   linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
   linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
@@ -46,7 +46,7 @@ void add_adapter(LinearOperators& linear, std::int64_t tokens, std::int64_t out,
   linear.backward.push_back(gemm("adapter_down_wgrad", 1, in, rank, tokens, dtype, dtype));
 }
 
-// `busy` products of (rows_per_expert, k) by (k, n), of all rows together.
+// `busy` GEMMs of (rows_per_expert, k) by (k, n), of all rows together.
 Operator grouped(const char* label, const ExpertRows& group, std::int64_t n, std::int64_t k, DType dtype, DType out) {
   Operator op = gemm(label, group.busy, group.padded_rows_per_expert(), n, k, dtype, out);
   op.kernels = group.kernels();
@@ -77,7 +77,7 @@ DType weight_gradient_dtype(const LinearContext& context) {
 }
 
 DType accumulated_dtype(const LinearContext& context) {
-  return context.stack->gradients.accumulated_by_product ? DType::Fp32 : activation_dtype(context.precision);
+  return context.stack->gradients.accumulated_by_gemm ? DType::Fp32 : activation_dtype(context.precision);
 }
 
 bool casts_weights(const LinearContext& context) {
@@ -87,9 +87,9 @@ bool casts_weights(const LinearContext& context) {
 
 bool casts_again(const LinearContext& context) { return casts_weights(context) && context.stack->casts_weights_in_backward; }
 
-void add_weight_gradient(LinearOperators& linear, const LinearContext& context, Operator product, double weights) {
-  product.weight_gradient = true;
-  linear.backward.push_back(product);
+void add_weight_gradient(LinearOperators& linear, const LinearContext& context, Operator gemm, double weights) {
+  gemm.weight_gradient = true;
+  linear.backward.push_back(gemm);
   if (casts_weights(context)) linear.backward.push_back(cast("gradient_cast", weights));
 }
 

@@ -1,11 +1,11 @@
-// A linear layer as operators: the product, its casts, and the two products of its backward pass.
+// A linear layer as operators: the GEMM, its casts, and the two GEMMs of its backward pass.
 //
 //   forward   y(t, n) = x(t, k) w(k, n)              2 t n k FLOP
 //   dgrad     dx(t, k) = dy(t, n) w^T(n, k)          2 t n k
 //   wgrad     dw(k, n) += x^T(k, t) dy(t, n)         2 t n k, accumulated in the gradient's format
 //
-// 8- and 4-bit recipes quantise x, w and dy before each product (quantise_traffic in traffic.h), as NarrowScaling says.
-// Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of products of width `rank`.
+// 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as NarrowScaling says.
+// Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs of width `rank`.
 #pragma once
 
 #include <optional>
@@ -47,7 +47,7 @@ struct ExpertRows {
   int kernels() const { return one_kernel ? 1 : static_cast<int>(busy); }
 };
 
-// The same for each expert and its rows: one product of `busy` small ones, with the FLOPs and bytes of all rows.  Narrow products
+// The same for each expert and its rows: one GEMM of `busy` small ones, with the FLOPs and bytes of all rows.  Narrow GEMMs
 // work on padded ones (row_multiple).
 LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
                                     std::int64_t in);

@@ -60,8 +60,8 @@ class LossLowering {
   LossOperators recomputed() {
     const double e = element_;
     add_cast();
-    loss_.forward.push_back(logits_product());
-    loss_.recompute.push_back(logits_product());
+    loss_.forward.push_back(logits_gemm());
+    loss_.recompute.push_back(logits_gemm());
     const Traffic traffic = cross_entropy_traffic(stack_, e);
     add_entropy(loss_.forward, loss_.backward, traffic, static_cast<int>(chunks_));
     add_vocabulary_sums(loss_.recompute, pieces());
@@ -78,7 +78,7 @@ class LossLowering {
     const double e = element_;
     const bool wide = e >= kFp32Bytes;
     add_cast();
-    loss_.forward.push_back(logits_product());
+    loss_.forward.push_back(logits_gemm());
     // upcast, two reads and one write by the kernel, cast back
     const double bytes = 3.0 * kFp32Bytes + (wide ? 0.0 : 2.0 * (e + kFp32Bytes));
     add_vocabulary_sums(loss_.forward, pieces());
@@ -133,22 +133,22 @@ class LossLowering {
   }
   Operator weight_cast() const { return streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32Bytes, 1); }
 
-  Operator chunk_product(std::int64_t m, std::int64_t n, std::int64_t k) const {
-    Operator product = gemm("head", chunks_, m, n, k, wide_matmul_dtype(strategy_.precision), dtype());
-    product.flops = 2.0 * logits() * model_.hidden_size * FLOP;  // the last chunk may be smaller
-    product.kernels = static_cast<int>(chunks_);
-    return product;
+  Operator chunk_gemm(std::int64_t m, std::int64_t n, std::int64_t k) const {
+    Operator head = gemm("head", chunks_, m, n, k, wide_matmul_dtype(strategy_.precision), dtype());
+    head.flops = 2.0 * logits() * model_.hidden_size * FLOP;  // the last chunk may be smaller
+    head.kernels = static_cast<int>(chunks_);
+    return head;
   }
 
-  Operator logits_product() const { return chunk_product(chunk_tokens(), columns_, model_.hidden_size); }
-  Operator input_gradient() const { return chunk_product(chunk_tokens(), model_.hidden_size, columns_); }
+  Operator logits_gemm() const { return chunk_gemm(chunk_tokens(), columns_, model_.hidden_size); }
+  Operator input_gradient() const { return chunk_gemm(chunk_tokens(), model_.hidden_size, columns_); }
 
   // Each chunk reads the sum that it adds to.
   Operator weight_gradient() const {
-    Operator product = chunk_product(model_.hidden_size, columns_, chunk_tokens());
-    product.moved += static_cast<double>(chunks_) * weights() * size_of(dtype());
-    product.weight_gradient = true;
-    return product;
+    Operator gemm = chunk_gemm(model_.hidden_size, columns_, chunk_tokens());
+    gemm.moved += static_cast<double>(chunks_) * weights() * size_of(dtype());
+    gemm.weight_gradient = true;
+    return gemm;
   }
 
   DType dtype() const { return activation_dtype(strategy_.precision); }

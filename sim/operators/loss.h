@@ -32,7 +32,7 @@ struct LossOperators {
   Bytes working;           // while the loss is computed
 };
 
-// The head's products and the loss of `tokens` tokens on one tensor rank.
+// The head's GEMMs and the loss of `tokens` tokens on one tensor rank.
 LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens);
 
 // Chunks into which a fused cross entropy divides `tokens`: the stack's number, or Liger-Kernel's rule: ceil(t / 2^k) chunks, 2^k

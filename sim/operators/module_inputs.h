@@ -14,15 +14,15 @@ struct ModuleInputs {
   Bytes core_inner{};        // what attention keeps beside them: scores where it is not fused, else their sums
   Bytes attention_output{};  // of the core, before the projection
   Bytes mlp_norm{};
-  Bytes mlp_input{};   // the norm's output; in a mixture the rows of the experts
-  Bytes activation{};  // the output of the product before it, gate included
+  Bytes mlp_input{};   // the norm's output; in an MoE model the rows of the experts
+  Bytes activation{};  // the output of the GEMM before it, gate included
 };
 
 // Bytes of the inputs of `modules` that are kept under a recomputation, and so can go to the host; core_attention goes with
 // core_inner.  A core that is made again keeps nothing within, recomputed norms keep no
-// output, a recomputed MLP or mixture nothing within, latents that are projected up again no queries, keys and values; recomputed
-// blocks keep their input alone.  `kind`: of this block; `mixture`: it has experts, whose rows are within.
+// output, a recomputed MLP or MoE layer nothing within, latents that are projected up again no queries, keys and values;
+// recomputed blocks keep their input alone.  `kind`: of this block; `MoE model`: it has experts, whose rows are within.
 Bytes offloadable_bytes(const ModuleInputs& inputs, const OffloadedModules& modules, const Recompute& recompute,
-                        RecomputeKind kind, bool mixture);
+                        RecomputeKind kind, bool moe);
 
 }  // namespace llmsim::sim

@@ -14,7 +14,7 @@
 namespace llmsim::sim {
 
 enum class OperatorKind {
-  Gemm,       // batch products of (m, k) by (k, n)
+  Gemm,       // batch GEMMs of (m, k) by (k, n)
   Attention,  // flash attention: batch heads, m queries, n keys, head size k
   Norm,
   Softmax,     // unfused attention scores: scale, mask, softmax, dropout
@@ -36,10 +36,10 @@ enum class CollectiveKind { AllReduce, AllGather, ReduceScatter, AllToAll, Broad
 const char* name_of(OperatorKind kind);
 const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 
-// The product beside which a tensor-parallel collective can run.
-//   Feeds           the products after it work on what has arrived
-//   Follows         the product before it sends what is ready
-//   DataGradient    those of the products after it that make data or weight gradients need nothing of it
+// The GEMM beside which a tensor-parallel collective can run.
+//   Feeds           the GEMMs after it work on what has arrived
+//   Follows         the GEMM before it sends what is ready
+//   DataGradient    those of the GEMMs after it that make data or weight gradients need nothing of it
 //   WeightGradient
 enum class TensorOverlap { None, Feeds, Follows, DataGradient, WeightGradient };
 
@@ -52,8 +52,8 @@ struct Operator {
   std::int64_t n = 0;
   std::int64_t k = 0;
   bool causal = false;           // Attention: half of the scores are masked
-  bool weight_gradient = false;  // Gemm: k runs over tokens and the product is accumulated
-  // Works on the rows that a router sends, as many as come: a product's tokens (m, or k of a weight gradient) are those of
+  bool weight_gradient = false;  // Gemm: k runs over tokens and the GEMM is accumulated
+  // Works on the rows that a router sends, as many as come: a GEMM's tokens (m, or k of a weight gradient) are those of
   // several experts, and a graph that is captured for one shape cannot hold it.
   bool ragged = false;
   Flops flops{};         // useful work (causal attention counts its half)
@@ -79,7 +79,7 @@ struct OperatorRange {
   std::size_t last = 0;
 };
 
-// (m, k) x (k, n), `batch` times.  FLOPs 2 m n k; bytes of both factors and the product once.
+// (m, k) x (k, n), `batch` times.  FLOPs 2 m n k; bytes of both factors and the GEMM once.
 Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, DType out);
 
 // A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in `kernels` launches.

@@ -13,14 +13,14 @@ bool eager(const Stack& stack) { return stack.fusion == ElementwiseFusion::Eager
 
 Traffic norm_traffic(Norm norm, const Stack& stack, double e) {
   if (eager(stack) && norm == Norm::RmsNorm) {
-    // to fp32, square, mean, add-rsqrt, product, cast back, weight product
+    // to fp32, square, mean, add-rsqrt, GEMM, cast back, weight GEMM
     return {.forward_bytes = 2 * e + 5 * kFp32Bytes + kFp32Bytes + 3 * e,
             .forward_kernels = 6,
             .backward_bytes = 6 * e + 10 * kFp32Bytes,
             .backward_kernels = 12};
   }
   if (eager(stack) && stack.norms_in_fp32) {
-    // cast in, norm in fp32, cast out for the next product; back: cast, input gradient, weight and bias gradients, cast
+    // cast in, norm in fp32, cast out for the next GEMM; back: cast, input gradient, weight and bias gradients, cast
     return {.forward_bytes = 2 * e + 4 * kFp32Bytes,
             .forward_kernels = 3,
             .backward_bytes = 2 * e + 7 * kFp32Bytes,
@@ -44,7 +44,7 @@ Traffic activation_traffic(bool gated, const Stack& stack, double e) {
 }
 
 Traffic rotary_traffic(const Stack& stack, double e) {
-  // eager: rotate-half (negate, concatenate), two products, one sum, each for q and k
+  // eager: rotate-half (negate, concatenate), two GEMMs, one sum, each for q and k
   if (eager(stack)) return {.forward_bytes = 10 * e, .forward_kernels = 8, .backward_bytes = 12 * e, .backward_kernels = 10};
   return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
 }

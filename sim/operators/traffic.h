@@ -26,7 +26,7 @@ struct Traffic {
 Traffic norm_traffic(Norm norm, const Stack& stack, double e);
 
 // GELU (2 e, 3 e; composed of eight elementwise operators 18 e, 28 e) or a gated activation (fused 3 e, 5 e; eager silu then
-// product 5 e, 9 e), per element of the ffn width.
+// GEMM 5 e, 9 e), per element of the ffn width.
 Traffic activation_traffic(bool gated, const Stack& stack, double e);
 
 // Rotary positions, per element of q and k.
@@ -45,7 +45,7 @@ bool softmax_kernel_takes(std::int64_t matrices, std::int64_t keys);
 Traffic softmax_traffic(const Stack& stack, double e, bool one_kernel = true);
 
 // The position bias of ALiBi, per score of unfused attention: eager, one kernel that reads scores and bias; fused, the bias is
-// laid down where the product of q and k accumulates (written, and read by the product).  It has no gradient.
+// laid down where the GEMM of q and k accumulates (written, and read by the GEMM).  It has no gradient.
 Traffic position_bias_traffic(const Stack& stack, double e);
 
 // Layout changes between the projections and attention, per element of q, k, v and the attention output.
@@ -58,20 +58,20 @@ Traffic router_traffic(const Stack& stack, double e);
 // Rows moved to other places, per element: a read and a write, either way.
 Traffic permutation_traffic(double e);
 
-// The weighted sum of a token's `top_k` rows, per element of the rows.  Eager, one expert after the other: a product or a
-// multiply-add into the sum (3 e); backward the gradient of the weight (product and sum over the row, 4 e) and that of the row
+// The weighted sum of a token's `top_k` rows, per element of the rows.  Eager, one expert after the other: a GEMM or a
+// multiply-add into the sum (3 e); backward the gradient of the weight (GEMM and sum over the row, 4 e) and that of the row
 // (2 e).  One kernel: reads every row and writes the sum; backward reads rows and gradient, writes rows.
 Traffic combination_traffic(const Stack& stack, double e, int top_k);
 
-// A bias that each expert's rows get times the weight of the row, in fp32 and one expert after the other, per element: product
+// A bias that each expert's rows get times the weight of the row, in fp32 and one expert after the other, per element: GEMM
 // (writes 4), sum (e + 4 read, 4 written), one tensor of all (8), cast back (4 + e).  Backward a cast (e + 4), casts for each
-// expert (4 + e) and one tensor of them (2 e); of bias and weight a product and a sum each over 4-byte elements (8 + 4).
+// expert (4 + e) and one tensor of them (2 e); of bias and weight a GEMM and a sum each over 4-byte elements (8 + 4).
 Traffic weighted_bias_traffic(double e, int experts);
 
 // Loss from logits, per logit: log-softmax and negative log likelihood; backward writes the gradient over the logits.
 Traffic cross_entropy_traffic(const Stack& stack, double e);
 
-// Quantisation of a 16-bit tensor to n bytes an element for the products along both of its axes.  Bytes are of forward_bytes:
+// Quantisation of a 16-bit tensor to n bytes an element for the GEMMs along both of its axes.  Bytes are of forward_bytes:
 //
 //   Delayed 2 + c n;  Current 4 + c n, c copies (Stack::narrow_copies);  Rowwise 6 + 2 n: the rows in one kernel (2 + n), the
 //   columns in two (2, 2 + n) RowwiseWideGradient 2 + n for activations and their gradients, which are needed along one axis only

@@ -10,7 +10,7 @@
 //
 //   AdamW  decay 2, lerp 3, scale 2, addcmul 3, sqrt 2, divide 2, add 2, addcdiv 4 = 20      Adam  18, LAMB 25
 //   Lion   decay 2, interpolate 5, sign 2, add 3, momentum 5 = 17     SGD  3     momentum, Muon  2 + 3 + 3 = 8
-//   Adafactor  square 2, row and column means 2, outer product 2, scale 3, clip 3, add 3 = 15 (never fused)
+//   Adafactor  square 2, row and column means 2, outer GEMM 2, scale 3, clip 3, add 3 = 15 (never fused)
 //
 // with the square root as a temporary of one state value.  The gradient norm reads every gradient once more; clipping scales it
 // (read and write).
@@ -55,7 +55,7 @@ struct UpdateOperators {
 UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused, double parameters,
                              double gradients);
 
-// The products of Newton-Schulz for the matrices of one block on one tensor rank.
+// The GEMMs of Newton-Schulz for the matrices of one block on one tensor rank.
 OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel);
 
 }  // namespace llmsim::sim

@@ -135,9 +135,9 @@ ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) co
     std::vector<double> units;
     for (const ModelPart& part : parts) {
       if (part.embedding) units.push_back(rank_.embedding);
-      const double mixture = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
+      const double moe = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
       units.insert(units.end(), static_cast<std::size_t>(part.dense_blocks()), rank_.block);
-      units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), mixture);
+      units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), moe);
       if (part.head) units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
     }
     for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))

@@ -13,7 +13,7 @@
 //   run ahead   wait = t - d         with h and d of both passes together, one queue for the whole step: calls made during a long
 //                                    backward pass feed the next forward pass
 //
-// The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit products, the hooks around units of sharded weights,
+// The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit GEMMs, the hooks around units of sharded weights,
 // and the bookkeeping of recomputed blocks.  Captured as a graph, a pass is one call and waits for nothing.
 #pragma once
 
@@ -26,7 +26,7 @@ namespace llmsim::sim {
 // What the host calls in one pass.
 struct HostCalls {
   double kernels = 0.0;
-  double narrow_products = 0.0;
+  double narrow_gemms = 0.0;
   double units = 0.0;  // of sharded weights, each fetched and released
   double recomputed_blocks = 0.0;
 
@@ -35,7 +35,7 @@ struct HostCalls {
   Seconds time(const Stack& stack) const;
 };
 
-// Units of sharded weights in a block: one, or each module that holds weights (norms, and the four or five products of a block).
+// Units of sharded weights in a block: one, or each module that holds weights (norms, and the four or five GEMMs of a block).
 double units_per_block(const Transformer& model, const Stack& stack);
 
 struct PassLoad {

@@ -12,7 +12,7 @@ bool alone(const Strategy& strategy) { return strategy.data_parallel * strategy.
 }  // namespace
 
 double accumulation_bytes(const Run& run, const DataExchange& exchange) {
-  if (run.stack.gradients.accumulated_by_product) return 0.0;
+  if (run.stack.gradients.accumulated_by_gemm) return 0.0;
   // Without an update the sum is that of micro-batches before.
   const double share = run.optimizer_step ? 1.0 - 1.0 / run.strategy.num_microbatches() : 1.0;
   const double gradient = std::min(storage_of(run.strategy, run.stack).gradient_bytes, size_of(DType::Fp32).value());

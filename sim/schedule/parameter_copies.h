@@ -1,7 +1,7 @@
 // Copies of weights and gradients inside a device, in bytes of memory traffic per parameter on a rank.
 //
 //   accumulation   3 g            read the sum and the new gradient, write the sum; not for the first micro-batch of a step, and
-//                                 not where the products add into the sum themselves; on the shard where gradients are sharded
+//                                 not where the GEMMs add into the sum themselves; on the shard where gradients are sharded
 //   reduction      2 g copies     into and out of buckets and flat buffers
 //   gather         2 w copies     out of the flat buffer that was gathered
 //

@@ -82,10 +82,10 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
 }
 
 PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const OperatorPricer& pricer) const {
-  const int layers = run_.model.num_layers + run_.model.mtp_layers, mixtures = count_moe_layers(run_.model, 0, layers);
+  const int layers = run_.model.num_layers + run_.model.mtp_layers, moe_models = count_moe_layers(run_.model, 0, layers);
   Kinds both;
-  if (mixtures < layers) both.dense = block(LayerKind::Dense, strategy, pricer);
-  if (mixtures > 0) both.mixture = block(LayerKind::Mixture, strategy, pricer);
+  if (moe_models < layers) both.dense = block(LayerKind::Dense, strategy, pricer);
+  if (moe_models > 0) both.moe = block(LayerKind::Moe, strategy, pricer);
   return both;
 }
 
@@ -149,7 +149,7 @@ std::vector<PassOperator> PassOperators::of(const ModelPart& part, PassKind pass
     const ModelPart one{.blocks = 1, .first_layer = layer};
     const bool wide = wide_blocks(run_.stack.narrow, run_.strategy.precision, run_.model, one).all() > 0;
     const Kinds& kinds = wide ? wide_ : blocks_;
-    append(list, kind_of_layer(run_.model, layer) == LayerKind::Mixture ? kinds.mixture : kinds.dense, pass,
+    append(list, kind_of_layer(run_.model, layer) == LayerKind::Moe ? kinds.moe : kinds.dense, pass,
            run_.strategy.recompute.repeats(block), layer);
   }
   if (forward && part.head) append(list, head_, pass, true, std::nullopt);

@@ -1,4 +1,4 @@
-// The operators of one pass of a model part, one after the other, each with its price: what a pass's products, kernels and
+// The operators of one pass of a model part, one after the other, each with its price: what a pass's GEMMs, kernels and
 // collectives are made of.
 //
 // The times of a part's operators add up to the compute and the exposed collectives of its pass (passes.h) where all layers are
@@ -40,7 +40,7 @@ class PassOperators {
   };
 
   struct Kinds {
-    Priced dense, mixture;
+    Priced dense, moe;
   };
 
   Kinds kinds(const Strategy& strategy, const OperatorPricer& pricer) const;

@@ -13,7 +13,7 @@ namespace llmsim::sim {
 namespace {
 
 // Sums of the same times in two orders differ by less than this share.
-constexpr double kRounding = 1e-12;
+constexpr double kSumRounding = 1e-12;
 
 class PassBuilder {
  public:
@@ -159,13 +159,13 @@ class PassBuilder {
                                .scatters_alone = stack_.gradients.scatters_alone};
     const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
     const Seconds beyond_compute = times.end - compute - times.slowdown;
-    if (beyond_compute > kRounding * times.end) terms[exposed] += beyond_compute;
+    if (beyond_compute > kSumRounding * times.end) terms[exposed] += beyond_compute;
     terms[Term::Contention] += times.slowdown;
     // A device that waits for its host waits less when its kernels take longer.
     terms[Term::LaunchWait] -= std::min(terms[Term::LaunchWait], times.slowdown);
   }
 
-  // Recomputed blocks and the head count as what most of them is, products.
+  // Recomputed blocks and the head count as what most of them is, GEMMs.
   static WorkMix work_mix(const Terms& terms) {
     WorkMix mix;
     for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::BackwardGemm, Term::BackwardAttention,

@@ -18,7 +18,7 @@ struct PartPasses {
   Terms backward;
   Terms last_backward;  // of a step: sends the accumulated gradients
 
-  // Of a backward pass what makes gradients of weights, where that is a pass of its own: their products and what adds them up.
+  // Of a backward pass what makes gradients of weights, where that is a pass of its own: their GEMMs and what adds them up.
   // All else, recomputation and waiting for the host included, is with the gradients of the data.
   Terms weights;
 };

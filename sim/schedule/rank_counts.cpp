@@ -16,7 +16,7 @@ namespace {
 std::int64_t whole(double value) { return std::llround(value); }
 
 PassFlopCounts counts_of(const WorkFlops& flops) {
-  return {.products = whole(flops.products.value()), .attention = whole(flops.attention.value())};
+  return {.gemms = whole(flops.gemms.value()), .attention = whole(flops.attention.value())};
 }
 
 void add(SentTotals& sent, const std::vector<RepeatedCollective>& collectives) {

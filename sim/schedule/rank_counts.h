@@ -2,7 +2,7 @@
 // runtime/measure/counted_step.h while the runtime's own step runs.  The two are equal, or the simulator is wrong.
 //
 //   parameters  of the rank's part of the model, whole (before they are sharded)
-//   FLOPs       of products and of blockwise attention, by pass (schedule/stage_work.h)
+//   FLOPs       of GEMMs and of blockwise attention, by pass (schedule/stage_work.h)
 //   sent        of each kind of group and collective: calls and bytes of a step (schedule/stage_work.h, schedule/communication.h)
 //   held        bytes (memory/step_tape.h)
 #pragma once
@@ -23,7 +23,7 @@ struct CollectiveTotal {
 };
 
 struct PassFlopCounts {
-  std::int64_t products = 0;
+  std::int64_t gemms = 0;
   std::int64_t attention = 0;
   bool operator==(const PassFlopCounts&) const = default;
 };

@@ -20,7 +20,7 @@ class StageSum {
 
   void add(WorkFlops& flops, const OperatorList& operators, double repeats) {
     for (const Operator& op : operators) {
-      if (op.kind == OperatorKind::Gemm) flops.products += times_ * repeats * op.flops;
+      if (op.kind == OperatorKind::Gemm) flops.gemms += times_ * repeats * op.flops;
       if (op.kind == OperatorKind::Attention) flops.attention += times_ * repeats * op.flops;
       if (op.kind == OperatorKind::Collective && repeats > 0.0) {
         work.collectives.push_back(
@@ -95,7 +95,7 @@ StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int sh
   const EndOperators embedding = lower_embedding(run.model, run.strategy, stack);
   const EndOperators head = lower_head(run.model, run.strategy, stack);
   StageSum sum(stage_layout(run.strategy).chunk_microbatches());
-  for (const LayerKind kind : {LayerKind::Dense, LayerKind::Mixture}) {
+  for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
     const auto has_some = [kind](const ModelPart& part) { return blocks_of_kind(part, kind) > 0; };
     if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
     const BlockOperators block = lower_block(run.model, run.strategy, stack, recompute.kind, kind);

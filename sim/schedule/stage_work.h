@@ -1,4 +1,4 @@
-// What one rank of a pipeline stage executes in a step: the FLOPs of its products and of attention, and the collectives of its
+// What one rank of a pipeline stage executes in a step: the FLOPs of its GEMMs and of attention, and the collectives of its
 // model-parallel groups.  Summed from the same operators that are priced.
 //
 // With m micro-batches (through a DualPipe half of them in each direction), over the parts of a stage (its chunks):
@@ -10,7 +10,7 @@
 //                they are divided among the tensor ranks, as many all-gathers over these of what arrives
 //   closing      once a step, when all micro-batches are through:
 //                sequence parallelism  gradients of what every tensor rank has and sees its own tokens of (norms, biases of
-//                                      row-parallel products), side by side: all-reduce over the tensor ranks; where data
+//                                      row-parallel GEMMs), side by side: all-reduce over the tensor ranks; where data
 //                                      ranks divide flat units, of this rank's shard alone
 //                tied embeddings       gradients of the table: all-reduce between the first and the last stage
 //                DualPipe              gradients of both copies of a part: all-reduce between stages s and p - 1 - s, priced as
@@ -32,7 +32,7 @@
 namespace llmsim::sim {
 
 struct WorkFlops {
-  Flops products{};
+  Flops gemms{};
   Flops attention{};  // of flash kernels: useful scores
 };
 

@@ -22,7 +22,7 @@ Seconds transfer_time(const Run& run, bool backward) {
          repeated_time(run, {.kind = CollectiveKind::AllGather, .group = GroupKind::Tensor, .message = message.gathered});
 }
 
-// Of products beside all-to-alls between expert ranks.
+// Of GEMMs beside all-to-alls between expert ranks.
 double exchange_loss(const Run& run) {
   if (run.strategy.schedule != PipelineSchedule::DualPipe) return 0.0;
   const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency);

@@ -17,7 +17,7 @@ enum class Term {
   Recompute,
   HeadAndLoss,
   Embedding,
-  TensorExposed,   // tensor-parallel collectives that no product hides
+  TensorExposed,   // tensor-parallel collectives that no GEMM hides
   ContextExposed,  // keys and values of other context ranks that attention does not hide
   ExpertExposed,   // tokens on the way to and from experts of other ranks
   GatherExposed,   // weights of sharded models that arrive after they are needed

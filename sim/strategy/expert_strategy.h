@@ -1,4 +1,4 @@
-// How the experts of a mixture are divided, and how tokens reach them.
+// How the experts of an MoE model are divided, and how tokens reach them.
 //
 // The ranks of one pipeline stage, tp * cp * dp of them, hold every expert etp * ep * edp = tp * cp * dp ways: etp ranks share
 // one expert, ep groups of them have different ones, and edp of those sets are copies.  Experts are numbered as the rest of the

@@ -58,8 +58,8 @@ WideBlocks wide_blocks(const NarrowRecipe& recipe, Precision precision, const Tr
   const auto add = [&](int first, int last) {
     const int from = std::max(first, part.first_layer), count = std::min(last, part.first_layer + part.blocks) - from;
     if (count <= 0) return;
-    const int mixtures = count_moe_layers(model, from, count);
-    wide.mixture += mixtures, wide.dense += count - mixtures;
+    const int moe_models = count_moe_layers(model, from, count);
+    wide.moe += moe_models, wide.dense += count - moe_models;
   };
   const int first = std::min(recipe.wide_first, model.num_layers);
   add(0, first);

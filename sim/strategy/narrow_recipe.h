@@ -7,7 +7,7 @@
 //   blockwise   fp8      1 x 128, fp32                  128 x 128, fp32                 128
 //   mxfp8       fp8      1 x 32, 1 byte (e8m0)          1 x 32, 1 byte                  32
 //   nvfp4       fp4      1 x 16, 1 byte (e4m3), and     16 x 16, written out for each   32
-//                        one of the tensor              1 x 16 as the product reads it
+//                        one of the tensor              1 x 16 as the GEMM reads it
 //
 // Scales of a row or of the tensor weigh nothing beside their elements.  In nvfp4 weight gradients multiply factors that a random
 // Hadamard transform of 16 elements has been through, and gradients are rounded stochastically, both within the kernel that
@@ -25,12 +25,12 @@ namespace llmsim::sim {
 // How a recipe finds the scales of a tensor, and so how often it reads it.
 //   Delayed              from the maxima of earlier steps: one pass casts and transposes
 //   Current              from the tensor's own maximum: a pass more
-//   Rowwise              a scale for each row along the product: two casts with maxima of their own; the outputs of backward
-//                        products are scaled by a kernel of their own
+//   Rowwise              a scale for each row along the GEMM: two casts with maxima of their own; the outputs of backward
+//                        GEMMs are scaled by a kernel of their own
 //   RowwiseWideGradient  the same, but weight gradients multiply in 16 bits
 //   Blockwise            a scale for each 1 x 128 values, and 128 x 128 of a weight
-//   Mxfp8                a scale for each 32 elements along the product
-//   Nvfp4                a scale for each 16 elements along the product, and one of the tensor
+//   Mxfp8                a scale for each 32 elements along the GEMM
+//   Nvfp4                a scale for each 16 elements along the GEMM, and one of the tensor
 enum class NarrowScaling { Delayed, Current, Rowwise, RowwiseWideGradient, Blockwise, Mxfp8, Nvfp4 };
 
 // Habits of a stack.
@@ -45,7 +45,7 @@ struct NarrowRecipe {
   bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
   int wide_first = 0;            // blocks that multiply in 16 bits: the first ones
   int wide_last = 0;             // and the last ones
-  double gemm_efficiency = 1.0;  // rate of products with the scales of this recipe, relative to one scale a tensor
+  double gemm_efficiency = 1.0;  // rate of GEMMs with the scales of this recipe, relative to one scale a tensor
   double row_cast_rate = 1.0;    // block scales: bandwidth of the cast along rows, relative to other compiled kernels
   bool operator==(const NarrowRecipe&) const = default;
 };
@@ -53,7 +53,7 @@ struct NarrowRecipe {
 // What a precision multiplies with.
 NarrowScaling scaling_of(const NarrowRecipe& recipe, Precision precision);
 
-// Whether scales follow blocks along the product, so that a transposed copy has others.
+// Whether scales follow blocks along the GEMM, so that a transposed copy has others.
 bool has_block_scales(NarrowScaling scaling);
 
 // Bytes of scales for each element of one copy.
@@ -62,7 +62,7 @@ double scale_bytes(NarrowScaling scaling, bool weight);
 // Bytes of an element of one copy with its scales; of a 16- or 32-bit precision those of its format.
 double narrow_bytes(const NarrowRecipe& recipe, Precision precision, bool weight);
 
-// Copies of a tensor that the products along both of its axes need.
+// Copies of a tensor that the GEMMs along both of its axes need.
 double narrow_copies(const NarrowRecipe& recipe, Precision precision);
 
 // The rows of an expert are padded to a multiple of this.
@@ -74,9 +74,9 @@ bool leaves_blocks_wide(const NarrowRecipe& recipe, Precision precision);
 // Blocks of a part that multiply in 16 bits though the run is narrow, by their kinds.
 struct WideBlocks {
   int dense = 0;
-  int mixture = 0;
+  int moe = 0;
 
-  int all() const { return dense + mixture; }
+  int all() const { return dense + moe; }
   bool operator==(const WideBlocks&) const = default;
 };
 // Blocks of multi-token prediction are narrow: Megatron-LM enters its context for them without

@@ -16,12 +16,12 @@ using RecomputedModule = NamedModule<RecomputedModules>;
 
 constexpr std::array<RecomputedModule, 8> kRecomputedModules{{{"core_attn", &RecomputedModules::core_attention},
                                                               {"mlp", &RecomputedModules::mlp},
-                                                              {"moe", &RecomputedModules::mixture},
+                                                              {"moe", &RecomputedModules::moe},
                                                               {"layernorm", &RecomputedModules::norms},
                                                               {"activation", &RecomputedModules::activation},
                                                               {"moe_act", &RecomputedModules::expert_activation},
                                                               {"shared_experts", &RecomputedModules::shared_experts},
-                                                              {"mla_up_proj", &RecomputedModules::latent_up}}};
+                                                              {"mla_up_proj", &RecomputedModules::mla_up}}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
@@ -42,9 +42,9 @@ std::optional<Recompute> every_n_from(const std::string& value) {
   return recompute;
 }
 
-std::optional<Recompute> products_from(const std::string& value) {
-  const std::optional<KeptProducts> kept = kept_products_named(value);
-  if (!kept || *kept == KeptProducts::EverySecond) return std::nullopt;
+std::optional<Recompute> gemms_from(const std::string& value) {
+  const std::optional<SavedGemms> kept = saved_gemms_named(value);
+  if (!kept || *kept == SavedGemms::EverySecond) return std::nullopt;
   return Recompute{.kind = RecomputeKind::Op, .kept = *kept};
 }
 
@@ -75,7 +75,7 @@ std::string text_of(const Recompute& r) {
       return r.every_n > 1 ? "full/" + std::to_string(r.every_n) : "full";
     case RecomputeKind::EveryN:
       return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") + std::to_string(r.every_n);
-    case RecomputeKind::Op: return r.kept == KeptProducts::EverySecond ? "op" : std::string("op=") + name_of(r.kept);
+    case RecomputeKind::Op: return r.kept == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.kept);
     case RecomputeKind::None: break;
   }
   return "none";
@@ -91,7 +91,7 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   const std::string value = text.substr(mark + 1);
   const bool equals = text[mark] == '=';
   if (*kind == RecomputeKind::EveryN && equals) return every_n_from(value);
-  if (*kind == RecomputeKind::Op && equals) return products_from(value);
+  if (*kind == RecomputeKind::Op && equals) return gemms_from(value);
   if (*kind == RecomputeKind::Selective && equals) {
     const std::optional<RecomputedModules> modules = recomputed_modules_from(value);
     return modules ? std::optional(Recompute{.kind = *kind, .modules = *modules}) : std::nullopt;
@@ -109,17 +109,17 @@ std::optional<RecomputedModules> recomputed_modules_from(const std::string& name
   return with_named(kNoModules, kRecomputedModules, names);
 }
 
-const char* name_of(KeptProducts kept) {
+const char* name_of(SavedGemms kept) {
   switch (kept) {
-    case KeptProducts::EverySecond: return "every-second";
-    case KeptProducts::All: return "all";
-    case KeptProducts::Qkv: break;
+    case SavedGemms::EverySecond: return "every-second";
+    case SavedGemms::All: return "all";
+    case SavedGemms::Qkv: break;
   }
   return "qkv";
 }
 
-std::optional<KeptProducts> kept_products_named(const std::string& name) {
-  for (const KeptProducts kept : {KeptProducts::EverySecond, KeptProducts::All, KeptProducts::Qkv}) {
+std::optional<SavedGemms> saved_gemms_named(const std::string& name) {
+  for (const SavedGemms kept : {SavedGemms::EverySecond, SavedGemms::All, SavedGemms::Qkv}) {
     if (name == name_of(kept)) return kept;
   }
   return std::nullopt;

@@ -2,17 +2,17 @@
 //
 //   none        nothing
 //   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
-//               Megatron's recompute_modules: core_attn, mlp (all of a dense one, collectives included; mixtures are left alone),
-//               moe (a whole mixture: router, dispatch, experts, shared experts), shared_experts (from their input), layernorm,
-//               mla_up_proj (queries, keys and values from their latents), moe_act (the activation function of routed experts);
-//               activation is every activation function, of MLPs and shared experts too.  Only what the part would keep inside is
-//               dropped.
+//               Megatron's recompute_modules: core_attn, mlp (all of a dense one, collectives included; MoE models are left
+//               alone), moe (a whole MoE model: router, dispatch, experts, shared experts), shared_experts (from their input),
+//               layernorm, mla_up_proj (queries, keys and values from their latents), moe_act (the activation function of routed
+//               experts); activation is every activation function, of MLPs and shared experts too.  Only what the part would keep
+//               inside is dropped.
 //   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only
 //               the first k blocks of each model chunk (Megatron's recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
-//   op          operator by operator.  Cheap ones are made again; of the matrix products are kept
-//                 every second one   torchtitan: products counted from the block's start as q, k, v, out, gate, up, down; the
-//                                    outputs of attention and of reduce-scatters too; 8-bit products are none of those that
+//   op          operator by operator.  Cheap ones are made again; of the GEMMs are kept
+//                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v, out, gate, up, down; the
+//                                    outputs of attention and of reduce-scatters too; 8-bit GEMMs are none of those that
 //                                    the policy knows, so all of them are made again
 //                 all                MaxText's "minimal"; attention is made again
 //                 qkv                MaxText's "save_qkv_proj" and, on the host, "qkv_proj_offloaded"
@@ -31,20 +31,20 @@ enum class RecomputeKind { None, Selective, Full, EveryN, Op };
 
 struct RecomputedModules {
   bool core_attention = true;
-  bool mlp = false;      // of dense blocks
-  bool mixture = false;  // what stands in its place in blocks with experts
+  bool mlp = false;  // of dense blocks
+  bool moe = false;  // what stands in its place in blocks with experts
   bool norms = false;
   bool activation = false;
   bool expert_activation = false;  // of routed experts alone
   bool shared_experts = false;
-  bool latent_up = false;
+  bool mla_up = false;
   auto operator<=>(const RecomputedModules&) const = default;
 
   // Whether all that follows the second norm of a block is made again.
-  bool second_half(bool of_mixture) const { return of_mixture ? mixture : mlp; }
+  bool second_half(bool of_moe) const { return of_moe ? moe : mlp; }
 };
 
-enum class KeptProducts { EverySecond, All, Qkv };
+enum class SavedGemms { EverySecond, All, Qkv };
 
 struct Recompute {
   RecomputeKind kind = RecomputeKind::None;
@@ -52,7 +52,7 @@ struct Recompute {
   int share = 1;         // EveryN: blocks of every `every_n` that are made again
   int first_blocks = 0;  // Full: of each model chunk; 0: all
   RecomputedModules modules = {};
-  KeptProducts kept = KeptProducts::EverySecond;
+  SavedGemms kept = SavedGemms::EverySecond;
   auto operator<=>(const Recompute&) const = default;
 
   // Blocks of a chunk of `blocks` whose forward pass (or parts of it) is repeated.
@@ -75,7 +75,7 @@ std::string text_of(const RecomputedModules& modules, const char* separator = "+
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names);
 
 // "every-second", "all", "qkv".
-const char* name_of(KeptProducts kept);
-std::optional<KeptProducts> kept_products_named(const std::string& name);
+const char* name_of(SavedGemms kept);
+std::optional<SavedGemms> saved_gemms_named(const std::string& name);
 
 }  // namespace llmsim::sim

@@ -54,7 +54,7 @@ struct ParameterStorage {
 struct HostTimes {
   Seconds per_kernel{6e-6};           // to launch one kernel, eager
   Seconds per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
-  Seconds per_narrow_product{0.0};    // bookkeeping of a product in an 8- or 4-bit format: scales, caches, amax
+  Seconds per_narrow_gemm{0.0};       // bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax
   Seconds per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
   Seconds per_step{0.0};              // between steps: data, logging, scaler synchronisation
   bool operator==(const HostTimes&) const = default;
@@ -82,8 +82,8 @@ struct LossHabits {
 struct GradientHabits {
   bool reduced_in_fp32 = false;           // data-parallel reduction sends 4 bytes per parameter
   bool reduced_every_microbatch = false;  // after each micro-batch, not once per step
-  bool accumulated_by_product = false;    // the weight-gradient product adds to the main buffer by itself
-  bool fused_bias = false;                // sums over tokens come out of the weight-gradient product
+  bool accumulated_by_gemm = false;       // the weight-gradient GEMM adds to the main buffer by itself
+  bool fused_bias = false;                // sums over tokens come out of the weight-gradient GEMM
   double copies = 0.0;                    // of whole gradients around a reduction: into and out of buckets, division by the ranks
   double bucket = 0.0;                    // gradients that are one message where weights are whole; 0: those of a block
   double bucket_per_rank = 0.0;           // at least this many for each data-parallel rank
@@ -127,12 +127,12 @@ struct KeptActivations {
   bool operator==(const KeptActivations&) const = default;
 };
 
-// Mixtures of experts.
+// MoE models.
 struct ExpertHabits {
   bool routes_shards = false;      // with sequence parallelism each tensor rank routes its own tokens
   bool grouped_kernel = false;     // one kernel multiplies the rows of all experts; else one for each
-  bool copies_to_pad = false;      // rows of narrow products are copied to and from a padded tensor
-  bool biases_one_by_one = false;  // the weighted bias of the last product is added in fp32, expert by expert
+  bool copies_to_pad = false;      // rows of narrow GEMMs are copied to and from a padded tensor
+  bool biases_one_by_one = false;  // the weighted bias of the last GEMM is added in fp32, expert by expert
   bool dispatches_narrow = false;  // tokens go to experts in the narrow format, with its scales; results come back in 16 bits
   bool operator==(const ExpertHabits&) const = default;
 };
@@ -153,7 +153,7 @@ struct MemoryReserve {
   int matmul_workspaces = 2;              // of the matrix library: one for the forward and one for the backward thread
   std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
   bool transformer_engine = false;        // TransformerEngine has a workspace of its own
-  int grouped_product_streams = 0;        // and one for each of the streams that run an expert's products
+  int grouped_gemm_streams = 0;           // and one for each of the streams that run an expert's GEMMs
   double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
   double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
   bool operator==(const MemoryReserve&) const = default;
@@ -171,10 +171,10 @@ struct Stack {
   bool composed_activation = false;        // GELU written out as elementwise operators, each a kernel in eager mode
   bool norms_in_fp32 = false;              // norms read and save fp32 copies of 16-bit activations
   double dropout = 0.0;                    // > 0: dropout masks are stored (1 byte each) and dropout kernels run
-  bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one product
+  bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one GEMM
   bool follows_tape = false;               // this project's runtime, whose memory memory/step_tape.h knows to the byte
-  bool recompute_stops_early = false;      // a replayed block ends where its last product has its input
-  // Backward collectives of column-parallel products run beside the gradients that do not need them, whatever tensor_overlap
+  bool recompute_stops_early = false;      // a replayed block ends where its last GEMM has its input
+  // Backward collectives of column-parallel GEMMs run beside the gradients that do not need them, whatever tensor_overlap
   // says.
   bool hides_column_gradients = false;
   // Pipelines without sequence parallelism: every tensor rank has all M bytes that go to the next stage.  Where these are
@@ -200,7 +200,7 @@ struct Stack {
 
   double host_load_bytes = 0.0;        // per parameter of the whole model, which each process makes on the host before sharding
   double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
-  double gemm_efficiency = 1.0;        // rate of the products that the matrix library picks unasked, relative to its best kernels
+  double gemm_efficiency = 1.0;        // rate of the GEMMs that the matrix library picks unasked, relative to its best kernels
   double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
   int vocab_multiple = 1;              // the vocabulary is padded to vocab_multiple * tensor_parallel
 

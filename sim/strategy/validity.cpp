@@ -34,7 +34,7 @@ constexpr const char* kOnePart = "zb-h1 and dualpipe have one part of the model 
 constexpr const char* kTwoParts = "zb-v needs virtual_stages = 2";
 constexpr const char* kEvenStages = "dualpipe needs an even pp";
 constexpr const char* kBothEnds = "dualpipe needs an even num_microbatches >= 2 * pp";
-constexpr const char* kDenseExperts = "ep > 1 needs a mixture of experts";
+constexpr const char* kDenseExperts = "ep > 1 needs an MoE model";
 constexpr const char* kExperts = "ep does not divide num_experts";
 constexpr const char* kExpertTensor = "etp does not divide tp";
 constexpr const char* kExpertTokens = "etp != tp needs sequence parallelism";
@@ -169,15 +169,14 @@ std::string nearest_tensor_ranks(const Transformer& model, int value) {
   });
 }
 
-std::string product(const Strategy& s) {
+std::string gemm(const Strategy& s) {
   return std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
          std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel) + " = " +
          std::to_string(std::llround(mesh_product(s)));
 }
 
 std::string mesh_message(const Strategy& s, int devices) {
-  return "dp * tp * pp * cp = " + product(s) + ", but there are " + std::to_string(devices) + " devices" +
-         mesh_advice(s, devices);
+  return "dp * tp * pp * cp = " + gemm(s) + ", but there are " + std::to_string(devices) + " devices" + mesh_advice(s, devices);
 }
 
 std::string divides_message(const char* name, std::int64_t value, const char* whole_name, std::int64_t whole) {
@@ -216,7 +215,7 @@ std::optional<std::string> expert_message(const char* rule, const Transformer& m
   const std::int64_t etp = s.expert_tensor_ranks();
   const bool apart = etp != s.tensor_parallel;
   if (rule == kDenseExperts)
-    return "ep = " + std::to_string(s.expert_parallel) + " needs a mixture of experts, which the model is not (nearest: ep = 1)";
+    return "ep = " + std::to_string(s.expert_parallel) + " needs an MoE model, which the model is not (nearest: ep = 1)";
   if (rule == kExperts) return divides_message("ep", s.expert_parallel, "num_experts", model.moe->num_experts);
   if (rule == kExpertTensor) return divides_message("etp", etp, "tp", s.tensor_parallel);
   if (rule == kExpertTokens)

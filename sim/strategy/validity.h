@@ -23,11 +23,11 @@ struct Infeasible {
 // chunks a stage, gpipe and 1f1b have one; stage_layers has pp numbers that add up to the layers; zb-h1,
 // zb-v and dualpipe need pp > 1, and two parts of the model a stage (zb-v) or one; dualpipe an even pp and an even number of at
 // least 2 pp micro-batches; dp * micro_batch divides the global batch; shard_size divides dp * cp; cp divides the sequence (2 cp
-// in the balanced order), and with all-to-all cp * tp divides the heads; context parallelism has flash attention; of a mixture tp
-// divides the width of an expert, and ep the experts, dp * cp and (Hsdp) shard_size.
+// in the balanced order), and with all-to-all cp * tp divides the heads; context parallelism has flash attention; of an MoE model
+// tp divides the width of an expert, and ep the experts, dp * cp and (Hsdp) shard_size.
 std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy, const Cluster& cluster);
 
-// What would make the mesh multiply to `devices`: "; dp = 4 would fit", or the nearest products, and the frameworks that would
+// What would make the mesh multiply to `devices`: "; dp = 4 would fit", or the nearest GEMMs, and the frameworks that would
 // change the mesh by themselves.  All sizes must be positive.
 std::string mesh_advice(const Strategy& strategy, int devices);
 

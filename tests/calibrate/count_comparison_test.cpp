@@ -36,11 +36,11 @@ TEST(CountComparison, EachFigureIsComparedByItself) {
   const sim::TrainingRun run = two_data_ranks();
   hwdb::CountedStep step{.name = "step", .counts = sim::rank_counts(run, 0)};
   step.counts.held.peak += 1;
-  step.counts.backward.products -= 2;
+  step.counts.backward.gemms -= 2;
   step.counts.sent[{"tp", "all_gather"}] = {.calls = 3, .bytes = 30};
   step.counts.sent.at({"dp", "all_reduce"}).bytes *= 2;
   EXPECT_EQ(different(compare_counts(step, run)),
-            (std::vector<std::string>{"step: backward product FLOPs", "step: dp all_reduce bytes", "step: tp all_gather calls",
+            (std::vector<std::string>{"step: backward GEMM FLOPs", "step: dp all_reduce bytes", "step: tp all_gather calls",
                                       "step: tp all_gather bytes", "step: peak bytes"}));
 }
 

@@ -42,7 +42,7 @@ MeasuredKernel measured_norm(double megabytes) {
   return kernel;
 }
 
-MeasuredKernel measured_product(std::int64_t m, std::int64_t n, std::int64_t k, bool weight_gradient) {
+MeasuredKernel measured_gemm(std::int64_t m, std::int64_t n, std::int64_t k, bool weight_gradient) {
   MeasuredKernel kernel;
   kernel.op = gemm("", 1, m, n, k, DType::Fp32, DType::Fp32);
   kernel.op.weight_gradient = weight_gradient;
@@ -67,9 +67,9 @@ hwdb::RuntimeResults planted_results() {
   results.kernels.push_back(measured_call("stream_copy", 2e8, 1, 20.0 * sim::ms));
   for (const double megabytes : {1.0, 4.0, 15.0, 65.0, 200.0}) results.kernels.push_back(measured_norm(megabytes));
   for (const std::int64_t size : {64, 128, 192, 256, 512, 768, 1024}) {
-    results.kernels.push_back(measured_product(512, size, 256, false));
-    results.kernels.push_back(measured_product(256, 512, size, false));
-    results.kernels.push_back(measured_product(size, 256, 512, true));
+    results.kernels.push_back(measured_gemm(512, size, 256, false));
+    results.kernels.push_back(measured_gemm(256, 512, size, false));
+    results.kernels.push_back(measured_gemm(size, 256, 512, true));
   }
   return results;
 }
@@ -107,28 +107,28 @@ double fitted(const DeviceFit& fit, const std::string& key) {
   return 0.0;
 }
 
-// Two ranks whose collectives take 2.5 times as long beside products, which take 1.25, 1.5 and 2 times as long: of their time
+// Two ranks whose collectives take 2.5 times as long beside GEMMs, which take 1.25, 1.5 and 2 times as long: of their time
 // 2.5 (1 - 1/1.5) = 0.83 are lost.  Overlaps over several nodes, and in other formats, say nothing of the host.
 TEST(DeviceFit, FindsWhatRanksOfAHostTakeFromEachOther) {
   hwdb::RuntimeResults results = planted_results();
-  for (const double products : {1.25, 1.5, 2.0})
-    results.overlaps.push_back({.ranks = 2, .nodes = 1, .collective_slowdown = 2.5, .product_slowdown = products});
-  results.overlaps.push_back({.ranks = 4, .nodes = 2, .collective_slowdown = 9.0, .product_slowdown = 9.0});
-  results.overlaps.push_back({.dtype = DType::Bf16, .ranks = 2, .collective_slowdown = 9.0, .product_slowdown = 9.0});
+  for (const double gemms : {1.25, 1.5, 2.0})
+    results.overlaps.push_back({.ranks = 2, .nodes = 1, .collective_slowdown = 2.5, .gemm_slowdown = gemms});
+  results.overlaps.push_back({.ranks = 4, .nodes = 2, .collective_slowdown = 9.0, .gemm_slowdown = 9.0});
+  results.overlaps.push_back({.dtype = DType::Bf16, .ranks = 2, .collective_slowdown = 9.0, .gemm_slowdown = 9.0});
   results.sharing = {{.kind = "gemm", .ranks = 2, .slowdown = 1.04, .spread = 0.01},
                      {.kind = "copy", .ranks = 3, .slowdown = 1.6, .spread = 0.01},
                      {.kind = "cached_copy", .ranks = 2, .slowdown = 0.99, .spread = 0.01}};
   const DeviceFit fit = fit_device(results);
   EXPECT_EQ(fit.fabric_kind, sim::FabricKind::Loopback);
   EXPECT_NEAR(fitted(fit, "sharing.collectives"), 2.5 / 3.0, 1e-12);
-  EXPECT_NEAR(fitted(fit, "sharing.products"), 0.04, 1e-12);
+  EXPECT_NEAR(fitted(fit, "sharing.gemms"), 0.04, 1e-12);
   EXPECT_NEAR(fitted(fit, "sharing.streaming"), 0.3, 1e-12);  // of each of two others
   EXPECT_NEAR(fit.device.achieved.sharing.streaming, 0.3, 1e-12);
 }
 
 TEST(DeviceFit, HidingNeverCostsMoreThanTheCollective) {
   hwdb::RuntimeResults results = planted_results();
-  results.overlaps.push_back({.ranks = 2, .collective_slowdown = 3.0, .product_slowdown = 3.0});
+  results.overlaps.push_back({.ranks = 2, .collective_slowdown = 3.0, .gemm_slowdown = 3.0});
   EXPECT_DOUBLE_EQ(fitted(fit_device(results), "sharing.collectives"), 1.0);
 }
 
@@ -172,7 +172,7 @@ TEST(DeviceFit, SaysHowSureItIs) {
   }
 }
 
-TEST(DeviceFit, NeedsCopiesAndProducts) {
+TEST(DeviceFit, NeedsCopiesAndGemms) {
   hwdb::RuntimeResults results = planted_results();
   std::erase_if(results.kernels,
                 [](const MeasuredKernel& kernel) { return kernel.op.kind == OperatorKind::Gemm && kernel.library.empty(); });

@@ -46,7 +46,7 @@ TEST_F(FactFitsTest, TheShippedRowsAreTheFittedOnes) {
   }
 }
 
-TEST_F(FactFitsTest, LargeProductsAreDescribedToTenPercent) {
+TEST_F(FactFitsTest, LargeGemmsAreDescribedToTenPercent) {
   for (const char* id : {"a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200"}) {
     EXPECT_LE(summary(id, "gemm bf16").rms_large.value(), 0.10) << id;
   }
@@ -58,7 +58,7 @@ TEST_F(FactFitsTest, PublishedAttentionTablesAreDescribedToSevenPercent) {
   for (const char* id : {"h200_sxm", "gb200", "gb300"}) EXPECT_LE(summary(id, "attention, cuDNN 9.19").rms, 0.05) << id;
 }
 
-// Rates of products measured both as a forward (TN in BLAS terms) and as a data-gradient product (NN): NN relative to TN.
+// Rates of GEMMs measured both as a forward (TN in BLAS terms) and as a data-gradient GEMM (NN): NN relative to TN.
 std::vector<double> data_gradient_ratios(const std::string& accelerator) {
   std::map<std::string, double> forward, ratios;
   for (const bool second : {false, true}) {
@@ -82,7 +82,7 @@ std::vector<double> data_gradient_ratios(const std::string& accelerator) {
 }
 
 // So the model has one rate for both.
-TEST_F(FactFitsTest, DataGradientProductsRunAsFastAsForwardOnes) {
+TEST_F(FactFitsTest, DataGradientGemmsRunAsFastAsForwardOnes) {
   for (const char* id : {"a100_pcie_80", "b200_sxm"}) {
     const std::vector<double> ratios = data_gradient_ratios(id);
     ASSERT_EQ(ratios.size(), 14u) << id;
@@ -90,8 +90,8 @@ TEST_F(FactFitsTest, DataGradientProductsRunAsFastAsForwardOnes) {
   }
 }
 
-// Best bf16 products of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets state the same peak.
-TEST_F(FactFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestProduct) {
+// Best bf16 GEMMs of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets state the same peak.
+TEST_F(FactFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestGemm) {
   const double ratio =
       coefficient("gb300", "gemm.bf16.max_efficiency").value / coefficient("gb200", "gemm.bf16.max_efficiency").value;
   EXPECT_NEAR(ratio, 2106.8 / 1928.8, 1e-3);
@@ -99,7 +99,7 @@ TEST_F(FactFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestProduct) {
 }
 
 // The same of nvfp4 against fp8 on B200: 4546.4 against 3151.0 TFLOP/s.  The data sheet says twice as many.
-TEST_F(FactFitsTest, FourBitProductsAreAsMuchFasterAsTheirBestProduct) {
+TEST_F(FactFitsTest, FourBitGemmsAreAsMuchFasterAsTheirBestGemm) {
   const double fp8 = coefficient("b200_sxm", "gemm.fp8.max_efficiency").value * 4.5e15;
   const hwdb::Coefficient& fp4 = coefficient("b200_sxm", "gemm.fp4.max_efficiency");
   EXPECT_NEAR(fp4.value * 9e15 / fp8, 4546.4 / 3151.0, 2e-3);

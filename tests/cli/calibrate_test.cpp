@@ -27,8 +27,8 @@ constexpr const char* kHeader =
     R"("device": {"name": "A CPU", "kind": "cpu", "threads": 1, "memory_bytes": 1e10, "last_level_cache_bytes": 32e6}, )"
     R"("library": {"libtorch": "1.13.0", "blas": "OpenBLAS"}})";
 
-// Products of 100 GFLOP/s: 2 m n k FLOP.
-std::string product(std::int64_t m, std::int64_t n, std::int64_t k) {
+// GEMMs of 100 GFLOP/s: 2 m n k FLOP.
+std::string gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
   const double flops = 2.0 * static_cast<double>(m * n * k);
   std::ostringstream line;
   line << R"({"type": "kernel", "kind": "gemm", "dtype": "fp32", "m": )" << m << R"(, "n": )" << n << R"(, "k": )" << k
@@ -81,7 +81,7 @@ class Calibrate : public testing::Test {
     options_.output.file = folder_ / "out";
     std::ofstream file(options_.results.front());
     file << kHeader << "\n" << kCalls;
-    for (const std::int64_t size : {128, 256, 512}) file << product(size, 512, 256) << product(256, size, 1024);
+    for (const std::int64_t size : {128, 256, 512}) file << gemm(size, 512, 256) << gemm(256, size, 1024);
     file << kStep;
   }
 
@@ -115,7 +115,7 @@ TEST_F(Calibrate, ImportReadsWhatRanksOfAHostShare) {
   const sim::Achieved& achieved = cluster.device.achieved;
   EXPECT_NEAR(achieved.collective_fraction * cluster.fabric.device_bandwidth / sim::GBps, 1.0, 0.05);
   EXPECT_DOUBLE_EQ(achieved.sharing.collectives, 2.0 * (1.0 - 1.0 / 1.6));
-  EXPECT_NEAR(achieved.sharing.products, 0.05, 1e-12);
+  EXPECT_NEAR(achieved.sharing.gemms, 0.05, 1e-12);
   EXPECT_NEAR(achieved.sharing.streaming, 0.25, 1e-12);
 }
 

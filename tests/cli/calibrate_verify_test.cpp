@@ -20,12 +20,12 @@ constexpr const char* kVerifiedHeader =
     R"("library": {"libtorch": "1.13.0", "blas": "OpenBLAS"}})"
     "\n";
 
-// A GPT of one layer of width 64, 96 words and 32 positions; the products of a step of one sequence by hand.
+// A GPT of one layer of width 64, 96 words and 32 positions; the GEMMs of a step of one sequence by hand.
 constexpr std::int64_t kBlock = 2 * 32 * (64 * 192 + 64 * 64 + 2 * 64 * 128), kScores = 2 * 2 * 4 * 32 * 32 * 16;
 constexpr std::int64_t kForward = kBlock + kScores + 2 * 32 * 64 * 96;
 constexpr std::int64_t kParameters = 96 * 64 + 32 * 64 + (64 * 192 + 192 + 64 * 64 + 64 + 2 * 64 * 128 + 128 + 64) + 3 * 2 * 64;
 
-std::string counted(std::int64_t forward_products) {
+std::string counted(std::int64_t forward_gemms) {
   std::ostringstream line;
   line
       << R"({"type": "counted", "key": "one", "rank": 0, "stage": 0, "shard": 0, "run": {"id": "one", "model": {"name": "one", )"
@@ -33,8 +33,8 @@ std::string counted(std::int64_t forward_products) {
       << R"("vocab_size": 96, "seq_len": 32, "norm": "layernorm", "position": "learned", "tied_embeddings": true, "bias": true}, )"
       << R"("hardware": {"accelerator": "nowhere", "num_devices": 1}, "training": {"framework": "libtorch", )"
       << R"("precision": "fp32", "optimizer": "adamw", "micro_batch": 1, "global_batch": 1, "flash_attention": false}}, )"
-      << R"("counts": {"parameters": )" << kParameters << R"(, "forward": {"product_flops": )" << forward_products
-      << R"(, "attention_flops": 0}, "backward": {"product_flops": )" << 2 * kForward << R"(, "attention_flops": 0}, )"
+      << R"("counts": {"parameters": )" << kParameters << R"(, "forward": {"gemm_flops": )" << forward_gemms
+      << R"(, "attention_flops": 0}, "backward": {"gemm_flops": )" << 2 * kForward << R"(, "attention_flops": 0}, )"
       << R"("bytes": {"persistent": 1, "after_forward": 2, "peak": 3, "host": 0, "host_peak": 0}, "sent": []}})"
       << "\n";
   return line.str();
@@ -59,8 +59,8 @@ class CalibrateVerify : public testing::Test {
 TEST_F(CalibrateVerify, PrintsEachFigurePredictedAndMeasured) {
   write(counted(kForward));
   EXPECT_EQ(run_calibrate_verify(options_), 1);  // nobody holds 3 bytes
-  const std::string products = std::to_string(kForward);
-  EXPECT_TRUE(prints("one: forward product FLOPs," + products + "," + products + ",yes\n")) << printed();
+  const std::string gemms = std::to_string(kForward);
+  EXPECT_TRUE(prints("one: forward GEMM FLOPs," + gemms + "," + gemms + ",yes\n")) << printed();
   EXPECT_TRUE(prints("one: parameters," + std::to_string(kParameters) + "," + std::to_string(kParameters) + ",yes\n"))
       << printed();
   EXPECT_TRUE(prints(",3,NO\n")) << printed();
@@ -69,7 +69,7 @@ TEST_F(CalibrateVerify, PrintsEachFigurePredictedAndMeasured) {
 TEST_F(CalibrateVerify, NamesWhatDiffers) {
   write(counted(kForward + 2));
   EXPECT_EQ(run_calibrate_verify(options_), 1);
-  EXPECT_TRUE(prints("one: forward product FLOPs," + std::to_string(kForward) + "," + std::to_string(kForward + 2) + ",NO\n"))
+  EXPECT_TRUE(prints("one: forward GEMM FLOPs," + std::to_string(kForward) + "," + std::to_string(kForward + 2) + ",NO\n"))
       << printed();
 }
 

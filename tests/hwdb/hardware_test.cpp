@@ -288,8 +288,8 @@ TEST(Hardware, AnotherPowerLimitIsAnotherSustainedClock) {
             std::string::npos);
 }
 
-// Products measured on the device itself are those of its own limit; another architecture needs other power.
-TEST(Hardware, MeasuredProductsAndOtherChipsKeepTheirClock) {
+// GEMMs measured on the device itself are those of its own limit; another architecture needs other power.
+TEST(Hardware, MeasuredGemmsAndOtherChipsKeepTheirClock) {
   const auto clock = [](const char* id) { return device(shipped(), id).device.achieved.sustained_clock; };
   EXPECT_EQ(clock("mi210"), clock("mi250x_gcd"));
   EXPECT_EQ(clock("a10"), clock("a100_sxm_80"));

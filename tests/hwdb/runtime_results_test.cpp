@@ -66,7 +66,7 @@ TEST(RuntimeResults, ReadsWhatRanksTakeFromEachOther) {
   ASSERT_EQ(results.overlaps.size(), 1U);
   EXPECT_EQ(results.overlaps[0].kind, sim::CollectiveKind::AllGather);
   EXPECT_EQ(results.overlaps[0].collective_slowdown, 2.5);
-  EXPECT_EQ(results.overlaps[0].product_slowdown, 1.5);
+  EXPECT_EQ(results.overlaps[0].gemm_slowdown, 1.5);
   ASSERT_EQ(results.sharing.size(), 1U);
   EXPECT_EQ(results.sharing[0].kind, "copy");
   EXPECT_EQ(results.sharing[0].ranks, 2);

@@ -127,9 +127,9 @@ TEST(Stacks, WhatIsTrainedIsACondition) {
 
 TEST(Stacks, BlocksWithExpertsAreACondition) {
   StackQuery query = asked("a");
-  query.blocks = "mixture";
+  query.blocks = "moe";
   EXPECT_EQ(ruled(R"({"blocks": "dense"})", query).stack.efficiency, 1.0);
-  EXPECT_EQ(ruled(R"({"blocks": "mixture"})", query).stack.efficiency, 0.5);
+  EXPECT_EQ(ruled(R"({"blocks": "moe"})", query).stack.efficiency, 0.5);
 }
 
 TEST(Stacks, AnUnknownFrameworkIsRefusedWithTheNearestOne) {
@@ -313,7 +313,7 @@ TEST(Stacks, PyTorchOnRocmHadASlowBackwardKernelUntilOctober2024) {
   EXPECT_EQ(kernel("megatron-lm", "CDNA3", "2026-02-02"), sim::AttentionKernel::ComposableKernel);
 }
 
-TEST(Stacks, ProductsOnMi300xAreThoseThatTheLibraryPicksUnlessTheRunTunesThem) {
+TEST(Stacks, GemmsOnMi300xAreThoseThatTheLibraryPicksUnlessTheRunTunesThem) {
   StackQuery query = asked("fsdp2");
   query.architecture = "CDNA3 (gfx942)";
   EXPECT_LT(Stacks::shipped().choose(query).stack.gemm_efficiency, 0.8);

@@ -43,10 +43,10 @@ TEST(ShapeTable, TellsOnlyWhatTheModelHas) {
   EXPECT_FALSE(contains(dense, "experts"));
   EXPECT_FALSE(contains(dense, "sliding window"));
   EXPECT_TRUE(contains(dense, "HF openai-community/gpt2"));
-  const std::string mixture = render(shape_table(known("deepseek-v3-mtp")), Format::Markdown);
-  EXPECT_TRUE(contains(mixture, "8 of 256, width 2048; in 4 of 8 groups; shared: 1, width 2048; first 3 layers dense"));
-  EXPECT_TRUE(contains(mixture, "61 + 1 MTP"));
-  EXPECT_TRUE(contains(mixture, "queries rank 1536, keys and values rank 512"));
+  const std::string moe = render(shape_table(known("deepseek-v3-mtp")), Format::Markdown);
+  EXPECT_TRUE(contains(moe, "8 of 256, width 2048; in 4 of 8 groups; shared: 1, width 2048; first 3 layers dense"));
+  EXPECT_TRUE(contains(moe, "61 + 1 MTP"));
+  EXPECT_TRUE(contains(moe, "queries rank 1536, keys and values rank 512"));
   EXPECT_TRUE(contains(render(shape_table(known("gemma-3-1b")), Format::Markdown), "512 tokens, one full layer in 6"));
 }
 

@@ -90,7 +90,7 @@ TEST(ReportedFigure, IsReadByItsConvention) {
   const json document = json::parse(render(p, kProvenance, Format::Json, {}, reported));
   EXPECT_EQ(document["reported"]["convention"], "palm");
   EXPECT_DOUBLE_EQ(document["reported"]["exact"]["palm"]["tflops_per_device"].get<double>(), 300.0);
-  EXPECT_NE(render(p, kProvenance, Format::Table, {}, reported).find("600.0 TFLOP/s are 300.0 TFLOP/s of matrix products"),
+  EXPECT_NE(render(p, kProvenance, Format::Table, {}, reported).find("600.0 TFLOP/s are 300.0 TFLOP/s of GEMMs"),
             std::string::npos);
 }
 

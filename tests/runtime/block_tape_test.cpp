@@ -65,7 +65,7 @@ BlockContext context_of(const TrainingSetup& setup) {
   context.shape = rank_shape(model, setup.strategy, {});
   context.blockwise_attention = setup.strategy.flash_attention;
   context.mask = causal_mask(model.seq_len, model.seq_len, options_of(setup));
-  const std::int64_t dim = model.mla ? context.shape.latent.rotary : model.head_dim;
+  const std::int64_t dim = model.mla ? context.shape.mla.rotary : model.head_dim;
   if (model.position == sim::Position::Rope) context.rotary = rotary_table(model.seq_len, dim, options_of(setup));
   return context;
 }
@@ -121,8 +121,8 @@ INSTANTIATE_TEST_SUITE_P(Plain, TapeOfABlock,
                                           testing::Values(Shape::Usual, Shape::SquareHeads, Shape::WideHeads), kPrecisions,
                                           testing::Bool()),
                          name_of_case);
-INSTANTIATE_TEST_SUITE_P(Latent, TapeOfABlock,
-                         testing::Combine(testing::Values(Family::Latent, Family::LatentDirect),
+INSTANTIATE_TEST_SUITE_P(Mla, TapeOfABlock,
+                         testing::Combine(testing::Values(Family::Mla, Family::MlaDirect),
                                           testing::Values(Shape::Usual, Shape::WideHeads, Shape::WidePositions), kPrecisions,
                                           testing::Bool()),
                          name_of_case);

@@ -52,7 +52,7 @@ CollectiveBenchOptions small_bench() {
   options.smallest = 1.0 * sim::KiB;
   options.largest = 64.0 * sim::KiB;
   options.gemm_size = 64;
-  options.after_products = true;
+  options.after_gemms = true;
   options.repeats = {.warm_up = 1, .least = 2, .most = 2, .precision = 0.1, .budget = sim::Seconds(0.01)};
   return options;
 }
@@ -72,7 +72,7 @@ std::map<std::string, json> bench(CollectiveBenchOptions options) {
   return records;
 }
 
-// Shapes 2x1, 4x1 and 2x2, two formats: 6 kinds of 4 sizes (1, 4, 16, 64 KiB), and 3 kinds beside products.
+// Shapes 2x1, 4x1 and 2x2, two formats: 6 kinds of 4 sizes (1, 4, 16, 64 KiB), and 3 kinds beside GEMMs.
 TEST(CollectiveBench, MeasuresEveryKindOverEveryShape) {
   const auto records = bench(small_bench());
   EXPECT_EQ(records.size(), 3u * 2u * (6u * 4u + 3u));

@@ -66,7 +66,7 @@ TEST(StepBench, RecordsAStepThatDoesNotFit) {
 
 TEST(DeviceChoices, AreNotOfferedOnTheCpu) {
   EXPECT_FALSE(has_attention_kernels(AttentionKernels::Flash, c10::kCPU));
-  EXPECT_FALSE(has_narrow_products(c10::kCPU));
+  EXPECT_FALSE(has_narrow_gemms(c10::kCPU));
   EXPECT_FALSE(can_capture_graphs(c10::kCPU));
   EXPECT_TRUE(has_attention_kernels(AttentionKernels::Blockwise, c10::kCPU));
   for (const StepCase& one : step_cases(c10::kCPU, true)) {

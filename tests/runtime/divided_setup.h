@@ -99,8 +99,8 @@ inline std::vector<sim::Recompute> main_recomputes() {
           {.kind = RecomputeKind::Full},
           {.kind = RecomputeKind::EveryN, .every_n = 2},
           {.kind = RecomputeKind::Selective,
-           .modules = {.core_attention = true, .norms = true, .shared_experts = true, .latent_up = true}},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true, .mixture = true}}};
+           .modules = {.core_attention = true, .norms = true, .shared_experts = true, .mla_up = true}},
+          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true, .moe = true}}};
 }
 
 // With the first blocks alone, and every choice of modules.
@@ -108,8 +108,8 @@ inline std::vector<sim::Recompute> all_recomputes() {
   using sim::RecomputeKind;
   std::vector<sim::Recompute> list = main_recomputes();
   list.push_back({.kind = RecomputeKind::Full, .first_blocks = 1});
-  for (const bool mixture : {false, true}) {
-    list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = !mixture, .mixture = mixture}});
+  for (const bool moe : {false, true}) {
+    list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = !moe, .moe = moe}});
   }
   list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .expert_activation = true}});
   for (const bool activation : {false, true}) {
@@ -117,12 +117,12 @@ inline std::vector<sim::Recompute> all_recomputes() {
                     .modules = {.core_attention = false, .activation = activation, .shared_experts = true}});
   }
   for (const bool attention : {false, true})
-    list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = attention, .latent_up = true}});
+    list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = attention, .mla_up = true}});
   for (unsigned modules = 1; modules < 16; ++modules) {
     list.push_back({.kind = RecomputeKind::Selective,
                     .modules = {.core_attention = (modules & 1U) != 0,
                                 .mlp = (modules & 2U) != 0,
-                                .mixture = (modules & 2U) != 0,
+                                .moe = (modules & 2U) != 0,
                                 .norms = (modules & 4U) != 0,
                                 .activation = (modules & 8U) != 0}});
   }

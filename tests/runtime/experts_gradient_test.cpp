@@ -18,10 +18,10 @@ namespace {
 constexpr std::int64_t kTokens = 12;
 
 // One process's experts with random parameters, and the same as leaves of a graph.
-class Mixture {
+class Moe {
  public:
-  explicit Mixture(const MixtureForm& form) {
-    const TrainingSetup setup = small_mixture(form);
+  explicit Moe(const MoeForm& form) {
+    const TrainingSetup setup = small_moe(form);
     context_.model = setup.model;
     context_.shape = rank_shape(setup.model, setup.strategy, {});
     std::vector<ParameterShape> shapes, experts;
@@ -40,7 +40,7 @@ class Mixture {
 
   // sum over the chosen experts of probability times expert, and the shared one.
   at::Tensor formula(const at::Tensor& x) const {
-    const sim::MixtureOfExperts& moe = *context_.model.moe;
+    const sim::Moe& moe = *context_.model.moe;
     const at::Tensor probabilities = at::softmax(at::linear(x, leaf("router.weight"), leaf("router.bias")), 1);
     const at::Tensor chosen = std::get<1>(at::topk(probabilities.detach(), moe.top_k, 1));
     std::vector<at::Tensor> tokens;
@@ -96,30 +96,30 @@ void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
   EXPECT_LT((actual - expected).abs().max().item<double>(), 2e-5 * (1.0 + expected.abs().max().item<double>()));
 }
 
-class ExpertsGradient : public testing::TestWithParam<MixtureForm> {};
+class ExpertsGradient : public testing::TestWithParam<MoeForm> {};
 
 TEST_P(ExpertsGradient, IsThatOfTheFormula) {
   at::manual_seed(3);
-  const Mixture mixture(GetParam());
+  const Moe moe(GetParam());
   const at::Tensor x = at::randn({kTokens, 64}), dy = at::randn({kTokens, 64});
   const at::Tensor leaf = x.detach().clone().requires_grad_(true);
-  const at::Tensor y = mixture.formula(leaf);
+  const at::Tensor y = moe.formula(leaf);
   (y * dy).sum().backward();
 
-  const Experts experts = mixture.experts();
+  const Experts experts = moe.experts();
   ExpertsTape tape;
   experts.inner(x, tape, Experts::Keep::Tape);
   expect_close(experts.outer(tape, Experts::Keep::Tape), y.detach());
   expect_close(experts.backward(dy, x, tape), leaf.grad());
-  expect_close(mixture.gradients(), mixture.leaves().grad());
+  expect_close(moe.gradients(), moe.leaves().grad());
 }
 
 // Whatever is dropped comes back, and what is not kept gives the same output.
 TEST_P(ExpertsGradient, IsTheSameWhenExpertsAreMadeAgain) {
   at::manual_seed(4);
-  const Mixture mixture(GetParam());
+  const Moe moe(GetParam());
   const at::Tensor x = at::randn({kTokens, 64}), dy = at::randn({kTokens, 64});
-  const Experts experts = mixture.experts();
+  const Experts experts = moe.experts();
   ExpertsTape kept, passing;
   experts.inner(x, kept, Experts::Keep::Tape);
   experts.inner(x, passing, Experts::Keep::Nothing);
@@ -129,7 +129,7 @@ TEST_P(ExpertsGradient, IsTheSameWhenExpertsAreMadeAgain) {
                                                     {.core_attention = false, .activation = true},
                                                     {.core_attention = false, .shared_experts = true},
                                                     {.core_attention = false, .activation = true, .shared_experts = true},
-                                                    {.core_attention = false, .mixture = true, .activation = true}};
+                                                    {.core_attention = false, .moe = true, .activation = true}};
   for (const sim::RecomputedModules& dropped : choices) {
     ExpertsTape tape;
     experts.inner(x, tape, Experts::Keep::Tape);
@@ -141,7 +141,7 @@ TEST_P(ExpertsGradient, IsTheSameWhenExpertsAreMadeAgain) {
   for (const at::Tensor& gradient : gradients) EXPECT_TRUE(at::equal(gradient, plain));
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, ExpertsGradient, testing::ValuesIn(mixture_forms()),
+INSTANTIATE_TEST_SUITE_P(Forms, ExpertsGradient, testing::ValuesIn(moe_forms()),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace

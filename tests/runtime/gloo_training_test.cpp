@@ -48,7 +48,7 @@ TEST(GlooTraining, OfTensorStageAndDataRanks) {
 
 // Pieces of an all-to-all are as large as the routers make them.
 TEST(GlooTraining, OfExpertRanks) {
-  TrainingSetup setup = small_mixture(mixture_forms().front());
+  TrainingSetup setup = small_moe(moe_forms().front());
   setup.strategy.data_parallel = 4, setup.strategy.expert_parallel = 2;
   setup.strategy.sharding = sim::Sharding::Zero3;
   expect_equal_over_gloo(setup);

@@ -28,15 +28,15 @@ std::vector<KernelCase> small_cases(Family family, sim::Precision precision, boo
 
 template <typename Visit>
 void for_each_small_case(const Visit& visit) {
-  for (const Family family : {Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect}) {
+  for (const Family family : {Family::Gpt2, Family::Llama, Family::Mla, Family::MlaDirect}) {
     for (const sim::Precision precision : {sim::Precision::Fp32, sim::Precision::Bf16}) {
       if (precision == sim::Precision::Bf16 && !multiplies_in(c10::kCPU, c10::kBFloat16)) continue;
       for (const bool fused : {false, true}) {
         for (const KernelCase& one : small_cases(family, precision, fused)) visit(one);
       }
-      TrainingSetup mixture = small_mixture({.name = "mixture", .family = family, .moe = mixture_forms().front().moe});
-      mixture.strategy.precision = precision;
-      for (const KernelCase& one : expert_cases_of(mixture.model, mixture.strategy)) visit(one);
+      TrainingSetup moe = small_moe({.name = "moe", .family = family, .moe = moe_forms().front().moe});
+      moe.strategy.precision = precision;
+      for (const KernelCase& one : expert_cases_of(moe.model, moe.strategy)) visit(one);
     }
   }
 }
@@ -51,7 +51,7 @@ TEST(KernelBench, EveryOperatorOfAModelHasAKernel) {
 }
 
 // What is timed is the work that the simulator prices.
-TEST(KernelBench, ProductsAndAttentionExecuteTheirFlops) {
+TEST(KernelBench, GemmsAndAttentionExecuteTheirFlops) {
   for_each_small_case([](const KernelCase& one) {
     const bool attention = one.op.kind == sim::OperatorKind::Attention;
     if (one.op.kind != sim::OperatorKind::Gemm && !attention) return;
@@ -59,7 +59,7 @@ TEST(KernelBench, ProductsAndAttentionExecuteTheirFlops) {
     ASSERT_TRUE(work) << one.key();
     OperatorTrace trace;
     work->run();
-    EXPECT_EQ(attention ? trace.attention_flops() : trace.product_flops(), static_cast<std::int64_t>(one.op.flops.value()))
+    EXPECT_EQ(attention ? trace.attention_flops() : trace.gemm_flops(), static_cast<std::int64_t>(one.op.flops.value()))
         << one.key();
   });
 }

@@ -40,7 +40,7 @@ void expect_close(const at::Tensor& actual, const at::Tensor& expected, double t
   EXPECT_LT((actual - expected).abs().max().item<double>(), tolerance * (1.0 + expected.abs().max().item<double>()));
 }
 
-TEST(LinearKernel, GradientsAreThoseOfTheProduct) {
+TEST(LinearKernel, GradientsAreThoseOfTheGemm) {
   at::manual_seed(1);
   const at::Tensor x = random({6, 5}), w = random({4, 5}), b = random({4}), dy = random({6, 4});
   const auto expected = reference_gradients([](const Tensors& in) { return at::linear(in[0], in[1], in[2]); }, {x, w, b}, dy);

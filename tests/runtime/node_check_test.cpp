@@ -25,7 +25,7 @@ NodeReadings healthy() {
   NodeReadings readings;
   for (int rank = 0; rank < 8; ++rank) {
     readings.hosts.push_back(rank < 4 ? "left" : "right");
-    readings.product.push_back(repeats(1.0));
+    readings.gemm.push_back(repeats(1.0));
     readings.copy.push_back(repeats(2.0));
     readings.ring.push_back(repeats(3.0));
     for (int other = rank + 1; other < 8; ++other) {
@@ -46,16 +46,16 @@ TEST(NodeCheck, FindsNothingOnAHealthyMachine) { EXPECT_TRUE(findings_of(healthy
 
 TEST(NodeCheck, FindsASlowDevice) {
   NodeReadings readings = healthy();
-  readings.product[2] = repeats(1.5);
+  readings.gemm[2] = repeats(1.5);
   const auto findings = findings_of(readings, 0.1);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_EQ(findings[0].fault, Fault::SlowProduct);
-  EXPECT_EQ(findings[0].text, "rank 2 (left): a matrix product takes 1.50x the median of all ranks: slow device");
+  EXPECT_EQ(findings[0].fault, Fault::SlowGemm);
+  EXPECT_EQ(findings[0].text, "rank 2 (left): a GEMM takes 1.50x the median of all ranks: slow device");
 }
 
 TEST(NodeCheck, LetsAFewPerCentPass) {
   NodeReadings readings = healthy();
-  readings.product[2] = repeats(1.08);
+  readings.gemm[2] = repeats(1.08);
   EXPECT_TRUE(findings_of(readings, 0.1).empty());
 }
 
@@ -91,7 +91,7 @@ TEST(NodeCheck, FindsASlowPort) {
 // Five of fifteen repeats take 1.4 times as long: the median shows nothing.
 TEST(NodeCheck, FindsABadState) {
   NodeReadings readings = healthy();
-  for (std::size_t i = 0; i < 5; ++i) readings.product[6][3 * i] *= 1.4;
+  for (std::size_t i = 0; i < 5; ++i) readings.gemm[6][3 * i] *= 1.4;
   const auto findings = findings_of(readings, 0.1);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].fault, Fault::Bimodal);
@@ -123,8 +123,8 @@ TEST(Partners, MeetEachOtherOnce) {
 }
 
 // What they give is planted: nothing depends on how fast this machine is, or what else it does.
-NodeProbes planted(Seconds product) {
-  return {.product = [=] { return product; }, .copy = [] { return Seconds(0.01); }};
+NodeProbes planted(Seconds gemm) {
+  return {.gemm = [=] { return gemm; }, .copy = [] { return Seconds(0.01); }};
 }
 
 // Three ranks take 10 ms, rank 2 takes 40: it is named, on every rank alike.
@@ -140,7 +140,7 @@ TEST(NodeCheck, MeasuresAPlantedSlowRank) {
     EXPECT_EQ(readings.links.size(), 6u);
     std::set<int> slow;
     for (const Finding& finding : findings_of(readings, 0.5)) {
-      if (finding.fault == Fault::SlowProduct) slow.insert(finding.ranks[0]);
+      if (finding.fault == Fault::SlowGemm) slow.insert(finding.ranks[0]);
     }
     EXPECT_EQ(slow, std::set<int>{2});
   });
@@ -148,7 +148,7 @@ TEST(NodeCheck, MeasuresAPlantedSlowRank) {
 
 TEST(DeviceProbes, TakeTime) {
   const NodeProbes probes = device_probes(c10::kCPU, 64, 64.0 * sim::KiB);
-  EXPECT_GT(probes.product(), Seconds(0.0));
+  EXPECT_GT(probes.gemm(), Seconds(0.0));
   EXPECT_GT(probes.copy(), Seconds(0.0));
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 void multiply(std::int64_t m, std::int64_t n, std::int64_t k) { at::mm(at::ones({m, k}), at::ones({k, n})); }
 
-// 2 m n k of each product, and 50 of attention; what follows the last pass belongs to none.
+// 2 m n k of each GEMM, and 50 of attention; what follows the last pass belongs to none.
 TEST(PassFlops, TellsPassesApart) {
   PassFlops flops;
   multiply(2, 3, 4);
@@ -21,8 +21,8 @@ TEST(PassFlops, TellsPassesApart) {
   multiply(1, 1, 7);
   flops.pass_done(false);
   multiply(8, 8, 8);
-  EXPECT_EQ(flops.forward(), (sim::PassFlopCounts{.products = 48 + 14, .attention = 0}));
-  EXPECT_EQ(flops.backward(), (sim::PassFlopCounts{.products = 120, .attention = 50}));
+  EXPECT_EQ(flops.forward(), (sim::PassFlopCounts{.gemms = 48 + 14, .attention = 0}));
+  EXPECT_EQ(flops.backward(), (sim::PassFlopCounts{.gemms = 120, .attention = 50}));
 }
 
 }  // namespace

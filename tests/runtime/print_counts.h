@@ -12,7 +12,7 @@ inline std::ostream& operator<<(std::ostream& out, const CollectiveTotal& total)
 }
 
 inline std::ostream& operator<<(std::ostream& out, const PassFlopCounts& flops) {
-  return out << flops.products << " FLOPs of products, " << flops.attention << " of attention";
+  return out << flops.gemms << " FLOPs of GEMMs, " << flops.attention << " of attention";
 }
 
 }  // namespace llmsim::sim

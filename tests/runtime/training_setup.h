@@ -5,15 +5,15 @@
 
 namespace llmsim::runtime {
 
-// LatentDirect projects queries directly.
-enum class Family { Gpt2, Llama, Latent, LatentDirect };
+// MlaDirect projects queries directly.
+enum class Family { Gpt2, Llama, Mla, MlaDirect };
 
 inline const char* name_of(Family family) {
-  const char* names[] = {"gpt2", "llama", "latent", "latent_direct"};
+  const char* names[] = {"gpt2", "llama", "mla", "mla_direct"};
   return names[static_cast<int>(family)];
 }
 
-// 2 layers of width 64, 4 heads (Llama: 2 of keys; latent: queries of 12 + 8 and values of 16), vocabulary 96, 32 tokens, fp32, 8
+// 2 layers of width 64, 4 heads (Llama: 2 of keys; MLA: queries of 12 + 8 and values of 16), vocabulary 96, 32 tokens, fp32, 8
 // sequences a step one by one.
 inline TrainingSetup small_training(Family family) {
   TrainingSetup setup;
@@ -26,9 +26,9 @@ inline TrainingSetup small_training(Family family) {
   model.ffn_size = 128;
   model.vocab_size = 96;
   model.seq_len = 32;
-  if (family >= Family::Latent) {
-    model.mla = sim::LatentAttention{.kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
-    if (family == Family::Latent) model.mla->q_lora_rank = 24;
+  if (family >= Family::Mla) {
+    model.mla = sim::Mla{.kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
+    if (family == Family::Mla) model.mla->q_lora_rank = 24;
     model.head_dim = sim::query_head_dim(model);
   }
   if (family != Family::Gpt2) {

@@ -44,7 +44,7 @@ TEST(AttentionCore, EverySchemeDividesTheSameWorkByTheRanks) {
   }
 }
 
-TEST(AttentionCore, UnfusedProductsOfTf32RunOnTheMatrixUnits) {
+TEST(AttentionCore, UnfusedGemmsOfTf32RunOnTheMatrixUnits) {
   TrainingRun run = small_run();
   run.strategy.flash_attention = false;
   run.strategy.precision = Precision::Fp32;

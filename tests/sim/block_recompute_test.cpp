@@ -8,7 +8,7 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr double kUnit = 2.0 * kTokens * kHidden * kHidden;  // FLOP of a product with h^2 weights
+constexpr double kUnit = 2.0 * kTokens * kHidden * kHidden;  // FLOP of a GEMM with h^2 weights
 constexpr double kRow = 2.0 * kTokens * kHidden;             // bytes of h values of each token
 
 BlockOperators block_of(TrainingRun run, const char* recompute) {
@@ -16,55 +16,49 @@ BlockOperators block_of(TrainingRun run, const char* recompute) {
   return lower_block(run.model, run.strategy, run.stack, run.strategy.recompute.kind);
 }
 
-double product_flops(const OperatorList& operators) {
-  double sum = 0.0;
-  for (const Operator& op : operators) sum += op.kind == OperatorKind::Gemm ? op.flops.value() : 0.0;
-  return sum;
-}
-
-// The sample block has products q, k, v, out of h^2 and up, down of 4 h^2 weights.
-TEST(BlockRecompute, EverySecondProductIsMadeAgain) {
+// The sample block has GEMMs q, k, v, out of h^2 and up, down of 4 h^2 weights.
+TEST(BlockRecompute, EverySecondGemmIsMadeAgain) {
   const BlockOperators block = block_of(small_run(), "op");
-  EXPECT_DOUBLE_EQ(product_flops(block.recompute), (1.0 + 1.0 + 4.0) * kUnit);  // k, out, down
+  EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), (1.0 + 1.0 + 4.0) * kUnit);  // k, out, down
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 0);
   // input, q, v, up, attention's output and its log-sum-exp
   EXPECT_DOUBLE_EQ(block.saved.value(), (1.0 + 1.0 + 1.0 + 4.0 + 1.0) * kRow + 4.0 * kTokens * 8.0);
 }
 
-TEST(BlockRecompute, AGatedBlockKeepsItsDownProductAndMakesItsUpProductAgain) {
+TEST(BlockRecompute, AGatedBlockKeepsItsDownGemmAndMakesItsUpGemmAgain) {
   // q k v out gate up down: k, out and up are the even ones.
   TrainingRun run = small_run();
   run.model.gated_mlp = true;
-  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "op").recompute), (1.0 + 1.0 + 4.0) * kUnit);
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), (1.0 + 1.0 + 4.0) * kUnit);
 }
 
-TEST(BlockRecompute, EightBitProductsAreUnknownToThePolicy) {
+TEST(BlockRecompute, EightBitGemmsAreUnknownToThePolicy) {
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
-  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "op").recompute), 12.0 * kUnit);
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 12.0 * kUnit);
 }
 
-TEST(BlockRecompute, KeepingAllProductsRepeatsAttentionAndStreamsOnly) {
+TEST(BlockRecompute, KeepingAllGemmsRepeatsAttentionAndStreamsOnly) {
   const BlockOperators block = block_of(small_run(), "op=all");
-  EXPECT_EQ(product_flops(block.recompute), 0.0);
+  EXPECT_EQ(gemm_flops(block.recompute), 0.0);
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 1);
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Norm), 2);
   EXPECT_DOUBLE_EQ(block.saved.value(), (1.0 + 3.0 + 1.0 + 4.0) * kRow);  // input, qkv, out, up
 }
 
-TEST(BlockRecompute, KeepingQkvRepeatsTheOtherProducts) {
+TEST(BlockRecompute, KeepingQkvRepeatsTheOtherGemms) {
   const BlockOperators block = block_of(small_run(), "op=qkv");
-  EXPECT_DOUBLE_EQ(product_flops(block.recompute), 9.0 * kUnit);
+  EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), 9.0 * kUnit);
   EXPECT_DOUBLE_EQ(block.saved.value(), 4.0 * kRow);
 }
 
-TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastProduct) {
+TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastGemm) {
   TrainingRun run = small_run();
   run.stack.recompute_stops_early = true;
-  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "full").recompute), 8.0 * kUnit);
-  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "op").recompute), 2.0 * kUnit);
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "full").recompute), 8.0 * kUnit);
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 2.0 * kUnit);
   run.stack.dropout = 0.1;  // its mask comes last
-  EXPECT_DOUBLE_EQ(product_flops(block_of(run, "full").recompute), 12.0 * kUnit);
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "full").recompute), 12.0 * kUnit);
 }
 
 TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
@@ -72,7 +66,7 @@ TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
   EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=mlp").saved).value(), 8.0 * kRow);         // of up and of GELU
   EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=activation").saved).value(), 4.0 * kRow);  // of GELU
   EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=layernorm").saved).value(), 2.0 * kRow);   // of two norms
-  EXPECT_DOUBLE_EQ(product_flops(block_of(small_run(), "selective=mlp").recompute), 8.0 * kUnit);
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(small_run(), "selective=mlp").recompute), 8.0 * kUnit);
   EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Norm), 2);
   EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Attention), 0);
 }

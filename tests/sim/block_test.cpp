@@ -13,12 +13,6 @@
 namespace llmsim::sim {
 namespace {
 
-double gemm_flops(const OperatorList& operators) {
-  double sum = 0.0;
-  for (const Operator& op : operators) sum += op.kind == OperatorKind::Gemm ? op.flops.value() : 0.0;
-  return sum;
-}
-
 double collective_bytes(const OperatorList& operators, CollectiveKind kind) {
   double sum = 0.0;
   for (const Operator& op : operators) {
@@ -29,14 +23,14 @@ double collective_bytes(const OperatorList& operators, CollectiveKind kind) {
 
 constexpr double kSequence = 1024.0;
 
-TEST(Block, ForwardProductsMultiplyEveryMatrixOnce) {
+TEST(Block, ForwardGemmsMultiplyEveryMatrixOnce) {
   // h = 1024: qkv 3 h^2, projection h^2, MLP 8 h^2 weights, two FLOPs for each weight and token.
   const TrainingRun run = small_run();
   const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 12.0 * kHidden * kHidden * kTokens);
 }
 
-TEST(Block, BackwardIsTwiceTheForwardProducts) {
+TEST(Block, BackwardIsTwiceTheForwardGemms) {
   const TrainingRun run = small_run();
   const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.backward), 2.0 * gemm_flops(block.forward));
@@ -47,7 +41,7 @@ TEST(Block, UnfusedAttentionCountsTheWholeSquareAndFlashItsCausalHalf) {
   const double flash = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
   run.strategy.flash_attention = false;
   const double unfused = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
-  const double square = 4.0 * kTokens * kSequence * kHidden;  // two products of 2 t s h
+  const double square = 4.0 * kTokens * kSequence * kHidden;  // two GEMMs of 2 t s h
   EXPECT_DOUBLE_EQ(unfused - flash, square / 2.0);
 }
 
@@ -134,7 +128,7 @@ TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::ReduceScatter), 2.0 * residual);
-  // two conjugates and the inputs of both column-parallel products once more
+  // two conjugates and the inputs of both column-parallel GEMMs once more
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
 }
 
@@ -151,7 +145,7 @@ TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * 2.0 * residual);
 }
 
-TEST(Block, TensorRanksShareTheProducts) {
+TEST(Block, TensorRanksShareTheGemms) {
   TrainingRun run = small_run(4);
   const double whole = gemm_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward);
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
@@ -183,7 +177,7 @@ double moved_by(const OperatorList& operators, const std::string& label) {
 }
 
 TEST(Block, BiasGradientsReadTheOutputGradientsOnce) {
-  // qkv 3 h, projection h, MLP 4 h and h values of 2 bytes for each token; nothing where the product's epilogue sums them.
+  // qkv 3 h, projection h, MLP 4 h and h values of 2 bytes for each token; nothing where the GEMM's epilogue sums them.
   TrainingRun run = small_run();
   run.model.bias = Biases::gpt();
   const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
@@ -229,7 +223,7 @@ TEST(Block, AGeluOfEightOperatorsMovesNineTimesAFusedOne) {
 
 TEST(Block, AnEagerLlamaKeepsFourWidthsForEachNormAndEveryFactorOfItsMlp) {
   // Units of t h 16-bit values.  Each norm: its input in fp32 (2), the normalised input (1), its output (1).  Attention: q, k,
-  // v and its output (4).  MLP, f = 4 h: gate, up, silu(gate) and their product (16).
+  // v and its output (4).  MLP, f = 4 h: gate, up, silu(gate) and their GEMM (16).
   TrainingRun run = small_run();
   run.model.norm = Norm::RmsNorm;
   run.model.gated_mlp = true;
@@ -240,7 +234,7 @@ TEST(Block, AnEagerLlamaKeepsFourWidthsForEachNormAndEveryFactorOfItsMlp) {
 }
 
 TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
-  // As above, adapters on q and v: the norms keep their fp32 input (2 + 2), the first its output (1); no product of the MLP
+  // As above, adapters on q and v: the norms keep their fp32 input (2 + 2), the first its output (1); no GEMM of the MLP
   // (12).
   TrainingRun run = small_run();
   run.model.norm = Norm::RmsNorm;
@@ -250,7 +244,7 @@ TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
   const double unit = 2.0 * kTokens * kHidden, log_sum_exp = 8.0 * kTokens * 4.0;
   const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0) + log_sum_exp);
-  run.stack.kept.frozen_inputs = true;  // the second norm's output and the product
+  run.stack.kept.frozen_inputs = true;  // the second norm's output and the GEMM
   EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + log_sum_exp);
   run.stack.kept.frozen_inputs = false;
   run.stack.kept.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
@@ -289,7 +283,7 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::AllGather), residual);
 }
 
-TEST(Block, AParallelBlockMayJoinItsInputProducts) {
+TEST(Block, AParallelBlockMayJoinItsInputGemms) {
   TrainingRun run = small_run();
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
   const BlockOperators apart = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);

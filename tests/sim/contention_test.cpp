@@ -29,7 +29,7 @@ GroupLinks eight_ranks() {
   return links;
 }
 
-constexpr WorkMix kProducts{.arithmetic = Seconds(1.0)};
+constexpr WorkMix kGemms{.arithmetic = Seconds(1.0)};
 constexpr WorkMix kStreams{.streaming = Seconds(1.0)};
 
 // Time of work beside a collective that outlasts it, relative to alone.
@@ -38,11 +38,11 @@ double slower(const DeviceShare& share, const Device& device, const WorkMix& mix
 }
 
 TEST(Contention, ARingTakesAUnitForEveryChannel) {
-  // 200 / 12.5 = 16 channels: products have 108 - 16 units left.
+  // 200 / 12.5 = 16 channels: GEMMs have 108 - 16 units left.
   const Device device = device_of_108_units();
   const DeviceShare share = collective_share(eight_ranks(), device);
   EXPECT_DOUBLE_EQ(share.units, 16.0 / 108.0);
-  EXPECT_DOUBLE_EQ(slower(share, device, kProducts), 108.0 / (108.0 - 16.0));
+  EXPECT_DOUBLE_EQ(slower(share, device, kGemms), 108.0 / (108.0 - 16.0));
 }
 
 TEST(Contention, MemoryBoundKernelsLoseTheBytesOfTheCollective) {
@@ -51,11 +51,11 @@ TEST(Contention, MemoryBoundKernelsLoseTheBytesOfTheCollective) {
   EXPECT_DOUBLE_EQ(slower(collective_share(eight_ranks(), device), device, kStreams), 1.0 / 0.7);
 }
 
-TEST(Contention, ProductsFeelAPartOfTheMemoryTraffic) {
+TEST(Contention, GemmsFeelAPartOfTheMemoryTraffic) {
   // 16 units, and half of the 0.3 of the memory bandwidth.
   Device device = device_of_108_units();
   device.achieved.memory_interference = 0.5;
-  EXPECT_DOUBLE_EQ(slower(collective_share(eight_ranks(), device), device, kProducts), 1.0 / (1.0 - 16.0 / 108.0 - 0.15));
+  EXPECT_DOUBLE_EQ(slower(collective_share(eight_ranks(), device), device, kGemms), 1.0 / (1.0 - 16.0 / 108.0 - 0.15));
 }
 
 TEST(Contention, CopiesTakeNoUnitsAndOneByteLess) {
@@ -85,7 +85,7 @@ TEST(Contention, ProcessesOfAHostLoseTheCoresThatCarryTheCollective) {
   links.loopback = true;
   for (const DeviceShare& share :
        {collective_share(links, device), collective_share(links, device, 16.0), copied_share(links, device)}) {
-    EXPECT_NEAR(rate_loss(rates_beside(share, device), kProducts), 0.8, 1e-12);
+    EXPECT_NEAR(rate_loss(rates_beside(share, device), kGemms), 0.8, 1e-12);
     EXPECT_NEAR(rate_loss(rates_beside(share, device), kStreams), 0.8, 1e-12);
   }
 }
@@ -96,7 +96,7 @@ TEST(Contention, NothingIsHiddenWhereACollectiveCostsItsTime) {
   device.achieved.sharing.collectives = 1.0;
   GroupLinks links = eight_ranks();
   links.loopback = true;
-  const double loss = rate_loss(rates_beside(collective_share(links, device), device), kProducts);
+  const double loss = rate_loss(rates_beside(collective_share(links, device), device), kGemms);
   const BesideTimes times = run_beside(Seconds(2.0), Seconds(5.0), loss);
   EXPECT_NEAR((times.exposed + times.slowdown).value(), 2.0, 0.021);
 }
@@ -109,7 +109,7 @@ TEST(Contention, ASingleRankTakesNothing) {
 }
 
 TEST(Contention, AMixIsSlowedDownPartByPart) {
-  // Rates 0.8 and 0.5: 4 of products become 5, 1 of streams 2, 3 of waiting stay: 8 of 10.
+  // Rates 0.8 and 0.5: 4 of GEMMs become 5, 1 of streams 2, 3 of waiting stay: 8 of 10.
   const WorkMix mix{.arithmetic = Seconds(4.0), .streaming = Seconds(1.0), .waiting = Seconds(3.0)};
   EXPECT_DOUBLE_EQ(rate_loss({.arithmetic = 0.8, .streaming = 0.5}, mix), 1.0 - 8.0 / 10.0);
 }

@@ -18,20 +18,20 @@ Stack filling() {
 
 Operator of_kind(OperatorKind kind) { return streaming(kind, "any", 100.0, 6.0, 1); }
 
-TEST(Determinism, FillsTheResultOfAProduct) {
-  const Operator product = gemm("product", 3, 16, 32, 64, DType::Bf16, DType::Bf16);
-  EXPECT_EQ(filled_bytes(product, false, 2.0, filling()), Bytes(3 * 16 * 32 * 2.0));
-  EXPECT_EQ(filled_bytes(product, false, 2.0, Stack()), Bytes(0.0));
+TEST(Determinism, FillsTheResultOfAGemm) {
+  const Operator op = gemm("gemm", 3, 16, 32, 64, DType::Bf16, DType::Bf16);
+  EXPECT_EQ(filled_bytes(op, false, 2.0, filling()), Bytes(3 * 16 * 32 * 2.0));
+  EXPECT_EQ(filled_bytes(op, false, 2.0, Stack()), Bytes(0.0));
 }
 
 TEST(Determinism, AccumulatedWeightGradientsAreNoNewTensors) {
-  Operator product = gemm("product", 1, 16, 32, 64, DType::Bf16, DType::Fp32);
-  product.weight_gradient = true;
+  Operator op = gemm("gemm", 1, 16, 32, 64, DType::Bf16, DType::Fp32);
+  op.weight_gradient = true;
   Stack stack = filling();
-  stack.gradients.accumulated_by_product = false;
-  EXPECT_EQ(filled_bytes(product, true, 2.0, stack), Bytes(16 * 32 * 2.0));
-  stack.gradients.accumulated_by_product = true;
-  EXPECT_EQ(filled_bytes(product, true, 2.0, stack), Bytes(0.0));
+  stack.gradients.accumulated_by_gemm = false;
+  EXPECT_EQ(filled_bytes(op, true, 2.0, stack), Bytes(16 * 32 * 2.0));
+  stack.gradients.accumulated_by_gemm = true;
+  EXPECT_EQ(filled_bytes(op, true, 2.0, stack), Bytes(0.0));
 }
 
 Operator attention_operator() {
@@ -51,11 +51,11 @@ TEST(Determinism, FillsWhatNormsAttentionAndCopiesWrite) {
   EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Residual), false, 2.0, stack), Bytes(0.0));
 }
 
-// A product of 2 x 1000 x 1000 x 1000 FLOPs takes 20 us at 100 TFLOP/s; its 2 MB take 2 us more at 1 TB/s, and a call of their
+// A GEMM of 2 x 1000 x 1000 x 1000 FLOPs takes 20 us at 100 TFLOP/s; its 2 MB take 2 us more at 1 TB/s, and a call of their
 // own.
 TEST(Determinism, AFillIsPricedAsAKernel) {
   TrainingRun run = small_run();
-  const OperatorList one{gemm("product", 1, 1000, 1000, 1000, DType::Bf16, DType::Bf16)};
+  const OperatorList one{gemm("gemm", 1, 1000, 1000, 1000, DType::Bf16, DType::Bf16)};
   const PassPrice before = OperatorPricer(run).price(one, false);
   run.stack.determinism.fills_new_tensors = true;
   const PassPrice after = OperatorPricer(run).price(one, false);

@@ -10,7 +10,7 @@ namespace {
 
 GroupLinks links_of(int ranks) {
   TrainingRun run = small_run(ranks);
-  run.model = small_mixture();
+  run.model = small_moe();
   run.strategy.expert_parallel = ranks;
   return group_links(run.strategy, GroupKind::Expert, run.cluster, 1.0);
 }
@@ -74,7 +74,7 @@ TEST(ExpertExchange, WithOneExpertATokenNothingIsSaved) {
 
 TEST(ExpertOverlap, HidesExchangesUnderTheOtherPass) {
   TrainingRun run = small_run(8);
-  run.model = small_mixture();
+  run.model = small_moe();
   run.strategy.expert_parallel = 8;
   const OperatorPricer exposed(run);
   PassPrice forward, backward;

@@ -13,7 +13,7 @@ namespace {
 
 // 8 tokens of width 16 that visit 2 of 4 experts of width 6 with a gated MLP: 16 rows.
 struct ExpertsCase {
-  Transformer model{.name = "mixture",
+  Transformer model{.name = "moe",
                     .num_layers = 2,
                     .hidden_size = 16,
                     .num_heads = 2,
@@ -23,16 +23,14 @@ struct ExpertsCase {
                     .vocab_size = 64,
                     .seq_len = 8,
                     .gated_mlp = true,
-                    .moe = MixtureOfExperts{.num_experts = 4, .top_k = 2, .expert_ffn_size = 6}};
+                    .moe = Moe{.num_experts = 4, .top_k = 2, .expert_ffn_size = 6}};
   Strategy strategy;
   Stack stack;
 
   ExpertOperators lower() const {
     return lower_experts(model, strategy, stack, {.precision = strategy.precision, .stack = &stack, .adapters = {}});
   }
-  BlockOperators block(RecomputeKind recompute) const {
-    return lower_block(model, strategy, stack, recompute, LayerKind::Mixture);
-  }
+  BlockOperators block(RecomputeKind recompute) const { return lower_block(model, strategy, stack, recompute, LayerKind::Moe); }
 };
 
 double exchanged(const OperatorList& list, std::string_view label) {
@@ -58,7 +56,7 @@ TEST(Experts, EachRowIsMultipliedOnce) {
   EXPECT_EQ(total_flops(experts.backward), 2.0 * forward);
 }
 
-TEST(Experts, ProductsAreOfTheRowsOfOneExpert) {
+TEST(Experts, GemmsAreOfTheRowsOfOneExpert) {
   ExpertsCase c;
   const Operator whole = named(c.lower().forward, "expert_up");
   EXPECT_EQ(whole.batch, 4);
@@ -95,8 +93,8 @@ TEST(Experts, SharedExpertsSeeEveryToken) {
   EXPECT_EQ(total_flops(c.lower().forward) - ungated, 2.0 * 8.0 * 16.0 * FLOP);
 }
 
-// The router's gradient reads what the experts returned: unlike an MLP's, their last product is made again.
-TEST(Experts, RecomputationMakesAllProductsAgain) {
+// The router's gradient reads what the experts returned: unlike an MLP's, their last GEMM is made again.
+TEST(Experts, RecomputationMakesAllGemmsAgain) {
   ExpertsCase c;
   c.stack.recompute_stops_early = true;
   const BlockOperators block = c.block(RecomputeKind::Full);
@@ -112,9 +110,9 @@ TEST(Experts, RecomputationOfTheMlpLeavesThemAlone) {
   EXPECT_EQ(block.saved, c.block(RecomputeKind::None).saved);
 }
 
-TEST(Experts, AreMadeAgainWithTheMixture) {
+TEST(Experts, AreMadeAgainWithTheMoe) {
   ExpertsCase c;
-  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mixture = true}};
+  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .moe = true}};
   const BlockOperators block = c.block(RecomputeKind::Selective);
   EXPECT_EQ(total_flops(block.recompute), total_flops(c.lower().forward));
   const ExpertOperators experts = c.lower();
@@ -131,20 +129,20 @@ TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
     c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = modules};
     return lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, kind);
   };
-  // Eager kernels keep the product's input and silu(gate), in 16 bits: 16 rows of 6 values, and 8 tokens of 5.
+  // Eager kernels keep the GEMM's input and silu(gate), in 16 bits: 16 rows of 6 values, and 8 tokens of 5.
   const Bytes routed(2.0 * 16.0 * 6.0 * 2.0), shared(2.0 * 8.0 * 5.0 * 2.0);
   const RecomputedModules theirs{.core_attention = false, .expert_activation = true};
   const RecomputedModules all{.core_attention = false, .activation = true};
-  EXPECT_EQ(whole - recomputed(theirs, LayerKind::Mixture).saved, routed);
-  EXPECT_EQ(recomputed(theirs, LayerKind::Mixture).recompute.size(), 1u);
-  EXPECT_EQ(whole - recomputed(all, LayerKind::Mixture).saved, routed + shared);
-  EXPECT_EQ(recomputed(all, LayerKind::Mixture).recompute.size(), 2u);
+  EXPECT_EQ(whole - recomputed(theirs, LayerKind::Moe).saved, routed);
+  EXPECT_EQ(recomputed(theirs, LayerKind::Moe).recompute.size(), 1u);
+  EXPECT_EQ(whole - recomputed(all, LayerKind::Moe).saved, routed + shared);
+  EXPECT_EQ(recomputed(all, LayerKind::Moe).recompute.size(), 2u);
   EXPECT_TRUE(recomputed(theirs, LayerKind::Dense).recompute.empty());
   EXPECT_EQ(recomputed(all, LayerKind::Dense).recompute.size(), 1u);
 }
 
 // 8 tokens of 16 to 5 and back: 2 * 8 * 10 * 16 and 2 * 8 * 16 * 5 FLOPs.  Eager kernels keep what goes into the activation (10
-// values), silu(gate) and what the last product multiplies, in 16 bits.
+// values), silu(gate) and what the last GEMM multiplies, in 16 bits.
 TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
   ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
@@ -163,7 +161,7 @@ TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
   EXPECT_TRUE(lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, LayerKind::Dense).recompute.size() == 1u);
 }
 
-TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
+TEST(Experts, SharedOnesEndWithAGemmThatNothingNeedsAgain) {
   ExpertsCase c;
   c.stack.recompute_stops_early = true;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
@@ -175,7 +173,7 @@ TEST(Experts, SharedOnesEndWithAProductThatNothingNeedsAgain) {
 }
 
 // By hand, fused kernels: probabilities 8 * 4 * 4, weights and indices 16 (2 + 24), rows and what they return 2 * 16 * 16 * 2,
-// inputs of the activation and of the second product 16 (12 + 6) 2.
+// inputs of the activation and of the second GEMM 16 (12 + 6) 2.
 TEST(Experts, KeepRowsAndTheChoice) {
   ExpertsCase c;
   c.stack.fusion = ElementwiseFusion::Fused;
@@ -198,7 +196,7 @@ TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
   EXPECT_EQ(shape.experts, 2);
   EXPECT_EQ(shape.ffn, 6);
   const ExpertOperators experts = c.lower();
-  // Router 2 * 4 * 4 * 16, products of 8 rows.
+  // Router 2 * 4 * 4 * 16, GEMMs of 8 rows.
   EXPECT_EQ(total_flops(experts.forward), 2.0 * (4.0 * 4.0 * 16.0 + 8.0 * 12.0 * 16.0 + 8.0 * 16.0 * 6.0) * FLOP);
   EXPECT_EQ(named(experts.forward, "expert_dispatch").kind, OperatorKind::Copy);
   EXPECT_EQ(named(experts.forward, "expert_combine").message, Bytes(8.0 * 16.0 * 2.0));
@@ -292,7 +290,7 @@ TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
 }
 
 // 16 rows of 16: 1024 bytes read and written, there and back.
-TEST(Experts, RowsOfNarrowProductsMayBeCopiedToAPaddedTensor) {
+TEST(Experts, RowsOfNarrowGemmsMayBeCopiedToAPaddedTensor) {
   ExpertsCase c;
   c.stack.experts.copies_to_pad = true;
   c.strategy.precision = Precision::Fp8;
@@ -347,7 +345,7 @@ TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
   EXPECT_EQ(total_saved(fused.activations), total_saved(c.lower().activations));
 }
 
-TEST(Experts, TokensMayTravelInTheFormatOfTheProducts) {
+TEST(Experts, TokensMayTravelInTheFormatOfTheGemms) {
   ExpertsCase c;
   c.strategy.data_parallel = c.strategy.expert_parallel = 2;
   c.strategy.precision = Precision::Fp8;

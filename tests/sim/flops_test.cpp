@@ -61,10 +61,10 @@ TEST(ForwardFlops, AnEncoderByHand) {
 }
 
 // kv rank 6, query heads of 5 + 3, value heads of 7.
-TEST(ForwardFlops, LatentAttentionByHand) {
+TEST(ForwardFlops, MlaByHand) {
   Transformer m = tiny();
   m.num_layers = 1;
-  m.mla = LatentAttention{.q_lora_rank = 9, .kv_lora_rank = 6, .qk_nope_head_dim = 5, .qk_rope_head_dim = 3, .v_head_dim = 7};
+  m.mla = Mla{.q_lora_rank = 9, .kv_lora_rank = 6, .qk_nope_head_dim = 5, .qk_rope_head_dim = 3, .v_head_dim = 7};
   const int weights = 8 * 9 + 9 * 32 + 8 * 9 + 6 * 4 * 12 + 28 * 8;
   EXPECT_EQ(matmul_parameters(m), weights + 256 + 80);
   EXPECT_DOUBLE_EQ(attention_flops_per_token(m, 0, true) / FLOP, 2 * (32 + 28) * 3.0);

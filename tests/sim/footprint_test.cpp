@@ -186,7 +186,7 @@ TrainingRun four_stages(PipelineSchedule schedule) {
   return run;
 }
 
-TEST(Footprint, WaitingWeightGradientsKeepTheFactorsOfTheirProducts) {
+TEST(Footprint, WaitingWeightGradientsKeepTheFactorsOfTheirGemms) {
   // Two blocks a stage.  Stage 2 of ZB-H1 has 2 micro-batches whole and 2 waiting.
   const TrainingRun run = four_stages(PipelineSchedule::ZbH1);
   const LayerPrices prices = layer_prices(run);

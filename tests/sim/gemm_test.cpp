@@ -23,7 +23,7 @@ TEST(Gemm, AnIdealDeviceRunsAtItsPeak) {
   EXPECT_NEAR(gemm_time(square(4096), gemm_machine(ideal_device(), DType::Bf16)).value(), expected, 1e-3 * expected);
 }
 
-TEST(Gemm, SkinnyProductsAreBoundByMemory) {
+TEST(Gemm, SkinnyGemmsAreBoundByMemory) {
   // One row: the weights pass once, 2 * 8192^2 bytes at 1 TB/s; tiles that are nearly empty add less than a quarter.
   const Operator op = gemm("test", 1, 1, 8192, 8192, DType::Bf16, DType::Bf16);
   const double seconds = gemm_time(op, gemm_machine(ideal_device(), DType::Bf16)).value();
@@ -44,7 +44,7 @@ TEST(Gemm, ANearlyEmptyLastWaveCostsAFullOne) {
   EXPECT_GT(gemm_time(more, machine) / gemm_time(two, machine), 1.05 * more.flops / two.flops);
 }
 
-TEST(Gemm, MisalignedDimensionsSlowTheProduct) {
+TEST(Gemm, MisalignedDimensionsSlowTheGemm) {
   GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
   machine.coefficients.misaligned_factor = 0.5;
   const Operator aligned = gemm("head", 1, 4096, 50304, 1024, DType::Bf16, DType::Bf16);

@@ -46,7 +46,7 @@ TEST(HostQueue, RunningAheadLeavesTheDifferenceOfTheSums) {
 }
 
 TEST(HostQueue, AShardedBlockIsOneUnitOrOneForEachModule) {
-  // Two norms and qkv, projection, up, down; a gated MLP has one product more.
+  // Two norms and qkv, projection, up, down; a gated MLP has one GEMM more.
   Transformer model = small_model();
   Stack stack;
   EXPECT_EQ(units_per_block(model, stack), 1.0);
@@ -79,11 +79,11 @@ TEST(HostQueue, ASlowerHostBoundsTheStepByAsMuch) {
   EXPECT_NEAR(predict(run).step_time / before, 2.5, 1e-3);
 }
 
-TEST(HostQueue, NarrowProductsCostTheHostMore) {
-  // Four linear layers in each of eight blocks: one product forward, two backward; the head stays in 16 bits.
+TEST(HostQueue, NarrowGemmsCostTheHostMore) {
+  // Four linear layers in each of eight blocks: one GEMM forward, two backward; the head stays in 16 bits.
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
-  run.stack.host.per_narrow_product = Seconds(1.0);
+  run.stack.host.per_narrow_gemm = Seconds(1.0);
   const Prediction bound = predict(run);
   EXPECT_NEAR(bound.step_time.value(), 8 * 8 * 4 * 3.0, 1.0);
 }
@@ -91,7 +91,7 @@ TEST(HostQueue, NarrowProductsCostTheHostMore) {
 // A graph of the whole step is one call; graphs of modules leave the experts' kernels to the host.
 TEST(HostQueue, GraphsOfModulesLeaveTheExpertsToTheHost) {
   TrainingRun run = small_run();
-  run.model = small_mixture();
+  run.model = small_moe();
   run.stack.host.per_kernel = Seconds(1e-3);
   const auto waits = [&] {
     const Prediction prediction = predict(run);

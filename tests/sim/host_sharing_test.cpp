@@ -8,37 +8,37 @@
 namespace llmsim::sim {
 namespace {
 
-// A host of four processes; each neighbour adds a tenth to products and a half to streaming kernels.
+// A host of four processes; each neighbour adds a tenth to GEMMs and a half to streaming kernels.
 Cluster host(int processes) {
   Cluster cluster = ideal_cluster(processes);
   cluster.devices_per_node = 4;
   cluster.fabric.kind = FabricKind::Loopback;
   cluster.device.cache = 32.0 * MB;
-  cluster.device.achieved.sharing = {.collectives = 1.0, .products = 0.1, .streaming = 0.5};
+  cluster.device.achieved.sharing = {.collectives = 1.0, .gemms = 0.1, .streaming = 0.5};
   return cluster;
 }
 
 TEST(HostSharing, AProcessAloneHasTheHost) {
   const HostShare share = host_share(host(1));
-  EXPECT_DOUBLE_EQ(share.products, 1.0);
+  EXPECT_DOUBLE_EQ(share.gemms, 1.0);
   EXPECT_DOUBLE_EQ(share.streaming, 1.0);
   EXPECT_DOUBLE_EQ(share.cache, 1.0);
 }
 
 TEST(HostSharing, EachNeighbourAddsItsTime) {
   const HostShare share = host_share(host(4));
-  EXPECT_DOUBLE_EQ(share.products, 1.0 / 1.3);
+  EXPECT_DOUBLE_EQ(share.gemms, 1.0 / 1.3);
   EXPECT_DOUBLE_EQ(share.streaming, 1.0 / 2.5);
   EXPECT_DOUBLE_EQ(share.cache, 0.25);
 }
 
 // Eight processes are four on each of two hosts.
-TEST(HostSharing, OtherHostsTakeNothing) { EXPECT_DOUBLE_EQ(host_share(host(8)).products, 1.0 / 1.3); }
+TEST(HostSharing, OtherHostsTakeNothing) { EXPECT_DOUBLE_EQ(host_share(host(8)).gemms, 1.0 / 1.3); }
 
 TEST(HostSharing, AcceleratorsShareNothing) {
   Cluster cluster = host(4);
   cluster.fabric.kind = FabricKind::Switch;
-  EXPECT_DOUBLE_EQ(host_share(cluster).products, 1.0);
+  EXPECT_DOUBLE_EQ(host_share(cluster).gemms, 1.0);
   EXPECT_DOUBLE_EQ(host_share(cluster).cache, 1.0);
 }
 

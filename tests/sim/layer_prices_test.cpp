@@ -7,7 +7,7 @@
 namespace llmsim::sim {
 namespace {
 
-TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowProductsOnly) {
+TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowGemmsOnly) {
   TrainingRun run = small_run();
   const PassPrice tuned = layer_prices(run).block.forward;
   run.stack.gemm_efficiency = 0.5;
@@ -17,7 +17,7 @@ TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowProductsOnly) {
   EXPECT_EQ(picked.memory_bound, tuned.memory_bound);
 }
 
-TEST(LayerPrices, ScalesOfARecipeSlowNarrowProductsOnly) {
+TEST(LayerPrices, ScalesOfARecipeSlowNarrowGemmsOnly) {
   TrainingRun run = small_run();
   run.stack.narrow.gemm_efficiency = 0.5;
   const PassPrice wide = layer_prices(run).block.forward;
@@ -29,7 +29,7 @@ TEST(LayerPrices, ScalesOfARecipeSlowNarrowProductsOnly) {
   EXPECT_NEAR(layer_prices(run).block.forward.gemm / narrow.gemm, 2.0, 1e-12);
 }
 
-TEST(LayerPrices, AStackThatSlowsTheDeviceSlowsProductsAndAttention) {
+TEST(LayerPrices, AStackThatSlowsTheDeviceSlowsGemmsAndAttention) {
   TrainingRun run = small_run();
   const PassPrice alone = layer_prices(run).block.forward;
   run.stack.efficiency = 0.8;

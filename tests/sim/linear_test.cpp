@@ -55,7 +55,7 @@ TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
 }
 
 TEST(Linear, RowwiseScalesCastAlongBothAxesAndScaleBackwardOutputs) {
-  // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward products are read and written in 16 bits.
+  // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward GEMMs are read and written in 16 bits.
   const LinearOperators linear = lowered(stack_with(NarrowScaling::Rowwise), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 8.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 8.0 * kGradients + 4.0 * (kInputs + kWeights));
@@ -108,7 +108,7 @@ TEST(Linear, SavedNarrowInputsKeepTheirScales) {
   EXPECT_DOUBLE_EQ(bytes(Precision::Nvfp4), 0.5 + 1.0 / 16.0);
 }
 
-Operator expert_product(const Stack& stack, Precision precision) {
+Operator expert_gemm(const Stack& stack, Precision precision) {
   const ExpertRows group{.experts = 4, .busy = 4, .rows = 400, .rows_per_expert = 100, .one_kernel = true};
   const OperatorList forward =
       lower_expert_linear({.precision = precision, .stack = &stack, .adapters = {}}, "expert", group, 256, 128).forward;
@@ -117,11 +117,11 @@ Operator expert_product(const Stack& stack, Precision precision) {
 
 TEST(Linear, RowsOfNarrowExpertsArePaddedByHalfAMultiple) {
   Stack stack = stack_with(NarrowScaling::Current);
-  EXPECT_EQ(expert_product(stack, Precision::Bf16).m, 100);
-  EXPECT_EQ(expert_product(stack, Precision::Fp8).m, 108);
-  EXPECT_EQ(expert_product(stack, Precision::Mxfp8).m, 116);
+  EXPECT_EQ(expert_gemm(stack, Precision::Bf16).m, 100);
+  EXPECT_EQ(expert_gemm(stack, Precision::Fp8).m, 108);
+  EXPECT_EQ(expert_gemm(stack, Precision::Mxfp8).m, 116);
   stack.narrow.scaling = NarrowScaling::Blockwise;
-  const Operator blockwise = expert_product(stack, Precision::Fp8);
+  const Operator blockwise = expert_gemm(stack, Precision::Fp8);
   EXPECT_EQ(blockwise.m, 164);
   EXPECT_DOUBLE_EQ(blockwise.flops.value(), 2.0 * 400 * 256 * 128);  // padding is no useful work
   EXPECT_DOUBLE_EQ(blockwise.moved.value(), 4.0 * 164 * 128 + 4.0 * 256 * 128 + 2.0 * 4 * 164 * 256);

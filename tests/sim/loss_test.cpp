@@ -75,12 +75,12 @@ TEST(Loss, OnlyAutogradScalesTheGradientsThatWaited) {
   EXPECT_TRUE(loss_of(run).backward.empty());
 }
 
-TEST(Loss, GradientsInTheForwardPassLeaveNoProductForTheBackwardPass) {
+TEST(Loss, GradientsInTheForwardPassLeaveNoGemmForTheBackwardPass) {
   const LossOperators plain = loss_of(small_run()), fused = loss_of(fused_run(FusedLoss::Gradient));
-  const double product = 2.0 * kTokens * kVocab * kHidden;
-  EXPECT_DOUBLE_EQ(total_flops(plain.forward).value(), product);
-  EXPECT_DOUBLE_EQ(total_flops(plain.backward).value(), 2.0 * product);
-  EXPECT_DOUBLE_EQ(total_flops(fused.forward).value(), 3.0 * product);
+  const double gemm = 2.0 * kTokens * kVocab * kHidden;
+  EXPECT_DOUBLE_EQ(total_flops(plain.forward).value(), gemm);
+  EXPECT_DOUBLE_EQ(total_flops(plain.backward).value(), 2.0 * gemm);
+  EXPECT_DOUBLE_EQ(total_flops(fused.forward).value(), 3.0 * gemm);
   EXPECT_EQ(total_flops(fused.backward).value(), 0.0);
 }
 

@@ -30,7 +30,7 @@ TEST(NarrowRecipe, BytesOfAnElementWithItsScales) {
   EXPECT_DOUBLE_EQ(narrow_bytes(kBlockwise, Precision::Bf16, false), 2.0);                // no narrow format at all
 }
 
-TEST(NarrowRecipe, OnlyTensorScalesLetOneCopyServeBothProducts) {
+TEST(NarrowRecipe, OnlyTensorScalesLetOneCopyServeBothGemms) {
   const NarrowRecipe any_layout{.scaling = NarrowScaling::Current, .copies = 1.0};
   EXPECT_EQ(narrow_copies(any_layout, Precision::Fp8), 1.0);
   EXPECT_EQ(narrow_copies(any_layout, Precision::Mxfp8), 2.0);
@@ -67,11 +67,11 @@ TEST(NarrowRecipe, WideBlocksAreTheFirstAndTheLast) {
   EXPECT_EQ(wide(4, 5).dense, 1);  // layer 8 is one of multi-token prediction
   EXPECT_EQ(wide_blocks({.wide_first = 7, .wide_last = 7}, Precision::Fp8, model, {.blocks = 8}).dense, 8);
   EXPECT_EQ(wide_blocks(recipe, Precision::Bf16, model, {.blocks = 8}).all(), 0);
-  model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512, .num_dense_layers = 1};
-  EXPECT_EQ(wide(0, 8), (WideBlocks{.dense = 1, .mixture = 2}));
+  model.moe = Moe{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512, .num_dense_layers = 1};
+  EXPECT_EQ(wide(0, 8), (WideBlocks{.dense = 1, .moe = 2}));
 }
 
-// Products in fp8 are twice as fast.
+// GEMMs in fp8 are twice as fast.
 TrainingRun fp8_run(int num_devices = 1) {
   TrainingRun run = small_run(num_devices);
   run.cluster.device.matrix_peak[static_cast<std::size_t>(DType::Fp8)] = 200.0 * TFLOPS;
@@ -94,12 +94,12 @@ TEST(NarrowRecipe, WideBlocksArePricedIn16Bits) {
   EXPECT_NEAR(mean({.blocks = 8}).total() / wide.total(), 1.0, 1e-12);
 }
 
-// Of a mixture behind one dense layer: both kinds by their own numbers.
+// Of an MoE model behind one dense layer: both kinds by their own numbers.
 TEST(NarrowRecipe, WideBlocksOfBothKindsArePricedByTheirNumbers) {
   TrainingRun run = fp8_run();
-  run.model = small_mixture();
+  run.model = small_moe();
   run.model.moe->num_dense_layers = 1;
-  run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;  // the dense one and one of seven mixtures
+  run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;  // the dense one and one of seven MoE models
   const LayerPrices prices = layer_prices(run);
   const Seconds by_hand =
       prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm + prices.wide->moe_block.forward.gemm;
@@ -124,11 +124,11 @@ TEST(NarrowRecipe, TheStageThatHasThemExecutesThem) {
   EXPECT_NEAR(forward(0) / (prices.block.forward.gemm + prices.wide->block.forward.gemm), 1.0, 1e-12);
   EXPECT_GT(prices.wide->block.forward.gemm, 1.5 * prices.block.forward.gemm);
   // Operators one by one say the same, layer by layer.
-  Seconds products;
+  Seconds gemms;
   for (const PassOperator& op : operators.of(parts[3], PassKind::Forward)) {
-    if (op.layer && op.kind == OperatorKind::Gemm) products += op.time;
+    if (op.layer && op.kind == OperatorKind::Gemm) gemms += op.time;
   }
-  EXPECT_NEAR(products / forward(3), 1.0, 1e-9);
+  EXPECT_NEAR(gemms / forward(3), 1.0, 1e-9);
 }
 
 Bytes weights_of(const TrainingRun& run) {

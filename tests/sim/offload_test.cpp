@@ -16,7 +16,7 @@ constexpr double kTensor = 1024.0 * 1024.0 * 2.0;  // one tensor of tokens and h
 
 Bytes offloaded(TrainingRun run, const char* modules, RecomputeKind recompute = RecomputeKind::None) {
   run.strategy.offload.modules = *offloaded_modules_from(modules);
-  const LayerKind kind = run.model.moe ? LayerKind::Mixture : LayerKind::Dense;
+  const LayerKind kind = run.model.moe ? LayerKind::Moe : LayerKind::Dense;
   return lower_block(run.model, run.strategy, run.stack, recompute, kind).offloaded;
 }
 
@@ -44,7 +44,7 @@ TEST(Offload, InputsOfModulesWeighWhatTheyAre) {
 
 TEST(Offload, RowsOfExpertsGoNotTheirTokens) {
   TrainingRun run = small_run();
-  run.model = small_mixture();
+  run.model = small_moe();
   EXPECT_DOUBLE_EQ(offloaded(run, "expert_fc1").value(), 2.0 * kTensor);  // a token visits two experts
   EXPECT_DOUBLE_EQ(offloaded(run, "moe_act").value(), 2.0 * 1024.0 * 512.0 * 2.0);
 }
@@ -54,13 +54,13 @@ TEST(Offload, WhatIsMadeAgainDoesNotGo) {
   run.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .norms = true}};
   EXPECT_EQ(offloaded(run, "qkv_linear+expert_fc1", RecomputeKind::Selective), Bytes(0.0));
   EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+qkv_linear", RecomputeKind::Selective).value(), kTensor);
-  // A mixture made again has no rows to send, the recomputation of dense MLPs leaves them.
-  TrainingRun mixture = run;
-  mixture.model = small_mixture();
-  mixture.strategy.recompute.modules = {.core_attention = false, .mixture = true};
-  EXPECT_EQ(offloaded(mixture, "expert_fc1+moe_act", RecomputeKind::Selective), Bytes(0.0));
-  mixture.strategy.recompute.modules = {.core_attention = false, .mlp = true};
-  EXPECT_DOUBLE_EQ(offloaded(mixture, "expert_fc1", RecomputeKind::Selective).value(), 2.0 * kTensor);
+  // An MoE layer made again has no rows to send, the recomputation of dense MLPs leaves them.
+  TrainingRun moe = run;
+  moe.model = small_moe();
+  moe.strategy.recompute.modules = {.core_attention = false, .moe = true};
+  EXPECT_EQ(offloaded(moe, "expert_fc1+moe_act", RecomputeKind::Selective), Bytes(0.0));
+  moe.strategy.recompute.modules = {.core_attention = false, .mlp = true};
+  EXPECT_DOUBLE_EQ(offloaded(moe, "expert_fc1", RecomputeKind::Selective).value(), 2.0 * kTensor);
   // Of a block that is made again whole only the input is there.
   EXPECT_DOUBLE_EQ(offloaded(run, text_of(kAllOffloadedModules).c_str(), RecomputeKind::Full).value(), kTensor);
 }

@@ -17,4 +17,10 @@ inline int count_of(const OperatorList& list, OperatorKind kind) {
   return static_cast<int>(std::count_if(list.begin(), list.end(), [&](const Operator& op) { return op.kind == kind; }));
 }
 
+inline double gemm_flops(const OperatorList& list) {
+  double sum = 0.0;
+  for (const Operator& op : list) sum += op.kind == OperatorKind::Gemm ? op.flops.value() : 0.0;
+  return sum;
+}
+
 }  // namespace llmsim::sim

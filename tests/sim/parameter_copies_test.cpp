@@ -23,9 +23,9 @@ TEST(ParameterCopies, EveryMicrobatchButTheFirstAddsToTheSum) {
   EXPECT_DOUBLE_EQ(bytes_of(accumulation_bytes, run), 3.0 * 2.0);
 }
 
-TEST(ParameterCopies, ProductsThatAccumulateLeaveNothingToAdd) {
+TEST(ParameterCopies, GemmsThatAccumulateLeaveNothingToAdd) {
   TrainingRun run = small_run();
-  run.stack.gradients.accumulated_by_product = true;
+  run.stack.gradients.accumulated_by_gemm = true;
   EXPECT_DOUBLE_EQ(bytes_of(accumulation_bytes, run), 0.0);
 }
 

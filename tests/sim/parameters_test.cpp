@@ -112,14 +112,14 @@ TEST(Parameters, AnAttentionSinkIsOneLogitPerHead) {
 }
 
 // Layer 0 dense, layer 1 with 4 routed experts of width 3 (two visited) and 2 shared ones of width 5.
-TEST(Parameters, AMixtureByHand) {
+TEST(Parameters, AMoeByHand) {
   Transformer m = tiny();
-  m.moe = MixtureOfExperts{.num_experts = 4,
-                           .top_k = 2,
-                           .expert_ffn_size = 3,
-                           .num_shared_experts = 2,
-                           .shared_expert_ffn_size = 5,
-                           .num_dense_layers = 1};
+  m.moe = Moe{.num_experts = 4,
+              .top_k = 2,
+              .expert_ffn_size = 3,
+              .num_shared_experts = 2,
+              .shared_expert_ffn_size = 5,
+              .num_dense_layers = 1};
   const Parameters p = parameters(m);
   EXPECT_EQ(p.mlp, 256 + 2 * (2 * 8 * 5));
   EXPECT_EQ(p.experts, 4 * 48);
@@ -128,17 +128,17 @@ TEST(Parameters, AMixtureByHand) {
   EXPECT_EQ(p.active(), p.total() - 96);
 }
 
-TEST(Parameters, MixtureExtrasByHand) {
+TEST(Parameters, MoeExtrasByHand) {
   Transformer m = tiny();
   m.gated_mlp = true;
-  m.moe = MixtureOfExperts{.num_experts = 4,
-                           .top_k = 2,
-                           .expert_ffn_size = 3,
-                           .num_shared_experts = 1,
-                           .shared_expert_ffn_size = 5,
-                           .router_bias = true,
-                           .expert_bias = true,
-                           .shared_expert_gate = true};
+  m.moe = Moe{.num_experts = 4,
+              .top_k = 2,
+              .expert_ffn_size = 3,
+              .num_shared_experts = 1,
+              .shared_expert_ffn_size = 5,
+              .router_bias = true,
+              .expert_bias = true,
+              .shared_expert_gate = true};
   const BlockParameters block = block_parameters(m, 0);
   EXPECT_EQ(block.experts, 4 * (3 * 8 * 3 + 3 + 3 + 8));
   EXPECT_EQ(block.router, 8 * 4 + 4);
@@ -146,9 +146,9 @@ TEST(Parameters, MixtureExtrasByHand) {
 }
 
 // kv rank 6, heads of 5 + 3 for queries and keys and 7 for values.
-TEST(Parameters, LatentAttentionByHand) {
+TEST(Parameters, MlaByHand) {
   Transformer m = tiny();
-  m.mla = LatentAttention{.kv_lora_rank = 6, .qk_nope_head_dim = 5, .qk_rope_head_dim = 3, .v_head_dim = 7};
+  m.mla = Mla{.kv_lora_rank = 6, .qk_nope_head_dim = 5, .qk_rope_head_dim = 3, .v_head_dim = 7};
   const int down = 8 * (6 + 3), kv_norm = 6, up = 6 * 4 * (5 + 7), output = 4 * 7 * 8;
   EXPECT_EQ(block_parameters(m, 0).attention, 8 * 4 * 8 + down + kv_norm + up + output);
   m.mla->q_lora_rank = 9;

@@ -87,7 +87,7 @@ TEST(Plan, AModelThatFitsNowhereNamesTheNearestMiss) {
 TEST(Plan, ShapesThatAreNoneAreNamedEvenWhereNothingFits) {
   PlanQuery query = small_query(2);
   query.base.cluster.device.usable_memory = Bytes(1.0);
-  query.base.model.mla = LatentAttention{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
+  query.base.model.mla = Mla{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(plan(query), Error);
 }
 
@@ -116,7 +116,7 @@ TEST(Plan, TriesSchedulesThatAreAskedFor) {
 // Over tensor ranks experts may be divided as the rest, or stay whole on more expert ranks than dp * cp has.
 TEST(Plan, TriesWholeExpertsOverTensorRanks) {
   PlanQuery query = small_query(8);
-  query.base.model = small_mixture();
+  query.base.model = small_moe();
   query.tensor_parallel = {2};
   query.top = 1000;
   const Plan result = plan(query);
@@ -150,7 +150,7 @@ TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
 TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
   PlanQuery query = small_query(8);
   EXPECT_EQ(plan(query).plans.front().run.strategy.expert_parallel, 1);
-  query.base.model = small_mixture();
+  query.base.model = small_moe();
   const std::size_t all = plan(query).evaluated;
   query.expert_parallel = {4};
   const Plan restricted = plan(query);
@@ -278,7 +278,7 @@ TEST(Plan, SearchesTheWholeSpaceOfADenseModel) {
 TEST(Plan, SearchesTheWholeSpaceOfExperts) {
   PlanQuery query = small_query(4);
   query.base.model.num_layers = 2;
-  query.base.model.moe = MixtureOfExperts{.num_experts = 4, .top_k = 2, .expert_ffn_size = query.base.model.ffn_size};
+  query.base.model.moe = Moe{.num_experts = 4, .top_k = 2, .expert_ffn_size = query.base.model.ffn_size};
   query.base.strategy.global_batch = 16;
   expect_complete(query);
 }

@@ -88,7 +88,7 @@ TEST(Predict, NorDoTheyCountWhatExpertRanksWaitFor) {
     for (const int context : {1, 2}) {
       for (const int expert : {1, 2, 8}) {
         for (const double imbalance : {1.0, 1.7}) {
-          TrainingRun run = on_64(small_mixture(), tensor, 2, context);
+          TrainingRun run = on_64(small_moe(), tensor, 2, context);
           run.strategy.expert_parallel = expert;
           run.strategy.experts.imbalance = imbalance;
           expect_model_flops(run);
@@ -106,7 +106,7 @@ TEST(Predict, WithoutWasteHardwareFlopsAreModelFlops) {
   for (const int tensor : {1, 2}) {
     for (const int pipeline : {1, 2}) {
       for (const int context : {1, 2, 4}) {
-        for (const Transformer& model : {small_model(), small_mixture()}) {
+        for (const Transformer& model : {small_model(), small_moe()}) {
           if (model.moe && tensor > 1) continue;
           TrainingRun run = on_64(model, tensor, pipeline, context);
           run.stack.vocab_multiple = 1;
@@ -136,7 +136,7 @@ TEST(Predict, PaddedColumnsOfTheHeadAreHardwareFlops) {
   EXPECT_NEAR((p.hardware_flops - p.model_flops).value(), padding, 1e-9 * padding);
 }
 
-// Frozen weights have no gradients: 2 of 3 products each.  Adapters of rank 4 on the products of a block of width h and 4 h:
+// Frozen weights have no gradients: 2 of 3 GEMMs each.  Adapters of rank 4 on the GEMMs of a block of width h and 4 h:
 // queries, keys, values and output 4 (h + h) each, up and down 4 (h + 4 h) each.
 TEST(Predict, AdaptersLeaveOutTheGradientsOfFrozenWeights) {
   TrainingRun run = small_run();
@@ -171,7 +171,7 @@ TEST(Predict, APipelineWaitsForItsBubble) {
   EXPECT_NEAR(term(p, "pipeline_bubble") / busy, 3.0 / 32.0, 0.02);
 }
 
-// Four stages of equal work, 32 micro-batches, nothing but products.
+// Four stages of equal work, 32 micro-batches, nothing but GEMMs.
 TrainingRun four_stages(PipelineSchedule schedule) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.global_batch = 32;
@@ -185,7 +185,7 @@ TrainingRun four_stages(PipelineSchedule schedule) {
 TEST(Predict, WeightGradientsFillTheBubble) {
   const Prediction usual = predict(four_stages(PipelineSchedule::OneForwardOneBackward));
   const Prediction split = predict(four_stages(PipelineSchedule::ZbH1));
-  // Three bubbles less of 2 W each: (p - 1)(F + B + W) against (p - 1)(F + B - W); W is half of the backward products,
+  // Three bubbles less of 2 W each: (p - 1)(F + B + W) against (p - 1)(F + B - W); W is half of the backward GEMMs,
   // and the sums of gradients over micro-batches.
   const double weights = (term(usual, "backward_gemm") / 2.0 + term(usual, "gradient_copies")) / 32.0;
   EXPECT_NEAR(term(usual, "pipeline_bubble") - term(split, "pipeline_bubble"), 3.0 * 2.0 * weights, 0.03 * 6.0 * weights);
@@ -205,7 +205,7 @@ TEST(Predict, WaitingWeightGradientsLeaveNothingForTensorCollectivesToHideBehind
 
 TEST(Predict, DualPipeHidesTokensOnTheirWayToExperts) {
   TrainingRun run = four_stages(PipelineSchedule::OneForwardOneBackward);
-  run.model = small_mixture();
+  run.model = small_moe();
   run.model.vocab_size = 128;
   run.cluster = ideal_cluster(8);
   run.strategy.data_parallel = run.strategy.expert_parallel = 2, run.strategy.global_batch = 64;
@@ -348,7 +348,7 @@ TEST(Predict, ConventionsDifferByTheEmbeddingLookup) {
 
 TEST(Predict, ShapesThatAreNoneAreNamed) {
   TrainingRun run = small_run();
-  run.model.mla = LatentAttention{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
+  run.model.mla = Mla{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(predict(run), Error);
 }
 
@@ -367,9 +367,9 @@ TEST(Predict, ANetworkOfTwoStatesWidensTheIntervalUpwards) {
   EXPECT_EQ(two.interval.first, fast.interval.first);
 }
 
-TEST(Predict, AMixtureMultipliesWhatATokenVisits) {
+TEST(Predict, AMoeMultipliesWhatATokenVisits) {
   TrainingRun run = small_run();
-  run.model = small_mixture();
+  run.model = small_moe();
   const Prediction p = predict(run);
   ASSERT_FALSE(p.infeasible);
   const double tokens = 8.0 * 1024.0;
@@ -380,7 +380,7 @@ TEST(Predict, AMixtureMultipliesWhatATokenVisits) {
 // Experts on other ranks: less memory, tokens on the way, and their gradients among fewer ranks.
 TEST(Predict, ExpertRanksTakeMemoryOffAndSendTokens) {
   TrainingRun run = small_run(8);
-  run.model = small_mixture();
+  run.model = small_moe();
   run.model.moe->expert_ffn_size = 4096;
   const Prediction whole = predict(run);
   run.strategy.expert_parallel = 4;

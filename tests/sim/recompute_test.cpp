@@ -29,10 +29,10 @@ TEST(Recompute, MegatronsNamesForModulesAreUnderstood) {
   EXPECT_TRUE(modules("moe_act").expert_activation);
   EXPECT_FALSE(modules("moe_act").activation);
   EXPECT_FALSE(modules("moe_act").mlp);
-  EXPECT_TRUE(modules("moe+layernorm").mixture);
+  EXPECT_TRUE(modules("moe+layernorm").moe);
   EXPECT_FALSE(modules("moe+layernorm").mlp);
-  EXPECT_FALSE(modules("mlp+moe_act").mixture);
-  EXPECT_TRUE(modules("mla_up_proj").latent_up);
+  EXPECT_FALSE(modules("mlp+moe_act").moe);
+  EXPECT_TRUE(modules("mla_up_proj").mla_up);
   EXPECT_FALSE(modules("mla_up_proj").core_attention);
   EXPECT_FALSE(recomputed_modules_from("mlp+softmax"));
 }

@@ -8,7 +8,7 @@ namespace llmsim::sim {
 // gtest's Test has a member named Run; inside tests the simulator's is called by this name.
 using TrainingRun = Run;
 
-// A device of 100 TFLOP/s and 1 TB/s without any overhead: a product takes flops / peak.
+// A device of 100 TFLOP/s and 1 TB/s without any overhead: a GEMM takes flops / peak.
 inline Device ideal_device() {
   Device device;
   device.id = "ideal";
@@ -69,9 +69,9 @@ inline Transformer small_model() {
 inline constexpr double kTokens = 1024.0, kHidden = 1024.0;
 
 // The same with two of eight experts of width 512 in every layer.
-inline Transformer small_mixture() {
+inline Transformer small_moe() {
   Transformer model = small_model();
-  model.moe = MixtureOfExperts{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512};
+  model.moe = Moe{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512};
   return model;
 }
 

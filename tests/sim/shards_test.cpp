@@ -80,7 +80,7 @@ TEST(StateShards, EachStageOfZeroDividesOneMoreKindOfState) {
 // By hand: attention 4 * 1024^2, an expert 2 * 1024 * 512, a router 1024 * 8, two norm weights of 1024.
 TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
   TrainingRun run = small_run(4);
-  run.model = small_mixture();
+  run.model = small_moe();
   run.strategy.expert_parallel = 4;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   EXPECT_EQ(rank.moe_block, 4.0 * 1024 * 1024 + 1024 * 8 + 2 * 1024);
@@ -94,7 +94,7 @@ TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
 
 TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
   TrainingRun run = small_run();
-  run.model = small_mixture();
+  run.model = small_moe();
   run.model.moe->num_dense_layers = 1, run.model.moe->layer_interval = 2;
   run.model.moe->num_shared_experts = 2, run.model.moe->shared_expert_ffn_size = 128, run.model.moe->shared_expert_gate = true;
   const RankParameters rank = rank_parameters(run.model, run.strategy);

@@ -96,17 +96,17 @@ TEST(StageBytes, OffloadedStatesLeaveTheDevice) {
   EXPECT_EQ(left.gradients, left.gradient_buffers);  // of one block
 }
 
-TrainingRun mixture_run(int devices) {
+TrainingRun moe_run(int devices) {
   TrainingRun run = small_run(devices);
-  run.model = small_mixture();
+  run.model = small_moe();
   return run;
 }
 
-TEST(StageBytes, ProductsOfExpertsHaveAWorkspaceForEachStream) {
-  TrainingRun run = mixture_run(1);
+TEST(StageBytes, GemmsOfExpertsHaveAWorkspaceForEachStream) {
+  TrainingRun run = moe_run(1);
   run.stack.reserve.matmul_workspaces = 0;
   EXPECT_EQ(bytes_of(run, 0).workspaces, Bytes(0.0));
-  run.stack.reserve.grouped_product_streams = 4;
+  run.stack.reserve.grouped_gemm_streams = 4;
   EXPECT_EQ(bytes_of(run, 0).workspaces, 4.0 * 4.0 * MiB);
   run.cluster.device.matmul_workspace = 32.0 * MiB;
   EXPECT_EQ(bytes_of(run, 0).workspaces, 4.0 * 32.0 * MiB);
@@ -115,7 +115,7 @@ TEST(StageBytes, ProductsOfExpertsHaveAWorkspaceForEachStream) {
 }
 
 TEST(StageBytes, TokensOfAllExpertRanksAreGatheredIntoOneBuffer) {
-  TrainingRun run = mixture_run(4);
+  TrainingRun run = moe_run(4);
   run.strategy.expert_parallel = 4;
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
   run.strategy.experts.dispatch = ExpertDispatch::AllGather;

@@ -98,7 +98,7 @@ TEST(StepSimulation, TheBubbleIsWhatTheBusiestStageIdlesByItsEvents) {
 }
 
 // Every other term of the passes against its price alone: m micro-batches of as many blocks as the busiest stage has.
-TEST(StepSimulation, ProductsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
+TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
   for (const Layout& layout : layouts()) {
     const TrainingRun run = on_64(layout);
     const LayerPrices prices = layer_prices(run);

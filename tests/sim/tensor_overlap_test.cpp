@@ -8,7 +8,7 @@
 namespace llmsim::sim {
 namespace {
 
-// Four pieces of a product of `whole`, each `piece`; `messages` of them 3 (a ring of copies) or 4 (scattered sums).
+// Four pieces of a GEMM of `whole`, each `piece`; `messages` of them 3 (a ring of copies) or 4 (scattered sums).
 BesideTimes four_pieces(double collective, double whole, double piece, int messages, double loss) {
   return pipelined(Seconds(collective), {.whole = Seconds(whole), .piece = Seconds(piece)}, 4, messages, loss);
 }
@@ -17,7 +17,7 @@ double shown(double collective, double whole, double piece, int messages = 3) {
 }
 
 TEST(TensorOverlap, APipelineShowsWhatItsPiecesCannotHide) {
-  // A product of 8 computes 2 + 3 * 2.  Messages of 1 each hide; of 3 each set the pace: 2 + 3 * 3 - 8 = 3.
+  // A GEMM of 8 computes 2 + 3 * 2.  Messages of 1 each hide; of 3 each set the pace: 2 + 3 * 3 - 8 = 3.
   EXPECT_DOUBLE_EQ(shown(3.0, 8.0, 2.0), 0.0);
   EXPECT_DOUBLE_EQ(shown(9.0, 8.0, 2.0), 3.0);
 }
@@ -29,7 +29,7 @@ TEST(TensorOverlap, TheLastScatteredPieceShows) {
   EXPECT_DOUBLE_EQ(shown(12.0, 8.0, 2.0, 4), 6.0);
 }
 
-TEST(TensorOverlap, SmallPiecesOfAProductRunLessWell) {
+TEST(TensorOverlap, SmallPiecesOfAGemmRunLessWell) {
   // Pieces of 2.5 instead of 2: 2.5 + 3 * 2.5 - 8 = 2.  Never more than the collective by itself.
   EXPECT_DOUBLE_EQ(shown(3.0, 8.0, 2.5), 2.0);
   EXPECT_DOUBLE_EQ(shown(3.0, 8.0, 100.0), 3.0);
@@ -46,7 +46,7 @@ TEST(TensorOverlap, PiecesBesideAMessageAreSlowedDown) {
   EXPECT_NEAR((paced.exposed + paced.slowdown).value(), 2.0 + 3 * 4.0 - 8.0, 1e-12);
 }
 
-// Two ranks, 8192 tokens, and a fabric so fast that every collective is far shorter than its product.
+// Two ranks, 8192 tokens, and a fabric so fast that every collective is far shorter than its GEMM.
 TrainingRun tensor_run() {
   TrainingRun run = small_run(2);
   run.strategy.tensor_parallel = 2;
@@ -66,7 +66,7 @@ TEST(TensorOverlap, WithoutItEveryCollectiveShows) {
 
 TEST(TensorOverlap, GradientsThatNeedNothingOfThemHideFourOfSixBackwardCollectives) {
   // Two blocks halves, each: input gathered again (beside dgrad), column gradient scattered (beside wgrad), row gradient gathered
-  // (needed by all products).  Gathers and scatters of the same message take the same time.
+  // (needed by all GEMMs).  Gathers and scatters of the same message take the same time.
   TrainingRun run = tensor_run();
   run.stack.hides_column_gradients = true;
   const BlockPrice block = layer_prices(run).block;
@@ -75,7 +75,7 @@ TEST(TensorOverlap, GradientsThatNeedNothingOfThemHideFourOfSixBackwardCollectiv
 }
 
 TEST(TensorOverlap, RingsOfCopiesHideThemAll) {
-  // Products of this device cost flops / peak however small, so pieces add up to the whole.
+  // GEMMs of this device cost flops / peak however small, so pieces add up to the whole.
   TrainingRun run = tensor_run();
   run.strategy.tensor_overlap = true;
   const BlockPrice block = layer_prices(run).block;
@@ -88,14 +88,14 @@ TEST(TensorOverlap, TransformerEngineShowsTheLastScatteredPiece) {
   run.strategy.tensor_overlap = true;
   run.stack.reserve.transformer_engine = true;
   const BlockPrice block = layer_prices(run).block;
-  // Half of the collectives gather before a product and hide; half scatter its sums in four pieces, of which the last shows.
+  // Half of the collectives gather before a GEMM and hide; half scatter its sums in four pieces, of which the last shows.
   EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.5 * 0.25, 1e-9);
   EXPECT_NEAR(block.backward.collective_exposed / block.backward.collective, 0.0, 1e-9);
   EXPECT_EQ(block.forward.contention, Seconds(0.0));
 }
 
 TEST(TensorOverlap, CopiesTakeNoUnitsButScatteredSumsDo) {
-  // 16 of 64 units: products lose 1/4 of their rate beside three of four messages of the scatters, half of the collectives.
+  // 16 of 64 units: GEMMs lose 1/4 of their rate beside three of four messages of the scatters, half of the collectives.
   TrainingRun run = tensor_run();
   run.strategy.tensor_overlap = true;
   run.stack.reserve.transformer_engine = true;

@@ -35,11 +35,9 @@ const Case kCases[] = {
     {"hsdp", [](TrainingRun& run) { run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 4; }},
     {"tensor", [](TrainingRun& run) { run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true; }},
     {"context", [](TrainingRun& run) { run.strategy.context_parallel = 4; }},
-    {"experts", [](TrainingRun& run) { run.model = small_mixture(), run.strategy.expert_parallel = 4; }},
+    {"experts", [](TrainingRun& run) { run.model = small_moe(), run.strategy.expert_parallel = 4; }},
     {"overlapped_experts",
-     [](TrainingRun& run) {
-       run.model = small_mixture(), run.strategy.expert_parallel = 4, run.strategy.experts.overlap = true;
-     }},
+     [](TrainingRun& run) { run.model = small_moe(), run.strategy.expert_parallel = 4, run.strategy.experts.overlap = true; }},
     {"gpipe", [](TrainingRun& run) { pipeline(run, GPipe, 4); }},
     {"1f1b", [](TrainingRun& run) { pipeline(run, OneForwardOneBackward, 4), run.strategy.sharding = Sharding::Zero1; }},
     {"interleaved", [](TrainingRun& run) { pipeline(run, Interleaved, 4, 2), run.strategy.tensor_parallel = 2; }},
@@ -47,12 +45,12 @@ const Case kCases[] = {
     {"zb-v", [](TrainingRun& run) { pipeline(run, ZbV, 4, 2), run.strategy.tensor_parallel = 2; }},
     {"dualpipe",
      [](TrainingRun& run) {
-       run.model = small_mixture(), run.strategy.expert_parallel = 4;
+       run.model = small_moe(), run.strategy.expert_parallel = 4;
        pipeline(run, DualPipe, 4);
      }},
     {"all",
      [](TrainingRun& run) {
-       run.model = small_mixture();
+       run.model = small_moe();
        run.strategy.tensor_parallel = run.strategy.context_parallel = run.strategy.expert_parallel = 2;
        run.strategy.sharding = Sharding::Zero3;
        run.strategy.recompute.kind = RecomputeKind::Full;
@@ -208,7 +206,7 @@ TEST(Timeline, DrawsAPipelineByHand) {
 // Two stages, four micro-batches, an expert rank on each of two data ranks.
 TrainingRun dualpipe() {
   TrainingRun run = small_run(4);
-  run.model = small_mixture();
+  run.model = small_moe();
   pipeline(run, DualPipe, 2);
   run.strategy.data_parallel = run.strategy.expert_parallel = 2, run.strategy.global_batch = 8;
   return run;
@@ -282,7 +280,7 @@ TEST(Timeline, OperatorsAreThoseOfALayer) {
     if (event.stream == Stream::Operators && event.name.starts_with("L3 ") && text.size() < 60)
       text += event.name.substr(3) + " ";
   }
-  // Learned positions: no rotary kernel between the product and attention.
+  // Learned positions: no rotary kernel between the GEMM and attention.
   EXPECT_TRUE(text.starts_with("attention_norm qkv attention attention_output attention_residual ")) << text;
 }
 

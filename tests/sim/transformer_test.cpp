@@ -56,31 +56,29 @@ TEST(Transformer, LearnedPositionsMustReachTheSequence) {
 }
 
 TEST(Transformer, ATokenCannotVisitMoreExpertsThanThereAre) {
-  const auto spoil = [](Transformer& m) { m.moe = MixtureOfExperts{.num_experts = 4, .top_k = 5, .expert_ffn_size = 8}; };
+  const auto spoil = [](Transformer& m) { m.moe = Moe{.num_experts = 4, .top_k = 5, .expert_ffn_size = 8}; };
   EXPECT_EQ(complaint(spoil), "moe.top_k = 5 is out of range: 1 to 4");
 }
 
-TEST(Transformer, FfnSizeMayBeMissingOnlyWhereEveryLayerIsAMixture) {
-  const auto all_mixture = [](Transformer& m) {
+TEST(Transformer, FfnSizeMayBeMissingOnlyWhereEveryLayerIsAMoe) {
+  const auto all_moe = [](Transformer& m) {
     m.ffn_size = 0;
-    m.moe = MixtureOfExperts{.num_experts = 4, .top_k = 1, .expert_ffn_size = 8};
+    m.moe = Moe{.num_experts = 4, .top_k = 1, .expert_ffn_size = 8};
   };
   const auto one_dense = [&](Transformer& m) {
-    all_mixture(m);
+    all_moe(m);
     m.moe->num_dense_layers = 1;
   };
-  EXPECT_EQ(complaint(all_mixture), "");
+  EXPECT_EQ(complaint(all_moe), "");
   EXPECT_EQ(complaint(one_dense), "ffn_size = 0 is out of range: 1 to 4194304");
 }
 
-TEST(Transformer, LatentAttentionNeedsItsRanks) {
-  const auto spoil = [](Transformer& m) {
-    m.mla = LatentAttention{.qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 4};
-  };
+TEST(Transformer, MlaNeedsItsRanks) {
+  const auto spoil = [](Transformer& m) { m.mla = Mla{.qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 4}; };
   EXPECT_EQ(complaint(spoil), "mla.kv_lora_rank = 0 is out of range: 1 to 1048576");
 }
 
-// Each size within its range, the product beyond any machine: 4096 layers of a width of 2^20 and an MLP of 2^22.
+// Each size within its range, the GEMM beyond any machine: 4096 layers of a width of 2^20 and an MLP of 2^22.
 TEST(Transformer, RefusesSizesWhoseProductIsAbsurd) {
   const auto spoil = [](Transformer& m) {
     m.num_layers = 4096;
@@ -90,10 +88,10 @@ TEST(Transformer, RefusesSizesWhoseProductIsAbsurd) {
   EXPECT_NE(complaint(spoil).find("more than 10^16 parameters"), std::string::npos);
 }
 
-TEST(Transformer, MixtureLayersFollowTheDenseOnesAtTheirInterval) {
+TEST(Transformer, MoeLayersFollowTheDenseOnesAtTheirInterval) {
   Transformer m = tiny();
   EXPECT_FALSE(is_moe_layer(m, 0));
-  m.moe = MixtureOfExperts{.num_experts = 4, .top_k = 1, .expert_ffn_size = 8, .num_dense_layers = 1, .layer_interval = 2};
+  m.moe = Moe{.num_experts = 4, .top_k = 1, .expert_ffn_size = 8, .num_dense_layers = 1, .layer_interval = 2};
   EXPECT_FALSE(is_moe_layer(m, 0));
   EXPECT_TRUE(is_moe_layer(m, 1));
   EXPECT_FALSE(is_moe_layer(m, 2));
@@ -110,11 +108,11 @@ TEST(Transformer, TheLastOfEveryIntervalSeesEverything) {
   EXPECT_EQ(window_of_layer(m, 1), std::nullopt);
 }
 
-TEST(Transformer, LatentAttentionHasItsOwnHeadWidths) {
+TEST(Transformer, MlaHasItsOwnHeadWidths) {
   Transformer m = tiny();
   EXPECT_EQ(query_head_dim(m), 2);
   EXPECT_EQ(attention_output_width(m), 8);
-  m.mla = LatentAttention{.kv_lora_rank = 4, .qk_nope_head_dim = 5, .qk_rope_head_dim = 3, .v_head_dim = 6};
+  m.mla = Mla{.kv_lora_rank = 4, .qk_nope_head_dim = 5, .qk_rope_head_dim = 3, .v_head_dim = 6};
   EXPECT_EQ(query_head_dim(m), 8);           // 5 + 3
   EXPECT_EQ(attention_output_width(m), 24);  // 4 * 6
 }

@@ -151,8 +151,8 @@ TEST(Validity, BothFormsGiveTheSameVerdict) {
 TEST(Validity, ExpertRanksDivideTheExpertsAndTheRanksThatShareThem) {
   TrainingRun run = small_run(12);
   run.strategy.expert_parallel = 4;
-  EXPECT_EQ(message_of(run), "ep = 4 needs a mixture of experts, which the model is not (nearest: ep = 1)");
-  run.model = small_mixture();
+  EXPECT_EQ(message_of(run), "ep = 4 needs an MoE model, which the model is not (nearest: ep = 1)");
+  run.model = small_moe();
   EXPECT_EQ(message_of(run), "");
   run.strategy.expert_parallel = 3;
   EXPECT_EQ(message_of(run), "ep = 3 does not divide num_experts = 8 (nearest: 2 or 4)");
@@ -164,7 +164,7 @@ TEST(Validity, ExpertRanksDivideTheExpertsAndTheRanksThatShareThem) {
 
 TEST(Validity, TensorRanksDivideTheWidthOfAnExpert) {
   TrainingRun run = small_run(8);
-  run.model = small_mixture();
+  run.model = small_moe();
   run.model.moe->expert_ffn_size = 12;
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 8;
   EXPECT_EQ(message_of(run), "tp = 8 does not divide moe.expert_ffn_size = 12 (nearest: 6 or 12)");
@@ -172,7 +172,7 @@ TEST(Validity, TensorRanksDivideTheWidthOfAnExpert) {
 
 TEST(Validity, WholeExpertsDivideAllRanksOfAStageAndNeedTheirTokensDivided) {
   TrainingRun run = small_run(8);
-  run.model = small_mixture();
+  run.model = small_moe();
   run.strategy.data_parallel = 2, run.strategy.tensor_parallel = 4, run.strategy.expert_parallel = 8;
   EXPECT_EQ(message_of(run), "ep = 8 does not divide dp * cp = 2 (nearest: 2)");
   run.strategy.experts.tensor_parallel = 1;

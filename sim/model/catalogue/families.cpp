@@ -22,7 +22,7 @@ Transformer tied(Transformer model) {
   return model;
 }
 
-Transformer mixture(Transformer model, const MixtureOfExperts& moe) {
+Transformer moe(Transformer model, const Moe& moe) {
   model.moe = moe;
   return model;
 }

@@ -32,15 +32,15 @@ Transformer gpt(const GptShape& shape);
 Transformer tied(Transformer model);
 
 // The same with the experts of `moe` in place of its MLPs.
-Transformer mixture(Transformer model, const MixtureOfExperts& moe);
+Transformer moe(Transformer model, const Moe& moe);
 
 std::vector<CatalogueEntry> gpt_models();      // GPT-2, GPT-3, Megatron GPT, GPT-J, GPT-NeoX, Pythia, OPT, BLOOM, MPT, Falcon
 std::vector<CatalogueEntry> llama_models();    // Llama 1 to 4 and the proxies cut from them
 std::vector<CatalogueEntry> llama_likes();     // Mistral, Mixtral, Yi, DeepSeek LLM, SmolLM, Phi
 std::vector<CatalogueEntry> olmo_models();     // OLMo 1 and 2
-std::vector<CatalogueEntry> qwen_models();     // Qwen 1 to 3, dense and mixtures
+std::vector<CatalogueEntry> qwen_models();     // Qwen 1 to 3, dense and MoE models
 std::vector<CatalogueEntry> gemma_models();    // Gemma 1 to 3
-std::vector<CatalogueEntry> mixture_models();  // DeepSeek-V2 and V3, Kimi K2, Grok-1, GPT-OSS
+std::vector<CatalogueEntry> moe_models();      // DeepSeek-V2 and V3, Kimi K2, Grok-1, GPT-OSS
 std::vector<CatalogueEntry> encoder_models();  // BERT and RoBERTa
 
 }  // namespace llmsim::sim

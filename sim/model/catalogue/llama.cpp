@@ -11,13 +11,13 @@ Transformer llama4(const char* name, int num_experts, bool alternating) {
   Transformer m = llama({name, 48, 5120, 40, 8, 16384, 202048, 8192});
   m.sliding_window = 8192;
   m.sliding_window_interval = 4;
-  m.moe = MixtureOfExperts{.num_experts = num_experts,
-                           .top_k = 1,
-                           .expert_ffn_size = 8192,
-                           .num_shared_experts = 1,
-                           .shared_expert_ffn_size = 8192,
-                           .num_dense_layers = alternating ? 1 : 0,
-                           .layer_interval = alternating ? 2 : 1};
+  m.moe = Moe{.num_experts = num_experts,
+              .top_k = 1,
+              .expert_ffn_size = 8192,
+              .num_shared_experts = 1,
+              .shared_expert_ffn_size = 8192,
+              .num_dense_layers = alternating ? 1 : 0,
+              .layer_interval = alternating ? 2 : 1};
   return m;
 }
 

@@ -28,8 +28,8 @@ Transformer phi(const LlamaShape& s) {
 
 void append_mistral(std::vector<CatalogueEntry>& all) {
   const std::string source = "HF mistralai/";
-  const MixtureOfExperts experts_7b{.num_experts = 8, .top_k = 2, .expert_ffn_size = 14336};
-  const MixtureOfExperts experts_22b{.num_experts = 8, .top_k = 2, .expert_ffn_size = 16384};
+  const Moe experts_7b{.num_experts = 8, .top_k = 2, .expert_ffn_size = 14336};
+  const Moe experts_22b{.num_experts = 8, .top_k = 2, .expert_ffn_size = 16384};
   all.push_back({windowed(llama({"mistral-7b", 32, 4096, 32, 8, 14336, 32000, 8192}), 4096),
                  {"mistral-7b-v0.1", "mistral"},
                  7241732096,
@@ -39,11 +39,11 @@ void append_mistral(std::vector<CatalogueEntry>& all) {
                  {"mistral-nemo", "mistral-nemo-base-2407"},
                  12247782400,
                  source + "Mistral-Nemo-Base-2407"});
-  all.push_back({mixture(llama({"mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 32768}), experts_7b),
+  all.push_back({moe(llama({"mixtral-8x7b", 32, 4096, 32, 8, 14336, 32000, 32768}), experts_7b),
                  {"mixtral", "mixtral-8x7b-v0.1"},
                  46702792704,
                  source + "Mixtral-8x7B-v0.1; arXiv 2401.04088 table 1"});
-  all.push_back({mixture(llama({"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32000, 65536}), experts_22b),
+  all.push_back({moe(llama({"mixtral-8x22b", 56, 6144, 48, 8, 16384, 32000, 65536}), experts_22b),
                  {"mixtral-8x22b-v0.1"},
                  140620634112,
                  source + "Mixtral-8x22B-v0.1"});

@@ -19,7 +19,7 @@ Transformer qwen3(const LlamaShape& s) {
 }
 
 // All experts that every token visits act as one wide expert behind one gate.
-MixtureOfExperts gated_experts(int num_experts, int top_k, int expert_ffn_size, int shared_ffn_size) {
+Moe gated_experts(int num_experts, int top_k, int expert_ffn_size, int shared_ffn_size) {
   return {.num_experts = num_experts,
           .top_k = top_k,
           .expert_ffn_size = expert_ffn_size,
@@ -46,7 +46,7 @@ void append_qwen15(std::vector<CatalogueEntry>& all) {
   all.push_back({qwen({"qwen1.5-32b", 64, 5120, 40, 8, 27392, 152064, 32768}), {}, 32512218112, source + "32B"});
   all.push_back({qwen({"qwen1.5-72b", 80, 8192, 64, 64, 24576, 152064, 32768}), {}, 72287920128, source + "72B"});
   all.push_back({qwen({"qwen1.5-110b", 80, 8192, 64, 8, 49152, 152064, 32768}), {}, 111209914368, source + "110B"});
-  all.push_back({mixture(qwen({"qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 5632, 151936, 8192}), gated_experts(60, 4, 1408, 5632)),
+  all.push_back({moe(qwen({"qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 5632, 151936, 8192}), gated_experts(60, 4, 1408, 5632)),
                  {"qwen-moe", "qwen1.5-moe"},
                  14315784192,
                  source + "MoE-A2.7B"});
@@ -58,7 +58,7 @@ void append_qwen2(std::vector<CatalogueEntry>& all) {
   all.push_back({tied(qwen({"qwen2-1.5b", 28, 1536, 12, 2, 8960, 151936, 4096})), {}, 1543714304, source + "1.5B"});
   all.push_back({qwen({"qwen2-7b", 28, 3584, 28, 4, 18944, 152064, 4096}), {}, 7615616512, source + "7B"});
   all.push_back({qwen({"qwen2-72b", 80, 8192, 64, 8, 29568, 152064, 4096}), {}, 72706203648, source + "72B"});
-  all.push_back({mixture(qwen({"qwen2-57b-a14b", 28, 3584, 28, 4, 18944, 151936, 4096}), gated_experts(64, 8, 2560, 20480)),
+  all.push_back({moe(qwen({"qwen2-57b-a14b", 28, 3584, 28, 4, 18944, 151936, 4096}), gated_experts(64, 8, 2560, 20480)),
                  {"qwen2-moe"},
                  {},
                  source + "57B-A14B"});
@@ -77,19 +77,19 @@ void append_qwen25(std::vector<CatalogueEntry>& all) {
 
 void append_qwen3(std::vector<CatalogueEntry>& all) {
   const std::string source = "arXiv 2505.09388 tables 1 and 2; HF Qwen/Qwen3-";
-  const MixtureOfExperts experts_30b{.num_experts = 128, .top_k = 8, .expert_ffn_size = 768};
-  const MixtureOfExperts experts_235b{.num_experts = 128, .top_k = 8, .expert_ffn_size = 1536};
+  const Moe experts_30b{.num_experts = 128, .top_k = 8, .expert_ffn_size = 768};
+  const Moe experts_235b{.num_experts = 128, .top_k = 8, .expert_ffn_size = 1536};
   all.push_back({tied(qwen3({"qwen3-0.6b", 28, 1024, 16, 8, 3072, 151936, 4096})), {}, {}, source + "0.6B-Base config.json"});
   all.push_back({tied(qwen3({"qwen3-1.7b", 28, 2048, 16, 8, 6144, 151936, 4096})), {}, {}, source + "1.7B-Base config.json"});
   all.push_back({tied(qwen3({"qwen3-4b", 36, 2560, 32, 8, 9728, 151936, 4096})), {}, 4022468096, source + "4B-Base"});
   all.push_back({qwen3({"qwen3-8b", 36, 4096, 32, 8, 12288, 151936, 4096}), {}, 8190735360, source + "8B-Base"});
   all.push_back({qwen3({"qwen3-14b", 40, 5120, 40, 8, 17408, 151936, 4096}), {}, 14768307200, source + "14B-Base"});
   all.push_back({qwen3({"qwen3-32b", 64, 5120, 64, 8, 25600, 151936, 4096}), {}, 32762123264, source + "32B"});
-  all.push_back({mixture(qwen3({"qwen3-30b-a3b", 48, 2048, 32, 4, 6144, 151936, 4096}), experts_30b),
+  all.push_back({moe(qwen3({"qwen3-30b-a3b", 48, 2048, 32, 4, 6144, 151936, 4096}), experts_30b),
                  {"qwen3-moe"},
                  30532122624,
                  source + "30B-A3B"});
-  all.push_back({mixture(qwen3({"qwen3-235b-a22b", 94, 4096, 64, 4, 12288, 151936, 4096}), experts_235b),
+  all.push_back({moe(qwen3({"qwen3-235b-a22b", 94, 4096, 64, 4, 12288, 151936, 4096}), experts_235b),
                  {"qwen3-235b"},
                  235093634560,
                  source + "235B-A22B"});

@@ -105,7 +105,7 @@ TEST_P(DataParallelForms, HoldAndSendWhatTheSimulatorSays) {
   }
 }
 
-// 16-bit products take workspace from the CPU's allocator; a scalar argument of an operator on lists is 12 bytes there.
+// 16-bit GEMMs take workspace from the CPU's allocator; a scalar argument of an operator on lists is 12 bytes there.
 TEST_P(DataParallelForms, HoldTheSameOnTheCpu) {
   const auto& [family, form, formats] = GetParam();
   for (const Habit& habit : kHabits) {
@@ -134,7 +134,7 @@ std::string name_of(const testing::TestParamInfo<Case>& tested) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DataParallelForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Latent), testing::ValuesIn(kForms),
+                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Mla), testing::ValuesIn(kForms),
                                           testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast)),
                          name_of);
 

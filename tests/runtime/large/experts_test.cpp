@@ -1,4 +1,4 @@
-// Mixtures of experts: the simulator's bytes, FLOPs and collectives against what a training step takes, executes and sends.
+// MoE models: the simulator's bytes, FLOPs and collectives against what a training step takes, executes and sends.
 #include <string>
 #include <tuple>
 #include <vector>
@@ -35,14 +35,14 @@ void expect_equal(const TrainingSetup& setup, int rank, int stage, int shard = 0
   EXPECT_EQ(actual.sent, expected.sent) << name;
 }
 
-using Case = std::tuple<bool, MixtureForm, Formats>;  // meta device, ...
+using Case = std::tuple<bool, MoeForm, Formats>;  // meta device, ...
 
-class MixtureOnOneProcess : public testing::TestWithParam<Case> {};
+class MoeOnOneProcess : public testing::TestWithParam<Case> {};
 
 // Routing on the CPU is the router's own: it moves rows between experts, and no bytes.
-TEST_P(MixtureOnOneProcess, TakesExecutesAndSendsWhatIsSimulated) {
+TEST_P(MoeOnOneProcess, TakesExecutesAndSendsWhatIsSimulated) {
   const auto& [meta, form, formats] = GetParam();
-  TrainingSetup setup = small_mixture(form);
+  TrainingSetup setup = small_moe(form);
   setup.device = meta ? c10::kMeta : c10::kCPU;
   set_formats(setup, formats);
   for (const int tokens : {32, 96}) {
@@ -56,7 +56,7 @@ TEST_P(MixtureOnOneProcess, TakesExecutesAndSendsWhatIsSimulated) {
 }
 
 // Ranks, stages and micro-batches; the experts of 4 over expert ranks.
-struct DividedMixture {
+struct DividedMoe {
   std::string name;
   int data = 1, expert = 1, tensor = 1, stages = 1;
   bool sequence_parallel = false;
@@ -64,7 +64,7 @@ struct DividedMixture {
   bool whole_experts = false;  // over tensor ranks
 };
 
-std::vector<DividedMixture> divided_mixtures() {
+std::vector<DividedMoe> divided_moe() {
   using enum sim::Sharding;
   return {{.name = "zero3_4", .data = 4, .sharding = Zero3},
           {.name = "ep_2", .data = 2, .expert = 2},
@@ -90,7 +90,7 @@ std::vector<DividedMixture> divided_mixtures() {
            .whole_experts = true}};
 }
 
-void divide(TrainingSetup& setup, const DividedMixture& form) {
+void divide(TrainingSetup& setup, const DividedMoe& form) {
   setup.model.num_layers = 3;
   setup.model.tied_embeddings = false;
   setup.strategy.data_parallel = form.data, setup.strategy.expert_parallel = form.expert;
@@ -100,17 +100,17 @@ void divide(TrainingSetup& setup, const DividedMixture& form) {
   setup.strategy.global_batch = 3 * form.data;
 }
 
-class MixtureOnManyRanks : public testing::TestWithParam<std::tuple<bool, MixtureForm, Formats, DividedMixture>> {};
+class MoeOnManyRanks : public testing::TestWithParam<std::tuple<bool, MoeForm, Formats, DividedMoe>> {};
 
 // Biases inside experts are not divided over tensor ranks.
-bool executes(const MixtureForm& form, const DividedMixture& divided) {
+bool executes(const MoeForm& form, const DividedMoe& divided) {
   const bool shared_bias = form.family == Family::Gpt2 && form.moe.num_shared_experts > 0;
   return divided.tensor == 1 || !((form.moe.expert_bias && !divided.whole_experts) || shared_bias);
 }
 
-TEST_P(MixtureOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
+TEST_P(MoeOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
   const auto& [meta, form, formats, divided] = GetParam();
-  TrainingSetup setup = small_mixture(form);
+  TrainingSetup setup = small_moe(form);
   setup.device = meta ? c10::kMeta : c10::kCPU;
   setup.balanced_experts = true;
   set_formats(setup, formats);
@@ -127,8 +127,8 @@ TEST_P(MixtureOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
   }
 }
 
-TEST(Mixture, RefusesExpertsOverSomeOfTheTensorRanks) {
-  TrainingSetup setup = small_mixture(mixture_forms().front());
+TEST(Moe, RefusesExpertsOverSomeOfTheTensorRanks) {
+  TrainingSetup setup = small_moe(moe_forms().front());
   setup.model.num_kv_heads = 4;
   setup.strategy.tensor_parallel = 4, setup.strategy.sequence_parallel = true;
   setup.strategy.experts.tensor_parallel = 2;
@@ -140,7 +140,7 @@ TEST(Mixture, RefusesExpertsOverSomeOfTheTensorRanks) {
   }
 }
 
-std::string name_of_divided(const testing::TestParamInfo<MixtureOnManyRanks::ParamType>& tested) {
+std::string name_of_divided(const testing::TestParamInfo<MoeOnManyRanks::ParamType>& tested) {
   const auto& [meta, form, formats, divided] = tested.param;
   const char* names[] = {"fp32", "bf16", "autocast"};
   return std::string(meta ? "meta_" : "cpu_") + form.name + "_" + names[static_cast<int>(formats)] + "_" + divided.name;
@@ -152,23 +152,22 @@ std::string name_of(const testing::TestParamInfo<Case>& tested) {
   return std::string(meta ? "meta_" : "cpu_") + form.name + "_" + names[static_cast<int>(formats)];
 }
 
-INSTANTIATE_TEST_SUITE_P(Meta, MixtureOnOneProcess,
-                         testing::Combine(testing::Values(true), testing::ValuesIn(mixture_forms()),
+INSTANTIATE_TEST_SUITE_P(Meta, MoeOnOneProcess,
+                         testing::Combine(testing::Values(true), testing::ValuesIn(moe_forms()),
                                           testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(Cpu, MixtureOnOneProcess,
-                         testing::Combine(testing::Values(false), testing::ValuesIn(mixture_forms()),
-                                          testing::Values(Formats::Fp32)),
+INSTANTIATE_TEST_SUITE_P(Cpu, MoeOnOneProcess,
+                         testing::Combine(testing::Values(false), testing::ValuesIn(moe_forms()), testing::Values(Formats::Fp32)),
                          name_of);
 
-INSTANTIATE_TEST_SUITE_P(Meta, MixtureOnManyRanks,
-                         testing::Combine(testing::Values(true), testing::ValuesIn(mixture_forms()),
+INSTANTIATE_TEST_SUITE_P(Meta, MoeOnManyRanks,
+                         testing::Combine(testing::Values(true), testing::ValuesIn(moe_forms()),
                                           testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast),
-                                          testing::ValuesIn(divided_mixtures())),
+                                          testing::ValuesIn(divided_moe())),
                          name_of_divided);
-INSTANTIATE_TEST_SUITE_P(Cpu, MixtureOnManyRanks,
-                         testing::Combine(testing::Values(false), testing::ValuesIn(mixture_forms()),
-                                          testing::Values(Formats::Fp32), testing::ValuesIn(divided_mixtures())),
+INSTANTIATE_TEST_SUITE_P(Cpu, MoeOnManyRanks,
+                         testing::Combine(testing::Values(false), testing::ValuesIn(moe_forms()), testing::Values(Formats::Fp32),
+                                          testing::ValuesIn(divided_moe())),
                          name_of_divided);
 
 }  // namespace

@@ -85,7 +85,7 @@ void set_formats(TrainingSetup& setup, Formats formats) {
 
 TEST_P(ParallelForms, TrainAsOneProcess) {
   const auto& [family, formats, form] = GetParam();
-  if (formats != Formats::Fp32 && !multiplies_in(c10::kCPU, at::kBFloat16)) GTEST_SKIP() << "this processor lacks bf16 products";
+  if (formats != Formats::Fp32 && !multiplies_in(c10::kCPU, at::kBFloat16)) GTEST_SKIP() << "this processor lacks bf16 GEMMs";
   TrainingSetup divided = small_training(family);
   form.change(divided);
   TrainingSetup alone = small_training(family);
@@ -133,10 +133,10 @@ std::vector<Form> tensor_forms() {
          setup.strategy.recompute.kind = sim::RecomputeKind::Full;
        }},
       {"tp_4", [](TrainingSetup& setup) { setup.model.num_kv_heads = 4, tensor(setup, 4, false); }},
-      {"tp_4_sp_latent_up_recompute",
+      {"tp_4_sp_mla_up_recompute",
        [](TrainingSetup& setup) {
          setup.model.num_kv_heads = 4, tensor(setup, 4, true);
-         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.latent_up = true}};
+         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.mla_up = true}};
        }},
       {"tp_8", [](TrainingSetup& setup) { eight_heads(setup), tensor(setup, 8, false); }},
       {"tp_8_sp", [](TrainingSetup& setup) { eight_heads(setup), tensor(setup, 8, true); }},
@@ -302,7 +302,7 @@ std::vector<Form> all_forms() {
 // Each family in fp32 and in one of the formats that round.
 const auto kAll = testing::ValuesIn(all_forms());
 INSTANTIATE_TEST_SUITE_P(Fp32, ParallelForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Latent),
+                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Mla),
                                           testing::Values(Formats::Fp32), kAll),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Bf16, ParallelForms,
@@ -310,33 +310,33 @@ INSTANTIATE_TEST_SUITE_P(Bf16, ParallelForms,
 INSTANTIATE_TEST_SUITE_P(Autocast, ParallelForms,
                          testing::Combine(testing::Values(Family::Gpt2), testing::Values(Formats::Autocast), kAll), name_of);
 
-// Where tensor ranks share what a product reads: queries without latents share the norm's output, and formats that round send
+// Where tensor ranks share what a GEMM reads: queries without latents share the norm's output, and formats that round send
 // latents as they multiply them.
 std::vector<Form> sharing_forms() {
   std::vector<Form> forms = tensor_forms();
   std::erase_if(forms, [](const Form& form) {
-    return form.name != "tp_2" && form.name != "tp_2_sp" && form.name != "tp_4_sp_latent_up_recompute";
+    return form.name != "tp_2" && form.name != "tp_2_sp" && form.name != "tp_4_sp_mla_up_recompute";
   });
   return forms;
 }
 
 INSTANTIATE_TEST_SUITE_P(DirectQueries, ParallelForms,
-                         testing::Combine(testing::Values(Family::LatentDirect), testing::Values(Formats::Fp32),
+                         testing::Combine(testing::Values(Family::MlaDirect), testing::Values(Formats::Fp32),
                                           testing::ValuesIn(sharing_forms())),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(NarrowLatents, ParallelForms,
-                         testing::Combine(testing::Values(Family::Latent), testing::Values(Formats::Bf16, Formats::Autocast),
+                         testing::Combine(testing::Values(Family::Mla), testing::Values(Formats::Bf16, Formats::Autocast),
                                           testing::ValuesIn(sharing_forms())),
                          name_of);
 
-class MixtureForms : public testing::TestWithParam<std::tuple<MixtureForm, Form>> {};
+class MoeForms : public testing::TestWithParam<std::tuple<MoeForm, Form>> {};
 
 // Rows reach an expert in another order, and its gradients are added up in another.
-TEST_P(MixtureForms, TrainAsOneProcess) {
-  const auto& [mixture, form] = GetParam();
-  TrainingSetup divided = small_mixture(mixture);
+TEST_P(MoeForms, TrainAsOneProcess) {
+  const auto& [moe, form] = GetParam();
+  TrainingSetup divided = small_moe(moe);
   form.change(divided);
-  TrainingSetup alone = small_mixture(mixture);
+  TrainingSetup alone = small_moe(moe);
   alone.model = divided.model;
   const auto expected = train_locally(alone, kSteps).steps;
   const auto actual = train_locally(divided, kSteps).steps;
@@ -352,13 +352,12 @@ void divide_experts(TrainingSetup& setup, int data_ranks, int expert_ranks, sim:
   setup.strategy.expert_parallel = expert_ranks;
 }
 
-std::vector<Form> mixture_divisions() {
+std::vector<Form> moe_divisions() {
   return {
       {"recompute_full", [](TrainingSetup& setup) { setup.strategy.recompute.kind = sim::RecomputeKind::Full; }},
       {"recompute_moe",
        [](TrainingSetup& setup) {
-         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective,
-                                     .modules = {.core_attention = false, .mixture = true}};
+         setup.strategy.recompute = {.kind = sim::RecomputeKind::Selective, .modules = {.core_attention = false, .moe = true}};
        }},
       {"zero3_4", [](TrainingSetup& setup) { shard(setup, sim::Sharding::Zero3, 4); }},
       {"ep_4", [](TrainingSetup& setup) { divide_experts(setup, 4, 4); }},
@@ -386,7 +385,7 @@ void divide_whole_experts(TrainingSetup& setup, int expert_ranks, sim::Sharding 
 }
 
 // Without biases inside experts.
-std::vector<Form> mixture_tensor_divisions() {
+std::vector<Form> moe_tensor_divisions() {
   return {
       {"tp_2", [](TrainingSetup& setup) { tensor(setup, 2, false); }},
       {"tp_2_sp_ep_2_of_4_zero3",
@@ -400,9 +399,9 @@ std::vector<Form> mixture_tensor_divisions() {
   };
 }
 
-std::vector<MixtureForm> without_biases() {
-  std::vector<MixtureForm> forms;
-  for (const MixtureForm& form : mixture_forms()) {
+std::vector<MoeForm> without_biases() {
+  std::vector<MoeForm> forms;
+  for (const MoeForm& form : moe_forms()) {
     const bool shared_bias = form.family == Family::Gpt2 && form.moe.num_shared_experts > 0;
     if (!form.moe.expert_bias && !shared_bias) forms.push_back(form);
   }
@@ -412,21 +411,20 @@ std::vector<MixtureForm> without_biases() {
   return forms;
 }
 
-std::string name_of_mixture(const testing::TestParamInfo<std::tuple<MixtureForm, Form>>& tested) {
+std::string name_of_moe(const testing::TestParamInfo<std::tuple<MoeForm, Form>>& tested) {
   return std::get<0>(tested.param).name + "_" + std::get<1>(tested.param).name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, MixtureForms,
-                         testing::Combine(testing::ValuesIn(mixture_forms()), testing::ValuesIn(mixture_divisions())),
-                         name_of_mixture);
-INSTANTIATE_TEST_SUITE_P(Tensor, MixtureForms,
-                         testing::Combine(testing::ValuesIn(without_biases()), testing::ValuesIn(mixture_tensor_divisions())),
-                         name_of_mixture);
+INSTANTIATE_TEST_SUITE_P(Data, MoeForms, testing::Combine(testing::ValuesIn(moe_forms()), testing::ValuesIn(moe_divisions())),
+                         name_of_moe);
+INSTANTIATE_TEST_SUITE_P(Tensor, MoeForms,
+                         testing::Combine(testing::ValuesIn(without_biases()), testing::ValuesIn(moe_tensor_divisions())),
+                         name_of_moe);
 
-// A mixture learns the stream, with whatever load its router makes.
-TEST(Mixture, TheLossFallsOnTheLearnableStream) {
-  for (const MixtureForm& form : mixture_forms()) {
-    const auto steps = train_locally(small_mixture(form), 30).steps;
+// An MoE model learns the stream, with whatever load its router makes.
+TEST(Moe, TheLossFallsOnTheLearnableStream) {
+  for (const MoeForm& form : moe_forms()) {
+    const auto steps = train_locally(small_moe(form), 30).steps;
     EXPECT_LT(steps.back().loss, 0.9 * steps.front().loss) << form.name;
   }
 }

@@ -92,7 +92,7 @@ TEST_F(RankCampaign, MeasuresStepsThatRanksDivide) {
   const auto& ddp = records.at("step gpt2-4x256-v8192 s256 b2 dp2");
   ASSERT_EQ(ddp.at("ranks").size(), 2u);
   EXPECT_GT(ddp.at("ranks")[1].at("peak_bytes").get<double>(), 0.0);
-  // Per layer 24 t h^2 of products and 2 t s h of attention, the head 2 t h V; t = 2 * 256 tokens, s = 256; backward twice all of
+  // Per layer 24 t h^2 of GEMMs and 2 t s h of attention, the head 2 t h V; t = 2 * 256 tokens, s = 256; backward twice all of
   // it.
   const std::int64_t t = 512, h = 256, forward = 4 * (24 * t * h * h + 2 * t * 256 * h) + 2 * t * h * 8192;
   EXPECT_EQ(ddp.at("flops").at("forward").get<std::int64_t>(), forward);

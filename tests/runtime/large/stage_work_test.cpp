@@ -57,15 +57,15 @@ std::string name_of(const testing::TestParamInfo<StageWorkOfForms::ParamType>& t
          (chunked ? "_chunked_" : "_plain_") + form.name;
 }
 
-const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama, Family::Latent, Family::LatentDirect);
+const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama, Family::Mla, Family::MlaDirect);
 INSTANTIATE_TEST_SUITE_P(All, StageWorkOfForms,
                          testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::Bool(), testing::Bool(),
                                           testing::Bool(), testing::ValuesIn(forms())),
                          name_of);
 
 // The chunked loss is the same whatever the attention.
-INSTANTIATE_TEST_SUITE_P(Latent, StageWorkOfForms,
-                         testing::Combine(testing::Values(Family::Latent, Family::LatentDirect), testing::Values(false),
+INSTANTIATE_TEST_SUITE_P(Mla, StageWorkOfForms,
+                         testing::Combine(testing::Values(Family::Mla, Family::MlaDirect), testing::Values(false),
                                           testing::Bool(), testing::Values(false), testing::ValuesIn(forms())),
                          name_of);
 
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(All, StageWorkOfLargeModels, testing::ValuesIn(large_tr
                          [](const auto& tested) { return tested.param.name; });
 
 // By hand: with 4 layers of width 64 and 4 heads of 16, t = 32 tokens, f = 128, V = 96, one process and one micro-batch:
-// products of a block 2 t (64 * 192 + 64 * 64 + 2 * 64 * 128), scores 2 * 2 * 4 heads * 32 * 32 * 16 whole and half of them
+// GEMMs of a block 2 t (64 * 192 + 64 * 64 + 2 * 64 * 128), scores 2 * 2 * 4 heads * 32 * 32 * 16 whole and half of them
 // useful, the head 2 t * 64 * 96; backward twice all of it.
 TEST(StageWork, OfOneProcessByHand) {
   TrainingSetup setup = small_training(Family::Gpt2);
@@ -95,12 +95,12 @@ TEST(StageWork, OfOneProcessByHand) {
   const sim::RankCounts work = counted_step(setup, 0);
   const std::int64_t block = 2 * 32 * (64 * 192 + 64 * 64 + 2 * 64 * 128), head = 2 * 32 * 64 * 96;
   const std::int64_t scores = 2 * 4 * 32 * 32 * 16;
-  EXPECT_EQ(work.forward, (sim::PassFlopCounts{.products = 4 * block + head, .attention = 4 * scores}));
-  EXPECT_EQ(work.backward, (sim::PassFlopCounts{.products = 2 * (4 * block + head), .attention = 2 * 4 * scores}));
+  EXPECT_EQ(work.forward, (sim::PassFlopCounts{.gemms = 4 * block + head, .attention = 4 * scores}));
+  EXPECT_EQ(work.backward, (sim::PassFlopCounts{.gemms = 2 * (4 * block + head), .attention = 2 * 4 * scores}));
   EXPECT_TRUE(work.sent.empty());
 }
 
-// Made again are all products of a block but the last, whose output nobody needs, and attention.
+// Made again are all GEMMs of a block but the last, whose output nobody needs, and attention.
 TEST(StageWork, OfFullRecomputationByHand) {
   TrainingSetup setup = small_training(Family::Gpt2);
   setup.device = c10::kMeta;
@@ -109,8 +109,7 @@ TEST(StageWork, OfFullRecomputationByHand) {
   setup.strategy.recompute.kind = sim::RecomputeKind::Full;
   const sim::RankCounts work = counted_step(setup, 0);
   const std::int64_t again = 2 * 32 * (64 * 192 + 64 * 64 + 64 * 128), scores = 2 * 4 * 32 * 32 * 16;
-  EXPECT_EQ(work.backward,
-            (sim::PassFlopCounts{.products = kept.products + 2 * again, .attention = kept.attention + 2 * scores}));
+  EXPECT_EQ(work.backward, (sim::PassFlopCounts{.gemms = kept.gemms + 2 * again, .attention = kept.attention + 2 * scores}));
 }
 
 TEST(Trainer, RefusesATiedTableInShardsOnTwoStages) {

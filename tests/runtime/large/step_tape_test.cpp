@@ -42,7 +42,7 @@ struct Sizes {
 // 200 tokens are a block of queries and a part of one; 37 words make odd sizes.  Every recomputation is tried with the first.
 constexpr Sizes kSizes[] = {{200, 3, 2, 2, 1000}, {64, 2, 3, 1, 96}, {32, 2, 1, 1, 37}};
 
-// Kernels of 16-bit products on the CPU take workspace from the same allocator: up to 1 % of a step of 20 MB and more, and never
+// Kernels of 16-bit GEMMs on the CPU take workspace from the same allocator: up to 1 % of a step of 20 MB and more, and never
 // less than nothing.
 TEST_P(StepTapeOfOneProcess, IsWhatTheAllocatorsCounted) {
   const bool exact = std::get<0>(GetParam()) || std::get<2>(GetParam()) == Formats::Fp32;
@@ -74,19 +74,19 @@ std::string name_of(const testing::TestParamInfo<Case>& tested) {
 }
 
 const auto kDense = testing::Values(Family::Gpt2, Family::Llama);
-const auto kLatent = testing::Values(Family::Latent, Family::LatentDirect);
+const auto kMla = testing::Values(Family::Mla, Family::MlaDirect);
 const auto kFormats = testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast);
 const auto kFp32 = testing::Values(Formats::Fp32);
 const auto kYes = testing::Values(true), kNo = testing::Values(false);
 
-// The chunked loss is the same whatever the attention: latent attention is tried with the plain one.
+// The chunked loss is the same whatever the attention: MLA is tried with the plain one.
 INSTANTIATE_TEST_SUITE_P(All, StepTapeOfOneProcess,
                          testing::Combine(testing::Bool(), kDense, kFormats, testing::Bool(), testing::Bool()), name_of);
-INSTANTIATE_TEST_SUITE_P(Latent, StepTapeOfOneProcess, testing::Combine(testing::Bool(), kLatent, kFp32, testing::Bool(), kNo),
+INSTANTIATE_TEST_SUITE_P(Mla, StepTapeOfOneProcess, testing::Combine(testing::Bool(), kMla, kFp32, testing::Bool(), kNo),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(NarrowLatent, StepTapeOfOneProcess,
-                         testing::Combine(kYes, testing::Values(Family::Latent),
-                                          testing::Values(Formats::Bf16, Formats::Autocast), testing::Bool(), kNo),
+INSTANTIATE_TEST_SUITE_P(NarrowMla, StepTapeOfOneProcess,
+                         testing::Combine(kYes, testing::Values(Family::Mla), testing::Values(Formats::Bf16, Formats::Autocast),
+                                          testing::Bool(), kNo),
                          name_of);
 
 class StepTapeOfForms : public testing::TestWithParam<std::tuple<Case, Form>> {};
@@ -131,11 +131,11 @@ INSTANTIATE_TEST_SUITE_P(Cpu, StepTapeOfForms,
                          testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, testing::Bool()),
                                           testing::ValuesIn(forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(LatentMeta, StepTapeOfForms,
-                         testing::Combine(testing::Combine(kYes, kLatent, kFormats, kYes, kNo), testing::ValuesIn(forms())),
+INSTANTIATE_TEST_SUITE_P(MlaMeta, StepTapeOfForms,
+                         testing::Combine(testing::Combine(kYes, kMla, kFormats, kYes, kNo), testing::ValuesIn(forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(LatentCpu, StepTapeOfForms,
-                         testing::Combine(testing::Combine(kNo, kLatent, kFp32, kYes, kNo), testing::ValuesIn(forms())),
+INSTANTIATE_TEST_SUITE_P(MlaCpu, StepTapeOfForms,
+                         testing::Combine(testing::Combine(kNo, kMla, kFp32, kYes, kNo), testing::ValuesIn(forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(ShardedMeta, StepTapeOfForms,
                          testing::Combine(testing::Combine(kYes, kDense, kFormats, kYes, testing::Bool()),
@@ -144,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(ShardedMeta, StepTapeOfForms,
 INSTANTIATE_TEST_SUITE_P(ShardedCpu, StepTapeOfForms,
                          testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(ShardedLatent, StepTapeOfForms,
-                         testing::Combine(testing::Combine(kYes, kLatent, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
+INSTANTIATE_TEST_SUITE_P(ShardedMla, StepTapeOfForms,
+                         testing::Combine(testing::Combine(kYes, kMla, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
                          name_of_form);
 
 class StepTapeOfLargeModels : public testing::TestWithParam<LargeTraining> {};

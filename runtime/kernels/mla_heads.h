@@ -1,4 +1,4 @@
-// From the products of latent attention to heads, and back: layout, rotary positions, and one rotary key for all heads.
+// From the GEMMs of MLA to heads, and back: layout, rotary positions, and one rotary key for all heads.
 //
 // A query or key is n values without position and r with; a value has v.  Rows of queries (b s, a (n + r)) and of keys and values
 // (b s, a (n + v)) lie head by head; rotary keys are (b s, r).  Heads are (b, a, s, n + r) and (b, a, s, v), contiguous.
@@ -17,7 +17,7 @@
 
 namespace llmsim::runtime {
 
-struct LatentHeadShape {
+struct MlaHeadShape {
   std::int64_t batch = 1;    // sequences
   std::int64_t seq_len = 1;  // tokens of each
   std::int64_t heads = 1;    // on this rank
@@ -33,13 +33,13 @@ struct KeysAndValues {
   at::Tensor k, v;
 };
 
-at::Tensor latent_queries(const at::Tensor& rows, const LatentHeadShape& shape, const RotaryTable& table);
-at::Tensor latent_queries_backward(const at::Tensor& gradient, const LatentHeadShape& shape, const RotaryTable& table);
+at::Tensor mla_queries(const at::Tensor& rows, const MlaHeadShape& shape, const RotaryTable& table);
+at::Tensor mla_queries_backward(const at::Tensor& gradient, const MlaHeadShape& shape, const RotaryTable& table);
 
-KeysAndValues latent_keys(const at::Tensor& rows, const at::Tensor& rotary_keys, const LatentHeadShape& shape,
-                          const RotaryTable& table);
+KeysAndValues mla_keys(const at::Tensor& rows, const at::Tensor& rotary_keys, const MlaHeadShape& shape,
+                       const RotaryTable& table);
 // Gives the gradient of the rows, and writes that of the rotary keys.
-at::Tensor latent_keys_backward(const KeysAndValues& gradients, const at::Tensor& rotary_gradient, const LatentHeadShape& shape,
-                                const RotaryTable& table);
+at::Tensor mla_keys_backward(const KeysAndValues& gradients, const at::Tensor& rotary_gradient, const MlaHeadShape& shape,
+                             const RotaryTable& table);
 
 }  // namespace llmsim::runtime

@@ -1,4 +1,4 @@
-// Mixtures of experts with a design of their own.
+// MoE models with a design of their own.
 #include "sim/model/catalogue/families.h"
 
 namespace llmsim::sim {
@@ -6,13 +6,13 @@ namespace llmsim::sim {
 namespace {
 
 // Every DeepSeek model splits a query or key head into 128 positions-free and 64 rotary features.
-LatentAttention latent(std::optional<int> q_lora_rank) {
+Mla mla(std::optional<int> q_lora_rank) {
   return {.q_lora_rank = q_lora_rank, .kv_lora_rank = 512, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
 }
 
-Transformer deepseek(const LlamaShape& s, std::optional<int> q_lora_rank, const MixtureOfExperts& moe) {
-  Transformer m = mixture(llama(s), moe);
-  m.mla = latent(q_lora_rank);
+Transformer deepseek(const LlamaShape& s, std::optional<int> q_lora_rank, const Moe& experts) {
+  Transformer m = moe(llama(s), experts);
+  m.mla = mla(q_lora_rank);
   m.head_dim = query_head_dim(m);
   return m;
 }
@@ -24,8 +24,8 @@ Transformer with_mtp(Transformer m, const char* name) {
 }
 
 Transformer grok1() {
-  Transformer m = mixture(tied(llama({"grok-1", 64, 6144, 48, 8, 32768, 131072, 8192})),
-                          {.num_experts = 8, .top_k = 2, .expert_ffn_size = 32768});
+  Transformer m = moe(tied(llama({"grok-1", 64, 6144, 48, 8, 32768, 131072, 8192})),
+                      {.num_experts = 8, .top_k = 2, .expert_ffn_size = 32768});
   m.norms_per_layer = 4;
   return m;
 }
@@ -33,8 +33,8 @@ Transformer grok1() {
 // Windowed and full layers in turn, attention sinks, biases everywhere but in the norms and the head.
 Transformer gpt_oss(const char* name, int num_layers, int num_experts) {
   Transformer m =
-      mixture(llama({name, num_layers, 2880, 64, 8, 2880, 201088, 4096}),
-              {.num_experts = num_experts, .top_k = 4, .expert_ffn_size = 2880, .router_bias = true, .expert_bias = true});
+      moe(llama({name, num_layers, 2880, 64, 8, 2880, 201088, 4096}),
+          {.num_experts = num_experts, .top_k = 4, .expert_ffn_size = 2880, .router_bias = true, .expert_bias = true});
   m.head_dim = 64;
   m.bias = {.qkv = true, .attention_output = true};
   m.sliding_window = 128;
@@ -44,29 +44,29 @@ Transformer gpt_oss(const char* name, int num_layers, int num_experts) {
 }
 
 void append_deepseek(std::vector<CatalogueEntry>& all) {
-  const MixtureOfExperts lite{.num_experts = 64,
-                              .top_k = 6,
-                              .expert_ffn_size = 1408,
-                              .num_shared_experts = 2,
-                              .shared_expert_ffn_size = 1408,
-                              .num_dense_layers = 1};
-  const MixtureOfExperts v2{.num_experts = 160,
-                            .top_k = 6,
-                            .expert_ffn_size = 1536,
-                            .num_shared_experts = 2,
-                            .shared_expert_ffn_size = 1536,
-                            .num_dense_layers = 1,
-                            .num_groups = 8,
-                            .groups_per_token = 3};
-  const MixtureOfExperts v3{.num_experts = 256,
-                            .top_k = 8,
-                            .expert_ffn_size = 2048,
-                            .num_shared_experts = 1,
-                            .shared_expert_ffn_size = 2048,
-                            .num_dense_layers = 3,
-                            .num_groups = 8,
-                            .groups_per_token = 4,
-                            .router_bias = true};
+  const Moe lite{.num_experts = 64,
+                 .top_k = 6,
+                 .expert_ffn_size = 1408,
+                 .num_shared_experts = 2,
+                 .shared_expert_ffn_size = 1408,
+                 .num_dense_layers = 1};
+  const Moe v2{.num_experts = 160,
+               .top_k = 6,
+               .expert_ffn_size = 1536,
+               .num_shared_experts = 2,
+               .shared_expert_ffn_size = 1536,
+               .num_dense_layers = 1,
+               .num_groups = 8,
+               .groups_per_token = 3};
+  const Moe v3{.num_experts = 256,
+               .top_k = 8,
+               .expert_ffn_size = 2048,
+               .num_shared_experts = 1,
+               .shared_expert_ffn_size = 2048,
+               .num_dense_layers = 3,
+               .num_groups = 8,
+               .groups_per_token = 4,
+               .router_bias = true};
   const Transformer v3_model = deepseek({"deepseek-v3", 61, 7168, 128, 128, 18432, 129280, 4096}, 1536, v3);
   const std::string v2_source = "arXiv 2405.04434; HF deepseek-ai/DeepSeek-V2";
   const std::string v3_source = "arXiv 2412.19437; HF deepseek-ai/DeepSeek-V3";
@@ -84,13 +84,13 @@ void append_deepseek(std::vector<CatalogueEntry>& all) {
 }
 
 void append_kimi(std::vector<CatalogueEntry>& all) {
-  const MixtureOfExperts k2{.num_experts = 384,
-                            .top_k = 8,
-                            .expert_ffn_size = 2048,
-                            .num_shared_experts = 1,
-                            .shared_expert_ffn_size = 2048,
-                            .num_dense_layers = 1,
-                            .router_bias = true};
+  const Moe k2{.num_experts = 384,
+               .top_k = 8,
+               .expert_ffn_size = 2048,
+               .num_shared_experts = 1,
+               .shared_expert_ffn_size = 2048,
+               .num_dense_layers = 1,
+               .router_bias = true};
   all.push_back({deepseek({"kimi-k2", 61, 7168, 64, 64, 18432, 163840, 4096}, 1536, k2),
                  {"kimi-k2-1t", "kimi-k2-base"},
                  {},
@@ -99,7 +99,7 @@ void append_kimi(std::vector<CatalogueEntry>& all) {
 
 }  // namespace
 
-std::vector<CatalogueEntry> mixture_models() {
+std::vector<CatalogueEntry> moe_models() {
   std::vector<CatalogueEntry> all;
   append_deepseek(all);
   append_kimi(all);

@@ -1,4 +1,4 @@
-// Latent attention: its heads and backward pass against the library's automatic differentiation of the formula.
+// MLA: its heads and backward pass against the library's automatic differentiation of the formula.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 
 #include "runtime/kernels/attention.h"
 #include "runtime/model/block.h"
-#include "runtime/model/latent_inputs.h"
+#include "runtime/model/mla_inputs.h"
 #include "sim/base/error.h"
 #include "tests/runtime/training_setup.h"
 
@@ -33,14 +33,14 @@ class Latents {
     context_.shape = rank_shape(setup.model, setup.strategy, {});
     context_.rotary = rotary_table(32, 8, at::TensorOptions(at::kFloat));
     std::vector<ParameterShape> shapes;
-    add_latent_parameters(shapes, context_, "");
+    add_mla_parameters(shapes, context_, "");
     unit_ = std::make_unique<ParameterUnit>("block", std::move(shapes), 1);
     unit_->weights = at::randn({unit_->numel()}).mul_(0.3);
     unit_->gradients = at::zeros({unit_->numel()});
     leaves_ = unit_->weights.detach().clone().requires_grad_(true);
   }
 
-  LatentInputs inputs() const {
+  MlaInputs inputs() const {
     std::size_t next = 0;
     return {context_, *unit_, next};
   }
@@ -51,8 +51,8 @@ class Latents {
   Heads formula(const at::Tensor& x) const {
     const bool direct = !leaf("query_down").defined();
     const at::Tensor input = direct ? x : normed(at::linear(x, leaf("query_down")), leaf("query_norm"));
-    const at::Tensor q = by_heads(at::linear(input, leaf("queries"))), latents = at::linear(x, leaf("latent_down"));
-    const at::Tensor kv = by_heads(at::linear(normed(latents.narrow(1, 0, 20), leaf("latent_norm")), leaf("keys_values")));
+    const at::Tensor q = by_heads(at::linear(input, leaf("queries"))), latents = at::linear(x, leaf("mla_down"));
+    const at::Tensor kv = by_heads(at::linear(normed(latents.narrow(1, 0, 20), leaf("mla_norm")), leaf("keys_values")));
     const at::Tensor shared = turned(latents.narrow(1, 20, 8).reshape({2, 1, 32, 8})).expand({2, 4, 32, 8});
     return {.q = at::cat({q.narrow(3, 0, 12), turned(q.narrow(3, 12, 8))}, 3),
             .k = at::cat({kv.narrow(3, 0, 12), shared}, 3),
@@ -86,9 +86,9 @@ class Latents {
   at::Tensor leaves_;
 };
 
-class LatentGradient : public testing::TestWithParam<Family> {};
+class MlaGradient : public testing::TestWithParam<Family> {};
 
-TEST_P(LatentGradient, IsThatOfTheFormula) {
+TEST_P(MlaGradient, IsThatOfTheFormula) {
   at::manual_seed(5);
   const Latents latents(GetParam());
   const at::Tensor x = at::randn({64, 64});
@@ -97,8 +97,8 @@ TEST_P(LatentGradient, IsThatOfTheFormula) {
   const Heads expected = latents.formula(leaf);
   ((expected.q * weights.q).sum() + (expected.k * weights.k).sum() + (expected.v * weights.v).sum()).backward();
 
-  const LatentInputs inputs = latents.inputs();
-  LatentTape tape;
+  const MlaInputs inputs = latents.inputs();
+  MlaTape tape;
   inputs.down(x, tape);
   const Heads heads = inputs.up(x, tape);
   expect_close(heads.q, expected.q.detach());
@@ -108,7 +108,7 @@ TEST_P(LatentGradient, IsThatOfTheFormula) {
   expect_close(latents.gradients(), latents.leaves().grad());
 }
 
-INSTANTIATE_TEST_SUITE_P(Queries, LatentGradient, testing::Values(Family::Latent, Family::LatentDirect),
+INSTANTIATE_TEST_SUITE_P(Queries, MlaGradient, testing::Values(Family::Mla, Family::MlaDirect),
                          [](const auto& tested) { return std::string(name_of(tested.param)); });
 
 // 130 tokens: one block of queries and two more.
@@ -118,7 +118,7 @@ at::Tensor plain_attention(const Heads& heads) {
   return at::matmul(at::softmax(scores, -1), heads.v).transpose(1, 2).reshape({260, 24});
 }
 
-TEST(LatentAttention, ValuesMayBeOfAnotherSizeThanQueries) {
+TEST(Mla, ValuesMayBeOfAnotherSizeThanQueries) {
   at::manual_seed(6);
   const Heads heads{.q = at::randn({2, 3, 130, 12}), .k = at::randn({2, 3, 130, 12}), .v = at::randn({2, 3, 130, 8})};
   const at::Tensor dout = at::randn({260, 24});
@@ -143,10 +143,10 @@ struct Refused {
   void (*change)(TrainingSetup&);
 };
 
-class LatentRefusal : public testing::TestWithParam<Refused> {};
+class MlaRefusal : public testing::TestWithParam<Refused> {};
 
-TEST_P(LatentRefusal, NamesTheField) {
-  TrainingSetup setup = small_training(Family::Latent);
+TEST_P(MlaRefusal, NamesTheField) {
+  TrainingSetup setup = small_training(Family::Mla);
   GetParam().change(setup);
   try {
     rank_shape(setup.model, setup.strategy, {});
@@ -157,7 +157,7 @@ TEST_P(LatentRefusal, NamesTheField) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, LatentRefusal,
+    All, MlaRefusal,
     testing::Values(Refused{"norm = layernorm", [](TrainingSetup& s) { s.model.norm = sim::Norm::LayerNorm; }},
                     Refused{"position = learned", [](TrainingSetup& s) { s.model.position = sim::Position::Learned; }},
                     Refused{"bias.qkv", [](TrainingSetup& s) { s.model.bias.qkv = true; }},

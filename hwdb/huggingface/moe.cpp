@@ -1,4 +1,4 @@
-// Mixtures of experts with a design of their own.
+// MoE models with a design of their own.
 #include <algorithm>
 
 #include "hwdb/huggingface/families.h"
@@ -6,29 +6,29 @@
 namespace llmsim::hwdb {
 namespace {
 
-using sim::LatentAttention;
-using sim::MixtureOfExperts;
+using sim::Mla;
+using sim::Moe;
 using sim::Transformer;
 
 Transformer mixtral(ModelConfig& c) {
   Transformer m = rotary(c, false);
   m.sliding_window = c.maybe({"sliding_window"});
-  m.moe = MixtureOfExperts{.num_experts = c.count_or({"num_local_experts"}, 8),
-                           .top_k = c.count_or({"num_experts_per_tok"}, 2),
-                           .expert_ffn_size = m.ffn_size};
+  m.moe = Moe{.num_experts = c.count_or({"num_local_experts"}, 8),
+              .top_k = c.count_or({"num_experts_per_tok"}, 2),
+              .expert_ffn_size = m.ffn_size};
   return m;
 }
 
-// Mixtures are the layers from first_k_dense_replace on whose number is a multiple of moe_layer_freq.
-MixtureOfExperts deepseek_experts(ModelConfig& c, const Transformer& m) {
+// MoE models are the layers from first_k_dense_replace on whose number is a multiple of moe_layer_freq.
+Moe deepseek_experts(ModelConfig& c, const Transformer& m) {
   const int interval = c.count_or({"moe_layer_freq"}, 1);
   const int first = c.at_least_zero("first_k_dense_replace", 0);
   if (first > m.num_layers) c.refuse("first_k_dense_replace", "there are " + std::to_string(m.num_layers) + " layers");
   if (interval > m.num_layers) c.refuse("moe_layer_freq", "there are " + std::to_string(m.num_layers) + " layers");
-  MixtureOfExperts moe{.num_experts = c.need({"n_routed_experts"}),
-                       .top_k = c.need({"num_experts_per_tok"}),
-                       .expert_ffn_size = c.need({"moe_intermediate_size"}),
-                       .num_shared_experts = c.at_least_zero("n_shared_experts", 0)};
+  Moe moe{.num_experts = c.need({"n_routed_experts"}),
+          .top_k = c.need({"num_experts_per_tok"}),
+          .expert_ffn_size = c.need({"moe_intermediate_size"}),
+          .num_shared_experts = c.at_least_zero("n_shared_experts", 0)};
   moe.shared_expert_ffn_size = moe.num_shared_experts > 0 ? moe.expert_ffn_size : 0;
   moe.num_dense_layers = std::min((first + interval - 1) / interval * interval, m.num_layers);
   moe.layer_interval = interval;
@@ -37,7 +37,7 @@ MixtureOfExperts deepseek_experts(ModelConfig& c, const Transformer& m) {
   return moe;
 }
 
-LatentAttention latent_attention(ModelConfig& c) {
+Mla mla(ModelConfig& c) {
   return {.q_lora_rank = c.maybe({"q_lora_rank"}),
           .kv_lora_rank = c.need({"kv_lora_rank"}),
           .qk_nope_head_dim = c.need({"qk_nope_head_dim"}),
@@ -48,7 +48,7 @@ LatentAttention latent_attention(ModelConfig& c) {
 Transformer deepseek_v2(ModelConfig& c) {
   Transformer m = rotary(c, false);
   m.bias.qkv = m.bias.attention_output = c.flag("attention_bias", false);
-  m.mla = latent_attention(c);
+  m.mla = mla(c);
   m.head_dim = sim::query_head_dim(m);
   if (c.maybe({"n_routed_experts"})) m.moe = deepseek_experts(c, m);
   return m;
@@ -69,11 +69,11 @@ Transformer gpt_oss(ModelConfig& c) {
   m.sliding_window = c.count_or({"sliding_window"}, 128);
   m.sliding_window_interval = 2;
   read_layer_types(c, m);
-  m.moe = MixtureOfExperts{.num_experts = c.need({"num_local_experts", "num_experts"}),
-                           .top_k = c.need({"num_experts_per_tok", "experts_per_token"}),
-                           .expert_ffn_size = m.ffn_size,
-                           .router_bias = true,
-                           .expert_bias = true};
+  m.moe = Moe{.num_experts = c.need({"num_local_experts", "num_experts"}),
+              .top_k = c.need({"num_experts_per_tok", "experts_per_token"}),
+              .expert_ffn_size = m.ffn_size,
+              .router_bias = true,
+              .expert_bias = true};
   return m;
 }
 
@@ -81,13 +81,13 @@ Transformer gpt_oss(ModelConfig& c) {
 Transformer llama4(ModelConfig& c) {
   Transformer m = rotary(c, false);
   const int interval = c.count_or({"interleave_moe_layer_step"}, 1);
-  m.moe = MixtureOfExperts{.num_experts = c.need({"num_local_experts"}),
-                           .top_k = c.count_or({"num_experts_per_tok"}, 1),
-                           .expert_ffn_size = m.ffn_size,
-                           .num_shared_experts = 1,
-                           .shared_expert_ffn_size = m.ffn_size,
-                           .num_dense_layers = std::min(interval - 1, m.num_layers),
-                           .layer_interval = interval};
+  m.moe = Moe{.num_experts = c.need({"num_local_experts"}),
+              .top_k = c.count_or({"num_experts_per_tok"}, 1),
+              .expert_ffn_size = m.ffn_size,
+              .num_shared_experts = 1,
+              .shared_expert_ffn_size = m.ffn_size,
+              .num_dense_layers = std::min(interval - 1, m.num_layers),
+              .layer_interval = interval};
   m.ffn_size = c.need({"intermediate_size_mlp"});
   m.sliding_window = c.count_or({"attention_chunk_size"}, 8192);
   m.sliding_window_interval = 4;
@@ -97,7 +97,7 @@ Transformer llama4(ModelConfig& c) {
 
 }  // namespace
 
-Families mixture_families() {
+Families moe_families() {
   return {{"deepseek_v2", deepseek_v2}, {"deepseek_v3", deepseek_v3}, {"gpt_oss", gpt_oss},
           {"kimi_k2", deepseek_v3},     {"llama4_text", llama4},      {"mixtral", mixtral}};
 }

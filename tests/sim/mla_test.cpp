@@ -1,4 +1,4 @@
-// Multi-head latent attention and multi-token prediction, as operators and parameters of one rank.
+// Multi-head MLA and multi-token prediction, as operators and parameters of one rank.
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -18,9 +18,9 @@ namespace llmsim::sim {
 namespace {
 
 // 8 tokens of width 16, 2 heads of 4 + 2 for queries and keys and 3 for values, bottlenecks of 6 and 5.
-struct LatentCase {
+struct MlaCase {
   Transformer model{
-      .name = "latent",
+      .name = "mla",
       .num_layers = 2,
       .hidden_size = 16,
       .num_heads = 2,
@@ -30,7 +30,7 @@ struct LatentCase {
       .vocab_size = 64,
       .seq_len = 8,
       .norm = Norm::RmsNorm,
-      .mla = LatentAttention{.q_lora_rank = 6, .kv_lora_rank = 5, .qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 3}};
+      .mla = Mla{.q_lora_rank = 6, .kv_lora_rank = 5, .qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 3}};
   Strategy strategy;
   Stack stack;
 
@@ -39,22 +39,22 @@ struct LatentCase {
   }
 };
 
-TEST(LatentAttention, MultipliesWhatTheModelCounts) {
-  const LatentCase c;
+TEST(Mla, MultipliesWhatTheModelCounts) {
+  const MlaCase c;
   // A token's forward FLOPs by the model's own formula, without the head's 2 h V, for one of two layers.
   const Flops token = forward_flops_per_token(c.model, true) - 2.0 * 16.0 * 64.0 * FLOP;
   EXPECT_DOUBLE_EQ(total_flops(c.block().forward).value(), (8.0 * token / 2.0).value());
 }
 
-TEST(LatentAttention, ScoresHaveTheSizeOfQueriesAndSumsThatOfValues) {
-  const LatentCase c;
+TEST(Mla, ScoresHaveTheSizeOfQueriesAndSumsThatOfValues) {
+  const MlaCase c;
   // Two heads, half of 8 * 8 scores: 2 * 32 * (6 + 3) each; the gradient makes scores again: (3 * 6 + 2 * 3) / (2 * 9).
   EXPECT_EQ(named(c.block().forward, "attention").flops, 2.0 * 2.0 * 32.0 * 9.0 * FLOP);
   EXPECT_DOUBLE_EQ(named(c.block().backward, "attention_backward").repeats, 24.0 / 18.0);
 }
 
-TEST(LatentAttention, TensorRanksShareHeadsAndGatherTheNarrowLatents) {
-  LatentCase c;
+TEST(Mla, TensorRanksShareHeadsAndGatherTheLatents) {
+  MlaCase c;
   c.strategy.tensor_parallel = 2;
   c.strategy.sequence_parallel = true;
   const BlockOperators block = c.block();
@@ -62,14 +62,14 @@ TEST(LatentAttention, TensorRanksShareHeadsAndGatherTheNarrowLatents) {
   EXPECT_EQ(named(block.forward, "query_down").n, 6);
   EXPECT_EQ(named(block.forward, "query_up").m, 8);
   EXPECT_EQ(named(block.forward, "query_up").n, 6);  // of one head
-  EXPECT_EQ(named(block.forward, "latent_up").n, 7);
+  EXPECT_EQ(named(block.forward, "mla_up").n, 7);
   EXPECT_EQ(named(block.forward, "latents").message, Bytes(8.0 * 6.0 * 2.0));
   c.strategy.sequence_parallel = false;
   EXPECT_EQ(named(c.block().forward, "query_down").m, 8);  // on every rank
 }
 
-TEST(LatentAttention, QueriesWithoutABottleneckAreOneProduct) {
-  LatentCase c;
+TEST(Mla, QueriesWithoutABottleneckAreOneGemm) {
+  MlaCase c;
   c.model.mla->q_lora_rank.reset();
   const BlockOperators block = c.block();
   EXPECT_EQ(named(block.forward, "query_up").k, 16);
@@ -77,10 +77,10 @@ TEST(LatentAttention, QueriesWithoutABottleneckAreOneProduct) {
 }
 
 // Made again from the latents: queries and keys 8 * 2 * 6 each and values 8 * 2 * 3, in 16 bits.
-TEST(LatentAttention, MayBeMadeAgainFromItsLatents) {
-  LatentCase c;
+TEST(Mla, MayBeMadeAgainFromItsLatents) {
+  MlaCase c;
   const BlockOperators kept = c.block();
-  c.strategy.recompute.modules = {.core_attention = false, .latent_up = true};
+  c.strategy.recompute.modules = {.core_attention = false, .mla_up = true};
   const BlockOperators again = c.block(RecomputeKind::Selective);
   EXPECT_EQ(kept.saved - again.saved, Bytes((96.0 + 96.0 + 48.0) * 2.0));
   EXPECT_EQ(total_flops(again.recompute), 2.0 * 8.0 * (6.0 * 12.0 + 5.0 * 14.0) * FLOP);
@@ -95,10 +95,10 @@ std::vector<Bytes> gathered(const OperatorList& list) {
 }
 
 // 8 tokens in 16 bits: latents of 6 for the queries, or the 16 of the norm's output; and 5 with 2 rotary values beside them.
-TEST(LatentAttention, WhatTensorRanksMakeAgainTheyGatherAgain) {
-  LatentCase c;
+TEST(Mla, WhatTensorRanksMakeAgainTheyGatherAgain) {
+  MlaCase c;
   c.strategy.tensor_parallel = 2;
-  c.strategy.recompute.modules = {.core_attention = false, .latent_up = true};
+  c.strategy.recompute.modules = {.core_attention = false, .mla_up = true};
   EXPECT_TRUE(gathered(c.block(RecomputeKind::Selective).recompute).empty());  // whole on every rank
   c.strategy.sequence_parallel = true;
   EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute), (std::vector{Bytes(96.0), Bytes(112.0)}));
@@ -106,8 +106,8 @@ TEST(LatentAttention, WhatTensorRanksMakeAgainTheyGatherAgain) {
   EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute), (std::vector{Bytes(256.0), Bytes(112.0)}));
 }
 
-TEST(LatentAttention, EveryTensorRankHasTheBottlenecks) {
-  LatentCase c;
+TEST(Mla, EveryTensorRankHasTheBottlenecks) {
+  MlaCase c;
   const RankParameters one = rank_parameters(c.model, c.strategy);
   c.strategy.tensor_parallel = 2;
   const RankParameters two = rank_parameters(c.model, c.strategy);
@@ -121,7 +121,7 @@ TEST(Prediction, LayersOfItFollowTheLastAndRunTheHeadOnceMore) {
   const Prediction plain = predict(run);
   run.model.mtp_layers = 1;
   const Prediction ahead = predict(run);
-  // One block more of 8, one head more, and the product (t, h, 2 h).
+  // One block more of 8, one head more, and the GEMM (t, h, 2 h).
   const double tokens = 8.0 * 1024.0, h = 1024.0;
   const Flops head = 2.0 * 3.0 * tokens * h * 32768.0 * FLOP, join = 2.0 * 3.0 * tokens * 2.0 * h * h * FLOP;
   const Flops block = (plain.model_flops - head) / 8.0;
