@@ -228,7 +228,8 @@ std::vector<SustainedRatio> sustained_ratios(const Database& database, const std
   add_tables(DType::Fp16, wide);
   add_chart_ratio(database, id, wide, ratios);
   add_table_ratio(training_shapes(database, id), wide, "training process", ratios);
-  if (const auto narrow = fitted.find({id, DType::Fp8}); narrow != fitted.end()) add_tables(DType::Fp8, narrow->second);
+  if (const auto low_precision = fitted.find({id, DType::Fp8}); low_precision != fitted.end())
+    add_tables(DType::Fp8, low_precision->second);
   return ratios;
 }
 
@@ -270,7 +271,7 @@ void fit_grids(FactFits& fits, const Database& database, const std::string& id, 
     add_fit(fits, database, id, grid.dtype, fit, grid.source);
     machine.coefficients = fit.coefficients;
     fitted[{id, grid.dtype}] = machine;
-    if (grid.dtype == DType::Bf16) prior = prior_from(fit, 0.3);  // for the narrow formats, which come later
+    if (grid.dtype == DType::Bf16) prior = prior_from(fit, 0.3);  // for the low-precision formats, which come later
   }
 }
 

@@ -57,7 +57,7 @@ double root_mean_square(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-// The parameters of one fit: coefficients that are not held, and the quantisation of narrow inputs.
+// The parameters of one fit: coefficients that are not held, and the quantisation of low-precision inputs.
 class GemmParameters {
  public:
   GemmParameters(const GemmMachine& machine, const GemmPrior& prior, std::span<const GemmSample> samples)

@@ -5,7 +5,8 @@
 //   (0.08 (u - u0) / spread)^2,   u = ln value, or logit value for wave_quantisation; 0.08 is the usual misfit of one shape
 //
 // so that a handful of shapes moves what it can and leaves the rest where the architecture had it.  Standard errors assume a
-// misfit of 0.08 at least.  Narrow formats are measured with the quantisation of their input: such a sample costs  launch + scale
+// misfit of 0.08 at least.  Low-precision formats are measured with the quantisation of their input: such a sample costs  launch
+// + scale
 // * 3 bytes * elements / bandwidth  on top, and both are fitted beside the coefficients and dropped, since the simulator has an
 // operator of its own for it.
 #pragma once

@@ -16,7 +16,7 @@
 namespace llmsim::calibrate {
 
 // One value of a setting.  Values of one setting are ordered by rank (off before on, no recomputation before all of it, wide
-// formats before narrow ones, few ranks before many), then by text.
+// formats before low-precision ones, few ranks before many), then by text.
 struct SettingValue {
   std::string text;  // as people write it: "on", "full", "bf16", "tp 4, pp 12, dp 8"
   double rank = 0.0;

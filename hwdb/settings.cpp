@@ -43,12 +43,12 @@ const std::vector<Effect>& effects() {
       {"state_dtype", "storage.state_bytes", byte_counts()},
       {"gradient_reduce_dtype", "gradient_reduce_in_fp32", is_fp32()},
       {"norm_dtype", "norms_in_fp32", is_fp32()},
-      {"fp8_recipe", "narrow_scaling", {{"rowwise-gw-hp", "rowwise-wide-gradient"}}},
-      {"fp8_all_gather", "narrow_gather", {}},
-      {"fp8_lm_head", "narrow_head", {}},
-      {"first_layers_bf16", "wide_first_blocks", {}},
-      {"last_layers_bf16", "wide_last_blocks", {}},
-      {"moe_fp8_dispatch", "moe_dispatch_narrow", {}},
+      {"fp8_recipe", "low_precision_scaling", {{"rowwise-gw-hp", "rowwise-wide-gradient"}}},
+      {"fp8_all_gather", "low_precision_gather", {}},
+      {"fp8_lm_head", "low_precision_head", {}},
+      {"first_layers_bf16", "high_precision_first_blocks", {}},
+      {"last_layers_bf16", "high_precision_last_blocks", {}},
+      {"moe_fp8_dispatch", "moe_dispatch_low_precision", {}},
       {"attention_kernel", "attention_kernel", {}},
       {"dropout", "dropout", {}},
       {"fused_loss", "fused_loss", {}},
@@ -214,7 +214,7 @@ void apply_settings(const sim::SettingValues& settings, StackChoice& choice) {
   for (const auto& [key, value] : settings) {
     // Weights that are kept in fp8 are a second form of those in 16 bits, which the storage counts.
     if (key == "weight_dtype" && sim::text_of(value) == "fp8") {
-      state_field(choice, "stores_narrow_weights", true);
+      state_field(choice, "stores_low_precision_weights", true);
       continue;
     }
     for (const Effect& effect : effects()) {

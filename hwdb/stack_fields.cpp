@@ -61,21 +61,21 @@ std::optional<Named> value_in(const std::array<std::pair<const char*, Named>, n>
 
 using sim::ElementwiseFusion;
 using sim::FusedLoss;
-using sim::NarrowScaling;
+using sim::LowPrecisionScaling;
 
 constexpr std::array<std::pair<const char*, ElementwiseFusion>, 3> kFusions = {{
     {"eager", ElementwiseFusion::Eager},
     {"compiled", ElementwiseFusion::Compiled},
     {"fused", ElementwiseFusion::Fused},
 }};
-constexpr std::array<std::pair<const char*, NarrowScaling>, 7> kScalings = {{
-    {"delayed", NarrowScaling::Delayed},
-    {"current", NarrowScaling::Current},
-    {"rowwise", NarrowScaling::Rowwise},
-    {"rowwise-wide-gradient", NarrowScaling::RowwiseWideGradient},
-    {"blockwise", NarrowScaling::Blockwise},
-    {"mxfp8", NarrowScaling::Mxfp8},
-    {"nvfp4", NarrowScaling::Nvfp4},
+constexpr std::array<std::pair<const char*, LowPrecisionScaling>, 7> kScalings = {{
+    {"delayed", LowPrecisionScaling::Delayed},
+    {"current", LowPrecisionScaling::Current},
+    {"rowwise", LowPrecisionScaling::Rowwise},
+    {"rowwise-wide-gradient", LowPrecisionScaling::RowwiseHighPrecisionGradient},
+    {"blockwise", LowPrecisionScaling::Blockwise},
+    {"mxfp8", LowPrecisionScaling::Mxfp8},
+    {"nvfp4", LowPrecisionScaling::Nvfp4},
 }};
 constexpr std::array<std::pair<const char*, FusedLoss>, 4> kFusedLosses = {{
     {"kernel", FusedLoss::Kernel},
@@ -85,7 +85,7 @@ constexpr std::array<std::pair<const char*, FusedLoss>, 4> kFusedLosses = {{
 }};
 
 bool assign(ElementwiseFusion& t, const json& value) { return assign_named(t, value_in(kFusions, word(value))); }
-bool assign(NarrowScaling& t, const json& value) { return assign_named(t, value_in(kScalings, word(value))); }
+bool assign(LowPrecisionScaling& t, const json& value) { return assign_named(t, value_in(kScalings, word(value))); }
 bool assign(FusedLoss& t, const json& value) { return assign_named(t, value_in(kFusedLosses, word(value))); }
 bool assign(sim::AttentionKernel& t, const json& value) { return assign_named(t, sim::attention_kernel_named(word(value))); }
 bool assign(sim::Sharding& t, const json& value) { return assign_named(t, sim::sharding_named(word(value))); }
@@ -160,21 +160,21 @@ void add_storage(std::vector<Field>& fields) {
   storage.add("storage.state_bytes", &P::state_bytes);
 }
 
-void add_narrow(std::vector<Field>& fields) {
-  using P = sim::NarrowRecipe;
-  const Group<P> narrow(fields, [](StackChoice& c) -> P& { return c.stack.narrow; });
-  narrow.add("narrow_scaling", &P::scaling);
-  narrow.add("narrow_copies", &P::copies);
-  narrow.add("caches_narrow_weights", &P::caches_weights);
-  narrow.add("stores_narrow_weights", &P::stores_weights);
-  narrow.add("wide_first_blocks", &P::wide_first, 0, 4096);
-  narrow.add("wide_last_blocks", &P::wide_last, 0, 4096);
-  narrow.add("narrow_head", &P::head);
-  narrow.add("saves_narrow_inputs", &P::saves_inputs);
-  narrow.add("narrow_gather", &P::gathers);
-  narrow.add("narrow_input_gather", &P::gathers_inputs);
-  narrow.add("row_cast_rate", &P::row_cast_rate);
-  narrow.add("narrow_gemm_efficiency", &P::gemm_efficiency);
+void add_low_precision(std::vector<Field>& fields) {
+  using P = sim::LowPrecisionRecipe;
+  const Group<P> low_precision(fields, [](StackChoice& c) -> P& { return c.stack.low_precision; });
+  low_precision.add("low_precision_scaling", &P::scaling);
+  low_precision.add("low_precision_copies", &P::copies);
+  low_precision.add("caches_low_precision_weights", &P::caches_weights);
+  low_precision.add("stores_low_precision_weights", &P::stores_weights);
+  low_precision.add("high_precision_first_blocks", &P::high_precision_first, 0, 4096);
+  low_precision.add("high_precision_last_blocks", &P::high_precision_last, 0, 4096);
+  low_precision.add("low_precision_head", &P::head);
+  low_precision.add("saves_low_precision_inputs", &P::saves_inputs);
+  low_precision.add("low_precision_gather", &P::gathers);
+  low_precision.add("low_precision_input_gather", &P::gathers_inputs);
+  low_precision.add("row_cast_rate", &P::row_cast_rate);
+  low_precision.add("low_precision_gemm_efficiency", &P::gemm_efficiency);
 }
 
 void add_loss(std::vector<Field>& fields) {
@@ -226,7 +226,7 @@ void add_experts(std::vector<Field>& fields) {
   experts.add("experts_in_one_kernel", &P::grouped_kernel);
   experts.add("expert_rows_copied_to_pad", &P::copies_to_pad);
   experts.add("expert_biases_one_by_one", &P::biases_one_by_one);
-  experts.add("moe_dispatch_narrow", &P::dispatches_narrow);
+  experts.add("moe_dispatch_low_precision", &P::dispatches_low_precision);
 }
 
 void add_kept(std::vector<Field>& fields) {
@@ -265,7 +265,7 @@ void add_host(std::vector<Field>& fields) {
   const Group<P> host(fields, [](StackChoice& c) -> P& { return c.stack.host; });
   host.add("host_time_per_kernel_s", &P::per_kernel);
   host.add("host_time_per_recomputed_block_s", &P::per_recomputed_block);
-  host.add("host_time_per_narrow_gemm_s", &P::per_narrow_gemm);
+  host.add("host_time_per_low_precision_gemm_s", &P::per_low_precision_gemm);
   host.add("host_time_per_unit_s", &P::per_unit);
   host.add("host_time_per_step_s", &P::per_step);
 }
@@ -314,7 +314,7 @@ void add_defaults(std::vector<Field>& fields) {
 
 std::vector<Field> all_fields() {
   std::vector<Field> fields;
-  for (const auto add : {add_stack, add_storage, add_narrow, add_loss, add_gradients, add_sharded, add_experts, add_kept,
+  for (const auto add : {add_stack, add_storage, add_low_precision, add_loss, add_gradients, add_sharded, add_experts, add_kept,
                          add_update, add_determinism, add_host, add_host_copies, add_reserve, add_defaults})
     add(fields);
   return fields;

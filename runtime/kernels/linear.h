@@ -9,7 +9,7 @@
 
 namespace llmsim::runtime {
 
-// In the format of the operands, or in 8 bits (kernels/narrow_linear.h).
+// In the format of the operands, or in 8 bits (kernels/low_precision_linear.h).
 enum class GemmFormat { Operands, Fp8 };
 
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

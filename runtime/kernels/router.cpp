@@ -9,7 +9,9 @@ namespace llmsim::runtime {
 namespace {
 
 // The softmax and the choice are made in fp32.
-at::Tensor wide(at::Tensor narrow) { return narrow.scalar_type() == at::kFloat ? narrow : narrow.to(at::kFloat); }
+at::Tensor wide(at::Tensor low_precision) {
+  return low_precision.scalar_type() == at::kFloat ? low_precision : low_precision.to(at::kFloat);
+}
 
 // Slot s to expert s mod E.
 void deal_out(const at::Tensor& chosen, std::int64_t num_experts) {

@@ -117,7 +117,7 @@ void add_library_attention(Listing& all) {
 }
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 1)
-constexpr auto kNarrow = at::kFloat8_e4m3fn;
+constexpr auto kLowPrecision = at::kFloat8_e4m3fn;
 
 void add_fp8(Listing& all) {
   if (!has_operator("aten::_scaled_mm") || !all.device.is_cuda()) return;
@@ -126,10 +126,10 @@ void add_fp8(Listing& all) {
     const auto values = static_cast<double>(n * n);
     all.add("fp8_quantise", std::to_string(n), 3.0 * values, [=] {
       const at::Tensor x = at::randn({n, n}, options.dtype(at::kBFloat16));
-      return [=] { x.to(kNarrow); };
+      return [=] { x.to(kLowPrecision); };
     });
     all.add("fp8_gemm", std::to_string(n), 4.0 * values, [=] {
-      const at::Tensor a = at::randn({n, n}, options).to(kNarrow), b = at::randn({n, n}, options).to(kNarrow).t();
+      const at::Tensor a = at::randn({n, n}, options).to(kLowPrecision), b = at::randn({n, n}, options).to(kLowPrecision).t();
       const at::Tensor one = at::ones({}, options);
       return [=] { call_operator("aten::_scaled_mm", {a, b, one, one, c10::IValue(), c10::IValue(), at::kBFloat16}); };
     });

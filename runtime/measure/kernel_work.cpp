@@ -370,21 +370,21 @@ class Workshop {
       const auto gradients = rotation(bytes, [&] { return random({one_.weights}); });
       return {.run = [=] { gradients->next().to(at::kFloat); }, .beside = {}};
     }
-    const at::ScalarType narrow = options_.dtype().toScalarType();
+    const at::ScalarType low_precision = options_.dtype().toScalarType();
     const auto weights = rotation(bytes, [&] { return wide(one_.weights); });
-    return {.run = [=] { weights->next().to(narrow); }, .beside = {}};
+    return {.run = [=] { weights->next().to(low_precision); }, .beside = {}};
   }
 
   // With the gradients set to zero for the next step.
   Work optimizer() const {
-    const bool narrow = element() < 4.0;
+    const bool low_precision = element() < 4.0;
     const auto slices = rotation(static_cast<double>(one_.weights) * 16.0, [&] {
       AdamWSlice slice{.master = wide(one_.weights),
                        .gradient = random({one_.weights}),
                        .first_moment = wide(one_.weights),
                        .second_moment = wide(one_.weights),
                        .weight = {}};
-      if (narrow) slice.weight = random({one_.weights});
+      if (low_precision) slice.weight = random({one_.weights});
       return slice;
     });
     return {.run =

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/kernels/library_attention.h"
-#include "runtime/kernels/narrow_linear.h"
+#include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/cuda_graph.h"
 #include "runtime/library/device_memory.h"
 #include "runtime/library/timer.h"
@@ -127,7 +127,7 @@ std::vector<Variation> accelerator_variations(c10::Device device) {
                       s.strategy.precision = sim::Precision::Bf16, s.attention_kernels = AttentionKernels::Efficient;
                     }});
   }
-  if (has_narrow_gemms(device)) {
+  if (has_low_precision_gemms(device)) {
     list.push_back({"fp8", [](TrainingSetup& s) { s.strategy.precision = sim::Precision::Fp8; }});
   }
   if (can_capture_graphs(device)) {

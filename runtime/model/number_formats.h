@@ -2,7 +2,7 @@
 //
 //   fp32            everything in fp32
 //   bf16            weights and gradients in bf16, fp32 master weights beside them
-//   fp8             the same, and the linear layers of blocks multiply in 8 bits (kernels/narrow_linear.h)
+//   fp8             the same, and the linear layers of blocks multiply in 8 bits (kernels/low_precision_linear.h)
 //   bf16, autocast  weights and gradients in fp32; a bf16 copy of a unit's weights is made each time the unit computes
 #pragma once
 

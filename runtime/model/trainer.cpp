@@ -7,7 +7,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/kernels/narrow_linear.h"
+#include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/cuda_graph.h"
 #include "runtime/model/initial_weights.h"
 #include "runtime/parallel/sharding.h"
@@ -86,10 +86,10 @@ void require_graph(const sim::Strategy& strategy, c10::Device device) {
   if (strategy.offload.activations) throw Error("cuda_graph = true cannot capture offload.activations = true");
 }
 
-void require_narrow_shapes(const sim::Transformer& model, const sim::Strategy& strategy) {
+void require_low_precision_shapes(const sim::Transformer& model, const sim::Strategy& strategy) {
   const auto require = [&](const char* name, std::int64_t size) {
-    if (size % kNarrowMultiple == 0) return;
-    throw Error(std::string("precision = fp8 needs ") + name + " in multiples of " + std::to_string(kNarrowMultiple) +
+    if (size % kLowPrecisionMultiple == 0) return;
+    throw Error(std::string("precision = fp8 needs ") + name + " in multiples of " + std::to_string(kLowPrecisionMultiple) +
                 " on each rank, not " + std::to_string(size));
   };
   require("tokens of a micro-batch", std::int64_t{strategy.micro_batch} * model.seq_len);
@@ -109,10 +109,10 @@ void require_device(const TrainingSetup& setup, c10::ScalarType type) {
     throw Error(std::string("attention_kernels = ") + name_of(setup.attention_kernels) +
                 " takes heads of one size; MLA needs blockwise");
   if (setup.strategy.precision != sim::Precision::Fp8) return;
-  require_narrow_gemms(setup.device);
+  require_low_precision_gemms(setup.device);
   if (setup.model.mla) throw Error("precision = fp8 is for plain attention: the runtime's latents multiply in 16 or 32 bits");
   if (setup.model.moe) throw Error("precision = fp8 is for dense blocks: the runtime's experts multiply in 16 or 32 bits");
-  require_narrow_shapes(setup.model, setup.strategy);
+  require_low_precision_shapes(setup.model, setup.strategy);
 }
 
 BlockContext block_context(const TrainingSetup& setup, const RankGroups& groups, c10::ScalarType type) {

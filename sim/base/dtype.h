@@ -26,7 +26,7 @@ constexpr Bytes size_of(DType dtype) {
 // Bytes of a fp32 element, for GEMMs with counts of elements.
 inline constexpr double kFp32Bytes = size_of(DType::Fp32).value();
 
-constexpr bool is_narrow(DType dtype) { return dtype == DType::Fp8 || dtype == DType::Fp4; }
+constexpr bool is_low_precision(DType dtype) { return dtype == DType::Fp8 || dtype == DType::Fp4; }
 
 // "fp32", "tf32", "fp16", "bf16", "fp8", "fp4".
 constexpr const char* name_of(DType dtype) {

@@ -15,7 +15,7 @@ struct Tile {
 constexpr std::array<Tile, 6> kTiles{{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
 constexpr std::array<int, 5> kSplits{1, 2, 4, 8, 16};
 constexpr double kMinSplitK = 256.0;
-constexpr int kNarrow = 64;  // the smallest edge of kTiles
+constexpr int kLowPrecision = 64;  // the smallest edge of kTiles
 
 double ceil_div(std::int64_t a, int b) {
   const std::int64_t quotient = (a + b - 1) / b;
@@ -34,7 +34,7 @@ constexpr double tile_factor(const Tile& tile) {
 
 // A tile that a GEMM of few rows or columns does not fill, where the device has narrower ones.
 int edge(int tile, std::int64_t extent, int smallest) {
-  if (extent >= kNarrow || smallest >= kNarrow) return tile;
+  if (extent >= kLowPrecision || smallest >= kLowPrecision) return tile;
   return std::min(tile, static_cast<int>((extent + smallest - 1) / smallest * smallest));
 }
 

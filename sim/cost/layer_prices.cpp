@@ -102,7 +102,7 @@ BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*ki
 BlockPrice mean_of(const Run& run, const LayerPrices& prices, const ModelPart& part, BlockPrice BlockPrices::*dense,
                    BlockPrice BlockPrices::*moe) {
   if (!prices.wide) return mean_of_kinds(prices.*dense, prices.*moe, part);
-  const WideBlocks wide = wide_blocks(run.stack.narrow, run.strategy.precision, run.model, part);
+  const HighPrecisionBlocks wide = high_precision_blocks(run.stack.low_precision, run.strategy.precision, run.model, part);
   return mean_of_kinds(mean_of_widths(prices, dense, wide.dense, part.dense_blocks()),
                        mean_of_widths(prices, moe, wide.moe, part.moe_blocks), part);
 }
@@ -118,12 +118,12 @@ BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const Mode
 }
 
 LayerPrices layer_prices(const Run& run) {
-  require_recipe(run.cluster.device, run.stack.narrow, run.strategy.precision);
+  require_recipe(run.cluster.device, run.stack.low_precision, run.strategy.precision);
   const OperatorPricer pricer(run);
   const Stack stack = effective_stack(run.stack, run.strategy);
   LayerPrices prices;
   price_blocks(prices, run, run.strategy, stack, pricer);
-  if (leaves_blocks_wide(run.stack.narrow, run.strategy.precision)) {
+  if (keeps_blocks_in_high_precision(run.stack.low_precision, run.strategy.precision)) {
     Strategy wide = run.strategy;
     wide.precision = Precision::Bf16;
     price_blocks(prices.wide.emplace(), run, wide, stack, pricer);

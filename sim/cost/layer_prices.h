@@ -41,7 +41,7 @@ struct BlockPrices {
 };
 
 struct LayerPrices : BlockPrices {
-  std::optional<BlockPrices> wide{};  // of blocks that a narrow recipe leaves in 16 bits, where it leaves any
+  std::optional<BlockPrices> wide{};  // of blocks that a low-precision recipe leaves in 16 bits, where it leaves any
   EndPrice embedding;
   EndPrice head;
 };

@@ -46,12 +46,12 @@ void CollectiveTally::add(const CollectiveTally& other, double times) {
 
 void LaunchTally::add(const Operator& op) {
   kernels += op.kernels;
-  if (op.kind == OperatorKind::Gemm && is_narrow(op.dtype)) narrow_gemms += 1.0;
+  if (op.kind == OperatorKind::Gemm && is_low_precision(op.dtype)) low_precision_gemms += 1.0;
 }
 
 void LaunchTally::add(const LaunchTally& other, double times) {
   kernels += times * other.kernels;
-  narrow_gemms += times * other.narrow_gemms;
+  low_precision_gemms += times * other.low_precision_gemms;
 }
 
 void PassPrice::add(const PassPrice& other, double times) {
@@ -96,7 +96,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
                     run.stack.efficiency * host_share(run.cluster).gemms),
       gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
-      narrow_gemm_rate_(gemm_rate_ * run.stack.narrow.gemm_efficiency),
+      low_precision_gemm_rate_(gemm_rate_ * run.stack.low_precision.gemm_efficiency),
       stack_(run.stack),
       activation_bytes_(size_of(activation_dtype(run.strategy.precision)).value()) {
   const DType wide = activation_dtype(run.strategy.precision);
@@ -149,7 +149,7 @@ void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators, 
 }
 
 Seconds OperatorPricer::gemm_time(const Operator& op) const {
-  return sim::gemm_time(op, gemm_machine_for(op.dtype)) / (is_narrow(op.dtype) ? narrow_gemm_rate_ : gemm_rate_);
+  return sim::gemm_time(op, gemm_machine_for(op.dtype)) / (is_low_precision(op.dtype) ? low_precision_gemm_rate_ : gemm_rate_);
 }
 
 OverlapGemm OperatorPricer::overlapped(const OperatorList& operators, std::size_t index, int pieces) const {

@@ -33,7 +33,7 @@ using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by C
 // What the host calls.
 struct LaunchTally {
   double kernels = 0.0;
-  double narrow_gemms = 0.0;  // GEMMs in 8- or 4-bit formats
+  double low_precision_gemms = 0.0;  // GEMMs in 8- or 4-bit formats
 
   void add(const Operator& op);
   void add(const LaunchTally& other, double times);
@@ -110,7 +110,7 @@ class OperatorPricer {
   StreamingMachine streaming_machine_;
   double compute_rate_;  // sustained clock, training rate, stack efficiency, and what other processes of a host leave
   double gemm_rate_;     // of these, and of the kernels that the matrix library picks
-  double narrow_gemm_rate_;
+  double low_precision_gemm_rate_;
   const Stack& stack_;
   double activation_bytes_;  // of an element
 };

@@ -263,7 +263,7 @@ class BlockWalk {
   void row_backward(Ledger& ledger, Bytes input, bool bias) {
     if (gathers_) ledger.take(whole_residual());
     ledger.take(input);
-    if (gradient_ > e_) wide_weight_gradient(ledger, static_cast<double>(model_.hidden_size) * (input / Bytes(tokens_ * e_)));
+    if (gradient_ > e_) fp32_weight_gradient(ledger, static_cast<double>(model_.hidden_size) * (input / Bytes(tokens_ * e_)));
     if (bias) sum_over_tokens(ledger, model_.hidden_size);
     if (gathers_) ledger.give(whole_residual());
   }
@@ -273,7 +273,7 @@ class BlockWalk {
     const double width = output / Bytes(tokens_ * e_);
     ledger.take(whole_residual());
     if (gathers_) ledger.take(whole_residual());
-    if (gradient_ > e_) wide_weight_gradient(ledger, width * model_.hidden_size);
+    if (gradient_ > e_) fp32_weight_gradient(ledger, width * model_.hidden_size);
     if (bias) sum_over_tokens(ledger, width);
     if (gathers_) ledger.give(whole_residual());
     ledger.give(output + residual());
@@ -283,7 +283,7 @@ class BlockWalk {
   }
 
   // The GEMM in the activations' format, and its cast.
-  void wide_weight_gradient(Ledger& ledger, double elements) { ledger.pass(Bytes(elements * (e_ + gradient_))); }
+  void fp32_weight_gradient(Ledger& ledger, double elements) { ledger.pass(Bytes(elements * (e_ + gradient_))); }
   void sum_over_tokens(Ledger& ledger, double width) { ledger.pass(Bytes(width * (e_ + (gradient_ > e_ ? gradient_ : 0.0)))); }
 
   // The input, the statistics and the gradient of the output are freed.

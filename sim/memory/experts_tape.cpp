@@ -40,17 +40,17 @@ void ExpertsTape::inner(Ledger& ledger, bool keeps) const {
 
 void ExpertsTape::route(Ledger& ledger, bool keeps) const {
   const Bytes logits = tokens(model_.moe->num_experts);
-  const Bytes wide_weights(static_cast<double>(shape_.rows) * kFp32Bytes);
+  const Bytes high_precision_weights(static_cast<double>(shape_.rows) * kFp32Bytes);
   ledger.take(logits);
   if (e_ < kFp32Bytes) {
     ledger.take(probabilities());  // logits in fp32
     ledger.give(logits);
   }
   replace(ledger, probabilities());
-  ledger.take(wide_weights + index());  // chosen
+  ledger.take(high_precision_weights + index());  // chosen
   if (e_ < kFp32Bytes) {
     ledger.take(rows(1.0));
-    ledger.give(wide_weights);
+    ledger.give(high_precision_weights);
   }
   if (!keeps) ledger.give(probabilities());
   ledger.take(2.0 * index());  // sorted, slots
@@ -192,14 +192,14 @@ void ExpertsTape::rows_backward(Ledger& ledger) const {
 
 void ExpertsTape::input_backward(Ledger& ledger) const {
   const double h = model_.hidden_size, experts = model_.moe->num_experts;
-  const Bytes wide_weights(static_cast<double>(shape_.rows) * kFp32Bytes);
+  const Bytes high_precision_weights(static_cast<double>(shape_.rows) * kFp32Bytes);
   if (gathers_) ledger.take(whole());
   if (e_ < kFp32Bytes) {
-    ledger.take(wide_weights);
+    ledger.take(high_precision_weights);
     ledger.give(rows(1.0));
   }
   ledger.take(probabilities());
-  ledger.give(wide_weights + index());
+  ledger.give(high_precision_weights + index());
   replace(ledger, probabilities());
   ledger.give(probabilities());
   if (e_ < kFp32Bytes) {

@@ -35,7 +35,7 @@ class StageInventory {
         shards_(state_shards(run.strategy)),
         expert_shards_(expert_state_shards(run.strategy)),
         has_experts_(contents.moe_blocks(stage) > 0),
-        wide_(wide_blocks_of_stage()) {}
+        high_precision_(high_precision_blocks_of_stage()) {}
 
   StageBytes bytes() const {
     StageBytes bytes;
@@ -62,7 +62,8 @@ class StageInventory {
   void add_states(StageBytes& bytes, const Counted& parameters, const Counted& trained) const {
     const double state = state_bytes_per_parameter(strategy_.optimizer, storage_);
     bytes.weights = weight_bytes(parameters.shared) / shards_.weights +
-                    Bytes(parameters.experts * storage_.weight_bytes) / expert_shards_.weights + narrow_weights(parameters);
+                    Bytes(parameters.experts * storage_.weight_bytes) / expert_shards_.weights +
+                    low_precision_weights(parameters);
     if (strategy_.adapters) bytes.weights += Bytes(trained.all() * size_of(DType::Bf16).value());
     bytes.gradients = kept(trained, storage_.gradient_bytes, &StateShards::gradients);
     if (run_.stack.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
@@ -105,11 +106,12 @@ class StageInventory {
            moe_models * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
   }
 
-  WideBlocks wide_blocks_of_stage() const {
-    WideBlocks sum;
+  HighPrecisionBlocks high_precision_blocks_of_stage() const {
+    HighPrecisionBlocks sum;
     if (!prices_.wide) return sum;
     for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
-      const WideBlocks wide = wide_blocks(run_.stack.narrow, strategy_.precision, run_.model, contents_.part(stage_, chunk));
+      const HighPrecisionBlocks wide =
+          high_precision_blocks(run_.stack.low_precision, strategy_.precision, run_.model, contents_.part(stage_, chunk));
       sum.dense += wide.dense, sum.moe += wide.moe;
     }
     return sum;
@@ -117,15 +119,16 @@ class StageInventory {
 
   // Quantised weights that outlive a micro-batch, both layouts where the device needs them, with their scales: beside the 16-bit
   // ones or instead of them.  Sharded weights are quantised as they are gathered.
-  Bytes narrow_weights(const Counted& parameters) const {
-    const NarrowRecipe& recipe = run_.stack.narrow;
+  Bytes low_precision_weights(const Counted& parameters) const {
+    const LowPrecisionRecipe& recipe = run_.stack.low_precision;
     const bool whole = shards_.weights == 1.0 && expert_shards_.weights == 1.0 && !strategy_.offload.parameters;
-    if (!whole || !is_narrow(matmul_dtype(strategy_.precision)) || !(recipe.caches_weights || recipe.stores_weights))
+    if (!whole || !is_low_precision(matmul_dtype(strategy_.precision)) || !(recipe.caches_weights || recipe.stores_weights))
       return Bytes(0.0);
-    const double each = narrow_copies(recipe, strategy_.precision) * narrow_bytes(recipe, strategy_.precision, true);
-    const double narrow =
-        block_parameters() + parameters.experts - wide_.dense * rank_.block - wide_.moe * (rank_.moe_block + rank_.experts);
-    return Bytes(narrow * (each - (recipe.stores_weights ? storage_.weight_bytes : 0.0)));
+    const double each =
+        low_precision_copies(recipe, strategy_.precision) * low_precision_bytes(recipe, strategy_.precision, true);
+    const double low_precision = block_parameters() + parameters.experts - high_precision_.dense * rank_.block -
+                                 high_precision_.moe * (rank_.moe_block + rank_.experts);
+    return Bytes(low_precision * (each - (recipe.stores_weights ? storage_.weight_bytes : 0.0)));
   }
 
   // 4-bit recipes pack the blocks; the embedding, the head and the norms stay in 16 bits.
@@ -309,7 +312,9 @@ class StageInventory {
   }
 
   // The kind of block that takes most: one with experts where the stage has any, one in 16 bits where it has any of these.
-  const BlockPrices& widest() const { return (has_experts_ ? wide_.moe : wide_.dense) > 0 ? *prices_.wide : prices_; }
+  const BlockPrices& widest() const {
+    return (has_experts_ ? high_precision_.moe : high_precision_.dense) > 0 ? *prices_.wide : prices_;
+  }
   const BlockPrice& block() const { return has_experts_ ? widest().moe_block : widest().block; }
   const BlockPrice& kept_block() const { return has_experts_ ? widest().kept_moe_block : widest().kept_block; }
 
@@ -328,7 +333,7 @@ class StageInventory {
   StateShards shards_;
   StateShards expert_shards_;
   bool has_experts_;
-  WideBlocks wide_;
+  HighPrecisionBlocks high_precision_;
 };
 
 }  // namespace

@@ -149,7 +149,7 @@ class CoreLowering {
   void unfused() {
     const std::int64_t s = model_.seq_len, d = query_dim_, v = value_dim_, batch = strategy_.micro_batch * heads_;
     const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
-    const DType dtype = wide_matmul_dtype(strategy_.precision);
+    const DType dtype = high_precision_matmul_dtype(strategy_.precision);
     core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype, dtype_));
     if (model_.position == Position::Alibi) {
       const Traffic bias = position_bias_traffic(stack_, element_);

@@ -306,7 +306,8 @@ class BlockLowering {
 
   // As all-gathers send it: linear layers need it in the format of their GEMMs.
   Bytes gathered_residual() const {
-    const double sent = stack_.narrow.gathers_inputs ? narrow_bytes(stack_.narrow, strategy_.precision, false) : element_;
+    const double sent =
+        stack_.low_precision.gathers_inputs ? low_precision_bytes(stack_.low_precision, strategy_.precision, false) : element_;
     return std::min(1.0, sent / element_) * whole_residual();
   }
 

@@ -25,9 +25,9 @@
 //
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
 // t/n tokens; without, the reductions are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels
-// (inputs, output gradients): narrow_bytes a value; sums travel in 16 bits.  Kept for backward (`Operator::saved`), 16-bit, GPT
-// with dropout and fused kernels: 34 t h + 5 a s t bytes at n = 1.  Source of the activation count: Korthikanti et al., "Reducing
-// Activation Recomputation in Large Transformer Models", 2022.
+// (inputs, output gradients): low_precision_bytes a value; sums travel in 16 bits.  Kept for backward (`Operator::saved`),
+// 16-bit, GPT with dropout and fused kernels: 34 t h + 5 a s t bytes at n = 1.  Source of the activation count: Korthikanti et
+// al., "Reducing Activation Recomputation in Large Transformer Models", 2022.
 #pragma once
 
 #include "sim/model/transformer.h"

@@ -63,7 +63,7 @@ class ExpertLowering {
   // GEMMs outside the experts multiply in the activation format.
   LinearContext wide() const {
     LinearContext context = linear_;
-    if (is_narrow(matmul_dtype(context.precision))) context.precision = Precision::Bf16;
+    if (is_low_precision(matmul_dtype(context.precision))) context.precision = Precision::Bf16;
     return context;
   }
 
@@ -132,8 +132,10 @@ class ExpertLowering {
     if (pads_rows()) stream(OperatorKind::Copy, "expert_unpad", row_elements(), permutation_traffic(element_));
   }
 
-  // Narrow GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends them so.
-  bool pads_rows() const { return stack_.experts.copies_to_pad && is_narrow(matmul_dtype(linear_.precision)) && !deduplicates(); }
+  // Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends them so.
+  bool pads_rows() const {
+    return stack_.experts.copies_to_pad && is_low_precision(matmul_dtype(linear_.precision)) && !deduplicates();
+  }
 
   // A GEMM whose result is weighted afterwards has its bias in its own kernel.
   void last_bias() {
@@ -230,8 +232,8 @@ class ExpertLowering {
   }
 
   double dispatched_bytes() const {
-    const bool narrow = stack_.experts.dispatches_narrow && is_narrow(matmul_dtype(linear_.precision));
-    return narrow ? narrow_bytes(stack_.narrow, linear_.precision, false) : element_;
+    const bool low_precision = stack_.experts.dispatches_low_precision && is_low_precision(matmul_dtype(linear_.precision));
+    return low_precision ? low_precision_bytes(stack_.low_precision, linear_.precision, false) : element_;
   }
 
   // Rows arrive by rank, and are wanted by expert.

@@ -5,7 +5,9 @@
 namespace llmsim::sim {
 namespace {
 
-NarrowScaling scaling_of(const LinearContext& context) { return scaling_of(context.stack->narrow, context.precision); }
+LowPrecisionScaling scaling_of(const LinearContext& context) {
+  return scaling_of(context.stack->low_precision, context.precision);
+}
 
 Operator quantise(const LinearContext& context, const char* label, double elements, bool weight) {
   const DType dtype = matmul_dtype(context.precision);
@@ -19,18 +21,18 @@ Operator quantise(const LinearContext& context, const char* label, double elemen
 // Reads and writes a 16-bit GEMM that was accumulated without its scales.
 Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "scale_output", elements, 4.0, 1); }
 
-// Casts around the three GEMMs of a narrow linear layer; the weight once more where the backward pass gathers it again.
+// Casts around the three GEMMs of a low-precision linear layer; the weight once more where the backward pass gathers it again.
 void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in, double weights) {
   linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
   linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
-  if (!context.stack->narrow.caches_weights) {
+  if (!context.stack->low_precision.caches_weights) {
     linear.forward.push_back(quantise(context, "quantise_weight", weights, true));
     if (context.requantises_weights) linear.backward.push_back(quantise(context, "quantise_weight_again", weights, true));
   }
-  const NarrowScaling scaling = scaling_of(context);
-  if (scaling == NarrowScaling::Rowwise || scaling == NarrowScaling::RowwiseWideGradient)
+  const LowPrecisionScaling scaling = scaling_of(context);
+  if (scaling == LowPrecisionScaling::Rowwise || scaling == LowPrecisionScaling::RowwiseHighPrecisionGradient)
     linear.backward.push_back(scale_output(tokens * in));
-  if (scaling == NarrowScaling::Rowwise && !context.frozen) linear.backward.push_back(scale_output(weights));
+  if (scaling == LowPrecisionScaling::Rowwise && !context.frozen) linear.backward.push_back(scale_output(weights));
 }
 
 // Autocast makes a 16-bit copy of fp32 weights in every forward pass, and fp32 gradients of the copy's.
@@ -72,7 +74,7 @@ Operator grouped_weight_gradient(const char* label, const ExpertRows& group, std
 
 DType weight_gradient_dtype(const LinearContext& context) {
   const DType dtype = matmul_dtype(context.precision);
-  const bool wide = is_narrow(dtype) && scaling_of(context) == NarrowScaling::RowwiseWideGradient;
+  const bool wide = is_low_precision(dtype) && scaling_of(context) == LowPrecisionScaling::RowwiseHighPrecisionGradient;
   return wide ? activation_dtype(context.precision) : dtype;
 }
 
@@ -101,7 +103,7 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   const double weights = static_cast<double>(out) * static_cast<double>(in);
   LinearOperators linear;
   if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
-  if (is_narrow(dtype)) {
+  if (is_low_precision(dtype)) {
     add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out), static_cast<double>(in), weights);
   }
   linear.forward.push_back(gemm(label, 1, tokens, out, in, dtype, wide));
@@ -121,11 +123,11 @@ LinearOperators lower_expert_linear(const LinearContext& context, const char* la
                                     std::int64_t in) {
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
   ExpertRows group = rows;
-  if (is_narrow(dtype)) group.multiple = row_multiple(scaling_of(context));
+  if (is_low_precision(dtype)) group.multiple = row_multiple(scaling_of(context));
   const double weights = static_cast<double>(group.experts) * static_cast<double>(out) * static_cast<double>(in);
   LinearOperators linear;
   if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
-  if (is_narrow(dtype)) {
+  if (is_low_precision(dtype)) {
     add_casts(linear, context, static_cast<double>(group.rows + group.padding()), static_cast<double>(out),
               static_cast<double>(in), weights);
     for (OperatorList* pass : {&linear.forward, &linear.backward}) {
@@ -143,10 +145,10 @@ LinearOperators lower_expert_linear(const LinearContext& context, const char* la
 }
 
 double linear_input_bytes(const LinearContext& context) {
-  const DType narrow = matmul_dtype(context.precision);
-  const bool wide_gradient = scaling_of(context) == NarrowScaling::RowwiseWideGradient;
-  if (is_narrow(narrow) && context.stack->narrow.saves_inputs && !wide_gradient)
-    return narrow_bytes(context.stack->narrow, context.precision, false);
+  const DType low_precision = matmul_dtype(context.precision);
+  const bool fp32_gradient = scaling_of(context) == LowPrecisionScaling::RowwiseHighPrecisionGradient;
+  if (is_low_precision(low_precision) && context.stack->low_precision.saves_inputs && !fp32_gradient)
+    return low_precision_bytes(context.stack->low_precision, context.precision, false);
   return size_of(activation_dtype(context.precision)).value();
 }
 

@@ -4,7 +4,7 @@
 //   dgrad     dx(t, k) = dy(t, n) w^T(n, k)          2 t n k
 //   wgrad     dw(k, n) += x^T(k, t) dy(t, n)         2 t n k, accumulated in the gradient's format
 //
-// 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as NarrowScaling says.
+// 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as LowPrecisionScaling says.
 // Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs of width `rank`.
 #pragma once
 
@@ -47,8 +47,8 @@ struct ExpertRows {
   int kernels() const { return one_kernel ? 1 : static_cast<int>(busy); }
 };
 
-// The same for each expert and its rows: one GEMM of `busy` small ones, with the FLOPs and bytes of all rows.  Narrow GEMMs
-// work on padded ones (row_multiple).
+// The same for each expert and its rows: one GEMM of `busy` small ones, with the FLOPs and bytes of all rows.  Low-precision
+// GEMMs work on padded ones (row_multiple).
 LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
                                     std::int64_t in);
 

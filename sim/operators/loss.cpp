@@ -95,10 +95,10 @@ class LossLowering {
     return std::move(loss_);
   }
 
-  // The head multiplies in 16 bits under the narrow recipes unless the stack says otherwise; under adapters it is frozen.
+  // The head multiplies in 16 bits under the low-precision recipes unless the stack says otherwise; under adapters it is frozen.
   void add_linear() {
-    const bool narrow = size_of(matmul_dtype(strategy_.precision)) < size_of(DType::Bf16);
-    const LinearContext context{.precision = narrow && !stack_.narrow.head ? Precision::Bf16 : strategy_.precision,
+    const bool low_precision = size_of(matmul_dtype(strategy_.precision)) < size_of(DType::Bf16);
+    const LinearContext context{.precision = low_precision && !stack_.low_precision.head ? Precision::Bf16 : strategy_.precision,
                                 .stack = &stack_,
                                 .adapters = {},
                                 .frozen = !trains()};
@@ -134,7 +134,7 @@ class LossLowering {
   Operator weight_cast() const { return streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32Bytes, 1); }
 
   Operator chunk_gemm(std::int64_t m, std::int64_t n, std::int64_t k) const {
-    Operator head = gemm("head", chunks_, m, n, k, wide_matmul_dtype(strategy_.precision), dtype());
+    Operator head = gemm("head", chunks_, m, n, k, high_precision_matmul_dtype(strategy_.precision), dtype());
     head.flops = 2.0 * logits() * model_.hidden_size * FLOP;  // the last chunk may be smaller
     head.kernels = static_cast<int>(chunks_);
     return head;

@@ -129,21 +129,21 @@ Traffic cross_entropy_traffic(const Stack& stack, double e) {
   return {.forward_bytes = e + 3 * kFp32Bytes, .forward_kernels = 4, .backward_bytes = 5 * kFp32Bytes + e, .backward_kernels = 3};
 }
 
-Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight, double n) {
+Traffic quantise_traffic(const Stack& stack, LowPrecisionScaling scaling, bool weight, double n) {
   constexpr double kRead = 2.0;
   switch (scaling) {
-    case NarrowScaling::Delayed: return {.forward_bytes = kRead + stack.narrow.copies * n, .forward_kernels = 2};
-    case NarrowScaling::Current: return {.forward_bytes = 2 * kRead + stack.narrow.copies * n, .forward_kernels = 3};
-    case NarrowScaling::RowwiseWideGradient:
+    case LowPrecisionScaling::Delayed: return {.forward_bytes = kRead + stack.low_precision.copies * n, .forward_kernels = 2};
+    case LowPrecisionScaling::Current: return {.forward_bytes = 2 * kRead + stack.low_precision.copies * n, .forward_kernels = 3};
+    case LowPrecisionScaling::RowwiseHighPrecisionGradient:
       if (!weight) return {.forward_bytes = kRead + n, .forward_kernels = 1};
       return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
-    case NarrowScaling::Rowwise: return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
+    case LowPrecisionScaling::Rowwise: return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
     default: break;
   }
-  const bool maxima = scaling == NarrowScaling::Nvfp4, fused = stack.fusion == ElementwiseFusion::Fused;
+  const bool maxima = scaling == LowPrecisionScaling::Nvfp4, fused = stack.fusion == ElementwiseFusion::Fused;
   const double written = 2 * (n + scale_bytes(scaling, weight));
   Traffic traffic{.forward_bytes = (fused ? kRead : 2 * kRead) + written, .forward_kernels = fused ? 1 : 2};
-  if (!fused) traffic.rate = 2.0 / (1.0 + 1.0 / stack.narrow.row_cast_rate);
+  if (!fused) traffic.rate = 2.0 / (1.0 + 1.0 / stack.low_precision.row_cast_rate);
   if (!maxima) return traffic;
   traffic.forward_bytes += kRead;
   traffic.forward_kernels += 1;

@@ -73,14 +73,14 @@ Traffic cross_entropy_traffic(const Stack& stack, double e);
 
 // Quantisation of a 16-bit tensor to n bytes an element for the GEMMs along both of its axes.  Bytes are of forward_bytes:
 //
-//   Delayed 2 + c n;  Current 4 + c n, c copies (Stack::narrow_copies);  Rowwise 6 + 2 n: the rows in one kernel (2 + n), the
-//   columns in two (2, 2 + n) RowwiseWideGradient 2 + n for activations and their gradients, which are needed along one axis only
-//   Blockwise, Mxfp8 2 + 2 n where one hand-written kernel casts along both axes, else 2 + n along each; r of
-//   Stack::narrow.row_cast_rate, the rate along rows, is 2 / (1 + 1 / r) of both
+//   Delayed 2 + c n;  Current 4 + c n, c copies (Stack::low_precision_copies);  Rowwise 6 + 2 n: the rows in one kernel (2 + n),
+//   the columns in two (2, 2 + n) RowwiseHighPrecisionGradient 2 + n for activations and their gradients, which are needed along
+//   one axis only Blockwise, Mxfp8 2 + 2 n where one hand-written kernel casts along both axes, else 2 + n along each; r of
+//   Stack::low_precision.row_cast_rate, the rate along rows, is 2 / (1 + 1 / r) of both
 //   Nvfp4 2 more, in a kernel before: the maxima of the tensor and of its Hadamard transform
 //
 // where n of block scales are with their scales (scale_bytes).
 // Source: torchao float8 README (a maximum is a pass over memory); TransformerEngine casts and transposes in one kernel.
-Traffic quantise_traffic(const Stack& stack, NarrowScaling scaling, bool weight, double n);
+Traffic quantise_traffic(const Stack& stack, LowPrecisionScaling scaling, bool weight, double n);
 
 }  // namespace llmsim::sim

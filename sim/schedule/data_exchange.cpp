@@ -53,8 +53,8 @@ double DataExchange::weight_wire_bytes() const {
   if (run_.stack.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
   const Precision precision = run_.strategy.precision;
   const double wide = size_of(activation_dtype(precision)).value();
-  const bool narrow = run_.stack.narrow.gathers && is_narrow(matmul_dtype(precision));
-  const double sent = narrow ? narrow_bytes(run_.stack.narrow, precision, true) : wide;
+  const bool low_precision = run_.stack.low_precision.gathers && is_low_precision(matmul_dtype(precision));
+  const double sent = low_precision ? low_precision_bytes(run_.stack.low_precision, precision, true) : wide;
   return std::min(storage_.weight_bytes, sent);
 }
 

@@ -18,11 +18,11 @@ Seconds lack(const PassLoad& pass) {
 
 void HostCalls::add(const LaunchTally& launches, double times) {
   kernels += times * launches.kernels;
-  narrow_gemms += times * launches.narrow_gemms;
+  low_precision_gemms += times * launches.low_precision_gemms;
 }
 
 Seconds HostCalls::time(const Stack& stack) const {
-  return kernels * stack.host.per_kernel + narrow_gemms * stack.host.per_narrow_gemm + units * stack.host.per_unit +
+  return kernels * stack.host.per_kernel + low_precision_gemms * stack.host.per_low_precision_gemm + units * stack.host.per_unit +
          recomputed_blocks * stack.host.per_recomputed_block;
 }
 

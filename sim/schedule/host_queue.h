@@ -26,7 +26,7 @@ namespace llmsim::sim {
 // What the host calls in one pass.
 struct HostCalls {
   double kernels = 0.0;
-  double narrow_gemms = 0.0;
+  double low_precision_gemms = 0.0;
   double units = 0.0;  // of sharded weights, each fetched and released
   double recomputed_blocks = 0.0;
 

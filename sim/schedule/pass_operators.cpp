@@ -64,10 +64,10 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
   const OperatorPricer pricer(run);
   const Stack stack = effective_stack(run.stack, run.strategy);
   blocks_ = kinds(run.strategy, pricer);
-  if (leaves_blocks_wide(run.stack.narrow, run.strategy.precision)) {
+  if (keeps_blocks_in_high_precision(run.stack.low_precision, run.strategy.precision)) {
     Strategy wide = run.strategy;
     wide.precision = Precision::Bf16;
-    wide_ = kinds(wide, pricer);
+    high_precision_ = kinds(wide, pricer);
   }
   const auto end = [&](const EndOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
@@ -147,8 +147,8 @@ std::vector<PassOperator> PassOperators::of(const ModelPart& part, PassKind pass
   for (int i = 0; i < part.blocks; ++i) {
     const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
     const ModelPart one{.blocks = 1, .first_layer = layer};
-    const bool wide = wide_blocks(run_.stack.narrow, run_.strategy.precision, run_.model, one).all() > 0;
-    const Kinds& kinds = wide ? wide_ : blocks_;
+    const bool wide = high_precision_blocks(run_.stack.low_precision, run_.strategy.precision, run_.model, one).all() > 0;
+    const Kinds& kinds = wide ? high_precision_ : blocks_;
     append(list, kind_of_layer(run_.model, layer) == LayerKind::Moe ? kinds.moe : kinds.dense, pass,
            run_.strategy.recompute.repeats(block), layer);
   }

@@ -49,7 +49,7 @@ class PassOperators {
               std::optional<int> layer) const;
 
   const Run& run_;
-  Kinds blocks_, wide_;  // as the run multiplies, and those that a narrow recipe leaves in 16 bits
+  Kinds blocks_, high_precision_;  // as the run multiplies, and those that a low-precision recipe leaves in 16 bits
   Priced embedding_, head_;
 };
 

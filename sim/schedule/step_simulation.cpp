@@ -75,7 +75,8 @@ PartPasses StepSimulation::passes_of(std::size_t index) const {
   const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
   const ModelPart& part = parts_[index];
   const auto wide = [&](const ModelPart& one) {
-    return prices_.wide ? wide_blocks(run_.stack.narrow, strategy_.precision, run_.model, one) : WideBlocks{};
+    return prices_.wide ? high_precision_blocks(run_.stack.low_precision, strategy_.precision, run_.model, one)
+                        : HighPrecisionBlocks{};
   };
   const auto twin =
       std::find_if(parts_.begin(), end, [&](const ModelPart& other) { return other == part && wide(other) == wide(part); });

@@ -10,7 +10,7 @@
 #include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
-#include "sim/strategy/narrow_recipe.h"
+#include "sim/strategy/low_precision_recipe.h"
 
 namespace llmsim::sim {
 
@@ -52,11 +52,11 @@ struct ParameterStorage {
 
 // Time of the host for each thing it calls; a step is never faster than these allow (schedule/host_queue.h).
 struct HostTimes {
-  Seconds per_kernel{6e-6};           // to launch one kernel, eager
-  Seconds per_recomputed_block{0.0};  // bookkeeping of a checkpointed block: random states, graph rebuilding
-  Seconds per_narrow_gemm{0.0};       // bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax
-  Seconds per_unit{0.0};              // hooks that fetch and release a unit of sharded weights around a pass
-  Seconds per_step{0.0};              // between steps: data, logging, scaler synchronisation
+  Seconds per_kernel{6e-6};             // to launch one kernel, eager
+  Seconds per_recomputed_block{0.0};    // bookkeeping of a checkpointed block: random states, graph rebuilding
+  Seconds per_low_precision_gemm{0.0};  // bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax
+  Seconds per_unit{0.0};                // hooks that fetch and release a unit of sharded weights around a pass
+  Seconds per_step{0.0};                // between steps: data, logging, scaler synchronisation
   bool operator==(const HostTimes&) const = default;
 };
 
@@ -131,9 +131,10 @@ struct KeptActivations {
 struct ExpertHabits {
   bool routes_shards = false;      // with sequence parallelism each tensor rank routes its own tokens
   bool grouped_kernel = false;     // one kernel multiplies the rows of all experts; else one for each
-  bool copies_to_pad = false;      // rows of narrow GEMMs are copied to and from a padded tensor
+  bool copies_to_pad = false;      // rows of low-precision GEMMs are copied to and from a padded tensor
   bool biases_one_by_one = false;  // the weighted bias of the last GEMM is added in fp32, expert by expert
-  bool dispatches_narrow = false;  // tokens go to experts in the narrow format, with its scales; results come back in 16 bits
+  bool dispatches_low_precision =
+      false;  // tokens go to experts in the low-precision format, with its scales; results come back in 16 bits
   bool operator==(const ExpertHabits&) const = default;
 };
 
@@ -186,7 +187,7 @@ struct Stack {
   bool divides_sent_gradients = false;
 
   ParameterStorage storage;
-  NarrowRecipe narrow;
+  LowPrecisionRecipe low_precision;
   LossHabits loss;
   GradientHabits gradients;
   ShardedWeights sharded;

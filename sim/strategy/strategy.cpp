@@ -96,7 +96,7 @@ DType activation_dtype(Precision precision) {
   }
 }
 
-DType wide_matmul_dtype(Precision precision) {
+DType high_precision_matmul_dtype(Precision precision) {
   return precision == Precision::Tf32 ? matmul_dtype(precision) : activation_dtype(precision);
 }
 

@@ -19,8 +19,8 @@ enum class Precision { Fp32, Tf32, Fp16, Bf16, Fp8, Mxfp8, Nvfp4, Nf4, Int4 };
 // Format in which the linear layers multiply, and in which activations travel and are saved.
 DType matmul_dtype(Precision precision);
 DType activation_dtype(Precision precision);
-// Of GEMMs that narrow recipes leave alone: those of unfused attention, and of a loss in chunks.
-DType wide_matmul_dtype(Precision precision);
+// Of GEMMs that low-precision recipes leave alone: those of unfused attention, and of a loss in chunks.
+DType high_precision_matmul_dtype(Precision precision);
 
 enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum, Lamb, Muon };
 

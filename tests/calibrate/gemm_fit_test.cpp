@@ -61,7 +61,7 @@ TEST(GemmFit, RecoversPlantedCoefficientsWithinTheirErrors) {
   EXPECT_LT(error_of(fit, "max_efficiency"), 0.05);
 }
 
-TEST(GemmFit, TakesTheQuantisationOfNarrowInputsOut) {
+TEST(GemmFit, TakesTheQuantisationOfLowPrecisionInputsOut) {
   // 2 times 3 bytes per element at 3 TB/s.
   const GemmFit fit = fit_gemm(machine(), {}, noisy_samples(DType::Fp8, 2.0 * 3.0 / 3e12));
   EXPECT_NEAR(fit.coefficients.max_efficiency, 0.82, 3.0 * error_of(fit, "max_efficiency"));

@@ -26,7 +26,7 @@ TEST(Settings, UnrecordedSwitchesAreUnknown) {
   EXPECT_EQ(settings.at("virtual_stages").text, "1");
 }
 
-TEST(Settings, AreOrderedFromOffToOnAndFromWideToNarrow) {
+TEST(Settings, AreOrderedFromOffToOnAndFromHighToLowPrecision) {
   hwdb::RunRecord plain = run(), changed = run();
   plain.training.compile = false;
   changed.training.compile = true;

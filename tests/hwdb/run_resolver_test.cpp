@@ -296,20 +296,20 @@ TEST(RunResolver, TheRecipeOfLowPrecisionIsWhatTheRunStates) {
   record.training.precision = "fp8";
   const auto scaling = [&](const char* recipe) {
     record.training.settings["fp8_recipe"] = std::string(recipe);
-    return resolved(record).stack.narrow.scaling;
+    return resolved(record).stack.low_precision.scaling;
   };
-  EXPECT_EQ(scaling("delayed"), sim::NarrowScaling::Delayed);
-  EXPECT_EQ(scaling("current"), sim::NarrowScaling::Current);
-  EXPECT_EQ(scaling("blockwise"), sim::NarrowScaling::Blockwise);
-  EXPECT_EQ(scaling("rowwise"), sim::NarrowScaling::Rowwise);
-  EXPECT_EQ(scaling("rowwise-gw-hp"), sim::NarrowScaling::RowwiseWideGradient);
-  EXPECT_EQ(scaling("mxfp8"), sim::NarrowScaling::Mxfp8);
+  EXPECT_EQ(scaling("delayed"), sim::LowPrecisionScaling::Delayed);
+  EXPECT_EQ(scaling("current"), sim::LowPrecisionScaling::Current);
+  EXPECT_EQ(scaling("blockwise"), sim::LowPrecisionScaling::Blockwise);
+  EXPECT_EQ(scaling("rowwise"), sim::LowPrecisionScaling::Rowwise);
+  EXPECT_EQ(scaling("rowwise-gw-hp"), sim::LowPrecisionScaling::RowwiseHighPrecisionGradient);
+  EXPECT_EQ(scaling("mxfp8"), sim::LowPrecisionScaling::Mxfp8);
   sim::SettingValues& s = record.training.settings;
   s = {{"first_layers_bf16", 1.0}, {"last_layers_bf16", 1.0}, {"fp8_all_gather", true}, {"moe_fp8_dispatch", true}};
   s["weight_dtype"] = std::string("fp8");
   const sim::Stack stack = resolved(record).stack;
-  EXPECT_EQ(stack.narrow.wide_first + stack.narrow.wide_last, 2);
-  EXPECT_TRUE(stack.narrow.stores_weights && stack.narrow.gathers && stack.experts.dispatches_narrow);
+  EXPECT_EQ(stack.low_precision.high_precision_first + stack.low_precision.high_precision_last, 2);
+  EXPECT_TRUE(stack.low_precision.stores_weights && stack.low_precision.gathers && stack.experts.dispatches_low_precision);
 }
 
 TEST(RunResolver, BlockScalesAreRefusedOnADeviceWithoutThem) {

@@ -26,7 +26,7 @@ bool refused(const std::string& key, const std::string& value) {
 
 TEST(StackFields, EveryKindOfValueGoesWhereItBelongs) {
   EXPECT_EQ(with("fusion", "\"fused\"").stack.fusion, sim::ElementwiseFusion::Fused);
-  EXPECT_EQ(with("narrow_scaling", "\"rowwise\"").stack.narrow.scaling, sim::NarrowScaling::Rowwise);
+  EXPECT_EQ(with("low_precision_scaling", "\"rowwise\"").stack.low_precision.scaling, sim::LowPrecisionScaling::Rowwise);
   EXPECT_EQ(with("fused_loss", "\"recomputed\"").stack.loss.fused, sim::FusedLoss::Recomputed);
   EXPECT_EQ(with("loss_chunks", "8").stack.loss.chunks, 8);
   EXPECT_EQ(with("gradient_copies", "1.5").stack.gradients.copies, 1.5);

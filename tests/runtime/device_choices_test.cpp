@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/kernels/library_attention.h"
-#include "runtime/kernels/narrow_linear.h"
+#include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/cuda_graph.h"
 #include "runtime/library/memory_meter.h"
 #include "runtime/measure/step_bench.h"
@@ -66,7 +66,7 @@ TEST(StepBench, RecordsAStepThatDoesNotFit) {
 
 TEST(DeviceChoices, AreNotOfferedOnTheCpu) {
   EXPECT_FALSE(has_attention_kernels(AttentionKernels::Flash, c10::kCPU));
-  EXPECT_FALSE(has_narrow_gemms(c10::kCPU));
+  EXPECT_FALSE(has_low_precision_gemms(c10::kCPU));
   EXPECT_FALSE(can_capture_graphs(c10::kCPU));
   EXPECT_TRUE(has_attention_kernels(AttentionKernels::Blockwise, c10::kCPU));
   for (const StepCase& one : step_cases(c10::kCPU, true)) {

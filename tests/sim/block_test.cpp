@@ -136,7 +136,7 @@ TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
   run.strategy.precision = Precision::Fp8;
-  run.stack.narrow.gathers_inputs = true;
+  run.stack.low_precision.gathers_inputs = true;
   const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
   const double residual = kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);

@@ -109,7 +109,7 @@ TEST(DataExchange, QuantisedGathersSendOneByte) {
   ExchangeCase c;
   c.run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
-  c.run.stack.narrow.gathers = true;
+  c.run.stack.low_precision.gathers = true;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 1.0);
   c.run.strategy.precision = Precision::Bf16;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);

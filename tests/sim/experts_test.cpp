@@ -290,7 +290,7 @@ TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
 }
 
 // 16 rows of 16: 1024 bytes read and written, there and back.
-TEST(Experts, RowsOfNarrowGemmsMayBeCopiedToAPaddedTensor) {
+TEST(Experts, RowsOfLowPrecisionGemmsMayBeCopiedToAPaddedTensor) {
   ExpertsCase c;
   c.stack.experts.copies_to_pad = true;
   c.strategy.precision = Precision::Fp8;
@@ -351,8 +351,8 @@ TEST(Experts, TokensMayTravelInTheFormatOfTheGemms) {
   c.strategy.precision = Precision::Fp8;
   const double rows = 16.0 * 16.0;
   EXPECT_DOUBLE_EQ(exchanged(c.lower().forward, "expert_dispatch"), 2.0 * rows);
-  c.stack.experts.dispatches_narrow = true;
-  c.stack.narrow.scaling = NarrowScaling::Blockwise;
+  c.stack.experts.dispatches_low_precision = true;
+  c.stack.low_precision.scaling = LowPrecisionScaling::Blockwise;
   const ExpertOperators experts = c.lower();
   EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_dispatch"), (1.0 + 4.0 / 128.0) * rows);
   EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_combine"), 2.0 * rows);

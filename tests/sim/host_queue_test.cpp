@@ -79,11 +79,11 @@ TEST(HostQueue, ASlowerHostBoundsTheStepByAsMuch) {
   EXPECT_NEAR(predict(run).step_time / before, 2.5, 1e-3);
 }
 
-TEST(HostQueue, NarrowGemmsCostTheHostMore) {
+TEST(HostQueue, LowPrecisionGemmsCostTheHostMore) {
   // Four linear layers in each of eight blocks: one GEMM forward, two backward; the head stays in 16 bits.
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
-  run.stack.host.per_narrow_gemm = Seconds(1.0);
+  run.stack.host.per_low_precision_gemm = Seconds(1.0);
   const Prediction bound = predict(run);
   EXPECT_NEAR(bound.step_time.value(), 8 * 8 * 4 * 3.0, 1.0);
 }

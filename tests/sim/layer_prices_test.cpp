@@ -17,16 +17,16 @@ TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowGemmsOnly) {
   EXPECT_EQ(picked.memory_bound, tuned.memory_bound);
 }
 
-TEST(LayerPrices, ScalesOfARecipeSlowNarrowGemmsOnly) {
+TEST(LayerPrices, ScalesOfARecipeSlowLowPrecisionGemmsOnly) {
   TrainingRun run = small_run();
-  run.stack.narrow.gemm_efficiency = 0.5;
+  run.stack.low_precision.gemm_efficiency = 0.5;
   const PassPrice wide = layer_prices(run).block.forward;
-  run.stack.narrow.gemm_efficiency = 1.0;
+  run.stack.low_precision.gemm_efficiency = 1.0;
   EXPECT_EQ(wide.gemm, layer_prices(run).block.forward.gemm);
   run.strategy.precision = Precision::Fp8;
-  const PassPrice narrow = layer_prices(run).block.forward;
-  run.stack.narrow.gemm_efficiency = 0.5;
-  EXPECT_NEAR(layer_prices(run).block.forward.gemm / narrow.gemm, 2.0, 1e-12);
+  const PassPrice low_precision = layer_prices(run).block.forward;
+  run.stack.low_precision.gemm_efficiency = 0.5;
+  EXPECT_NEAR(layer_prices(run).block.forward.gemm / low_precision.gemm, 2.0, 1e-12);
 }
 
 TEST(LayerPrices, AStackThatSlowsTheDeviceSlowsGemmsAndAttention) {

@@ -19,35 +19,35 @@ double cast_bytes(const OperatorList& operators) {
   return sum;
 }
 
-Stack stack_with(NarrowScaling scaling) {
+Stack stack_with(LowPrecisionScaling scaling) {
   Stack stack;
-  stack.narrow.scaling = scaling;
+  stack.low_precision.scaling = scaling;
   return stack;
 }
 
 TEST(Linear, DelayedScalesCastAndTransposeInOnePass) {
-  // Read 2 bytes, write two narrow copies of 1.
-  const LinearOperators linear = lowered(stack_with(NarrowScaling::Delayed), Precision::Fp8);
+  // Read 2 bytes, write two low-precision copies of 1.
+  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::Delayed), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 4.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 4.0 * kGradients);
 }
 
 TEST(Linear, CurrentScalesReadEverythingOnceMore) {
-  const LinearOperators linear = lowered(stack_with(NarrowScaling::Current), Precision::Fp8);
+  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::Current), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 6.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
 }
 
 TEST(Linear, OneCopyIsEnoughWhereTheDeviceMultipliesInAnyLayout) {
-  Stack stack = stack_with(NarrowScaling::Current);
-  stack.narrow.copies = 1.0;
+  Stack stack = stack_with(LowPrecisionScaling::Current);
+  stack.low_precision.copies = 1.0;
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8).backward), 5.0 * kGradients);
 }
 
 TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
   Stack stack;
   stack.fusion = ElementwiseFusion::Compiled;
-  stack.narrow.row_cast_rate = 0.5;
+  stack.low_precision.row_cast_rate = 0.5;
   // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 + 3, those of scales beside them.
   const LinearOperators linear = lowered(stack, Precision::Mxfp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (6.0 + 2.0 / 32.0) * kGradients);
@@ -56,13 +56,13 @@ TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
 
 TEST(Linear, RowwiseScalesCastAlongBothAxesAndScaleBackwardOutputs) {
   // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward GEMMs are read and written in 16 bits.
-  const LinearOperators linear = lowered(stack_with(NarrowScaling::Rowwise), Precision::Fp8);
+  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::Rowwise), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 8.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 8.0 * kGradients + 4.0 * (kInputs + kWeights));
 }
 
-TEST(Linear, WideWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
-  const LinearOperators linear = lowered(stack_with(NarrowScaling::RowwiseWideGradient), Precision::Fp8);
+TEST(Linear, HighPrecisionWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
+  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::RowwiseHighPrecisionGradient), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 3.0 * kInputs + 8.0 * kWeights);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 3.0 * kGradients + 4.0 * kInputs);
   EXPECT_EQ(linear.backward.back().dtype, DType::Bf16);
@@ -70,7 +70,7 @@ TEST(Linear, WideWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
 
 TEST(Linear, BlockScalesBelongToTheFormat) {
   // Along each axis read 2 and write 1 and a scale of a byte for 32; a hand-written kernel reads once for both.
-  Stack stack = stack_with(NarrowScaling::Delayed);
+  Stack stack = stack_with(LowPrecisionScaling::Delayed);
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Mxfp8).backward), (6.0 + 2.0 / 32.0) * kGradients);
   stack.fusion = ElementwiseFusion::Fused;
   const OperatorList backward = lowered(stack, Precision::Mxfp8).backward;
@@ -80,7 +80,7 @@ TEST(Linear, BlockScalesBelongToTheFormat) {
 
 TEST(Linear, Nvfp4ReadsTheMaximaOfATensorAndItsTransformFirst) {
   // Read 2; read 2, write half a byte and a scale of a byte for 16, twice.
-  Stack stack = stack_with(NarrowScaling::Delayed);
+  Stack stack = stack_with(LowPrecisionScaling::Delayed);
   stack.fusion = ElementwiseFusion::Fused;
   const OperatorList backward = lowered(stack, Precision::Nvfp4).backward;
   EXPECT_DOUBLE_EQ(cast_bytes(backward), (2.0 + 2.0 + 2.0 * (0.5 + 1.0 / 16.0)) * kGradients);
@@ -88,7 +88,7 @@ TEST(Linear, Nvfp4ReadsTheMaximaOfATensorAndItsTransformFirst) {
 }
 
 TEST(Linear, BlockwiseScalesAreThoseOfTilesAndOfBlocksOfWeights) {
-  Stack stack = stack_with(NarrowScaling::Blockwise);
+  Stack stack = stack_with(LowPrecisionScaling::Blockwise);
   stack.fusion = ElementwiseFusion::Fused;
   const LinearOperators linear = lowered(stack, Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kGradients);
@@ -96,9 +96,9 @@ TEST(Linear, BlockwiseScalesAreThoseOfTilesAndOfBlocksOfWeights) {
                    (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kInputs + (2.0 + 2.0 * (1.0 + 4.0 / 16384.0)) * kWeights);
 }
 
-TEST(Linear, SavedNarrowInputsKeepTheirScales) {
-  Stack stack = stack_with(NarrowScaling::Blockwise);
-  stack.narrow.saves_inputs = true;
+TEST(Linear, SavedLowPrecisionInputsKeepTheirScales) {
+  Stack stack = stack_with(LowPrecisionScaling::Blockwise);
+  stack.low_precision.saves_inputs = true;
   const auto bytes = [&](Precision precision) {
     return linear_input_bytes({.precision = precision, .stack = &stack, .adapters = {}});
   };
@@ -115,12 +115,12 @@ Operator expert_gemm(const Stack& stack, Precision precision) {
   return forward.back();
 }
 
-TEST(Linear, RowsOfNarrowExpertsArePaddedByHalfAMultiple) {
-  Stack stack = stack_with(NarrowScaling::Current);
+TEST(Linear, RowsOfLowPrecisionExpertsArePaddedByHalfAMultiple) {
+  Stack stack = stack_with(LowPrecisionScaling::Current);
   EXPECT_EQ(expert_gemm(stack, Precision::Bf16).m, 100);
   EXPECT_EQ(expert_gemm(stack, Precision::Fp8).m, 108);
   EXPECT_EQ(expert_gemm(stack, Precision::Mxfp8).m, 116);
-  stack.narrow.scaling = NarrowScaling::Blockwise;
+  stack.low_precision.scaling = LowPrecisionScaling::Blockwise;
   const Operator blockwise = expert_gemm(stack, Precision::Fp8);
   EXPECT_EQ(blockwise.m, 164);
   EXPECT_DOUBLE_EQ(blockwise.flops.value(), 2.0 * 400 * 256 * 128);  // padding is no useful work
@@ -128,9 +128,9 @@ TEST(Linear, RowsOfNarrowExpertsArePaddedByHalfAMultiple) {
 }
 
 TEST(Linear, WeightsAreQuantisedOnceAStepOnceAPassOrTwice) {
-  Stack stack = stack_with(NarrowScaling::Delayed);
+  Stack stack = stack_with(LowPrecisionScaling::Delayed);
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * (kGradients + kWeights));
-  stack.narrow.caches_weights = true;
+  stack.low_precision.caches_weights = true;
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).forward), 4.0 * kInputs);
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * kGradients);
 }

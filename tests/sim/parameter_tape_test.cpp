@@ -71,7 +71,7 @@ TEST(ParameterTape, WholeGradientsStayUntilTheLastMicroBatch) {
   EXPECT_EQ(c.now(), Bytes(16));
 }
 
-TEST(ParameterTape, TheUpdateTakesADenominatorAndAWideGradient) {
+TEST(ParameterTape, TheUpdateTakesADenominatorAndAnFp32Gradient) {
   ParameterCase c(Sharding::Zero3);
   Ledger host;
   c.tape().update(c.ledger, host);

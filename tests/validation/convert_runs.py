@@ -418,8 +418,8 @@ def model_facts(record):
 def convert(run, unknown):
     record = Record(run)
     training = record.training
-    if "moe_dispatch_narrow" in training:
-        training["moe_fp8_dispatch"] = training.pop("moe_dispatch_narrow")
+    if "moe_dispatch_low_precision" in training:
+        training["moe_fp8_dispatch"] = training.pop("moe_dispatch_low_precision")
     model_facts(record)
     if run.get("date") is None and date_in(run.get("source")):
         run["date"] = date_in(run.get("source"))

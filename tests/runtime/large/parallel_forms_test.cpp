@@ -324,7 +324,7 @@ INSTANTIATE_TEST_SUITE_P(DirectQueries, ParallelForms,
                          testing::Combine(testing::Values(Family::MlaDirect), testing::Values(Formats::Fp32),
                                           testing::ValuesIn(sharing_forms())),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(NarrowLatents, ParallelForms,
+INSTANTIATE_TEST_SUITE_P(LowPrecisionLatents, ParallelForms,
                          testing::Combine(testing::Values(Family::Mla), testing::Values(Formats::Bf16, Formats::Autocast),
                                           testing::ValuesIn(sharing_forms())),
                          name_of);

@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(All, StepTapeOfOneProcess,
                          testing::Combine(testing::Bool(), kDense, kFormats, testing::Bool(), testing::Bool()), name_of);
 INSTANTIATE_TEST_SUITE_P(Mla, StepTapeOfOneProcess, testing::Combine(testing::Bool(), kMla, kFp32, testing::Bool(), kNo),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(NarrowMla, StepTapeOfOneProcess,
+INSTANTIATE_TEST_SUITE_P(LowPrecisionMla, StepTapeOfOneProcess,
                          testing::Combine(kYes, testing::Values(Family::Mla), testing::Values(Formats::Bf16, Formats::Autocast),
                                           testing::Bool(), kNo),
                          name_of);

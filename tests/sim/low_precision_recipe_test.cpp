@@ -1,4 +1,4 @@
-#include "sim/strategy/narrow_recipe.h"
+#include "sim/strategy/low_precision_recipe.h"
 
 #include <gtest/gtest.h>
 
@@ -13,30 +13,30 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr NarrowRecipe kBlockwise{.scaling = NarrowScaling::Blockwise};
+constexpr LowPrecisionRecipe kBlockwise{.scaling = LowPrecisionScaling::Blockwise};
 
-TEST(NarrowRecipe, FormatsBringTheirScales) {
-  EXPECT_EQ(scaling_of(kBlockwise, Precision::Fp8), NarrowScaling::Blockwise);
-  EXPECT_EQ(scaling_of(kBlockwise, Precision::Mxfp8), NarrowScaling::Mxfp8);
-  EXPECT_EQ(scaling_of(kBlockwise, Precision::Nvfp4), NarrowScaling::Nvfp4);
+TEST(LowPrecisionRecipe, FormatsBringTheirScales) {
+  EXPECT_EQ(scaling_of(kBlockwise, Precision::Fp8), LowPrecisionScaling::Blockwise);
+  EXPECT_EQ(scaling_of(kBlockwise, Precision::Mxfp8), LowPrecisionScaling::Mxfp8);
+  EXPECT_EQ(scaling_of(kBlockwise, Precision::Nvfp4), LowPrecisionScaling::Nvfp4);
 }
 
-TEST(NarrowRecipe, BytesOfAnElementWithItsScales) {
-  EXPECT_DOUBLE_EQ(narrow_bytes({}, Precision::Fp8, false), 1.0);                         // one scale a tensor
-  EXPECT_DOUBLE_EQ(narrow_bytes(kBlockwise, Precision::Fp8, false), 1.0 + 4.0 / 128.0);   // 1 x 128
-  EXPECT_DOUBLE_EQ(narrow_bytes(kBlockwise, Precision::Fp8, true), 1.0 + 4.0 / 16384.0);  // 128 x 128
-  EXPECT_DOUBLE_EQ(narrow_bytes(kBlockwise, Precision::Mxfp8, true), 1.0 + 1.0 / 32.0);   // 1 x 32
-  EXPECT_DOUBLE_EQ(narrow_bytes(kBlockwise, Precision::Nvfp4, false), 0.5 + 1.0 / 16.0);  // 1 x 16
-  EXPECT_DOUBLE_EQ(narrow_bytes(kBlockwise, Precision::Bf16, false), 2.0);                // no narrow format at all
+TEST(LowPrecisionRecipe, BytesOfAnElementWithItsScales) {
+  EXPECT_DOUBLE_EQ(low_precision_bytes({}, Precision::Fp8, false), 1.0);                         // one scale a tensor
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Fp8, false), 1.0 + 4.0 / 128.0);   // 1 x 128
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Fp8, true), 1.0 + 4.0 / 16384.0);  // 128 x 128
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Mxfp8, true), 1.0 + 1.0 / 32.0);   // 1 x 32
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Nvfp4, false), 0.5 + 1.0 / 16.0);  // 1 x 16
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Bf16, false), 2.0);                // no low-precision format at all
 }
 
-TEST(NarrowRecipe, OnlyTensorScalesLetOneCopyServeBothGemms) {
-  const NarrowRecipe any_layout{.scaling = NarrowScaling::Current, .copies = 1.0};
-  EXPECT_EQ(narrow_copies(any_layout, Precision::Fp8), 1.0);
-  EXPECT_EQ(narrow_copies(any_layout, Precision::Mxfp8), 2.0);
+TEST(LowPrecisionRecipe, OnlyTensorScalesLetOneCopyServeBothGemms) {
+  const LowPrecisionRecipe any_layout{.scaling = LowPrecisionScaling::Current, .copies = 1.0};
+  EXPECT_EQ(low_precision_copies(any_layout, Precision::Fp8), 1.0);
+  EXPECT_EQ(low_precision_copies(any_layout, Precision::Mxfp8), 2.0);
 }
 
-TEST(NarrowRecipe, BlockScalesNeedADeviceThatReadsThem) {
+TEST(LowPrecisionRecipe, BlockScalesNeedADeviceThatReadsThem) {
   Device hopper = ideal_device();
   hopper.matrix_peak[static_cast<std::size_t>(DType::Fp4)] = FlopsPerSecond(0.0);
   EXPECT_NO_THROW(require_recipe(hopper, kBlockwise, Precision::Fp8));
@@ -54,21 +54,23 @@ TEST(NarrowRecipe, BlockScalesNeedADeviceThatReadsThem) {
   EXPECT_NO_THROW(require_recipe(hopper, kBlockwise, Precision::Mxfp8));
 }
 
-TEST(NarrowRecipe, WideBlocksAreTheFirstAndTheLast) {
+TEST(LowPrecisionRecipe, HighPrecisionBlocksAreTheFirstAndTheLast) {
   Transformer model = small_model();  // eight layers
-  const NarrowRecipe recipe{.wide_first = 2, .wide_last = 1};
+  const LowPrecisionRecipe recipe{.high_precision_first = 2, .high_precision_last = 1};
   const auto wide = [&](int first, int blocks) {
-    return wide_blocks(recipe, Precision::Fp8, model, {.blocks = blocks, .first_layer = first});
+    return high_precision_blocks(recipe, Precision::Fp8, model, {.blocks = blocks, .first_layer = first});
   };
   EXPECT_EQ(wide(0, 8).dense, 3);
   EXPECT_EQ(wide(0, 4).dense, 2);
   EXPECT_EQ(wide(1, 4).dense, 1);
   EXPECT_EQ(wide(2, 5).all(), 0);
   EXPECT_EQ(wide(4, 5).dense, 1);  // layer 8 is one of multi-token prediction
-  EXPECT_EQ(wide_blocks({.wide_first = 7, .wide_last = 7}, Precision::Fp8, model, {.blocks = 8}).dense, 8);
-  EXPECT_EQ(wide_blocks(recipe, Precision::Bf16, model, {.blocks = 8}).all(), 0);
+  EXPECT_EQ(
+      high_precision_blocks({.high_precision_first = 7, .high_precision_last = 7}, Precision::Fp8, model, {.blocks = 8}).dense,
+      8);
+  EXPECT_EQ(high_precision_blocks(recipe, Precision::Bf16, model, {.blocks = 8}).all(), 0);
   model.moe = Moe{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512, .num_dense_layers = 1};
-  EXPECT_EQ(wide(0, 8), (WideBlocks{.dense = 1, .moe = 2}));
+  EXPECT_EQ(wide(0, 8), (HighPrecisionBlocks{.dense = 1, .moe = 2}));
 }
 
 // GEMMs in fp8 are twice as fast.
@@ -79,27 +81,28 @@ TrainingRun fp8_run(int num_devices = 1) {
   return run;
 }
 
-TEST(NarrowRecipe, WideBlocksArePricedIn16Bits) {
+TEST(LowPrecisionRecipe, HighPrecisionBlocksArePricedIn16Bits) {
   TrainingRun run = fp8_run();
   run.strategy.precision = Precision::Bf16;
   const PassPrice wide = layer_prices(run).block.forward;
   run.strategy.precision = Precision::Fp8;
-  const PassPrice narrow = layer_prices(run).block.forward;
-  run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;  // two of eight
+  const PassPrice low_precision = layer_prices(run).block.forward;
+  run.stack.low_precision.high_precision_first = 1, run.stack.low_precision.high_precision_last = 1;  // two of eight
   const auto mean = [&](const ModelPart& part) { return mean_block(run, layer_prices(run), part).forward; };
-  EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * narrow.gemm + 0.25 * wide.gemm), 1.0, 1e-12);
-  EXPECT_NEAR(mean({.blocks = 2}).gemm / (0.5 * narrow.gemm + 0.5 * wide.gemm), 1.0, 1e-12);
-  EXPECT_NEAR(mean({.blocks = 2, .first_layer = 2}).gemm / narrow.gemm, 1.0, 1e-12);
-  run.stack.narrow.wide_last = 7;
+  EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * low_precision.gemm + 0.25 * wide.gemm), 1.0, 1e-12);
+  EXPECT_NEAR(mean({.blocks = 2}).gemm / (0.5 * low_precision.gemm + 0.5 * wide.gemm), 1.0, 1e-12);
+  EXPECT_NEAR(mean({.blocks = 2, .first_layer = 2}).gemm / low_precision.gemm, 1.0, 1e-12);
+  run.stack.low_precision.high_precision_last = 7;
   EXPECT_NEAR(mean({.blocks = 8}).total() / wide.total(), 1.0, 1e-12);
 }
 
 // Of an MoE model behind one dense layer: both kinds by their own numbers.
-TEST(NarrowRecipe, WideBlocksOfBothKindsArePricedByTheirNumbers) {
+TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) {
   TrainingRun run = fp8_run();
   run.model = small_moe();
   run.model.moe->num_dense_layers = 1;
-  run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;  // the dense one and one of seven MoE models
+  run.stack.low_precision.high_precision_first = 1,
+  run.stack.low_precision.high_precision_last = 1;  // the dense one and one of seven MoE models
   const LayerPrices prices = layer_prices(run);
   const Seconds by_hand =
       prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm + prices.wide->moe_block.forward.gemm;
@@ -108,10 +111,10 @@ TEST(NarrowRecipe, WideBlocksOfBothKindsArePricedByTheirNumbers) {
 }
 
 // Four stages of two layers: the first and the last have one block in 16 bits each, which takes twice as long, the others none.
-TEST(NarrowRecipe, TheStageThatHasThemExecutesThem) {
+TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   TrainingRun run = fp8_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
-  run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;
+  run.stack.low_precision.high_precision_first = 1, run.stack.low_precision.high_precision_last = 1;
   const LayerPrices prices = layer_prices(run);
   const PassOperators operators(run);
   const std::vector<ModelPart> parts = model_parts(run.model, run.strategy);
@@ -135,43 +138,44 @@ Bytes weights_of(const TrainingRun& run) {
   return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), 0).weights;
 }
 
-TEST(NarrowRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPlace) {
+TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPlace) {
   TrainingRun run = small_run();
   run.cluster.device.block_scales = true;
   const Bytes wide = weights_of(run);
-  const double narrow = StageContents(run.model, run.strategy).rank().block * run.model.num_layers;
+  const double low_precision = StageContents(run.model, run.strategy).rank().block * run.model.num_layers;
   run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(weights_of(run), wide);  // quantised for each micro-batch, and gone
-  run.stack.narrow.caches_weights = true;
-  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), 2.0 * narrow);  // both layouts
-  run.stack.narrow.copies = 1.0;
-  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), narrow);
-  run.stack.narrow.stores_weights = true;
-  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), -narrow);
+  run.stack.low_precision.caches_weights = true;
+  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), 2.0 * low_precision);  // both layouts
+  run.stack.low_precision.copies = 1.0;
+  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), low_precision);
+  run.stack.low_precision.stores_weights = true;
+  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), -low_precision);
   run.strategy.precision = Precision::Mxfp8;
-  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), narrow / 16.0);  // 2 (1 + 1/32) - 2
+  EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), low_precision / 16.0);  // 2 (1 + 1/32) - 2
 }
 
 // Four stages of two layers, of which only the first and the last of the model stay in 16 bits.
-TEST(NarrowRecipe, WideBlocksHaveNoNarrowWeightsWhereTheyAre) {
+TEST(LowPrecisionRecipe, HighPrecisionBlocksHaveNoLowPrecisionWeightsWhereTheyAre) {
   TrainingRun run = fp8_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
   const auto weights = [&](int stage) {
     return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), stage).weights;
   };
   const Bytes first = weights(0), second = weights(1);
-  run.stack.narrow.caches_weights = true, run.stack.narrow.wide_first = 1, run.stack.narrow.wide_last = 1;
+  run.stack.low_precision.caches_weights = true, run.stack.low_precision.high_precision_first = 1,
+  run.stack.low_precision.high_precision_last = 1;
   const double block = StageContents(run.model, run.strategy).rank().block;
   EXPECT_DOUBLE_EQ((weights(0) - first).value(), 2.0 * block);  // both layouts of one block
   EXPECT_DOUBLE_EQ((weights(1) - second).value(), 2.0 * 2.0 * block);
 }
 
-TEST(NarrowRecipe, ShardedWeightsAreQuantisedAsTheyAreGathered) {
+TEST(LowPrecisionRecipe, ShardedWeightsAreQuantisedAsTheyAreGathered) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;
   const Bytes wide = weights_of(run);
   run.strategy.precision = Precision::Fp8;
-  run.stack.narrow.caches_weights = true;
+  run.stack.low_precision.caches_weights = true;
   EXPECT_EQ(weights_of(run), wide);
 }
 

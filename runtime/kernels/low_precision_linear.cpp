@@ -1,4 +1,4 @@
-#include "runtime/kernels/narrow_linear.h"
+#include "runtime/kernels/low_precision_linear.h"
 
 #include <string>
 
@@ -18,22 +18,22 @@ const std::string kGemm = "aten::_scaled_mm";
 constexpr bool kHasFormats = true;
 constexpr double kLargestE4m3 = 448.0, kLargestE5m2 = 57344.0;
 
-struct Narrow {
+struct LowPrecision {
   at::Tensor values;
   at::Tensor scale;  // fp32
 };
 
-Narrow cast(const at::Tensor& x, at::ScalarType type, double largest) {
+LowPrecision cast(const at::Tensor& x, at::ScalarType type, double largest) {
   const at::Tensor scale = x.abs().amax().to(at::kFloat).clamp_min(1e-12).div_(largest);
   return {.values = x.to(at::kFloat).div_(scale).to(type), .scale = scale};
 }
-Narrow weights(const at::Tensor& x) { return cast(x, at::kFloat8_e4m3fn, kLargestE4m3); }
-Narrow gradients(const at::Tensor& x) { return cast(x, at::kFloat8_e5m2, kLargestE5m2); }
+LowPrecision weights(const at::Tensor& x) { return cast(x, at::kFloat8_e4m3fn, kLargestE4m3); }
+LowPrecision gradients(const at::Tensor& x) { return cast(x, at::kFloat8_e5m2, kLargestE5m2); }
 
 at::Tensor across(const at::Tensor& x) { return x.t().contiguous(); }
 
 // a (m, k) by b^T, b (n, k).
-at::Tensor gemm(const Narrow& a, const Narrow& b, at::ScalarType type) {
+at::Tensor gemm(const LowPrecision& a, const LowPrecision& b, at::ScalarType type) {
   const auto results = call_operator(kGemm, {a.values, b.values.t(), a.scale, b.scale, c10::IValue(), c10::IValue(), type});
   if (!results) throw Error("this libtorch, " TORCH_VERSION ", has no " + kGemm + " of the form that the runtime calls");
   return results->front().toTensor();
@@ -43,35 +43,37 @@ at::Tensor gemm(const Narrow& a, const Narrow& b, at::ScalarType type) {
 
 constexpr bool kHasFormats = false;
 
-struct Narrow {};
-Narrow weights(const at::Tensor&) { return {}; }
-Narrow gradients(const at::Tensor&) { return {}; }
+struct LowPrecision {};
+LowPrecision weights(const at::Tensor&) { return {}; }
+LowPrecision gradients(const at::Tensor&) { return {}; }
 at::Tensor across(const at::Tensor& x) { return x; }
-at::Tensor gemm(const Narrow&, const Narrow&, at::ScalarType) { throw Error("libtorch " TORCH_VERSION " has no fp8 formats"); }
+at::Tensor gemm(const LowPrecision&, const LowPrecision&, at::ScalarType) {
+  throw Error("libtorch " TORCH_VERSION " has no fp8 formats");
+}
 
 #endif
 
 }  // namespace
 
-bool has_narrow_gemms(c10::Device device) { return kHasFormats && device.is_cuda() && has_operator(kGemm); }
+bool has_low_precision_gemms(c10::Device device) { return kHasFormats && device.is_cuda() && has_operator(kGemm); }
 
-void require_narrow_gemms(c10::Device device) {
-  if (has_narrow_gemms(device)) return;
+void require_low_precision_gemms(c10::Device device) {
+  if (has_low_precision_gemms(device)) return;
   if (!device.is_cuda())
     throw Error("precision = fp8 runs on CUDA and ROCm devices, not on " + device.str() + "; bf16 runs on all");
   throw Error("precision = fp8 needs libtorch 2.5 or newer with " + kGemm + ", not " TORCH_VERSION);
 }
 
-at::Tensor narrow_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor low_precision_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   at::Tensor y = gemm(weights(x), weights(weight), x.scalar_type());
   return bias.defined() ? y.add_(bias) : y;
 }
 
-at::Tensor narrow_data_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+at::Tensor low_precision_data_gradient(const at::Tensor& dy, const at::Tensor& weight) {
   return gemm(gradients(dy), weights(across(weight)), dy.scalar_type());
 }
 
-at::Tensor narrow_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+at::Tensor low_precision_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
   return gemm(gradients(across(dy)), weights(across(x)), dy.scalar_type());
 }
 

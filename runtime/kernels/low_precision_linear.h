@@ -12,16 +12,16 @@
 namespace llmsim::runtime {
 
 // Rows and columns of every factor are multiples of this.
-inline constexpr std::int64_t kNarrowMultiple = 16;
+inline constexpr std::int64_t kLowPrecisionMultiple = 16;
 
-bool has_narrow_gemms(c10::Device device);
+bool has_low_precision_gemms(c10::Device device);
 
 // Throws Error where the device or this libtorch lacks them.
-void require_narrow_gemms(c10::Device device);
+void require_low_precision_gemms(c10::Device device);
 
 // As in kernels/linear.h.
-at::Tensor narrow_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
-at::Tensor narrow_data_gradient(const at::Tensor& dy, const at::Tensor& weight);
-at::Tensor narrow_weight_gradient(const at::Tensor& dy, const at::Tensor& x);
+at::Tensor low_precision_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+at::Tensor low_precision_data_gradient(const at::Tensor& dy, const at::Tensor& weight);
+at::Tensor low_precision_weight_gradient(const at::Tensor& dy, const at::Tensor& x);
 
 }  // namespace llmsim::runtime

@@ -1,4 +1,4 @@
-// 8- and 4-bit recipes: how linear layers come to their narrow factors, and what the scales of those weigh.
+// 8- and 4-bit recipes: how linear layers come to their low-precision factors, and what the scales of those weigh.
 //
 //   recipe      factor   scales of x and dy             scales of w                     rows of an expert
 //   delayed     fp8      one of the tensor, fp32        one of the tensor, fp32         multiples of 16
@@ -27,60 +27,61 @@ namespace llmsim::sim {
 //   Current              from the tensor's own maximum: a pass more
 //   Rowwise              a scale for each row along the GEMM: two casts with maxima of their own; the outputs of backward
 //                        GEMMs are scaled by a kernel of their own
-//   RowwiseWideGradient  the same, but weight gradients multiply in 16 bits
+//   RowwiseHighPrecisionGradient  the same, but weight gradients multiply in 16 bits
 //   Blockwise            a scale for each 1 x 128 values, and 128 x 128 of a weight
 //   Mxfp8                a scale for each 32 elements along the GEMM
 //   Nvfp4                a scale for each 16 elements along the GEMM, and one of the tensor
-enum class NarrowScaling { Delayed, Current, Rowwise, RowwiseWideGradient, Blockwise, Mxfp8, Nvfp4 };
+enum class LowPrecisionScaling { Delayed, Current, Rowwise, RowwiseHighPrecisionGradient, Blockwise, Mxfp8, Nvfp4 };
 
 // Habits of a stack.
-struct NarrowRecipe {
-  NarrowScaling scaling = NarrowScaling::Delayed;  // of fp8; the formats mxfp8 and nvfp4 bring their own
-  double copies = 2.0;                             // of a tensor with one scale: 2 where the device multiplies in one layout only
+struct LowPrecisionRecipe {
+  LowPrecisionScaling scaling = LowPrecisionScaling::Delayed;  // of fp8; the formats mxfp8 and nvfp4 bring their own
+  double copies = 2.0;           // of a tensor with one scale: 2 where the device multiplies in one layout only
   bool caches_weights = false;   // weights are quantised once per step, not per micro-batch, and stay beside the 16-bit ones
-  bool stores_weights = false;   // there are no 16-bit weights: the narrow ones are updated from the master weights
-  bool head = false;             // the output projection multiplies in the narrow format too
-  bool saves_inputs = false;     // inputs of linear layers are kept in the narrow format
+  bool stores_weights = false;   // there are no 16-bit weights: the low-precision ones are updated from the master weights
+  bool head = false;             // the output projection multiplies in the low-precision format too
+  bool saves_inputs = false;     // inputs of linear layers are kept in the low-precision format
   bool gathers = false;          // weights are quantised before they are gathered
   bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
-  int wide_first = 0;            // blocks that multiply in 16 bits: the first ones
-  int wide_last = 0;             // and the last ones
+  int high_precision_first = 0;  // blocks that multiply in 16 bits: the first ones
+  int high_precision_last = 0;   // and the last ones
   double gemm_efficiency = 1.0;  // rate of GEMMs with the scales of this recipe, relative to one scale a tensor
   double row_cast_rate = 1.0;    // block scales: bandwidth of the cast along rows, relative to other compiled kernels
-  bool operator==(const NarrowRecipe&) const = default;
+  bool operator==(const LowPrecisionRecipe&) const = default;
 };
 
 // What a precision multiplies with.
-NarrowScaling scaling_of(const NarrowRecipe& recipe, Precision precision);
+LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision precision);
 
 // Whether scales follow blocks along the GEMM, so that a transposed copy has others.
-bool has_block_scales(NarrowScaling scaling);
+bool has_block_scales(LowPrecisionScaling scaling);
 
 // Bytes of scales for each element of one copy.
-double scale_bytes(NarrowScaling scaling, bool weight);
+double scale_bytes(LowPrecisionScaling scaling, bool weight);
 
 // Bytes of an element of one copy with its scales; of a 16- or 32-bit precision those of its format.
-double narrow_bytes(const NarrowRecipe& recipe, Precision precision, bool weight);
+double low_precision_bytes(const LowPrecisionRecipe& recipe, Precision precision, bool weight);
 
 // Copies of a tensor that the GEMMs along both of its axes need.
-double narrow_copies(const NarrowRecipe& recipe, Precision precision);
+double low_precision_copies(const LowPrecisionRecipe& recipe, Precision precision);
 
 // The rows of an expert are padded to a multiple of this.
-int row_multiple(NarrowScaling scaling);
+int row_multiple(LowPrecisionScaling scaling);
 
-// Whether the first or last blocks of a narrow run multiply in 16 bits.
-bool leaves_blocks_wide(const NarrowRecipe& recipe, Precision precision);
+// Whether the first or last blocks of a low-precision run multiply in 16 bits.
+bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision precision);
 
-// Blocks of a part that multiply in 16 bits though the run is narrow, by their kinds.
-struct WideBlocks {
+// Blocks of a part that multiply in 16 bits though the run is low-precision, by their kinds.
+struct HighPrecisionBlocks {
   int dense = 0;
   int moe = 0;
 
   int all() const { return dense + moe; }
-  bool operator==(const WideBlocks&) const = default;
+  bool operator==(const HighPrecisionBlocks&) const = default;
 };
-// Blocks of multi-token prediction are narrow: Megatron-LM enters its context for them without
+// Blocks of multi-token prediction are low-precision: Megatron-LM enters its context for them without
 // a number of their layer (core/fp8_utils.py get_fp8_context).
-WideBlocks wide_blocks(const NarrowRecipe& recipe, Precision precision, const Transformer& model, const ModelPart& part);
+HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision, const Transformer& model,
+                                          const ModelPart& part);
 
 }  // namespace llmsim::sim

@@ -1,0 +1,72 @@
+#include "sim/strategy/low_precision_recipe.h"
+
+#include <algorithm>
+
+#include "sim/base/dtype.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr double kBlockwise = 128.0;
+
+}  // namespace
+
+LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision precision) {
+  if (precision == Precision::Mxfp8) return LowPrecisionScaling::Mxfp8;
+  return precision == Precision::Nvfp4 ? LowPrecisionScaling::Nvfp4 : recipe.scaling;
+}
+
+bool has_block_scales(LowPrecisionScaling scaling) {
+  return scaling == LowPrecisionScaling::Blockwise || scaling == LowPrecisionScaling::Mxfp8 ||
+         scaling == LowPrecisionScaling::Nvfp4;
+}
+
+double scale_bytes(LowPrecisionScaling scaling, bool weight) {
+  switch (scaling) {
+    case LowPrecisionScaling::Blockwise: return kFp32Bytes / (weight ? kBlockwise * kBlockwise : kBlockwise);
+    case LowPrecisionScaling::Mxfp8: return 1.0 / 32.0;
+    case LowPrecisionScaling::Nvfp4: return 1.0 / 16.0;
+    default: return 0.0;
+  }
+}
+
+double low_precision_bytes(const LowPrecisionRecipe& recipe, Precision precision, bool weight) {
+  const DType dtype = matmul_dtype(precision);
+  return size_of(dtype).value() + (is_low_precision(dtype) ? scale_bytes(scaling_of(recipe, precision), weight) : 0.0);
+}
+
+double low_precision_copies(const LowPrecisionRecipe& recipe, Precision precision) {
+  const LowPrecisionScaling scaling = scaling_of(recipe, precision);
+  return scaling == LowPrecisionScaling::Delayed || scaling == LowPrecisionScaling::Current ? recipe.copies : 2.0;
+}
+
+int row_multiple(LowPrecisionScaling scaling) {
+  switch (scaling) {
+    case LowPrecisionScaling::Blockwise: return 128;
+    case LowPrecisionScaling::Mxfp8:
+    case LowPrecisionScaling::Nvfp4: return 32;
+    default: return 16;
+  }
+}
+
+bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision precision) {
+  return recipe.high_precision_first + recipe.high_precision_last > 0 && is_low_precision(matmul_dtype(precision));
+}
+
+HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision, const Transformer& model,
+                                          const ModelPart& part) {
+  HighPrecisionBlocks wide;
+  if (!keeps_blocks_in_high_precision(recipe, precision)) return wide;
+  const auto add = [&](int first, int last) {
+    const int from = std::max(first, part.first_layer), count = std::min(last, part.first_layer + part.blocks) - from;
+    if (count <= 0) return;
+    const int moe_models = count_moe_layers(model, from, count);
+    wide.moe += moe_models, wide.dense += count - moe_models;
+  };
+  const int first = std::min(recipe.high_precision_first, model.num_layers);
+  add(0, first);
+  add(std::max(first, model.num_layers - recipe.high_precision_last), model.num_layers);
+  return wide;
+}
+
+}  // namespace llmsim::sim
