@@ -14,7 +14,7 @@
 // inside the noise are listed and their errors count; their signs do not.
 //
 // Scored apart: topology trades (tensor, pipeline and data ranks on the same devices), which change everything at once, and
-// software, releases of one stack of which nobody says what they changed.
+// software, releases of one framework of which nobody says what they changed.
 #pragma once
 
 #include <optional>

@@ -85,15 +85,15 @@ void print_groups(const Backtest& before, const Backtest& fitted, const Backtest
                100.0 * *left_out.overall.macro_median_abs_error);
 }
 
-// What is left once fitted, by stack and device: the mean of ln(predicted / measured) of each group.
+// What is left once fitted, by framework and device: the mean of ln(predicted / measured) of each group.
 void print_residuals(const MeasuredRuns& runs, const std::vector<double>& errors) {
   std::map<std::pair<std::string, std::string>, std::map<std::size_t, std::vector<double>>> cells;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const MeasuredRun& run = runs.runs[i];
-    cells[{run.run.stack.id, run.run.cluster.device.id}][run.group].push_back(errors[i]);
+    cells[{run.run.framework.id, run.run.cluster.device.id}][run.group].push_back(errors[i]);
   }
   std::fprintf(stderr,
-               "\n| stack | device | ln(predicted / measured) of left-out groups: runs, mean, deviation |\n|---|---|---|\n");
+               "\n| framework | device | ln(predicted / measured) of left-out groups: runs, mean, deviation |\n|---|---|---|\n");
   for (const auto& [cell, groups] : cells) {
     std::fprintf(stderr, "| %s | %s |", cell.first.c_str(), cell.second.c_str());
     for (const auto& [group, of_group] : groups) {
@@ -107,13 +107,14 @@ void print_residuals(const MeasuredRuns& runs, const std::vector<double>& errors
 }
 
 void print_spreads(const Spreads& spreads, const Backtest& left_out) {
-  std::fprintf(stderr, "\n| stack | 90 %% interval over the prediction |\n|---|--:|\n");
-  const auto line = [](const std::string& stack, const Spread& s) {
-    std::fprintf(stderr, "| %s | %.2f to %.2f |\n", stack.c_str(), std::exp(-1.645 * s.faster * student_factor(s.groups_faster)),
+  std::fprintf(stderr, "\n| framework | 90 %% interval over the prediction |\n|---|--:|\n");
+  const auto line = [](const std::string& framework, const Spread& s) {
+    std::fprintf(stderr, "| %s | %.2f to %.2f |\n", framework.c_str(),
+                 std::exp(-1.645 * s.faster * student_factor(s.groups_faster)),
                  std::exp(1.645 * s.slower * student_factor(s.groups_slower)));
   };
   line("(all)", spreads.all);
-  for (const auto& [stack, spread] : spreads.by_stack) line(stack, spread);
+  for (const auto& [framework, spread] : spreads.by_framework) line(framework, spread);
   std::fprintf(stderr, "\nThe intervals hold %.1f %% of left-out groups' runs.\n",
                100.0 * left_out.overall.coverage.value_or(0.0));
 }

@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "hwdb/coefficients.h"
+#include "hwdb/frameworks.h"
 #include "hwdb/run_resolver.h"
-#include "hwdb/stacks.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
 
@@ -99,11 +99,11 @@ struct Candidate {
 };
 
 constexpr std::array<Candidate, 4> kCandidates = {{{"device", "training_rate", 1.0, 0.10},
-                                                   {"stack", "efficiency", 1.0, 0.15},
-                                                   {"stack", "collective_efficiency", 1.0, 0.15},
-                                                   {"stack", "host_time_per_kernel_s", 6e-6, 0.40}}};
+                                                   {"framework", "efficiency", 1.0, 0.15},
+                                                   {"framework", "collective_efficiency", 1.0, 0.15},
+                                                   {"framework", "host_time_per_kernel_s", 6e-6, 0.40}}};
 
-// One record of each device and stack in a file: enough to see which ones it tells about.
+// One record of each device and framework in a file: enough to see which ones it tells about.
 std::vector<hwdb::RunFile> thinned(std::span<const hwdb::RunFile> files) {
   std::vector<hwdb::RunFile> thin;
   for (const hwdb::RunFile& file : files) {
@@ -126,7 +126,7 @@ std::set<std::string> devices_of(std::span<const hwdb::RunFile> files) {
 }
 
 std::vector<RunCoefficient> all_candidates(std::span<const hwdb::RunFile> files) {
-  const hwdb::Stacks stacks = hwdb::Stacks::shipped();
+  const hwdb::Frameworks frameworks = hwdb::Frameworks::shipped();
   const std::set<std::string> devices = devices_of(files);
   std::vector<RunCoefficient> all;
   for (const Candidate& c : kCandidates) {
@@ -134,8 +134,8 @@ std::vector<RunCoefficient> all_candidates(std::span<const hwdb::RunFile> files)
       for (const std::string& id : devices) all.push_back({c.scope, id, c.key, c.usual, c.spread});
       continue;
     }
-    for (const std::string& id : stacks.ids()) {
-      const double prior = stacks.number(id, c.key).value_or(c.usual);
+    for (const std::string& id : frameworks.ids()) {
+      const double prior = frameworks.number(id, c.key).value_or(c.usual);
       if (prior > 0.0) all.push_back({c.scope, id, c.key, prior, c.spread});
     }
   }
@@ -177,7 +177,7 @@ MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::vector<Run
 std::vector<RunCoefficient> run_coefficients(std::span<const hwdb::RunFile> files) {
   const std::vector<hwdb::RunFile> thin = thinned(files);
   std::vector<RunCoefficient> candidates = all_candidates(thin);
-  // Stacks stand behind those that they are like: from the last on, what too few groups tell about falls to the one before.
+  // Frameworks stand behind those that they are like: from the last on, what too few groups tell about falls to the one before.
   for (std::size_t k = candidates.size(); k-- > 0;) {
     if (groups_behind(measured_runs(thin, candidates))[k] < kLeastGroups)
       candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(k));
@@ -186,8 +186,8 @@ std::vector<RunCoefficient> run_coefficients(std::span<const hwdb::RunFile> file
 }
 
 void set_value(sim::Run& run, const RunCoefficient& coefficient, double value) {
-  if (coefficient.scope == "stack")
-    hwdb::set_coefficient(run.stack, coefficient.key, value);
+  if (coefficient.scope == "framework")
+    hwdb::set_coefficient(run.framework, coefficient.key, value);
   else
     hwdb::set_coefficient(run.cluster, coefficient.key, value);
 }

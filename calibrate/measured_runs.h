@@ -15,9 +15,9 @@ namespace llmsim::calibrate {
 
 // A coefficient that whole runs may move.  ln(value / prior) has a normal prior of mean 0 and standard deviation `spread`.
 struct RunCoefficient {
-  std::string scope;  // "device" or "stack"
+  std::string scope;  // "device" or "framework"
   std::string id;
-  std::string key;  // see hwdb/coefficients.h and hwdb/stacks.h
+  std::string key;  // see hwdb/coefficients.h and hwdb/frameworks.h
   double prior = 1.0;
   double spread = 0.1;
 };
@@ -43,18 +43,18 @@ inline constexpr const char* kRunFit = "step times of ";
 
 // The scored dense runs of `files` that the simulator can predict.  Of each group at most `most_per_group` runs, spread evenly
 // over the order of the file, are marked to be fitted to.  A coefficient holds for a run where hwdb would use its row: for the
-// device or stack itself and for those like it, unless something nearer (another row, a rule) sets the same key.  Rows of
+// device or framework itself and for those like it, unless something nearer (another row, a rule) sets the same key.  Rows of
 // an earlier fit do not count where coefficients are to be fitted; with none, the model is that which ships.
 MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::vector<RunCoefficient> coefficients,
                            std::size_t most_per_group = 60);
 
-// What the project fits to runs, given those it has: for every device and stack the keys below, where at least two groups tell
-// about it.  A stack with fewer is left to the one that it is like.
+// What the project fits to runs, given those it has: for every device and framework the keys below, where at least two groups
+// tell about it.  A framework with fewer is left to the one that it is like.
 //
 //   device  training_rate           prior 1, spread 0.10: single kernels are known to a few per cent, clocks under load to 10 %
-//   stack   efficiency              prior of stacks.json, spread 0.15
-//   stack   collective_efficiency   prior of stacks.json, spread 0.15
-//   stack   host_time_per_kernel_s  prior of stacks.json, spread 0.40: hosts differ by that much
+//   framework  efficiency              prior of frameworks.json, spread 0.15
+//   framework  collective_efficiency   prior of frameworks.json, spread 0.15
+//   framework  host_time_per_kernel_s  prior of frameworks.json, spread 0.40: hosts differ by that much
 std::vector<RunCoefficient> run_coefficients(std::span<const hwdb::RunFile> files);
 
 // Puts a coefficient's value into a run for which it holds.

@@ -46,28 +46,28 @@ Sides with_prior(Sides sides, const Spread& all) {
 
 Spreads spreads_without(const MeasuredRuns& runs, const std::vector<double>& errors, std::optional<std::size_t> without) {
   std::map<std::size_t, double> count;
-  std::map<std::pair<std::size_t, std::string>, double> count_of_stack;
+  std::map<std::pair<std::size_t, std::string>, double> count_of_framework;
   for (const MeasuredRun& run : runs.runs) {
     count[run.group] += 1.0;
-    count_of_stack[{run.group, run.run.stack.id}] += 1.0;
+    count_of_framework[{run.group, run.run.framework.id}] += 1.0;
   }
   Sides all;
-  std::map<std::string, Sides> by_stack;
+  std::map<std::string, Sides> by_framework;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const MeasuredRun& run = runs.runs[i];
     if (without == run.group) continue;
     add(all, -errors[i], 1.0 / count[run.group]);
-    add(by_stack[run.run.stack.id], -errors[i], 1.0 / count_of_stack[{run.group, run.run.stack.id}]);
+    add(by_framework[run.run.framework.id], -errors[i], 1.0 / count_of_framework[{run.group, run.run.framework.id}]);
   }
-  Spreads result{.all = spread_of(all), .by_stack = {}};
-  for (const auto& [stack, sides] : by_stack) result.by_stack[stack] = spread_of(with_prior(sides, result.all));
+  Spreads result{.all = spread_of(all), .by_framework = {}};
+  for (const auto& [framework, sides] : by_framework) result.by_framework[framework] = spread_of(with_prior(sides, result.all));
   return result;
 }
 
-std::set<std::string> groups_of(const MeasuredRuns& runs, const std::string& stack) {
+std::set<std::string> groups_of(const MeasuredRuns& runs, const std::string& framework) {
   std::set<std::string> groups;
   for (const MeasuredRun& run : runs.runs) {
-    if (run.run.stack.id == stack) groups.insert(runs.groups[run.group]);
+    if (run.run.framework.id == framework) groups.insert(runs.groups[run.group]);
   }
   return groups;
 }
@@ -82,18 +82,19 @@ std::string told_by(const std::set<std::string>& groups) {
   return text;
 }
 
-hwdb::Coefficient row(const std::string& stack, const char* key, double spread, double groups, const std::string& told) {
+hwdb::Coefficient row(const std::string& framework, const char* key, double spread, double groups, const std::string& told) {
   const double value = spread * student_factor(groups);
-  return {.scope = "stack",
-          .id = stack,
-          .key = key,
-          .value = value,
-          .standard_error = value / std::sqrt(2.0 * groups),
-          .evidence = sim::Evidence::Fitted,
-          .source =
-              "root mean square of ln(measured / predicted) of left-out studies, with four studies' worth of all stacks, times "
-              "Student's quantile over the normal one",
-          .fitted_from = told};
+  return {
+      .scope = "framework",
+      .id = framework,
+      .key = key,
+      .value = value,
+      .standard_error = value / std::sqrt(2.0 * groups),
+      .evidence = sim::Evidence::Fitted,
+      .source =
+          "root mean square of ln(measured / predicted) of left-out studies, with four studies' worth of all frameworks, times "
+          "Student's quantile over the normal one",
+      .fitted_from = told};
 }
 
 }  // namespace
@@ -105,9 +106,9 @@ double student_factor(double studies) {
   return 1.0 + first + second + third;
 }
 
-const Spread& Spreads::of(const std::string& stack) const {
-  const auto found = by_stack.find(stack);
-  return found == by_stack.end() ? all : found->second;
+const Spread& Spreads::of(const std::string& framework) const {
+  const auto found = by_framework.find(framework);
+  return found == by_framework.end() ? all : found->second;
 }
 
 Spreads spreads(const MeasuredRuns& runs, const std::vector<double>& errors) {
@@ -119,7 +120,7 @@ std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& ru
   for (std::size_t g = 0; g < runs.groups.size(); ++g) without.push_back(spreads_without(runs, errors, g));
   std::vector<std::pair<double, double>> intervals;
   for (const MeasuredRun& run : runs.runs) {
-    const Spread& spread = without[run.group].of(run.run.stack.id);
+    const Spread& spread = without[run.group].of(run.run.framework.id);
     intervals.emplace_back(-kNinetyPercent * spread.faster * student_factor(spread.groups_faster),
                            kNinetyPercent * spread.slower * student_factor(spread.groups_slower));
   }
@@ -128,10 +129,10 @@ std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& ru
 
 std::vector<hwdb::Coefficient> spread_rows(const MeasuredRuns& runs, const Spreads& spreads) {
   std::vector<hwdb::Coefficient> rows;
-  for (const auto& [stack, spread] : spreads.by_stack) {
-    const std::string told = told_by(groups_of(runs, stack));
-    rows.push_back(row(stack, "spread_faster", spread.faster, spread.groups_faster, told));
-    rows.push_back(row(stack, "spread_slower", spread.slower, spread.groups_slower, told));
+  for (const auto& [framework, spread] : spreads.by_framework) {
+    const std::string told = told_by(groups_of(runs, framework));
+    rows.push_back(row(framework, "spread_faster", spread.faster, spread.groups_faster, told));
+    rows.push_back(row(framework, "spread_slower", spread.slower, spread.groups_slower, told));
   }
   return rows;
 }

@@ -1,12 +1,12 @@
 // Error bars: how far runs of a study that a fit has not seen lie from their prediction.
 //
-// With x = ln(measured / predicted) of left-out runs, each side of a stack has its own root mean square:
+// With x = ln(measured / predicted) of left-out runs, each side of a framework has its own root mean square:
 //
 //   slower^2 = (nu all_slower^2 + sum_g sum_{i in g, x_i > 0} x_i^2 / n_g) / (nu + sum_g (share of x_i > 0 in g))
 //
-// and faster^2 likewise over x <= 0; `all` is the same over all stacks with nu = 0.  The groups g are those of the stack, and n_g
-// counts the runs of a group on it: a study counts once.  nu = 4 studies' worth of the spread of all stacks keeps a stack that
-// one well-tuned study tells about from looking certain.
+// and faster^2 likewise over x <= 0; `all` is the same over all frameworks with nu = 0.  The groups g are those of the framework,
+// and n_g counts the runs of a group on it: a study counts once.  nu = 4 studies' worth of the spread of all frameworks keeps a
+// framework that one well-tuned study tells about from looking certain.
 //
 // A root mean square of n studies is itself uncertain: a run of the next study lies within Student's quantile t_n of it, not
 // within that of the normal distribution.  The shipped spreads are wider by t_n / 1.645, so that a 90 % interval is
@@ -32,9 +32,9 @@ struct Spread {
 
 struct Spreads {
   Spread all;
-  std::map<std::string, Spread> by_stack;
+  std::map<std::string, Spread> by_framework;
 
-  const Spread& of(const std::string& stack) const;
+  const Spread& of(const std::string& framework) const;
 };
 
 // t_n / 1.645 at 95 %, n at least 4.  Within 0.2 % (Abramowitz and Stegun 26.7.5).
@@ -49,8 +49,8 @@ std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& ru
 // What the fitted_from of spread_rows begins with.
 inline constexpr const char* kSpreadFit = "left-out step times of ";
 
-// The rows of hwdb/facts/coefficients.json, with Student's factor: spread_faster and spread_slower of every stack that runs tell
-// about, each with the standard error spread / sqrt(2 n), n the studies behind it.
+// The rows of hwdb/facts/coefficients.json, with Student's factor: spread_faster and spread_slower of every framework that runs
+// tell about, each with the standard error spread / sqrt(2 n), n the studies behind it.
 std::vector<hwdb::Coefficient> spread_rows(const MeasuredRuns& runs, const Spreads& spreads);
 
 }  // namespace llmsim::calibrate

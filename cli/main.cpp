@@ -47,7 +47,7 @@ int run(int argc, char** argv) {
   program.footer(
       "Examples:\n"
       "  llmsim plan --model llama-70b --gpus 256\n"
-      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --stack fsdp2 --format json\n"
+      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --framework fsdp2 --format json\n"
       "llmsim COMMAND --help explains each option.");
   add_plan(program, status);
   add_predict(program, status);

@@ -29,7 +29,7 @@ void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
   const std::string name = option_name(setting.key), option = "--" + name;
   const bool told = setting.kind == hwdb::SettingKind::Switch;  // by the option itself
   const std::string help =
-      setting.help + (told ? "" : ": " + hwdb::values_of(setting)) + "; default that of the stack; example: ";
+      setting.help + (told ? "" : ": " + hwdb::values_of(setting)) + "; default that of the framework; example: ";
   if (told) {
     const std::string example = setting.example == std::string("false") ? "--no-" + name : option;
     c.add_flag_function(
@@ -90,8 +90,8 @@ void add_experts(CLI::App& c, RunOptions& o) {
 void add_recipe(CLI::App& c, RunOptions& o) {
   add(c, "--precision", o.precision, "NAME",
       "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4; default the usual 16-bit format of the device; example: --precision fp8");
-  add(c, "--stack", o.stack, "NAME",
-      "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; example: --stack fsdp2");
+  add(c, "--framework,--stack", o.framework, "NAME",
+      "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; example: --framework fsdp2");
   add(c, "--optimizer", o.optimizer, "NAME",
       "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; example: --optimizer lion");
   add(c, "--offload", o.offload, "LIST",
@@ -99,31 +99,33 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "default "
       "nothing; example: --offload optimizer");
   add_switch(c, "--flash,!--no-flash", o.flash,
-             "flash attention, or attention as separate kernels; default that of the stack; example: --no-flash");
+             "flash attention, or attention as separate kernels; default that of the framework; example: --no-flash");
   add_switch(c, "--compile,!--no-compile", o.compile,
-             "memory-bound operators fused by a compiler; default that of the stack; example: --compile");
+             "memory-bound operators fused by a compiler; default that of the framework; example: --compile");
   add_switch(c, "--cuda-graph,!--no-cuda-graph", o.cuda_graph,
-             "no launch cost per kernel; default that of the stack; example: --cuda-graph");
+             "no launch cost per kernel; default that of the framework; example: --cuda-graph");
   add_switch(c, "--fused-cross-entropy,!--no-fused-cross-entropy", o.fused_cross_entropy,
-             "logits in chunks, never whole; default that of the stack; example: --fused-cross-entropy");
+             "logits in chunks, never whole; default that of the framework; example: --fused-cross-entropy");
   add_switch(c, "--tp-overlap,!--no-tp-overlap", o.tp_overlap,
-             "tensor-parallel collectives beside their GEMMs; default that of the stack; example: --tp-overlap");
+             "tensor-parallel collectives beside their GEMMs; default that of the framework; example: --tp-overlap");
   add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,
              "gradients are reduced beside the backward pass and sharded weights gathered beside the passes that need them, or "
-             "after and before; default those of the stack; example: --no-dp-overlap");
+             "after and before; default those of the framework; example: --no-dp-overlap");
   add_switch(c, "--gradient-overlap,!--no-gradient-overlap", o.gradient_overlap,
-             "gradients alone; default that of the stack; example: --no-gradient-overlap");
+             "gradients alone; default that of the framework; example: --no-gradient-overlap");
   add_switch(c, "--gather-overlap,!--no-gather-overlap", o.gather_overlap,
-             "weights alone; default that of the stack; example: --no-gather-overlap");
+             "weights alone; default that of the framework; example: --no-gather-overlap");
   add(c, "--cp-scheme", o.cp_scheme, "NAME",
-      "how context ranks share keys and values: ring, all-gather or all-to-all; default that of the stack; example: --cp-scheme "
+      "how context ranks share keys and values: ring, all-gather or all-to-all; default that of the framework; example: "
+      "--cp-scheme "
       "all-gather");
-  add_switch(c, "--cp-balanced,!--cp-unbalanced", o.cp_balanced,
-             "context ranks hold an early and a late piece of a sequence (zigzag), or plain pieces; default that of the stack; "
-             "example: --cp-unbalanced");
+  add_switch(
+      c, "--cp-balanced,!--cp-unbalanced", o.cp_balanced,
+      "context ranks hold an early and a late piece of a sequence (zigzag), or plain pieces; default that of the framework; "
+      "example: --cp-unbalanced");
   add_experts(c, o);
   add(c, "--date", o.date, "DAY",
-      "when the software was current, YYYY-MM-DD; default today's; example: --stack megatron-lm --date 2021-06-01");
+      "when the software was current, YYYY-MM-DD; default today's; example: --framework megatron-lm --date 2021-06-01");
   add(c, "--framework-version", o.framework_version, "TEXT",
       "release of the framework, whose date counts where it is known; default that of the date; example: --framework-version "
       "0.13");
@@ -153,11 +155,12 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "MoE models), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; default none; example: --recompute "
       "selective=core_attn+mlp");
   add(c, "--sharding", o.sharding, "MODE",
-      "none, zero1, zero2, zero3 or hsdp; default that of the stack; example: --sharding zero3");
+      "none, zero1, zero2, zero3 or hsdp; default that of the framework; example: --sharding zero3");
   add(c, "--shard-size", o.shard_size, "N",
       "ranks that share one copy of what is sharded; default all, under hsdp none; example: --sharding hsdp --shard-size 8");
-  add_switch(c, "--sequence-parallel,!--no-sequence-parallel", o.sequence_parallel,
-             "shard norms and residuals over the tensor ranks; default that of the stack; example: --tp 8 --sequence-parallel");
+  add_switch(
+      c, "--sequence-parallel,!--no-sequence-parallel", o.sequence_parallel,
+      "shard norms and residuals over the tensor ranks; default that of the framework; example: --tp 8 --sequence-parallel");
   add(c, "--stage-layers", o.stage_layers, "LIST",
       "transformer layers of each pipeline stage, first to last; default even; example: --pp 4 --stage-layers 19,21,21,19");
   add_switch(c, "--embeddings-as-layers,!--no-embeddings-as-layers", o.embeddings_as_layers,

@@ -16,7 +16,7 @@ struct RunOptions {
   std::string model;
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
   std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{}, micro_batch{};
-  std::optional<std::string> precision{}, stack{}, optimizer{}, offload{}, recompute{}, schedule{}, sharding{}, shard_size{};
+  std::optional<std::string> precision{}, framework{}, optimizer{}, offload{}, recompute{}, schedule{}, sharding{}, shard_size{};
   std::optional<std::string> tp{}, pp{}, dp{}, cp{}, ep{}, virtual_stages{}, cp_scheme{}, etp{}, moe_dispatch{};
   std::optional<double> moe_imbalance{}, moe_capacity{};
   std::optional<std::string> date{}, framework_version{}, stage_layers{};

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "cli/number_list.h"
+#include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/huggingface.h"
 #include "hwdb/run_record.h"
 #include "hwdb/run_resolver.h"
-#include "hwdb/stacks.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
 
@@ -253,27 +253,27 @@ int devices_of(const RunOptions& options, const Mesh& mesh, Notes& notes) {
 }
 
 // What most people train with on such devices.
-const char* usual_stack(const sim::Device& device) {
+const char* usual_framework(const sim::Device& device) {
   if (device.vendor == "Google") return "maxtext";
   if (device.vendor == "Intel") return "megatron-deepspeed";  // Gaudi: HabanaAI's fork of it
   if (device.vendor == "AWS") return "other";
   return "megatron-lm";
 }
 
-std::string stack_in(const Text& text, const hwdb::RecordedHardware& hardware, const hwdb::Database& database, Notes& notes) {
+std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardware, const hwdb::Database& database, Notes& notes) {
   if (!text) {
     const std::string& name = hardware.system ? *hardware.system : *hardware.accelerator;
     const sim::Device device = hardware.accelerator ? hwdb::device(database, *hardware.accelerator).device
                                                     : hwdb::cluster(database, name, 1).cluster.device;
-    const char* const stack = usual_stack(device);
-    note(notes, "training.framework", stack, "default of --stack for devices of " + device.vendor);
-    return stack;
+    const char* const framework = usual_framework(device);
+    note(notes, "training.framework", framework, "default of --framework for devices of " + device.vendor);
+    return framework;
   }
-  const std::vector<std::string> known = hwdb::Stacks::shipped().ids();
+  const std::vector<std::string> known = hwdb::Frameworks::shipped().ids();
   if (std::find(known.begin(), known.end(), *text) != known.end()) return *text;
   std::string names;
   for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-  refuse("--stack", *text, "one of " + names);
+  refuse("--framework", *text, "one of " + names);
 }
 
 void set_experts(const RunOptions& options, hwdb::RecordedTraining& training) {
@@ -290,7 +290,7 @@ void set_experts(const RunOptions& options, hwdb::RecordedTraining& training) {
 hwdb::RecordedTraining recipe_of(const RunOptions& options, const hwdb::RecordedHardware& hardware,
                                  const hwdb::Database& database, Notes& notes) {
   hwdb::RecordedTraining training;
-  training.framework = stack_in(options.stack, hardware, database, notes);
+  training.framework = framework_in(options.framework, hardware, database, notes);
   training.precision = precision_in(options.precision);
   training.optimizer = optimizer_in(options.optimizer);
   training.offload = offload_in(options.offload);

@@ -7,8 +7,8 @@
 //   seq_len      the training length of the model
 //   global_batch 4 Mi tokens, or 1,024 a device where that is more, as whole sequences that the devices (predict: dp *
 //                micro_batch) divide
-//   stack        megatron-lm; maxtext on TPUs, megatron-deepspeed on Gaudi, other on Trainium
-//   precision    the usual 16-bit format of the device; optimizer adamw; the switches: those of the stack
+//   framework    megatron-lm; maxtext on TPUs, megatron-deepspeed on Gaudi, other on Trainium
+//   precision    the usual 16-bit format of the device; optimizer adamw; the switches: those of the framework
 #pragma once
 
 #include "cli/run_options.h"

@@ -1,5 +1,5 @@
 # Writes OUTPUT: the C++ source of shipped_facts.h.  FACTS are the files that go into the database, STACKS the file of the
-# training stacks.  The assembler reads the files, so compiling stays fast; the hash makes the source change whenever a file does.
+# training frameworks.  The assembler reads the files, so compiling stays fast; the hash makes the source change whenever a file does.
 function(embed symbol path)
   file(SHA256 ${path} hash)
   set(assembly "${assembly}${symbol}:\\n .incbin \\\"${path}\\\"\\n${symbol}_end:\\n" PARENT_SCOPE)
@@ -15,12 +15,12 @@ foreach(path IN LISTS FACTS)
   string(APPEND hashes "${name}:${hash};")
   string(APPEND entries "      {\"${name}\", text(llmsim_fact_${name}, llmsim_fact_${name}_end)},\n")
 endforeach()
-embed(llmsim_fact_stacks ${STACKS})
+embed(llmsim_fact_frameworks ${STACKS})
 string(SHA256 digest "${hashes}")
 
 file(
   WRITE ${OUTPUT}
-  "// ${hash}: hash of the stacks
+  "// ${hash}: hash of the frameworks
 #include \"hwdb/shipped_facts.h\"
 
 __asm__(\".section .rodata\\n${assembly} .byte 0\\n .previous\\n\");
@@ -42,7 +42,7 @@ ${entries}  };
 
 std::string_view shipped_facts_hash() { return \"${digest}\"; }
 
-std::string_view shipped_stacks_json() { return text(llmsim_fact_stacks, llmsim_fact_stacks_end); }
+std::string_view shipped_frameworks_json() { return text(llmsim_fact_frameworks, llmsim_fact_frameworks_end); }
 
 }  // namespace llmsim::hwdb
 "

@@ -252,7 +252,7 @@ void apply(sim::Cluster& cluster, Sources& sources, std::vector<Coefficient> row
   });
   for (Coefficient& row : rows) {
     const std::vector<std::string> keys = keys_set_by(row.key);
-    if (keys.empty()) continue;  // a coefficient of a later version, or of a stack
+    if (keys.empty()) continue;  // a coefficient of a later version, or of a framework
     set_coefficient(cluster, row.key, row.value);
     if (!like.empty()) {
       row.evidence = Evidence::Assumed;

@@ -106,7 +106,7 @@ void set_encoder(sim::Transformer& t) {
 }
 
 // A shape that no catalogue model has: what is not recorded follows from the two families, GPT and Llama.
-sim::Transformer described_model(const RecordedModel& m, const StackDefaults& defaults, Assumptions& assume) {
+sim::Transformer described_model(const RecordedModel& m, const FrameworkDefaults& defaults, Assumptions& assume) {
   sim::Transformer t;
   t.norm = norm_of(m, assume);
   const bool llama = t.norm == sim::Norm::RmsNorm;
@@ -232,7 +232,7 @@ RecordedModel recorded(const sim::Transformer& t) {
   return m;
 }
 
-sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults, Assumptions& assume) {
+sim::Transformer model_of(const RunRecord& record, const FrameworkDefaults& defaults, Assumptions& assume) {
   const RecordedModel& m = record.model;
   const sim::CatalogueEntry* entry = catalogue_entry(m);
   check_described(m, entry, assume);

@@ -4,13 +4,13 @@
 #pragma once
 
 #include "hwdb/assumptions.h"
-#include "hwdb/stacks.h"
+#include "hwdb/frameworks.h"
 #include "sim/model/transformer.h"
 
 namespace llmsim::hwdb {
 
 // What the record does not say follows from the catalogue's model of its name, if that has the recorded shape, else from the two
 // families, GPT and Llama.  Throws Error for models that are no decoders, and for essential figures that are missing.
-sim::Transformer model_of(const RunRecord& record, const StackDefaults& defaults, Assumptions& assume);
+sim::Transformer model_of(const RunRecord& record, const FrameworkDefaults& defaults, Assumptions& assume);
 
 }  // namespace llmsim::hwdb

@@ -84,7 +84,7 @@ void set_layer_split(const RecordedTraining& t, int num_layers, sim::Strategy& s
                   " chunks; with the embedding and the head they do");
 }
 
-void set_context(const RecordedTraining& t, const StackDefaults& defaults, sim::Strategy& s, Assumptions& assume) {
+void set_context(const RecordedTraining& t, const FrameworkDefaults& defaults, sim::Strategy& s, Assumptions& assume) {
   s.context_scheme = defaults.context_scheme;
   s.context_balanced = defaults.context_balanced;
   if (s.context_parallel == 1 && !t.cp_scheme && !t.cp_balanced) return;
@@ -152,7 +152,7 @@ sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
   return offload;
 }
 
-void set_switches(const RecordedTraining& t, const StackDefaults& d, sim::Strategy& s, Assumptions& assume) {
+void set_switches(const RecordedTraining& t, const FrameworkDefaults& d, sim::Strategy& s, Assumptions& assume) {
   const std::string reason = "default of the framework for such a run";
   const bool sequence_parallel = s.tensor_parallel > 1 && d.sequence_parallel;
   s.sequence_parallel =
@@ -191,7 +191,7 @@ struct Recipe {
   std::string precision, sharding;
 };
 
-sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe, const StackDefaults& defaults,
+sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe, const FrameworkDefaults& defaults,
                           Assumptions& assume) {
   const RecordedTraining& t = record.training;
   sim::Strategy s;
@@ -214,14 +214,14 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe&
 // --- network ---
 
 // How the collective library uses the network.  Nothing is noted where only the usual is assumed.
-void set_collectives(const RecordedHardware& h, const StackDefaults& defaults, sim::Cluster& cluster, Assumptions& assume) {
+void set_collectives(const RecordedHardware& h, const FrameworkDefaults& defaults, sim::Cluster& cluster, Assumptions& assume) {
   cluster.network.transport = h.transport ? *sim::transport_named(*h.transport) : sim::Transport::Rdma;
   cluster.algorithm = h.collective_algorithm ? *sim::algorithm_named(*h.collective_algorithm) : defaults.collective_algorithm;
   if (!h.collective_algorithm && cluster.algorithm != sim::CollectiveAlgorithm::Auto)
     assume.note("hardware.collective_algorithm", name_of(cluster.algorithm), "what such a run of the framework sets");
 }
 
-// --- stack ---
+// --- framework ---
 
 // What most people use for such a layout.
 std::string usual_framework(const RecordedTraining& t) {
@@ -238,9 +238,10 @@ bool is_alone(const RecordedTraining& t, int num_devices) {
 
 }  // namespace
 
-RunResolver::RunResolver(const Database& database, Stacks stacks) : database_(&database), stacks_(std::move(stacks)) {
-  for (const std::string& id : stacks_.ids()) {
-    for (const Coefficient& row : database.coefficients("stack", id)) stacks_.put(row);
+RunResolver::RunResolver(const Database& database, Frameworks frameworks)
+    : database_(&database), frameworks_(std::move(frameworks)) {
+  for (const std::string& id : frameworks_.ids()) {
+    for (const Coefficient& row : database.coefficients("framework", id)) frameworks_.put(row);
   }
 }
 
@@ -270,17 +271,18 @@ void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& 
   Recipe recipe{.precision = assume.given(t.precision, "training.precision", usual_precision(run.cluster.device),
                                           "the usual 16-bit format of the device"),
                 .sharding = {}};
-  StackQuery query{.framework = assume.given(t.framework, "training.framework", usual_framework(t), "usual for such a layout"),
-                   .date = run.date,
-                   .version = run.framework_version,
-                   .precision = recipe.precision,
-                   .architecture = run.cluster.device.architecture,
-                   .position = {},
-                   .blocks = {},
-                   .sharding = {},
-                   .trainable = record.model.trainable.value_or("all"),
-                   .settings = run.settings};
-  const StackDefaults before = stacks_.choose(query).defaults;
+  FrameworkQuery query{
+      .framework = assume.given(t.framework, "training.framework", usual_framework(t), "usual for such a layout"),
+      .date = run.date,
+      .version = run.framework_version,
+      .precision = recipe.precision,
+      .architecture = run.cluster.device.architecture,
+      .position = {},
+      .blocks = {},
+      .sharding = {},
+      .trainable = record.model.trainable.value_or("all"),
+      .settings = run.settings};
+  const FrameworkDefaults before = frameworks_.choose(query).defaults;
   run.model = model_of(record, before, assume);
   query.position = name_of(run.model.position);
   query.blocks = run.model.moe ? "moe" : "dense";
@@ -289,8 +291,8 @@ void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& 
   query.sharding = recipe.sharding;
   if (before.auto_buckets && !query.settings.contains("reduce_bucket_size"))
     query.settings["reduce_bucket_size"] = static_cast<double>(run.model.hidden_size) * run.model.hidden_size;
-  StackChoice choice = stacks_.choose(query);
-  run.stack = std::move(choice.stack);
+  FrameworkChoice choice = frameworks_.choose(query);
+  run.framework = std::move(choice.framework);
   run.optimizer_step = choice.defaults.optimizer_step;
   set_collectives(record.hardware, choice.defaults, run.cluster, assume);
   run.strategy = strategy_of(record, run, recipe, choice.defaults, assume);

@@ -4,18 +4,18 @@
 #include <map>
 #include <string>
 
+#include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/run_record.h"
-#include "hwdb/stacks.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
 
-// Remembers hardware and stacks between calls, so that thousands of records are resolved fast.
+// Remembers hardware and frameworks between calls, so that thousands of records are resolved fast.
 class RunResolver {
  public:
-  // `database` must outlive the resolver; its coefficients of scope "stack" replace fields of `stacks`.
-  explicit RunResolver(const Database& database, Stacks stacks = Stacks::shipped());
+  // `database` must outlive the resolver; its coefficients of scope "framework" replace fields of `frameworks`.
+  explicit RunResolver(const Database& database, Frameworks frameworks = Frameworks::shipped());
 
   // Fills unknown fields and checks the rest:
   //   shape      from the catalogue where the record has only a model's name; details that the schema has no key for
@@ -23,7 +23,7 @@ class RunResolver {
   //   mesh       tp, pp, cp, ep default to 1; dp to what remains of the devices
   //   batch      two of micro_batch, num_microbatches, global_batch give the third; micro_batch and num_microbatches default to 1
   //   layers     are dealt to stages with the embedding and the head counted as layers where only that divides evenly
-  //   the rest   from the stack of the framework (stacks.h)
+  //   the rest   from the framework of the framework (frameworks.h)
   // What is assumed answers as the same value given would: the number format, the model and the sharding are filled before the
   // framework is asked how it behaves.  Free text is never read.  Each assumption becomes a Fact "assumed.<path of the key>".
   // Throws Error naming file, run, key and what would be right: an unknown accelerator, system or framework; a mesh or a batch
@@ -35,7 +35,7 @@ class RunResolver {
   const ClusterRecord& cluster_of(const RecordedHardware& hardware);
 
   const Database* database_;
-  Stacks stacks_;
+  Frameworks frameworks_;
   std::map<std::string, ClusterRecord> clusters_;
 };
 

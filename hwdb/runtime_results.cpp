@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kResultsSchema = 1;
+constexpr int kResultsSchema = 2;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 48;  // rows, columns or heads of an operator
 constexpr std::int64_t kMostRanks = 1 << 22;
 
@@ -63,7 +63,7 @@ int ranks_or_one(ObjectReader& record, const char* key) { return record.any(key)
 MeasuredMachine machine_of(const json& header, const std::string& file) {
   if (header.value("type", "") != "header") throw Error(file + ":1: the header is missing; is this a file of llmsim-runtime?");
   if (header.value("schema", 0) != kResultsSchema)
-    throw Error(file + ":1: schema = " + header.value("schema", json()).dump() + ": 1 is expected");
+    throw Error(file + ":1: schema = " + header.value("schema", json()).dump() + ": 2 is expected; measure again");
   const json& device = header.at("device");
   ObjectReader sizes(device, file + ":1", "device");
   const json& library = header.at("library");

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "hwdb/stack_fields.h"
+#include "hwdb/framework_fields.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -17,7 +17,7 @@ using enum SettingKind;
 // What a word or a switch means for the field that it sets; a value that is not listed is passed on as it is.
 using Meanings = std::vector<std::pair<std::string, json>>;
 
-// One more field than the table's columns have, or none: a setting that only rules of facts/stacks.json read has no field.
+// One more field than the table's columns have, or none: a setting that only rules of facts/frameworks.json read has no field.
 struct Effect {
   const char* key;
   const char* field;
@@ -210,7 +210,7 @@ bool can_have(const Setting& setting, const sim::SettingValue& value) {
   return setting.kind == Number || *number == std::floor(*number);
 }
 
-void apply_settings(const sim::SettingValues& settings, StackChoice& choice) {
+void apply_settings(const sim::SettingValues& settings, FrameworkChoice& choice) {
   for (const auto& [key, value] : settings) {
     // Weights that are kept in fp8 are a second form of those in 16 bits, which the storage counts.
     if (key == "weight_dtype" && sim::text_of(value) == "fp8") {

@@ -1,14 +1,14 @@
 // Settings of a training program that a run may state beside its layout: number formats, recipes, kernels, wrapping.
 //
-// One table names each setting, its kind and its range, and which field of the framework's behaviour (stack_fields.h) it sets.
-// Run files, options, saved runs and the conditions of facts/stacks.json go by this table.  What a run does not state is the
-// framework's own.
+// One table names each setting, its kind and its range, and which field of the framework's behaviour (framework_fields.h) it
+// sets. Run files, options, saved runs and the conditions of facts/frameworks.json go by this table.  What a run does not state
+// is the framework's own.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "hwdb/stacks.h"
+#include "hwdb/frameworks.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
@@ -39,6 +39,6 @@ bool can_have(const Setting& setting, const sim::SettingValue& value);
 std::string values_of(const Setting& setting);
 
 // What the run states replaces what its framework does, and the facts say so.
-void apply_settings(const sim::SettingValues& settings, StackChoice& choice);
+void apply_settings(const sim::SettingValues& settings, FrameworkChoice& choice);
 
 }  // namespace llmsim::hwdb

@@ -17,7 +17,7 @@ std::span<const ShippedFacts> shipped_facts();
 // Changes whenever one of those files does.
 std::string_view shipped_facts_hash();
 
-// facts/stacks.json, which is read where it lies and not through the database.
-std::string_view shipped_stacks_json();
+// facts/frameworks.json, which is read where it lies and not through the database.
+std::string_view shipped_frameworks_json();
 
 }  // namespace llmsim::hwdb

@@ -52,6 +52,13 @@ CREATE VIEW links AS
   FROM accelerators;
 )sql";
 
+// What users fitted under names that schema 1 had.
+constexpr const char* kRenamedInSchema2 = R"sql(
+UPDATE coefficients SET scope = 'framework' WHERE scope = 'stack';
+UPDATE coefficients SET key = replace(replace(replace(key,
+  'narrow_product', 'low_precision_gemm'), 'narrow', 'low_precision'), 'sharing.products', 'sharing.gemms');
+)sql";
+
 std::optional<double> node_injection(const json& system) {
   const auto inter = system.find("inter");
   if (inter == system.end() || !inter->is_object()) return std::nullopt;
@@ -249,17 +256,26 @@ void insert_measurement(const Connection& connection, const Measurement& measure
       .run();
 }
 
+namespace {
+
+std::int64_t schema_of(const Connection& connection) {
+  Statement version(connection, "PRAGMA user_version");
+  version.step();
+  return version.integer(0);
+}
+
+}  // namespace
+
 bool is_current(const Connection& connection) {
+  if (schema_of(connection) != kSchemaVersion) return false;
   const std::string date = meta(connection, "facts_compiled");
   return meta(connection, "facts_hash") == shipped_facts_hash() || date > shipped_date();
 }
 
 void ship(const Connection& connection) {
-  Statement version(connection, "PRAGMA user_version");
-  version.step();
-  const bool created = version.integer(0) == 0;
-  version.run();
-  if (created) connection.execute(kTables);
+  const std::int64_t schema = schema_of(connection);
+  if (schema == 0) connection.execute(kTables);
+  if (schema == 1) connection.execute(kRenamedInSchema2);
   delete_shipped(connection);
   for (const ShippedFacts& facts : shipped_facts()) {
     const json document = json::parse(facts.text);

@@ -11,7 +11,7 @@
 namespace llmsim::hwdb {
 
 inline constexpr int kApplicationId = 0x6c6d7369;  // "lmsi", in the file's header
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
 // Creates the tables where there are none, and replaces all shipped rows by the facts of this program.  Call it in a transaction.
 void ship(const sqlite::Connection& connection);

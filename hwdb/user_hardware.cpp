@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "hwdb/coefficients.h"
+#include "hwdb/frameworks.h"
 #include "hwdb/json_reader.h"
 #include "hwdb/shipping.h"
 #include "hwdb/spelling.h"
-#include "hwdb/stacks.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -259,10 +259,10 @@ void check_hardware_coefficient(ObjectReader& reader, Coefficient& coefficient, 
 Coefficient checked_coefficient(ObjectReader& reader, const Context& context) {
   Coefficient coefficient;
   for (const char* key : {"scope", "id", "key", "value", "source"}) require(reader, key);
-  coefficient.scope = *reader.one_of("scope", {"device", "system", "stack"});
+  coefficient.scope = *reader.one_of("scope", {"device", "system", "framework"});
   coefficient.id = *reader.text("id");
   coefficient.key = *reader.text("key");
-  if (coefficient.scope == "stack")
+  if (coefficient.scope == "framework")
     coefficient.value = *reader.number("value", 0.0);
   else
     check_hardware_coefficient(reader, coefficient, context);
@@ -273,7 +273,7 @@ Coefficient checked_coefficient(ObjectReader& reader, const Context& context) {
   coefficient.source = *reader.text("source");
   coefficient.fitted_from = reader.text("fitted_from").value_or("");
   reader.finish();
-  if (coefficient.scope == "stack") Stacks::shipped().put(coefficient);  // refuses what is wrong
+  if (coefficient.scope == "framework") Frameworks::shipped().put(coefficient);  // refuses what is wrong
   return coefficient;
 }
 

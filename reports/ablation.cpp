@@ -100,7 +100,7 @@ Table ablation_table(const Ablations& ablations) {
   table.add_note("Switched: on or off, one kind or another; the others are amounts, such as the size of a micro-batch.");
   table.add_note(
       "Not part of the sums above them: topology (tensor, pipeline and data ranks on the same devices) and software (releases of "
-      "one stack).");
+      "one framework).");
   if (some_computed)
     table.add_note(
         "Measured times: without studies whose times lie on straight lines over the batch to a millionth. Those of machines do "

@@ -161,7 +161,7 @@ Json switches_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   return {{"sequence_parallel", s.sequence_parallel},
           {"flash_attention", s.flash_attention},
-          {"attention_kernel", s.flash_attention ? Json(sim::name_of(run.stack.attention_kernel)) : Json(nullptr)},
+          {"attention_kernel", s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr)},
           {"compile", s.compile},
           {"fused_cross_entropy", s.fused_cross_entropy},
           {"tp_overlap", s.tensor_overlap},
@@ -175,8 +175,8 @@ Json switches_json(const sim::Run& run) {
 Json settings_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   const bool sharded = (s.sharding == sim::Sharding::Hsdp && s.shard_size > 0) || s.sharding == sim::Sharding::Zero3;
-  const sim::ShardedWeights& weights = run.stack.sharded;
-  Json json = {{"grad_sync_every_microbatch", run.stack.gradients.reduced_every_microbatch},
+  const sim::ShardedWeights& weights = run.framework.sharded;
+  Json json = {{"grad_sync_every_microbatch", run.framework.gradients.reduced_every_microbatch},
                {"reshard_after_forward", sharded ? Json(weights.regathers_in_backward) : Json(nullptr)},
                {"fsdp_unit_blocks", sharded ? Json(weights.unit_blocks) : Json(nullptr)}};
   for (const auto& [key, value] : run.settings)
@@ -186,7 +186,7 @@ Json settings_json(const sim::Run& run) {
 
 Json training_json(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
-  Json json = {{"framework", run.stack.id},
+  Json json = {{"framework", run.framework.id},
                {"framework_version", run.framework_version.empty() ? Json(nullptr) : Json(run.framework_version)},
                {"precision", sim::name_of(s.precision)},
                {"optimizer", sim::name_of(s.optimizer)}};

@@ -217,7 +217,7 @@ Table query_table(const PlanAnswer& answer) {
                       std::to_string(base.cluster.devices_per_node) + " per node (" + base.cluster.id + ")");
   add("batch", grouped(s.global_batch) + " sequences of " + std::to_string(base.model.seq_len) + " tokens = " + grouped(tokens) +
                    " tokens per step");
-  add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) + ", stack " + base.stack.id);
+  add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) + ", framework " + base.framework.id);
   for (const sim::Fact& fact : assumptions_of(base)) {
     table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, "assumed: " + fact.source});
   }

@@ -93,7 +93,7 @@ Table result_table(const Prediction& p) {
 std::string vocabulary_text(const Prediction& p) {
   const std::string trained = std::to_string(p.run.model.vocab_size);
   if (p.asked_vocab_size == p.run.model.vocab_size) return trained;
-  const std::string rule = std::to_string(p.run.stack.vocab_multiple) + " * tp";
+  const std::string rule = std::to_string(p.run.framework.vocab_multiple) + " * tp";
   return std::to_string(p.asked_vocab_size) + " padded to " + trained + " (a multiple of " + rule + ")";
 }
 
@@ -113,7 +113,8 @@ std::string batch_text(const sim::Run& run) {
 
 std::string switches_text(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
-  std::string text = s.flash_attention ? std::string("attention by ") + name_of(run.stack.attention_kernel) : "unfused attention";
+  std::string text =
+      s.flash_attention ? std::string("attention by ") + name_of(run.framework.attention_kernel) : "unfused attention";
   const auto add = [&](bool on, const char* name) {
     if (on) text += std::string(", ") + name;
   };
@@ -146,7 +147,7 @@ Table run_table(const Prediction& p) {
     figures.add("pipeline", std::string(sim::name_of(s.schedule)) + ", " + count(s.virtual_stages, "virtual stage"));
   }
   figures.add("switches", switches_text(run));
-  figures.add("stack", run.stack.id);
+  figures.add("framework", run.framework.id);
   return figures.take();
 }
 

@@ -49,9 +49,9 @@ class Search {
     for (const Sharding sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp}) {
       const auto found = query.under.find(sharding);
       bases_.push_back({.run = found == query.under.end() ? query.base : found->second, .prices = 0});
-      // Prices depend on how the framework behaves: those of equal stacks are shared.
+      // Prices depend on how the framework behaves: those of equal frameworks are shared.
       Base& base = bases_.back();
-      while (!(bases_[base.prices].run.stack == base.run.stack)) ++base.prices;
+      while (!(bases_[base.prices].run.framework == base.run.framework)) ++base.prices;
     }
   }
 

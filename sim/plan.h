@@ -2,8 +2,8 @@
 //
 // Every valid combination of tp, pp, dp, micro-batch, sequence parallelism, virtual stages, sharding and recomputation is
 // evaluated by the same code as predict(); nothing is pruned by a heuristic.  GPipe is left out because it takes as long as 1F1B
-// and holds more; zero-bubble schedules and DualPipe are tried where they are asked for, because few stacks have them; ZeRO-2 and
-// ZeRO-3 are tried without pipelining only, because they exchange whole gradients or weights for every micro-batch.
+// and holds more; zero-bubble schedules and DualPipe are tried where they are asked for, because few frameworks have them; ZeRO-2
+// and ZeRO-3 are tried without pipelining only, because they exchange whole gradients or weights for every micro-batch.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ enum class Objective { Throughput, Cost, Memory, Time };
 // What to plan.  Every plan equals predict() of its run.  Empty lists mean "everything that makes sense"; a list restricts the
 // search to its values.
 struct PlanQuery {
-  Run base;  // model, cluster, stack, precision, optimizer, global_batch; its mesh is ignored
+  Run base;  // model, cluster, framework, precision, optimizer, global_batch; its mesh is ignored
   // The same run under a sharding, where its framework behaves otherwise there: other buffers, overlap or temporaries.
   std::map<Sharding, Run> under{};
   std::vector<int> tensor_parallel;

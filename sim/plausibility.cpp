@@ -42,7 +42,7 @@ std::vector<std::string> implausible_figures(const Prediction& p) {
   const double best = achieved.gemm[static_cast<std::size_t>(matmul_dtype(p.run.strategy.precision))].max_efficiency;
   if (p.hfu > 1.0) {
     lines.push_back("hfu = " + percent(p.hfu) + " is more than the peak of " + recipe(p) +
-                    ": a coefficient of the device or of the stack is too good");
+                    ": a coefficient of the device or of the framework is too good");
   } else if (p.hfu > best) {
     lines.push_back("hfu = " + percent(p.hfu) + " is more than the " + percent(best) + " that the best measured GEMMs of " +
                     recipe(p) + " reach");

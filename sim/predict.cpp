@@ -61,10 +61,10 @@ void add_out_of_memory(Prediction& prediction) {
 }
 
 void add_step(Prediction& prediction, StepTimes step) {
-  const Stack& stack = prediction.run.stack;
+  const Framework& framework = prediction.run.framework;
   prediction.step_time = step.total;
-  prediction.interval = {step.total * std::exp(-kNinetyPercent * stack.spread_faster),
-                         step.total * std::exp(kNinetyPercent * stack.spread_slower)};
+  prediction.interval = {step.total * std::exp(-kNinetyPercent * framework.spread_faster),
+                         step.total * std::exp(kNinetyPercent * framework.spread_slower)};
   prediction.breakdown = std::move(step.breakdown);
   prediction.communication = std::move(step.communication);
   prediction.bubble = step.bubble;
@@ -102,7 +102,7 @@ void add_rates(Prediction& prediction) {
 void require_possible(const Prediction& p) {
   if (p.step_time > Seconds(0.0) && std::isfinite(p.step_time.value()) && p.mfu >= 0.0 && p.mfu <= 1.0) return;
   throw Error("mfu = " + std::to_string(p.mfu) + " at a step of " + std::to_string(p.step_time.value()) +
-              " s: the coefficients of " + p.run.cluster.device.id + " or of the stack " + p.run.stack.id +
+              " s: the coefficients of " + p.run.cluster.device.id + " or of the framework " + p.run.framework.id +
               " are beyond the peak of the device; `llmsim hardware show` lists them");
 }
 

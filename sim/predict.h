@@ -51,7 +51,7 @@ struct Prediction {
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 
-  int asked_vocab_size = 0;             // before the stack padded it
+  int asked_vocab_size = 0;             // before the framework padded it
   std::vector<std::string> warnings{};  // figures that no real machine gives, see plausibility.h
 
   bool feasible() const { return !infeasible; }
@@ -59,7 +59,7 @@ struct Prediction {
 
 // Throws Error for a run whose fields are out of range, or whose coefficients make it faster than the peak of its devices (no MFU
 // outside 0 to 1 leaves this door); an impossible or too large run is an answer, not an exception.
-// The prediction's run has the vocabulary as the stack pads it.
+// The prediction's run has the vocabulary as the framework pads it.
 Prediction predict(const Run& asked);
 
 }  // namespace llmsim::sim

@@ -18,7 +18,7 @@ std::string text_of(const SettingValue& value) {
 }
 
 int trained_vocab_size(const Run& run) {
-  return padded_vocab_size(run.model.vocab_size, run.stack.vocab_multiple, run.strategy.tensor_parallel);
+  return padded_vocab_size(run.model.vocab_size, run.framework.vocab_multiple, run.strategy.tensor_parallel);
 }
 
 }  // namespace llmsim::sim

@@ -8,7 +8,7 @@
 
 #include "sim/hardware/cluster.h"
 #include "sim/model/transformer.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -16,7 +16,7 @@ namespace llmsim::sim {
 // Where a figure comes from.
 enum class Evidence { DataSheet, Measured, Fitted, Assumed, Given };
 
-// One figure behind a prediction, with its source: "stack.megatron-lm.storage.gradient_bytes", "4", Measured, "arXiv ...".
+// One figure behind a prediction, with its source: "framework.megatron-lm.storage.gradient_bytes", "4", Measured, "arXiv ...".
 struct Fact {
   std::string key;
   std::string value;  // as printed, with unit
@@ -34,16 +34,16 @@ struct Run {
   std::string group;
   std::string date;               // of the software, "YYYY-MM-DD"; empty: today's
   std::string framework_version;  // as its publisher counts; empty: that of the date
-  SettingValues settings;         // those that the run states; `stack` obeys them already
+  SettingValues settings;         // those that the run states; `framework` obeys them already
   Transformer model;
   Cluster cluster;
   Strategy strategy;
-  Stack stack;
+  Framework framework;
   bool optimizer_step = true;  // false: a step is a micro-step without optimizer (some published timings)
   std::vector<Fact> facts;     // every coefficient and every assumed default, for the provenance
 };
 
-// Vocabulary as the stack trains it: padded to a multiple of vocab_multiple * tensor_parallel.
+// Vocabulary as the framework trains it: padded to a multiple of vocab_multiple * tensor_parallel.
 int trained_vocab_size(const Run& run);
 
 }  // namespace llmsim::sim

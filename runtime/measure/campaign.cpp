@@ -58,7 +58,7 @@ json header_of(const CampaignOptions& options, const Environment& environment) {
   std::tm calendar{};
   std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &calendar));
   return {{"type", "header"},
-          {"schema", 1},
+          {"schema", 2},
           {"started", started},
           {"accelerator", options.accelerator},
           {"device",

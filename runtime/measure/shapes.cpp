@@ -188,17 +188,17 @@ std::string KernelCase::key() const {
 }
 
 std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
-  const sim::Stack stack;
+  const sim::Framework framework;
   KernelCase like{.op = {},
                   .dtype = sim::activation_dtype(strategy.precision),
                   .model = model,
                   .strategy = strategy,
                   .shape = rank_shape(model, strategy, {})};
   std::vector<KernelCase> cases;
-  const sim::BlockOperators block = lower_block(model, strategy, stack, sim::RecomputeKind::None);
+  const sim::BlockOperators block = lower_block(model, strategy, framework, sim::RecomputeKind::None);
   add(cases, like, block.forward, false);
   add(cases, like, block.backward, true);
-  for (const sim::EndOperators& end : {lower_embedding(model, strategy, stack), lower_head(model, strategy, stack)}) {
+  for (const sim::EndOperators& end : {lower_embedding(model, strategy, framework), lower_head(model, strategy, framework)}) {
     add(cases, like, end.forward, false);
     add(cases, like, end.backward, true);
   }
@@ -219,14 +219,14 @@ bool is_of_experts(const sim::Operator& op) {
 }
 
 std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
-  const sim::Stack stack;
+  const sim::Framework framework;
   const KernelCase like{.op = {},
                         .dtype = sim::activation_dtype(strategy.precision),
                         .model = model,
                         .strategy = strategy,
                         .shape = rank_shape(model, strategy, {})};
-  const sim::LinearContext linear{.precision = strategy.precision, .stack = &stack, .adapters = {}};
-  const sim::ExpertOperators experts = lower_experts(model, strategy, stack, linear);
+  const sim::LinearContext linear{.precision = strategy.precision, .framework = &framework, .adapters = {}};
+  const sim::ExpertOperators experts = lower_experts(model, strategy, framework, linear);
   std::vector<KernelCase> all, cases;
   add(all, like, experts.forward, false);
   add(all, like, experts.backward, true);

@@ -143,7 +143,7 @@ LossPlan loss_plan(const TrainingSetup& setup) {
   const sim::Strategy& strategy = setup.strategy;
   const std::int64_t tokens = static_cast<std::int64_t>(strategy.micro_batch) * setup.model.seq_len;
   return {.tokens_of_step = static_cast<double>(strategy.global_batch) * setup.model.seq_len,
-          .chunks = strategy.fused_cross_entropy ? sim::loss_chunks(setup.model, sim::Stack{}, tokens) : 0};
+          .chunks = strategy.fused_cross_entropy ? sim::loss_chunks(setup.model, sim::Framework{}, tokens) : 0};
 }
 
 // The residual stream of a micro-batch on this rank.

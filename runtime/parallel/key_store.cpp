@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// c10d's messages end in a stack trace.
+// c10d's messages end in a framework trace.
 std::string first_line(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));

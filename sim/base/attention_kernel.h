@@ -1,5 +1,6 @@
 // Implementations of attention that never write the scores to memory.  They differ by up to four times on one device, and which
-// one runs is a habit of the framework and its date: Stack::attention_kernel names it, Achieved::attention holds what it reaches.
+// one runs is a habit of the framework and its date: Framework::attention_kernel names it, Achieved::attention holds what it
+// reaches.
 #pragma once
 
 #include <optional>

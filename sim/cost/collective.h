@@ -47,7 +47,7 @@ struct GroupLinks {
   BytesPerSecond bus_bandwidth() const;
 };
 
-// Links of the groups of `kind`; `efficiency` scales bandwidths (a stack's collective_efficiency).
+// Links of the groups of `kind`; `efficiency` scales bandwidths (a framework's collective_efficiency).
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency);
 
 Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links);

@@ -16,11 +16,11 @@
 #pragma once
 
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 
 namespace llmsim::sim {
 
 // Of the results of one operator; 0 for one that allocates none.  `element`: bytes of an activation.
-Bytes filled_bytes(const Operator& op, bool backward, double element, const Stack& stack);
+Bytes filled_bytes(const Operator& op, bool backward, double element, const Framework& framework);
 
 }  // namespace llmsim::sim

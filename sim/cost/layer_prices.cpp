@@ -38,9 +38,9 @@ BlockPrice mean(const BlockPrice& first, const BlockPrice& second, double share)
           .weight_inputs = bytes(first.weight_inputs, second.weight_inputs)};
 }
 
-BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const Stack& stack, const OperatorPricer& pricer,
-                      RecomputeKind recompute, LayerKind kind) {
-  const BlockOperators block = lower_block(model, strategy, stack, recompute, kind);
+BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                      const OperatorPricer& pricer, RecomputeKind recompute, LayerKind kind) {
+  const BlockOperators block = lower_block(model, strategy, framework, recompute, kind);
   BlockPrice price{.forward = pricer.price(block.forward, false),
                    .recompute = pricer.price(block.recompute, false),
                    .backward = pricer.price(block.backward, true),
@@ -53,14 +53,14 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const 
   return price;
 }
 
-BlockPrice price_block(const Run& run, const Strategy& strategy, const Stack& stack, const OperatorPricer& pricer,
+BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework& framework, const OperatorPricer& pricer,
                        RecomputeKind recompute, LayerKind kind) {
   const double share = full_attention_share(run.model);
-  BlockPrice block = price_kind(run.model, strategy, stack, pricer, recompute, kind);
+  BlockPrice block = price_kind(run.model, strategy, framework, pricer, recompute, kind);
   if (share == 0.0 || !run.model.sliding_window) return block;
   Transformer model = run.model;
   model.sliding_window.reset();
-  const BlockPrice whole = price_kind(model, strategy, stack, pricer, recompute, kind);
+  const BlockPrice whole = price_kind(model, strategy, framework, pricer, recompute, kind);
   block.forward = mean(block.forward, whole.forward, share);
   block.recompute = mean(block.recompute, whole.recompute, share);
   block.backward = mean(block.backward, whole.backward, share);
@@ -77,11 +77,11 @@ EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
 }
 
 // Of all kinds that the model has.
-void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy, const Stack& stack,
+void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy, const Framework& framework,
                   const OperatorPricer& pricer) {
   const auto price = [&](BlockPrice& block, BlockPrice& kept, LayerKind layers) {
-    block = price_block(run, strategy, stack, pricer, strategy.recompute.kind, layers);
-    kept = strategy.recompute.mixes() ? price_block(run, strategy, stack, pricer, RecomputeKind::None, layers) : block;
+    block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, layers);
+    kept = strategy.recompute.mixes() ? price_block(run, strategy, framework, pricer, RecomputeKind::None, layers) : block;
   };
   const int layers = run.model.num_layers + run.model.mtp_layers, moe_models = count_moe_layers(run.model, 0, layers);
   if (moe_models < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
@@ -102,7 +102,7 @@ BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*ki
 BlockPrice mean_of(const Run& run, const LayerPrices& prices, const ModelPart& part, BlockPrice BlockPrices::*dense,
                    BlockPrice BlockPrices::*moe) {
   if (!prices.wide) return mean_of_kinds(prices.*dense, prices.*moe, part);
-  const HighPrecisionBlocks wide = high_precision_blocks(run.stack.low_precision, run.strategy.precision, run.model, part);
+  const HighPrecisionBlocks wide = high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
   return mean_of_kinds(mean_of_widths(prices, dense, wide.dense, part.dense_blocks()),
                        mean_of_widths(prices, moe, wide.moe, part.moe_blocks), part);
 }
@@ -118,18 +118,18 @@ BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const Mode
 }
 
 LayerPrices layer_prices(const Run& run) {
-  require_recipe(run.cluster.device, run.stack.low_precision, run.strategy.precision);
+  require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
   const OperatorPricer pricer(run);
-  const Stack stack = effective_stack(run.stack, run.strategy);
+  const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_blocks(prices, run, run.strategy, stack, pricer);
-  if (keeps_blocks_in_high_precision(run.stack.low_precision, run.strategy.precision)) {
+  price_blocks(prices, run, run.strategy, framework, pricer);
+  if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) {
     Strategy wide = run.strategy;
     wide.precision = Precision::Bf16;
-    price_blocks(prices.wide.emplace(), run, wide, stack, pricer);
+    price_blocks(prices.wide.emplace(), run, wide, framework, pricer);
   }
-  prices.embedding = price_end(lower_embedding(run.model, run.strategy, stack), pricer);
-  prices.head = price_end(lower_head(run.model, run.strategy, stack), pricer);
+  prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework), pricer);
+  prices.head = price_end(lower_head(run.model, run.strategy, framework), pricer);
   return prices;
 }
 

@@ -76,17 +76,17 @@ void PassPrice::add(const PassPrice& other, double times) {
 }
 
 OperatorPricer::OperatorPricer(const Run& run)
-    : tensor_links_(group_links(run.strategy, GroupKind::Tensor, run.cluster, run.stack.collective_efficiency)),
-      context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.stack.collective_efficiency)),
-      expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency)),
-      expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.stack.collective_efficiency)),
+    : tensor_links_(group_links(run.strategy, GroupKind::Tensor, run.cluster, run.framework.collective_efficiency)),
+      context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.framework.collective_efficiency)),
+      expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency)),
+      expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.framework.collective_efficiency)),
       route_(route_of(run)),
       pairs_passes_(run.strategy.experts.overlap && run.strategy.schedule != PipelineSchedule::DualPipe),
       ranks_(run.strategy.tensor_parallel),
       pipelines_gemms_(run.strategy.tensor_overlap),
-      scatters_pieces_(run.stack.reserve.transformer_engine),
+      scatters_pieces_(run.framework.reserve.transformer_engine),
       splits_backward_(splits_backward(run.strategy.schedule)),
-      hides_in_gradients_(run.strategy.tensor_overlap || run.stack.hides_column_gradients),
+      hides_in_gradients_(run.strategy.tensor_overlap || run.framework.hides_column_gradients),
       copied_loss_(arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
       library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
       buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
@@ -94,10 +94,10 @@ OperatorPricer::OperatorPricer(const Run& run)
       expert_loss_(arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
       streaming_machine_(streaming_machine(run.cluster, streaming_forms(run.model, run.strategy))),
       compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
-                    run.stack.efficiency * host_share(run.cluster).gemms),
-      gemm_rate_(compute_rate_ * run.stack.gemm_efficiency),
-      low_precision_gemm_rate_(gemm_rate_ * run.stack.low_precision.gemm_efficiency),
-      stack_(run.stack),
+                    run.framework.efficiency * host_share(run.cluster).gemms),
+      gemm_rate_(compute_rate_ * run.framework.gemm_efficiency),
+      low_precision_gemm_rate_(gemm_rate_ * run.framework.low_precision.gemm_efficiency),
+      framework_(run.framework),
       activation_bytes_(size_of(activation_dtype(run.strategy.precision)).value()) {
   const DType wide = activation_dtype(run.strategy.precision);
   for (const DType dtype : {wide, matmul_dtype(run.strategy.precision), DType::Bf16}) {
@@ -105,7 +105,7 @@ OperatorPricer::OperatorPricer(const Run& run)
     const bool needed = dtype != DType::Bf16 || run.strategy.adapters || wide == DType::Bf16;
     if (!machine && needed) machine = gemm_machine(run.cluster.device, dtype);
   }
-  attention_machine_ = attention_machine(run.cluster.device, wide, run.stack.attention_kernel);
+  attention_machine_ = attention_machine(run.cluster.device, wide, run.framework.attention_kernel);
 }
 
 const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
@@ -183,7 +183,7 @@ BesideTimes OperatorPricer::beside_gemms(const OperatorList& operators, std::siz
 }
 
 void OperatorPricer::add_fill(PassPrice& pass, const Operator& op, bool backward) const {
-  const Bytes filled = filled_bytes(op, backward, activation_bytes_, stack_);
+  const Bytes filled = filled_bytes(op, backward, activation_bytes_, framework_);
   if (filled == Bytes(0.0)) return;
   pass.memory_bound += filled / streaming_machine_.bandwidth + streaming_machine_.kernel_time;
   pass.launches.kernels += 1.0;
@@ -197,7 +197,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
   pass.flops += op.flops;
   pass.launches.add(op);
   if (op.ragged) pass.ragged_launches.add(op);
-  if (stack_.determinism.fills_new_tensors) add_fill(pass, op, backward);
+  if (framework_.determinism.fills_new_tensors) add_fill(pass, op, backward);
   switch (op.kind) {
     case OperatorKind::Gemm: {
       const Seconds time = gemm_time(op);
@@ -206,7 +206,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
       break;
     }
     case OperatorKind::Attention: {
-      const double rate = backward ? compute_rate_ * stack_.determinism.attention_backward : compute_rate_;
+      const double rate = backward ? compute_rate_ * framework_.determinism.attention_backward : compute_rate_;
       const Seconds time = attention_time(op, backward, attention_machine_) / rate;
       pass.attention += time;
       attention = time / op.launches;

@@ -99,19 +99,19 @@ class OperatorPricer {
   bool pairs_passes_;
   int ranks_;
   bool pipelines_gemms_;       // cuts GEMMs and collectives into pieces
-  bool scatters_pieces_;       // sums behind a GEMM by collectives of the stack's own, not by a ring of copies
+  bool scatters_pieces_;       // sums behind a GEMM by collectives of the framework's own, not by a ring of copies
   bool splits_backward_;       // weight gradients are passes of their own, long after the data gradients
   bool hides_in_gradients_;    // runs collectives beside gradients that do not need them
   double copied_loss_ = 0.0;   // of GEMMs beside a ring of copies
   double library_loss_ = 0.0;  // of GEMMs beside a collective of the library
-  double buffer_loss_ = 0.0;   // beside one of the stack's own
+  double buffer_loss_ = 0.0;   // beside one of the framework's own
   double context_loss_ = 0.0;
   double expert_loss_ = 0.0;
   StreamingMachine streaming_machine_;
-  double compute_rate_;  // sustained clock, training rate, stack efficiency, and what other processes of a host leave
+  double compute_rate_;  // sustained clock, training rate, framework efficiency, and what other processes of a host leave
   double gemm_rate_;     // of these, and of the kernels that the matrix library picks
   double low_precision_gemm_rate_;
-  const Stack& stack_;
+  const Framework& framework_;
   double activation_bytes_;  // of an element
 };
 

@@ -58,9 +58,9 @@ struct Achieved {
   std::array<StreamingRates, kNumDTypes> streaming;                   // by DType of the activations
   Seconds kernel_time{2.5e-6};                                        // device time of a kernel that has almost nothing to do
   double memory_fraction = 0.85;                                      // of memory_bandwidth, for streaming kernels
-  double training_rate = 1.0;         // rate of GEMMs and attention inside training steps, relative to what the above says
-  double sustained_clock = 1.0;       // clock under a long training step relative to the clock of the measured kernels
-  double host_call_factor = 1.0;      // time of a framework's call on this device's host, relative to the hosts of Stack::host
+  double training_rate = 1.0;     // rate of GEMMs and attention inside training steps, relative to what the above says
+  double sustained_clock = 1.0;   // clock under a long training step relative to the clock of the measured kernels
+  double host_call_factor = 1.0;  // time of a framework's call on this device's host, relative to the hosts of Framework::host
   double collective_fraction = 0.80;  // of the scale-up link, for large messages
   double scale_out_fraction = 0.85;   // of the network, for large messages
   // What one compute unit moves that runs a collective (bus bandwidth), and the most that the library takes; 0: the device has

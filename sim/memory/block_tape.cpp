@@ -24,13 +24,14 @@ double product_of(std::int64_t a, std::int64_t b) { return static_cast<double>(a
 // Follows runtime/model/block.cpp statement by statement.
 class BlockWalk {
  public:
-  BlockWalk(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute, LayerKind kind)
+  BlockWalk(const Transformer& model, const Strategy& strategy, const Framework& framework, const Recompute& recompute,
+            LayerKind kind)
       : model_(model),
         strategy_(strategy),
         recompute_(recompute),
-        operators_(lower_block(model, strategy, stack, RecomputeKind::None, kind).forward),
+        operators_(lower_block(model, strategy, framework, RecomputeKind::None, kind).forward),
         e_(size_of(activation_dtype(strategy.precision)).value()),
-        gradient_(stack.storage.gradient_bytes),
+        gradient_(framework.storage.gradient_bytes),
         gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1),
         tokens_(static_cast<double>(named(operators_, model.mla ? "query_up" : "qkv").m)),
         rows_(gathers_ ? tokens_ / strategy.tensor_parallel : tokens_),
@@ -41,8 +42,8 @@ class BlockWalk {
               .gradient_element = gradient_,
               .weight = model.norm_weight,
               .bias = model.norm_weight && model.bias.norm} {
-    if (model.mla) mla_.emplace(model, strategy, stack);
-    if (kind == LayerKind::Moe) experts_.emplace(model, strategy, stack, residual());
+    if (model.mla) mla_.emplace(model, strategy, framework);
+    if (kind == LayerKind::Moe) experts_.emplace(model, strategy, framework, residual());
   }
 
   PassMemory forward() {
@@ -401,9 +402,9 @@ void NormTape::backward(Ledger& ledger) const {
   ledger.take(output());
 }
 
-BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute,
+BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Framework& framework, const Recompute& recompute,
                      LayerKind kind) {
-  BlockWalk walk(model, strategy, stack, recompute, kind);
+  BlockWalk walk(model, strategy, framework, recompute, kind);
   return {.forward = walk.forward(), .backward = walk.backward()};
 }
 

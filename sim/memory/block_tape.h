@@ -18,7 +18,7 @@
 
 #include "sim/memory/ledger.h"
 #include "sim/model/transformer.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -34,7 +34,7 @@ struct BlockTape {
 };
 
 // Under Recompute None, Full or Selective; the caller mixes blocks.
-BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Stack& stack, const Recompute& recompute,
+BlockTape block_tape(const Transformer& model, const Strategy& strategy, const Framework& framework, const Recompute& recompute,
                      LayerKind kind = LayerKind::Dense);
 
 // The norms of the runtime, which its head uses too: rows of h elements, e bytes each.

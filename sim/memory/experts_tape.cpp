@@ -10,11 +10,11 @@ constexpr double kIndex = 8.0;
 
 }  // namespace
 
-ExpertsTape::ExpertsTape(const Transformer& model, const Strategy& strategy, const Stack& stack, Bytes residual)
+ExpertsTape::ExpertsTape(const Transformer& model, const Strategy& strategy, const Framework& framework, Bytes residual)
     : model_(model),
-      shape_(expert_shape(model, strategy, stack)),
+      shape_(expert_shape(model, strategy, framework)),
       e_(size_of(activation_dtype(strategy.precision)).value()),
-      gradient_(storage_of(strategy, stack).gradient_bytes),
+      gradient_(storage_of(strategy, framework).gradient_bytes),
       gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1 && !shape_.routes_shards),
       exchanges_(strategy.expert_parallel > 1),
       sharing_ranks_(shape_.routes_shards ? strategy.tensor_parallel : 1.0),

@@ -18,7 +18,7 @@
 #include "sim/memory/ledger.h"
 #include "sim/model/transformer.h"
 #include "sim/operators/experts.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -26,7 +26,7 @@ namespace llmsim::sim {
 class ExpertsTape {
  public:
   // `residual`: bytes of a rank's part of the residual stream.  Model and strategy must outlive it.
-  ExpertsTape(const Transformer& model, const Strategy& strategy, const Stack& stack, Bytes residual);
+  ExpertsTape(const Transformer& model, const Strategy& strategy, const Framework& framework, Bytes residual);
 
   // Up to all that the backward pass needs; `keeps`: for it.
   void inner(Ledger& ledger, bool keeps) const;

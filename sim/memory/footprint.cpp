@@ -81,10 +81,10 @@ class StageFootprint {
             {tape.instant, tape.peak, taped_terms(tape, rest_at_peak(tape), tape.peak)}};
   }
 
-  bool gradients_stay() const { return run_.stack.gradients.persist || run_.strategy.num_microbatches() > 1; }
+  bool gradients_stay() const { return run_.framework.gradients.persist || run_.strategy.num_microbatches() > 1; }
 
   MemoryTerms terms_at(Instant instant, const StageBytes& b) const {
-    MemoryTerms terms = lasting_terms(b, run_.stack);
+    MemoryTerms terms = lasting_terms(b, run_.framework);
     if (instant == Instant::Idle) return terms;
     const bool last = instant == Instant::Gradients, update = instant == Instant::Update;
     if (last || update || gradients_stay()) terms[MemoryKind::Gradients] = b.gradients;
@@ -110,7 +110,7 @@ class StageFootprint {
     const Bytes flat = b.temporaries, none{};
     const bool update = worst == Instant::Update;
     const Bytes passing = memory.peak - idle - (update ? flat : none);
-    memory.lost = std::max(none, (run_.stack.reserve.fragmentation - 1.0) * passing);
+    memory.lost = std::max(none, (run_.framework.reserve.fragmentation - 1.0) * passing);
     memory.reserved = memory.peak + memory.lost + (update ? none : flat);
   }
 
@@ -135,7 +135,7 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices) {
     memory.reserved = std::max(memory.reserved, memory.stages.back().reserved);
   }
   memory.context = context_memory(run);
-  memory.margin = run.stack.reserve.unrecoverable_gaps * memory.fullest().lost;
+  memory.margin = run.framework.reserve.unrecoverable_gaps * memory.fullest().lost;
   memory.capacity = run.cluster.device.usable_memory;
   memory.device = memory.reserved + memory.context;
   memory.host = host_memory(run, prices);

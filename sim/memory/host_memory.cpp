@@ -10,7 +10,7 @@ namespace llmsim::sim {
 namespace {
 
 double update_bytes(const Run& run, const ParameterStorage& storage) {
-  const double sums = run.stack.host_copies.gradients_return ? storage.gradient_bytes : 0.0;
+  const double sums = run.framework.host_copies.gradients_return ? storage.gradient_bytes : 0.0;
   return storage.master_bytes + state_bytes_per_parameter(run.strategy.optimizer, storage) + size_of(DType::Fp32).value() + sums;
 }
 
@@ -18,7 +18,7 @@ Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& 
   const Offload& offload = run.strategy.offload;
   const StateShards shards = state_shards(run.strategy);
   const StateShards expert_shards = expert_state_shards(run.strategy);
-  const ParameterStorage storage = storage_of(run.strategy, run.stack);
+  const ParameterStorage storage = storage_of(run.strategy, run.framework);
   Bytes bytes;
   const double apart = contents.apart(stage), trained_apart = run.strategy.adapters ? 0.0 : apart;
   const auto divided = [](double whole, double experts, double ranks, double expert_ranks) {
@@ -40,14 +40,14 @@ Bytes offloaded(const Run& run, const LayerPrices& prices, const StageContents& 
 HostMemory host_memory(const Run& run, const LayerPrices& prices) {
   const Offload& offload = run.strategy.offload;
   HostMemory memory{.capacity = run.cluster.host_memory};
-  if (!offload.optimizer && !offload.parameters && !offload.activations && run.stack.host_load_bytes <= 0.0) return memory;
+  if (!offload.optimizer && !offload.parameters && !offload.activations && run.framework.host_load_bytes <= 0.0) return memory;
   const StageContents contents(run.model, run.strategy);
   double model = 0.0;
   for (int stage = 0; stage < run.strategy.pipeline_parallel; ++stage) {
     memory.device = std::max(memory.device, offloaded(run, prices, contents, stage));
     model += contents.held(stage);
   }
-  const Bytes loaded{model * run.stack.host_load_bytes};
+  const Bytes loaded{model * run.framework.host_load_bytes};
   memory.loading = loaded > memory.device;
   memory.device = std::max(memory.device, loaded);
   memory.node = memory.device * run.cluster.devices_on_a_node();

@@ -64,7 +64,7 @@ class Holdings {
 // What the operators of a plain block save, as shares of all that they save.
 std::vector<double> tensor_shares(const Run& run, LayerKind kind) {
   const BlockOperators block =
-      lower_block(run.model, run.strategy, effective_stack(run.stack, run.strategy), RecomputeKind::None, kind);
+      lower_block(run.model, run.strategy, effective_framework(run.framework, run.strategy), RecomputeKind::None, kind);
   const Bytes all = total_saved(block.forward);
   std::vector<double> shares;
   for (const Operator& op : block.forward) {
@@ -130,11 +130,11 @@ class StepReplay {
     }
   }
 
-  bool persists() const { return run_.stack.gradients.persist; }
+  bool persists() const { return run_.framework.gradients.persist; }
   const ModelPart& part(int chunk) const { return contents_.part(stage_, chunk); }
 
   void hold_what_lasts() {
-    const MemoryTerms lasting = lasting_terms(bytes_, run_.stack);
+    const MemoryTerms lasting = lasting_terms(bytes_, run_.framework);
     for (int i = 0; i < kNumMemoryKinds; ++i) {
       const auto kind = static_cast<MemoryKind>(i);
       holdings_.take(kind, lasting[kind]);
@@ -148,7 +148,7 @@ class StepReplay {
     const Bytes each = blocks.blocks > 0 ? kept_by_blocks(run_, prices_, blocks) / blocks.blocks : Bytes(0.0);
     for (int block = 0; block < blocks.blocks; ++block) kept.push_back(activations(each, shares(blocks, block)));
     blocks_in_flight_ += blocks.blocks;
-    if (run_.stack.kept.stage_outputs) kept.push_back(activations(stage_output(run_.model, strategy_)));
+    if (run_.framework.kept.stage_outputs) kept.push_back(activations(stage_output(run_.model, strategy_)));
     if (blocks.head) kept.push_back(activations(prices_.head.saved));
     add_point("forward", pass.microbatch, blocks.first_layer + blocks.blocks - 1);
     if (blocks.head) loss(pass.microbatch);
@@ -178,7 +178,7 @@ class StepReplay {
     std::vector<Held>& kept = kept_[{pass.microbatch, pass.chunk}];
     const ModelPart& blocks = part(pass.chunk);
     if (blocks.head) give_last(kept);
-    if (run_.stack.kept.stage_outputs) give_last(kept);
+    if (run_.framework.kept.stage_outputs) give_last(kept);
     std::optional<MemoryPoint> high;
     for (int block = blocks.blocks - 1; block >= 0; --block) {
       const bool end = last && block == 0;
@@ -210,7 +210,7 @@ class StepReplay {
   // All blocks from a checkpoint on are made again at once, and given back one by one.
   double restored_share(int block) const {
     if (strategy_.recompute.kind != RecomputeKind::Full) return 1.0;
-    const double spacing = checkpoint_spacing(strategy_, run_.stack);
+    const double spacing = checkpoint_spacing(strategy_, run_.framework);
     return (std::fmod(block, spacing) + 1.0) / spacing;
   }
 

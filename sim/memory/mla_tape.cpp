@@ -4,11 +4,11 @@
 
 namespace llmsim::sim {
 
-MlaTape::MlaTape(const Transformer& model, const Strategy& strategy, const Stack& stack)
+MlaTape::MlaTape(const Transformer& model, const Strategy& strategy, const Framework& framework)
     : mla_(*model.mla),
       kind_(model.norm),
       e_(size_of(activation_dtype(strategy.precision)).value()),
-      gradient_(storage_of(strategy, stack).gradient_bytes),
+      gradient_(storage_of(strategy, framework).gradient_bytes),
       gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1),
       tokens_(static_cast<double>(strategy.micro_batch) * model.seq_len),
       own_(gathers_ ? tokens_ / strategy.tensor_parallel : tokens_),

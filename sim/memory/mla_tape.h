@@ -13,7 +13,7 @@
 #include "sim/memory/block_tape.h"
 #include "sim/memory/ledger.h"
 #include "sim/model/transformer.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -21,7 +21,7 @@ namespace llmsim::sim {
 class MlaTape {
  public:
   // Requires a model with MLA, which must outlive it.
-  MlaTape(const Transformer& model, const Strategy& strategy, const Stack& stack);
+  MlaTape(const Transformer& model, const Strategy& strategy, const Framework& framework);
 
   Bytes queries() const { return tokens(heads_ * query_); }  // those of the keys too
   Bytes values() const { return tokens(heads_ * mla_.v_head_dim); }

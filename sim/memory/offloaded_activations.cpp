@@ -15,7 +15,8 @@ double offloading_blocks(const Strategy& strategy, int blocks) {
 }
 
 Bytes offloaded_by_block(const Run& run, const BlockPrice& block) {
-  return run.strategy.offload.modules.any() ? block.offloaded : stored_inputs_per_block(run.strategy, run.stack) * block.saved;
+  return run.strategy.offload.modules.any() ? block.offloaded
+                                            : stored_inputs_per_block(run.strategy, run.framework) * block.saved;
 }
 
 Bytes offloaded_activations(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage) {

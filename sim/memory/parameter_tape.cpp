@@ -10,10 +10,10 @@
 namespace llmsim::sim {
 namespace {}  // namespace
 
-ParameterTape::ParameterTape(const Strategy& strategy, const Stack& stack, int ranks, std::vector<double> units)
+ParameterTape::ParameterTape(const Strategy& strategy, const Framework& framework, int ranks, std::vector<double> units)
     : strategy_(strategy),
-      stack_(stack),
-      storage_(storage_of(strategy, stack)),
+      framework_(framework),
+      storage_(storage_of(strategy, framework)),
       element_(size_of(activation_dtype(strategy.precision)).value()),
       ranks_(ranks),
       units_(std::move(units)),
@@ -53,7 +53,7 @@ void ParameterTape::lend(Ledger& ledger, std::size_t unit) {
   if (whole_[unit] == Whole::UnderWay) ledger.give(sent_shard(unit));
   whole_[unit] = Whole::Here;
   const auto here = static_cast<std::size_t>(std::find(pass_.begin(), pass_.end(), unit) - pass_.begin());
-  const auto ahead = static_cast<std::size_t>(stack_.sharded.prefetch_units);
+  const auto ahead = static_cast<std::size_t>(framework_.sharded.prefetch_units);
   for (std::size_t next = here + 1; next < pass_.size() && next <= here + ahead; ++next) start_gather(ledger, pass_[next]);
 }
 
@@ -63,7 +63,7 @@ void ParameterTape::take_back(Ledger& ledger, std::size_t unit) {
 }
 
 void ParameterTape::after_forward(Ledger& ledger, std::size_t unit) {
-  if (!shards_weights() || stack_.sharded.regathers_in_backward) take_back(ledger, unit);
+  if (!shards_weights() || framework_.sharded.regathers_in_backward) take_back(ledger, unit);
 }
 
 void ParameterTape::lend_gradients(Ledger& ledger, std::size_t unit) {
@@ -80,7 +80,7 @@ void ParameterTape::before_backward(Ledger& ledger, std::size_t unit) {
 void ParameterTape::after_backward(Ledger& ledger, std::size_t unit, bool last) {
   take_back(ledger, unit);
   if (!shards_gradients()) return;
-  if (!last && !shards_weights() && !stack_.gradients.reduced_every_microbatch) return;
+  if (!last && !shards_weights() && !framework_.gradients.reduced_every_microbatch) return;
   finish_gradients(ledger);
   under_reduction_ = whole_gradients(unit);
   lent_gradients_[unit] = false;
@@ -96,8 +96,8 @@ void ParameterTape::update(Ledger& ledger, Ledger& host) {
     for (const double unit : units_) host.pass(Bytes((storage_.gradient_bytes + cast + kFp32Bytes) * shard(unit) + kFp32Bytes));
     return;
   }
-  const double each = (stack_.update.fused ? 0.0 : kFp32Bytes) + cast;
-  if (!stack_.update.unit_by_unit) {
+  const double each = (framework_.update.fused ? 0.0 : kFp32Bytes) + cast;
+  if (!framework_.update.unit_by_unit) {
     ledger.pass(Bytes(each * shard(sum())));
     return;
   }

@@ -18,7 +18,7 @@
 
 #include "sim/memory/ledger.h"
 #include "sim/memory/shards.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -26,7 +26,7 @@ namespace llmsim::sim {
 class ParameterTape {
  public:
   // `units`: parameters of each, without padding, in model order; shared by `ranks` ranks.
-  ParameterTape(const Strategy& strategy, const Stack& stack, int ranks, std::vector<double> units);
+  ParameterTape(const Strategy& strategy, const Framework& framework, int ranks, std::vector<double> units);
 
   // Between steps.
   Bytes weights() const;
@@ -63,7 +63,7 @@ class ParameterTape {
   void take_back(Ledger& ledger, std::size_t unit);
 
   const Strategy& strategy_;
-  const Stack& stack_;
+  const Framework& framework_;
   ParameterStorage storage_;
   double element_;
   double ranks_;

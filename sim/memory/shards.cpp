@@ -146,23 +146,23 @@ double RankParameters::trained(const ModelPart& part) const { return adapted ? p
 StateShards state_shards(const Strategy& strategy) { return shards_over(strategy.shard_ranks(), strategy); }
 StateShards expert_state_shards(const Strategy& strategy) { return shards_over(strategy.expert_shard_ranks(), strategy); }
 
-double checkpoint_spacing(const Strategy& strategy, const Stack& stack) {
-  return std::max(1.0, strategy.recompute.every_n / stack.kept.parts_per_block);
+double checkpoint_spacing(const Strategy& strategy, const Framework& framework) {
+  return std::max(1.0, strategy.recompute.every_n / framework.kept.parts_per_block);
 }
 
-bool divides_checkpoints(const Strategy& strategy, const Stack& stack) {
-  return strategy.tensor_parallel > 1 && stack.kept.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full &&
-         !strategy.sequence_parallel;
+bool divides_checkpoints(const Strategy& strategy, const Framework& framework) {
+  return strategy.tensor_parallel > 1 && framework.kept.partitioned_checkpoints &&
+         strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
 }
 
-double stored_inputs_per_block(const Strategy& strategy, const Stack& stack) {
+double stored_inputs_per_block(const Strategy& strategy, const Framework& framework) {
   if (strategy.recompute.kind != RecomputeKind::Full) return 1.0;
-  const double share = divides_checkpoints(strategy, stack) ? strategy.tensor_parallel : 1.0;
-  return 1.0 / (checkpoint_spacing(strategy, stack) * share);
+  const double share = divides_checkpoints(strategy, framework) ? strategy.tensor_parallel : 1.0;
+  return 1.0 / (checkpoint_spacing(strategy, framework) * share);
 }
 
-ParameterStorage storage_of(const Strategy& strategy, const Stack& stack) {
-  ParameterStorage storage = stack.storage;
+ParameterStorage storage_of(const Strategy& strategy, const Framework& framework) {
+  ParameterStorage storage = framework.storage;
   if (size_of(activation_dtype(strategy.precision)) == size_of(DType::Fp32)) {
     storage.weight_bytes = storage.gradient_bytes = 4.0;
     storage.main_gradient_bytes = storage.master_bytes = 0.0;

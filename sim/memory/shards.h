@@ -59,17 +59,17 @@ StateShards state_shards(const Strategy& strategy);
 // Of routed experts that are divided over expert ranks: with n = expert_shard_ranks().
 StateShards expert_state_shards(const Strategy& strategy);
 
-// Bytes per parameter of a run: the stack's storage, overridden by recipes that leave no choice (fp32: 4-byte weights and
+// Bytes per parameter of a run: the framework's storage, overridden by recipes that leave no choice (fp32: 4-byte weights and
 // gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their block scales).
-ParameterStorage storage_of(const Strategy& strategy, const Stack& stack);
+ParameterStorage storage_of(const Strategy& strategy, const Framework& framework);
 
 // Blocks between two checkpoints of full recomputation.
-double checkpoint_spacing(const Strategy& strategy, const Stack& stack);
+double checkpoint_spacing(const Strategy& strategy, const Framework& framework);
 
 // Whether the tensor ranks divide stored block inputs that they all have.
-bool divides_checkpoints(const Strategy& strategy, const Stack& stack);
+bool divides_checkpoints(const Strategy& strategy, const Framework& framework);
 
 // Checkpoints of one micro-batch that a rank stores for each block, in inputs of a block.
-double stored_inputs_per_block(const Strategy& strategy, const Stack& stack);
+double stored_inputs_per_block(const Strategy& strategy, const Framework& framework);
 
 }  // namespace llmsim::sim

@@ -31,7 +31,7 @@ class StageInventory {
         contents_(contents),
         rank_(contents.rank()),
         stage_(stage),
-        storage_(storage_of(run.strategy, run.stack)),
+        storage_(storage_of(run.strategy, run.framework)),
         shards_(state_shards(run.strategy)),
         expert_shards_(expert_state_shards(run.strategy)),
         has_experts_(contents.moe_blocks(stage) > 0),
@@ -66,16 +66,16 @@ class StageInventory {
                     low_precision_weights(parameters);
     if (strategy_.adapters) bytes.weights += Bytes(trained.all() * size_of(DType::Bf16).value());
     bytes.gradients = kept(trained, storage_.gradient_bytes, &StateShards::gradients);
-    if (run_.stack.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
+    if (run_.framework.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
       bytes.buckets = bytes.gradients;
     }
     const double owned = updated_shared(trained.shared) + trained.experts / expert_shards_.optimizer;
     bytes.main_gradients = Bytes(owned * storage_.main_gradient_bytes);
     bytes.master = Bytes(owned * storage_.master_bytes);
     bytes.states = Bytes(owned * state) + table_states(owned);
-    const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.update.fused);
-    bytes.temporaries = Bytes(owned * (run_.stack.update.temporary_bytes + temporary));
-    if (run_.stack.update.in_backward) free_gradients(bytes);
+    const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.framework.update.fused);
+    bytes.temporaries = Bytes(owned * (run_.framework.update.temporary_bytes + temporary));
+    if (run_.framework.update.in_backward) free_gradients(bytes);
     if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters.all());
     move_to_host(bytes);
   }
@@ -111,7 +111,7 @@ class StageInventory {
     if (!prices_.wide) return sum;
     for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
       const HighPrecisionBlocks wide =
-          high_precision_blocks(run_.stack.low_precision, strategy_.precision, run_.model, contents_.part(stage_, chunk));
+          high_precision_blocks(run_.framework.low_precision, strategy_.precision, run_.model, contents_.part(stage_, chunk));
       sum.dense += wide.dense, sum.moe += wide.moe;
     }
     return sum;
@@ -120,7 +120,7 @@ class StageInventory {
   // Quantised weights that outlive a micro-batch, both layouts where the device needs them, with their scales: beside the 16-bit
   // ones or instead of them.  Sharded weights are quantised as they are gathered.
   Bytes low_precision_weights(const Counted& parameters) const {
-    const LowPrecisionRecipe& recipe = run_.stack.low_precision;
+    const LowPrecisionRecipe& recipe = run_.framework.low_precision;
     const bool whole = shards_.weights == 1.0 && expert_shards_.weights == 1.0 && !strategy_.offload.parameters;
     if (!whole || !is_low_precision(matmul_dtype(strategy_.precision)) || !(recipe.caches_weights || recipe.stores_weights))
       return Bytes(0.0);
@@ -145,8 +145,8 @@ class StageInventory {
     const double compute_bytes = size_of(activation_dtype(strategy_.precision)).value();
     bytes.gathered = Bytes(gathered_parameters(parameters) * compute_bytes);
     if (strategy_.adapters) return;
-    bytes.gradient_buffers = Bytes(whole_blocks(run_.stack.sharded.gradient_blocks) * rank_.largest_block() *
-                                   (compute_bytes + (run_.stack.gradients.reduced_in_fp32 ? 4.0 : 0.0)));
+    bytes.gradient_buffers = Bytes(whole_blocks(run_.framework.sharded.gradient_blocks) * rank_.largest_block() *
+                                   (compute_bytes + (run_.framework.gradients.reduced_in_fp32 ? 4.0 : 0.0)));
   }
 
   // The gradient at hand and its temporaries, at most the larger end's.
@@ -159,18 +159,19 @@ class StageInventory {
 
   // Blocks in `units` units of sharded weights, at most the model's.
   double whole_blocks(double units) const {
-    const double blocks = run_.stack.sharded.unit_blocks;
+    const double blocks = run_.framework.sharded.unit_blocks;
     const double unit = blocks > 0.0 ? std::max(1.0, blocks) : run_.model.num_layers;
     return std::min<double>(units * unit, run_.model.num_layers);
   }
 
   double gathered_parameters(double parameters) const {
-    const bool kept = !run_.stack.sharded.regathers_in_backward || (strategy_.adapters && run_.stack.sharded.keeps_frozen);
+    const bool kept =
+        !run_.framework.sharded.regathers_in_backward || (strategy_.adapters && run_.framework.sharded.keeps_frozen);
     if (kept && strategy_.sharding != Sharding::None) return parameters;
     const double end = std::max(rank_.embedding, rank_.head);
-    const double blocks = whole_blocks(run_.stack.sharded.gathered_blocks) * rank_.largest_block();
-    if (run_.stack.sharded.live_parameters <= 0.0) return blocks + end;
-    return std::max({std::min(run_.stack.sharded.live_parameters, parameters), blocks, end});
+    const double blocks = whole_blocks(run_.framework.sharded.gathered_blocks) * rank_.largest_block();
+    if (run_.framework.sharded.live_parameters <= 0.0) return blocks + end;
+    return std::max({std::min(run_.framework.sharded.live_parameters, parameters), blocks, end});
   }
 
   void move_to_host(StageBytes& bytes) const {
@@ -239,7 +240,7 @@ class StageInventory {
     const InFlight blocks = kept_in_flight(passes);
     bytes.activations = blocks.most;
     if (contents_.part(stage_, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
-    if (run_.stack.kept.stage_outputs) bytes.activations += passes * stage_output(run_.model, strategy_);
+    if (run_.framework.kept.stage_outputs) bytes.activations += passes * stage_output(run_.model, strategy_);
     if (has_head()) bytes.activations += last_chunk_passes() * prices_.head.saved;
     bytes.activations_at_loss = bytes.activations - blocks.most + blocks.at_loss;
   }
@@ -252,7 +253,7 @@ class StageInventory {
                            .waiting = part.blocks * mean_block(run_, prices_, part).weight_inputs};
       if (part.embedding) one.kept += prices_.embedding.saved;
       if (part.head) one.kept += prices_.head.saved, one.waiting += prices_.head.weight_inputs;
-      if (run_.stack.kept.stage_outputs) one.kept += stage_output(run_.model, strategy_);
+      if (run_.framework.kept.stage_outputs) one.kept += stage_output(run_.model, strategy_);
       chunks.push_back(one);
     }
     return most_held(stage_order(pipeline_shape(strategy_), stage_), chunks);
@@ -272,13 +273,13 @@ class StageInventory {
   }
 
   void add_buffers(StageBytes& bytes) const {
-    if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.stack.reserve.framework;
-    const Bytes workspace = run_.stack.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
-    bytes.workspaces = run_.stack.reserve.matmul_workspaces * workspace;
-    if (run_.stack.reserve.transformer_engine) bytes.workspaces += engine_workspace();
+    if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.framework.reserve.framework;
+    const Bytes workspace = run_.framework.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
+    bytes.workspaces = run_.framework.reserve.matmul_workspaces * workspace;
+    if (run_.framework.reserve.transformer_engine) bytes.workspaces += engine_workspace();
     if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
     if (!has_experts_) return;
-    bytes.workspaces += run_.stack.reserve.grouped_gemm_streams * engine_workspace();
+    bytes.workspaces += run_.framework.reserve.grouped_gemm_streams * engine_workspace();
     if (strategy_.experts.dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
   }
 
@@ -288,7 +289,7 @@ class StageInventory {
 
   // A buffer that stays, of the tokens of all ranks among which rows are dispatched; one rank alone needs none.
   Bytes gathered_tokens() const {
-    const ExpertShape shape = expert_shape(run_.model, strategy_, run_.stack);
+    const ExpertShape shape = expert_shape(run_.model, strategy_, run_.framework);
     const int ranks = strategy_.expert_parallel * strategy_.expert_tensor_ranks();
     if (ranks == 1) return Bytes(0.0);
     const double tokens = static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy_.expert_parallel);
@@ -308,7 +309,7 @@ class StageInventory {
 
   // Blocks that recomputation brings back at once: all between two checkpoints.
   double restored_blocks() const {
-    return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing(strategy_, run_.stack) : 1.0;
+    return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing(strategy_, run_.framework) : 1.0;
   }
 
   // The kind of block that takes most: one with experts where the stage has any, one in 16 bits where it has any of these.
@@ -318,7 +319,7 @@ class StageInventory {
   const BlockPrice& block() const { return has_experts_ ? widest().moe_block : widest().block; }
   const BlockPrice& kept_block() const { return has_experts_ ? widest().kept_moe_block : widest().kept_block; }
 
-  bool partitions() const { return divides_checkpoints(strategy_, run_.stack); }
+  bool partitions() const { return divides_checkpoints(strategy_, run_.framework); }
   Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
   // A partitioned checkpoint is gathered before its block is made again.
   Bytes unpartitioned() const { return partitions() ? block().saved : Bytes(0.0); }
@@ -341,20 +342,20 @@ class StageInventory {
 Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part) {
   const Recompute& recompute = run.strategy.recompute;
   const Bytes each = mean_block(run, prices, part).saved;
-  const Bytes checkpoint = divides_checkpoints(run.strategy, run.stack) ? each / run.strategy.tensor_parallel : each;
+  const Bytes checkpoint = divides_checkpoints(run.strategy, run.framework) ? each / run.strategy.tensor_parallel : each;
   if (recompute.mixes()) {
     const double recomputed = recompute.blocks_of(part.blocks);
     const Bytes kept = mean_kept_block(run, prices, part).saved;
     return recomputed * checkpoint + (part.blocks - recomputed) * kept;
   }
   if (recompute.kind != RecomputeKind::Full) return part.blocks * each;
-  return part.blocks / checkpoint_spacing(run.strategy, run.stack) * checkpoint;
+  return part.blocks / checkpoint_spacing(run.strategy, run.framework) * checkpoint;
 }
 
-MemoryTerms lasting_terms(const StageBytes& bytes, const Stack& stack) {
+MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework) {
   MemoryTerms terms;
   terms[MemoryKind::Weights] = bytes.weights;
-  if (stack.gradients.persist) terms[MemoryKind::Gradients] = bytes.gradients;
+  if (framework.gradients.persist) terms[MemoryKind::Gradients] = bytes.gradients;
   terms[MemoryKind::Master] = bytes.master;
   terms[MemoryKind::States] = bytes.states;
   terms[MemoryKind::PipelineBuffers] = bytes.pipeline_buffers;

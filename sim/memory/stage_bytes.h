@@ -1,6 +1,6 @@
 // The bytes that one rank of a pipeline stage has of everything, each at its largest; when each is there, footprint.h tells.
 //
-// States are the stack's bytes per parameter, divided by the shard ranks.  Kept activations are those of a block x blocks x
+// States are the framework's bytes per parameter, divided by the shard ranks.  Kept activations are those of a block x blocks x
 // micro-batches in flight, or where the chunks of a stage differ as many of each as the schedule has in flight; the embedding
 // counts with the micro-batches of the first chunk and the head with those of the last: one, or all of them under GPipe.  Where
 // passes are split they are followed in their order (held_activations.h).
@@ -40,7 +40,7 @@ struct StageBytes {
 Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part);
 
 // Of these what lasts from one step to the next.
-MemoryTerms lasting_terms(const StageBytes& bytes, const Stack& stack);
+MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework);
 
 StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage);
 

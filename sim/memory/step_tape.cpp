@@ -31,16 +31,16 @@ class StepWalk {
         parts_(stage_parts(run.model, run.strategy, stage)),
         part_(parts_.front()),
         rank_(rank_parameters(run.model, run.strategy)),
-        storage_(storage_of(run.strategy, run.stack)),
+        storage_(storage_of(run.strategy, run.framework)),
         e_(size_of(activation_dtype(run.strategy.precision)).value()),
         tokens_(static_cast<double>(run.strategy.micro_batch) * run.model.seq_len),
         columns_(static_cast<double>(run.model.vocab_size) / run.strategy.tensor_parallel),
-        parameters_(run.strategy, run.stack, run.strategy.shard_ranks(), all_units()),
-        experts_(run.strategy, run.stack, run.strategy.expert_shard_ranks(), all_experts()) {
+        parameters_(run.strategy, run.framework, run.strategy.shard_ranks(), all_units()),
+        experts_(run.strategy, run.framework, run.strategy.expert_shard_ranks(), all_experts()) {
     for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
       if (blocks_of_kind(kind) == 0) continue;
-      tapes_of(kind) = {.kept = block_tape(run.model, run.strategy, run.stack, plain_recompute(), kind),
-                        .recomputed = block_tape(run.model, run.strategy, run.stack, {.kind = RecomputeKind::Full}, kind)};
+      tapes_of(kind) = {.kept = block_tape(run.model, run.strategy, run.framework, plain_recompute(), kind),
+                        .recomputed = block_tape(run.model, run.strategy, run.framework, {.kind = RecomputeKind::Full}, kind)};
     }
   }
 
@@ -316,7 +316,7 @@ class StepWalk {
   }
 
   std::int64_t chunks() const {
-    return strategy_.fused_cross_entropy ? loss_chunks(model_, run_.stack, static_cast<std::int64_t>(tokens_)) : 0;
+    return strategy_.fused_cross_entropy ? loss_chunks(model_, run_.framework, static_cast<std::int64_t>(tokens_)) : 0;
   }
 
   // Ends holding the loss and what its backward pass needs.
@@ -475,8 +475,8 @@ bool follows_tape(const Run& run) {
   const bool divides = m.num_kv_heads % s.tensor_parallel == 0 && m.vocab_size % s.tensor_parallel == 0;
   const bool table = !m.tied_embeddings || s.pipeline_parallel == 1 || s.sharding == Sharding::None;
   const bool schedule = s.schedule <= PipelineSchedule::Interleaved;
-  return run.stack.follows_tape && schedule && executes(m) && executes(s.recompute, s.offload) && formats && divides && table &&
-         s.context_parallel == 1 && executes(s) && !s.adapters && !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
+  return run.framework.follows_tape && schedule && executes(m) && executes(s.recompute, s.offload) && formats && divides &&
+         table && s.context_parallel == 1 && executes(s) && !s.adapters && !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
 }
 
 StepTape step_tape(const Run& run, int stage, int shard) { return StepWalk(run, stage, shard).walk(); }

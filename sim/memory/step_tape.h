@@ -31,11 +31,11 @@ struct StepTape {
   Bytes persistent() const { return weights + gradients + master + states + buffers; }
 };
 
-// Whether a run is one of the runtime's that a tape is known of: its stack, a GPT-2 or Llama shape or an MoE model, and a
+// Whether a run is one of the runtime's that a tape is known of: its framework, a GPT-2 or Llama shape or an MoE model, and a
 // strategy that it executes.
 bool follows_tape(const Run& run);
 
-// Requires follows_tape, whatever the stack says of itself.  `shard`: the rank's place among those that share its units.
+// Requires follows_tape, whatever the framework says of itself.  `shard`: the rank's place among those that share its units.
 StepTape step_tape(const Run& run, int stage, int shard = 0);
 
 }  // namespace llmsim::sim

@@ -10,10 +10,10 @@ namespace {
 
 class CoreLowering {
  public:
-  CoreLowering(const Transformer& model, const Strategy& strategy, const Stack& stack)
+  CoreLowering(const Transformer& model, const Strategy& strategy, const Framework& framework)
       : model_(model),
         strategy_(strategy),
-        stack_(stack),
+        framework_(framework),
         dtype_(activation_dtype(strategy.precision)),
         element_(size_of(dtype_).value()),
         ranks_(strategy.context_parallel),
@@ -152,20 +152,20 @@ class CoreLowering {
     const DType dtype = high_precision_matmul_dtype(strategy_.precision);
     core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype, dtype_));
     if (model_.position == Position::Alibi) {
-      const Traffic bias = position_bias_traffic(stack_, element_);
+      const Traffic bias = position_bias_traffic(framework_, element_);
       core_.forward.push_back(
           streaming(OperatorKind::Softmax, "position_bias", scores, bias.forward_bytes, bias.forward_kernels));
     }
-    const bool one_kernel = stack_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
-    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(stack_, element_, one_kernel));
-    const double kept = stack_.dropout > 0.0 ? 2 * element_ + 1 : element_;
+    const bool one_kernel = framework_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
+    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(framework_, element_, one_kernel));
+    const double kept = framework_.dropout > 0.0 ? 2 * element_ + 1 : element_;
     core_.forward.back().saved += Bytes(scores * kept);
     core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_));
     core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));
-    stream(OperatorKind::Copy, "attention_layout", queries() + outputs(), layout_traffic(stack_, element_));
+    stream(OperatorKind::Copy, "attention_layout", queries() + outputs(), layout_traffic(framework_, element_));
   }
 
   void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
@@ -194,7 +194,7 @@ class CoreLowering {
 
   const Transformer& model_;
   const Strategy& strategy_;
-  const Stack& stack_;
+  const Framework& framework_;
   DType dtype_;
   double element_;
   std::int64_t ranks_;
@@ -209,8 +209,8 @@ class CoreLowering {
 
 }  // namespace
 
-AttentionCore lower_attention_core(const Transformer& model, const Strategy& strategy, const Stack& stack) {
-  return CoreLowering(model, strategy, stack).lower();
+AttentionCore lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+  return CoreLowering(model, strategy, framework).lower();
 }
 
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {

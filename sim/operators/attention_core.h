@@ -23,7 +23,7 @@
 
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -35,7 +35,7 @@ struct AttentionCore {
 };
 
 // Requires a valid strategy; model.sliding_window is that of the layer.
-AttentionCore lower_attention_core(const Transformer& model, const Strategy& strategy, const Stack& stack);
+AttentionCore lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework);
 
 // Whether a layer with this window sends its keys as the strategy says, or gathers them because a ring would pass most in vain.
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy);

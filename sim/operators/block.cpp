@@ -15,22 +15,22 @@ namespace {
 // Of 0.5 x (1 + tanh(...)) written out, beside x itself: 0.5 x, the tangent, and one more than it.
 constexpr double kComposedGeluKeeps = 3.0;
 
-bool gathers_again(const Strategy& strategy, const Stack& stack) {
-  return stack.sharded.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
+bool gathers_again(const Strategy& strategy, const Framework& framework) {
+  return framework.sharded.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
 }
 
 // Collects the operators of a block; one method per half, one per idiom.
 class BlockLowering {
  public:
-  BlockLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, LayerKind kind)
+  BlockLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, LayerKind kind)
       : model_(model),
         kind_(kind),
         strategy_(strategy),
-        stack_(stack),
+        framework_(framework),
         linear_{.precision = strategy.precision,
-                .stack = &stack,
+                .framework = &framework,
                 .adapters = strategy.adapters,
-                .requantises_weights = gathers_again(strategy, stack)},
+                .requantises_weights = gathers_again(strategy, framework)},
         element_(size_of(activation_dtype(strategy.precision)).value()),
         tokens_(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel),
         tensor_(strategy.tensor_parallel) {}
@@ -40,7 +40,7 @@ class BlockLowering {
     kind_ == LayerKind::Moe ? moe_half() : mlp_half();
     bias_gradients();
     block_.gradients = activation_gradients();
-    recompute_block(block_, parts_, model_, strategy_, stack_, recompute);
+    recompute_block(block_, parts_, model_, strategy_, framework_, recompute);
     block_.offloaded =
         offloadable_bytes(parts_.inputs, strategy_.offload.modules, strategy_.recompute, recompute, kind_ == LayerKind::Moe);
     return std::move(block_);
@@ -84,11 +84,11 @@ class BlockLowering {
     if (model_.qk_norm != QkNorm::None) qk_norm(q_elements + kv_elements);
     if (strategy_.adapters) keep_adapter_dropout(residual_elements());
     if (model_.position == Position::Rope) {
-      stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(stack_, element_));
+      stream(OperatorKind::Rotary, "rotary", q_elements + kv_elements, rotary_traffic(framework_, element_));
     }
-    const double kv_kept = stack_.kept.expanded_kv_heads ? q_elements : kv_elements;
+    const double kv_kept = framework_.kept.expanded_kv_heads ? q_elements : kv_elements;
     keep(Bytes((q_elements + 2 * kv_kept) * element_), parts_.inputs.core_attention);
-    if (stack_.kept.fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
+    if (framework_.kept.fused_qkv) keep(Bytes((q_elements + kv_elements) * element_));
   }
 
   void mla_inputs(const Mla& mla) {
@@ -101,7 +101,7 @@ class BlockLowering {
     gemm("query_up", mla.q_lora_rank.value_or(static_cast<int>(h)), {heads * d});
     gemm("mla_up", mla.kv_lora_rank, {heads * (mla.qk_nope_head_dim + mla.v_head_dim)});
     const double t = static_cast<double>(tokens_), per_head = t * static_cast<double>(heads);
-    stream(OperatorKind::Rotary, "rotary", (per_head + t) * mla.qk_rope_head_dim, rotary_traffic(stack_, element_));
+    stream(OperatorKind::Rotary, "rotary", (per_head + t) * mla.qk_rope_head_dim, rotary_traffic(framework_, element_));
     stream(OperatorKind::Copy, "assemble_keys", per_head * static_cast<double>(d), permutation_traffic(element_));
     parts_.mla_saved = Bytes(per_head * static_cast<double>(2 * d + mla.v_head_dim) * element_);
     keep(parts_.mla_saved, parts_.inputs.core_attention);
@@ -113,7 +113,7 @@ class BlockLowering {
     const std::int64_t tokens = strategy_.sequence_parallel ? tokens_ / tensor_ : tokens_;
     add_gemm(lower_linear(linear_, label, tokens, rank + beside, model_.hidden_size), {rank + beside}, false);
     const double normalised = static_cast<double>(tokens) * rank, all = static_cast<double>(tokens) * (rank + beside);
-    stream(OperatorKind::Norm, norm_label, normalised, norm_traffic(model_.norm, stack_, element_));
+    stream(OperatorKind::Norm, norm_label, normalised, norm_traffic(model_.norm, framework_, element_));
     keep(Bytes(all * element_ + normalised * linear_input_bytes(linear_)));
   }
 
@@ -149,9 +149,9 @@ class BlockLowering {
     keep(parts_.mlp_inner_saved, parts_.inputs.activation);
     parts_.activations = {{.place = block_.forward.size()}};
     Bytes& kept = parts_.activations.back().saved;
-    stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, stack_, element_));
-    const bool eager_gate = model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
-    const bool composed = stack_.composed_activation && !model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager;
+    stream(OperatorKind::Activation, "activation", ffn_elements, activation_traffic(model_.gated_mlp, framework_, element_));
+    const bool eager_gate = model_.gated_mlp && framework_.fusion == ElementwiseFusion::Eager;
+    const bool composed = framework_.composed_activation && !model_.gated_mlp && framework_.fusion == ElementwiseFusion::Eager;
     if (composed) kept += Bytes(kComposedGeluKeeps * ffn_elements * element_);
     if (eager_gate) kept += Bytes(ffn_elements * element_);  // silu(gate)
     if (keeps_input(all_adapted())) kept += Bytes(ffn_elements * linear_input_bytes(linear_));
@@ -166,9 +166,9 @@ class BlockLowering {
     parts_.moe = true;
     if (!model_.parallel_block || model_.norms_per_layer >= 2) mlp_norm();
     parts_.mlp.first = block_.forward.size();
-    const bool gathers = !routes_shards(strategy_, stack_);
+    const bool gathers = !routes_shards(strategy_, framework_);
     if (!model_.parallel_block && gathers) gather();
-    ExpertOperators experts = lower_experts(model_, strategy_, stack_, linear_);
+    ExpertOperators experts = lower_experts(model_, strategy_, framework_, linear_);
     const std::size_t before = block_.forward.size();
     for (BlockGemm& gemm : experts.gemms) {
       gemm.gemm += before;
@@ -197,8 +197,8 @@ class BlockLowering {
     residual("mlp_residual");
   }
 
-  // One GEMM where both halves read the same norm and the stack joins their weights.
-  bool fuses_inputs() const { return model_.parallel_block && model_.norms_per_layer == 1 && stack_.fuses_parallel_inputs; }
+  // One GEMM where both halves read the same norm and the framework joins their weights.
+  bool fuses_inputs() const { return model_.parallel_block && model_.norms_per_layer == 1 && framework_.fuses_parallel_inputs; }
 
   // The partial sums of attention and MLP, added before the one reduction that both share.
   void sum_of_halves() {
@@ -208,14 +208,14 @@ class BlockLowering {
 
   // Queries and keys are normalised: the kernel's input is kept beside its output.
   void qk_norm(double elements) {
-    Traffic traffic = norm_traffic(model_.norm, stack_, element_);
+    Traffic traffic = norm_traffic(model_.norm, framework_, element_);
     traffic.forward_kernels *= 2, traffic.backward_kernels *= 2;
     stream(OperatorKind::Norm, "qk_norm", elements, traffic);
     keep(Bytes(elements * element_));
   }
 
   void attention_core() {
-    AttentionCore core = lower_attention_core(model_, strategy_, stack_);
+    AttentionCore core = lower_attention_core(model_, strategy_, framework_);
     block_.forward.insert(block_.forward.end(), core.forward.begin(), core.forward.end());
     block_.backward.insert(block_.backward.end(), core.backward.begin(), core.backward.end());
     core_working_ = core.working;
@@ -224,7 +224,7 @@ class BlockLowering {
 
   // The gradient of a bias is the sum of its GEMM's output gradient over the tokens.
   void bias_gradients() {
-    if (stack_.gradients.fused_bias || strategy_.adapters) return;
+    if (framework_.gradients.fused_bias || strategy_.adapters) return;
     const double heads = static_cast<double>(model_.num_heads + 2 * model_.num_kv_heads) * model_.head_dim / tensor_;
     const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 2.0 : 1.0);
     const auto add = [&](bool bias, double width, int kernels) {
@@ -243,9 +243,9 @@ class BlockLowering {
 
   // An eager RMSNorm keeps its input in fp32 and, for the gradient of its scale, the normalised input.
   NormKept norm(const char* label, bool feeds_kept_input) {
-    stream(OperatorKind::Norm, label, residual_elements(), norm_traffic(model_.norm, stack_, element_));
-    const bool eager_rms = model_.norm == Norm::RmsNorm && stack_.fusion == ElementwiseFusion::Eager;
-    const double input = stack_.norms_in_fp32 || eager_rms ? size_of(DType::Fp32).value() : element_;
+    stream(OperatorKind::Norm, label, residual_elements(), norm_traffic(model_.norm, framework_, element_));
+    const bool eager_rms = model_.norm == Norm::RmsNorm && framework_.fusion == ElementwiseFusion::Eager;
+    const double input = framework_.norms_in_fp32 || eager_rms ? size_of(DType::Fp32).value() : element_;
     const double normalised = eager_rms && !strategy_.adapters ? element_ : 0.0;
     const double output = feeds_kept_input ? linear_input_bytes(linear_) : 0.0;
     keep(Bytes(residual_elements() * (input + normalised + output)));
@@ -254,23 +254,23 @@ class BlockLowering {
   }
 
   // Linear layers keep their input for the weight gradient; frozen ones have none.
-  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || stack_.kept.frozen_inputs; }
+  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || framework_.kept.frozen_inputs; }
   // A single sequence is transposed by a view; ring attention merges partial results into a new tensor instead.
   bool copies_attention_output() const {
-    const AttentionKernel kernel = stack_.attention_kernel;
+    const AttentionKernel kernel = framework_.attention_kernel;
     const bool flash =
         kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 || kernel == AttentionKernel::Flash3;
     const bool transposed = strategy_.micro_batch > 1 && strategy_.context_parallel == 1;
-    return stack_.kept.flash_output_copied && strategy_.flash_attention && flash && transposed;
+    return framework_.kept.flash_output_copied && strategy_.flash_attention && flash && transposed;
   }
   bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }
   void keep_adapter_dropout(double elements) {
-    if (stack_.kept.adapter_dropout > 0.0) keep(Bytes(elements * (element_ + 1.0)));
+    if (framework_.kept.adapter_dropout > 0.0) keep(Bytes(elements * (element_ + 1.0)));
   }
 
   void residual(const char* label) {
-    stream(OperatorKind::Residual, label, residual_elements(), residual_traffic(stack_, element_));
-    if (stack_.dropout > 0.0) keep(Bytes(residual_elements()));
+    stream(OperatorKind::Residual, label, residual_elements(), residual_traffic(framework_, element_));
+    if (framework_.dropout > 0.0) keep(Bytes(residual_elements()));
   }
 
   // Before a column-parallel GEMM.
@@ -306,8 +306,9 @@ class BlockLowering {
 
   // As all-gathers send it: linear layers need it in the format of their GEMMs.
   Bytes gathered_residual() const {
-    const double sent =
-        stack_.low_precision.gathers_inputs ? low_precision_bytes(stack_.low_precision, strategy_.precision, false) : element_;
+    const double sent = framework_.low_precision.gathers_inputs
+                            ? low_precision_bytes(framework_.low_precision, strategy_.precision, false)
+                            : element_;
     return std::min(1.0, sent / element_) * whole_residual();
   }
 
@@ -358,7 +359,7 @@ class BlockLowering {
   const Transformer& model_;
   LayerKind kind_;
   const Strategy& strategy_;
-  const Stack& stack_;
+  const Framework& framework_;
   LinearContext linear_;
   double element_;
   std::int64_t tokens_;
@@ -371,9 +372,9 @@ class BlockLowering {
 
 }  // namespace
 
-BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute,
-                           LayerKind kind) {
-  return BlockLowering(model, strategy, stack, kind).lower(recompute);
+BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                           RecomputeKind recompute, LayerKind kind) {
+  return BlockLowering(model, strategy, framework, kind).lower(recompute);
 }
 
 }  // namespace llmsim::sim

@@ -20,8 +20,8 @@
 //
 // In an MoE model the experts take the place of the MLP: experts.h.
 //
-// A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the stack may join qkv and the MLP's input to
-// one GEMM.  Queries and keys may be normalised, norms may follow each half.
+// A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the framework may join qkv and the MLP's input
+// to one GEMM.  Queries and keys may be normalised, norms may follow each half.
 //
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
 // t/n tokens; without, the reductions are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels
@@ -32,7 +32,7 @@
 
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -49,7 +49,7 @@ struct BlockOperators {
 
 // A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of block).
 // `kind`: which of the model's layers; one with experts needs model.moe.  Requires a valid strategy.
-BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Stack& stack, RecomputeKind recompute,
-                           LayerKind kind = LayerKind::Dense);
+BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                           RecomputeKind recompute, LayerKind kind = LayerKind::Dense);
 
 }  // namespace llmsim::sim

@@ -11,12 +11,12 @@ namespace {
 class BlockRecompute {
  public:
   BlockRecompute(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
-                 const Stack& stack)
+                 const Framework& framework)
       : block_(block),
         parts_(parts),
         model_(model),
         strategy_(strategy),
-        stack_(stack),
+        framework_(framework),
         element_(size_of(activation_dtype(strategy.precision)).value()),
         input_(stage_output(model, strategy)) {}
 
@@ -83,8 +83,8 @@ class BlockRecompute {
 
   // Nothing of what follows is needed again, unless a norm or a dropout mask there is.
   std::size_t last_needed() const {
-    const bool needed = stack_.dropout > 0.0 || model_.norms_per_layer >= 4;
-    return stack_.recompute_stops_early && !needed ? parts_.needed : block_.forward.size();
+    const bool needed = framework_.dropout > 0.0 || model_.norms_per_layer >= 4;
+    return framework_.recompute_stops_early && !needed ? parts_.needed : block_.forward.size();
   }
 
   // Weights that are cast for the backward pass anyway are not cast again for the replay.
@@ -92,7 +92,7 @@ class BlockRecompute {
     const auto begin = block_.forward.begin();
     std::copy_if(begin + static_cast<std::ptrdiff_t>(range.first), begin + static_cast<std::ptrdiff_t>(range.last),
                  std::back_inserter(block_.recompute),
-                 [&](const Operator& op) { return !(stack_.casts_weights_in_backward && op.kind == OperatorKind::Cast); });
+                 [&](const Operator& op) { return !(framework_.casts_weights_in_backward && op.kind == OperatorKind::Cast); });
   }
 
   Bytes core_saved() const {
@@ -160,7 +160,7 @@ class BlockRecompute {
   const BlockParts& parts_;
   const Transformer& model_;
   const Strategy& strategy_;
-  const Stack& stack_;
+  const Framework& framework_;
   double element_;
   Bytes input_;  // of the block: the residual stream
 };
@@ -174,8 +174,8 @@ Bytes total_saved(const std::vector<BlockActivation>& activations) {
 }
 
 void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
-                     const Stack& stack, RecomputeKind recompute) {
-  BlockRecompute(block, parts, model, strategy, stack).apply(recompute);
+                     const Framework& framework, RecomputeKind recompute) {
+  BlockRecompute(block, parts, model, strategy, framework).apply(recompute);
 }
 
 }  // namespace llmsim::sim

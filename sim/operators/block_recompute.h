@@ -54,6 +54,6 @@ struct BlockParts {
 //
 // A replay that stops early ends where nothing that follows is needed again: where the block's last GEMM has its input.
 void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
-                     const Stack& stack, RecomputeKind recompute);
+                     const Framework& framework, RecomputeKind recompute);
 
 }  // namespace llmsim::sim

@@ -11,23 +11,23 @@ namespace {
 
 class EncoderHeadLowering {
  public:
-  EncoderHeadLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens)
+  EncoderHeadLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, std::int64_t tokens)
       : model_(model),
         strategy_(strategy),
-        stack_(stack),
+        framework_(framework),
         tokens_(tokens),
         predicted_(predicted_of(model, tokens)),
         element_(size_of(activation_dtype(strategy.precision)).value()) {
     linear_.precision = strategy.precision;
-    linear_.stack = &stack_;
+    linear_.framework = &framework_;
     linear_.frozen = strategy.adapters.has_value();
   }
 
   EncoderHeadOperators lower() {
     pick_rows();
     gemm("head_transform", predicted_, model_.hidden_size);
-    stream(OperatorKind::Activation, "head_activation", predicted_, activation_traffic(false, stack_, element_));
-    stream(OperatorKind::Norm, "head_norm", predicted_, norm_traffic(model_.norm, stack_, element_));
+    stream(OperatorKind::Activation, "head_activation", predicted_, activation_traffic(false, framework_, element_));
+    stream(OperatorKind::Norm, "head_norm", predicted_, norm_traffic(model_.norm, framework_, element_));
     if (model_.encoder->next_sentence) classify_sentences();
     return std::move(head_);
   }
@@ -44,7 +44,7 @@ class EncoderHeadLowering {
   void classify_sentences() {
     const std::int64_t sequences = strategy_.micro_batch;
     gemm("pooler", sequences, model_.hidden_size);
-    stream(OperatorKind::Activation, "pooler_activation", sequences, activation_traffic(false, stack_, element_));
+    stream(OperatorKind::Activation, "pooler_activation", sequences, activation_traffic(false, framework_, element_));
     gemm("next_sentence", sequences, kSentenceClasses);
   }
 
@@ -68,7 +68,7 @@ class EncoderHeadLowering {
 
   const Transformer& model_;
   const Strategy& strategy_;
-  const Stack& stack_;
+  const Framework& framework_;
   std::int64_t tokens_;
   std::int64_t predicted_;
   double element_;
@@ -82,9 +82,9 @@ std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
   return std::max<std::int64_t>(1, std::llround(predicted_share(model) * static_cast<double>(tokens)));
 }
 
-EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Stack& stack,
+EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Framework& framework,
                                         std::int64_t tokens) {
-  return EncoderHeadLowering(model, strategy, stack, tokens).lower();
+  return EncoderHeadLowering(model, strategy, framework, tokens).lower();
 }
 
 }  // namespace llmsim::sim

@@ -14,7 +14,7 @@
 
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -29,7 +29,7 @@ struct EncoderHeadOperators {
 std::int64_t predicted_of(const Transformer& model, std::int64_t tokens);
 
 // Requires model.encoder; `tokens` of micro_batch sequences are on this rank.
-EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Stack& stack,
+EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Framework& framework,
                                         std::int64_t tokens);
 
 }  // namespace llmsim::sim

@@ -36,7 +36,7 @@ void add_loss(EndOperators& ends, LossOperators loss) {
   ends.working = loss.working;
 }
 
-void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack,
+void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Framework& framework,
                             const EndShape& shape) {
   if (strategy.tensor_parallel == 1) return;
   const Bytes message = whole_residual(model, shape);
@@ -46,13 +46,14 @@ void add_tensor_collectives(EndOperators& ends, const Transformer& model, const 
   }
   ends.forward.push_back(collective("head_input", CollectiveKind::AllGather, GroupKind::Tensor, message));
   // A loss that makes its gradients in the forward pass needs the whole input once.
-  if (!strategy.fused_cross_entropy || stack.loss.fused != FusedLoss::Gradient)
+  if (!strategy.fused_cross_entropy || framework.loss.fused != FusedLoss::Gradient)
     ends.backward.push_back(collective("head_input_again", CollectiveKind::AllGather, GroupKind::Tensor, message));
   ends.backward.push_back(collective("head_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
 }
 
-void add_norm(EndOperators& ends, const char* label, const Transformer& model, const Stack& stack, const EndShape& shape) {
-  const Traffic traffic = norm_traffic(model.norm, stack, shape.element);
+void add_norm(EndOperators& ends, const char* label, const Transformer& model, const Framework& framework,
+              const EndShape& shape) {
+  const Traffic traffic = norm_traffic(model.norm, framework, shape.element);
   ends.forward.push_back(streaming(OperatorKind::Norm, label, shape.residual, traffic.forward_bytes, traffic.forward_kernels));
   ends.backward.push_back(streaming(OperatorKind::Norm, label, shape.residual, traffic.backward_bytes, traffic.backward_kernels));
 }
@@ -83,7 +84,7 @@ void add_table_casts(EndOperators& ends, const Transformer& model, const Strateg
 
 }  // namespace
 
-EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Stack& stack) {
+EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   const EndShape shape = shape_of(model, strategy);
   EndOperators ends;
   const double lookups = static_cast<double>(shape.tokens) * model.hidden_size;
@@ -96,11 +97,11 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
     if (strategy.sequence_parallel)
       ends.backward.push_back(collective("embedding_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message));
   }
-  if (stack.positions_apart && model.position == Position::Learned) add_positions(ends, model, strategy, shape);
+  if (framework.positions_apart && model.position == Position::Learned) add_positions(ends, model, strategy, shape);
   if (model.encoder && model.encoder->segment_types > 0) add_segments(ends, shape);
-  if (stack.casts_weights_in_backward && shape.element < kFp32Bytes) add_table_casts(ends, model, strategy);
-  if (model.embedding_norm) add_norm(ends, "embedding_norm", model, stack, shape);
-  if (stack.dropout > 0.0) {
+  if (framework.casts_weights_in_backward && shape.element < kFp32Bytes) add_table_casts(ends, model, strategy);
+  if (model.embedding_norm) add_norm(ends, "embedding_norm", model, framework, shape);
+  if (framework.dropout > 0.0) {
     ends.forward.push_back(streaming(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));
     ends.saved = Bytes(shape.residual);
   }
@@ -113,14 +114,14 @@ void append(OperatorList& list, const OperatorList& more) { list.insert(list.end
 
 // What a multi-token-prediction layer has beside its block: norms of the hidden state and of the next token's embedding, and the
 // GEMM that joins them, (t, h, 2 h).
-EndOperators lower_prediction_input(const Transformer& model, const Strategy& strategy, const Stack& stack,
+EndOperators lower_prediction_input(const Transformer& model, const Strategy& strategy, const Framework& framework,
                                     const EndShape& shape) {
-  EndOperators ends = lower_embedding(model, strategy, stack);
-  add_norm(ends, "prediction_norm", model, stack, shape);
-  add_norm(ends, "prediction_norm", model, stack, shape);
+  EndOperators ends = lower_embedding(model, strategy, framework);
+  add_norm(ends, "prediction_norm", model, framework, shape);
+  add_norm(ends, "prediction_norm", model, framework, shape);
   const std::int64_t h = model.hidden_size;
   LinearContext context;
-  context.precision = strategy.precision, context.stack = &stack;
+  context.precision = strategy.precision, context.framework = &framework;
   const Bytes joined = 2.0 * whole_residual(model, shape);
   const bool divided = strategy.tensor_parallel > 1;
   if (divided) ends.forward.push_back(collective("prediction_input", CollectiveKind::AllGather, GroupKind::Tensor, joined));
@@ -146,9 +147,9 @@ void add_predictions(EndOperators& ends, const EndOperators& head, const EndOper
 }
 
 // What stands between the last layer and the logits of an encoder.
-void add_encoder_head(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Stack& stack,
+void add_encoder_head(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Framework& framework,
                       const EndShape& shape) {
-  const EncoderHeadOperators head = lower_encoder_head(model, strategy, stack, shape.tokens);
+  const EncoderHeadOperators head = lower_encoder_head(model, strategy, framework, shape.tokens);
   append(ends.forward, head.forward);
   append(ends.backward, head.backward);
   ends.saved += head.saved;
@@ -156,16 +157,16 @@ void add_encoder_head(EndOperators& ends, const Transformer& model, const Strate
 
 }  // namespace
 
-EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Stack& stack) {
+EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   const EndShape shape = shape_of(model, strategy);
   EndOperators ends;
-  if (model.final_norm) add_norm(ends, "final_norm", model, stack, shape);
+  if (model.final_norm) add_norm(ends, "final_norm", model, framework, shape);
   ends.saved = Bytes((model.encoder ? 1.0 : 2.0) * shape.residual * shape.element);  // an encoder's layers keep their own inputs
-  add_tensor_collectives(ends, model, strategy, stack, shape);
-  if (model.encoder) add_encoder_head(ends, model, strategy, stack, shape);
-  add_loss(ends, lower_loss(model, strategy, stack, predicted_of(model, shape.tokens)));
+  add_tensor_collectives(ends, model, strategy, framework, shape);
+  if (model.encoder) add_encoder_head(ends, model, strategy, framework, shape);
+  add_loss(ends, lower_loss(model, strategy, framework, predicted_of(model, shape.tokens)));
   if (model.mtp_layers > 0)
-    add_predictions(ends, EndOperators(ends), lower_prediction_input(model, strategy, stack, shape), model.mtp_layers);
+    add_predictions(ends, EndOperators(ends), lower_prediction_input(model, strategy, framework, shape), model.mtp_layers);
   return ends;
 }
 

@@ -9,7 +9,7 @@
 
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -22,7 +22,7 @@ struct EndOperators {
   Bytes working;           // while the loss is computed: logits, their fp32 copy and gradient
 };
 
-EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Stack& stack);
-EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Stack& stack);
+EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Framework& framework);
+EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Framework& framework);
 
 }  // namespace llmsim::sim

@@ -15,12 +15,12 @@ double real(std::int64_t count) { return static_cast<double>(count); }
 
 class ExpertLowering {
  public:
-  ExpertLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, const LinearContext& linear)
+  ExpertLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, const LinearContext& linear)
       : model_(model),
         moe_(*model.moe),
-        stack_(stack),
+        framework_(framework),
         linear_(linear),
-        shape_(expert_shape(model, strategy, stack)),
+        shape_(expert_shape(model, strategy, framework)),
         dispatch_(strategy.experts.dispatch),
         ranks_(strategy.expert_parallel),
         expert_tensor_(shape_.routes_shards ? strategy.expert_tensor_ranks() : 1),
@@ -75,7 +75,7 @@ class ExpertLowering {
     const std::int64_t experts = moe_.num_experts;
     add(lower_linear(wide(), "router", shape_.tokens, experts, model_.hidden_size), {experts}, false);
     if (moe_.router_bias) bias_gradient(shape_.tokens, real(experts));
-    stream(OperatorKind::Softmax, "router_choice", real(shape_.tokens * experts), router_traffic(stack_, element_));
+    stream(OperatorKind::Softmax, "router_choice", real(shape_.tokens * experts), router_traffic(framework_, element_));
     const double kept =
         real(shape_.tokens * experts) * size_of(DType::Fp32).value() + real(shape_.sent) * (element_ + kIndicesPerRow * kIndex);
     keep(Bytes(kept));
@@ -119,7 +119,7 @@ class ExpertLowering {
                            .busy = shape_.busy_experts,
                            .rows = shape_.rows,
                            .rows_per_expert = shape_.rows_per_expert,
-                           .one_kernel = stack_.experts.grouped_kernel};
+                           .one_kernel = framework_.experts.grouped_kernel};
     if (pads_rows()) stream(OperatorKind::Copy, "expert_pad", row_elements(), permutation_traffic(element_));
     add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
     if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
@@ -134,12 +134,12 @@ class ExpertLowering {
 
   // Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends them so.
   bool pads_rows() const {
-    return stack_.experts.copies_to_pad && is_low_precision(matmul_dtype(linear_.precision)) && !deduplicates();
+    return framework_.experts.copies_to_pad && is_low_precision(matmul_dtype(linear_.precision)) && !deduplicates();
   }
 
   // A GEMM whose result is weighted afterwards has its bias in its own kernel.
   void last_bias() {
-    if (!stack_.experts.biases_one_by_one) return bias_gradient(shape_.rows, real(model_.hidden_size));
+    if (!framework_.experts.biases_one_by_one) return bias_gradient(shape_.rows, real(model_.hidden_size));
     const int experts = static_cast<int>(shape_.busy_experts);
     stream(OperatorKind::Residual, "expert_bias", row_elements(), weighted_bias_traffic(element_, experts));
   }
@@ -149,7 +149,7 @@ class ExpertLowering {
     if (expert_tensor_ > 1) conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (exchanges() && !gathers()) exchange("expert_combine", element_);
     permute("expert_return", gathers() ? arrived_elements() : sent_elements());
-    if (!stack_.kept.weighted_in_experts) keep(Bytes((gathers() ? arrived_elements() : sent_elements()) * element_));
+    if (!framework_.kept.weighted_in_experts) keep(Bytes((gathers() ? arrived_elements() : sent_elements()) * element_));
   }
 
   // By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
@@ -159,7 +159,7 @@ class ExpertLowering {
 
   void combine() {
     const double rows = gathers() ? arrived_elements() : sent_elements();
-    stream(OperatorKind::Residual, "expert_combination", rows, combination_traffic(stack_, element_, moe_.top_k));
+    stream(OperatorKind::Residual, "expert_combination", rows, combination_traffic(framework_, element_, moe_.top_k));
     if (gathers()) scatter_tokens();
     if (shape_.shared_ffn > 0) {
       out_.forward.push_back(streaming(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
@@ -208,15 +208,15 @@ class ExpertLowering {
   void activate(const char* label, double elements) {
     keep(Bytes(width_ * elements * element_));
     out_.activations.push_back({.place = out_.forward.size()});
-    stream(OperatorKind::Activation, label, elements, activation_traffic(model_.gated_mlp, stack_, element_));
+    stream(OperatorKind::Activation, label, elements, activation_traffic(model_.gated_mlp, framework_, element_));
     Bytes kept = input_of(elements);
-    if (model_.gated_mlp && stack_.fusion == ElementwiseFusion::Eager) kept += Bytes(elements * element_);  // silu(gate)
+    if (model_.gated_mlp && framework_.fusion == ElementwiseFusion::Eager) kept += Bytes(elements * element_);  // silu(gate)
     keep_activation(kept);
   }
 
   // The weights' gradient needs what they multiply; a fused gate makes it again from its inputs.
   bool keeps_unweighted() const {
-    return stack_.kept.weighted_in_experts && !(model_.gated_mlp && stack_.fusion != ElementwiseFusion::Eager);
+    return framework_.kept.weighted_in_experts && !(model_.gated_mlp && framework_.fusion != ElementwiseFusion::Eager);
   }
 
   void keep_activation(Bytes size) {
@@ -232,8 +232,8 @@ class ExpertLowering {
   }
 
   double dispatched_bytes() const {
-    const bool low_precision = stack_.experts.dispatches_low_precision && is_low_precision(matmul_dtype(linear_.precision));
-    return low_precision ? low_precision_bytes(stack_.low_precision, linear_.precision, false) : element_;
+    const bool low_precision = framework_.experts.dispatches_low_precision && is_low_precision(matmul_dtype(linear_.precision));
+    return low_precision ? low_precision_bytes(framework_.low_precision, linear_.precision, false) : element_;
   }
 
   // Rows arrive by rank, and are wanted by expert.
@@ -243,7 +243,7 @@ class ExpertLowering {
   }
 
   void bias_gradient(std::int64_t tokens, double width) {
-    if (stack_.gradients.fused_bias || linear_.frozen) return;
+    if (framework_.gradients.fused_bias || linear_.frozen) return;
     out_.backward.push_back(streaming(OperatorKind::Residual, "bias_gradient", real(tokens) * width, element_, 1));
   }
 
@@ -268,7 +268,7 @@ class ExpertLowering {
 
   const Transformer& model_;
   const Moe& moe_;
-  const Stack& stack_;
+  const Framework& framework_;
   LinearContext linear_;
   ExpertShape shape_;
   ExpertDispatch dispatch_;
@@ -282,15 +282,15 @@ class ExpertLowering {
 
 }  // namespace
 
-bool routes_shards(const Strategy& strategy, const Stack& stack) {
+bool routes_shards(const Strategy& strategy, const Framework& framework) {
   const bool divides = strategy.tensor_parallel > 1 && strategy.sequence_parallel;
-  return divides && (stack.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tensor_parallel);
+  return divides && (framework.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tensor_parallel);
 }
 
-ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Stack& stack) {
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   const Moe& moe = *model.moe;
   ExpertShape shape;
-  shape.routes_shards = routes_shards(strategy, stack);
+  shape.routes_shards = routes_shards(strategy, framework);
   shape.tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;
   if (shape.routes_shards) shape.tokens /= strategy.tensor_parallel;
   shape.sent = shape.tokens * moe.top_k;
@@ -306,9 +306,9 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, con
   return shape;
 }
 
-ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Stack& stack,
+ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
                               const LinearContext& linear) {
-  return ExpertLowering(model, strategy, stack, linear).lower();
+  return ExpertLowering(model, strategy, framework, linear).lower();
 }
 
 }  // namespace llmsim::sim

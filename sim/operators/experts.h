@@ -43,7 +43,7 @@
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -62,10 +62,10 @@ struct ExpertShape {
 
 // Whether each tensor rank routes its own part of the sequence: so does Megatron-LM with sequence parallelism, and so it must be
 // where experts are divided otherwise than the rest.
-bool routes_shards(const Strategy& strategy, const Stack& stack);
+bool routes_shards(const Strategy& strategy, const Framework& framework);
 
 // Requires an MoE model and a valid strategy.
-ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Stack& stack);
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Framework& framework);
 
 struct ExpertOperators {
   OperatorList forward;
@@ -82,7 +82,7 @@ struct ExpertOperators {
   Bytes gradients{};         // of activations, at the widest point
 };
 
-ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Stack& stack,
+ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
                               const LinearContext& linear);
 
 }  // namespace llmsim::sim

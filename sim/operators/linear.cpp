@@ -6,12 +6,12 @@ namespace llmsim::sim {
 namespace {
 
 LowPrecisionScaling scaling_of(const LinearContext& context) {
-  return scaling_of(context.stack->low_precision, context.precision);
+  return scaling_of(context.framework->low_precision, context.precision);
 }
 
 Operator quantise(const LinearContext& context, const char* label, double elements, bool weight) {
   const DType dtype = matmul_dtype(context.precision);
-  const Traffic traffic = quantise_traffic(*context.stack, scaling_of(context), weight, size_of(dtype).value());
+  const Traffic traffic = quantise_traffic(*context.framework, scaling_of(context), weight, size_of(dtype).value());
   Operator op = streaming(OperatorKind::Cast, label, elements, traffic.forward_bytes, traffic.forward_kernels);
   op.dtype = dtype;
   op.rate = traffic.rate;
@@ -25,7 +25,7 @@ Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "s
 void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in, double weights) {
   linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
   linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
-  if (!context.stack->low_precision.caches_weights) {
+  if (!context.framework->low_precision.caches_weights) {
     linear.forward.push_back(quantise(context, "quantise_weight", weights, true));
     if (context.requantises_weights) linear.backward.push_back(quantise(context, "quantise_weight_again", weights, true));
   }
@@ -79,15 +79,15 @@ DType weight_gradient_dtype(const LinearContext& context) {
 }
 
 DType accumulated_dtype(const LinearContext& context) {
-  return context.stack->gradients.accumulated_by_gemm ? DType::Fp32 : activation_dtype(context.precision);
+  return context.framework->gradients.accumulated_by_gemm ? DType::Fp32 : activation_dtype(context.precision);
 }
 
 bool casts_weights(const LinearContext& context) {
   const DType wide = activation_dtype(context.precision);
-  return context.stack->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
+  return context.framework->casts_weights_per_microbatch && size_of(wide) < size_of(DType::Fp32);
 }
 
-bool casts_again(const LinearContext& context) { return casts_weights(context) && context.stack->casts_weights_in_backward; }
+bool casts_again(const LinearContext& context) { return casts_weights(context) && context.framework->casts_weights_in_backward; }
 
 void add_weight_gradient(LinearOperators& linear, const LinearContext& context, Operator gemm, double weights) {
   gemm.weight_gradient = true;
@@ -147,8 +147,8 @@ LinearOperators lower_expert_linear(const LinearContext& context, const char* la
 double linear_input_bytes(const LinearContext& context) {
   const DType low_precision = matmul_dtype(context.precision);
   const bool fp32_gradient = scaling_of(context) == LowPrecisionScaling::RowwiseHighPrecisionGradient;
-  if (is_low_precision(low_precision) && context.stack->low_precision.saves_inputs && !fp32_gradient)
-    return low_precision_bytes(context.stack->low_precision, context.precision, false);
+  if (is_low_precision(low_precision) && context.framework->low_precision.saves_inputs && !fp32_gradient)
+    return low_precision_bytes(context.framework->low_precision, context.precision, false);
   return size_of(activation_dtype(context.precision)).value();
 }
 

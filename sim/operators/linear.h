@@ -11,14 +11,14 @@
 #include <optional>
 
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
 struct LinearContext {
   Precision precision = Precision::Bf16;
-  const Stack* stack = nullptr;
+  const Framework* framework = nullptr;
   std::optional<Adapters> adapters;
   bool frozen = false;               // no weight gradient, and no adapter either
   bool requantises_weights = false;  // sharded weights are gathered, and quantised, again in the backward pass

@@ -14,24 +14,24 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 class LossLowering {
  public:
-  LossLowering(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens)
+  LossLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, std::int64_t tokens)
       : model_(model),
         strategy_(strategy),
-        stack_(stack),
+        framework_(framework),
         tokens_(tokens),
         columns_(model.vocab_size / strategy.tensor_parallel),
         element_(size_of(activation_dtype(strategy.precision)).value()),
-        chunks_(loss_chunks(model, stack, tokens)) {}
+        chunks_(loss_chunks(model, framework, tokens)) {}
 
   LossOperators plain() {
     add_linear();
-    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(stack_, element_), 1);
+    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(framework_, element_), 1);
     loss_.working = Bytes(logits() * (element_ + beside_logit()));
     return std::move(loss_);
   }
 
   LossOperators fused() {
-    switch (stack_.loss.fused) {
+    switch (framework_.loss.fused) {
       case FusedLoss::Kernel: return kernel();
       case FusedLoss::Logits: return whole_logits();
       case FusedLoss::Recomputed: return recomputed();
@@ -52,7 +52,7 @@ class LossLowering {
 
   LossOperators whole_logits() {
     add_linear();
-    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(stack_, element_), static_cast<int>(chunks_));
+    add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(framework_, element_), static_cast<int>(chunks_));
     loss_.working = Bytes(logits() * (2.0 * element_ + 2.0 * kFp32Bytes / static_cast<double>(chunks_)));
     return std::move(loss_);
   }
@@ -62,7 +62,7 @@ class LossLowering {
     add_cast();
     loss_.forward.push_back(logits_gemm());
     loss_.recompute.push_back(logits_gemm());
-    const Traffic traffic = cross_entropy_traffic(stack_, e);
+    const Traffic traffic = cross_entropy_traffic(framework_, e);
     add_entropy(loss_.forward, loss_.backward, traffic, static_cast<int>(chunks_));
     add_vocabulary_sums(loss_.recompute, pieces());
     loss_.recompute.push_back(
@@ -87,21 +87,23 @@ class LossLowering {
     loss_.forward.push_back(input_gradient());
     if (trains()) loss_.forward.push_back(weight_gradient());
     const double waiting = (trains() ? weights() : 0.0) + static_cast<double>(tokens_) * model_.hidden_size;
-    if (stack_.loss.scales_gradients)
+    if (framework_.loss.scales_gradients)
       loss_.backward.push_back(streaming(OperatorKind::CrossEntropy, "gradient_scale", waiting, 2.0 * e, 2));
-    if (casts() && stack_.casts_weights_in_backward) loss_.backward.push_back(weight_cast());
+    if (casts() && framework_.casts_weights_in_backward) loss_.backward.push_back(weight_cast());
     const double chunk = logits() / static_cast<double>(chunks_);
     loss_.working = Bytes(chunk * (wide ? e : 2.0 * e + kFp32Bytes) + waiting * e + (casts() ? weights() * e : 0.0));
     return std::move(loss_);
   }
 
-  // The head multiplies in 16 bits under the low-precision recipes unless the stack says otherwise; under adapters it is frozen.
+  // The head multiplies in 16 bits under the low-precision recipes unless the framework says otherwise; under adapters it is
+  // frozen.
   void add_linear() {
     const bool low_precision = size_of(matmul_dtype(strategy_.precision)) < size_of(DType::Bf16);
-    const LinearContext context{.precision = low_precision && !stack_.low_precision.head ? Precision::Bf16 : strategy_.precision,
-                                .stack = &stack_,
-                                .adapters = {},
-                                .frozen = !trains()};
+    const LinearContext context{
+        .precision = low_precision && !framework_.low_precision.head ? Precision::Bf16 : strategy_.precision,
+        .framework = &framework_,
+        .adapters = {},
+        .frozen = !trains()};
     LinearOperators head = lower_linear(context, "head", tokens_, columns_, model_.hidden_size);
     loss_.forward = std::move(head.forward);
     loss_.backward = std::move(head.backward);
@@ -153,11 +155,11 @@ class LossLowering {
 
   DType dtype() const { return activation_dtype(strategy_.precision); }
   bool trains() const { return !strategy_.adapters; }
-  bool casts() const { return stack_.casts_weights_per_microbatch && element_ < kFp32Bytes; }
+  bool casts() const { return framework_.casts_weights_per_microbatch && element_ < kFp32Bytes; }
   // Bytes beside a logit: its fp32 copies, or its gradient in the format of the logits.
   double beside_logit() const {
-    if (stack_.loss.fp32_logits) return stack_.loss.fp32_logit_copies * kFp32Bytes;
-    return stack_.loss.gradient_in_place ? 0.0 : element_;
+    if (framework_.loss.fp32_logits) return framework_.loss.fp32_logit_copies * kFp32Bytes;
+    return framework_.loss.gradient_in_place ? 0.0 : element_;
   }
   double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }
   double weights() const { return static_cast<double>(columns_) * model_.hidden_size; }
@@ -166,7 +168,7 @@ class LossLowering {
 
   const Transformer& model_;
   const Strategy& strategy_;
-  const Stack& stack_;
+  const Framework& framework_;
   std::int64_t tokens_;
   std::int64_t columns_;
   double element_;
@@ -176,13 +178,13 @@ class LossLowering {
 
 }  // namespace
 
-LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens) {
-  LossLowering lowering(model, strategy, stack, tokens);
+LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Framework& framework, std::int64_t tokens) {
+  LossLowering lowering(model, strategy, framework, tokens);
   return strategy.fused_cross_entropy ? lowering.fused() : lowering.plain();
 }
 
-std::int64_t loss_chunks(const Transformer& model, const Stack& stack, std::int64_t tokens) {
-  if (stack.loss.chunks > 0) return std::min<std::int64_t>(stack.loss.chunks, tokens);
+std::int64_t loss_chunks(const Transformer& model, const Framework& framework, std::int64_t tokens) {
+  if (framework.loss.chunks > 0) return std::min<std::int64_t>(framework.loss.chunks, tokens);
   const std::int64_t at_least = ceil_div(tokens, ceil_div(model.vocab_size, model.hidden_size));
   return ceil_div(tokens, static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(at_least))));
 }

@@ -1,7 +1,7 @@
 // The output projection and the cross entropy, plain or fused.
 //
 // Logits (t, V/n) of t tokens and a vocabulary of V over n tensor ranks are made in the activation format (e bytes), upcast to
-// fp32 by most stacks, and their gradient replaces them.  Bytes that live while the loss is computed, h the hidden size:
+// fp32 by most frameworks, and their gradient replaces them.  Bytes that live while the loss is computed, h the hidden size:
 //
 //   plain       t V/n (e + 4 k), k fp32 copies; without them 2 e, or e where the gradient replaces the logits
 //   Kernel      t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the next makes of it
@@ -11,7 +11,7 @@
 //
 // Over tensor ranks three values for each token are all-reduced, chunk by chunk.
 // Every chunk reads the head's weights three times, and in Gradient and Recomputed it reads and writes the whole gradient of
-// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write); stacks without it need
+// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write); frameworks without it need
 // not. Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss;
 // Megatron Core fusions/fused_cross_entropy.py (calculate_logits_max, calculate_predicted_logits).
 #pragma once
@@ -20,7 +20,7 @@
 
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -33,10 +33,11 @@ struct LossOperators {
 };
 
 // The head's GEMMs and the loss of `tokens` tokens on one tensor rank.
-LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Stack& stack, std::int64_t tokens);
+LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Framework& framework, std::int64_t tokens);
 
-// Chunks into which a fused cross entropy divides `tokens`: the stack's number, or Liger-Kernel's rule: ceil(t / 2^k) chunks, 2^k
-// the smallest power of two of at least t / ceil(V / h) tokens, so that a chunk's logits are about as large as its whole input.
-std::int64_t loss_chunks(const Transformer& model, const Stack& stack, std::int64_t tokens);
+// Chunks into which a fused cross entropy divides `tokens`: the framework's number, or Liger-Kernel's rule: ceil(t / 2^k) chunks,
+// 2^k the smallest power of two of at least t / ceil(V / h) tokens, so that a chunk's logits are about as large as its whole
+// input.
+std::int64_t loss_chunks(const Transformer& model, const Framework& framework, std::int64_t tokens);
 
 }  // namespace llmsim::sim

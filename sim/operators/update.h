@@ -30,7 +30,7 @@
 
 #include "sim/model/transformer.h"
 #include "sim/operators/operator.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -38,7 +38,7 @@ namespace llmsim::sim {
 // Values of state an optimizer keeps per parameter: AdamW 2, Lion 1, SGD 0; Adafactor's row and column sums are neglected.
 double state_values(OptimizerKind optimizer);
 
-// Bytes of optimizer state per parameter: state_values times the stack's state_bytes; for the 8-bit Adam 1 byte each and an
+// Bytes of optimizer state per parameter: state_values times the framework's state_bytes; for the 8-bit Adam 1 byte each and an
 // fp32 scale for every 256 of them.
 double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage& storage);
 

@@ -10,18 +10,18 @@
 namespace llmsim::sim {
 
 double gradient_wire_bytes(const Run& run) {
-  if (run.stack.gradients.reduced_in_fp32) return size_of(DType::Fp32).value();
-  const double stored = storage_of(run.strategy, run.stack).gradient_bytes;
+  if (run.framework.gradients.reduced_in_fp32) return size_of(DType::Fp32).value();
+  const double stored = storage_of(run.strategy, run.framework).gradient_bytes;
   return std::min(stored, size_of(activation_dtype(run.strategy.precision)).value());
 }
 
 DataExchange::DataExchange(const Run& run, const RankParameters& rank)
     : run_(run),
       rank_(rank),
-      storage_(storage_of(run.strategy, run.stack)),
-      shard_links_(group_links(run.strategy, shard_group(), run.cluster, run.stack.collective_efficiency)),
-      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.stack.collective_efficiency)),
-      expert_links_(group_links(run.strategy, GroupKind::ExpertData, run.cluster, run.stack.collective_efficiency)),
+      storage_(storage_of(run.strategy, run.framework)),
+      shard_links_(group_links(run.strategy, shard_group(), run.cluster, run.framework.collective_efficiency)),
+      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.framework.collective_efficiency)),
+      expert_links_(group_links(run.strategy, GroupKind::ExpertData, run.cluster, run.framework.collective_efficiency)),
       beside_shard_(rates_beside(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
       beside_replicate_(rates_beside(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
 
@@ -35,9 +35,11 @@ bool DataExchange::shards_weights() const {
 
 bool DataExchange::shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
 
-bool DataExchange::regathers_weights() const { return shards_weights() && run_.stack.sharded.regathers_in_backward; }
+bool DataExchange::regathers_weights() const { return shards_weights() && run_.framework.sharded.regathers_in_backward; }
 
-bool DataExchange::reduces_every_microbatch() const { return shards_weights() || run_.stack.gradients.reduced_every_microbatch; }
+bool DataExchange::reduces_every_microbatch() const {
+  return shards_weights() || run_.framework.gradients.reduced_every_microbatch;
+}
 
 double DataExchange::gathers_per_step() const {
   if (!shards_optimizer()) return 0.0;
@@ -50,11 +52,11 @@ double DataExchange::reductions_per_step() const {
 }
 
 double DataExchange::weight_wire_bytes() const {
-  if (run_.stack.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
+  if (run_.framework.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
   const Precision precision = run_.strategy.precision;
   const double wide = size_of(activation_dtype(precision)).value();
-  const bool low_precision = run_.stack.low_precision.gathers && is_low_precision(matmul_dtype(precision));
-  const double sent = low_precision ? low_precision_bytes(run_.stack.low_precision, precision, true) : wide;
+  const bool low_precision = run_.framework.low_precision.gathers && is_low_precision(matmul_dtype(precision));
+  const double sent = low_precision ? low_precision_bytes(run_.framework.low_precision, precision, true) : wide;
   return std::min(storage_.weight_bytes, sent);
 }
 
@@ -84,9 +86,10 @@ ExchangeTimes DataExchange::times_over(const GroupLinks& links, int ranks, doubl
 }
 
 int DataExchange::units(const ModelPart& part) const {
-  double unit = run_.stack.sharded.unit_blocks;
+  double unit = run_.framework.sharded.unit_blocks;
   if (!shards_weights()) {
-    const double bucket = std::max(run_.stack.gradients.bucket, run_.stack.gradients.bucket_per_rank * shard_links_.place.ranks);
+    const double bucket =
+        std::max(run_.framework.gradients.bucket, run_.framework.gradients.bucket_per_rank * shard_links_.place.ranks);
     unit = bucket > 0.0 ? bucket / trained_block(part) : 1.0;
   }
   if (unit <= 0.0) return 1;
@@ -120,7 +123,7 @@ void ExchangedMessages::add(double messages, double of_parameters, double of_tra
 // Parameters in each flat message, padded; full buckets and what is left where whole gradients travel in buckets.
 std::vector<double> DataExchange::flat_messages(std::vector<double> sizes, int ranks) const {
   for (double& size : sizes) size = std::ceil(size / ranks) * ranks;
-  const double bucket = run_.stack.gradients.bucket;
+  const double bucket = run_.framework.gradients.bucket;
   if (shards_optimizer() || bucket <= 0.0) return sizes;
   const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
   const double full = std::floor(all / bucket), rest = all - full * bucket;
@@ -131,7 +134,7 @@ std::vector<double> DataExchange::flat_messages(std::vector<double> sizes, int r
 
 ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) const {
   ExchangedMessages sum;
-  if (run_.stack.sharded.flat_units) {
+  if (run_.framework.sharded.flat_units) {
     std::vector<double> units;
     for (const ModelPart& part : parts) {
       if (part.embedding) units.push_back(rank_.embedding);
@@ -161,18 +164,18 @@ ExchangedMessages DataExchange::expert_messages(const std::vector<ModelPart>& pa
   std::vector<double> experts;
   for (const ModelPart& part : parts) {
     experts.insert(experts.end(), static_cast<std::size_t>(part.moe_blocks), rank_.experts);
-    if (run_.stack.sharded.flat_units || part.moe_blocks == 0) continue;
+    if (run_.framework.sharded.flat_units || part.moe_blocks == 0) continue;
     const double count = units(part), all = rank_.apart(part);
     sum.add(count, all, all, expert_times(all / count, all / count));
   }
-  if (!run_.stack.sharded.flat_units) return sum;
+  if (!run_.framework.sharded.flat_units) return sum;
   for (const double size : flat_messages(std::move(experts), run_.strategy.expert_shard_ranks()))
     sum.add(1.0, size, size, expert_times(size, size));
   return sum;
 }
 
 Bytes DataExchange::norm_message() const {
-  const bool sums = run_.stack.update.sums_norm && shards_optimizer() && run_.optimizer_step;
+  const bool sums = run_.framework.update.sums_norm && shards_optimizer() && run_.optimizer_step;
   return Bytes(sums && shard_links_.place.ranks > 1 ? 4.0 : 0.0);
 }
 

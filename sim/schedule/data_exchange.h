@@ -6,7 +6,7 @@
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
 // Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks, GradientHabits::bucket): 2 or 4 bytes a
-// gradient as the stack reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it
+// gradient as the framework reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it
 // gathers.  Routed experts that are divided over expert ranks go the same ways among the ranks that have the same ones.
 #pragma once
 
@@ -70,7 +70,7 @@ class DataExchange {
   // Of all parts of a stage: everything but divided experts, and those.
   ExchangedMessages messages(const std::vector<ModelPart>& parts) const;
   ExchangedMessages expert_messages(const std::vector<ModelPart>& parts) const;
-  // The sum of squared norms over the shards, before the update; 0 where the stack sends none.
+  // The sum of squared norms over the shards, before the update; 0 where the framework sends none.
   Bytes norm_message() const;
   Seconds norm_time() const;
 

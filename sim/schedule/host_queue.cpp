@@ -21,13 +21,13 @@ void HostCalls::add(const LaunchTally& launches, double times) {
   low_precision_gemms += times * launches.low_precision_gemms;
 }
 
-Seconds HostCalls::time(const Stack& stack) const {
-  return kernels * stack.host.per_kernel + low_precision_gemms * stack.host.per_low_precision_gemm + units * stack.host.per_unit +
-         recomputed_blocks * stack.host.per_recomputed_block;
+Seconds HostCalls::time(const Framework& framework) const {
+  return kernels * framework.host.per_kernel + low_precision_gemms * framework.host.per_low_precision_gemm +
+         units * framework.host.per_unit + recomputed_blocks * framework.host.per_recomputed_block;
 }
 
-double units_per_block(const Transformer& model, const Stack& stack) {
-  if (!stack.sharded.modules_are_units) return 1.0;
+double units_per_block(const Transformer& model, const Framework& framework) {
+  if (!framework.sharded.modules_are_units) return 1.0;
   return model.norms_per_layer + (model.gated_mlp ? 5.0 : 4.0);
 }
 

@@ -19,7 +19,7 @@
 
 #include "sim/cost/price.h"
 #include "sim/model/transformer.h"
-#include "sim/strategy/stack.h"
+#include "sim/strategy/framework.h"
 
 namespace llmsim::sim {
 
@@ -32,11 +32,11 @@ struct HostCalls {
 
   // Adds the calls of `times` passes.
   void add(const LaunchTally& launches, double times);
-  Seconds time(const Stack& stack) const;
+  Seconds time(const Framework& framework) const;
 };
 
 // Units of sharded weights in a block: one, or each module that holds weights (norms, and the four or five GEMMs of a block).
-double units_per_block(const Transformer& model, const Stack& stack);
+double units_per_block(const Transformer& model, const Framework& framework);
 
 struct PassLoad {
   Seconds device{};

@@ -5,7 +5,9 @@
 namespace llmsim::sim {
 
 HostTraffic::HostTraffic(const Run& run)
-    : copies_(run.stack.host_copies), prefetches_(run.stack.sharded.prefetch_units > 0), link_(run.cluster.host_link_share()) {}
+    : copies_(run.framework.host_copies),
+      prefetches_(run.framework.sharded.prefetch_units > 0),
+      link_(run.cluster.host_link_share()) {}
 
 void HostTraffic::weights(Bytes size) { (prefetches_ ? up_ : waited_) += size / link_; }
 

@@ -1,6 +1,6 @@
 // What one pass sends over the host link under offload, and how much of it the device waits for.
 //
-//   weights      up in every pass (Zero3 fetches them as it gathers them); beside compute where the stack prefetches
+//   weights      up in every pass (Zero3 fetches them as it gathers them); beside compute where the framework prefetches
 //   gradients    down after every backward pass; where sums are kept on the host, up again to be added to; at the end of a step
 //                once more in fp32, or cast by the host
 //   checkpoints  down in the forward pass, up in the backward pass

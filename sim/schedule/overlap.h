@@ -1,5 +1,5 @@
 // Compute and communication of one pass over the units of a stage (blocks, several blocks or parts of one, see
-// Stack::unit_blocks), as events on three streams: compute, the data-parallel communicator, and that between replicas.
+// Framework::unit_blocks), as events on three streams: compute, the data-parallel communicator, and that between replicas.
 //
 // A communicator carries one collective at a time, in the order of issue.  The gather of a unit's weights is issued when the unit
 // `prefetch` places before it starts to compute (0: when the unit before it has computed); a unit computes when its weights have

@@ -5,7 +5,7 @@
 //   reduction      2 g copies     into and out of buckets and flat buffers
 //   gather         2 w copies     out of the flat buffer that was gathered
 //
-// g and w are the bytes of a gradient and of a weight as they travel, the copies those of the stack.
+// g and w are the bytes of a gradient and of a weight as they travel, the copies those of the framework.
 #pragma once
 
 #include "sim/run.h"

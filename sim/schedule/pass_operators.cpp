@@ -62,9 +62,9 @@ void mix(std::vector<PassOperator>& list, const std::vector<PassOperator>& other
 
 PassOperators::PassOperators(const Run& run) : run_(run) {
   const OperatorPricer pricer(run);
-  const Stack stack = effective_stack(run.stack, run.strategy);
+  const Framework framework = effective_framework(run.framework, run.strategy);
   blocks_ = kinds(run.strategy, pricer);
-  if (keeps_blocks_in_high_precision(run.stack.low_precision, run.strategy.precision)) {
+  if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) {
     Strategy wide = run.strategy;
     wide.precision = Precision::Bf16;
     high_precision_ = kinds(wide, pricer);
@@ -77,8 +77,8 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
     list.weights = part_of(list.backward, operators.backward, true);
     return list;
   };
-  embedding_ = end(lower_embedding(run.model, run.strategy, stack));
-  head_ = end(lower_head(run.model, run.strategy, stack));
+  embedding_ = end(lower_embedding(run.model, run.strategy, framework));
+  head_ = end(lower_head(run.model, run.strategy, framework));
 }
 
 PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const OperatorPricer& pricer) const {
@@ -90,9 +90,9 @@ PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const Operat
 }
 
 PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strategy, const OperatorPricer& pricer) const {
-  const Stack stack = effective_stack(run_.stack, run_.strategy);
+  const Framework framework = effective_framework(run_.framework, run_.strategy);
   const auto lowered = [&](const Transformer& model) {
-    return lower_block(model, strategy, stack, strategy.recompute.kind, kind);
+    return lower_block(model, strategy, framework, strategy.recompute.kind, kind);
   };
   const auto all = [&](const BlockOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
@@ -147,7 +147,7 @@ std::vector<PassOperator> PassOperators::of(const ModelPart& part, PassKind pass
   for (int i = 0; i < part.blocks; ++i) {
     const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
     const ModelPart one{.blocks = 1, .first_layer = layer};
-    const bool wide = high_precision_blocks(run_.stack.low_precision, run_.strategy.precision, run_.model, one).all() > 0;
+    const bool wide = high_precision_blocks(run_.framework.low_precision, run_.strategy.precision, run_.model, one).all() > 0;
     const Kinds& kinds = wide ? high_precision_ : blocks_;
     append(list, kind_of_layer(run_.model, layer) == LayerKind::Moe ? kinds.moe : kinds.dense, pass,
            run_.strategy.recompute.repeats(block), layer);

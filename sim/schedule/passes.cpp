@@ -21,7 +21,7 @@ class PassBuilder {
               const ModelPart& part)
       : run_(run),
         strategy_(run.strategy),
-        stack_(run.stack),
+        framework_(run.framework),
         prices_(prices),
         block_(mean_block(run, prices, part)),
         exchange_(exchange),
@@ -117,7 +117,7 @@ class PassBuilder {
     calls.add(called(block_.forward), part_.blocks);
     if (part_.embedding) calls.add(called(prices_.embedding.forward), 1.0);
     if (part_.head) calls.add(called(prices_.head.forward), 1.0);
-    calls.units = part_.blocks * units_per_block(run_.model, stack_);
+    calls.units = part_.blocks * units_per_block(run_.model, framework_);
     return calls;
   }
 
@@ -129,12 +129,14 @@ class PassBuilder {
     if (part_.embedding) calls.add(called(prices_.embedding.backward), 1.0);
     if (part_.head) calls.add(called(prices_.head.recompute), 1.0);
     if (part_.head) calls.add(called(prices_.head.backward), 1.0);
-    const double fetched = part_.blocks + (stack_.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
-    calls.units = fetched * units_per_block(run_.model, stack_);
+    const double fetched = part_.blocks + (framework_.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
+    calls.units = fetched * units_per_block(run_.model, framework_);
     return calls;
   }
 
-  Seconds host_time(const HostCalls& calls) const { return run_.cluster.device.achieved.host_call_factor * calls.time(stack_); }
+  Seconds host_time(const HostCalls& calls) const {
+    return run_.cluster.device.achieved.host_call_factor * calls.time(framework_);
+  }
 
   void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
     const bool gathers = exchange_.regathers_weights();
@@ -153,10 +155,10 @@ class PassBuilder {
   void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
     const Seconds compute = terms.total();
     const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
-    const OverlapHabits habits{.prefetch = stack_.sharded.prefetch_units,
+    const OverlapHabits habits{.prefetch = framework_.sharded.prefetch_units,
                                .gathers_overlap = strategy_.gather_overlap,
                                .reductions_overlap = strategy_.gradient_overlap,
-                               .scatters_alone = stack_.gradients.scatters_alone};
+                               .scatters_alone = framework_.gradients.scatters_alone};
     const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
     const Seconds beyond_compute = times.end - compute - times.slowdown;
     if (beyond_compute > kSumRounding * times.end) terms[exposed] += beyond_compute;
@@ -188,7 +190,7 @@ class PassBuilder {
     const ExchangeTimes times = exchange_.unit_times(part_);
     const int count = part_.blocks > 0 ? exchange_.units(part_) : 0;
     const Seconds first = early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
-    const bool gathers_root = gathers && (!reduces || !stack_.sharded.root_stays_gathered);
+    const bool gathers_root = gathers && (!reduces || !framework_.sharded.root_stays_gathered);
     std::vector<OverlapUnit> units;
     units.reserve(static_cast<std::size_t>(count) + 3);
     if (gathers_root && gathered > 0.0) units.push_back({.gather = root.gather});
@@ -218,7 +220,7 @@ class PassBuilder {
 
   const Run& run_;
   const Strategy& strategy_;
-  const Stack& stack_;
+  const Framework& framework_;
   const LayerPrices& prices_;
   BlockPrice block_;  // the mean of the part's
   const DataExchange& exchange_;

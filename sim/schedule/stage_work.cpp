@@ -48,10 +48,10 @@ class StageSum {
   double times_;
 };
 
-// Other stacks sum them before they divide them.
+// Other frameworks sum them before they divide them.
 double partial_gradients_of(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   Strategy strategy = run.strategy;
-  if (!run.stack.sharded.flat_units) strategy.sharding = Sharding::None;
+  if (!run.framework.sharded.flat_units) strategy.sharding = Sharding::None;
   return partial_gradients(run.model, strategy, parts, strategy.shard_ranks() > 1 ? shard : 0);
 }
 
@@ -90,15 +90,15 @@ Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
 }  // namespace
 
 StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard) {
-  const Stack stack = effective_stack(run.stack, run.strategy);
+  const Framework framework = effective_framework(run.framework, run.strategy);
   const Recompute& recompute = run.strategy.recompute;
-  const EndOperators embedding = lower_embedding(run.model, run.strategy, stack);
-  const EndOperators head = lower_head(run.model, run.strategy, stack);
+  const EndOperators embedding = lower_embedding(run.model, run.strategy, framework);
+  const EndOperators head = lower_head(run.model, run.strategy, framework);
   StageSum sum(stage_layout(run.strategy).chunk_microbatches());
   for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
     const auto has_some = [kind](const ModelPart& part) { return blocks_of_kind(part, kind) > 0; };
     if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
-    const BlockOperators block = lower_block(run.model, run.strategy, stack, recompute.kind, kind);
+    const BlockOperators block = lower_block(run.model, run.strategy, framework, recompute.kind, kind);
     for (const ModelPart& part : parts) sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
   }
   for (const ModelPart& part : parts) {
@@ -114,7 +114,7 @@ StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int sh
 StageMessage stage_message(const Run& run, bool backward) {
   const Strategy& s = run.strategy;
   const Bytes output = stage_output(run.model, s);
-  const bool divides = backward ? run.stack.divides_sent_gradients : run.stack.divides_sent_activations;
+  const bool divides = backward ? run.framework.divides_sent_gradients : run.framework.divides_sent_activations;
   if (!divides || s.sequence_parallel || s.tensor_parallel == 1) return {.sent = output, .gathered = {}};
   return {.sent = output / s.tensor_parallel, .gathered = output};
 }

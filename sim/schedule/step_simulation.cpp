@@ -25,7 +25,7 @@ Seconds transfer_time(const Run& run, bool backward) {
 // Of GEMMs beside all-to-alls between expert ranks.
 double exchange_loss(const Run& run) {
   if (run.strategy.schedule != PipelineSchedule::DualPipe) return 0.0;
-  const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.stack.collective_efficiency);
+  const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency);
   return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
 }
 
@@ -60,7 +60,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
   terms_[Term::ReduceExposed] += exchange_.norm_time();
   add_closing_exchanges();
-  terms_[Term::Host] = run.stack.host.per_step;
+  terms_[Term::Host] = run.framework.host.per_step;
   bubble_ = terms_[Term::PipelineBubble] / between;
 }
 
@@ -75,7 +75,7 @@ PartPasses StepSimulation::passes_of(std::size_t index) const {
   const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
   const ModelPart& part = parts_[index];
   const auto wide = [&](const ModelPart& one) {
-    return prices_.wide ? high_precision_blocks(run_.stack.low_precision, strategy_.precision, run_.model, one)
+    return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision, run_.model, one)
                         : HighPrecisionBlocks{};
   };
   const auto twin =

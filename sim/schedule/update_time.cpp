@@ -16,7 +16,7 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
   host.gradient_bytes = size_of(DType::Fp32).value();
   host.main_gradient_bytes = 0.0;
   const UpdateOperators step = lower_update(run.strategy.optimizer, host, true, owned, owned);
-  const Bytes moved = step.clip.moved + run.stack.host_copies.update_slowdown * step.update.moved;
+  const Bytes moved = step.clip.moved + run.framework.host_copies.update_slowdown * step.update.moved;
   const Bytes up{run.strategy.offload.parameters ? 0.0 : owned * storage.weight_bytes};
   return moved / run.cluster.host_memory_share() + up / run.cluster.host_link_share();
 }
@@ -28,7 +28,7 @@ Seconds orthogonalisation_time(const Run& run) {
   for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tensor_parallel)) block += gemm_time(op, machine);
   const double blocks =
       std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pipeline_parallel / run.strategy.shard_ranks());
-  return blocks * block / (run.cluster.device.achieved.sustained_clock * run.stack.efficiency);
+  return blocks * block / (run.cluster.device.achieved.sustained_clock * run.framework.efficiency);
 }
 
 // Of the vector units.
@@ -38,11 +38,11 @@ Seconds arithmetic_time(const Operator& op, const Device& device) {
 
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
   const StreamingMachine machine = streaming_machine(run.cluster, streaming_forms(run.model, run.strategy));
-  const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.stack.update.fused, owned, owned);
+  const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.framework.update.fused, owned, owned);
   Seconds time;
   if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
-    const bool in_backward = run.stack.update.in_backward && op != &step.update;
+    const bool in_backward = run.framework.update.in_backward && op != &step.update;
     if (!in_backward)
       time += std::max(streaming_time(*op, false, machine),
                        arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
@@ -54,7 +54,7 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
 
 Seconds update_time(const Run& run, double parameters, double experts) {
   const double owned = parameters / run.strategy.shard_ranks() + experts / run.strategy.expert_shard_ranks();
-  const ParameterStorage storage = storage_of(run.strategy, run.stack);
+  const ParameterStorage storage = storage_of(run.strategy, run.framework);
   return run.strategy.offload.optimizer ? host_time(run, owned, storage) : device_time(run, owned, storage);
 }
 

@@ -33,7 +33,7 @@ namespace llmsim::sim {
 //   Nvfp4                a scale for each 16 elements along the GEMM, and one of the tensor
 enum class LowPrecisionScaling { Delayed, Current, Rowwise, RowwiseHighPrecisionGradient, Blockwise, Mxfp8, Nvfp4 };
 
-// Habits of a stack.
+// Habits of a framework.
 struct LowPrecisionRecipe {
   LowPrecisionScaling scaling = LowPrecisionScaling::Delayed;  // of fp8; the formats mxfp8 and nvfp4 bring their own
   double copies = 2.0;           // of a tensor with one scale: 2 where the device multiplies in one layout only

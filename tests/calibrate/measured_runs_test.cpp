@@ -11,8 +11,8 @@ using Indices = std::vector<std::size_t>;
 
 std::vector<RunCoefficient> three_coefficients() {
   return {{"device", "h100_sxm", "training_rate", 1.0, 0.1},
-          {"stack", "pytorch", "efficiency", 0.8, 0.1},
-          {"stack", "fsdp1", "efficiency", 0.9, 0.1}};
+          {"framework", "pytorch", "efficiency", 0.8, 0.1},
+          {"framework", "fsdp1", "efficiency", 0.9, 0.1}};
 }
 
 TEST(MeasuredRuns, ACoefficientHoldsForItsOwnAndThoseThatAreLikeIt) {
@@ -21,8 +21,8 @@ TEST(MeasuredRuns, ACoefficientHoldsForItsOwnAndThoseThatAreLikeIt) {
   ASSERT_EQ(runs.runs.size(), 2u);
   EXPECT_EQ(runs.runs[0].coefficients, (Indices{0, 1}));  // ddp is like pytorch
   EXPECT_EQ(runs.runs[1].coefficients, (Indices{2}));     // fsdp2 is like fsdp1, which is nearer than pytorch
-  EXPECT_EQ(runs.runs[0].run.stack.efficiency, 0.8);
-  EXPECT_EQ(runs.runs[1].run.stack.efficiency, 0.9);
+  EXPECT_EQ(runs.runs[0].run.framework.efficiency, 0.8);
+  EXPECT_EQ(runs.runs[1].run.framework.efficiency, 0.9);
 }
 
 TEST(MeasuredRuns, OnlyScoredDenseTimesThatCanBePredictedCount) {
@@ -57,7 +57,7 @@ bool has(const std::vector<RunCoefficient>& all, const std::string& id, const st
   return std::any_of(all.begin(), all.end(), [&](const RunCoefficient& c) { return c.id == id && c.key == key; });
 }
 
-TEST(RunCoefficients, NeedTwoGroupsAndElseFallToTheStackThatOneIsLike) {
+TEST(RunCoefficients, NeedTwoGroupsAndElseFallToTheFrameworkThatOneIsLike) {
   const std::vector files{sample_group("a", "h100_sxm", "ddp", 1), sample_group("b", "h100_sxm", "llm-foundry", 1),
                           sample_group("c", "a100_sxm_80", "fsdp1", 1)};
   const std::vector<RunCoefficient> all = run_coefficients(files);

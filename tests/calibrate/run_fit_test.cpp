@@ -9,7 +9,7 @@
 namespace llmsim::calibrate {
 namespace {
 
-// Four devices under two stacks, each pair a group of four runs.
+// Four devices under two frameworks, each pair a group of four runs.
 std::vector<hwdb::RunFile> eight_groups() {
   std::vector<hwdb::RunFile> files;
   for (const char* accelerator : {"a100_sxm_80", "h100_sxm", "b200_sxm", "mi300x"}) {
@@ -22,8 +22,8 @@ std::vector<hwdb::RunFile> eight_groups() {
 std::vector<RunCoefficient> planted() {
   return {{"device", "a100_sxm_80", "training_rate", 1.0, 0.3},
           {"device", "h100_sxm", "training_rate", 1.0, 0.3},
-          {"stack", "fsdp1", "efficiency", 0.8, 0.3},
-          {"stack", "llm-foundry", "efficiency", 0.8, 0.3}};
+          {"framework", "fsdp1", "efficiency", 0.8, 0.3},
+          {"framework", "llm-foundry", "efficiency", 0.8, 0.3}};
 }
 
 // Lets the runs have taken what is predicted at `shifts`, times e^noise of the group.

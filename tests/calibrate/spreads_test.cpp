@@ -7,16 +7,16 @@
 namespace llmsim::calibrate {
 namespace {
 
-// Runs of group `group` on stack `stack`.
-void add(MeasuredRuns& runs, std::size_t group, const std::string& stack, int count) {
+// Runs of group `group` on framework `framework`.
+void add(MeasuredRuns& runs, std::size_t group, const std::string& framework, int count) {
   while (runs.groups.size() <= group) runs.groups.push_back(std::string(1, static_cast<char>('a' + runs.groups.size())));
   MeasuredRun run;
   run.group = group;
-  run.run.stack.id = stack;
+  run.run.framework.id = framework;
   for (int i = 0; i < count; ++i) runs.runs.push_back(run);
 }
 
-// Group a on stack s: 0.1 faster and 0.3 slower.  Group b on stack t: 0.5 slower.  Errors are of predicted over measured.
+// Group a on framework s: 0.1 faster and 0.3 slower.  Group b on framework t: 0.5 slower.  Errors are of predicted over measured.
 const std::vector<double> kErrors = {0.1, -0.3, -0.5};
 
 MeasuredRuns two_groups() {
@@ -35,8 +35,8 @@ TEST(Spreads, EachSideIsARootMeanSquareInWhichAStudyCountsOnce) {
   EXPECT_NEAR(result.all.groups_faster, 0.5, 1e-12);
 }
 
-// Stack t, slower: (4 * 0.295 / 1.5 + 0.5^2) / (4 + 1); nothing was faster, so that side is that of all.
-TEST(Spreads, AStackHasFourStudiesOfAllStacksBehindIt) {
+// Framework t, slower: (4 * 0.295 / 1.5 + 0.5^2) / (4 + 1); nothing was faster, so that side is that of all.
+TEST(Spreads, AFrameworkHasFourStudiesOfAllFrameworksBehindIt) {
   const Spreads result = spreads(two_groups(), kErrors);
   EXPECT_NEAR(result.of("t").slower, std::sqrt((4.0 * 0.295 / 1.5 + 0.25) / 5.0), 1e-12);
   EXPECT_NEAR(result.of("t").faster, 0.1, 1e-12);
@@ -44,7 +44,7 @@ TEST(Spreads, AStackHasFourStudiesOfAllStacksBehindIt) {
   EXPECT_EQ(result.of("unheard of").slower, result.all.slower);
 }
 
-// Without its own group b, stack t is unknown: all = group a, 0.3 slower and 0.1 faster.
+// Without its own group b, framework t is unknown: all = group a, 0.3 slower and 0.1 faster.
 TEST(Spreads, TheIntervalOfALeftOutRunDoesNotKnowItsOwnStudy) {
   const auto intervals = left_out_intervals(two_groups(), kErrors);
   ASSERT_EQ(intervals.size(), 3u);

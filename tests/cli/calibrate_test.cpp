@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHeader =
-    R"({"type": "header", "schema": 1, "started": "2026-11-21T20:00:00Z", "accelerator": "test_cpu", )"
+    R"({"type": "header", "schema": 2, "started": "2026-11-21T20:00:00Z", "accelerator": "test_cpu", )"
     R"("device": {"name": "A CPU", "kind": "cpu", "threads": 1, "memory_bytes": 1e10, "last_level_cache_bytes": 32e6}, )"
     R"("library": {"libtorch": "1.13.0", "blas": "OpenBLAS"}})";
 

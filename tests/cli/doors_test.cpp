@@ -181,7 +181,7 @@ std::optional<std::string>* option_of(cli::RunOptions& o, const std::string& key
   const std::map<std::string, std::optional<std::string>*> all = {
       {"hardware.accelerator", &o.hardware},      {"hardware.system", &o.system},
       {"hardware.num_devices", &o.gpus},          {"model.seq_len", &o.seq_len},
-      {"training.global_batch", &o.global_batch}, {"training.framework", &o.stack},
+      {"training.global_batch", &o.global_batch}, {"training.framework", &o.framework},
       {"training.precision", &o.precision},       {"training.optimizer", &o.optimizer},
       {"training.sharding", &o.sharding},         {"training.dp", &o.dp},
       {"training.micro_batch", &o.micro_batch},   {"training.pipeline_schedule", &o.schedule},
@@ -238,7 +238,7 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"global-batch", [](cli::RunOptions& o) { o.global_batch = "512"; }},
       {"micro-batch", [](cli::RunOptions& o) { o.micro_batch = "2"; }},
       {"precision", [](cli::RunOptions& o) { o.precision = "fp8"; }},
-      {"stack", [](cli::RunOptions& o) { o.stack = "deepspeed"; }},
+      {"framework", [](cli::RunOptions& o) { o.framework = "deepspeed"; }},
       {"date", [](cli::RunOptions& o) { o.date = "2021-06-01"; }},
       {"optimizer", [](cli::RunOptions& o) { o.optimizer = "lion"; }},
       {"offload", [](cli::RunOptions& o) { o.offload = "optimizer,activations=core_attn"; }},
@@ -279,12 +279,12 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
 
 TEST(Doors, ASavedRunIsLoadedAsItWasForEverySetting) {
   for (const hwdb::Setting& setting : hwdb::run_settings()) {
-    for (const char* stack : {"megatron-lm", "fsdp2"}) {
+    for (const char* framework : {"megatron-lm", "fsdp2"}) {
       cli::RunOptions options = small_options();
-      options.stack = stack;
-      if (options.stack == "fsdp2") options.pp = "1", options.sharding = "zero3";
+      options.framework = framework;
+      if (options.framework == "fsdp2") options.pp = "1", options.sharding = "zero3";
       options.settings[setting.key] = hwdb::setting_from(setting, setting.key, setting.example);
-      expect_reloads(cli::run_of(options, database()), std::string(setting.key) + " under " + stack);
+      expect_reloads(cli::run_of(options, database()), std::string(setting.key) + " under " + framework);
     }
   }
 }
@@ -305,7 +305,7 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryModelOfTheCatalogue) {
 // --- plan = predict ---
 
 struct Planned {
-  const char *model, *hardware, *stack, *precision, *gpus;
+  const char *model, *hardware, *framework, *precision, *gpus;
 };
 
 TEST(Doors, EveryPlanEqualsItsPrediction) {
@@ -315,7 +315,7 @@ TEST(Doors, EveryPlanEqualsItsPrediction) {
         Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"}, Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
         Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"}, Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
     cli::RunOptions options{.model = p.model};
-    options.gpus = p.gpus, options.hardware = p.hardware, options.stack = p.stack, options.precision = p.precision;
+    options.gpus = p.gpus, options.hardware = p.hardware, options.framework = p.framework, options.precision = p.precision;
     sim::PlanQuery query = cli::query_of(options, database());
     query.top = 40;
     const sim::Plan plan = sim::plan(query);

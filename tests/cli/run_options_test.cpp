@@ -15,7 +15,7 @@ RunOptions parsed(const std::string& arguments) {
   return options;
 }
 
-// What was not said is left to the stack.
+// What was not said is left to the framework.
 TEST(RunOptions, SwitchesOfOverlapHaveNoValueUntilTheyAreGiven) {
   const RunOptions none = parsed("--model gpt2 --gpus 8");
   EXPECT_FALSE(none.dp_overlap.has_value());

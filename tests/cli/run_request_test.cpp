@@ -130,9 +130,9 @@ TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
   RunOptions options{.model = "llama-70x"};
   EXPECT_NE(request_error(options).find("did you mean"), std::string::npos) << request_error(options);
   options.model = "gpt2";
-  options.stack = "megatron";
+  options.framework = "megatron";
   EXPECT_NE(request_error(options).find("megatron-lm"), std::string::npos) << request_error(options);
-  options.stack.reset();
+  options.framework.reset();
   options.sharding = "fsdp";
   EXPECT_EQ(request_error(options), "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
 }
@@ -181,20 +181,20 @@ TEST(RunOf, ActivationsOfModulesAreOffloaded) {
   EXPECT_NE(request_error(options).find("--offload = activations=core"), std::string::npos);
 }
 
-TEST(RunOf, HabitsOfTheFrameworkReachTheStack) {
+TEST(RunOf, HabitsOfTheFrameworkReachTheFramework) {
   RunOptions options{
       .model = "llama-8b", .fused_cross_entropy = true, .tp_overlap = true, .dp_overlap = false, .gather_overlap = true};
   options.tp = "2", options.dp = "4";
-  options.sharding = "zero3", options.stack = "fsdp2";
+  options.sharding = "zero3", options.framework = "fsdp2";
   options.settings = {{"fsdp_unit_blocks", 0.0}, {"grad_sync_every_microbatch", true}, {"reshard_after_forward", false}};
   const sim::Run run = run_of(options, database());
   EXPECT_TRUE(run.strategy.fused_cross_entropy);
   EXPECT_TRUE(run.strategy.tensor_overlap);
   EXPECT_FALSE(run.strategy.gradient_overlap);
   EXPECT_TRUE(run.strategy.gather_overlap);
-  EXPECT_TRUE(run.stack.gradients.reduced_every_microbatch);
-  EXPECT_FALSE(run.stack.sharded.regathers_in_backward);
-  EXPECT_EQ(run.stack.sharded.unit_blocks, 0.0);
+  EXPECT_TRUE(run.framework.gradients.reduced_every_microbatch);
+  EXPECT_FALSE(run.framework.sharded.regathers_in_backward);
+  EXPECT_EQ(run.framework.sharded.unit_blocks, 0.0);
 }
 
 TEST(RunOf, TransportAndAlgorithmReachTheCluster) {

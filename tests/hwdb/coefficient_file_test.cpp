@@ -44,7 +44,7 @@ TEST(CoefficientFile, NewRowsStandWithTheirLike) {
   const std::string text =
       coefficients_json({row("device", "a", "a1", 1), row("device", "b", "b1", 1), row("system", "c", "c1", 1)});
   const std::string merged = with_fitted_rows(
-      text, "f", {row("device", "a", "a2", 2), row("device", "z", "z1", 2), row("stack", "s", "s1", 2)}, "other");
+      text, "f", {row("device", "a", "a2", 2), row("device", "z", "z1", 2), row("framework", "s", "s1", 2)}, "other");
   EXPECT_EQ(keys_in(merged), "a1 a2 b1 z1 c1 s1 ");
 }
 

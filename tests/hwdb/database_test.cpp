@@ -195,6 +195,23 @@ TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
   EXPECT_NE(error_of([&] { const Database database(path_); }).find("newer llmsim"), std::string::npos);
 }
 
+TEST_F(DatabaseFile, WhatUsersFittedUnderTheNamesOfSchema1KeepsItsMeaning) {
+  {
+    Database database(path_, Access::Write);
+    database.put({"framework", "megatron-lm", "low_precision_gemm_efficiency", 0.7, 0.1, sim::Evidence::Fitted, "own runs", "",
+                  Origin::User});
+  }
+  const sqlite::Connection old(path_, sqlite::Open::Existing);
+  old.execute("UPDATE coefficients SET scope = 'stack', key = 'narrow_product_efficiency' WHERE origin = 'user'");
+  old.execute("PRAGMA user_version = 1");
+  const Database database(path_);
+  const std::vector<Coefficient> rows = database.coefficients("framework", "megatron-lm");
+  const auto own = std::find_if(rows.begin(), rows.end(), [](const Coefficient& row) { return row.origin == Origin::User; });
+  ASSERT_NE(own, rows.end());
+  EXPECT_EQ(own->key, "low_precision_gemm_efficiency");
+  EXPECT_EQ(own->value, 0.7);
+}
+
 TEST_F(DatabaseFile, AFolderIsRefused) {
   EXPECT_NE(error_of([&] { const Database database(folder_.path()); }).find("is a directory"), std::string::npos);
 }

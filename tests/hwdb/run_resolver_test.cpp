@@ -90,10 +90,10 @@ TEST(RunResolver, AModelsNameGivesItsShape) {
   EXPECT_EQ(run.model.seq_len, 4096);
 }
 
-TEST(RunResolver, CoefficientsOfAStackComeFromTheDatabase) {
+TEST(RunResolver, CoefficientsOfAFrameworkComeFromTheDatabase) {
   Database database(":memory:");
-  database.put({"stack", "megatron-lm", "efficiency", 0.5, 0.1, sim::Evidence::Fitted, "own runs", "", Origin::User});
-  EXPECT_EQ(RunResolver(database).resolve(llama(8)).stack.efficiency, 0.5);
+  database.put({"framework", "megatron-lm", "efficiency", 0.5, 0.1, sim::Evidence::Fitted, "own runs", "", Origin::User});
+  EXPECT_EQ(RunResolver(database).resolve(llama(8)).framework.efficiency, 0.5);
 }
 
 TEST(RunResolver, DataParallelismIsWhatTheOtherDimensionsLeave) {
@@ -147,10 +147,10 @@ TEST(RunResolver, UnknownNamesAreRefusedWithTheRun) {
   record = llama(8);
   record.training.framework = "megatron-ml";
   EXPECT_EQ(resolving_error(record),
-            "mine.json: run a: framework = megatron-ml: unknown training stack; did you mean megatron-lm?");
+            "mine.json: run a: framework = megatron-ml: unknown training framework; did you mean megatron-lm?");
 }
 
-TEST(RunResolver, WhatTheRecordSaysWinsOverTheStack) {
+TEST(RunResolver, WhatTheRecordSaysWinsOverTheFramework) {
   RunRecord record = llama(8);
   EXPECT_TRUE(resolved(record).strategy.flash_attention);
   EXPECT_NE(fact(resolved(record), "assumed.training.flash_attention"), nullptr);
@@ -173,7 +173,7 @@ TEST(RunResolver, BothKindsOfDataCollectivesOverlapAsTheRunSaysOfEach) {
   EXPECT_EQ(overlaps(record), std::pair(false, true));
 }
 
-TEST(RunResolver, UpdatedWeightsAreGatheredAsTheStackDoes) {
+TEST(RunResolver, UpdatedWeightsAreGatheredAsTheFrameworkDoes) {
   RunRecord record = llama(8);
   record.training.framework = "internevo";
   EXPECT_TRUE(resolved(record).strategy.gradient_overlap);
@@ -244,22 +244,22 @@ TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
   record.training.settings = {{"optimizer_step", false}, {"grad_sync_every_microbatch", true}};
   const sim::Run run = resolved(record);
   EXPECT_FALSE(run.optimizer_step);
-  EXPECT_TRUE(run.stack.gradients.reduced_every_microbatch);
+  EXPECT_TRUE(run.framework.gradients.reduced_every_microbatch);
 }
 
-TEST(RunResolver, HabitsThatARunStatesReplaceThoseOfItsStackAndAreFactsOfTheRun) {
+TEST(RunResolver, HabitsThatARunStatesReplaceThoseOfItsFrameworkAndAreFactsOfTheRun) {
   RunRecord record = llama(8);
   record.training.framework = "deepspeed";
-  EXPECT_EQ(resolved(record).stack.sharded.live_parameters, 1e9);  // DeepSpeed's default
+  EXPECT_EQ(resolved(record).framework.sharded.live_parameters, 1e9);  // DeepSpeed's default
   record.training.settings = {{"max_live_parameters", 5e8}, {"dropout", 0.2}, {"optimizer_step", false}};
   const sim::Run run = resolved(record);
-  EXPECT_EQ(run.stack.sharded.live_parameters, 5e8);
-  EXPECT_EQ(run.stack.dropout, 0.2);
+  EXPECT_EQ(run.framework.sharded.live_parameters, 5e8);
+  EXPECT_EQ(run.framework.dropout, 0.2);
   EXPECT_FALSE(run.optimizer_step);
   const auto stated = std::count_if(run.facts.begin(), run.facts.end(),
-                                    [](const sim::Fact& known) { return known.key == "stack.deepspeed.live_parameters"; });
+                                    [](const sim::Fact& known) { return known.key == "framework.deepspeed.live_parameters"; });
   EXPECT_EQ(stated, 1);
-  EXPECT_EQ(fact(run, "stack.deepspeed.live_parameters")->evidence, sim::Evidence::Given);
+  EXPECT_EQ(fact(run, "framework.deepspeed.live_parameters")->evidence, sim::Evidence::Given);
 }
 
 // FlashAttention came to Megatron-LM in September 2022.
@@ -296,7 +296,7 @@ TEST(RunResolver, TheRecipeOfLowPrecisionIsWhatTheRunStates) {
   record.training.precision = "fp8";
   const auto scaling = [&](const char* recipe) {
     record.training.settings["fp8_recipe"] = std::string(recipe);
-    return resolved(record).stack.low_precision.scaling;
+    return resolved(record).framework.low_precision.scaling;
   };
   EXPECT_EQ(scaling("delayed"), sim::LowPrecisionScaling::Delayed);
   EXPECT_EQ(scaling("current"), sim::LowPrecisionScaling::Current);
@@ -307,9 +307,10 @@ TEST(RunResolver, TheRecipeOfLowPrecisionIsWhatTheRunStates) {
   sim::SettingValues& s = record.training.settings;
   s = {{"first_layers_bf16", 1.0}, {"last_layers_bf16", 1.0}, {"fp8_all_gather", true}, {"moe_fp8_dispatch", true}};
   s["weight_dtype"] = std::string("fp8");
-  const sim::Stack stack = resolved(record).stack;
-  EXPECT_EQ(stack.low_precision.high_precision_first + stack.low_precision.high_precision_last, 2);
-  EXPECT_TRUE(stack.low_precision.stores_weights && stack.low_precision.gathers && stack.experts.dispatches_low_precision);
+  const sim::Framework framework = resolved(record).framework;
+  EXPECT_EQ(framework.low_precision.high_precision_first + framework.low_precision.high_precision_last, 2);
+  EXPECT_TRUE(framework.low_precision.stores_weights && framework.low_precision.gathers &&
+              framework.experts.dispatches_low_precision);
 }
 
 TEST(RunResolver, BlockScalesAreRefusedOnADeviceWithoutThem) {
@@ -370,12 +371,12 @@ TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
 
 TEST(RunResolver, WhatAFusedLossIsFollowsFromTheFrameworkOrTheRun) {
   RunRecord record = llama(8);
-  EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Kernel);  // Megatron's keeps the logits
+  EXPECT_EQ(resolved(record).framework.loss.fused, sim::FusedLoss::Kernel);  // Megatron's keeps the logits
   record.training.framework = "torchtune";
-  EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Logits);
+  EXPECT_EQ(resolved(record).framework.loss.fused, sim::FusedLoss::Logits);
   record.training.settings = {{"fused_loss", std::string("gradient")}, {"loss_chunks", 8.0}};
-  EXPECT_EQ(resolved(record).stack.loss.fused, sim::FusedLoss::Gradient);
-  EXPECT_EQ(resolved(record).stack.loss.chunks, 8);
+  EXPECT_EQ(resolved(record).framework.loss.fused, sim::FusedLoss::Gradient);
+  EXPECT_EQ(resolved(record).framework.loss.chunks, 8);
 }
 
 TEST(RunResolver, LayersOfEachStageAreWhatTheRunSays) {

@@ -12,7 +12,7 @@ namespace llmsim::hwdb {
 namespace {
 
 const std::string kHeader =
-    R"({"type": "header", "schema": 1, "started": "2026-11-21T20:00:00Z", "accelerator": "local_cpu",
+    R"({"type": "header", "schema": 2, "started": "2026-11-21T20:00:00Z", "accelerator": "local_cpu",
  "device": {"name": "A CPU", "kind": "cpu", "threads": 2, "memory_bytes": 1e10, "last_level_cache_bytes": 3e7},
  "library": {"libtorch": "1.13.0", "blas": "OpenBLAS"}})";
 

@@ -36,18 +36,18 @@ TEST(Settings, OtherValuesAreRefusedWithWhatWouldBeRight) {
 
 // What a run states is what its framework does, with a fact for each field.
 TEST(Settings, WhatIsStatedReplacesTheFramework) {
-  StackChoice choice;
-  choice.stack.id = "x";
+  FrameworkChoice choice;
+  choice.framework.id = "x";
   apply_settings({{"gradient_dtype", std::string("fp32")},
                   {"norm_dtype", std::string("fp32")},
                   {"fused_optimizer", false},
                   {"reduce_bucket_size", 1e8}},
                  choice);
-  EXPECT_EQ(choice.stack.storage.gradient_bytes, 4.0);
-  EXPECT_TRUE(choice.stack.norms_in_fp32);
-  EXPECT_FALSE(choice.stack.update.fused);
-  EXPECT_EQ(choice.stack.gradients.bucket, 1e8);
-  EXPECT_EQ(choice.stack.reserve.framework, sim::Bytes(4e8));  // two buckets of 2 bytes
+  EXPECT_EQ(choice.framework.storage.gradient_bytes, 4.0);
+  EXPECT_TRUE(choice.framework.norms_in_fp32);
+  EXPECT_FALSE(choice.framework.update.fused);
+  EXPECT_EQ(choice.framework.gradients.bucket, 1e8);
+  EXPECT_EQ(choice.framework.reserve.framework, sim::Bytes(4e8));  // two buckets of 2 bytes
   for (const sim::Fact& fact : choice.facts) EXPECT_EQ(fact.evidence, sim::Evidence::Given) << fact.key;
 }
 

@@ -48,17 +48,17 @@ std::string refusal(const std::string& from, const std::string& to) {
   return message;
 }
 
-TEST(UserHardware, CoefficientsOfStacksAreCheckedAsThoseOfDevices) {
+TEST(UserHardware, CoefficientsOfFrameworksAreCheckedAsThoseOfDevices) {
   constexpr const char* kDevice = R"("scope": "device", "id": "my_gpu", "key": "memory_fraction")";
   Database database(":memory:", Access::Write);
-  const std::string right = R"("scope": "stack", "id": "megatron-lm", "key": "efficiency")";
+  const std::string right = R"("scope": "framework", "id": "megatron-lm", "key": "efficiency")";
   EXPECT_EQ(hardware_error(database, replaced(kCluster, kDevice, right)), "");
-  const std::vector<Coefficient> rows = database.coefficients("stack", "megatron-lm");
+  const std::vector<Coefficient> rows = database.coefficients("framework", "megatron-lm");
   const auto row = std::find_if(rows.begin(), rows.end(), [](const Coefficient& c) { return c.key == "efficiency"; });
   ASSERT_NE(row, rows.end());
   EXPECT_EQ(row->value, 0.9);
-  EXPECT_EQ(refusal(kDevice, R"("scope": "stack", "id": "megatron-lm", "key": "eficiency")"),
-            "coefficient of stack megatron-lm: eficiency: unknown field; did you mean efficiency?");
+  EXPECT_EQ(refusal(kDevice, R"("scope": "framework", "id": "megatron-lm", "key": "eficiency")"),
+            "coefficient of framework megatron-lm: eficiency: unknown field; did you mean efficiency?");
 }
 
 TEST(UserHardware, OneFileMakesACluster) {

@@ -125,7 +125,7 @@ TEST(PredictionTable, ShowsWarningsAndThePaddingOfTheVocabulary) {
   p.warnings = {"hfu = 120 % is more than the peak"};
   p.asked_vocab_size = 50257;
   p.run.model.vocab_size = 50304;
-  p.run.stack.vocab_multiple = 64;
+  p.run.framework.vocab_multiple = 64;
   const std::string text = render(p, kProvenance, Format::Table);
   EXPECT_NE(text.find("hfu = 120 % is more than the peak"), std::string::npos);
   EXPECT_NE(text.find("vocabulary 50257 padded to 50304 (a multiple of 64 * tp)"), std::string::npos);

@@ -97,7 +97,7 @@ TEST_P(TapeOfABlock, IsWhatTheAllocatorsCountedInEachPass) {
   const sim::Run run = simulated_run(setup);
   for (const sim::Recompute& recompute : all_recomputes()) {
     if (recompute.kind == sim::RecomputeKind::EveryN) continue;  // a mix of blocks
-    const sim::BlockTape expected = sim::block_tape(run.model, run.strategy, run.stack, recompute);
+    const sim::BlockTape expected = sim::block_tape(run.model, run.strategy, run.framework, recompute);
     at::Tensor x = at::empty({context.shape.tokens(), context.shape.hidden}, options), y, dx;
     BlockTape tape;
     expect_equal(counted([&] { y = block.forward(std::move(x), tape, recompute); }), expected.forward,

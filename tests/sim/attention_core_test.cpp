@@ -21,7 +21,7 @@ TrainingRun context_run(ContextScheme scheme, int ranks = 2) {
   return run;
 }
 
-AttentionCore core_of(const TrainingRun& run) { return lower_attention_core(run.model, run.strategy, run.stack); }
+AttentionCore core_of(const TrainingRun& run) { return lower_attention_core(run.model, run.strategy, run.framework); }
 
 const Operator& only_collective(const OperatorList& operators) {
   return *std::find_if(operators.begin(), operators.end(),

@@ -16,7 +16,7 @@ Operator full_attention() {
 
 constexpr double kPeakTime = 4.0 * 8 * 4096.0 * 4096.0 * 128 / 100e12;
 
-TEST(Attention, RunsAtTheRateOfTheKernelThatTheStackCalls) {
+TEST(Attention, RunsAtTheRateOfTheKernelThatTheFrameworkCalls) {
   Device device = ideal_device();
   auto& kernels = device.achieved.attention;
   kernels[static_cast<std::size_t>(AttentionKernel::Flash2)] = {.forward = 0.5, .backward = 0.4, .seq_half = 0.0};

@@ -13,7 +13,7 @@ constexpr double kRow = 2.0 * kTokens * kHidden;             // bytes of h value
 
 BlockOperators block_of(TrainingRun run, const char* recompute) {
   run.strategy.recompute = *recompute_from(recompute);
-  return lower_block(run.model, run.strategy, run.stack, run.strategy.recompute.kind);
+  return lower_block(run.model, run.strategy, run.framework, run.strategy.recompute.kind);
 }
 
 // The sample block has GEMMs q, k, v, out of h^2 and up, down of 4 h^2 weights.
@@ -54,10 +54,10 @@ TEST(BlockRecompute, KeepingQkvRepeatsTheOtherGemms) {
 
 TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastGemm) {
   TrainingRun run = small_run();
-  run.stack.recompute_stops_early = true;
+  run.framework.recompute_stops_early = true;
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "full").recompute), 8.0 * kUnit);
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 2.0 * kUnit);
-  run.stack.dropout = 0.1;  // its mask comes last
+  run.framework.dropout = 0.1;  // its mask comes last
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "full").recompute), 12.0 * kUnit);
 }
 

@@ -26,21 +26,21 @@ constexpr double kSequence = 1024.0;
 TEST(Block, ForwardGemmsMultiplyEveryMatrixOnce) {
   // h = 1024: qkv 3 h^2, projection h^2, MLP 8 h^2 weights, two FLOPs for each weight and token.
   const TrainingRun run = small_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 12.0 * kHidden * kHidden * kTokens);
 }
 
 TEST(Block, BackwardIsTwiceTheForwardGemms) {
   const TrainingRun run = small_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.backward), 2.0 * gemm_flops(block.forward));
 }
 
 TEST(Block, UnfusedAttentionCountsTheWholeSquareAndFlashItsCausalHalf) {
   TrainingRun run = small_run();
-  const double flash = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  const double flash = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
   run.strategy.flash_attention = false;
-  const double unfused = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  const double unfused = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
   const double square = 4.0 * kTokens * kSequence * kHidden;  // two GEMMs of 2 t s h
   EXPECT_DOUBLE_EQ(unfused - flash, square / 2.0);
 }
@@ -48,65 +48,65 @@ TEST(Block, UnfusedAttentionCountsTheWholeSquareAndFlashItsCausalHalf) {
 TEST(Block, KeepsThePublishedBytesOfAGptWithDropout) {
   // Korthikanti et al.: s b h (34 + 5 a s / h) bytes, 16-bit activations, masks of one byte, unfused attention.
   TrainingRun run = small_run();
-  run.stack.dropout = 0.1;
+  run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden));
 }
 
 TEST(Block, SequenceParallelismDividesAllOfThatByTheTensorRanks) {
   TrainingRun run = small_run(4);
-  run.stack.dropout = 0.1;
+  run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) / 4.0);
 }
 
 TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
   // s b h (10 + 24 / n + 5 a s / (h n)).
   TrainingRun run = small_run(4);
-  run.stack.dropout = 0.1;
+  run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0));
 }
 
 TEST(Block, FlashOutputsThatAreTransposedAreKeptTwice) {
   TrainingRun run = small_run();
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved; };
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved; };
   const Bytes once = saved();
-  run.stack.kept.flash_output_copied = true;
+  run.framework.kept.flash_output_copied = true;
   EXPECT_EQ(saved(), once);  // one sequence: a view
   run.strategy.micro_batch = 2;
-  run.stack.attention_kernel = AttentionKernel::Cudnn;
+  run.framework.attention_kernel = AttentionKernel::Cudnn;
   const Bytes fused = saved();
-  run.stack.attention_kernel = AttentionKernel::Flash2;
+  run.framework.attention_kernel = AttentionKernel::Flash2;
   EXPECT_EQ(saved() - fused, Bytes(2.0 * 2.0 * kTokens * kHidden));
 }
 
 TEST(Block, SelectiveRecomputationDropsTheScores) {
   TrainingRun run = small_run();
-  run.stack.dropout = 0.1;
+  run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::Selective);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Selective);
   EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * 34.0);
   EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), 4.0 * kTokens * kSequence * kHidden);
 }
 
 TEST(Block, FullRecomputationKeepsTheInputAndRepeatsTheForwardPass) {
   const TrainingRun run = small_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::Full);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Full);
   EXPECT_DOUBLE_EQ(block.saved.value(), 2.0 * kTokens * kHidden);
   EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
-  const BlockOperators kept = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators kept = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_EQ(block.saved + block.restored, kept.saved);
 }
 
 TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
   const TrainingRun run = small_run();
-  const auto saved = [&](RecomputeKind kind) { return lower_block(run.model, run.strategy, run.stack, kind).saved; };
+  const auto saved = [&](RecomputeKind kind) { return lower_block(run.model, run.strategy, run.framework, kind).saved; };
   EXPECT_LT(saved(RecomputeKind::Op), saved(RecomputeKind::None));
   EXPECT_GT(saved(RecomputeKind::Op), saved(RecomputeKind::Full));
 }
@@ -114,7 +114,7 @@ TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
 TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), 2.0 * residual);
@@ -123,7 +123,7 @@ TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
 TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * residual);
@@ -136,8 +136,8 @@ TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
   run.strategy.precision = Precision::Fp8;
-  run.stack.low_precision.gathers_inputs = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  run.framework.low_precision.gathers_inputs = true;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
@@ -147,24 +147,24 @@ TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
 
 TEST(Block, TensorRanksShareTheGemms) {
   TrainingRun run = small_run(4);
-  const double whole = gemm_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward);
+  const double whole = gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward);
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
-  EXPECT_DOUBLE_EQ(gemm_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward), whole / 4.0);
+  EXPECT_DOUBLE_EQ(gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward), whole / 4.0);
 }
 
 TEST(Block, GroupedQueriesNarrowTheProjectionOnly) {
   TrainingRun run = small_run();
   run.model.num_kv_heads = 2;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   // qkv is (8 + 2 * 2) heads of 128 instead of 24: 1.5 h^2 instead of 3 h^2.
   EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 10.5 * kHidden * kHidden * kTokens);
 }
 
 TEST(Block, AWindowShowsEachQueryOnlyItsKeys) {
   TrainingRun run = small_run();
-  const double dense = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  const double dense = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
   run.model.sliding_window = 256;
-  const double windowed = total_flops(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward).value();
+  const double windowed = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
   // causal: s^2/2 scores; window w: s w - w^2/2
   const double s = 1024.0, w = 256.0;
   EXPECT_DOUBLE_EQ(dense - windowed, 4.0 * kHidden * (s * s / 2.0 - (s * w - w * w / 2.0)));
@@ -180,18 +180,18 @@ TEST(Block, BiasGradientsReadTheOutputGradientsOnce) {
   // qkv 3 h, projection h, MLP 4 h and h values of 2 bytes for each token; nothing where the GEMM's epilogue sums them.
   TrainingRun run = small_run();
   run.model.bias = Biases::gpt();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "bias_gradient"), kTokens * 9.0 * kHidden * 2.0);
-  run.stack.gradients.fused_bias = true;
-  const BlockOperators fused = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  run.framework.gradients.fused_bias = true;
+  const BlockOperators fused = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(fused.backward, "bias_gradient"), 0.0);
 }
 
 TEST(Block, AutocastCastsWeightsAndTheirGradients) {
   // 12 h^2 weights: fp32 read and 16 bits written in forward, the other way round in backward.
   TrainingRun run = small_run();
-  run.stack.casts_weights_per_microbatch = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  run.framework.casts_weights_per_microbatch = true;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(block.forward, "weight_cast"), 12.0 * kHidden * kHidden * 6.0);
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "gradient_cast"), 12.0 * kHidden * kHidden * 6.0);
 }
@@ -199,11 +199,11 @@ TEST(Block, AutocastCastsWeightsAndTheirGradients) {
 // Where they are cast for the backward pass as well, a replay finds them cast.
 TEST(Block, AutocastWithoutACacheCastsWeightsOnceAPass) {
   TrainingRun run = small_run();
-  run.stack.casts_weights_per_microbatch = run.stack.casts_weights_in_backward = true;
+  run.framework.casts_weights_per_microbatch = run.framework.casts_weights_in_backward = true;
   const double cast = 12.0 * kHidden * kHidden * 6.0;
   for (const RecomputeKind recompute : {RecomputeKind::None, RecomputeKind::Full}) {
     run.strategy.recompute.kind = recompute;
-    const BlockOperators block = lower_block(run.model, run.strategy, run.stack, recompute);
+    const BlockOperators block = lower_block(run.model, run.strategy, run.framework, recompute);
     EXPECT_DOUBLE_EQ(moved_by(block.forward, "weight_cast"), cast);
     EXPECT_DOUBLE_EQ(moved_by(block.backward, "weight_cast"), cast);
     EXPECT_DOUBLE_EQ(moved_by(block.recompute, "weight_cast"), 0.0);
@@ -213,10 +213,10 @@ TEST(Block, AutocastWithoutACacheCastsWeightsOnceAPass) {
 TEST(Block, AGeluOfEightOperatorsMovesNineTimesAFusedOne) {
   // 18 e against 2 e for each of 4 h values of a token, in forward.
   TrainingRun run = small_run();
-  run.stack.fusion = ElementwiseFusion::Eager;
-  const double one = moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "activation");
-  run.stack.composed_activation = true;
-  const double eight = moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "activation");
+  run.framework.fusion = ElementwiseFusion::Eager;
+  const double one = moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "activation");
+  run.framework.composed_activation = true;
+  const double eight = moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "activation");
   EXPECT_DOUBLE_EQ(one, kTokens * 4.0 * kHidden * 4.0);
   EXPECT_DOUBLE_EQ(eight, 9.0 * one);
 }
@@ -227,8 +227,8 @@ TEST(Block, AnEagerLlamaKeepsFourWidthsForEachNormAndEveryFactorOfItsMlp) {
   TrainingRun run = small_run();
   run.model.norm = Norm::RmsNorm;
   run.model.gated_mlp = true;
-  run.stack.fusion = ElementwiseFusion::Eager;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  run.framework.fusion = ElementwiseFusion::Eager;
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double log_sum_exp = 8.0 * kTokens * 4.0;
   EXPECT_DOUBLE_EQ(block.saved.value(), 2.0 * kTokens * kHidden * (8.0 + 4.0 + 16.0) + log_sum_exp);
 }
@@ -239,33 +239,33 @@ TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
   TrainingRun run = small_run();
   run.model.norm = Norm::RmsNorm;
   run.model.gated_mlp = true;
-  run.stack.fusion = ElementwiseFusion::Eager;
+  run.framework.fusion = ElementwiseFusion::Eager;
   run.strategy.adapters = Adapters{.rank = 8};
   const double unit = 2.0 * kTokens * kHidden, log_sum_exp = 8.0 * kTokens * 4.0;
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved.value(); };
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0) + log_sum_exp);
-  run.stack.kept.frozen_inputs = true;  // the second norm's output and the GEMM
+  run.framework.kept.frozen_inputs = true;  // the second norm's output and the GEMM
   EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + log_sum_exp);
-  run.stack.kept.frozen_inputs = false;
-  run.stack.kept.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
+  run.framework.kept.frozen_inputs = false;
+  run.framework.kept.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0 + 1.5) + log_sum_exp);
 }
 
 TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
   TrainingRun run = small_run();
   run.model.num_kv_heads = 2;
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved.value(); };
   const double grouped = saved();
-  run.stack.kept.expanded_kv_heads = true;
+  run.framework.kept.expanded_kv_heads = true;
   EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);  // k and v, 16-bit
 }
 
 TEST(Block, AGeluWrittenOutKeepsThreeMoreTensors) {
   TrainingRun run = small_run();
-  run.stack.fusion = ElementwiseFusion::Eager;
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved.value(); };
+  run.framework.fusion = ElementwiseFusion::Eager;
+  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved.value(); };
   const double one_kernel = saved();
-  run.stack.composed_activation = true;
+  run.framework.composed_activation = true;
   EXPECT_DOUBLE_EQ(saved() - one_kernel, 3.0 * 2.0 * kTokens * 4096.0);
 }
 
@@ -274,11 +274,11 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
   const double residual = 2.0 * kTokens * kHidden;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), residual);
   run.strategy.sequence_parallel = true;
-  const BlockOperators sequence = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators sequence = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::ReduceScatter), residual);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::AllGather), residual);
 }
@@ -286,9 +286,9 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
 TEST(Block, AParallelBlockMayJoinItsInputGemms) {
   TrainingRun run = small_run();
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
-  const BlockOperators apart = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
-  run.stack.fuses_parallel_inputs = true;
-  const BlockOperators joined = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators apart = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  run.framework.fuses_parallel_inputs = true;
+  const BlockOperators joined = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_EQ(count_of(apart.forward, OperatorKind::Gemm), 4);
   EXPECT_EQ(count_of(joined.forward, OperatorKind::Gemm), 3);
   EXPECT_DOUBLE_EQ(gemm_flops(joined.forward), gemm_flops(apart.forward));
@@ -299,12 +299,12 @@ TEST(Block, AParallelBlockMayJoinItsInputGemms) {
 // 8 heads on 4 ranks leave two score matrices, which the kernel for four at a time does not take.
 TEST(Block, ASoftmaxKernelForFourMatricesLeavesTwoToSeparateKernels) {
   TrainingRun run = small_run(4);
-  run.stack.fusion = ElementwiseFusion::Fused;
+  run.framework.fusion = ElementwiseFusion::Fused;
   run.strategy.flash_attention = false;
   run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
   const double two = 2.0 * kSequence * kSequence;
   const auto moved = [&] {
-    return moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "softmax");
+    return moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "softmax");
   };
   run.strategy.micro_batch = 1;
   EXPECT_DOUBLE_EQ(moved(), two * (6.0 * 2.0 + 4.0 * 4.0));  // scale, mask, to fp32, softmax, back
@@ -315,18 +315,18 @@ TEST(Block, ASoftmaxKernelForFourMatricesLeavesTwoToSeparateKernels) {
 TEST(Block, TheBiasOfAlibiIsLaidUnderTheScores) {
   TrainingRun run = small_run();
   run.strategy.flash_attention = false;
-  EXPECT_EQ(moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "position_bias"), 0.0);
+  EXPECT_EQ(moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "position_bias"), 0.0);
   run.model.position = Position::Alibi;
   // 8 heads of 1024 x 1024 scores of two bytes, written and read.
-  EXPECT_DOUBLE_EQ(moved_by(lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).forward, "position_bias"),
+  EXPECT_DOUBLE_EQ(moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "position_bias"),
                    8.0 * kSequence * kSequence * 4.0);
 }
 
 TEST(Block, NormalisedQueriesAndKeysAreKeptTwice) {
   TrainingRun run = small_run();
-  const Bytes plain = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None).saved;
+  const Bytes plain = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved;
   run.model.qk_norm = QkNorm::PerHead;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ((block.saved - plain).value(), 2.0 * kTokens * kHidden * 2.0);
   EXPECT_DOUBLE_EQ(moved_by(block.forward, "qk_norm"), 2.0 * kTokens * kHidden * 4.0);  // read and write
 }
@@ -334,7 +334,7 @@ TEST(Block, NormalisedQueriesAndKeysAreKeptTwice) {
 TEST(Ends, ANormAfterTheEmbeddingReadsAndWritesTheResidual) {
   TrainingRun run = small_run();
   run.model.embedding_norm = true;
-  EXPECT_DOUBLE_EQ(moved_by(lower_embedding(run.model, run.strategy, run.stack).forward, "embedding_norm"),
+  EXPECT_DOUBLE_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "embedding_norm"),
                    2.0 * 2.0 * kTokens * kHidden);
 }
 

@@ -154,7 +154,7 @@ TEST(Contention, IsATermOfThePredictionThatGrowsWithTheUnitsTaken) {
 TEST(Contention, ADeviceThatWaitsForItsHostWaitsLessInstead) {
   // Launches take ten times as long as the kernels: slower kernels leave the step as it is.
   TrainingRun run = small_run(16);
-  run.stack.host.per_kernel = Seconds(1e-3);
+  run.framework.host.per_kernel = Seconds(1e-3);
   run.cluster.device.compute_units = 100;
   const double alone = predict(run).step_time.value(), wait = term_of(run, "launch_wait");
   run.cluster.device.achieved.collective_unit_bandwidth = 10.0 * GBps;

@@ -16,30 +16,30 @@ struct ExchangeCase {
   DataExchange exchange() const { return DataExchange(run, rank); }
 };
 
-TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheStackWraps) {
+TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheFrameworkWraps) {
   ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
-  c.run.stack.sharded.unit_blocks = 3.0;
+  c.run.framework.sharded.unit_blocks = 3.0;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 6);  // 16 / 3, rounded up
-  c.run.stack.sharded.unit_blocks = 0.125;
+  c.run.framework.sharded.unit_blocks = 0.125;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 128);
-  c.run.stack.sharded.unit_blocks = 0.0;
+  c.run.framework.sharded.unit_blocks = 0.0;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
 }
 
 TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
   ExchangeCase c;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
-  c.run.stack.gradients.bucket = 4e6;
+  c.run.framework.gradients.bucket = 4e6;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 4);
-  c.run.stack.gradients.bucket_per_rank = 1e6;  // 16 million at 16 ranks
+  c.run.framework.gradients.bucket_per_rank = 1e6;  // 16 million at 16 ranks
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
 }
 
 TEST(DataExchange, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
   ExchangeCase c;
-  c.run.stack.sharded.flat_units = true;
+  c.run.framework.sharded.flat_units = true;
   c.run.strategy.sharding = Sharding::Zero3;
   c.rank.block = 1e6 + 1;
   const ExchangedMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
@@ -63,8 +63,8 @@ TEST(DataExchange, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
 
 TEST(DataExchange, BucketsRunThroughFlatUnits) {
   ExchangeCase c;
-  c.run.stack.sharded.flat_units = true;
-  c.run.stack.gradients.bucket = 5e6;
+  c.run.framework.sharded.flat_units = true;
+  c.run.framework.gradients.bucket = 5e6;
   const ExchangedMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
   EXPECT_EQ(all.count, 5.0);  // four full ones and 2 of 22 million
   EXPECT_EQ(all.trained, 22e6);
@@ -72,7 +72,7 @@ TEST(DataExchange, BucketsRunThroughFlatUnits) {
 
 TEST(DataExchange, TheNormOfShardedGradientsIsSummed) {
   ExchangeCase c;
-  c.run.stack.update.sums_norm = true;
+  c.run.framework.update.sums_norm = true;
   EXPECT_EQ(c.exchange().norm_message(), Bytes(0.0));  // every rank has all gradients
   c.run.strategy.sharding = Sharding::Zero1;
   EXPECT_EQ(c.exchange().norm_message(), Bytes(4.0));
@@ -84,23 +84,23 @@ TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
   // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128 pay 128 latencies.
   ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
-  c.run.stack.storage.weight_bytes = 2.0;
+  c.run.framework.storage.weight_bytes = 2.0;
   const double wire = 15.0 / 16.0 * 32e6 / 80e9;
   EXPECT_NEAR(16.0 * c.exchange().unit_times({.blocks = 16}).gather.value(), wire, 16 * 20e-6);
-  c.run.stack.sharded.unit_blocks = 0.0;
+  c.run.framework.sharded.unit_blocks = 0.0;
   EXPECT_NEAR(c.exchange().unit_times({.blocks = 16}).gather.value(), wire, 20e-6);
-  c.run.stack.sharded.unit_blocks = 0.125;
+  c.run.framework.sharded.unit_blocks = 0.125;
   EXPECT_GT(128.0 * c.exchange().unit_times({.blocks = 16}).gather.value(), wire + 128 * 5e-6);
 }
 
-TEST(DataExchange, ReductionsAreAsWideAsTheStackSays) {
+TEST(DataExchange, ReductionsAreAsWideAsTheFrameworkSays) {
   // Autocast over fp32 weights under FSDP: bf16 on the wire unless reduce_dtype is fp32; an fp32 run has nothing narrower.
   ExchangeCase c;
-  c.run.stack.storage.weight_bytes = c.run.stack.storage.gradient_bytes = 4.0;
+  c.run.framework.storage.weight_bytes = c.run.framework.storage.gradient_bytes = 4.0;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 2.0);
-  c.run.stack.gradients.reduced_in_fp32 = true;
+  c.run.framework.gradients.reduced_in_fp32 = true;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
-  c.run.stack.gradients.reduced_in_fp32 = false;
+  c.run.framework.gradients.reduced_in_fp32 = false;
   c.run.strategy.precision = Precision::Fp32;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
 }
@@ -109,7 +109,7 @@ TEST(DataExchange, QuantisedGathersSendOneByte) {
   ExchangeCase c;
   c.run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
-  c.run.stack.low_precision.gathers = true;
+  c.run.framework.low_precision.gathers = true;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 1.0);
   c.run.strategy.precision = Precision::Bf16;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
@@ -125,7 +125,7 @@ double one_unit_ratio(int devices, Seconds latency) {
   run.optimizer_step = false;
   const auto total = [&] { return step_time(run, layer_prices(run)); };
   const Seconds blocks = total();
-  run.stack.sharded.unit_blocks = 0.0;
+  run.framework.sharded.unit_blocks = 0.0;
   return total() / blocks;
 }
 

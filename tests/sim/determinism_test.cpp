@@ -10,10 +10,10 @@
 namespace llmsim::sim {
 namespace {
 
-Stack filling() {
-  Stack stack;
-  stack.determinism.fills_new_tensors = true;
-  return stack;
+Framework filling() {
+  Framework framework;
+  framework.determinism.fills_new_tensors = true;
+  return framework;
 }
 
 Operator of_kind(OperatorKind kind) { return streaming(kind, "any", 100.0, 6.0, 1); }
@@ -21,17 +21,17 @@ Operator of_kind(OperatorKind kind) { return streaming(kind, "any", 100.0, 6.0, 
 TEST(Determinism, FillsTheResultOfAGemm) {
   const Operator op = gemm("gemm", 3, 16, 32, 64, DType::Bf16, DType::Bf16);
   EXPECT_EQ(filled_bytes(op, false, 2.0, filling()), Bytes(3 * 16 * 32 * 2.0));
-  EXPECT_EQ(filled_bytes(op, false, 2.0, Stack()), Bytes(0.0));
+  EXPECT_EQ(filled_bytes(op, false, 2.0, Framework()), Bytes(0.0));
 }
 
 TEST(Determinism, AccumulatedWeightGradientsAreNoNewTensors) {
   Operator op = gemm("gemm", 1, 16, 32, 64, DType::Bf16, DType::Fp32);
   op.weight_gradient = true;
-  Stack stack = filling();
-  stack.gradients.accumulated_by_gemm = false;
-  EXPECT_EQ(filled_bytes(op, true, 2.0, stack), Bytes(16 * 32 * 2.0));
-  stack.gradients.accumulated_by_gemm = true;
-  EXPECT_EQ(filled_bytes(op, true, 2.0, stack), Bytes(0.0));
+  Framework framework = filling();
+  framework.gradients.accumulated_by_gemm = false;
+  EXPECT_EQ(filled_bytes(op, true, 2.0, framework), Bytes(16 * 32 * 2.0));
+  framework.gradients.accumulated_by_gemm = true;
+  EXPECT_EQ(filled_bytes(op, true, 2.0, framework), Bytes(0.0));
 }
 
 Operator attention_operator() {
@@ -42,13 +42,13 @@ Operator attention_operator() {
 
 // 600 bytes moved.
 TEST(Determinism, FillsWhatNormsAttentionAndCopiesWrite) {
-  const Stack stack = filling();
-  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Norm), false, 2.0, stack), Bytes(300.0));
-  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Norm), true, 2.0, stack), Bytes(200.0));
-  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Attention), false, 2.0, stack), Bytes(150.0));
-  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Attention), true, 2.0, stack), Bytes(225.0));
-  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Cast), false, 2.0, stack), Bytes(300.0));
-  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Residual), false, 2.0, stack), Bytes(0.0));
+  const Framework framework = filling();
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Norm), false, 2.0, framework), Bytes(300.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Norm), true, 2.0, framework), Bytes(200.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Attention), false, 2.0, framework), Bytes(150.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Attention), true, 2.0, framework), Bytes(225.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Cast), false, 2.0, framework), Bytes(300.0));
+  EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Residual), false, 2.0, framework), Bytes(0.0));
 }
 
 // A GEMM of 2 x 1000 x 1000 x 1000 FLOPs takes 20 us at 100 TFLOP/s; its 2 MB take 2 us more at 1 TB/s, and a call of their
@@ -57,7 +57,7 @@ TEST(Determinism, AFillIsPricedAsAKernel) {
   TrainingRun run = small_run();
   const OperatorList one{gemm("gemm", 1, 1000, 1000, 1000, DType::Bf16, DType::Bf16)};
   const PassPrice before = OperatorPricer(run).price(one, false);
-  run.stack.determinism.fills_new_tensors = true;
+  run.framework.determinism.fills_new_tensors = true;
   const PassPrice after = OperatorPricer(run).price(one, false);
   EXPECT_EQ(after.gemm, before.gemm);
   EXPECT_NEAR(after.memory_bound.value() - before.memory_bound.value(), 2e-6, 1e-12);
@@ -73,7 +73,7 @@ TEST(Determinism, AttentionSumsItsGradientsInOneOrder) {
     return std::pair(pricer.price(one, false).attention, pricer.price(one, true).attention);
   };
   const auto before = times();
-  run.stack.determinism.attention_backward = 0.8;
+  run.framework.determinism.attention_backward = 0.8;
   const auto after = times();
   EXPECT_EQ(after.first, before.first);
   EXPECT_NEAR(after.second / before.second, 1.25, 1e-9);

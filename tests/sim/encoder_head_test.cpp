@@ -34,7 +34,7 @@ const Operator& labelled(const OperatorList& operators, std::string_view label) 
 // One sequence of 1024 tokens, h = 1024: 128 rows pass h^2, one passes h^2 + 2 h.
 TEST(EncoderHead, OnlyPredictedTokensPassIt) {
   const TrainingRun run = encoder_run();
-  const EncoderHeadOperators head = lower_encoder_head(run.model, run.strategy, run.stack, 1024);
+  const EncoderHeadOperators head = lower_encoder_head(run.model, run.strategy, run.framework, 1024);
   const double gemms = 128.0 * 1024 * 1024 + 1024.0 * 1024 + 2.0 * 1024;
   EXPECT_DOUBLE_EQ(total_flops(head.forward) / FLOP, 2.0 * gemms);
   EXPECT_DOUBLE_EQ(total_flops(head.backward) / FLOP, 4.0 * gemms);
@@ -44,11 +44,11 @@ TEST(EncoderHead, OnlyPredictedTokensPassIt) {
 
 TEST(EncoderHead, LogitsAreOfPredictedTokens) {
   TrainingRun run = encoder_run();
-  const Operator logits = labelled(lower_head(run.model, run.strategy, run.stack).forward, "head");
+  const Operator logits = labelled(lower_head(run.model, run.strategy, run.framework).forward, "head");
   EXPECT_EQ(logits.m, 128);
   EXPECT_EQ(logits.n, run.model.vocab_size);
   run.model.encoder->predicted_share = 1.0;
-  EXPECT_EQ(labelled(lower_head(run.model, run.strategy, run.stack).forward, "head").m, 1024);
+  EXPECT_EQ(labelled(lower_head(run.model, run.strategy, run.framework).forward, "head").m, 1024);
 }
 
 TEST(EncoderHead, AtLeastOneTokenIsPredicted) {
@@ -60,8 +60,8 @@ TEST(EncoderHead, AtLeastOneTokenIsPredicted) {
 // The operators of all blocks and the head are the FLOPs that the model's shape promises.
 TEST(EncoderHead, OperatorsAddUpToTheModel) {
   const TrainingRun run = encoder_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.stack, RecomputeKind::None);
-  const EndOperators head = lower_head(run.model, run.strategy, run.stack);
+  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const EndOperators head = lower_head(run.model, run.strategy, run.framework);
   const double flops = run.model.num_layers * (total_flops(block.forward) / FLOP) + total_flops(head.forward) / FLOP;
   EXPECT_NEAR(flops / (1024.0 * (forward_flops_per_token(run.model, true) / FLOP)), 1.0, 1e-12);
 }
@@ -77,7 +77,7 @@ TEST(EncoderHead, ItsLayersStandBesideTheTable) {
 
 TEST(EncoderHead, SegmentsAreAddedToTheEmbedding) {
   TrainingRun run = encoder_run();
-  const auto moved = [&] { return total_moved(lower_embedding(run.model, run.strategy, run.stack).forward).value(); };
+  const auto moved = [&] { return total_moved(lower_embedding(run.model, run.strategy, run.framework).forward).value(); };
   const double with = moved();
   run.model.encoder->segment_types = 0;
   EXPECT_DOUBLE_EQ(with - moved(), 4.0 * 1024 * 1024 * 2.0);  // written, both read, the sum written

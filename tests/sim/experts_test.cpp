@@ -25,12 +25,14 @@ struct ExpertsCase {
                     .gated_mlp = true,
                     .moe = Moe{.num_experts = 4, .top_k = 2, .expert_ffn_size = 6}};
   Strategy strategy;
-  Stack stack;
+  Framework framework;
 
   ExpertOperators lower() const {
-    return lower_experts(model, strategy, stack, {.precision = strategy.precision, .stack = &stack, .adapters = {}});
+    return lower_experts(model, strategy, framework, {.precision = strategy.precision, .framework = &framework, .adapters = {}});
   }
-  BlockOperators block(RecomputeKind recompute) const { return lower_block(model, strategy, stack, recompute, LayerKind::Moe); }
+  BlockOperators block(RecomputeKind recompute) const {
+    return lower_block(model, strategy, framework, recompute, LayerKind::Moe);
+  }
 };
 
 double exchanged(const OperatorList& list, std::string_view label) {
@@ -96,7 +98,7 @@ TEST(Experts, SharedExpertsSeeEveryToken) {
 // The router's gradient reads what the experts returned: unlike an MLP's, their last GEMM is made again.
 TEST(Experts, RecomputationMakesAllGemmsAgain) {
   ExpertsCase c;
-  c.stack.recompute_stops_early = true;
+  c.framework.recompute_stops_early = true;
   const BlockOperators block = c.block(RecomputeKind::Full);
   EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
   EXPECT_EQ(block.saved, Bytes(8.0 * 16.0 * 2.0));  // the block's input
@@ -118,7 +120,7 @@ TEST(Experts, AreMadeAgainWithTheMoe) {
   const ExpertOperators experts = c.lower();
   EXPECT_EQ(c.block(RecomputeKind::None).saved - block.saved, experts.inner_saved + total_saved(experts.activations));
   // An MLP in its place, in the model's dense blocks, stays.
-  EXPECT_TRUE(lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, LayerKind::Dense).recompute.empty());
+  EXPECT_TRUE(lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense).recompute.empty());
 }
 
 TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
@@ -127,7 +129,7 @@ TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
   const Bytes whole = c.block(RecomputeKind::None).saved;
   const auto recomputed = [&](RecomputedModules modules, LayerKind kind) {
     c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = modules};
-    return lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, kind);
+    return lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, kind);
   };
   // Eager kernels keep the GEMM's input and silu(gate), in 16 bits: 16 rows of 6 values, and 8 tokens of 5.
   const Bytes routed(2.0 * 16.0 * 6.0 * 2.0), shared(2.0 * 8.0 * 5.0 * 2.0);
@@ -150,20 +152,20 @@ TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
   for (const bool activation : {false, true}) {
     c.strategy.recompute = {.kind = RecomputeKind::Selective,
                             .modules = {.core_attention = false, .activation = activation, .shared_experts = true}};
-    c.stack.recompute_stops_early = false;
+    c.framework.recompute_stops_early = false;
     const BlockOperators block = c.block(RecomputeKind::Selective);
     const Bytes routed(activation ? 2.0 * 16.0 * 6.0 * 2.0 : 0.0);
     EXPECT_EQ(total_flops(block.recompute), (2.0 * 8 * 10 * 16 + 2.0 * 8 * 16 * 5) * FLOP);
     EXPECT_EQ(whole - block.saved, Bytes(8.0 * (10 + 5 + 5) * 2.0) + routed);
-    c.stack.recompute_stops_early = true;
+    c.framework.recompute_stops_early = true;
     EXPECT_EQ(total_flops(c.block(RecomputeKind::Selective).recompute), 2.0 * 8 * 10 * 16 * FLOP);
   }
-  EXPECT_TRUE(lower_block(c.model, c.strategy, c.stack, RecomputeKind::Selective, LayerKind::Dense).recompute.size() == 1u);
+  EXPECT_TRUE(lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense).recompute.size() == 1u);
 }
 
 TEST(Experts, SharedOnesEndWithAGemmThatNothingNeedsAgain) {
   ExpertsCase c;
-  c.stack.recompute_stops_early = true;
+  c.framework.recompute_stops_early = true;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
   const BlockOperators ungated = c.block(RecomputeKind::Full);
   EXPECT_EQ(total_flops(ungated.forward) - total_flops(ungated.recompute), 2.0 * 8.0 * 16.0 * 5.0 * FLOP);
@@ -176,7 +178,7 @@ TEST(Experts, SharedOnesEndWithAGemmThatNothingNeedsAgain) {
 // inputs of the activation and of the second GEMM 16 (12 + 6) 2.
 TEST(Experts, KeepRowsAndTheChoice) {
   ExpertsCase c;
-  c.stack.fusion = ElementwiseFusion::Fused;
+  c.framework.fusion = ElementwiseFusion::Fused;
   const ExpertOperators experts = c.lower();
   EXPECT_EQ(total_saved(experts.forward), Bytes(128.0 + 416.0 + 1024.0 + 576.0));
   EXPECT_EQ(experts.inner_saved + total_saved(experts.activations), total_saved(experts.forward));
@@ -189,7 +191,7 @@ TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
   c.strategy.tensor_parallel = c.strategy.expert_parallel = 2;
   c.strategy.sequence_parallel = true;
   c.strategy.experts.tensor_parallel = 1;
-  const ExpertShape shape = expert_shape(c.model, c.strategy, c.stack);
+  const ExpertShape shape = expert_shape(c.model, c.strategy, c.framework);
   EXPECT_TRUE(shape.routes_shards);
   EXPECT_EQ(shape.tokens, 4);
   EXPECT_EQ(shape.rows, 8);
@@ -210,8 +212,8 @@ TEST(Experts, RanksThatDivideAnExpertGatherItsRowsAfterTheyHaveArrived) {
   ExpertsCase c;
   c.strategy.tensor_parallel = 2, c.strategy.data_parallel = c.strategy.expert_parallel = 2;
   c.strategy.sequence_parallel = true;
-  c.stack.experts.routes_shards = true;
-  const ExpertShape shape = expert_shape(c.model, c.strategy, c.stack);
+  c.framework.experts.routes_shards = true;
+  const ExpertShape shape = expert_shape(c.model, c.strategy, c.framework);
   EXPECT_EQ(shape.sent, 8);   // of four tokens
   EXPECT_EQ(shape.rows, 16);  // those of both tensor ranks
   EXPECT_EQ(shape.ffn, 3);
@@ -250,7 +252,7 @@ TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
   ExpertsCase c;
   const auto rows = [&](int ranks, double imbalance) {
     c.strategy.data_parallel = c.strategy.expert_parallel = ranks, c.strategy.experts.imbalance = imbalance;
-    return expert_shape(c.model, c.strategy, c.stack).rows;
+    return expert_shape(c.model, c.strategy, c.framework).rows;
   };
   EXPECT_EQ(rows(2, 1.5), 24);
   EXPECT_EQ(rows(2, 2.0), 32);
@@ -262,8 +264,8 @@ TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
 TEST(Experts, NoMoreAreBusyThanThereAreRows) {
   ExpertsCase c;
   c.model.moe->num_experts = 64;
-  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).busy_experts, 16);
-  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows_per_expert, 1);
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).busy_experts, 16);
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows_per_expert, 1);
   const Operator up = named(c.lower().forward, "expert_up");
   EXPECT_EQ(up.batch, 16);
   EXPECT_EQ(up.m, 1);
@@ -273,9 +275,9 @@ TEST(Experts, NoMoreAreBusyThanThereAreRows) {
 TEST(Experts, TheBusiestRankOrTheCapacitySetsTheRows) {
   ExpertsCase c;
   c.strategy.data_parallel = c.strategy.expert_parallel = 2, c.strategy.experts.imbalance = 1.5;
-  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows, 24);  // of 16
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows, 24);  // of 16
   c.strategy.experts.capacity = 1.25;
-  EXPECT_EQ(expert_shape(c.model, c.strategy, c.stack).rows, 20);
+  EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows, 20);
   EXPECT_EQ(named(c.lower().forward, "expert_up").flops, 2.0 * 20.0 * 12.0 * 16.0 * FLOP);
   EXPECT_EQ(named(c.lower().forward, "router").flops, 2.0 * 8.0 * 4.0 * 16.0 * FLOP);
 }
@@ -285,14 +287,14 @@ TEST(Experts, EachIsAKernelUnlessOneMultipliesThemAll) {
   EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 4);
   EXPECT_TRUE(named(c.lower().forward, "expert_up").ragged);
   EXPECT_FALSE(named(c.lower().forward, "router").ragged);
-  c.stack.experts.grouped_kernel = true;
+  c.framework.experts.grouped_kernel = true;
   EXPECT_EQ(named(c.lower().forward, "expert_up").kernels, 1);
 }
 
 // 16 rows of 16: 1024 bytes read and written, there and back.
 TEST(Experts, RowsOfLowPrecisionGemmsMayBeCopiedToAPaddedTensor) {
   ExpertsCase c;
-  c.stack.experts.copies_to_pad = true;
+  c.framework.experts.copies_to_pad = true;
   c.strategy.precision = Precision::Fp8;
   const ExpertOperators experts = c.lower();
   for (const char* label : {"expert_pad", "expert_unpad"}) {
@@ -317,7 +319,7 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
   EXPECT_EQ(down_biases(c.lower().forward), 0);
   const int before = total_kernels(c.lower().backward);
 
-  c.stack.experts.biases_one_by_one = true;
+  c.framework.experts.biases_one_by_one = true;
   const ExpertOperators experts = c.lower();
   const Operator &forward = named(experts.forward, "expert_bias"), &backward = named(experts.backward, "expert_bias");
   EXPECT_EQ(forward.moved, Bytes(16 * 16 * 28.0));
@@ -332,16 +334,16 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
 
 TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
   ExpertsCase c;
-  c.stack.kept.weighted_in_experts = false;
+  c.framework.kept.weighted_in_experts = false;
   const ExpertOperators outside = c.lower();
-  c.stack.kept.weighted_in_experts = true;
+  c.framework.kept.weighted_in_experts = true;
   const ExpertOperators inside = c.lower();
   // 16 rows: not 16 outputs of 2 bytes each, but 6 activations of an expert.
   EXPECT_EQ(outside.inner_saved - inside.inner_saved, Bytes(16.0 * 16.0 * 2.0));
   EXPECT_EQ(total_saved(inside.activations) - total_saved(outside.activations), Bytes(16.0 * 6.0 * 2.0));
-  c.stack.fusion = ElementwiseFusion::Fused;
+  c.framework.fusion = ElementwiseFusion::Fused;
   const ExpertOperators fused = c.lower();
-  c.stack.kept.weighted_in_experts = false;
+  c.framework.kept.weighted_in_experts = false;
   EXPECT_EQ(total_saved(fused.activations), total_saved(c.lower().activations));
 }
 
@@ -351,8 +353,8 @@ TEST(Experts, TokensMayTravelInTheFormatOfTheGemms) {
   c.strategy.precision = Precision::Fp8;
   const double rows = 16.0 * 16.0;
   EXPECT_DOUBLE_EQ(exchanged(c.lower().forward, "expert_dispatch"), 2.0 * rows);
-  c.stack.experts.dispatches_low_precision = true;
-  c.stack.low_precision.scaling = LowPrecisionScaling::Blockwise;
+  c.framework.experts.dispatches_low_precision = true;
+  c.framework.low_precision.scaling = LowPrecisionScaling::Blockwise;
   const ExpertOperators experts = c.lower();
   EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_dispatch"), (1.0 + 4.0 / 128.0) * rows);
   EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_combine"), 2.0 * rows);

@@ -69,14 +69,14 @@ TEST(Footprint, AnOptimizerInTheBackwardPassHoldsOneGradient) {
   run.strategy.global_batch = 1;
   run.strategy.fused_cross_entropy = true;
   run.strategy.recompute = {RecomputeKind::Full, 1};
-  run.stack.update.temporary_bytes = 100.0;  // the update is the peak
+  run.framework.update.temporary_bytes = 100.0;  // the update is the peak
   const auto at_update = [&] {
     const StageMemory stage = footprint(run).stages[0];
     EXPECT_STREQ(stage.instant, "update");
     return std::pair{term(stage, "gradients"), term(stage, "optimizer_temporaries")};
   };
   EXPECT_EQ(at_update(), std::pair(2.0 * count(run), 100.0 * count(run)));
-  run.stack.update.in_backward = true;
+  run.framework.update.in_backward = true;
   const double largest = rank_parameters(run.model, run.strategy).embedding;  // 33792 * 1024
   const auto [gradients, temporaries] = at_update();
   EXPECT_NEAR(gradients, 2.0 * largest, 1.0);
@@ -160,7 +160,7 @@ TEST(Footprint, TheTimelineRunsFromOneStepToTheNextAndOnlyTheLastStageHasALoss) 
 
 TEST(Footprint, MainGradientsLiveOnlyWhileTheOptimizerRuns) {
   TrainingRun run = small_run();
-  run.stack.storage.main_gradient_bytes = 4.0;
+  run.framework.storage.main_gradient_bytes = 4.0;
   const std::vector<MemoryInstant> timeline = memory_timeline(run, layer_prices(run), 0);
   ASSERT_EQ(timeline.size(), 6u);
   for (const MemoryInstant& instant : timeline) {
@@ -218,7 +218,7 @@ TEST(Footprint, StageOutputsAreKeptForEveryMicroBatchInFlight) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
   const double without = term(footprint(run).stages[0], "activations");
-  run.stack.kept.stage_outputs = true;
+  run.framework.kept.stage_outputs = true;
   // 4 in flight of 1024 tokens x 1024 values x 2 bytes.
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "activations") - without, 4.0 * 1024.0 * 1024.0 * 2.0);
 }
@@ -230,7 +230,7 @@ TEST(Footprint, PartitionedCheckpointsAreDividedByTheTensorRanksAndGatheredOneAt
   const LayerPrices prices = layer_prices(run);
   const auto backward = [&] { return memory_timeline(run, prices, 0)[3]; };
   const MemoryInstant whole = backward();
-  run.stack.kept.partitioned_checkpoints = true;
+  run.framework.kept.partitioned_checkpoints = true;
   const MemoryInstant divided = backward();
   ASSERT_STREQ(divided.name, "backward");
   // Eight checkpoints of t h 2 bytes: three quarters of each go, one whole block input comes back.
@@ -243,7 +243,7 @@ TEST(Footprint, CheckpointsCountedInHalfBlocksBringBackHalfAsMuch) {
   const LayerPrices prices = layer_prices(run);
   const auto restored = [&] { return term({.terms = memory_timeline(run, prices, 0)[3].terms}, "recomputed_activations"); };
   EXPECT_DOUBLE_EQ(restored(), 2.0 * prices.block.restored.value());
-  run.stack.kept.parts_per_block = 2.0;
+  run.framework.kept.parts_per_block = 2.0;
   EXPECT_DOUBLE_EQ(restored(), prices.block.restored.value());
 }
 
@@ -251,7 +251,7 @@ TEST(Footprint, GatheredWeightsStayUpToTheLiveLimit) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;
   const auto gathered = [&](double limit) {
-    run.stack.sharded.live_parameters = limit;
+    run.framework.sharded.live_parameters = limit;
     return term(footprint(run).stages[0], "gathered_weights");
   };
   EXPECT_DOUBLE_EQ(gathered(1e8), 2e8);                // 16-bit copies of 1e8 parameters
@@ -262,7 +262,7 @@ TEST(Footprint, GatheredWeightsStayUpToTheLiveLimit) {
 TEST(Footprint, WeightsThatAreNotFreedAfterForwardAreAllThere) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;
-  run.stack.sharded.regathers_in_backward = false;
+  run.framework.sharded.regathers_in_backward = false;
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * count(run));
 }
 
@@ -270,7 +270,7 @@ TEST(Footprint, AWholeModelAsOneUnitGathersAllItsBlocks) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;
   const auto gathered = [&](double unit) {
-    run.stack.sharded.unit_blocks = unit;
+    run.framework.sharded.unit_blocks = unit;
     return term(footprint(run).stages[0], "gathered_weights");
   };
   // Two units of one block and the larger end; all eight blocks and the end.
@@ -280,7 +280,7 @@ TEST(Footprint, AWholeModelAsOneUnitGathersAllItsBlocks) {
 
 TEST(Footprint, BucketsThatCopyHoldReplicatedGradientsTwice) {
   TrainingRun run = small_run(8);
-  run.stack.gradients.copied_into_buckets = true;
+  run.framework.gradients.copied_into_buckets = true;
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gradient_buckets"), 2.0 * count(run));
   run.strategy.sharding = Sharding::Zero1;
   EXPECT_EQ(term(footprint(run).stages[0], "gradient_buckets"), 0.0);
@@ -290,14 +290,14 @@ TEST(Footprint, FrozenWeightsThatNothingFreesStayGathered) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;
   run.strategy.adapters = Adapters{.rank = 8};
-  run.stack.sharded.keeps_frozen = true;
+  run.framework.sharded.keeps_frozen = true;
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * count(run));
 }
 
 TEST(Footprint, ReservedBytesAreThoseThatLastAndTheOthersWithTheirGaps) {
   TrainingRun run = small_run();
-  run.stack.reserve.fragmentation = 1.25;
-  run.stack.update.temporary_bytes = 2.0;
+  run.framework.reserve.fragmentation = 1.25;
+  run.framework.update.temporary_bytes = 2.0;
   const LayerPrices prices = layer_prices(run);
   const StageMemory stage = memory_footprint(run, prices).stages[0];
   const Bytes idle = memory_timeline(run, prices, 0)[0].allocated;
@@ -307,8 +307,8 @@ TEST(Footprint, ReservedBytesAreThoseThatLastAndTheOthersWithTheirGaps) {
 
 TEST(Footprint, AVerdictCountsTheGapsThatStayAndTheContext) {
   TrainingRun run = small_run();
-  run.stack.reserve.fragmentation = 1.5;
-  run.stack.reserve.unrecoverable_gaps = 0.5;
+  run.framework.reserve.fragmentation = 1.5;
+  run.framework.reserve.unrecoverable_gaps = 0.5;
   run.cluster.device.context_memory = 1.0 * GiB;
   const Memory memory = footprint(run);
   EXPECT_EQ(memory.needed(), memory.peak + 0.5 * memory.stages[0].lost + 1.0 * GiB);
@@ -325,7 +325,7 @@ TEST(Footprint, EveryKindOfGroupHasACommunicator) {
 TEST(Footprint, WorkspacesAreThoseOfTwoThreadsAndOfTheEngine) {
   TrainingRun run = small_run();
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (2.0 * 8.125 * MiB).value());
-  run.stack.reserve.transformer_engine = true;
+  run.framework.reserve.transformer_engine = true;
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), ((2.0 * 8.125 + 4.0) * MiB).value());
   run.cluster.device.matmul_workspace = 32.0 * MiB;
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (96.0 * MiB).value());

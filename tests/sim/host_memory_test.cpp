@@ -19,7 +19,7 @@ TEST(HostMemory, AnOffloadedOptimizerKeepsItsStatesAndFp32Gradients) {
   TrainingRun run = small_run();
   run.strategy.offload.optimizer = true;
   EXPECT_DOUBLE_EQ(memory_of(run).device.value(), (4.0 + 8.0 + 4.0) * count(run));
-  run.stack.host_copies.gradients_return = true;  // and the sums in 16 bits
+  run.framework.host_copies.gradients_return = true;  // and the sums in 16 bits
   EXPECT_DOUBLE_EQ(memory_of(run).device.value(), (4.0 + 8.0 + 4.0 + 2.0) * count(run));
 }
 
@@ -41,7 +41,7 @@ TEST(HostMemory, CheckpointsOfAllBlocksButTwo) {
 TEST(HostMemory, EachProcessMayLoadTheWholeModel) {
   TrainingRun run = small_run(16);
   run.strategy.sharding = Sharding::Zero2;
-  run.stack.host_load_bytes = 4.0;
+  run.framework.host_load_bytes = 4.0;
   const HostMemory memory = memory_of(run);
   EXPECT_TRUE(memory.loading);
   EXPECT_DOUBLE_EQ(memory.node.value(), 8.0 * 4.0 * count(run));

@@ -48,12 +48,12 @@ TEST(HostQueue, RunningAheadLeavesTheDifferenceOfTheSums) {
 TEST(HostQueue, AShardedBlockIsOneUnitOrOneForEachModule) {
   // Two norms and qkv, projection, up, down; a gated MLP has one GEMM more.
   Transformer model = small_model();
-  Stack stack;
-  EXPECT_EQ(units_per_block(model, stack), 1.0);
-  stack.sharded.modules_are_units = true;
-  EXPECT_EQ(units_per_block(model, stack), 6.0);
+  Framework framework;
+  EXPECT_EQ(units_per_block(model, framework), 1.0);
+  framework.sharded.modules_are_units = true;
+  EXPECT_EQ(units_per_block(model, framework), 6.0);
   model.gated_mlp = true;
-  EXPECT_EQ(units_per_block(model, stack), 7.0);
+  EXPECT_EQ(units_per_block(model, framework), 7.0);
 }
 
 TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
@@ -62,8 +62,8 @@ TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
   TrainingRun run = small_run();
   run.strategy.recompute = {RecomputeKind::Full, 1};
   const Seconds before = predict(run).step_time;
-  run.stack.sharded.modules_are_units = true;
-  run.stack.host.per_unit = kMs;
+  run.framework.sharded.modules_are_units = true;
+  run.framework.host.per_unit = kMs;
   const Prediction bound = predict(run);
   double optimizer = 0.0;
   for (const TimeTerm& t : bound.breakdown) optimizer += std::string(t.name) == "optimizer" ? t.time.value() : 0.0;
@@ -73,7 +73,7 @@ TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
 
 TEST(HostQueue, ASlowerHostBoundsTheStepByAsMuch) {
   TrainingRun run = small_run();
-  run.stack.host.per_kernel = Seconds(0.1);
+  run.framework.host.per_kernel = Seconds(0.1);
   const Seconds before = predict(run).step_time;
   run.cluster.device.achieved.host_call_factor = 2.5;
   EXPECT_NEAR(predict(run).step_time / before, 2.5, 1e-3);
@@ -83,7 +83,7 @@ TEST(HostQueue, LowPrecisionGemmsCostTheHostMore) {
   // Four linear layers in each of eight blocks: one GEMM forward, two backward; the head stays in 16 bits.
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
-  run.stack.host.per_low_precision_gemm = Seconds(1.0);
+  run.framework.host.per_low_precision_gemm = Seconds(1.0);
   const Prediction bound = predict(run);
   EXPECT_NEAR(bound.step_time.value(), 8 * 8 * 4 * 3.0, 1.0);
 }
@@ -92,7 +92,7 @@ TEST(HostQueue, LowPrecisionGemmsCostTheHostMore) {
 TEST(HostQueue, GraphsOfModulesLeaveTheExpertsToTheHost) {
   TrainingRun run = small_run();
   run.model = small_moe();
-  run.stack.host.per_kernel = Seconds(1e-3);
+  run.framework.host.per_kernel = Seconds(1e-3);
   const auto waits = [&] {
     const Prediction prediction = predict(run);
     for (const auto& term : prediction.breakdown) {

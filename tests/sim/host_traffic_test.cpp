@@ -28,7 +28,7 @@ TEST(HostTraffic, DirectionsRunBesideEachOther) {
 
 TEST(HostTraffic, PageableCheckpointsAreWaitedFor) {
   TrainingRun run = small_run();
-  run.stack.host_copies.checkpoints_down = 2.0 * GBps;
+  run.framework.host_copies.checkpoints_down = 2.0 * GBps;
   HostTraffic down(run), up(run);
   down.checkpoints(Bytes(8e9), false);
   up.checkpoints(Bytes(8e9), true);
@@ -38,7 +38,7 @@ TEST(HostTraffic, PageableCheckpointsAreWaitedFor) {
 
 TEST(HostTraffic, WeightsThatAreNotFetchedAheadAreWaitedFor) {
   TrainingRun run = small_run();
-  run.stack.sharded.prefetch_units = 0;
+  run.framework.sharded.prefetch_units = 0;
   HostTraffic traffic(run);
   traffic.weights(Bytes(kLink));
   EXPECT_DOUBLE_EQ(traffic.exposed(Seconds(100.0)).value(), 1.0);
@@ -46,8 +46,8 @@ TEST(HostTraffic, WeightsThatAreNotFetchedAheadAreWaitedFor) {
 
 TEST(HostTraffic, GradientsCrossTheLinkForEveryMicroBatch) {
   TrainingRun run = small_run();
-  run.stack.host_copies.gradients_return = true;
-  run.stack.host_copies.last_gradient_bytes = 4.0;
+  run.framework.host_copies.gradients_return = true;
+  run.framework.host_copies.last_gradient_bytes = 4.0;
   const double count = kLink / 2.0;  // 2 bytes each take a second
   HostTraffic other(run), last(run);
   other.gradients(count, Bytes(2.0 * count), false);
@@ -58,7 +58,7 @@ TEST(HostTraffic, GradientsCrossTheLinkForEveryMicroBatch) {
 
 TEST(HostTraffic, TheHostCastsGradientsOnceAStep) {
   TrainingRun run = small_run();
-  run.stack.host_copies.gradient_cast = Seconds(5e-9);
+  run.framework.host_copies.gradient_cast = Seconds(5e-9);
   HostTraffic other(run), last(run);
   other.gradients(1e9, Bytes(0.0), false);
   last.gradients(1e9, Bytes(0.0), true);

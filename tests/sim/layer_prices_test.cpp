@@ -10,7 +10,7 @@ namespace {
 TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowGemmsOnly) {
   TrainingRun run = small_run();
   const PassPrice tuned = layer_prices(run).block.forward;
-  run.stack.gemm_efficiency = 0.5;
+  run.framework.gemm_efficiency = 0.5;
   const PassPrice picked = layer_prices(run).block.forward;
   EXPECT_NEAR(picked.gemm / tuned.gemm, 2.0, 1e-12);
   EXPECT_EQ(picked.attention, tuned.attention);
@@ -19,20 +19,20 @@ TEST(LayerPrices, KernelsThatTheMatrixLibraryPicksSlowGemmsOnly) {
 
 TEST(LayerPrices, ScalesOfARecipeSlowLowPrecisionGemmsOnly) {
   TrainingRun run = small_run();
-  run.stack.low_precision.gemm_efficiency = 0.5;
+  run.framework.low_precision.gemm_efficiency = 0.5;
   const PassPrice wide = layer_prices(run).block.forward;
-  run.stack.low_precision.gemm_efficiency = 1.0;
+  run.framework.low_precision.gemm_efficiency = 1.0;
   EXPECT_EQ(wide.gemm, layer_prices(run).block.forward.gemm);
   run.strategy.precision = Precision::Fp8;
   const PassPrice low_precision = layer_prices(run).block.forward;
-  run.stack.low_precision.gemm_efficiency = 0.5;
+  run.framework.low_precision.gemm_efficiency = 0.5;
   EXPECT_NEAR(layer_prices(run).block.forward.gemm / low_precision.gemm, 2.0, 1e-12);
 }
 
-TEST(LayerPrices, AStackThatSlowsTheDeviceSlowsGemmsAndAttention) {
+TEST(LayerPrices, AFrameworkThatSlowsTheDeviceSlowsGemmsAndAttention) {
   TrainingRun run = small_run();
   const PassPrice alone = layer_prices(run).block.forward;
-  run.stack.efficiency = 0.8;
+  run.framework.efficiency = 0.8;
   const PassPrice within = layer_prices(run).block.forward;
   EXPECT_NEAR(within.gemm / alone.gemm, 1.25, 1e-12);
   EXPECT_NEAR(within.attention / alone.attention, 1.25, 1e-12);

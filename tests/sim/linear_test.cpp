@@ -8,9 +8,9 @@ namespace {
 constexpr std::int64_t kInputTokens = 512, kOut = 256, kIn = 128;
 constexpr double kInputs = 512.0 * 128, kGradients = 512.0 * 256, kWeights = 256.0 * 128;
 
-LinearOperators lowered(const Stack& stack, Precision precision, bool requantises = false) {
-  return lower_linear({.precision = precision, .stack = &stack, .adapters = {}, .requantises_weights = requantises}, "linear",
-                      kInputTokens, kOut, kIn);
+LinearOperators lowered(const Framework& framework, Precision precision, bool requantises = false) {
+  return lower_linear({.precision = precision, .framework = &framework, .adapters = {}, .requantises_weights = requantises},
+                      "linear", kInputTokens, kOut, kIn);
 }
 
 double cast_bytes(const OperatorList& operators) {
@@ -19,50 +19,50 @@ double cast_bytes(const OperatorList& operators) {
   return sum;
 }
 
-Stack stack_with(LowPrecisionScaling scaling) {
-  Stack stack;
-  stack.low_precision.scaling = scaling;
-  return stack;
+Framework framework_with(LowPrecisionScaling scaling) {
+  Framework framework;
+  framework.low_precision.scaling = scaling;
+  return framework;
 }
 
 TEST(Linear, DelayedScalesCastAndTransposeInOnePass) {
   // Read 2 bytes, write two low-precision copies of 1.
-  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::Delayed), Precision::Fp8);
+  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::Delayed), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 4.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 4.0 * kGradients);
 }
 
 TEST(Linear, CurrentScalesReadEverythingOnceMore) {
-  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::Current), Precision::Fp8);
+  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::Current), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 6.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
 }
 
 TEST(Linear, OneCopyIsEnoughWhereTheDeviceMultipliesInAnyLayout) {
-  Stack stack = stack_with(LowPrecisionScaling::Current);
-  stack.low_precision.copies = 1.0;
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8).backward), 5.0 * kGradients);
+  Framework framework = framework_with(LowPrecisionScaling::Current);
+  framework.low_precision.copies = 1.0;
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8).backward), 5.0 * kGradients);
 }
 
 TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
-  Stack stack;
-  stack.fusion = ElementwiseFusion::Compiled;
-  stack.low_precision.row_cast_rate = 0.5;
+  Framework framework;
+  framework.fusion = ElementwiseFusion::Compiled;
+  framework.low_precision.row_cast_rate = 0.5;
   // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 + 3, those of scales beside them.
-  const LinearOperators linear = lowered(stack, Precision::Mxfp8);
+  const LinearOperators linear = lowered(framework, Precision::Mxfp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (6.0 + 2.0 / 32.0) * kGradients);
   EXPECT_DOUBLE_EQ(linear.backward.front().rate, 6.0 / 9.0);
 }
 
 TEST(Linear, RowwiseScalesCastAlongBothAxesAndScaleBackwardOutputs) {
   // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward GEMMs are read and written in 16 bits.
-  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::Rowwise), Precision::Fp8);
+  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::Rowwise), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 8.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 8.0 * kGradients + 4.0 * (kInputs + kWeights));
 }
 
 TEST(Linear, HighPrecisionWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
-  const LinearOperators linear = lowered(stack_with(LowPrecisionScaling::RowwiseHighPrecisionGradient), Precision::Fp8);
+  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::RowwiseHighPrecisionGradient), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 3.0 * kInputs + 8.0 * kWeights);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 3.0 * kGradients + 4.0 * kInputs);
   EXPECT_EQ(linear.backward.back().dtype, DType::Bf16);
@@ -70,37 +70,37 @@ TEST(Linear, HighPrecisionWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
 
 TEST(Linear, BlockScalesBelongToTheFormat) {
   // Along each axis read 2 and write 1 and a scale of a byte for 32; a hand-written kernel reads once for both.
-  Stack stack = stack_with(LowPrecisionScaling::Delayed);
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Mxfp8).backward), (6.0 + 2.0 / 32.0) * kGradients);
-  stack.fusion = ElementwiseFusion::Fused;
-  const OperatorList backward = lowered(stack, Precision::Mxfp8).backward;
+  Framework framework = framework_with(LowPrecisionScaling::Delayed);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Mxfp8).backward), (6.0 + 2.0 / 32.0) * kGradients);
+  framework.fusion = ElementwiseFusion::Fused;
+  const OperatorList backward = lowered(framework, Precision::Mxfp8).backward;
   EXPECT_DOUBLE_EQ(cast_bytes(backward), (4.0 + 2.0 / 32.0) * kGradients);
   EXPECT_EQ(backward.front().kernels, 1);
 }
 
 TEST(Linear, Nvfp4ReadsTheMaximaOfATensorAndItsTransformFirst) {
   // Read 2; read 2, write half a byte and a scale of a byte for 16, twice.
-  Stack stack = stack_with(LowPrecisionScaling::Delayed);
-  stack.fusion = ElementwiseFusion::Fused;
-  const OperatorList backward = lowered(stack, Precision::Nvfp4).backward;
+  Framework framework = framework_with(LowPrecisionScaling::Delayed);
+  framework.fusion = ElementwiseFusion::Fused;
+  const OperatorList backward = lowered(framework, Precision::Nvfp4).backward;
   EXPECT_DOUBLE_EQ(cast_bytes(backward), (2.0 + 2.0 + 2.0 * (0.5 + 1.0 / 16.0)) * kGradients);
   EXPECT_EQ(backward.front().kernels, 2);
 }
 
 TEST(Linear, BlockwiseScalesAreThoseOfTilesAndOfBlocksOfWeights) {
-  Stack stack = stack_with(LowPrecisionScaling::Blockwise);
-  stack.fusion = ElementwiseFusion::Fused;
-  const LinearOperators linear = lowered(stack, Precision::Fp8);
+  Framework framework = framework_with(LowPrecisionScaling::Blockwise);
+  framework.fusion = ElementwiseFusion::Fused;
+  const LinearOperators linear = lowered(framework, Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kGradients);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward),
                    (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kInputs + (2.0 + 2.0 * (1.0 + 4.0 / 16384.0)) * kWeights);
 }
 
 TEST(Linear, SavedLowPrecisionInputsKeepTheirScales) {
-  Stack stack = stack_with(LowPrecisionScaling::Blockwise);
-  stack.low_precision.saves_inputs = true;
+  Framework framework = framework_with(LowPrecisionScaling::Blockwise);
+  framework.low_precision.saves_inputs = true;
   const auto bytes = [&](Precision precision) {
-    return linear_input_bytes({.precision = precision, .stack = &stack, .adapters = {}});
+    return linear_input_bytes({.precision = precision, .framework = &framework, .adapters = {}});
   };
   EXPECT_DOUBLE_EQ(bytes(Precision::Bf16), 2.0);
   EXPECT_DOUBLE_EQ(bytes(Precision::Fp8), 1.0 + 4.0 / 128.0);
@@ -108,31 +108,31 @@ TEST(Linear, SavedLowPrecisionInputsKeepTheirScales) {
   EXPECT_DOUBLE_EQ(bytes(Precision::Nvfp4), 0.5 + 1.0 / 16.0);
 }
 
-Operator expert_gemm(const Stack& stack, Precision precision) {
+Operator expert_gemm(const Framework& framework, Precision precision) {
   const ExpertRows group{.experts = 4, .busy = 4, .rows = 400, .rows_per_expert = 100, .one_kernel = true};
   const OperatorList forward =
-      lower_expert_linear({.precision = precision, .stack = &stack, .adapters = {}}, "expert", group, 256, 128).forward;
+      lower_expert_linear({.precision = precision, .framework = &framework, .adapters = {}}, "expert", group, 256, 128).forward;
   return forward.back();
 }
 
 TEST(Linear, RowsOfLowPrecisionExpertsArePaddedByHalfAMultiple) {
-  Stack stack = stack_with(LowPrecisionScaling::Current);
-  EXPECT_EQ(expert_gemm(stack, Precision::Bf16).m, 100);
-  EXPECT_EQ(expert_gemm(stack, Precision::Fp8).m, 108);
-  EXPECT_EQ(expert_gemm(stack, Precision::Mxfp8).m, 116);
-  stack.low_precision.scaling = LowPrecisionScaling::Blockwise;
-  const Operator blockwise = expert_gemm(stack, Precision::Fp8);
+  Framework framework = framework_with(LowPrecisionScaling::Current);
+  EXPECT_EQ(expert_gemm(framework, Precision::Bf16).m, 100);
+  EXPECT_EQ(expert_gemm(framework, Precision::Fp8).m, 108);
+  EXPECT_EQ(expert_gemm(framework, Precision::Mxfp8).m, 116);
+  framework.low_precision.scaling = LowPrecisionScaling::Blockwise;
+  const Operator blockwise = expert_gemm(framework, Precision::Fp8);
   EXPECT_EQ(blockwise.m, 164);
   EXPECT_DOUBLE_EQ(blockwise.flops.value(), 2.0 * 400 * 256 * 128);  // padding is no useful work
   EXPECT_DOUBLE_EQ(blockwise.moved.value(), 4.0 * 164 * 128 + 4.0 * 256 * 128 + 2.0 * 4 * 164 * 256);
 }
 
 TEST(Linear, WeightsAreQuantisedOnceAStepOnceAPassOrTwice) {
-  Stack stack = stack_with(LowPrecisionScaling::Delayed);
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * (kGradients + kWeights));
-  stack.low_precision.caches_weights = true;
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).forward), 4.0 * kInputs);
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(stack, Precision::Fp8, true).backward), 4.0 * kGradients);
+  Framework framework = framework_with(LowPrecisionScaling::Delayed);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8, true).backward), 4.0 * (kGradients + kWeights));
+  framework.low_precision.caches_weights = true;
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8, true).forward), 4.0 * kInputs);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8, true).backward), 4.0 * kGradients);
 }
 
 }  // namespace

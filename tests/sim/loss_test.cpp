@@ -14,27 +14,27 @@ constexpr double kVocab = 32768.0;
 TrainingRun fused_run(FusedLoss kind, int chunks = 0) {
   TrainingRun run = small_run();
   run.strategy.fused_cross_entropy = true;
-  run.stack.loss.fused = kind;
-  run.stack.loss.chunks = chunks;
+  run.framework.loss.fused = kind;
+  run.framework.loss.chunks = chunks;
   return run;
 }
 
-LossOperators loss_of(const TrainingRun& run) { return lower_loss(run.model, run.strategy, run.stack, 1024); }
+LossOperators loss_of(const TrainingRun& run) { return lower_loss(run.model, run.strategy, run.framework, 1024); }
 
 TEST(Loss, ChunksFollowTheRuleOfLiger) {
   Transformer model = small_model();
   model.vocab_size = 128256, model.hidden_size = 4096;
-  const Stack stack;
+  const Framework framework;
   // V / h = 31.3: 32 parts of 256 tokens; of 5000 tokens parts of 157, rounded up to 256.
-  EXPECT_EQ(loss_chunks(model, stack, 8192), 32);
-  EXPECT_EQ(loss_chunks(model, stack, 5000), 20);
+  EXPECT_EQ(loss_chunks(model, framework, 8192), 32);
+  EXPECT_EQ(loss_chunks(model, framework, 5000), 20);
 }
 
-TEST(Loss, AStackMayFixTheChunksUpToOneTokenEach) {
-  Stack stack;
-  stack.loss.chunks = 8;
-  EXPECT_EQ(loss_chunks(small_model(), stack, 8192), 8);
-  EXPECT_EQ(loss_chunks(small_model(), stack, 3), 3);
+TEST(Loss, AFrameworkMayFixTheChunksUpToOneTokenEach) {
+  Framework framework;
+  framework.loss.chunks = 8;
+  EXPECT_EQ(loss_chunks(small_model(), framework, 8192), 8);
+  EXPECT_EQ(loss_chunks(small_model(), framework, 3), 3);
 }
 
 TEST(Loss, PlainLogitsLiveInSixteenAndTwiceThirtyTwoBits) {
@@ -43,9 +43,9 @@ TEST(Loss, PlainLogitsLiveInSixteenAndTwiceThirtyTwoBits) {
 
 TEST(Loss, WithoutAnUpcastTheGradientStandsBesideTheLogitsOrInTheirPlace) {
   TrainingRun run = small_run();
-  run.stack.loss.fp32_logits = false;
+  run.framework.loss.fp32_logits = false;
   EXPECT_DOUBLE_EQ(loss_of(run).working.value(), kTokens * kVocab * (2.0 + 2.0));
-  run.stack.loss.gradient_in_place = true;
+  run.framework.loss.gradient_in_place = true;
   EXPECT_DOUBLE_EQ(loss_of(run).working.value(), kTokens * kVocab * 2.0);
 }
 
@@ -71,7 +71,7 @@ TEST(Loss, OnlyAutogradScalesTheGradientsThatWaited) {
   const OperatorList scaled = loss_of(run).backward;
   ASSERT_EQ(scaled.size(), 1u);
   EXPECT_DOUBLE_EQ(scaled[0].moved.value(), (kVocab * kHidden + kTokens * kHidden) * 4.0);
-  run.stack.loss.scales_gradients = false;
+  run.framework.loss.scales_gradients = false;
   EXPECT_TRUE(loss_of(run).backward.empty());
 }
 

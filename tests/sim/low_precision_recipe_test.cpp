@@ -87,12 +87,12 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksArePricedIn16Bits) {
   const PassPrice wide = layer_prices(run).block.forward;
   run.strategy.precision = Precision::Fp8;
   const PassPrice low_precision = layer_prices(run).block.forward;
-  run.stack.low_precision.high_precision_first = 1, run.stack.low_precision.high_precision_last = 1;  // two of eight
+  run.framework.low_precision.high_precision_first = 1, run.framework.low_precision.high_precision_last = 1;  // two of eight
   const auto mean = [&](const ModelPart& part) { return mean_block(run, layer_prices(run), part).forward; };
   EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * low_precision.gemm + 0.25 * wide.gemm), 1.0, 1e-12);
   EXPECT_NEAR(mean({.blocks = 2}).gemm / (0.5 * low_precision.gemm + 0.5 * wide.gemm), 1.0, 1e-12);
   EXPECT_NEAR(mean({.blocks = 2, .first_layer = 2}).gemm / low_precision.gemm, 1.0, 1e-12);
-  run.stack.low_precision.high_precision_last = 7;
+  run.framework.low_precision.high_precision_last = 7;
   EXPECT_NEAR(mean({.blocks = 8}).total() / wide.total(), 1.0, 1e-12);
 }
 
@@ -101,8 +101,8 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) 
   TrainingRun run = fp8_run();
   run.model = small_moe();
   run.model.moe->num_dense_layers = 1;
-  run.stack.low_precision.high_precision_first = 1,
-  run.stack.low_precision.high_precision_last = 1;  // the dense one and one of seven MoE models
+  run.framework.low_precision.high_precision_first = 1,
+  run.framework.low_precision.high_precision_last = 1;  // the dense one and one of seven MoE models
   const LayerPrices prices = layer_prices(run);
   const Seconds by_hand =
       prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm + prices.wide->moe_block.forward.gemm;
@@ -114,7 +114,7 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) 
 TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   TrainingRun run = fp8_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
-  run.stack.low_precision.high_precision_first = 1, run.stack.low_precision.high_precision_last = 1;
+  run.framework.low_precision.high_precision_first = 1, run.framework.low_precision.high_precision_last = 1;
   const LayerPrices prices = layer_prices(run);
   const PassOperators operators(run);
   const std::vector<ModelPart> parts = model_parts(run.model, run.strategy);
@@ -145,11 +145,11 @@ TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPla
   const double low_precision = StageContents(run.model, run.strategy).rank().block * run.model.num_layers;
   run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(weights_of(run), wide);  // quantised for each micro-batch, and gone
-  run.stack.low_precision.caches_weights = true;
+  run.framework.low_precision.caches_weights = true;
   EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), 2.0 * low_precision);  // both layouts
-  run.stack.low_precision.copies = 1.0;
+  run.framework.low_precision.copies = 1.0;
   EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), low_precision);
-  run.stack.low_precision.stores_weights = true;
+  run.framework.low_precision.stores_weights = true;
   EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), -low_precision);
   run.strategy.precision = Precision::Mxfp8;
   EXPECT_DOUBLE_EQ((weights_of(run) - wide).value(), low_precision / 16.0);  // 2 (1 + 1/32) - 2
@@ -163,8 +163,8 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksHaveNoLowPrecisionWeightsWhereTheyAr
     return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), stage).weights;
   };
   const Bytes first = weights(0), second = weights(1);
-  run.stack.low_precision.caches_weights = true, run.stack.low_precision.high_precision_first = 1,
-  run.stack.low_precision.high_precision_last = 1;
+  run.framework.low_precision.caches_weights = true, run.framework.low_precision.high_precision_first = 1,
+  run.framework.low_precision.high_precision_last = 1;
   const double block = StageContents(run.model, run.strategy).rank().block;
   EXPECT_DOUBLE_EQ((weights(0) - first).value(), 2.0 * block);  // both layouts of one block
   EXPECT_DOUBLE_EQ((weights(1) - second).value(), 2.0 * 2.0 * block);
@@ -175,7 +175,7 @@ TEST(LowPrecisionRecipe, ShardedWeightsAreQuantisedAsTheyAreGathered) {
   run.strategy.sharding = Sharding::Zero3;
   const Bytes wide = weights_of(run);
   run.strategy.precision = Precision::Fp8;
-  run.stack.low_precision.caches_weights = true;
+  run.framework.low_precision.caches_weights = true;
   EXPECT_EQ(weights_of(run), wide);
 }
 

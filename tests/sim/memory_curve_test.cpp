@@ -31,7 +31,7 @@ Bytes term_of(const MemoryPoint& point, std::string_view name) {
 TrainingRun two_passes() {
   TrainingRun run = small_run();
   run.strategy.global_batch = 2;
-  run.stack.gradients.persist = true;
+  run.framework.gradients.persist = true;
   return run;
 }
 
@@ -68,7 +68,7 @@ TEST(MemoryCurve, PointsNameMicroBatchAndLayer) {
 TEST(MemoryCurve, IsBelowTheFootprintWhereGradientsComeAsActivationsGo) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
-  run.stack.gradients.persist = false;
+  run.framework.gradients.persist = false;
   const auto ratio = [&](int microbatches) {
     run.strategy.global_batch = microbatches;
     return timeline_of(run, 1).peak().allocated / memory_footprint(run, layer_prices(run)).stages[1].peak;
@@ -124,7 +124,7 @@ TEST(MemoryCurve, AsManyMicroBatchesAsReachThePeakAreEnough) {
 TEST(MemoryCurve, GradientsComeBlockByBlockWhereNothingKeepsThem) {
   TrainingRun run = two_passes();
   run.strategy.micro_batch = 2;  // a block keeps more activations than it has gradients
-  run.stack.gradients.persist = false;
+  run.framework.gradients.persist = false;
   const MemoryCurve timeline = timeline_of(run);
   EXPECT_EQ(term_of(timeline.points.front(), "gradients"), Bytes(0.0));
   const auto backward = std::find_if(timeline.points.begin(), timeline.points.end(),
@@ -132,7 +132,7 @@ TEST(MemoryCurve, GradientsComeBlockByBlockWhereNothingKeepsThem) {
   EXPECT_EQ(term_of(*backward, "gradients"), Bytes(0.0));  // before those of its last block
   const MemoryPoint& end = *(timeline.points.end() - 3);
   EXPECT_DOUBLE_EQ(term_of(end, "gradients").value(),
-                   term_of(end, "weights") / Bytes(run.stack.storage.weight_bytes) * run.stack.storage.gradient_bytes);
+                   term_of(end, "weights") / Bytes(run.framework.storage.weight_bytes) * run.framework.storage.gradient_bytes);
 }
 
 TEST(MemoryCurve, OffloadedActivationsLeaveGradientsToGrowUntilTheLastBlock) {

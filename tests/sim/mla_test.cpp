@@ -32,10 +32,10 @@ struct MlaCase {
       .norm = Norm::RmsNorm,
       .mla = Mla{.q_lora_rank = 6, .kv_lora_rank = 5, .qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 3}};
   Strategy strategy;
-  Stack stack;
+  Framework framework;
 
   BlockOperators block(RecomputeKind recompute = RecomputeKind::None) const {
-    return lower_block(model, strategy, stack, recompute);
+    return lower_block(model, strategy, framework, recompute);
   }
 };
 

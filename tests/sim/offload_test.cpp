@@ -17,7 +17,7 @@ constexpr double kTensor = 1024.0 * 1024.0 * 2.0;  // one tensor of tokens and h
 Bytes offloaded(TrainingRun run, const char* modules, RecomputeKind recompute = RecomputeKind::None) {
   run.strategy.offload.modules = *offloaded_modules_from(modules);
   const LayerKind kind = run.model.moe ? LayerKind::Moe : LayerKind::Dense;
-  return lower_block(run.model, run.strategy, run.stack, recompute, kind).offloaded;
+  return lower_block(run.model, run.strategy, run.framework, recompute, kind).offloaded;
 }
 
 TEST(Offload, ModulesHaveMegatronsNames) {

@@ -25,7 +25,7 @@ TEST(ParameterCopies, EveryMicrobatchButTheFirstAddsToTheSum) {
 
 TEST(ParameterCopies, GemmsThatAccumulateLeaveNothingToAdd) {
   TrainingRun run = small_run();
-  run.stack.gradients.accumulated_by_gemm = true;
+  run.framework.gradients.accumulated_by_gemm = true;
   EXPECT_DOUBLE_EQ(bytes_of(accumulation_bytes, run), 0.0);
 }
 
@@ -38,11 +38,11 @@ TEST(ParameterCopies, ShardedGradientsAreAddedOnTheShard) {
 TEST(ParameterCopies, BucketsCostAReadAndAWriteEachWay) {
   // fp32 gradients into a bucket and out of it: 2 x (4 + 4) bytes; nothing to copy on one device.
   TrainingRun run = small_run(8);
-  run.stack.gradients.copies = 2.0;
-  run.stack.gradients.reduced_in_fp32 = true;
+  run.framework.gradients.copies = 2.0;
+  run.framework.gradients.reduced_in_fp32 = true;
   EXPECT_DOUBLE_EQ(bytes_of(reduction_copy_bytes, run), 16.0);
   TrainingRun single = small_run(1);
-  single.stack = run.stack;
+  single.framework = run.framework;
   EXPECT_DOUBLE_EQ(bytes_of(reduction_copy_bytes, single), 0.0);
 }
 

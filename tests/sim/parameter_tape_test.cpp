@@ -8,15 +8,15 @@ namespace {
 // Four ranks; units of 10 and 6 parameters, padded to 12 and 8.  bf16: 2 bytes a weight and a gradient, 4 a master weight.
 struct ParameterCase {
   Strategy strategy;
-  Stack stack;
+  Framework framework;
   Ledger ledger;
 
   explicit ParameterCase(Sharding sharding) {
     strategy.data_parallel = 4;
     strategy.sharding = sharding;
-    stack.update.fused = false;
+    framework.update.fused = false;
   }
-  ParameterTape tape() const { return ParameterTape(strategy, stack, strategy.shard_ranks(), {10.0, 6.0}); }
+  ParameterTape tape() const { return ParameterTape(strategy, framework, strategy.shard_ranks(), {10.0, 6.0}); }
   Bytes now() const { return ledger.now(); }
 };
 
@@ -76,7 +76,7 @@ TEST(ParameterTape, TheUpdateTakesADenominatorAndAnFp32Gradient) {
   Ledger host;
   c.tape().update(c.ledger, host);
   EXPECT_EQ(c.ledger.peak(), Bytes(8 * (3 + 2)));  // all units at once: 12 / 4 and 8 / 4 parameters
-  c.stack.update.unit_by_unit = true;
+  c.framework.update.unit_by_unit = true;
   Ledger one;
   c.tape().update(one, host);
   EXPECT_EQ(one.peak(), Bytes(8 * 3 + 4));

@@ -18,7 +18,7 @@ TrainingRun pipeline() {
   TrainingRun run = small_run();
   run.cluster = ideal_cluster(4);
   run.strategy.pipeline_parallel = 4;
-  run.stack.gradients.persist = true;
+  run.framework.gradients.persist = true;
   return run;
 }
 
@@ -48,7 +48,7 @@ TEST(MemoryPeak, LargeLogitsMakeItTheLossOfTheLastStage) {
 
 TEST(MemoryPeak, TemporariesOfAnUpdateHaveNoMicroBatch) {
   TrainingRun run = small_run();
-  run.stack.update.temporary_bytes = 64.0;
+  run.framework.update.temporary_bytes = 64.0;
   const MemoryPeak peak = peak_of(run);
   EXPECT_STREQ(peak.instant, "update");
   EXPECT_FALSE(peak.micro_batch);

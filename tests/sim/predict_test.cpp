@@ -49,7 +49,7 @@ TrainingRun on_64(Transformer model, int tensor, int pipeline, int context) {
   run.model = std::move(model);
   run.model.num_kv_heads = 2;
   run.model.vocab_size = 32000;
-  run.stack.vocab_multiple = 128;
+  run.framework.vocab_multiple = 128;
   run.strategy.tensor_parallel = tensor, run.strategy.pipeline_parallel = pipeline, run.strategy.context_parallel = context;
   run.strategy.data_parallel = 64 / tensor / pipeline / context;
   run.strategy.global_batch = 128;
@@ -109,7 +109,7 @@ TEST(Predict, WithoutWasteHardwareFlopsAreModelFlops) {
         for (const Transformer& model : {small_model(), small_moe()}) {
           if (model.moe && tensor > 1) continue;
           TrainingRun run = on_64(model, tensor, pipeline, context);
-          run.stack.vocab_multiple = 1;
+          run.framework.vocab_multiple = 1;
           const Prediction p = predict(run);
           EXPECT_NEAR(p.hardware_flops / p.model_flops, 1.0, 1e-12) << tensor << " " << pipeline << " " << context;
         }
@@ -121,7 +121,7 @@ TEST(Predict, WithoutWasteHardwareFlopsAreModelFlops) {
 // On 8 tensor ranks each has one of 2 key/value heads: 6 more of 128 columns each for keys and for values.
 TEST(Predict, CopiedKeyAndValueHeadsAreHardwareFlops) {
   TrainingRun run = on_64(small_model(), 8, 1, 1);
-  run.stack.vocab_multiple = 1;
+  run.framework.vocab_multiple = 1;
   const Prediction p = predict(run);
   const double tokens = 128.0 * 1024.0, copies = 6.0 * tokens * 8 * 1024.0 * 2 * 6 * 128;
   EXPECT_NEAR((p.hardware_flops - p.model_flops).value(), copies, 1e-9 * copies);
@@ -197,7 +197,7 @@ TEST(Predict, WeightGradientsFillTheBubble) {
 TEST(Predict, WaitingWeightGradientsLeaveNothingForTensorCollectivesToHideBehind) {
   TrainingRun run = four_stages(PipelineSchedule::OneForwardOneBackward);
   run.cluster = ideal_cluster(8);
-  run.strategy.tensor_parallel = 2, run.stack.hides_column_gradients = true;
+  run.strategy.tensor_parallel = 2, run.framework.hides_column_gradients = true;
   const Prediction usual = predict(run);
   run.strategy.schedule = PipelineSchedule::ZbH1;
   EXPECT_GT(term(predict(run), "tensor_parallel_exposed"), term(usual, "tensor_parallel_exposed"));
@@ -235,7 +235,7 @@ TEST(Predict, MoreDevicesAreNeverSlowerAtTheSameWorkPerDevice) {
 TEST(Predict, SlowHostsDelaySmallKernels) {
   TrainingRun run = small_run();
   EXPECT_EQ(term(predict(run), "launch_wait"), 0.0);
-  run.stack.host.per_kernel = Seconds(1e-3);
+  run.framework.host.per_kernel = Seconds(1e-3);
   const Prediction slow = predict(run);
   EXPECT_GT(term(slow, "launch_wait"), 0.0);
   run.strategy.cuda_graph = true;
@@ -272,7 +272,7 @@ TEST(Predict, CommunicationVolumesFollowTheSharding) {
 TEST(Predict, CopiesOfADualPipeSumTheirGradients) {
   TrainingRun run = four_stages(PipelineSchedule::DualPipe);
   run.cluster = ideal_cluster(2), run.strategy.pipeline_parallel = 2;
-  run.stack.gradients.reduced_in_fp32 = true;
+  run.framework.gradients.reduced_in_fp32 = true;
   for (const bool tied : {false, true}) {
     run.model.tied_embeddings = tied;
     const Prediction p = predict(run);
@@ -325,7 +325,7 @@ TEST(Predict, TooLittleMemoryIsAnAnswerWithAllFigures) {
 
 TEST(Predict, TheIntervalHoldsTheEstimate) {
   TrainingRun run = small_run();
-  run.stack.spread_faster = 0.1, run.stack.spread_slower = 0.2;
+  run.framework.spread_faster = 0.1, run.framework.spread_slower = 0.2;
   const Prediction p = predict(run);
   EXPECT_DOUBLE_EQ(p.interval.first / p.step_time, std::exp(-0.1645));
   EXPECT_DOUBLE_EQ(p.interval.second / p.step_time, std::exp(0.329));

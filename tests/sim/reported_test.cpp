@@ -78,7 +78,7 @@ TEST(Plausibility, APredictionOfARealDeviceIsFine) {
 TEST(Plausibility, MoreThanThePeakIsFlagged) {
   TrainingRun run = small_run(1);
   run.strategy.recompute.kind = RecomputeKind::Full;
-  for (int i = 0; i < 5; ++i) run.stack.efficiency *= 0.9 / predict(run).mfu;  // not all of a step scales with it
+  for (int i = 0; i < 5; ++i) run.framework.efficiency *= 0.9 / predict(run).mfu;  // not all of a step scales with it
   const Prediction p = predict(run);
   ASSERT_GT(p.hfu, 1.0);
   ASSERT_EQ(p.warnings.size(), 1u);
@@ -87,7 +87,7 @@ TEST(Plausibility, MoreThanThePeakIsFlagged) {
 
 TEST(Plausibility, NoModelUtilisationAboveOneLeavesTheSimulator) {
   TrainingRun run = small_run();
-  run.stack.efficiency = 3.0;
+  run.framework.efficiency = 3.0;
   EXPECT_THROW(
       try { predict(run); } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find("are beyond the peak of the device"), std::string::npos) << error.what();

@@ -82,8 +82,8 @@ inline Run small_run(int num_devices = 1) {
   run.cluster = ideal_cluster(num_devices);
   run.strategy.data_parallel = num_devices;
   run.strategy.global_batch = 8 * num_devices;
-  run.stack.fusion = ElementwiseFusion::Fused;
-  run.stack.host.per_kernel = Seconds(0.0);
+  run.framework.fusion = ElementwiseFusion::Fused;
+  run.framework.host.per_kernel = Seconds(0.0);
   return run;
 }
 

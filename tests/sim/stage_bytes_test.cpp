@@ -104,9 +104,9 @@ TrainingRun moe_run(int devices) {
 
 TEST(StageBytes, GemmsOfExpertsHaveAWorkspaceForEachStream) {
   TrainingRun run = moe_run(1);
-  run.stack.reserve.matmul_workspaces = 0;
+  run.framework.reserve.matmul_workspaces = 0;
   EXPECT_EQ(bytes_of(run, 0).workspaces, Bytes(0.0));
-  run.stack.reserve.grouped_gemm_streams = 4;
+  run.framework.reserve.grouped_gemm_streams = 4;
   EXPECT_EQ(bytes_of(run, 0).workspaces, 4.0 * 4.0 * MiB);
   run.cluster.device.matmul_workspace = 32.0 * MiB;
   EXPECT_EQ(bytes_of(run, 0).workspaces, 4.0 * 32.0 * MiB);
@@ -137,7 +137,7 @@ TEST(StageBytes, ARankThatUpdatesWholeMatricesHasAtLeastATable) {
   TrainingRun run = small_run(64);
   run.strategy.optimizer = OptimizerKind::Muon;
   run.strategy.sharding = Sharding::Zero1;
-  run.stack.storage.master_bytes = 4.0;
+  run.framework.storage.master_bytes = 4.0;
   const StageContents contents(run.model, run.strategy);
   const double table = std::max(contents.rank().embedding, contents.rank().head);
   ASSERT_GT(table, contents.held(0) / 64.0);

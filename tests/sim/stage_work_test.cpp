@@ -28,10 +28,10 @@ TrainingRun tied_stages(int tensor) {
 TEST(ClosingCollectives, GradientsOfATiedTableTravelInTheFormatOfTheirReduction) {
   TrainingRun run = tied_stages(1);
   for (const double stored : {2.0, 4.0, 8.0}) {
-    run.stack.storage.gradient_bytes = stored;
-    run.stack.gradients.reduced_in_fp32 = true;
+    run.framework.storage.gradient_bytes = stored;
+    run.framework.gradients.reduced_in_fp32 = true;
     EXPECT_EQ(table_message(run), Bytes(4.0 * 32768 * 1024)) << stored;
-    run.stack.gradients.reduced_in_fp32 = false;
+    run.framework.gradients.reduced_in_fp32 = false;
     EXPECT_EQ(table_message(run), Bytes(2.0 * 32768 * 1024)) << stored;
   }
 }
@@ -56,7 +56,7 @@ TEST(StageMessages, AreOfBothDirections) {
   EXPECT_EQ(messages(0)[0].calls, 8.0);
   EXPECT_EQ(messages(3)[0].calls, 8.0);
 
-  run.stack.divides_sent_activations = true;  // and gradients are whole
+  run.framework.divides_sent_activations = true;  // and gradients are whole
   ASSERT_EQ(messages(1).size(), 3u);
   EXPECT_EQ(messages(1)[0].message, whole / 2.0);
   EXPECT_EQ(messages(1)[0].calls, 8.0);

@@ -29,7 +29,7 @@ TrainingRun on_64(const Layout& layout) {
   s.data_parallel = 64 / layout.tensor / layout.pipeline;
   s.sequence_parallel = layout.tensor > 1;
   s.sharding = layout.sharding, s.global_batch = 512;
-  run.stack.host.per_kernel = Seconds(2e-6);
+  run.framework.host.per_kernel = Seconds(2e-6);
   return run;
 }
 
@@ -154,10 +154,10 @@ TEST(StageTransfer, DividedAmongTensorRanksIsGatheredByItsReceivers) {
   const double gather = 8.4e-6 + 0.75 * 2097152.0 / (100e9 * 1.025 / 1.1);
   const double divided = 8.4e-6 + 524288.0 / 100e9 + gather;
   TrainingRun run = two_stages(4);
-  run.stack.divides_sent_activations = true;
+  run.framework.divides_sent_activations = true;
   EXPECT_NEAR(shape_of(run).forward_transfer.value(), divided, 1e-12);
   EXPECT_NEAR(shape_of(run).backward_transfer.value(), whole, 1e-12);
-  run.stack.divides_sent_activations = false, run.stack.divides_sent_gradients = true;
+  run.framework.divides_sent_activations = false, run.framework.divides_sent_gradients = true;
   EXPECT_NEAR(shape_of(run).forward_transfer.value(), whole, 1e-12);
   EXPECT_NEAR(shape_of(run).backward_transfer.value(), divided, 1e-12);
 }
@@ -168,18 +168,18 @@ TEST(StageTransfer, IsNotDividedTwice) {
   run.strategy.sequence_parallel = true;
   const PipelineShape usual = shape_of(run);
   EXPECT_NEAR(usual.forward_transfer.value(), 8.4e-6 + 524288.0 / 100e9, 1e-12);
-  run.stack.divides_sent_activations = run.stack.divides_sent_gradients = true;
+  run.framework.divides_sent_activations = run.framework.divides_sent_gradients = true;
   EXPECT_EQ(shape_of(run).forward_transfer, usual.forward_transfer);
   EXPECT_EQ(shape_of(run).backward_transfer, usual.backward_transfer);
   run = two_stages(1);
-  run.stack.divides_sent_activations = true;
+  run.framework.divides_sent_activations = true;
   EXPECT_NEAR(shape_of(run).forward_transfer.value(), 8.4e-6 + 2097152.0 / 100e9, 1e-12);
 }
 
 // On the busiest stage, the one with the head: 8 micro-batches come in, whose gradients go back.
 TEST(StageTransfer, AppearsInTheCommunicationOfTheStep) {
   TrainingRun run = two_stages(4);
-  run.stack.divides_sent_activations = run.stack.divides_sent_gradients = true;
+  run.framework.divides_sent_activations = run.framework.divides_sent_gradients = true;
   const LayerPrices prices = layer_prices(run);
   ASSERT_EQ(StepSimulation(run, prices).busiest(), 1);
   int found = 0;

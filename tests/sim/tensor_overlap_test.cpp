@@ -68,7 +68,7 @@ TEST(TensorOverlap, GradientsThatNeedNothingOfThemHideFourOfSixBackwardCollectiv
   // Two blocks halves, each: input gathered again (beside dgrad), column gradient scattered (beside wgrad), row gradient gathered
   // (needed by all GEMMs).  Gathers and scatters of the same message take the same time.
   TrainingRun run = tensor_run();
-  run.stack.hides_column_gradients = true;
+  run.framework.hides_column_gradients = true;
   const BlockPrice block = layer_prices(run).block;
   EXPECT_NEAR(block.backward.collective_exposed / block.backward.collective, 2.0 / 6.0, 1e-9);
   EXPECT_EQ(block.forward.collective_exposed, block.forward.collective);
@@ -86,7 +86,7 @@ TEST(TensorOverlap, RingsOfCopiesHideThemAll) {
 TEST(TensorOverlap, TransformerEngineShowsTheLastScatteredPiece) {
   TrainingRun run = tensor_run();
   run.strategy.tensor_overlap = true;
-  run.stack.reserve.transformer_engine = true;
+  run.framework.reserve.transformer_engine = true;
   const BlockPrice block = layer_prices(run).block;
   // Half of the collectives gather before a GEMM and hide; half scatter its sums in four pieces, of which the last shows.
   EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.5 * 0.25, 1e-9);
@@ -98,7 +98,7 @@ TEST(TensorOverlap, CopiesTakeNoUnitsButScatteredSumsDo) {
   // 16 of 64 units: GEMMs lose 1/4 of their rate beside three of four messages of the scatters, half of the collectives.
   TrainingRun run = tensor_run();
   run.strategy.tensor_overlap = true;
-  run.stack.reserve.transformer_engine = true;
+  run.framework.reserve.transformer_engine = true;
   run.cluster.device.compute_units = 64;
   run.cluster.device.achieved.collective_unit_bandwidth = 12.5 * GBps;
   const BlockPrice block = layer_prices(run).block;

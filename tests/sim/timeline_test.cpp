@@ -66,8 +66,8 @@ TrainingRun run_of(const Case& one) {
   s.data_parallel = 16 / (s.tensor_parallel * s.pipeline_parallel * s.context_parallel);
   s.global_batch = 16 * s.data_parallel;
   run.cluster.device.achieved.device_spread = 0.01;
-  run.stack.host.per_kernel = Seconds(5e-6);
-  run.stack.host.per_step = Seconds(1e-3);
+  run.framework.host.per_kernel = Seconds(5e-6);
+  run.framework.host.per_step = Seconds(1e-3);
   return run;
 }
 

@@ -54,7 +54,7 @@ TEST(Update, OnTheDeviceItStreamsAtMemoryBandwidth) {
 TEST(Update, AnEightBitUpdateIsBoundByItsArithmetic) {
   TrainingRun run = small_run();
   run.strategy.optimizer = OptimizerKind::Adam8bit;
-  run.stack.update.in_backward = true;
+  run.framework.update.in_backward = true;
   // 610 operations for each of 1e9 parameters at 10 TFLOP/s; its 16 bytes would take 16 ms.
   EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 0.061);
   run.cluster.device.vector_peak = 100.0 * TFLOPS;
@@ -64,7 +64,7 @@ TEST(Update, AnEightBitUpdateIsBoundByItsArithmetic) {
 
 TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
   TrainingRun run = small_run();
-  run.stack.update.in_backward = true;
+  run.framework.update.in_backward = true;
   EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 28e9 / 1e12);
 }
 
@@ -83,7 +83,7 @@ TEST(Update, AnUnfusedHostOptimizerIsSlower) {
   TrainingRun run = small_run(8);
   run.strategy.offload = {.optimizer = true, .parameters = true};
   run.cluster.device.host_memory_bandwidth = 10.0 * GBps;
-  run.stack.host_copies.update_slowdown = 5.6;
+  run.framework.host_copies.update_slowdown = 5.6;
   EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), (5.6 * 30e9 + 8e9) / 10e9);
 }
 

@@ -1,4 +1,4 @@
-// The shipped published runs, predicted from device facts and documented stack defaults, held to the errors that the project
+// The shipped published runs, predicted from device facts and documented framework defaults, held to the errors that the project
 // promises.
 #include <gtest/gtest.h>
 

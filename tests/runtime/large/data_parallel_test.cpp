@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "hwdb/stacks.h"
+#include "hwdb/frameworks.h"
 #include "runtime/measure/counted_step.h"
 #include "runtime/model/simulated_run.h"
 #include "sim/base/error.h"
@@ -179,15 +179,15 @@ TEST(LargeModels, HoldAndSendWhatTheSimulatorSays) {
   }
 }
 
-// The database describes this runtime, so predictions with its stacks are of what is executed.
-TEST(ShippedStack, HoldsAndSendsAsTheRuntimeDoes) {
+// The database describes this runtime, so predictions with its frameworks are of what is executed.
+TEST(ShippedFramework, HoldsAndSendsAsTheRuntimeDoes) {
   for (const Form& form : kForms) {
     for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
       const TrainingSetup setup = setup_of(Family::Llama, form, formats, 2);
       sim::Run shipped = simulated_run(setup);
-      hwdb::StackQuery query;
-      query.framework = shipped.stack.id;
-      shipped.stack = hwdb::Stacks::shipped().choose(query).stack;
+      hwdb::FrameworkQuery query;
+      query.framework = shipped.framework.id;
+      shipped.framework = hwdb::Frameworks::shipped().choose(query).framework;
       expect_equal(sim::rank_counts(shipped, 0), sim::rank_counts(simulated_run(setup), 0), form.name);
     }
   }

@@ -1,8 +1,8 @@
 // Training frameworks: what they store, launch and overlap, and what they do where a run does not say.
 //
-// facts/stacks.json holds three lists.
+// facts/frameworks.json holds three lists.
 //
-//   stacks              a framework by fields, each with its evidence and source; "like" takes over the fields of a framework
+//   frameworks          a framework by fields, each with its evidence and source; "like" takes over the fields of a framework
 //                       that stands before it.  A field has one value, or several that held until a date, first to last: the
 //                       run's date, or that of the release of the version that it states, chooses.
 //   attention_kernels   which kernel a framework calls on an architecture at a date: the first row that holds
@@ -14,7 +14,7 @@
 //   architecture                                                  of the accelerator, begins with it: "Hopper"
 //   a key of settings.h                                           what the run states equals it: {"deterministic": "true"}
 //
-// Free text decides nothing.  Coefficients of scope "stack" in the database replace fields of a framework, not of a rule.
+// Free text decides nothing.  Coefficients of scope "framework" in the database replace fields of a framework, not of a rule.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@
 namespace llmsim::hwdb {
 
 // What decides how the software of a run behaves.  Empty: unknown.
-struct StackQuery {
+struct FrameworkQuery {
   std::string framework{};  // id of a framework
   std::string date{};       // "YYYY-MM-DD"; empty: today
   std::string version{};    // of the framework; a known release has a date, which counts then
@@ -41,8 +41,8 @@ struct StackQuery {
   sim::SettingValues settings{};
 };
 
-// What a stack does where a run's record is silent.
-struct StackDefaults {
+// What a framework does where a run's record is silent.
+struct FrameworkDefaults {
   bool flash_attention = true;
   bool sequence_parallel = false;  // where tensor_parallel > 1
   bool compile = false;
@@ -60,31 +60,31 @@ struct StackDefaults {
   bool auto_buckets = false;  // DeepSpeed's reduce_bucket_size is hidden_size squared
 };
 
-struct StackChoice {
-  sim::Stack stack;
-  StackDefaults defaults;
-  std::vector<sim::Fact> facts;  // one per field: "stack.<id>.<field>"
+struct FrameworkChoice {
+  sim::Framework framework;
+  FrameworkDefaults defaults;
+  std::vector<sim::Fact> facts;  // one per field: "framework.<id>.<field>"
 };
 
-class Stacks {
+class Frameworks {
  public:
-  // Reads the text of stacks.json.  Throws Error naming the file, the stack or rule, and the key that is wrong.
-  static Stacks parse(const std::string& text, const std::string& file);
+  // Reads the text of frameworks.json.  Throws Error naming the file, the framework or rule, and the key that is wrong.
+  static Frameworks parse(const std::string& text, const std::string& file);
 
-  // The shipped stacks.
-  static Stacks shipped();
+  // The shipped frameworks.
+  static Frameworks shipped();
 
   // The behaviour of a framework with all rules that apply and what the run states.  Throws Error for an unknown framework,
   // naming the nearest known one.
-  StackChoice choose(const StackQuery& query) const;
+  FrameworkChoice choose(const FrameworkQuery& query) const;
 
   std::vector<std::string> ids() const;
 
-  // The number that a stack, or one that it is like, has in a field; none where the field is not set or is no number.
+  // The number that a framework, or one that it is like, has in a field; none where the field is not set or is no number.
   std::optional<double> number(const std::string& id, const std::string& key) const;
 
-  // Replaces the field of a stack, at any date, by a coefficient of scope "stack", for the stacks that are like it too unless
-  // they have their own.  Throws Error for an unknown stack or field and for a value out of range.
+  // Replaces the field of a framework, at any date, by a coefficient of scope "framework", for the frameworks that are like it
+  // too unless they have their own.  Throws Error for an unknown framework or field and for a value out of range.
   void put(const Coefficient& coefficient);
 
   // One value of a field.
@@ -98,7 +98,7 @@ class Stacks {
   struct Record {
     std::string id;
     std::string name;
-    std::string like;                                           // the stack whose fields hold where it has none; empty: none
+    std::string like;                                           // the framework whose fields hold where it has none; empty: none
     std::vector<Field> fields;                                  // its own; those of one key in the order of their dates
     std::vector<std::pair<std::string, std::string>> releases;  // versions with their dates
   };
@@ -112,7 +112,7 @@ class Stacks {
   };
 
  private:
-  std::string date_of(const Record& record, const StackQuery& query) const;
+  std::string date_of(const Record& record, const FrameworkQuery& query) const;
   std::vector<Field> fields_of(const std::string& id, const std::string& date) const;
 
   std::vector<Record> records_;
@@ -120,7 +120,7 @@ class Stacks {
   std::vector<Rule> rules_;
 };
 
-// Sets a field that is a number, as Stacks::put would.  Throws Error for an unknown field and for a value out of range.
-void set_coefficient(sim::Stack& stack, const std::string& key, double value);
+// Sets a field that is a number, as Frameworks::put would.  Throws Error for an unknown field and for a value out of range.
+void set_coefficient(sim::Framework& framework, const std::string& key, double value);
 
 }  // namespace llmsim::hwdb

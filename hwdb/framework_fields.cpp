@@ -1,4 +1,4 @@
-#include "hwdb/stack_fields.h"
+#include "hwdb/framework_fields.h"
 
 #include <array>
 #include <functional>
@@ -94,24 +94,24 @@ bool assign(sim::ContextScheme& t, const json& value) { return assign_named(t, s
 
 struct Field {
   const char* key;
-  std::function<bool(StackChoice&, const json&)> set;
+  std::function<bool(FrameworkChoice&, const json&)> set;
 };
 
 // Fields of one part of a choice.
 template <class Part>
 class Group {
  public:
-  Group(std::vector<Field>& fields, Part& (*part)(StackChoice&)) : fields_(fields), part_(part) {}
+  Group(std::vector<Field>& fields, Part& (*part)(FrameworkChoice&)) : fields_(fields), part_(part) {}
 
   template <class Value>
   void add(const char* key, Value Part::*member) const {
     fields_.push_back(
-        {key, [part = part_, member](StackChoice& c, const json& value) { return assign(part(c).*member, value); }});
+        {key, [part = part_, member](FrameworkChoice& c, const json& value) { return assign(part(c).*member, value); }});
   }
 
   // A whole number from `least` to `most`.
   void add(const char* key, int Part::*member, std::uint64_t least, std::uint64_t most) const {
-    fields_.push_back({key, [part = part_, member, least, most](StackChoice& c, const json& value) {
+    fields_.push_back({key, [part = part_, member, least, most](FrameworkChoice& c, const json& value) {
                          if (!value.is_number_unsigned()) return false;
                          if (value.get<std::uint64_t>() < least || value.get<std::uint64_t>() > most) return false;
                          part(c).*member = value.get<int>();
@@ -121,38 +121,38 @@ class Group {
 
  private:
   std::vector<Field>& fields_;
-  Part& (*part_)(StackChoice&);
+  Part& (*part_)(FrameworkChoice&);
 };
 
-void add_stack(std::vector<Field>& fields) {
-  using P = sim::Stack;
-  const Group<P> stack(fields, [](StackChoice& c) -> P& { return c.stack; });
-  stack.add("fusion", &P::fusion);
-  stack.add("attention_kernel", &P::attention_kernel);
-  stack.add("casts_weights_per_microbatch", &P::casts_weights_per_microbatch);
-  stack.add("casts_weights_in_backward", &P::casts_weights_in_backward);
-  stack.add("positions_apart", &P::positions_apart);
-  stack.add("composed_activation", &P::composed_activation);
-  stack.add("follows_tape", &P::follows_tape);
-  stack.add("norms_in_fp32", &P::norms_in_fp32);
-  stack.add("dropout", &P::dropout);
-  stack.add("fuses_parallel_inputs", &P::fuses_parallel_inputs);
-  stack.add("recompute_stops_early", &P::recompute_stops_early);
-  stack.add("hides_column_gradients", &P::hides_column_gradients);
-  stack.add("divides_sent_activations", &P::divides_sent_activations);
-  stack.add("divides_sent_gradients", &P::divides_sent_gradients);
-  stack.add("host_load_bytes", &P::host_load_bytes);
-  stack.add("efficiency", &P::efficiency);
-  stack.add("gemm_efficiency", &P::gemm_efficiency);
-  stack.add("collective_efficiency", &P::collective_efficiency);
-  stack.add("vocab_multiple", &P::vocab_multiple, 1, 65536);
-  stack.add("spread_faster", &P::spread_faster);
-  stack.add("spread_slower", &P::spread_slower);
+void add_framework(std::vector<Field>& fields) {
+  using P = sim::Framework;
+  const Group<P> framework(fields, [](FrameworkChoice& c) -> P& { return c.framework; });
+  framework.add("fusion", &P::fusion);
+  framework.add("attention_kernel", &P::attention_kernel);
+  framework.add("casts_weights_per_microbatch", &P::casts_weights_per_microbatch);
+  framework.add("casts_weights_in_backward", &P::casts_weights_in_backward);
+  framework.add("positions_apart", &P::positions_apart);
+  framework.add("composed_activation", &P::composed_activation);
+  framework.add("follows_tape", &P::follows_tape);
+  framework.add("norms_in_fp32", &P::norms_in_fp32);
+  framework.add("dropout", &P::dropout);
+  framework.add("fuses_parallel_inputs", &P::fuses_parallel_inputs);
+  framework.add("recompute_stops_early", &P::recompute_stops_early);
+  framework.add("hides_column_gradients", &P::hides_column_gradients);
+  framework.add("divides_sent_activations", &P::divides_sent_activations);
+  framework.add("divides_sent_gradients", &P::divides_sent_gradients);
+  framework.add("host_load_bytes", &P::host_load_bytes);
+  framework.add("efficiency", &P::efficiency);
+  framework.add("gemm_efficiency", &P::gemm_efficiency);
+  framework.add("collective_efficiency", &P::collective_efficiency);
+  framework.add("vocab_multiple", &P::vocab_multiple, 1, 65536);
+  framework.add("spread_faster", &P::spread_faster);
+  framework.add("spread_slower", &P::spread_slower);
 }
 
 void add_storage(std::vector<Field>& fields) {
   using P = sim::ParameterStorage;
-  const Group<P> storage(fields, [](StackChoice& c) -> P& { return c.stack.storage; });
+  const Group<P> storage(fields, [](FrameworkChoice& c) -> P& { return c.framework.storage; });
   storage.add("storage.weight_bytes", &P::weight_bytes);
   storage.add("storage.gradient_bytes", &P::gradient_bytes);
   storage.add("storage.main_gradient_bytes", &P::main_gradient_bytes);
@@ -162,7 +162,7 @@ void add_storage(std::vector<Field>& fields) {
 
 void add_low_precision(std::vector<Field>& fields) {
   using P = sim::LowPrecisionRecipe;
-  const Group<P> low_precision(fields, [](StackChoice& c) -> P& { return c.stack.low_precision; });
+  const Group<P> low_precision(fields, [](FrameworkChoice& c) -> P& { return c.framework.low_precision; });
   low_precision.add("low_precision_scaling", &P::scaling);
   low_precision.add("low_precision_copies", &P::copies);
   low_precision.add("caches_low_precision_weights", &P::caches_weights);
@@ -179,7 +179,7 @@ void add_low_precision(std::vector<Field>& fields) {
 
 void add_loss(std::vector<Field>& fields) {
   using P = sim::LossHabits;
-  const Group<P> loss(fields, [](StackChoice& c) -> P& { return c.stack.loss; });
+  const Group<P> loss(fields, [](FrameworkChoice& c) -> P& { return c.framework.loss; });
   loss.add("fp32_logits", &P::fp32_logits);
   loss.add("logit_gradient_in_place", &P::gradient_in_place);
   loss.add("fp32_logit_copies", &P::fp32_logit_copies);
@@ -190,7 +190,7 @@ void add_loss(std::vector<Field>& fields) {
 
 void add_gradients(std::vector<Field>& fields) {
   using P = sim::GradientHabits;
-  const Group<P> gradients(fields, [](StackChoice& c) -> P& { return c.stack.gradients; });
+  const Group<P> gradients(fields, [](FrameworkChoice& c) -> P& { return c.framework.gradients; });
   gradients.add("gradient_reduce_in_fp32", &P::reduced_in_fp32);
   gradients.add("reduces_every_microbatch", &P::reduced_every_microbatch);
   gradients.add("gradient_accumulation_in_backward", &P::accumulated_by_gemm);
@@ -205,7 +205,7 @@ void add_gradients(std::vector<Field>& fields) {
 
 void add_sharded(std::vector<Field>& fields) {
   using P = sim::ShardedWeights;
-  const Group<P> sharded(fields, [](StackChoice& c) -> P& { return c.stack.sharded; });
+  const Group<P> sharded(fields, [](FrameworkChoice& c) -> P& { return c.framework.sharded; });
   sharded.add("regathers_in_backward", &P::regathers_in_backward);
   sharded.add("gathered_blocks", &P::gathered_blocks);
   sharded.add("gradient_blocks", &P::gradient_blocks);
@@ -221,7 +221,7 @@ void add_sharded(std::vector<Field>& fields) {
 
 void add_experts(std::vector<Field>& fields) {
   using P = sim::ExpertHabits;
-  const Group<P> experts(fields, [](StackChoice& c) -> P& { return c.stack.experts; });
+  const Group<P> experts(fields, [](FrameworkChoice& c) -> P& { return c.framework.experts; });
   experts.add("experts_route_shards", &P::routes_shards);
   experts.add("experts_in_one_kernel", &P::grouped_kernel);
   experts.add("expert_rows_copied_to_pad", &P::copies_to_pad);
@@ -231,7 +231,7 @@ void add_experts(std::vector<Field>& fields) {
 
 void add_kept(std::vector<Field>& fields) {
   using P = sim::KeptActivations;
-  const Group<P> kept(fields, [](StackChoice& c) -> P& { return c.stack.kept; });
+  const Group<P> kept(fields, [](FrameworkChoice& c) -> P& { return c.framework.kept; });
   kept.add("keeps_stage_outputs", &P::stage_outputs);
   kept.add("partitions_checkpoints", &P::partitioned_checkpoints);
   kept.add("expands_kv_heads", &P::expanded_kv_heads);
@@ -245,7 +245,7 @@ void add_kept(std::vector<Field>& fields) {
 
 void add_update(std::vector<Field>& fields) {
   using P = sim::UpdateHabits;
-  const Group<P> update(fields, [](StackChoice& c) -> P& { return c.stack.update; });
+  const Group<P> update(fields, [](FrameworkChoice& c) -> P& { return c.framework.update; });
   update.add("fused_update", &P::fused);
   update.add("updates_unit_by_unit", &P::unit_by_unit);
   update.add("sums_gradient_norm", &P::sums_norm);
@@ -255,14 +255,14 @@ void add_update(std::vector<Field>& fields) {
 
 void add_determinism(std::vector<Field>& fields) {
   using P = sim::Determinism;
-  const Group<P> determinism(fields, [](StackChoice& c) -> P& { return c.stack.determinism; });
+  const Group<P> determinism(fields, [](FrameworkChoice& c) -> P& { return c.framework.determinism; });
   determinism.add("fills_new_tensors", &P::fills_new_tensors);
   determinism.add("deterministic_attention_backward", &P::attention_backward);
 }
 
 void add_host(std::vector<Field>& fields) {
   using P = sim::HostTimes;
-  const Group<P> host(fields, [](StackChoice& c) -> P& { return c.stack.host; });
+  const Group<P> host(fields, [](FrameworkChoice& c) -> P& { return c.framework.host; });
   host.add("host_time_per_kernel_s", &P::per_kernel);
   host.add("host_time_per_recomputed_block_s", &P::per_recomputed_block);
   host.add("host_time_per_low_precision_gemm_s", &P::per_low_precision_gemm);
@@ -272,7 +272,7 @@ void add_host(std::vector<Field>& fields) {
 
 void add_host_copies(std::vector<Field>& fields) {
   using P = sim::HostCopies;
-  const Group<P> host_copies(fields, [](StackChoice& c) -> P& { return c.stack.host_copies; });
+  const Group<P> host_copies(fields, [](FrameworkChoice& c) -> P& { return c.framework.host_copies; });
   host_copies.add("offload.checkpoint_down_bytes_per_s", &P::checkpoints_down);
   host_copies.add("offload.checkpoint_up_bytes_per_s", &P::checkpoints_up);
   host_copies.add("offload.gradients_return", &P::gradients_return);
@@ -283,7 +283,7 @@ void add_host_copies(std::vector<Field>& fields) {
 
 void add_reserve(std::vector<Field>& fields) {
   using P = sim::MemoryReserve;
-  const Group<P> reserve(fields, [](StackChoice& c) -> P& { return c.stack.reserve; });
+  const Group<P> reserve(fields, [](FrameworkChoice& c) -> P& { return c.framework.reserve; });
   reserve.add("framework_memory_bytes", &P::framework);
   reserve.add("matmul_workspace_bytes", &P::matmul_workspace);
   reserve.add("transformer_engine", &P::transformer_engine);
@@ -293,8 +293,8 @@ void add_reserve(std::vector<Field>& fields) {
 }
 
 void add_defaults(std::vector<Field>& fields) {
-  using P = StackDefaults;
-  const Group<P> defaults(fields, [](StackChoice& c) -> P& { return c.defaults; });
+  using P = FrameworkDefaults;
+  const Group<P> defaults(fields, [](FrameworkChoice& c) -> P& { return c.defaults; });
   defaults.add("default.flash_attention", &P::flash_attention);
   defaults.add("default.sequence_parallel", &P::sequence_parallel);
   defaults.add("default.compile", &P::compile);
@@ -314,8 +314,8 @@ void add_defaults(std::vector<Field>& fields) {
 
 std::vector<Field> all_fields() {
   std::vector<Field> fields;
-  for (const auto add : {add_stack, add_storage, add_low_precision, add_loss, add_gradients, add_sharded, add_experts, add_kept,
-                         add_update, add_determinism, add_host, add_host_copies, add_reserve, add_defaults})
+  for (const auto add : {add_framework, add_storage, add_low_precision, add_loss, add_gradients, add_sharded, add_experts,
+                         add_kept, add_update, add_determinism, add_host, add_host_copies, add_reserve, add_defaults})
     add(fields);
   return fields;
 }
@@ -340,15 +340,15 @@ const Field* find_field(const std::string& key) {
 
 }  // namespace
 
-void set_field(StackChoice& choice, const std::string& key, const json& value, const std::string& place) {
+void set_field(FrameworkChoice& choice, const std::string& key, const json& value, const std::string& place) {
   const Field* field = find_field(key);
   if (!field) throw Error(place + ": " + key + ": unknown field" + did_you_mean(key, field_keys()));
   if (!field->set(choice, value)) throw Error(place + ": " + key + " = " + shown(value) + ": wrong type or range for this field");
 }
 
-void state_field(StackChoice& choice, const std::string& key, const json& value) {
-  set_field(choice, key, value, "stack " + choice.stack.id);
-  const std::string name = "stack." + choice.stack.id + "." + key;
+void state_field(FrameworkChoice& choice, const std::string& key, const json& value) {
+  set_field(choice, key, value, "framework " + choice.framework.id);
+  const std::string name = "framework." + choice.framework.id + "." + key;
   std::erase_if(choice.facts, [&](const sim::Fact& fact) { return fact.key == name; });
   choice.facts.push_back({name, value.dump(), sim::Evidence::Given, "stated by the run"});
 }

@@ -1,14 +1,14 @@
-#include "hwdb/stacks.h"
+#include "hwdb/frameworks.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
+#include "hwdb/framework_fields.h"
 #include "hwdb/json_reader.h"
 #include "hwdb/settings.h"
 #include "hwdb/shipped_facts.h"
 #include "hwdb/spelling.h"
-#include "hwdb/stack_fields.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -28,8 +28,8 @@ std::string read_until(ObjectReader& reader) {
 }
 
 // `name` is the key in the file under which the value of field `key` stands.
-Stacks::Field read_value(ObjectReader& reader, const char* name, const std::string& key, const std::string& place) {
-  Stacks::Field field{.key = key, .value = {}, .evidence = {}, .source = {}, .until = read_until(reader)};
+Frameworks::Field read_value(ObjectReader& reader, const char* name, const std::string& key, const std::string& place) {
+  Frameworks::Field field{.key = key, .value = {}, .evidence = {}, .source = {}, .until = read_until(reader)};
   const json* content = reader.any(name);
   const std::optional<std::string> evidence = reader.one_of("evidence", {"data_sheet", "measured", "fitted", "assumed"});
   const std::optional<std::string> source = reader.text("source");
@@ -38,13 +38,13 @@ Stacks::Field read_value(ObjectReader& reader, const char* name, const std::stri
   field.value = content->dump();
   field.evidence = *evidence_named(*evidence);
   field.source = *source;
-  StackChoice probe;
+  FrameworkChoice probe;
   set_field(probe, key, *content, place);
   return field;
 }
 
 // One value, or a list of values with dates, first to last.
-void read_field(const std::string& key, const json& value, const std::string& place, std::vector<Stacks::Field>& fields) {
+void read_field(const std::string& key, const json& value, const std::string& place, std::vector<Frameworks::Field>& fields) {
   std::optional<std::string> last;  // end of the value before; empty: it has none
   for (const json& one : value.is_array() ? value : json::array({value})) {
     ObjectReader reader(one, place, key);
@@ -56,8 +56,8 @@ void read_field(const std::string& key, const json& value, const std::string& pl
   }
 }
 
-std::vector<Stacks::Field> read_fields(ObjectReader& reader, const char* key, const std::string& place) {
-  std::vector<Stacks::Field> fields;
+std::vector<Frameworks::Field> read_fields(ObjectReader& reader, const char* key, const std::string& place) {
+  std::vector<Frameworks::Field> fields;
   const std::optional<ObjectReader> object = reader.object(key);
   if (!object) return fields;
   for (const auto& [name, value] : object->value().items()) read_field(name, value, place, fields);
@@ -65,46 +65,46 @@ std::vector<Stacks::Field> read_fields(ObjectReader& reader, const char* key, co
 }
 
 // Those that hold at `date`: of each key the first that has not ended.
-std::vector<Stacks::Field> held_at(const std::vector<Stacks::Field>& fields, const std::string& date) {
-  std::vector<Stacks::Field> held;
-  for (const Stacks::Field& field : fields) {
+std::vector<Frameworks::Field> held_at(const std::vector<Frameworks::Field>& fields, const std::string& date) {
+  std::vector<Frameworks::Field> held;
+  for (const Frameworks::Field& field : fields) {
     const bool over = !field.until.empty() && (date.empty() || date >= field.until);
-    const bool known = std::any_of(held.begin(), held.end(), [&](const Stacks::Field& f) { return f.key == field.key; });
+    const bool known = std::any_of(held.begin(), held.end(), [&](const Frameworks::Field& f) { return f.key == field.key; });
     if (!over && !known) held.push_back(field);
   }
   return held;
 }
 
 // Fields of `own` replace those of `inherited` that have the same key.
-std::vector<Stacks::Field> merged(std::vector<Stacks::Field> inherited, const std::vector<Stacks::Field>& own) {
-  for (const Stacks::Field& field : own) {
-    std::erase_if(inherited, [&](const Stacks::Field& old) { return old.key == field.key; });
+std::vector<Frameworks::Field> merged(std::vector<Frameworks::Field> inherited, const std::vector<Frameworks::Field>& own) {
+  for (const Frameworks::Field& field : own) {
+    std::erase_if(inherited, [&](const Frameworks::Field& old) { return old.key == field.key; });
     inherited.push_back(field);
   }
   return inherited;
 }
 
-const Stacks::Record* find_record(const std::vector<Stacks::Record>& records, const std::string& id) {
-  for (const Stacks::Record& record : records) {
+const Frameworks::Record* find_record(const std::vector<Frameworks::Record>& records, const std::string& id) {
+  for (const Frameworks::Record& record : records) {
     if (record.id == id) return &record;
   }
   return nullptr;
 }
 
-Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>& before, const std::string& file) {
-  const std::optional<std::string> id = ObjectReader(value, file + ": stacks").text("id");
-  if (!id) throw Error(file + ": a stack has no id");
-  const std::string place = file + ": stack " + *id;
+Frameworks::Record read_record(const json& value, const std::vector<Frameworks::Record>& before, const std::string& file) {
+  const std::optional<std::string> id = ObjectReader(value, file + ": frameworks").text("id");
+  if (!id) throw Error(file + ": a framework has no id");
+  const std::string place = file + ": framework " + *id;
   ObjectReader reader(value, place);
   reader.any("id");
-  Stacks::Record record{.id = *id,
-                        .name = reader.text("name").value_or(""),
-                        .like = reader.text("like").value_or(""),
-                        .fields = {},
-                        .releases = {}};
+  Frameworks::Record record{.id = *id,
+                            .name = reader.text("name").value_or(""),
+                            .like = reader.text("like").value_or(""),
+                            .fields = {},
+                            .releases = {}};
   if (find_record(before, record.id)) throw Error(place + ": this id appears twice");
   if (!record.like.empty() && !find_record(before, record.like))
-    throw Error(place + ": like = " + record.like + ": no stack before this one has that id");
+    throw Error(place + ": like = " + record.like + ": no framework before this one has that id");
   record.fields = read_fields(reader, "fields", place);
   if (const std::optional<ObjectReader> releases = reader.object("releases")) {
     for (const auto& [version, date] : releases->value().items()) {
@@ -118,25 +118,25 @@ Stacks::Record read_record(const json& value, const std::vector<Stacks::Record>&
 }
 
 // What conditions ask of a run, beside its settings.
-using Asked = std::string StackQuery::*;
-constexpr std::array<std::pair<const char*, Asked>, 7> kConditions = {{{"framework", &StackQuery::framework},
-                                                                       {"precision", &StackQuery::precision},
-                                                                       {"architecture", &StackQuery::architecture},
-                                                                       {"position", &StackQuery::position},
-                                                                       {"blocks", &StackQuery::blocks},
-                                                                       {"sharding", &StackQuery::sharding},
-                                                                       {"trainable", &StackQuery::trainable}}};
+using Asked = std::string FrameworkQuery::*;
+constexpr std::array<std::pair<const char*, Asked>, 7> kConditions = {{{"framework", &FrameworkQuery::framework},
+                                                                       {"precision", &FrameworkQuery::precision},
+                                                                       {"architecture", &FrameworkQuery::architecture},
+                                                                       {"position", &FrameworkQuery::position},
+                                                                       {"blocks", &FrameworkQuery::blocks},
+                                                                       {"sharding", &FrameworkQuery::sharding},
+                                                                       {"trainable", &FrameworkQuery::trainable}}};
 
 // A value of a condition on a setting must be one that the setting can have.
-void check_condition(const Stacks::Condition& condition, const std::string& place) {
+void check_condition(const Frameworks::Condition& condition, const std::string& place) {
   const Setting* const setting = find_setting(condition.key);
   for (const std::string& value : condition.values) {
     if (setting) setting_from(*setting, place + ": when." + condition.key, value);
   }
 }
 
-std::vector<Stacks::Condition> read_conditions(ObjectReader& reader, const std::string& place) {
-  std::vector<Stacks::Condition> conditions;
+std::vector<Frameworks::Condition> read_conditions(ObjectReader& reader, const std::string& place) {
+  std::vector<Frameworks::Condition> conditions;
   std::optional<ObjectReader> when = reader.object("when");
   if (!when) return conditions;
   const auto read = [&](const char* key) {
@@ -146,29 +146,29 @@ std::vector<Stacks::Condition> read_conditions(ObjectReader& reader, const std::
   for (const auto& [key, member] : kConditions) read(key);
   for (const Setting& setting : run_settings()) read(setting.key);
   when->finish();
-  for (const Stacks::Condition& condition : conditions) check_condition(condition, place);
+  for (const Frameworks::Condition& condition : conditions) check_condition(condition, place);
   return conditions;
 }
 
-Stacks::Rule read_rule(const json& value, const std::string& place) {
+Frameworks::Rule read_rule(const json& value, const std::string& place) {
   ObjectReader reader(value, place);
-  Stacks::Rule rule{.when = read_conditions(reader, place), .set = {}};
+  Frameworks::Rule rule{.when = read_conditions(reader, place), .set = {}};
   if (rule.when.empty()) throw Error(place + ": a rule needs a condition in \"when\"");
   rule.set = read_fields(reader, "set", place);
   reader.finish();
   return rule;
 }
 
-Stacks::Rule read_kernel(const json& value, const std::string& place) {
+Frameworks::Rule read_kernel(const json& value, const std::string& place) {
   ObjectReader reader(value, place);
-  Stacks::Rule rule{.when = read_conditions(reader, place), .set = {}};
+  Frameworks::Rule rule{.when = read_conditions(reader, place), .set = {}};
   rule.set.push_back(read_value(reader, "kernel", "attention_kernel", place));
   return rule;
 }
 
-std::vector<Stacks::Rule> read_rules(ObjectReader& reader, const char* key, Stacks::Rule (*read)(const json&, const std::string&),
-                                     const std::string& file) {
-  std::vector<Stacks::Rule> rules;
+std::vector<Frameworks::Rule> read_rules(ObjectReader& reader, const char* key,
+                                         Frameworks::Rule (*read)(const json&, const std::string&), const std::string& file) {
+  std::vector<Frameworks::Rule> rules;
   const json* const list = reader.any(key);
   if (!list) return rules;
   if (!list->is_array()) throw Error(file + ": \"" + key + "\" must be a list");
@@ -176,7 +176,7 @@ std::vector<Stacks::Rule> read_rules(ObjectReader& reader, const char* key, Stac
   return rules;
 }
 
-bool holds(const std::string& key, const std::string& wanted, const StackQuery& query) {
+bool holds(const std::string& key, const std::string& wanted, const FrameworkQuery& query) {
   for (const auto& [name, member] : kConditions) {
     if (key != name) continue;
     return key == "architecture" ? (query.*member).starts_with(wanted) : query.*member == wanted;
@@ -185,50 +185,51 @@ bool holds(const std::string& key, const std::string& wanted, const StackQuery& 
   return stated != query.settings.end() && sim::text_of(stated->second) == wanted;
 }
 
-bool holds(const Stacks::Condition& condition, const StackQuery& query) {
+bool holds(const Frameworks::Condition& condition, const FrameworkQuery& query) {
   return std::any_of(condition.values.begin(), condition.values.end(),
                      [&](const std::string& wanted) { return holds(condition.key, wanted, query); });
 }
 
-bool applies(const Stacks::Rule& rule, const StackQuery& query) {
+bool applies(const Frameworks::Rule& rule, const FrameworkQuery& query) {
   return std::all_of(rule.when.begin(), rule.when.end(),
-                     [&](const Stacks::Condition& condition) { return holds(condition, query); });
+                     [&](const Frameworks::Condition& condition) { return holds(condition, query); });
 }
 
-StackChoice choice_of(const std::string& id, const std::vector<Stacks::Field>& fields) {
-  StackChoice choice;
-  choice.stack.id = id;
-  for (const Stacks::Field& field : fields) {
-    set_field(choice, field.key, json::parse(field.value), "stack " + id);
-    choice.facts.push_back({"stack." + id + "." + field.key, field.value, field.evidence, field.source});
+FrameworkChoice choice_of(const std::string& id, const std::vector<Frameworks::Field>& fields) {
+  FrameworkChoice choice;
+  choice.framework.id = id;
+  for (const Frameworks::Field& field : fields) {
+    set_field(choice, field.key, json::parse(field.value), "framework " + id);
+    choice.facts.push_back({"framework." + id + "." + field.key, field.value, field.evidence, field.source});
   }
   return choice;
 }
 
 }  // namespace
 
-Stacks Stacks::parse(const std::string& text, const std::string& file) {
+Frameworks Frameworks::parse(const std::string& text, const std::string& file) {
   const json document = parse_json(text, file);
   ObjectReader reader(document, file);
   reader.count("schema");
   reader.any("about");
-  Stacks stacks;
-  const json* records = reader.any("stacks");
-  if (!records || !records->is_array()) throw Error(file + ": \"stacks\" must be a list");
+  Frameworks frameworks;
+  const json* records = reader.any("frameworks");
+  if (!records || !records->is_array()) throw Error(file + ": \"frameworks\" must be a list");
   for (const json& value : *records) {
-    stacks.records_.push_back(read_record(value, stacks.records_, file));
+    frameworks.records_.push_back(read_record(value, frameworks.records_, file));
   }
-  stacks.kernels_ = read_rules(reader, "attention_kernels", read_kernel, file);
-  stacks.rules_ = read_rules(reader, "rules", read_rule, file);
+  frameworks.kernels_ = read_rules(reader, "attention_kernels", read_kernel, file);
+  frameworks.rules_ = read_rules(reader, "rules", read_rule, file);
   reader.finish();
-  return stacks;
+  return frameworks;
 }
 
-Stacks Stacks::shipped() { return parse(std::string(shipped_stacks_json()), "facts/stacks.json"); }
+Frameworks Frameworks::shipped() { return parse(std::string(shipped_frameworks_json()), "facts/frameworks.json"); }
 
-StackChoice Stacks::choose(const StackQuery& query) const {
+FrameworkChoice Frameworks::choose(const FrameworkQuery& query) const {
   const Record* record = find_record(records_, query.framework);
-  if (!record) throw Error("framework = " + query.framework + ": unknown training stack" + did_you_mean(query.framework, ids()));
+  if (!record)
+    throw Error("framework = " + query.framework + ": unknown training framework" + did_you_mean(query.framework, ids()));
   const std::string date = date_of(*record, query);
   std::vector<Field> fields = fields_of(record->id, date);
   for (const Rule& rule : kernels_) {
@@ -240,13 +241,13 @@ StackChoice Stacks::choose(const StackQuery& query) const {
   for (const Rule& rule : rules_) {
     if (applies(rule, query)) fields = merged(std::move(fields), held_at(rule.set, date));
   }
-  StackChoice choice = choice_of(record->id, fields);
+  FrameworkChoice choice = choice_of(record->id, fields);
   apply_settings(query.settings, choice);
   return choice;
 }
 
 // The release of the stated version, of this framework or one that it is like, else the run's date.
-std::string Stacks::date_of(const Record& record, const StackQuery& query) const {
+std::string Frameworks::date_of(const Record& record, const FrameworkQuery& query) const {
   for (const Record* r = &record; r && !query.version.empty(); r = find_record(records_, r->like)) {
     for (const auto& [version, date] : r->releases) {
       if (query.version == version) return date;
@@ -255,12 +256,12 @@ std::string Stacks::date_of(const Record& record, const StackQuery& query) const
   return query.date;
 }
 
-std::vector<Stacks::Field> Stacks::fields_of(const std::string& id, const std::string& date) const {
+std::vector<Frameworks::Field> Frameworks::fields_of(const std::string& id, const std::string& date) const {
   const Record* record = find_record(records_, id);
   return merged(record->like.empty() ? std::vector<Field>{} : fields_of(record->like, date), held_at(record->fields, date));
 }
 
-std::optional<double> Stacks::number(const std::string& id, const std::string& key) const {
+std::optional<double> Frameworks::number(const std::string& id, const std::string& key) const {
   if (!find_record(records_, id)) return std::nullopt;
   for (const Field& field : fields_of(id, "")) {
     const json value = json::parse(field.value);
@@ -269,12 +270,12 @@ std::optional<double> Stacks::number(const std::string& id, const std::string& k
   return std::nullopt;
 }
 
-void Stacks::put(const Coefficient& coefficient) {
+void Frameworks::put(const Coefficient& coefficient) {
   const auto record = std::find_if(records_.begin(), records_.end(), [&](const Record& r) { return r.id == coefficient.id; });
-  const std::string place = "coefficient of stack " + coefficient.id;
-  if (record == records_.end()) throw Error(place + ": unknown training stack" + did_you_mean(coefficient.id, ids()));
+  const std::string place = "coefficient of framework " + coefficient.id;
+  if (record == records_.end()) throw Error(place + ": unknown training framework" + did_you_mean(coefficient.id, ids()));
   const json value = coefficient.value;
-  StackChoice probe;
+  FrameworkChoice probe;
   set_field(probe, coefficient.key, value, place);
   record->fields = merged(std::move(record->fields), {{.key = coefficient.key,
                                                        .value = value.dump(),
@@ -283,17 +284,17 @@ void Stacks::put(const Coefficient& coefficient) {
                                                        .until = {}}});
 }
 
-std::vector<std::string> Stacks::ids() const {
+std::vector<std::string> Frameworks::ids() const {
   std::vector<std::string> ids;
   for (const Record& record : records_) ids.push_back(record.id);
   return ids;
 }
 
-void set_coefficient(sim::Stack& stack, const std::string& key, double value) {
-  StackChoice choice;
-  choice.stack = std::move(stack);
-  set_field(choice, key, value, "stack " + choice.stack.id);
-  stack = std::move(choice.stack);
+void set_coefficient(sim::Framework& framework, const std::string& key, double value) {
+  FrameworkChoice choice;
+  choice.framework = std::move(framework);
+  set_field(choice, key, value, "framework " + choice.framework.id);
+  framework = std::move(choice.framework);
 }
 
 }  // namespace llmsim::hwdb

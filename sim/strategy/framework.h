@@ -1,7 +1,7 @@
 // What a training framework does with a strategy: how many bytes it keeps, how many kernels it launches, what it overlaps.
 //
-// A stack holds facts about software ("Megatron-LM keeps gradients in fp32"), never about a device or a model.  The values ship
-// in hwdb with a source each; the defaults here describe a plain, well-written PyTorch program.
+// A framework holds facts about software ("Megatron-LM keeps gradients in fp32"), never about a device or a model.  The values
+// ship in hwdb with a source each; the defaults here describe a plain, well-written PyTorch program.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ namespace llmsim::sim {
 //   Fused     hand-written fused kernels (bias+GELU, bias+dropout+residual, fused norms)
 enum class ElementwiseFusion { Eager, Compiled, Fused };
 
-// What a stack's fused cross entropy does with the logits.
+// What a framework's fused cross entropy does with the logits.
 //   Kernel      one kernel makes the loss and one its gradient; the logits stay whole
 //   Logits      the 16-bit logits stay whole, their fp32 copies are made chunk by chunk
 //   Recomputed  each chunk of tokens is checkpointed: its logits are made again in the backward pass
@@ -40,7 +40,7 @@ struct HostCopies {
   bool operator==(const HostCopies&) const = default;
 };
 
-// Rings of bytes a stack keeps for every parameter, apart from optimizer states (which follow from the optimizer).
+// Rings of bytes a framework keeps for every parameter, apart from optimizer states (which follow from the optimizer).
 struct ParameterStorage {
   double weight_bytes = 2.0;         // the copy that the forward pass reads
   double gradient_bytes = 2.0;       // gradient produced by backward
@@ -160,7 +160,7 @@ struct MemoryReserve {
   bool operator==(const MemoryReserve&) const = default;
 };
 
-struct Stack {
+struct Framework {
   std::string id = "pytorch";
 
   ElementwiseFusion fusion = ElementwiseFusion::Eager;
@@ -200,20 +200,20 @@ struct Stack {
   MemoryReserve reserve;
 
   double host_load_bytes = 0.0;        // per parameter of the whole model, which each process makes on the host before sharding
-  double efficiency = 1.0;             // device time of compute under this stack relative to the kernels measured alone
+  double efficiency = 1.0;             // device time of compute under this framework relative to the kernels measured alone
   double gemm_efficiency = 1.0;        // rate of the GEMMs that the matrix library picks unasked, relative to its best kernels
   double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
   int vocab_multiple = 1;              // the vocabulary is padded to vocab_multiple * tensor_parallel
 
-  // How far runs on this stack lie from their prediction: root mean squares of ln(measured / predicted step time) over the runs
-  // that are faster, and over those that are slower.
+  // How far runs on this framework lie from their prediction: root mean squares of ln(measured / predicted step time) over the
+  // runs that are faster, and over those that are slower.
   double spread_faster = 0.15;
   double spread_slower = 0.30;
 
-  bool operator==(const Stack&) const = default;
+  bool operator==(const Framework&) const = default;
 };
 
-// The stack as it runs under a strategy: a compiler turns eager operators into fused kernels.
-Stack effective_stack(const Stack& stack, const Strategy& strategy);
+// The framework as it runs under a strategy: a compiler turns eager operators into fused kernels.
+Framework effective_framework(const Framework& framework, const Strategy& strategy);
 
 }  // namespace llmsim::sim

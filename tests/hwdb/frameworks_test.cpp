@@ -1,0 +1,329 @@
+#include "hwdb/frameworks.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/base/error.h"
+#include "tests/error_of.h"
+
+namespace llmsim::hwdb {
+namespace {
+
+constexpr const char* kTwoFrameworks = R"({"schema": 1, "frameworks": [
+  {"id": "plain", "name": "Plain", "fields": {
+    "storage.gradient_bytes": {"value": 2, "evidence": "data_sheet", "source": "manual"},
+    "fragmentation": {"value": 1.5, "evidence": "measured", "source": "log"}}},
+  {"id": "better", "name": "Better", "like": "plain", "fields": {
+    "fragmentation": {"value": 1.1, "evidence": "measured", "source": "log"}}}],
+ "rules": [
+  {"when": {"framework": "better"}, "set": {
+    "default.flash_attention": [{"until": "2022-09-01", "value": false, "evidence": "assumed", "source": "too old"}]}},
+  {"when": {"precision": ["fp32", "tf32"]}, "set": {
+    "efficiency": {"value": 0.5, "evidence": "measured", "source": "log"}}}]})";
+
+Frameworks two() { return Frameworks::parse(kTwoFrameworks, "frameworks.json"); }
+
+std::string frameworks_error(const std::string& text) {
+  return error_of([&] { Frameworks::parse(text, "frameworks.json"); });
+}
+
+const sim::Fact* fact(const FrameworkChoice& choice, const std::string& key) {
+  for (const sim::Fact& found : choice.facts) {
+    if (found.key == key) return &found;
+  }
+  return nullptr;
+}
+
+FrameworkQuery asked(const std::string& framework, const std::string& date = "", const std::string& precision = "") {
+  return {.framework = framework, .date = date, .precision = precision};
+}
+
+TEST(Frameworks, AFrameworkLikeAnotherTakesOverItsFields) {
+  const FrameworkChoice choice = two().choose(asked("better"));
+  EXPECT_EQ(choice.framework.id, "better");
+  EXPECT_EQ(choice.framework.storage.gradient_bytes, 2.0);
+  EXPECT_EQ(choice.framework.reserve.fragmentation, 1.1);
+  EXPECT_TRUE(choice.defaults.flash_attention);
+}
+
+TEST(Frameworks, EveryFieldComesWithItsSource) {
+  const FrameworkChoice choice = two().choose(asked("better"));
+  ASSERT_EQ(choice.facts.size(), 2u);
+  const sim::Fact* gradients = fact(choice, "framework.better.storage.gradient_bytes");
+  ASSERT_NE(gradients, nullptr);
+  EXPECT_EQ(gradients->value, "2");
+  EXPECT_EQ(gradients->evidence, sim::Evidence::DataSheet);
+  EXPECT_EQ(gradients->source, "manual");
+}
+
+TEST(Frameworks, ARuleAppliesWhereAllItsConditionsHold) {
+  EXPECT_FALSE(two().choose(asked("better", "2021-05-01")).defaults.flash_attention);
+  EXPECT_TRUE(two().choose(asked("better", "2022-09-01")).defaults.flash_attention);
+  EXPECT_TRUE(two().choose(asked("plain", "2021-05-01")).defaults.flash_attention);
+  EXPECT_TRUE(two().choose(asked("better", "")).defaults.flash_attention);  // an unknown date is not old
+}
+
+TEST(Frameworks, AConditionWithSeveralValuesNeedsOneOfThem) {
+  EXPECT_EQ(two().choose(asked("plain", "", "tf32")).framework.efficiency, 0.5);
+  EXPECT_EQ(two().choose(asked("plain", "", "bf16")).framework.efficiency, 1.0);
+}
+
+FrameworkChoice ruled(const std::string& when, const FrameworkQuery& query) {
+  return Frameworks::parse(R"({"frameworks": [{"id": "a"}], "rules": [{"when": )" + when +
+                               R"(, "set": {"efficiency": {"value": 0.5, "evidence": "assumed", "source": "s"}}}]})",
+                           "frameworks.json")
+      .choose(query);
+}
+
+TEST(Frameworks, ASettingThatTheRunStatesIsACondition) {
+  const auto efficiency = [](const FrameworkQuery& query) {
+    return ruled(R"({"deterministic": ["true"]})", query).framework.efficiency;
+  };
+  FrameworkQuery query = asked("a");
+  EXPECT_EQ(efficiency(query), 1.0);
+  query.settings["deterministic"] = false;
+  EXPECT_EQ(efficiency(query), 1.0);
+  query.settings["deterministic"] = true;
+  EXPECT_EQ(efficiency(query), 0.5);
+}
+
+TEST(Frameworks, FreeTextIsNoCondition) {
+  for (const char* key : {"notes", "framework_detail", "precision_detail", "words", "model", "source"}) {
+    EXPECT_THROW(ruled("{\"" + std::string(key) + "\": [\"x\"]}", asked("a")), Error) << key;
+  }
+}
+
+// Two values with dates, then the one that holds today.
+TEST(Frameworks, AFieldHasTheValueOfItsDate) {
+  const Frameworks frameworks =
+      Frameworks::parse(R"({"frameworks": [{"id": "a", "releases": {"0.9": "2021-06-01"}, "fields": {"efficiency": [
+    {"until": "2021-01-01", "value": 0.5, "evidence": "assumed", "source": "s"},
+    {"until": "2022-01-01", "value": 0.6, "evidence": "assumed", "source": "s"},
+    {"value": 0.7, "evidence": "assumed", "source": "s"}]}}]})",
+                        "frameworks.json");
+  const auto efficiency = [&](const char* date, const char* version) {
+    FrameworkQuery query = asked("a", date);
+    query.version = version;
+    return frameworks.choose(query).framework.efficiency;
+  };
+  EXPECT_EQ(efficiency("2020-12-31", ""), 0.5);
+  EXPECT_EQ(efficiency("2021-01-01", ""), 0.6);
+  EXPECT_EQ(efficiency("2022-01-01", ""), 0.7);
+  EXPECT_EQ(efficiency("", ""), 0.7);
+  EXPECT_EQ(efficiency("2025-01-01", "0.9"), 0.6);  // the release counts
+  EXPECT_EQ(efficiency("2020-12-31", "0.8"), 0.5);  // an unknown one does not
+}
+
+TEST(Frameworks, DatesOfAFieldRise) {
+  EXPECT_NE(frameworks_error(R"({"frameworks": [{"id": "a", "fields": {"efficiency": [
+    {"value": 0.7, "evidence": "assumed", "source": "s"},
+    {"until": "2022-01-01", "value": 0.6, "evidence": "assumed", "source": "s"}]}}]})")
+                .find("dates must rise"),
+            std::string::npos);
+}
+
+TEST(Frameworks, WhatIsTrainedIsACondition) {
+  FrameworkQuery query = asked("a");
+  query.trainable = "lora";
+  EXPECT_EQ(ruled(R"({"trainable": "all"})", query).framework.efficiency, 1.0);
+  EXPECT_EQ(ruled(R"({"trainable": "lora"})", query).framework.efficiency, 0.5);
+}
+
+TEST(Frameworks, BlocksWithExpertsAreACondition) {
+  FrameworkQuery query = asked("a");
+  query.blocks = "moe";
+  EXPECT_EQ(ruled(R"({"blocks": "dense"})", query).framework.efficiency, 1.0);
+  EXPECT_EQ(ruled(R"({"blocks": "moe"})", query).framework.efficiency, 0.5);
+}
+
+TEST(Frameworks, AnUnknownFrameworkIsRefusedWithTheNearestOne) {
+  try {
+    two().choose(asked("beter"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "framework = beter: unknown training framework; did you mean better?");
+  }
+}
+
+Coefficient of_framework(const std::string& id, const std::string& key, double value) {
+  return {"framework", id, key, value, 0.1, sim::Evidence::Fitted, "own runs", "step times", Origin::User};
+}
+
+TEST(Frameworks, ACoefficientReplacesAFieldAlsoOfThoseThatAreLikeTheFramework) {
+  Frameworks frameworks = two();
+  frameworks.put(of_framework("plain", "efficiency", 0.7));
+  const FrameworkChoice choice = frameworks.choose(asked("better"));
+  EXPECT_EQ(choice.framework.efficiency, 0.7);
+  EXPECT_EQ(fact(choice, "framework.better.efficiency")->source, "own runs");
+  EXPECT_EQ(fact(choice, "framework.better.efficiency")->evidence, sim::Evidence::Fitted);
+}
+
+TEST(Frameworks, ANearerFieldAndARuleWinOverACoefficient) {
+  Frameworks frameworks = two();
+  frameworks.put(of_framework("plain", "fragmentation", 3.0));
+  frameworks.put(of_framework("plain", "efficiency", 0.7));
+  EXPECT_EQ(frameworks.choose(asked("plain")).framework.reserve.fragmentation, 3.0);
+  EXPECT_EQ(frameworks.choose(asked("better")).framework.reserve.fragmentation, 1.1);
+  EXPECT_EQ(frameworks.choose(asked("plain", "", "fp32")).framework.efficiency, 0.5);
+}
+
+TEST(Frameworks, ACoefficientOfAnUnknownFrameworkOrFieldIsRefused) {
+  const auto message = [](const Coefficient& coefficient) -> std::string {
+    try {
+      two().put(coefficient);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message(of_framework("beter", "efficiency", 1.0)),
+            "coefficient of framework beter: unknown training framework; did you mean better?");
+  EXPECT_EQ(message(of_framework("better", "eficiency", 1.0)),
+            "coefficient of framework better: eficiency: unknown field; did you mean efficiency?");
+  EXPECT_EQ(message(of_framework("better", "fp32_logits", 1.0)),
+            "coefficient of framework better: fp32_logits = 1.0: wrong type or range for this field");
+}
+
+TEST(Frameworks, ANumberIsThatOfTheNearestFrameworkThatSetsIt) {
+  EXPECT_EQ(two().number("better", "storage.gradient_bytes"), 2.0);
+  EXPECT_EQ(two().number("better", "fragmentation"), 1.1);
+  EXPECT_FALSE(two().number("better", "efficiency"));
+  EXPECT_FALSE(two().number("best", "fragmentation"));
+}
+
+TEST(Frameworks, MistakesInTheFileAreNamed) {
+  const auto one = [](const std::string& fields) {
+    return R"({"frameworks": [{"id": "a", "name": "A", "fields": {)" + fields + "}}]}";
+  };
+  EXPECT_EQ(frameworks_error(one(R"("fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
+            "frameworks.json: framework a: fragmentatio: unknown field; did you mean fragmentation?");
+  EXPECT_EQ(frameworks_error(one(R"("fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
+            "frameworks.json: framework a: fragmentation = \"x\": wrong type or range for this field");
+  EXPECT_EQ(frameworks_error(one(R"("fragmentation": {"value": 1, "evidence": "assumed"})")),
+            "frameworks.json: framework a: fragmentation: value, evidence and source are all needed");
+  EXPECT_EQ(frameworks_error(R"({"frameworks": [{"id": "a", "like": "b"}]})"),
+            "frameworks.json: framework a: like = b: no framework before this one has that id");
+  EXPECT_EQ(frameworks_error(R"({"frameworks": [], "rules": [{"when": {}, "set": {}}]})"),
+            "frameworks.json: rules 1: a rule needs a condition in \"when\"");
+}
+
+TEST(ShippedFrameworks, KnowEveryFrameworkOfTheSchema) {
+  const Frameworks frameworks = Frameworks::shipped();
+  for (const char* id : {"megatron-lm",
+                         "megatron-bridge",
+                         "nemo",
+                         "megatron-deepspeed",
+                         "deepspeed",
+                         "fsdp1",
+                         "fsdp2",
+                         "torchtitan",
+                         "llm-foundry",
+                         "ddp",
+                         "pytorch",
+                         "nanotron",
+                         "internevo",
+                         "litgpt",
+                         "maxtext",
+                         "jax-toolbox",
+                         "levanter",
+                         "torchtune",
+                         "llm.c",
+                         "olmo",
+                         "hf-trainer",
+                         "hf-trainer-fsdp",
+                         "peft",
+                         "hf-trainer-deepspeed",
+                         "peft-deepspeed",
+                         "libtorch",
+                         "libtorch-autocast",
+                         "other"}) {
+    EXPECT_FALSE(frameworks.choose(asked(id)).facts.empty()) << id;
+  }
+}
+
+// Bytes of one parameter and its AdamW states, nothing sharded.
+double resident_bytes(const sim::ParameterStorage& s) {
+  return s.weight_bytes + s.gradient_bytes + s.main_gradient_bytes + s.master_bytes + 2 * s.state_bytes;
+}
+
+double resident_bytes(const std::string& framework, const std::string& precision) {
+  FrameworkQuery query = asked(framework);
+  query.precision = precision;
+  return resident_bytes(Frameworks::shipped().choose(query).framework.storage);
+}
+
+// Megatron Core User Guide, Distributed Optimizer: 20, 18 and 16 bytes per parameter.
+TEST(ShippedFrameworks, MegatronKeepsTheDocumentedBytesPerParameter) {
+  EXPECT_EQ(resident_bytes("megatron-lm", "fp16"), 20.0);
+  EXPECT_EQ(resident_bytes("megatron-lm", "bf16"), 18.0);
+  EXPECT_EQ(resident_bytes("megatron-lm", "fp32"), 16.0);
+}
+
+// 2 + 2 + 4 + 8; the measured 14 are what is left after a step, when the gradients are gone.
+TEST(ShippedFrameworks, DeepSpeedKeepsSixteenBytesPerParameterWithGradients) {
+  EXPECT_EQ(resident_bytes("deepspeed", "fp16"), 16.0);
+  EXPECT_EQ(resident_bytes("megatron-deepspeed", "fp16"), 16.0);
+}
+
+TEST(ShippedFrameworks, AutocastOverFp32WeightsKeepsSixteenBytesPerParameter) {
+  EXPECT_EQ(resident_bytes("pytorch", "bf16"), 16.0);
+  EXPECT_EQ(resident_bytes("fsdp2", "bf16"), 16.0);
+}
+
+TEST(ShippedFrameworks, NoFlashAttentionOnV100OrWithAlibi) {
+  FrameworkQuery query = asked("pytorch");
+  EXPECT_TRUE(Frameworks::shipped().choose(query).defaults.flash_attention);
+  query.architecture = "Volta (sm_70)";
+  EXPECT_FALSE(Frameworks::shipped().choose(query).defaults.flash_attention);
+  query.architecture = "Ampere (sm_80)";
+  query.position = "alibi";
+  EXPECT_FALSE(Frameworks::shipped().choose(query).defaults.flash_attention);
+}
+
+sim::AttentionKernel kernel(const std::string& framework, const std::string& architecture, const std::string& date,
+                            const std::string& setting = "") {
+  FrameworkQuery query = asked(framework, date);
+  query.architecture = architecture;
+  if (!setting.empty()) query.settings[setting] = true;
+  return Frameworks::shipped().choose(query).framework.attention_kernel;
+}
+
+TEST(Frameworks, NoRuleNamesAPublishedGroup) {
+  EXPECT_NE(frameworks_error(R"({"frameworks": [], "rules": [{"when": {"group": "bloom-tuning"}, "set": {}}]})").find("group"),
+            std::string::npos);
+}
+
+TEST(Frameworks, TheAttentionKernelFollowsFrameworkDeviceAndDate) {
+  using sim::AttentionKernel;
+  EXPECT_EQ(kernel("megatron-lm", "Hopper", "2025-01-01"), AttentionKernel::Cudnn);
+  EXPECT_EQ(kernel("megatron-lm", "Ampere", "2025-01-01"), AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("fsdp2", "Hopper", "2025-01-01"), AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("fsdp1", "Ampere", "2023-05-01"), AttentionKernel::Flash1);
+  EXPECT_EQ(kernel("maxtext", "TPU v5e", ""), AttentionKernel::Splash);
+  EXPECT_EQ(kernel("megatron-lm", "Blackwell", "2026-01-01", "deterministic"), AttentionKernel::Flash2);
+}
+
+// torchtitan pull request 1196 of 2025-05-15.
+TEST(Frameworks, TorchtitanCallsCudnnOnBlackwellSinceItsPullRequest) {
+  EXPECT_EQ(kernel("torchtitan", "Blackwell (sm_100)", "2025-05-14"), sim::AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("torchtitan", "Blackwell (sm_100)", "2025-05-15"), sim::AttentionKernel::Cudnn);
+}
+
+// pytorch issue 135431: fixed in the nightly build of 2024-09-30.
+TEST(Frameworks, PyTorchOnRocmHadASlowBackwardKernelUntilOctober2024) {
+  EXPECT_EQ(kernel("torchtitan", "CDNA2", "2024-09-25"), sim::AttentionKernel::AotritonFirst);
+  EXPECT_EQ(kernel("torchtitan", "CDNA2", "2024-10-01"), sim::AttentionKernel::Aotriton);
+  EXPECT_EQ(kernel("ddp", "CDNA3", "2024-09-09", "transformer_engine"), sim::AttentionKernel::ComposableKernel);
+  EXPECT_EQ(kernel("megatron-lm", "CDNA3", "2026-02-02"), sim::AttentionKernel::ComposableKernel);
+}
+
+TEST(Frameworks, GemmsOnMi300xAreThoseThatTheLibraryPicksUnlessTheRunTunesThem) {
+  FrameworkQuery query = asked("fsdp2");
+  query.architecture = "CDNA3 (gfx942)";
+  EXPECT_LT(Frameworks::shipped().choose(query).framework.gemm_efficiency, 0.8);
+  query.settings["tuned_gemm"] = true;
+  EXPECT_EQ(Frameworks::shipped().choose(query).framework.gemm_efficiency, 1.0);
+  EXPECT_EQ(Frameworks::shipped().choose(asked("fsdp2")).framework.gemm_efficiency, 1.0);
+}
+
+}  // namespace
+}  // namespace llmsim::hwdb
