@@ -73,7 +73,7 @@ class StageInventory {
     bytes.master = Bytes(owned * storage_.master_bytes);
     bytes.states = Bytes(owned * state) + table_states(owned);
     const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.stack.update.fused);
-    bytes.temporaries = Bytes(owned * (run_.stack.update.temporary_bytes + temporary));
+    bytes.temporaries = Bytes(updated_at_once(owned) * (run_.stack.update.temporary_bytes + temporary));
     if (run_.stack.update.in_backward) free_gradients(bytes);
     if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters.all());
     move_to_host(bytes);
@@ -84,6 +84,12 @@ class StageInventory {
     const double share = parameters / shards_.optimizer;
     return strategy_.optimizer == OptimizerKind::Muon ? std::max(share, largest_table()) : share;
   }
+
+  double updated_at_once(double owned) const {
+    return run_.stack.update.unit_by_unit ? std::min(owned, largest_unit() / shards_.optimizer) : owned;
+  }
+
+  double largest_unit() const { return std::max({rank_.embedding, rank_.head, rank_.largest_block()}); }
 
   double largest_table() const {
     const ModelPart& first = contents_.part(stage_, 0);
@@ -148,7 +154,7 @@ class StageInventory {
 
   // The gradient at hand and its temporaries, at most the larger end's.
   void free_gradients(StageBytes& bytes) const {
-    const double largest = std::max({rank_.embedding, rank_.head, rank_.largest_block()});
+    const double largest = largest_unit();
     const double all = std::max(1.0, bytes.gradients.value() / storage_.gradient_bytes);
     bytes.gradients = bytes.gradients * std::min(1.0, largest / all);
     bytes.temporaries = bytes.temporaries * std::min(1.0, largest / all);

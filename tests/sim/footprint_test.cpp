@@ -83,6 +83,20 @@ TEST(Footprint, AnOptimizerInTheBackwardPassHoldsOneGradient) {
   EXPECT_NEAR(temporaries, 100.0 * largest, 100.0);
 }
 
+TEST(Footprint, AnUpdateUnitByUnitHasTheTemporariesOfTheLargest) {
+  TrainingRun run = small_run(8);
+  run.stack.update.fused = false;  // a denominator of 4 bytes
+  const auto temporaries = [&](Sharding sharding) {
+    run.strategy.sharding = sharding;
+    return term({.terms = memory_timeline(run, layer_prices(run), 0).back().terms}, "optimizer_temporaries");
+  };
+  EXPECT_DOUBLE_EQ(temporaries(Sharding::None), 4.0 * count(run));
+  run.stack.update.unit_by_unit = true;
+  const double embedding = (32768.0 + 1024.0) * 1024.0;
+  EXPECT_DOUBLE_EQ(temporaries(Sharding::None), 4.0 * embedding);
+  EXPECT_DOUBLE_EQ(temporaries(Sharding::Zero1), 4.0 * embedding / 8.0);
+}
+
 TEST(Footprint, TheFirstStageOfAPipelineHoldsMostMicroBatches) {
   TrainingRun run = small_run(4);
   run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
