@@ -44,6 +44,10 @@ class StageInventory {
                {contents_.trained(stage_) - (strategy_.adapters ? 0.0 : apart), strategy_.adapters ? 0.0 : apart});
     add_activations(bytes);
     add_buffers(bytes);
+    if (adds_up_whole_gradients()) {
+      bytes.unreduced_gradients = Bytes(contents_.trained(stage_) * storage_.gradient_bytes);
+      bytes.gradient_buffers = bytes.unreduced_gradients / std::max(1, contents_.blocks(stage_));
+    }
     return bytes;
   }
 
@@ -83,6 +87,11 @@ class StageInventory {
   double updated_shared(double parameters) const {
     const double share = parameters / shards_.optimizer;
     return strategy_.optimizer == OptimizerKind::Muon ? std::max(share, largest_table()) : share;
+  }
+
+  bool adds_up_whole_gradients() const {
+    return strategy_.sharding == Sharding::Zero2 && strategy_.num_microbatches() > 1 &&
+           !run_.stack.gradients.reduced_every_microbatch;
   }
 
   double updated_at_once(double owned) const {

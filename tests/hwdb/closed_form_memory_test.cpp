@@ -132,9 +132,9 @@ TEST(ClosedFormMemory, LiesNearWhatTheRuntimeAllocates) {
   std::printf("closed form / tape - 1: median size %.1f %%, 90th percentile %.1f %%\n", 100.0 * median, 100.0 * ninth_decile);
   for (std::size_t i = 0; i < 4; ++i) print(gaps[i]);
   for (std::size_t i = gaps.size() - 4; i < gaps.size(); ++i) print(gaps[i]);
-  EXPECT_LT(median, 0.045);
-  EXPECT_LT(ninth_decile, 0.16);
-  EXPECT_GT(gaps.front().gap, -0.37);
+  EXPECT_LT(median, 0.04);
+  EXPECT_LT(ninth_decile, 0.10);
+  EXPECT_GT(gaps.front().gap, -0.08);
   EXPECT_LT(gaps.back().gap, 0.18);
 }
 
