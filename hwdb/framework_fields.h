@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "hwdb/json_reader.h"
 #include "hwdb/frameworks.h"
+#include "hwdb/json_reader.h"
 
 namespace llmsim::hwdb {
 

@@ -97,9 +97,10 @@ class StageFootprint {
     terms[MemoryKind::Gathered] = b.gathered;
     terms[MemoryKind::Activations] = loss ? b.activations_at_loss : (last ? b.last_block : b.activations);
     if (loss) terms[MemoryKind::Logits] = b.logits;
+    if (!last) terms[MemoryKind::GradientBuffers] = b.unreduced_gradients;
     if (backward) terms[MemoryKind::Recomputed] = b.restored;
     if (backward || last) {
-      terms[MemoryKind::GradientBuffers] = last ? b.gradient_buffers : b.waiting_gradients;
+      terms[MemoryKind::GradientBuffers] += last ? b.gradient_buffers : b.waiting_gradients;
       terms[MemoryKind::ActivationGradients] = b.activation_gradients;
     }
     return terms;

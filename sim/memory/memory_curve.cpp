@@ -196,6 +196,7 @@ class StepReplay {
   // Weight gradients come with the block's last GEMMs; of the step's last block they are there with everything else.
   MemoryPoint backward_block(const ModelPart& blocks, int block, const PipelinePass& pass, bool end) {
     const std::vector<double>& tensors = shares(blocks, block);
+    if (pass.microbatch == num_microbatches_ - 1) reduce_gradients();
     const Bytes buffers = end ? bytes_.gradient_buffers : bytes_.waiting_gradients;
     const std::array<Held, 3> passing{holdings_.take(MemoryKind::Recomputed, restored_share(block) * bytes_.restored, tensors),
                                       holdings_.take(MemoryKind::ActivationGradients, bytes_.activation_gradients),
@@ -216,8 +217,15 @@ class StepReplay {
 
   // A block's share of the stage's gradients, in the first backward pass through it.
   void take_gradients(const PipelinePass& pass) {
-    if (persists() || pass.microbatch != first_backward_.try_emplace(pass.chunk, pass.microbatch).first->second) return;
+    if (pass.microbatch != first_backward_.try_emplace(pass.chunk, pass.microbatch).first->second) return;
+    unreduced_.push_back(holdings_.take(MemoryKind::GradientBuffers, bytes_.unreduced_gradients / contents_.blocks(stage_)));
+    if (persists()) return;
     gradients_.push_back(holdings_.take(MemoryKind::Gradients, bytes_.gradients / contents_.blocks(stage_)));
+  }
+
+  // Those of a block, in the last backward pass through it.
+  void reduce_gradients() {
+    if (!unreduced_.empty()) give_last(unreduced_);
   }
 
   void update() {
@@ -276,6 +284,7 @@ class StepReplay {
   Holdings holdings_;
   std::vector<double> dense_shares_, moe_shares_;
   std::vector<Held> gradients_;
+  std::vector<Held> unreduced_;
   int blocks_in_flight_ = 0;
   std::map<std::pair<int, int>, std::vector<Held>> kept_;  // of each pass in flight: micro-batch and chunk
   std::map<std::pair<int, int>, Held> waiting_;            // for weight gradients, the same

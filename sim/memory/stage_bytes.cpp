@@ -44,6 +44,10 @@ class StageInventory {
                {contents_.trained(stage_) - (strategy_.adapters ? 0.0 : apart), strategy_.adapters ? 0.0 : apart});
     add_activations(bytes);
     add_buffers(bytes);
+    if (adds_up_whole_gradients()) {
+      bytes.unreduced_gradients = Bytes(contents_.trained(stage_) * storage_.gradient_bytes);
+      bytes.gradient_buffers = bytes.unreduced_gradients / std::max(1, contents_.blocks(stage_));
+    }
     return bytes;
   }
 
@@ -74,7 +78,7 @@ class StageInventory {
     bytes.master = Bytes(owned * storage_.master_bytes);
     bytes.states = Bytes(owned * state) + table_states(owned);
     const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.framework.update.fused);
-    bytes.temporaries = Bytes(owned * (run_.framework.update.temporary_bytes + temporary));
+    bytes.temporaries = Bytes(updated_at_once(owned) * (run_.framework.update.temporary_bytes + temporary));
     if (run_.framework.update.in_backward) free_gradients(bytes);
     if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters.all());
     move_to_host(bytes);
@@ -85,6 +89,17 @@ class StageInventory {
     const double share = parameters / shards_.optimizer;
     return strategy_.optimizer == OptimizerKind::Muon ? std::max(share, largest_table()) : share;
   }
+
+  bool adds_up_whole_gradients() const {
+    return strategy_.sharding == Sharding::Zero2 && strategy_.num_microbatches() > 1 &&
+           !run_.framework.gradients.reduced_every_microbatch;
+  }
+
+  double updated_at_once(double owned) const {
+    return run_.framework.update.unit_by_unit ? std::min(owned, largest_unit() / shards_.optimizer) : owned;
+  }
+
+  double largest_unit() const { return std::max({rank_.embedding, rank_.head, rank_.largest_block()}); }
 
   double largest_table() const {
     const ModelPart& first = contents_.part(stage_, 0);
@@ -151,7 +166,7 @@ class StageInventory {
 
   // The gradient at hand and its temporaries, at most the larger end's.
   void free_gradients(StageBytes& bytes) const {
-    const double largest = std::max({rank_.embedding, rank_.head, rank_.largest_block()});
+    const double largest = largest_unit();
     const double all = std::max(1.0, bytes.gradients.value() / storage_.gradient_bytes);
     bytes.gradients = bytes.gradients * std::min(1.0, largest / all);
     bytes.temporaries = bytes.temporaries * std::min(1.0, largest / all);

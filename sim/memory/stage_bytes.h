@@ -20,6 +20,7 @@ struct StageBytes {
   Bytes main_gradients{};        // in higher precision, for the update
   Bytes gradient_buffers{};      // whole gradients of sharded units
   Bytes waiting_gradients{};     // of which these wait for their reduction while the next block runs
+  Bytes unreduced_gradients{};   // whole ones that micro-batches add to, where ranks divide what one reduction a step leaves
   Bytes buckets{};               // copies of replicated gradients
   Bytes master{};                // weights in fp32
   Bytes states{};                // of the optimizer

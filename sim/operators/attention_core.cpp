@@ -165,8 +165,13 @@ class CoreLowering {
     core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));
+    core_.working = Bytes(gradients_of_scores() * scores * element_);
     stream(OperatorKind::Copy, "attention_layout", queries() + outputs(), layout_traffic(framework_, element_));
   }
+
+  // That of the probabilities becomes that of the scores: another tensor under eager frameworks, the same one in fused kernels.
+  // Source: Megatron-LM fused_kernels/scaled_masked_softmax_cuda.cu: "backward pass is completely in-place".
+  double gradients_of_scores() const { return framework_.fusion == ElementwiseFusion::Eager ? 2.0 : 1.0; }
 
   void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
     if (traffic.forward_kernels == 0) return;

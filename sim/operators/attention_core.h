@@ -31,7 +31,9 @@ namespace llmsim::sim {
 struct AttentionCore {
   OperatorList forward;
   OperatorList backward;
-  Bytes working{};  // keys, values and gradients of other ranks that are on the device at once, or partial results
+  // Keys, values and gradients of other ranks that are on the device at once, or partial results; unfused: gradients of the
+  // scores, two tensors under eager frameworks and one where softmax goes back in place.
+  Bytes working{};
 };
 
 // Requires a valid strategy; model.sliding_window is that of the layer.

@@ -37,7 +37,7 @@ class BlockRecompute {
   void recompute_modules(const RecomputedModules& modules) {
     if (modules.core_attention) {
       again(parts_.core);
-      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : core_saved();
+      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : parts_.inputs.core_inner;
     }
     if (modules.mla_up) {
       again(parts_.mla_up);
@@ -93,14 +93,6 @@ class BlockRecompute {
     std::copy_if(begin + static_cast<std::ptrdiff_t>(range.first), begin + static_cast<std::ptrdiff_t>(range.last),
                  std::back_inserter(block_.recompute),
                  [&](const Operator& op) { return !(framework_.casts_weights_in_backward && op.kind == OperatorKind::Cast); });
-  }
-
-  Bytes core_saved() const {
-    Bytes sum;
-    for (std::size_t i = parts_.core.first; i < parts_.core.last; ++i) {
-      if (block_.forward[i].kind != OperatorKind::Gemm) sum += block_.forward[i].saved;
-    }
-    return sum;
   }
 
   void recompute_operators(SavedGemms kept) {

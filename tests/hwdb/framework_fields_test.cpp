@@ -19,7 +19,8 @@ bool refused(const std::string& key, const std::string& value) {
   try {
     with(key, value);
   } catch (const Error& error) {
-    return std::string(error.what()) == "frameworks.json: framework a: " + key + " = " + value + ": wrong type or range for this field";
+    return std::string(error.what()) ==
+           "frameworks.json: framework a: " + key + " = " + value + ": wrong type or range for this field";
   }
   return false;
 }

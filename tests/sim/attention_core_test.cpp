@@ -56,6 +56,16 @@ TEST(AttentionCore, UnfusedGemmsOfTf32RunOnTheMatrixUnits) {
   EXPECT_EQ(total_moved(matrix.forward), total_moved(vector.forward));  // the tensors are the same
 }
 
+TEST(AttentionCore, UnfusedBackwardHoldsGradientsOfTheScores) {
+  TrainingRun run = small_run();
+  run.strategy.flash_attention = false;
+  const double scores = 8.0 * 1024.0 * 1024.0 * 2.0;  // bytes, of 8 heads
+  run.framework.fusion = ElementwiseFusion::Eager;    // of probabilities and of scores
+  EXPECT_DOUBLE_EQ(core_of(run).working.value(), 2.0 * scores);
+  run.framework.fusion = ElementwiseFusion::Fused;
+  EXPECT_DOUBLE_EQ(core_of(run).working.value(), scores);
+}
+
 TEST(AttentionCore, ARingComputesItsOwnTriangleAndHalfOfEachOtherPiece) {
   const AttentionCore core = core_of(context_run(ContextScheme::Ring, 4));
   const Operator &own = core.forward[0], &others = core.forward[1];

@@ -71,5 +71,16 @@ TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
   EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Attention), 0);
 }
 
+// A copy into another layout ends the core of an eager framework: what it gives is the projection's input, which stays.
+TEST(BlockRecompute, ACoreThatIsMadeAgainDropsItsScoresUnderEveryFusion) {
+  for (const auto fusion : {ElementwiseFusion::Eager, ElementwiseFusion::Compiled, ElementwiseFusion::Fused}) {
+    TrainingRun run = small_run();
+    run.strategy.flash_attention = false;
+    run.framework.fusion = fusion;
+    // 8 heads x 1024 x 1024 scores of 2 bytes
+    EXPECT_DOUBLE_EQ((block_of(run, "none").saved - block_of(run, "selective").saved).value(), 8.0 * kTokens * kTokens * 2.0);
+  }
+}
+
 }  // namespace
 }  // namespace llmsim::sim

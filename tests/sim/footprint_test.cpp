@@ -58,6 +58,23 @@ TEST(Footprint, ShardingDividesItsStatesByTheRanks) {
   EXPECT_EQ(shares(Sharding::Zero3), (std::array<double, 3>{0.25, 0.25, 1.5}));
 }
 
+TEST(Footprint, DividedGradientsAreWholeUntilTheStepsOnlyReduction) {
+  TrainingRun run = small_run(8);
+  run.strategy.sharding = Sharding::Zero2;
+  const auto buffers = [&](int instant) {
+    return term({.terms = memory_timeline(run, layer_prices(run), 0)[static_cast<std::size_t>(instant)].terms},
+                "gradient_buffers");
+  };
+  const double whole = 2.0 * count(run);
+  EXPECT_EQ(buffers(1), whole);        // forward, beside an eighth of them
+  EXPECT_EQ(buffers(2), whole);        // loss
+  EXPECT_EQ(buffers(3), whole);        // backward
+  EXPECT_EQ(buffers(4), whole / 8.0);  // gradients: of one of 8 blocks, the others are reduced
+  EXPECT_EQ(buffers(5), 0.0);          // update
+  run.framework.gradients.reduced_every_microbatch = true;
+  EXPECT_EQ(buffers(3), 0.0);
+}
+
 TEST(Footprint, LogitsLiveInSixteenAndTwiceThirtyTwoBits) {
   // t V (2 + 4 + 4) bytes: 1024 * 32768 * 10.
   const TrainingRun run = small_run();
@@ -81,6 +98,20 @@ TEST(Footprint, AnOptimizerInTheBackwardPassHoldsOneGradient) {
   const auto [gradients, temporaries] = at_update();
   EXPECT_NEAR(gradients, 2.0 * largest, 1.0);
   EXPECT_NEAR(temporaries, 100.0 * largest, 100.0);
+}
+
+TEST(Footprint, AnUpdateUnitByUnitHasTheTemporariesOfTheLargest) {
+  TrainingRun run = small_run(8);
+  run.framework.update.fused = false;  // a denominator of 4 bytes
+  const auto temporaries = [&](Sharding sharding) {
+    run.strategy.sharding = sharding;
+    return term({.terms = memory_timeline(run, layer_prices(run), 0).back().terms}, "optimizer_temporaries");
+  };
+  EXPECT_DOUBLE_EQ(temporaries(Sharding::None), 4.0 * count(run));
+  run.framework.update.unit_by_unit = true;
+  const double embedding = (32768.0 + 1024.0) * 1024.0;
+  EXPECT_DOUBLE_EQ(temporaries(Sharding::None), 4.0 * embedding);
+  EXPECT_DOUBLE_EQ(temporaries(Sharding::Zero1), 4.0 * embedding / 8.0);
 }
 
 TEST(Footprint, TheFirstStageOfAPipelineHoldsMostMicroBatches) {

@@ -1,0 +1,55 @@
+// What one strategy costs a search: its memory by the closed form, by the tape of the runtime's own step, and the prices that
+// both strategies of one combination of widths share.
+#include <benchmark/benchmark.h>
+
+#include "sim/cost/layer_prices.h"
+#include "sim/memory/footprint.h"
+#include "sim/memory/memory_curve.h"
+#include "sim/model/catalogue.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+// llama-3-8b over data * tensor * stages devices, `micro_batches` of one sequence each.
+Run memory_run(int data, int tensor, int stages, Sharding sharding, int micro_batches) {
+  Run run = small_run(data * tensor * stages);
+  run.model = find_model("llama-3-8b")->model;
+  run.strategy.data_parallel = data, run.strategy.tensor_parallel = tensor, run.strategy.pipeline_parallel = stages;
+  run.strategy.sequence_parallel = tensor > 1;
+  run.strategy.sharding = sharding;
+  run.strategy.global_batch = micro_batches * data;
+  return run;
+}
+
+void footprint(benchmark::State& state, Run run, bool taped) {
+  run.framework.follows_tape = taped;
+  const LayerPrices prices = layer_prices(run);
+  for (auto _ : state) benchmark::DoNotOptimize(memory_footprint(run, prices));
+}
+
+void curve(benchmark::State& state, const Run& run) {
+  const LayerPrices prices = layer_prices(run);
+  for (auto _ : state) benchmark::DoNotOptimize(memory_curve(run, prices, 0, {.whole_step = false, .reserved = false}));
+}
+
+void shared_prices(benchmark::State& state, const Run& run) {
+  for (auto _ : state) benchmark::DoNotOptimize(layer_prices(run));
+}
+
+const Run kZero3 = memory_run(8, 1, 1, Sharding::Zero3, 8);
+const Run kPipeline = memory_run(1, 4, 8, Sharding::None, 32);
+const Run kLongPipeline = memory_run(1, 4, 8, Sharding::None, 256);
+
+BENCHMARK_CAPTURE(footprint, zero3_8_closed_form, kZero3, false)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, zero3_8_tape, kZero3, true)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, tp_4_pp_8_closed_form, kPipeline, false)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, tp_4_pp_8_tape, kPipeline, true)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, tp_4_pp_8_256_micro_batches_closed_form, kLongPipeline, false)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, tp_4_pp_8_256_micro_batches_tape, kLongPipeline, true)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(curve, zero3_8, kZero3)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(curve, tp_4_pp_8_one_stage, kPipeline)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(shared_prices, tp_4, kPipeline)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace llmsim::sim
