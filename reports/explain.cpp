@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 #include <vector>
 
 #include "reports/evidence.h"
 #include "reports/json.h"
+#include "reports/units.h"
 #include "sim/explain.h"
 
 namespace llmsim::reports {
@@ -47,12 +49,14 @@ void add_kernel(Table& table, std::vector<Cell> row, const Kernel& kernel) {
 }
 
 // What all rows share goes to notes, shapes and factors each to one.
-template <typename Kernel>
 void fold(Table& table, const Keys& shape) {
   table.fold_constants(shape);
-  Keys alone{"peak_flops_per_s"};
-  for (const sim::RateFactor& factor : rate_factors(Kernel{})) {
-    if (std::find(kStepFactors.begin(), kStepFactors.end(), factor.key) == kStepFactors.end()) alone.emplace_back(factor.key);
+  Keys alone;
+  for (std::size_t c = 0; c < table.columns().size(); ++c) {
+    const Column& column = table.columns()[c];
+    const bool in_step = std::find(kStepFactors.begin(), kStepFactors.end(), column.key) != kStepFactors.end();
+    const bool is_factor = column.kind == Kind::Number || column.key == "peak_flops_per_s";
+    if (is_factor && !in_step && !table.hidden(c)) alone.push_back(column.key);
   }
   table.fold_constants(alone);
   table.fold_constants(kStepFactors);
@@ -78,6 +82,18 @@ std::string shape_text(const sim::Operator& op) {
 
 void add_sizes(std::vector<Cell>& row, const sim::Operator& op) { row.insert(row.end(), {op.batch, op.m, op.n, op.k}); }
 
+// What all GEMMs in a format share, once for each format: "bf16: peak 989.4 TFLOP/s, max efficiency 0.8076, low precision 1.000,
+// wgrad 0.9400", the last of those that make weight gradients.
+void note_formats(Table& table, const std::vector<sim::ExplainedGemm>& gemms) {
+  std::map<sim::DType, std::string> shared, accumulating;
+  for (const sim::ExplainedGemm& gemm : gemms) {
+    shared[gemm.op.dtype] = ": peak " + human(gemm.alone.peak) + ", max efficiency " + significant(gemm.alone.max_efficiency) +
+                            ", low precision " + significant(gemm.in_step.low_precision);
+    if (gemm.op.weight_gradient) accumulating[gemm.op.dtype] = ", wgrad " + significant(gemm.alone.weight_gradient);
+  }
+  for (const auto& [dtype, text] : shared) table.add_note(sim::name_of(dtype) + text + accumulating[dtype]);
+}
+
 Table gemm_table(const sim::Run& run) {
   const std::vector<sim::ExplainedGemm> gemms = sim::explained_gemms(run);
   Table table = kernel_table<sim::ExplainedGemm>("GEMMs of one rank and micro-batch", {{"label", "GEMM", Kind::Text},
@@ -94,8 +110,10 @@ Table gemm_table(const sim::Run& run) {
     row.emplace_back(sim::name_of(gemm.op.dtype));
     add_kernel(table, std::move(row), gemm);
   }
-  for (const char* key : {"batch", "m", "n", "k", "bound_by"}) table.hide(key);
-  fold<sim::ExplainedGemm>(table, {"dtype"});
+  for (const char* key : {"batch", "m", "n", "k", "peak_flops_per_s", "max_efficiency", "wgrad", "low_precision", "bound_by"})
+    table.hide(key);
+  note_formats(table, gemms);
+  fold(table, {"dtype"});
   table.add_note(memory_note(gemms));
   return table;
 }
@@ -118,7 +136,7 @@ Table attention_table(const sim::Run& run) {
     add_kernel(table, std::move(row), kernel);
   }
   table.hide("bound_by");
-  fold<sim::ExplainedAttention>(table, {"kernel", "batch", "m", "n", "k", "mask"});
+  fold(table, {"kernel", "batch", "m", "n", "k", "mask"});
   table.add_note(kernels.empty() ? "attention of separate kernels: its GEMMs are those of --explain gemm" : memory_note(kernels));
   return table;
 }
@@ -165,6 +183,7 @@ Table collective_table(const sim::Run& run) {
   for (const char* key : {"domains", "ranks_per_domain", "stride", "groups_per_domain"}) table.hide(key);
   table.fold_constants({"group", "ranks", "place", "algorithm"});
   table.add_note("of one call: bytes as nccl-tests count them, time = alpha + beta; place: scale-up domains x ranks in each");
+  table.add_note("alpha: start and hops of the protocol, relative to those of Simple as in NCCL src/graph/tuning.cc");
   return table;
 }
 
