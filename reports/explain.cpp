@@ -158,7 +158,7 @@ Table collective_table(const sim::Run& run) {
   Table table("Collectives of a step on the busiest rank", {{"collective", "collective", Kind::Text},
                                                             {"group", "group", Kind::Text},
                                                             {"ranks", "ranks", Kind::Integer},
-                                                            {"place", "place", Kind::Text},
+                                                            {"place", "ranks", Kind::Text},
                                                             {"domains", "domains", Kind::Integer},
                                                             {"ranks_per_domain", "ranks per domain", Kind::Integer},
                                                             {"stride", "stride", Kind::Integer},
@@ -180,9 +180,9 @@ Table collective_table(const sim::Run& run) {
                    one.call.message, algorithm_text(one.terms), one.terms.alpha, one.terms.beta(), one.terms.time, one.algbw(),
                    one.busbw()});
   }
-  for (const char* key : {"domains", "ranks_per_domain", "stride", "groups_per_domain"}) table.hide(key);
-  table.fold_constants({"group", "ranks", "place", "algorithm"});
-  table.add_note("of one call: bytes as nccl-tests count them, time = alpha + beta; place: scale-up domains x ranks in each");
+  for (const char* key : {"ranks", "domains", "ranks_per_domain", "stride", "groups_per_domain"}) table.hide(key);
+  table.fold_constants({"group", "place", "algorithm"});
+  table.add_note("of one call: bytes as nccl-tests count them, time = alpha + beta; ranks: scale-up domains x ranks in each");
   table.add_note("alpha: start and hops of the protocol, relative to those of Simple as in NCCL src/graph/tuning.cc");
   return table;
 }
@@ -230,7 +230,8 @@ Owners owners_of(Explained what, const sim::Run& run) {
   Owners keys;
   switch (what) {
     case Explained::Gemm:
-      keys = {.device = gemm_keys(run), .stack = {"efficiency", "gemm_efficiency", "narrow_gemm_efficiency"}, .cluster = {}};
+      keys = {
+          .device = gemm_keys(run), .stack = {"efficiency", "gemm_efficiency", "low_precision_gemm_efficiency"}, .cluster = {}};
       break;
     case Explained::Attention:
       keys = {.device = attention_keys(run),

@@ -77,7 +77,7 @@ std::vector<PassedOperator> kernels_of(const Run& run, OperatorKind kind) {
   std::vector<Transformer> models{run.model};
   if (run.model.sliding_window && full_attention_share(run.model) > 0.0) models.emplace_back(run.model).sliding_window.reset();
   std::vector<Strategy> strategies{run.strategy};
-  if (leaves_blocks_wide(run.stack.narrow, run.strategy.precision)) {
+  if (keeps_blocks_in_high_precision(run.stack.low_precision, run.strategy.precision)) {
     strategies.emplace_back(run.strategy).precision = Precision::Bf16;
   }
   for (const Strategy& strategy : strategies) {

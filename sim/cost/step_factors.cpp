@@ -18,7 +18,7 @@ StepFactors shared_factors(const Run& run) {
 StepFactors gemm_step_factors(const Run& run, DType dtype) {
   StepFactors factors = shared_factors(run);
   factors.library = run.stack.gemm_efficiency;
-  if (is_narrow(dtype)) factors.low_precision = run.stack.narrow.gemm_efficiency;
+  if (is_low_precision(dtype)) factors.low_precision = run.stack.low_precision.gemm_efficiency;
   return factors;
 }
 

@@ -43,7 +43,7 @@ TrainingRun deepseek_run() {
 std::vector<TrainingRun> runs() {
   TrainingRun eight_bits = uneven_run("llama-3-8b", 8);
   eight_bits.strategy.precision = Precision::Fp8;
-  eight_bits.stack.narrow.gemm_efficiency = 0.9;
+  eight_bits.stack.low_precision.gemm_efficiency = 0.9;
   TrainingRun divided = uneven_run("llama-3-8b", 16);
   divided.strategy.tensor_parallel = 8, divided.strategy.data_parallel = 2;
   return {uneven_run("gpt2", 8), uneven_run("llama-3-8b", 8), deepseek_run(), eight_bits, divided};
