@@ -24,7 +24,8 @@ sim::Run explained_run(const char* model) {
   sim::Run run;
   run.model = sim::find_model(model)->model;
   run.cluster = sim::ideal_cluster(8);
-  run.cluster.device.achieved = {.sustained_clock = 0.9};
+  run.cluster.device.achieved = sim::Achieved{};
+  run.cluster.device.achieved.sustained_clock = 0.9;
   run.cluster.device.matrix_peak.fill(989.4 * sim::TFLOPS);
   run.cluster.device.compute_units = 132;
   run.strategy.data_parallel = 8;

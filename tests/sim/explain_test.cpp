@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/model/catalogue.h"
@@ -23,7 +24,9 @@ TrainingRun uneven_run(const char* model, int num_devices) {
   device.memory_bandwidth = 3.35 * TBps;
   device.memory = device.usable_memory = 4000.0 * GiB;  // everything fits
   device.compute_units = 132;
-  device.achieved = {.training_rate = 0.98, .sustained_clock = 0.9};
+  device.achieved = Achieved{};
+  device.achieved.training_rate = 0.98;
+  device.achieved.sustained_clock = 0.9;
   run.cluster.fabric.latency = 3.4 * us;
   run.cluster.network.latency = 14.0 * us;
   run.strategy.data_parallel = num_devices;
