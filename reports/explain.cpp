@@ -130,7 +130,7 @@ Table attention_table(const sim::Run& run) {
                                                                                                 {"mask", "mask", Kind::Text},
                                                                                                 {"flops", "work", Kind::Flops}});
   for (const sim::ExplainedAttention& kernel : kernels) {
-    std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass), sim::name_of(run.stack.attention_kernel)};
+    std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass), sim::name_of(run.framework.attention_kernel)};
     add_sizes(row, kernel.op);
     row.insert(row.end(), {kernel.op.causal ? "causal" : "none", kernel.op.flops});
     add_kernel(table, std::move(row), kernel);
@@ -208,7 +208,7 @@ Keys gemm_keys(const sim::Run& run) {
 
 Keys attention_keys(const sim::Run& run) {
   const std::string dtype = sim::name_of(sim::activation_dtype(run.strategy.precision));
-  const std::string own = std::string("attention.") + sim::name_of(run.stack.attention_kernel) + ".";
+  const std::string own = std::string("attention.") + sim::name_of(run.framework.attention_kernel) + ".";
   Keys keys{"compute_units", "memory_bandwidth", "memory_fraction", "peak." + dtype, "gemm." + dtype + ".kernel_time_s", own};
   const std::string prefix = "device." + run.cluster.device.id + ".";
   const bool has_own =
@@ -222,7 +222,7 @@ Keys attention_keys(const sim::Run& run) {
 }
 
 struct Owners {
-  Keys device, stack, cluster;
+  Keys device, framework, cluster;
 };
 
 Owners owners_of(Explained what, const sim::Run& run) {
@@ -230,17 +230,18 @@ Owners owners_of(Explained what, const sim::Run& run) {
   Owners keys;
   switch (what) {
     case Explained::Gemm:
-      keys = {
-          .device = gemm_keys(run), .stack = {"efficiency", "gemm_efficiency", "low_precision_gemm_efficiency"}, .cluster = {}};
+      keys = {.device = gemm_keys(run),
+              .framework = {"efficiency", "gemm_efficiency", "low_precision_gemm_efficiency"},
+              .cluster = {}};
       break;
     case Explained::Attention:
       keys = {.device = attention_keys(run),
-              .stack = {"attention_kernel", "efficiency", "deterministic_attention_backward"},
+              .framework = {"attention_kernel", "efficiency", "deterministic_attention_backward"},
               .cluster = {}};
       break;
     case Explained::Collective:
       return {.device = {"collective_fraction", "scale_out_fraction"},
-              .stack = {"collective_efficiency", "default.collective_algorithm"},
+              .framework = {"collective_efficiency", "default.collective_algorithm"},
               .cluster = {"devices_per_node", "fabric.", "network."}};
   }
   keys.device.insert(keys.device.end(), in_step.begin(), in_step.end());
@@ -287,7 +288,7 @@ std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run) {
   std::vector<sim::Fact> facts;
   std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts), [&](const sim::Fact& fact) {
     return belongs(fact, "device." + run.cluster.device.id + ".", keys.device) ||
-           belongs(fact, "stack." + run.stack.id + ".", keys.stack) ||
+           belongs(fact, "framework." + run.framework.id + ".", keys.framework) ||
            belongs(fact, "cluster." + run.cluster.id + ".", keys.cluster);
   });
   return facts;

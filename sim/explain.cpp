@@ -63,28 +63,28 @@ class Kernels {
   std::vector<PassedOperator> list_;
 };
 
-void add_blocks(Kernels& kernels, const Transformer& model, const Strategy& strategy, const Stack& stack) {
+void add_blocks(Kernels& kernels, const Transformer& model, const Strategy& strategy, const Framework& framework) {
   const int layers = model.num_layers + model.mtp_layers, moe_layers = count_moe_layers(model, 0, layers);
-  const auto add = [&](LayerKind kind) { kernels.add(lower_block(model, strategy, stack, strategy.recompute.kind, kind)); };
+  const auto add = [&](LayerKind kind) { kernels.add(lower_block(model, strategy, framework, strategy.recompute.kind, kind)); };
   if (moe_layers < layers) add(LayerKind::Dense);
   if (moe_layers > 0) add(LayerKind::Moe);
 }
 
 // Layers with a sliding window and without, in low precision and in 16 bits where a recipe leaves some so.
 std::vector<PassedOperator> kernels_of(const Run& run, OperatorKind kind) {
-  const Stack stack = effective_stack(run.stack, run.strategy);
+  const Framework framework = effective_framework(run.framework, run.strategy);
   Kernels kernels(kind);
   std::vector<Transformer> models{run.model};
   if (run.model.sliding_window && full_attention_share(run.model) > 0.0) models.emplace_back(run.model).sliding_window.reset();
   std::vector<Strategy> strategies{run.strategy};
-  if (keeps_blocks_in_high_precision(run.stack.low_precision, run.strategy.precision)) {
+  if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) {
     strategies.emplace_back(run.strategy).precision = Precision::Bf16;
   }
   for (const Strategy& strategy : strategies) {
-    for (const Transformer& model : models) add_blocks(kernels, model, strategy, stack);
+    for (const Transformer& model : models) add_blocks(kernels, model, strategy, framework);
   }
-  kernels.add(lower_embedding(run.model, run.strategy, stack));
-  kernels.add(lower_head(run.model, run.strategy, stack));
+  kernels.add(lower_embedding(run.model, run.strategy, framework));
+  kernels.add(lower_head(run.model, run.strategy, framework));
   return kernels.take();
 }
 
@@ -152,7 +152,7 @@ std::vector<ExplainedGemm> explained_gemms(const Run& run) {
 
 std::vector<ExplainedAttention> explained_attention(const Run& run) {
   const DType dtype = activation_dtype(run.strategy.precision);
-  const AttentionMachine machine = attention_machine(run.cluster.device, dtype, run.stack.attention_kernel);
+  const AttentionMachine machine = attention_machine(run.cluster.device, dtype, run.framework.attention_kernel);
   std::vector<ExplainedAttention> list;
   for (const PassedOperator& kernel : kernels_of(run, OperatorKind::Attention)) {
     list.push_back({.op = kernel.op,
@@ -166,7 +166,7 @@ std::vector<ExplainedAttention> explained_attention(const Run& run) {
 std::vector<ExplainedCollective> explained_collectives(const Run& run) {
   std::vector<ExplainedCollective> list;
   for (const RepeatedCollective& call : step_collectives(run)) {
-    const GroupLinks links = group_links(run.strategy, call.group, run.cluster, run.stack.collective_efficiency);
+    const GroupLinks links = group_links(run.strategy, call.group, run.cluster, run.framework.collective_efficiency);
     const bool tokens = call.group == GroupKind::Expert && call.kind == CollectiveKind::AllToAll;
     list.push_back({.call = call,
                     .place = links.place,

@@ -9,7 +9,7 @@ StepFactors shared_factors(const Run& run) {
   const Achieved& achieved = run.cluster.device.achieved;
   return {.sustained_clock = achieved.sustained_clock,
           .training_rate = achieved.training_rate,
-          .framework = run.stack.efficiency,
+          .framework = run.framework.efficiency,
           .host_sharing = host_share(run.cluster).gemms};
 }
 
@@ -17,14 +17,14 @@ StepFactors shared_factors(const Run& run) {
 
 StepFactors gemm_step_factors(const Run& run, DType dtype) {
   StepFactors factors = shared_factors(run);
-  factors.library = run.stack.gemm_efficiency;
-  if (is_low_precision(dtype)) factors.low_precision = run.stack.low_precision.gemm_efficiency;
+  factors.library = run.framework.gemm_efficiency;
+  if (is_low_precision(dtype)) factors.low_precision = run.framework.low_precision.gemm_efficiency;
   return factors;
 }
 
 StepFactors attention_step_factors(const Run& run, bool backward) {
   StepFactors factors = shared_factors(run);
-  if (backward) factors.determinism = run.stack.determinism.attention_backward;
+  if (backward) factors.determinism = run.framework.determinism.attention_backward;
   return factors;
 }
 

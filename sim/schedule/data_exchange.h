@@ -80,7 +80,7 @@ class DataExchange {
   // The same message by message.
   std::vector<ExchangedUnits> exchanged_units(const std::vector<ModelPart>& parts) const;
   std::vector<ExchangedUnits> exchanged_expert_units(const std::vector<ModelPart>& parts) const;
-  // The sum of squared norms over the shards, before the update; 0 where the stack sends none.
+  // The sum of squared norms over the shards, before the update; 0 where the framework sends none.
   Bytes norm_message() const;
   Seconds norm_time() const;
 

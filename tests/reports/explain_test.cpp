@@ -31,8 +31,8 @@ sim::Run explained_run(const char* model) {
   run.strategy.data_parallel = 8;
   run.strategy.sharding = sim::Sharding::Zero3;
   run.strategy.global_batch = 64;
-  run.stack.id = "toy";
-  run.stack.attention_kernel = sim::AttentionKernel::Flash3;
+  run.framework.id = "toy";
+  run.framework.attention_kernel = sim::AttentionKernel::Flash3;
   run.facts = {{"device.ideal.peak.bf16", "989.4 TFLOP/s", sim::Evidence::DataSheet, "vendor"},
                {"device.ideal.peak.fp8", "1979 TFLOP/s", sim::Evidence::DataSheet, "vendor"},
                {"device.ideal.gemm.bf16.k_half", "256 +- 20", sim::Evidence::Fitted, "a grid"},
@@ -42,7 +42,7 @@ sim::Run explained_run(const char* model) {
                {"device.ideal.sustained_clock", "0.9", sim::Evidence::Measured, "a log"},
                {"device.ideal.collective_fraction", "0.8", sim::Evidence::Measured, "nccl-tests"},
                {"cluster.ideal.fabric.latency_s", "3.4 us", sim::Evidence::Fitted, "nccl-tests"},
-               {"stack.toy.efficiency", "0.95", sim::Evidence::Fitted, "runs"},
+               {"framework.toy.efficiency", "0.95", sim::Evidence::Fitted, "runs"},
                {"assumed.model.seq_len", "8192", sim::Evidence::Assumed, "training length"}};
   return run;
 }
@@ -118,16 +118,16 @@ TEST(FactsBehind, AreThoseOfTheFormatsAndKernelsThatRun) {
   const sim::Run run = explained_run("gpt2");
   using Keys = std::vector<std::string>;
   EXPECT_EQ(keys_behind(Explained::Gemm, run), (Keys{"device.ideal.peak.bf16", "device.ideal.gemm.bf16.k_half",
-                                                     "device.ideal.sustained_clock", "stack.toy.efficiency"}));
+                                                     "device.ideal.sustained_clock", "framework.toy.efficiency"}));
   EXPECT_EQ(keys_behind(Explained::Attention, run), (Keys{"device.ideal.peak.bf16", "device.ideal.attention.flash-3.forward",
-                                                          "device.ideal.sustained_clock", "stack.toy.efficiency"}));
+                                                          "device.ideal.sustained_clock", "framework.toy.efficiency"}));
   EXPECT_EQ(keys_behind(Explained::Collective, run),
             (Keys{"device.ideal.collective_fraction", "cluster.ideal.fabric.latency_s"}));
 }
 
 TEST(FactsBehind, KernelsWithoutCoefficientsHaveThoseOfAll) {
   sim::Run run = explained_run("gpt2");
-  run.stack.attention_kernel = sim::AttentionKernel::Flash2;
+  run.framework.attention_kernel = sim::AttentionKernel::Flash2;
   const std::vector<std::string> keys = keys_behind(Explained::Attention, run);
   EXPECT_NE(std::find(keys.begin(), keys.end(), "device.ideal.attention.forward"), keys.end());
   EXPECT_EQ(std::find(keys.begin(), keys.end(), "device.ideal.attention.flash-3.forward"), keys.end());

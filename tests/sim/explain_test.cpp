@@ -31,9 +31,9 @@ TrainingRun uneven_run(const char* model, int num_devices) {
   run.cluster.network.latency = 14.0 * us;
   run.strategy.data_parallel = num_devices;
   run.strategy.global_batch = 8 * num_devices;
-  run.stack.efficiency = 0.95;
-  run.stack.gemm_efficiency = 0.97;
-  run.stack.determinism.attention_backward = 0.8;
+  run.framework.efficiency = 0.95;
+  run.framework.gemm_efficiency = 0.97;
+  run.framework.determinism.attention_backward = 0.8;
   return run;
 }
 
@@ -46,7 +46,7 @@ TrainingRun deepseek_run() {
 std::vector<TrainingRun> runs() {
   TrainingRun eight_bits = uneven_run("llama-3-8b", 8);
   eight_bits.strategy.precision = Precision::Fp8;
-  eight_bits.stack.low_precision.gemm_efficiency = 0.9;
+  eight_bits.framework.low_precision.gemm_efficiency = 0.9;
   TrainingRun divided = uneven_run("llama-3-8b", 16);
   divided.strategy.tensor_parallel = 8, divided.strategy.data_parallel = 2;
   return {uneven_run("gpt2", 8), uneven_run("llama-3-8b", 8), deepseek_run(), eight_bits, divided};
