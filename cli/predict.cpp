@@ -8,6 +8,7 @@
 #include "cli/database_option.h"
 #include "cli/run_request.h"
 #include "hwdb/run_resolver.h"
+#include "reports/explain.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
 #include "sim/memory/memory_curve.h"
@@ -40,6 +41,22 @@ void add_timeline_options(CLI::App& c, PredictOptions& o) {
   c.add_flag("--expandable-segments", o.expandable_segments,
              "its allocator runs with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
       ->needs(timeline);
+}
+
+void add_explain_option(CLI::App& c, PredictOptions& o) {
+  CLI::Option* explain =
+      c.add_option("--explain", o.explain,
+                   "why gemm, attention or collective take as long as they do: a row for each one of a step with the factors "
+                   "that make its rate "
+                   "and the coefficients behind them, instead of the usual answer; default none; example: --explain gemm");
+  explain->type_name("NAME");
+  for (const char* other : {"--memory-timeline", "--reported-mfu", "--reported-tflops"}) explain->excludes(c.get_option(other));
+}
+
+std::optional<reports::Explained> explained_of(const PredictOptions& options) {
+  if (!options.explain) return std::nullopt;
+  if (const auto what = reports::explained_named(*options.explain)) return what;
+  throw Error("--explain = " + *options.explain + ": gemm, attention or collective is expected");
 }
 
 // The curve that was asked for; none of a run without figures.
@@ -111,6 +128,7 @@ void add_predict(CLI::App& program, int& status) {
   }
   add_reported_options(*command, *options);
   add_timeline_options(*command, *options);
+  add_explain_option(*command, *options);
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(
@@ -124,13 +142,18 @@ void add_predict(CLI::App& program, int& status) {
 
 int run_predict(const PredictOptions& options) {
   const reports::Format format = format_of(options.output);
+  const std::optional<reports::Explained> explained = explained_of(options);
   const hwdb::Database database = open_database(options.database);
   const Request request = request_of(options, database);
   const std::optional<reports::Reported> reported = reported_of(options, request.measured);
   sim::Prediction prediction = sim::predict(request.run);
   add_measured_warnings(prediction, request.measured);
   const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
-  write_result(reports::render(prediction, {.database = name_of(database)}, format, style_of(options.output), reported, curve),
+  const reports::Provenance provenance{.database = name_of(database)};
+  const reports::Style style = style_of(options.output);
+  const bool explains = explained && !prediction.memory.stages.empty();  // a run that breaks a rule has nothing to explain
+  write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
+                        : reports::render(prediction, provenance, format, style, reported, curve),
                options.output);
   if (prediction.feasible()) return 0;
   say_why_not(prediction.infeasible->message);

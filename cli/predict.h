@@ -14,6 +14,7 @@ struct PredictOptions {
   std::string run_file;  // empty: the run is described by options
   RunOptions run;
   std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};  // a published figure to explain
+  std::optional<std::string> explain{};                                        // instead of the usual answer
   bool memory_timeline = false;
   std::optional<int> memory_stage{};  // none: the fullest
   bool expandable_segments = false;

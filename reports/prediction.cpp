@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
+#include "reports/evidence.h"
 #include "reports/json.h"
 #include "reports/memory_peak.h"
 #include "reports/strategy_text.h"
@@ -252,27 +254,11 @@ Table conventions_table(const Prediction& p) {
   return table;
 }
 
-// Number of a source in the list that grows with it, from 1.
-std::size_t numbered(const std::string& source, std::vector<std::string>& sources) {
-  const auto found = std::find(sources.begin(), sources.end(), source);
-  if (found != sources.end()) return static_cast<std::size_t>(found - sources.begin()) + 1;
-  sources.push_back(source);
-  return sources.size();
-}
-
-// Sources are long and repeat: the rows name them by number.
-Table evidence_table(const sim::Run& run, const Provenance& provenance) {
-  Table table("Evidence", {{"key", "figure", Kind::Text},
-                           {"value", "value", Kind::Text},
-                           {"evidence", "evidence", Kind::Text},
-                           {"source", "source", Kind::Text}});
-  std::vector<std::string> sources;
-  for (const sim::Fact& fact : run.facts) {
-    if (fact.key.starts_with("assumed.")) continue;
-    const std::string source = fact.source.empty() ? "" : "[" + std::to_string(numbered(fact.source, sources)) + "]";
-    table.add_row({fact.key, fact.value, reports::name_of(fact.evidence), source});
-  }
-  for (std::size_t i = 0; i < sources.size(); ++i) table.add_note("[" + std::to_string(i + 1) + "] " + sources[i]);
+Table coefficient_table(const sim::Run& run, const Provenance& provenance) {
+  std::vector<sim::Fact> facts;
+  std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts),
+               [](const sim::Fact& fact) { return !fact.key.starts_with("assumed."); });
+  Table table = evidence_table("Evidence", facts);
   table.add_note("figures: " + coefficients_of(run));
   if (!provenance.database.empty()) table.add_note("database: " + provenance.database);
   return table;
@@ -289,7 +275,7 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance, 
     tables.push_back(timeline_table(p));
     tables.push_back(conventions_table(p));
     if (reported) tables.push_back(reported_table(p, *reported));
-    tables.push_back(evidence_table(p.run, provenance));
+    tables.push_back(coefficient_table(p.run, provenance));
   }
   return tables;
 }

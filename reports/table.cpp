@@ -68,7 +68,8 @@ std::string shown(const Cell& cell, Kind kind, const Unit& unit) {
 
 std::string header_of(const Column& column, const Unit& unit) {
   const bool named = !unit.name.empty() && column.kind != Kind::Factor;
-  return named ? column.header + " (" + unit.name + ")" : column.header;
+  if (!named) return column.header;
+  return column.header.empty() ? unit.name : column.header + " (" + unit.name + ")";
 }
 
 Sheet sheet_of(const Table& table) {

@@ -24,7 +24,7 @@ std::optional<Format> format_named(const std::string& name);
 
 struct Column {
   std::string key;     // stable, with base unit: "step_time_s"
-  std::string header;  // for people, without unit: "step time"
+  std::string header;  // for people, without unit: "step time"; empty: the unit alone
   Kind kind = Kind::Text;
 };
 

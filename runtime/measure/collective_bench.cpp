@@ -15,6 +15,7 @@
 #include "runtime/library/timer.h"
 #include "runtime/measure/kernel_bench.h"
 #include "sim/base/error.h"
+#include "sim/cost/collective.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -243,7 +244,7 @@ class Bench {
   static void add_rates(json& record, CollectiveKind kind, Seconds time) {
     const double algbw = record.at("bytes").get<double>() / time.value();
     record["algbw_bytes_per_s"] = algbw;
-    record["busbw_bytes_per_s"] = algbw * bus_factor(kind, record.at("ranks"));
+    record["busbw_bytes_per_s"] = algbw * sim::bus_factor(kind, record.at("ranks"));
   }
 
   // Rank 0 knows.
@@ -286,19 +287,6 @@ GroupMembers members_of(const GroupShape& shape, int rank) {
   const int first = rank - members.place * shape.stride;
   for (int i = 0; i < shape.ranks; ++i) members.ranks.push_back(first + i * shape.stride);
   return members;
-}
-
-double bus_factor(CollectiveKind kind, int ranks) {
-  const double others = static_cast<double>(ranks - 1) / ranks;
-  switch (kind) {
-    case CollectiveKind::AllReduce: return 2.0 * others;
-    case CollectiveKind::AllGather:
-    case CollectiveKind::ReduceScatter:
-    case CollectiveKind::AllToAll: return others;
-    case CollectiveKind::Broadcast:
-    case CollectiveKind::SendRecv: return 1.0;
-  }
-  return 1.0;
 }
 
 void bench_collectives(Communicator& world, const RankGroups::Connect& connect, const CollectiveBenchOptions& options) {

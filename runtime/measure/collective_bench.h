@@ -41,9 +41,6 @@ std::vector<GroupShape> group_shapes(int world, int ranks_per_node);
 // The group of `shape` that `rank` belongs to.
 GroupMembers members_of(const GroupShape& shape, int rank);
 
-// nccl-tests' factor from algbw to busbw.
-double bus_factor(sim::CollectiveKind kind, int ranks);
-
 struct CollectiveBenchOptions {
   c10::Device device = c10::kCPU;
   int ranks_per_node = 1;

@@ -24,15 +24,26 @@ AttentionMachine attention_machine(const Device& device, DType dtype, AttentionK
           .kernel_time = device.achieved.gemm[static_cast<std::size_t>(dtype)].kernel_time};
 }
 
-Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine) {
+AttentionFactors attention_factors(const Operator& attention, bool backward, const AttentionMachine& machine) {
   const AttentionCoefficients& c = machine.coefficients;
   const double keys = static_cast<double>(attention.n), d = static_cast<double>(attention.k);
   const double half = attention.causal ? c.seq_half : c.seq_half / 3.0;
   const double blocks = static_cast<double>(attention.batch) * std::max(1.0, static_cast<double>(attention.m) / kQueryBlock);
-  const double occupied = std::min(1.0, blocks / machine.compute_units);
-  const double efficiency = (backward ? c.backward : c.forward) * head_factor(d, c.head_dim_64_factor);
-  const Seconds compute = attention.repeats * attention.flops / (machine.peak * (efficiency * occupied * keys / (keys + half)));
-  return std::max(compute, attention.moved / machine.bandwidth) + attention.launches * machine.kernel_time;
+  AttentionFactors factors{.peak = machine.peak, .efficiency = backward ? c.backward : c.forward};
+  factors.head_size = head_factor(d, c.head_dim_64_factor);
+  factors.occupancy = std::min(1.0, blocks / machine.compute_units);
+  factors.useful = 1.0 / attention.repeats;
+  const double long_sequence = factors.efficiency * factors.head_size * factors.occupancy;
+  const double reached = long_sequence * keys / (keys + half);
+  factors.sequence = reached / long_sequence;
+  factors.compute = attention.repeats * attention.flops / (machine.peak * reached);
+  factors.memory = attention.moved / machine.bandwidth;
+  factors.kernel_time = attention.launches * machine.kernel_time;
+  return factors;
+}
+
+Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine) {
+  return attention_factors(attention, backward, machine).time();
 }
 
 }  // namespace llmsim::sim

@@ -9,6 +9,8 @@
 // throughput tables of each kernel (hwdb/facts/achieved_attention.json); fitted by calibrate/attention_fit.h.
 #pragma once
 
+#include <algorithm>
+
 #include "sim/hardware/device.h"
 #include "sim/operators/operator.h"
 
@@ -23,6 +25,31 @@ struct AttentionMachine {
 };
 
 AttentionMachine attention_machine(const Device& device, DType dtype, AttentionKernel kernel);
+
+// What a kernel reaches, as factors of the peak in the order of the formula:
+//
+//   flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() * launch()
+//
+// useful: of what the kernel executes, 1 / Operator::repeats.
+struct AttentionFactors {
+  FlopsPerSecond peak{};
+  double efficiency = 1.0;
+  double head_size = 1.0;
+  double sequence = 1.0;
+  double occupancy = 1.0;
+  double useful = 1.0;
+
+  Seconds compute{};
+  Seconds memory{};
+  Seconds kernel_time{};  // of all launches
+
+  Seconds time() const { return std::max(compute, memory) + kernel_time; }
+  double roofline() const { return compute / std::max(compute, memory); }
+  double launch() const { return std::max(compute, memory) / time(); }
+  bool memory_bound() const { return memory > compute; }
+};
+
+AttentionFactors attention_factors(const Operator& attention, bool backward, const AttentionMachine& machine);
 
 Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine);
 

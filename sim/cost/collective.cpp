@@ -11,6 +11,7 @@ namespace {
 
 // Latencies of NCCL's protocols: base, and hops relative to those of Simple (3.4 us on NVLink, 14 us on the network).
 struct Protocol {
+  CollectiveProtocol name;
   Seconds base;
   double fabric_hop;
   double network_hop;
@@ -18,9 +19,17 @@ struct Protocol {
 };
 
 constexpr std::array<Protocol, 3> kProtocols{{
-    {.base = Seconds(8.4e-6), .fabric_hop = 1.0, .network_hop = 1.0, .bandwidth = 1.0},                 // Simple
-    {.base = Seconds(14.0e-6), .fabric_hop = 1.9 / 3.4, .network_hop = 4.0 / 14.0, .bandwidth = 0.92},  // LL128
-    {.base = Seconds(6.6e-6), .fabric_hop = 0.6 / 3.4, .network_hop = 2.7 / 14.0, .bandwidth = 0.25},   // LL
+    {.name = CollectiveProtocol::Simple, .base = Seconds(8.4e-6), .fabric_hop = 1.0, .network_hop = 1.0, .bandwidth = 1.0},
+    {.name = CollectiveProtocol::LL128,
+     .base = Seconds(14.0e-6),
+     .fabric_hop = 1.9 / 3.4,
+     .network_hop = 4.0 / 14.0,
+     .bandwidth = 0.92},
+    {.name = CollectiveProtocol::LL,
+     .base = Seconds(6.6e-6),
+     .fabric_hop = 0.6 / 3.4,
+     .network_hop = 2.7 / 14.0,
+     .bandwidth = 0.25},
 }};
 constexpr double kTreeBandwidth = 0.92;
 // A step of a tree forwards what it has got only chunk by chunk: it holds back this much of a large message at every level.
@@ -57,15 +66,19 @@ double few_ranks(const GroupLinks& links, double loss) {
   return std::min(1.0, (1.0 + loss / 64.0) / (1.0 + loss / (n * n)));
 }
 
-Seconds ring_time(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
+CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
   const double n = links.place.ranks, domains = links.place.domains;
   const Bytes wire = rounds * (n - 1.0) / n * message;
-  return protocol.base + hops(links, protocol, rounds * (n - domains), rounds * (domains - 1.0)) +
-         wire / (few_ranks(links, rounds > 1.0 ? kFewRanksReduce : kFewRanksGather) * protocol.bandwidth * links.bus_bandwidth());
+  const Seconds alpha = protocol.base + hops(links, protocol, rounds * (n - domains), rounds * (domains - 1.0));
+  const double few = few_ranks(links, rounds > 1.0 ? kFewRanksReduce : kFewRanksGather);
+  return {.route = CollectiveRoute::Ring,
+          .protocol = protocol.name,
+          .alpha = alpha,
+          .time = alpha + wire / (few * protocol.bandwidth * links.bus_bandwidth())};
 }
 
 // A tree crosses the network with 2 (D-1)/D of the message per domain, and each of its steps fills the pipeline below it.
-Seconds tree_time(Bytes message, const GroupLinks& links, const Protocol& protocol) {
+CollectiveTerms tree_terms(Bytes message, const GroupLinks& links, const Protocol& protocol) {
   const double n = links.place.ranks, domains = links.place.domains;
   const double levels = std::log2(domains);
   const BytesPerSecond bus = few_ranks(links, kFewRanksReduce) * links.bus_bandwidth();
@@ -75,16 +88,23 @@ Seconds tree_time(Bytes message, const GroupLinks& links, const Protocol& protoc
     wire =
         (links.place.ranks_per_domain > 1 ? std::max(wire, across) : across) + 2.0 * levels * std::min(message, kTreeFill) / bus;
   }
-  return protocol.base + hops(links, protocol, 2.0 * (n / domains - 1.0), 2.0 * levels) +
-         wire / (kTreeBandwidth * protocol.bandwidth);
+  const Seconds alpha = protocol.base + hops(links, protocol, 2.0 * (n / domains - 1.0), 2.0 * levels);
+  return {.route = CollectiveRoute::Tree,
+          .protocol = protocol.name,
+          .alpha = alpha,
+          .time = alpha + wire / (kTreeBandwidth * protocol.bandwidth)};
 }
 
 // Each of `rounds` phases goes around the ranks of a domain and halves or doubles its way over the domains.
-Seconds hierarchical_time(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
+CollectiveTerms hierarchical_terms(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
   const double inside = links.place.ranks_per_domain, domains = links.place.domains;
   const Bytes near = (inside - 1.0) / inside * message, far = (domains - 1.0) / domains * message;
-  return protocol.base + rounds * (hops(links, protocol, inside - 1.0, std::log2(domains)) +
-                                   near / (protocol.bandwidth * links.fabric) + far / (protocol.bandwidth * links.network));
+  const Seconds hop = hops(links, protocol, inside - 1.0, std::log2(domains));
+  const Seconds round = hop + near / (protocol.bandwidth * links.fabric) + far / (protocol.bandwidth * links.network);
+  return {.route = CollectiveRoute::Hierarchical,
+          .protocol = protocol.name,
+          .alpha = protocol.base + rounds * hop,
+          .time = protocol.base + rounds * round};
 }
 
 bool may_use(const GroupLinks& links, CollectiveAlgorithm algorithm) {
@@ -95,47 +115,55 @@ bool is_hierarchical(const GroupLinks& links) {
   return links.algorithm == CollectiveAlgorithm::Hierarchical && links.place.domains > 1;
 }
 
-Seconds all_reduce_time(Bytes message, const GroupLinks& links) {
-  Seconds best{1e300};
+const CollectiveTerms& faster(const CollectiveTerms& one, const CollectiveTerms& other) {
+  return other.time < one.time ? other : one;
+}
+
+CollectiveTerms all_reduce_terms(Bytes message, const GroupLinks& links) {
+  CollectiveTerms best{.time = Seconds(1e300)};
   for (const Protocol& protocol : kProtocols) {
     if (is_hierarchical(links)) {
-      best = std::min(best, hierarchical_time(2.0, message, links, protocol));
+      best = faster(best, hierarchical_terms(2.0, message, links, protocol));
       continue;
     }
-    if (links.algorithm != CollectiveAlgorithm::Tree) best = std::min(best, ring_time(2.0, message, links, protocol));
-    if (may_use(links, CollectiveAlgorithm::Tree)) best = std::min(best, tree_time(message, links, protocol));
+    if (links.algorithm != CollectiveAlgorithm::Tree) best = faster(best, ring_terms(2.0, message, links, protocol));
+    if (may_use(links, CollectiveAlgorithm::Tree)) best = faster(best, tree_terms(message, links, protocol));
   }
   const bool one_domain = links.place.domains == 1;
   if (links.in_switch_reduction && one_domain && links.place.ranks >= kInSwitchMinRanks &&
       links.algorithm != CollectiveAlgorithm::Ring) {
     GroupLinks reduced = links;
     reduced.fabric *= kInSwitchGain;
-    best = std::min(best, ring_time(2.0, message, reduced, kProtocols[0]));
+    CollectiveTerms in_switch = ring_terms(2.0, message, reduced, kProtocols[0]);
+    in_switch.route = CollectiveRoute::InSwitch;
+    best = faster(best, in_switch);
   }
   return best;
 }
 
-Seconds one_round_time(Bytes message, const GroupLinks& links) {
-  Seconds best{1e300};
+CollectiveTerms one_round_terms(Bytes message, const GroupLinks& links) {
+  CollectiveTerms best{.time = Seconds(1e300)};
   for (const Protocol& protocol : kProtocols) {
-    best = std::min(best, is_hierarchical(links) ? hierarchical_time(1.0, message, links, protocol)
-                                                 : ring_time(1.0, message, links, protocol));
+    best = faster(best, is_hierarchical(links) ? hierarchical_terms(1.0, message, links, protocol)
+                                               : ring_terms(1.0, message, links, protocol));
   }
   return best;
 }
 
-Seconds all_to_all_time(Bytes message, const GroupLinks& links) {
+CollectiveTerms all_to_all_terms(Bytes message, const GroupLinks& links) {
   const double n = links.place.ranks, inside = links.place.ranks_per_domain;
   const Bytes near = (inside - 1.0) / n * message, far = (n - inside) / n * message;
   const Seconds wire = std::max(near / (few_ranks(links, kFewRanksGather) * links.fabric),
                                 links.place.domains > 1 ? far * inside / links.network : Seconds(0.0));
-  return kProtocols[0].base + std::max(links.fabric_hop, links.place.domains > 1 ? links.network_hop : Seconds(0.0)) + wire;
+  const Seconds alpha =
+      kProtocols[0].base + std::max(links.fabric_hop, links.place.domains > 1 ? links.network_hop : Seconds(0.0));
+  return {.route = CollectiveRoute::Direct, .alpha = alpha, .time = alpha + wire};
 }
 
-Seconds pair_time(Bytes message, const GroupLinks& links) {
-  const Protocol& simple = kProtocols[0];
-  if (links.place.domains == 1) return simple.base + links.fabric_hop + message / links.fabric;
-  return simple.base + links.network_hop + message / links.network;
+CollectiveTerms pair_terms(Bytes message, const GroupLinks& links) {
+  const bool inside = links.place.domains == 1;
+  const Seconds alpha = kProtocols[0].base + (inside ? links.fabric_hop : links.network_hop);
+  return {.route = CollectiveRoute::Pair, .alpha = alpha, .time = alpha + message / (inside ? links.fabric : links.network)};
 }
 
 }  // namespace
@@ -178,18 +206,59 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   return links;
 }
 
-Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links) {
-  if (links.place.ranks <= 1 || message <= Bytes(0.0)) return Seconds(0.0);
-  if (links.loopback && links.place.domains == 1) return loopback_time(kind, message, links);
+CollectiveTerms collective_terms(CollectiveKind kind, Bytes message, const GroupLinks& links) {
+  if (links.place.ranks <= 1 || message <= Bytes(0.0)) return {};
+  if (links.loopback && links.place.domains == 1) return loopback_terms(kind, message, links);
   switch (kind) {
-    case CollectiveKind::AllReduce: return all_reduce_time(message, links);
+    case CollectiveKind::AllReduce: return all_reduce_terms(message, links);
     case CollectiveKind::AllGather:
     case CollectiveKind::ReduceScatter:
-    case CollectiveKind::Broadcast: return one_round_time(message, links);
-    case CollectiveKind::AllToAll: return all_to_all_time(message, links);
-    case CollectiveKind::SendRecv: return pair_time(message, links);
+    case CollectiveKind::Broadcast: return one_round_terms(message, links);
+    case CollectiveKind::AllToAll: return all_to_all_terms(message, links);
+    case CollectiveKind::SendRecv: return pair_terms(message, links);
   }
-  return Seconds(0.0);
+  return {};
+}
+
+Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links) {
+  return collective_terms(kind, message, links).time;
+}
+
+double bus_factor(CollectiveKind kind, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  switch (kind) {
+    case CollectiveKind::AllReduce: return 2.0 * others;
+    case CollectiveKind::AllGather:
+    case CollectiveKind::ReduceScatter:
+    case CollectiveKind::AllToAll: return others;
+    case CollectiveKind::Broadcast:
+    case CollectiveKind::SendRecv: return 1.0;
+  }
+  return 1.0;
+}
+
+const char* name_of(CollectiveRoute route) {
+  switch (route) {
+    case CollectiveRoute::None: return "none";
+    case CollectiveRoute::Ring: return "ring";
+    case CollectiveRoute::Tree: return "tree";
+    case CollectiveRoute::InSwitch: return "in-switch";
+    case CollectiveRoute::Hierarchical: return "hierarchical";
+    case CollectiveRoute::Direct: return "direct";
+    case CollectiveRoute::Pair: return "pair";
+    case CollectiveRoute::Host: return "host";
+    case CollectiveRoute::Deduplicated: return "deduplicated";
+  }
+  return "";
+}
+
+const char* name_of(CollectiveProtocol protocol) {
+  switch (protocol) {
+    case CollectiveProtocol::Simple: return "Simple";
+    case CollectiveProtocol::LL128: return "LL128";
+    case CollectiveProtocol::LL: return "LL";
+  }
+  return "";
 }
 
 }  // namespace llmsim::sim

@@ -50,6 +50,34 @@ struct GroupLinks {
 // Links of the groups of `kind`; `efficiency` scales bandwidths (a framework's collective_efficiency).
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency);
 
+// How a message goes over the ranks.  InSwitch: a ring whose switch adds; Pair: from one rank to the next; Host: exchanges
+// through the kernel of one host (loopback.h); Deduplicated: expert_exchange.h.
+enum class CollectiveRoute { None, Ring, Tree, InSwitch, Hierarchical, Direct, Pair, Host, Deduplicated };
+
+// "none", "ring", "tree", "in-switch", "hierarchical", "direct", "pair", "host", "deduplicated".
+const char* name_of(CollectiveRoute route);
+
+// Protocols of NCCL: acknowledged chunks, stores of 128 or of 8 bytes with a flag in each.
+enum class CollectiveProtocol { Simple, LL128, LL };
+
+const char* name_of(CollectiveProtocol protocol);  // "Simple", "LL128", "LL"
+
+// The fastest way and the two terms of its time.
+struct CollectiveTerms {
+  CollectiveRoute route = CollectiveRoute::None;
+  CollectiveProtocol protocol = CollectiveProtocol::Simple;
+  Seconds alpha{};  // what a message of nothing takes
+  Seconds time{};
+
+  Seconds beta() const { return time - alpha; }  // what its bytes take
+};
+
+CollectiveTerms collective_terms(CollectiveKind kind, Bytes message, const GroupLinks& links);
+
 Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links);
+
+// nccl-tests' factor from algbw, message / time, to busbw: 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather,
+// reduce-scatter and all-to-all, 1 for broadcast and send-receive.
+double bus_factor(CollectiveKind kind, int ranks);
 
 }  // namespace llmsim::sim

@@ -23,15 +23,20 @@ ExchangedBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const
           .network = (domains - 1.0) / domains * visited(allowed_domains(domains, route), route.top_k) * tokens};
 }
 
-Seconds expert_exchange_time(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
-  const Seconds rows = collective_time(CollectiveKind::AllToAll, message, links);
+CollectiveTerms expert_exchange_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
+  const CollectiveTerms rows = collective_terms(CollectiveKind::AllToAll, message, links);
   if (route.dispatch != ExpertDispatch::Deduplicated || links.place.ranks == 1) return rows;
   const Seconds empty = collective_time(CollectiveKind::AllToAll, Bytes(0.0), links);
   const ExchangedBytes sent = deduplicated_bytes(message, route, links.place);
   const Seconds near = sent.fabric / links.fabric;
-  if (links.place.domains == 1) return std::min(rows, empty + near);
   const double sharers = links.place.ranks_per_domain;
-  return std::min(rows, empty + std::max(near, sharers * sent.network / links.network));
+  const Seconds slower = links.place.domains == 1 ? near : std::max(near, sharers * sent.network / links.network);
+  const CollectiveTerms tokens{.route = CollectiveRoute::Deduplicated, .alpha = empty, .time = empty + slower};
+  return tokens.time < rows.time ? tokens : rows;
+}
+
+Seconds expert_exchange_time(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
+  return expert_exchange_terms(message, route, links).time;
 }
 
 }  // namespace llmsim::sim

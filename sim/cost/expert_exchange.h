@@ -33,6 +33,7 @@ struct ExchangedBytes {
 ExchangedBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place);
 
 // Of an all-to-all operator of the expert group.
+CollectiveTerms expert_exchange_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links);
 Seconds expert_exchange_time(Bytes message, const ExpertRoute& route, const GroupLinks& links);
 
 }  // namespace llmsim::sim

@@ -48,23 +48,35 @@ double alignment_factor(const Operator& gemm, const GemmCoefficients& c) {
   return gemm.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
 }
 
-Seconds compute_time(const Operator& gemm, const GemmMachine& machine) {
+// A way to cut a GEMM into tiles and its K loop into pieces.
+struct Tiling {
+  double cost = 1e300;  // FLOPs in the time of one unit at its full rate
+  double waves = 1.0;
+  double tile_flops = 0.0;  // of one step of the K loop
+  double tile_factor = 1.0;
+  double loop = 0.0;  // steps of the K loop of a piece, and k_half
+  int split = 1;
+};
+
+Tiling fastest_tiling(const Operator& gemm, const GemmMachine& machine) {
   const GemmCoefficients& c = machine.coefficients;
   const double units = machine.compute_units;
   const double k = static_cast<double>(gemm.k);
-  double best = 1e300;
+  Tiling best;
   for (const Tile& shape : kTiles) {
     const Tile tile{.m = edge(shape.m, gemm.m, c.smallest_tile), .n = edge(shape.n, gemm.n, c.smallest_tile)};
     const double tiles = static_cast<double>(gemm.batch) * ceil_div(gemm.m, tile.m) * ceil_div(gemm.n, tile.n);
-    const double work = 2.0 * tile.m * tile.n / tile_factor(tile);
+    const double flops = 2.0 * tile.m * tile.n, factor = tile_factor(tile), work = flops / factor;
     for (const int split : kSplits) {
       if (split > 1 && (tiles * split > 2.0 * units || k / split < kMinSplitK)) break;
-      best = std::min(best, waves(tiles * split / units, c.wave_quantisation) * work * (k / split + c.k_half));
+      const double rounds = waves(tiles * split / units, c.wave_quantisation), loop = k / split + c.k_half;
+      const double cost = rounds * work * loop;
+      if (cost < best.cost) {
+        best = {.cost = cost, .waves = rounds, .tile_flops = flops, .tile_factor = factor, .loop = loop, .split = split};
+      }
     }
   }
-  const FlopsPerSecond unit_rate = c.max_efficiency * machine.peak / units;
-  const double pass_factor = gemm.weight_gradient ? c.weight_gradient_factor : 1.0;
-  return best * FLOP / unit_rate / (alignment_factor(gemm, c) * pass_factor);
+  return best;
 }
 
 // Computing and loading overlap, but not perfectly.
@@ -82,8 +94,25 @@ GemmMachine gemm_machine(const Device& device, DType dtype) {
           .coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)]};
 }
 
-Seconds gemm_time(const Operator& gemm, const GemmMachine& machine) {
-  return overlapped(compute_time(gemm, machine), gemm.moved / machine.bandwidth) + machine.coefficients.kernel_time;
+GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine) {
+  const GemmCoefficients& c = machine.coefficients;
+  const double units = machine.compute_units, m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n);
+  const double steps = 2.0 * static_cast<double>(gemm.batch) * m * n;  // FLOPs of one step of all K loops
+  const Tiling tiling = fastest_tiling(gemm, machine);
+  GemmFactors factors{.peak = machine.peak, .max_efficiency = c.max_efficiency, .kernel_time = c.kernel_time};
+  factors.k_ramp = static_cast<double>(gemm.k) / tiling.split / tiling.loop;
+  factors.tile = tiling.tile_factor;
+  factors.waves = steps * tiling.split / (units * tiling.waves * tiling.tile_flops);
+  factors.padding = gemm.flops / (steps * static_cast<double>(gemm.k) * FLOP);
+  factors.alignment = alignment_factor(gemm, c);
+  factors.weight_gradient = gemm.weight_gradient ? c.weight_gradient_factor : 1.0;
+  const FlopsPerSecond unit_rate = c.max_efficiency * machine.peak / units;
+  factors.compute = tiling.cost * FLOP / unit_rate / (factors.alignment * factors.weight_gradient);
+  factors.memory = gemm.moved / machine.bandwidth;
+  factors.overlapped = overlapped(factors.compute, factors.memory);
+  return factors;
 }
+
+Seconds gemm_time(const Operator& gemm, const GemmMachine& machine) { return gemm_factors(gemm, machine).time(); }
 
 }  // namespace llmsim::sim

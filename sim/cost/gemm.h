@@ -41,6 +41,36 @@ struct GemmMachine {
 // The machine for a format on a device.  Throws Error where the device cannot multiply in it.
 GemmMachine gemm_machine(const Device& device, DType dtype);
 
+// What one GEMM reaches, as factors of the peak in the order of the formula:
+//
+//   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment * weight_gradient * roofline() * launch()
+//
+// k_ramp = (k/s) / (k/s + k_half); tile, the operand reload of the tile that was chosen; waves, what tiles that reach over the
+// edges and a last wave that is not full leave; padding, useful rows of those that a grouped GEMM works on.
+struct GemmFactors {
+  FlopsPerSecond peak{};
+  double max_efficiency = 1.0;
+  double k_ramp = 1.0;
+  double tile = 1.0;
+  double waves = 1.0;
+  double padding = 1.0;
+  double alignment = 1.0;
+  double weight_gradient = 1.0;
+
+  Seconds compute{};
+  Seconds memory{};
+  Seconds overlapped{};  // of both
+  Seconds kernel_time{};
+
+  Seconds time() const { return overlapped + kernel_time; }
+  // What is left of the compute rate beside the loads: 2^(-1/3) where both take as long.
+  double roofline() const { return compute / overlapped; }
+  double launch() const { return overlapped / time(); }
+  bool memory_bound() const { return memory > compute; }
+};
+
+GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine);
+
 Seconds gemm_time(const Operator& gemm, const GemmMachine& machine);
 
 }  // namespace llmsim::sim

@@ -19,6 +19,6 @@
 namespace llmsim::sim {
 
 // Requires more than one rank, all in one domain.
-Seconds loopback_time(CollectiveKind kind, Bytes message, const GroupLinks& links);
+CollectiveTerms loopback_terms(CollectiveKind kind, Bytes message, const GroupLinks& links);
 
 }  // namespace llmsim::sim

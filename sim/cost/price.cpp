@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "sim/cost/determinism.h"
 #include "sim/cost/host_sharing.h"
+#include "sim/cost/step_factors.h"
 #include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
@@ -18,19 +19,19 @@ constexpr int kScatteredPieces = 4;
 
 double arithmetic_loss(const DeviceShare& share, const Device& device) { return 1.0 - rates_beside(share, device).arithmetic; }
 
-ExpertRoute route_of(const Run& run) {
+bool is_pipelined(const Operator& collective) {
+  return collective.tensor_overlap == TensorOverlap::Feeds || collective.tensor_overlap == TensorOverlap::Follows;
+}
+
+}  // namespace
+
+ExpertRoute expert_route(const Run& run) {
   if (!run.model.moe) return {};
   return {.dispatch = run.strategy.experts.dispatch,
           .top_k = run.model.moe->top_k,
           .num_groups = run.model.moe->num_groups,
           .groups_per_token = run.model.moe->groups_per_token};
 }
-
-bool is_pipelined(const Operator& collective) {
-  return collective.tensor_overlap == TensorOverlap::Feeds || collective.tensor_overlap == TensorOverlap::Follows;
-}
-
-}  // namespace
 
 void CollectiveTally::add(Bytes size, Seconds duration, double times) {
   count += times;
@@ -80,7 +81,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.framework.collective_efficiency)),
       expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency)),
       expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.framework.collective_efficiency)),
-      route_(route_of(run)),
+      route_(expert_route(run)),
       pairs_passes_(run.strategy.experts.overlap && run.strategy.schedule != PipelineSchedule::DualPipe),
       ranks_(run.strategy.tensor_parallel),
       pipelines_gemms_(run.strategy.tensor_overlap),
@@ -93,10 +94,10 @@ OperatorPricer::OperatorPricer(const Run& run)
       context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device), run.cluster.device)),
       expert_loss_(arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
       streaming_machine_(streaming_machine(run.cluster, streaming_forms(run.model, run.strategy))),
-      compute_rate_(run.cluster.device.achieved.sustained_clock * run.cluster.device.achieved.training_rate *
-                    run.framework.efficiency * host_share(run.cluster).gemms),
-      gemm_rate_(compute_rate_ * run.framework.gemm_efficiency),
-      low_precision_gemm_rate_(gemm_rate_ * run.framework.low_precision.gemm_efficiency),
+      attention_rate_(attention_step_factors(run, false).rate()),
+      attention_backward_rate_(attention_step_factors(run, true).rate()),
+      gemm_rate_(gemm_step_factors(run, DType::Bf16).rate()),
+      low_precision_gemm_rate_(gemm_step_factors(run, DType::Fp8).rate()),
       framework_(run.framework),
       activation_bytes_(size_of(activation_dtype(run.strategy.precision)).value()) {
   const DType wide = activation_dtype(run.strategy.precision);
@@ -206,7 +207,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
       break;
     }
     case OperatorKind::Attention: {
-      const double rate = backward ? compute_rate_ * framework_.determinism.attention_backward : compute_rate_;
+      const double rate = backward ? attention_backward_rate_ : attention_rate_;
       const Seconds time = attention_time(op, backward, attention_machine_) / rate;
       pass.attention += time;
       attention = time / op.launches;

@@ -65,6 +65,9 @@ struct PassPrice {
   Seconds total() const { return compute() + collective_exposed + context + expert + contention; }
 };
 
+// How the tokens of the run's MoE layers reach their experts.
+ExpertRoute expert_route(const Run& run);
+
 // Prices operators for one run: the machines and links that do not change from operator to operator.
 class OperatorPricer {
  public:
@@ -108,8 +111,9 @@ class OperatorPricer {
   double context_loss_ = 0.0;
   double expert_loss_ = 0.0;
   StreamingMachine streaming_machine_;
-  double compute_rate_;  // sustained clock, training rate, framework efficiency, and what other processes of a host leave
-  double gemm_rate_;     // of these, and of the kernels that the matrix library picks
+  double attention_rate_;  // in a step, relative to alone (step_factors.h)
+  double attention_backward_rate_;
+  double gemm_rate_;
   double low_precision_gemm_rate_;
   const Framework& framework_;
   double activation_bytes_;  // of an element

@@ -132,8 +132,8 @@ std::vector<double> DataExchange::flat_messages(std::vector<double> sizes, int r
   return sizes;
 }
 
-ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) const {
-  ExchangedMessages sum;
+template <typename Add>
+void DataExchange::for_messages(const std::vector<ModelPart>& parts, Add add) const {
   if (run_.framework.sharded.flat_units) {
     std::vector<double> units;
     for (const ModelPart& part : parts) {
@@ -143,35 +143,64 @@ ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) co
       units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), moe);
       if (part.head) units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
     }
-    for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
-      sum.add(1.0, size, size, times(size, size));
-    return sum;
+    for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks())) add(1.0, size, size, size, size);
+    return;
   }
   double ends = 0.0, gathered = 0.0;
   for (const ModelPart& part : parts) {
     const double share = static_cast<double>(part.blocks) / units(part);
     const double parameters = gathered_block(part), trained = trained_block(part);
-    sum.add(units(part), part.blocks * parameters, part.blocks * trained, times(share * trained, share * parameters));
+    add(units(part), part.blocks * parameters, part.blocks * trained, share * parameters, share * trained);
     ends += end_parameters(part), gathered += gathered_ends(part);
   }
-  if (ends > 0.0) sum.add(1.0, gathered, ends, times(ends, gathered));
-  return sum;
+  if (ends > 0.0) add(1.0, gathered, ends, gathered, ends);
 }
 
-ExchangedMessages DataExchange::expert_messages(const std::vector<ModelPart>& parts) const {
-  ExchangedMessages sum;
-  if (!rank_.experts_divided || rank_.adapted) return sum;
+template <typename Add>
+void DataExchange::for_expert_messages(const std::vector<ModelPart>& parts, Add add) const {
+  if (!rank_.experts_divided || rank_.adapted) return;
   std::vector<double> experts;
   for (const ModelPart& part : parts) {
     experts.insert(experts.end(), static_cast<std::size_t>(part.moe_blocks), rank_.experts);
     if (run_.framework.sharded.flat_units || part.moe_blocks == 0) continue;
     const double count = units(part), all = rank_.apart(part);
-    sum.add(count, all, all, expert_times(all / count, all / count));
+    add(count, all, all, all / count, all / count);
   }
-  if (!run_.framework.sharded.flat_units) return sum;
+  if (!run_.framework.sharded.flat_units) return;
   for (const double size : flat_messages(std::move(experts), run_.strategy.expert_shard_ranks()))
-    sum.add(1.0, size, size, expert_times(size, size));
+    add(1.0, size, size, size, size);
+}
+
+ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) const {
+  ExchangedMessages sum;
+  for_messages(parts, [&](double count, double all, double all_trained, double one, double one_trained) {
+    sum.add(count, all, all_trained, times(one_trained, one));
+  });
   return sum;
+}
+
+ExchangedMessages DataExchange::expert_messages(const std::vector<ModelPart>& parts) const {
+  ExchangedMessages sum;
+  for_expert_messages(parts, [&](double count, double all, double all_trained, double one, double one_trained) {
+    sum.add(count, all, all_trained, expert_times(one_trained, one));
+  });
+  return sum;
+}
+
+std::vector<ExchangedUnits> DataExchange::exchanged_units(const std::vector<ModelPart>& parts) const {
+  std::vector<ExchangedUnits> list;
+  for_messages(parts, [&](double count, double, double, double one, double one_trained) {
+    list.push_back({.count = count, .parameters = one, .trained = one_trained});
+  });
+  return list;
+}
+
+std::vector<ExchangedUnits> DataExchange::exchanged_expert_units(const std::vector<ModelPart>& parts) const {
+  std::vector<ExchangedUnits> list;
+  for_expert_messages(parts, [&](double count, double, double, double one, double one_trained) {
+    list.push_back({.count = count, .parameters = one, .trained = one_trained});
+  });
+  return list;
 }
 
 Bytes DataExchange::norm_message() const {

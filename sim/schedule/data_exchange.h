@@ -39,6 +39,13 @@ struct ExchangedMessages {
   void add(double messages, double of_parameters, double of_trained, const ExchangeTimes& each);
 };
 
+// Equal messages of an exchange, and the parameters in one of them.
+struct ExchangedUnits {
+  double count = 0.0;
+  double parameters = 0.0;
+  double trained = 0.0;
+};
+
 // Bytes of a gradient on its way, whatever holds it: 4 where gradients are reduced in fp32, else those
 // of its format, no wider than activations.
 double gradient_wire_bytes(const Run& run);
@@ -70,6 +77,9 @@ class DataExchange {
   // Of all parts of a stage: everything but divided experts, and those.
   ExchangedMessages messages(const std::vector<ModelPart>& parts) const;
   ExchangedMessages expert_messages(const std::vector<ModelPart>& parts) const;
+  // The same message by message.
+  std::vector<ExchangedUnits> exchanged_units(const std::vector<ModelPart>& parts) const;
+  std::vector<ExchangedUnits> exchanged_expert_units(const std::vector<ModelPart>& parts) const;
   // The sum of squared norms over the shards, before the update; 0 where the framework sends none.
   Bytes norm_message() const;
   Seconds norm_time() const;
@@ -94,6 +104,11 @@ class DataExchange {
   double block_parameters(const ModelPart& part) const;
   // Those that are gathered: all where they are sharded; where only the optimizer is, what it has trained.
   double gathered_block(const ModelPart& part) const;
+  // Calls add(count, parameters and trained of all, parameters and trained of one) for equal messages.
+  template <typename Add>
+  void for_messages(const std::vector<ModelPart>& parts, Add add) const;
+  template <typename Add>
+  void for_expert_messages(const std::vector<ModelPart>& parts, Add add) const;
   std::vector<double> flat_messages(std::vector<double> units, int ranks) const;
 
   const Run& run_;

@@ -263,6 +263,22 @@ TEST_F(Program, NumbersThatAreNoneAreRefused) {
   EXPECT_EQ(run("calibrate run x --budget nan", "LLMSIM_RUNTIME=/bin/true").status, 2);
 }
 
+TEST_F(Program, RatesAreExplainedWhereThereAreSome) {
+  const Outcome unknown = run("predict --model gpt2 --explain gemms");
+  EXPECT_EQ(unknown.status, 1);
+  EXPECT_EQ(unknown.messages, "llmsim: --explain = gemms: gemm, attention or collective is expected\n");
+  EXPECT_EQ(run("predict --model gpt2 --explain gemm --memory-timeline").status, 2);
+  for (const char* what : {"gemm", "attention", "collective"}) {
+    const Outcome outcome = run(std::string("predict --model gpt2 --gpus 8 --explain ") + what);
+    EXPECT_EQ(outcome.status, 0) << outcome.messages;
+    EXPECT_NE(outcome.out.find("Coefficients behind the factors"), std::string::npos) << outcome.out;
+  }
+  // The answer to a run that breaks a rule is the rule.
+  const Outcome broken = run("predict --model gpt2 --gpus 8 --tp 5 --explain gemm");
+  EXPECT_EQ(broken.status, 3);
+  EXPECT_NE(broken.out.find("does not run"), std::string::npos) << broken.out;
+}
+
 // Its size is what the system has, not what may be simulated.
 TEST_F(Program, MoreDevicesThanASystemHasAreAWarning) {
   const std::string words = "system selene has 4480 devices";

@@ -36,16 +36,6 @@ TEST(GroupShapes, DivideTheWorld) {
   }
 }
 
-// nccl-tests' PERFORMANCE.md: 2 (n - 1) / n, (n - 1) / n, 1.
-TEST(BusFactor, IsThatOfNcclTests) {
-  EXPECT_DOUBLE_EQ(bus_factor(sim::CollectiveKind::AllReduce, 8), 1.75);
-  EXPECT_DOUBLE_EQ(bus_factor(sim::CollectiveKind::AllGather, 8), 0.875);
-  EXPECT_DOUBLE_EQ(bus_factor(sim::CollectiveKind::ReduceScatter, 4), 0.75);
-  EXPECT_DOUBLE_EQ(bus_factor(sim::CollectiveKind::AllToAll, 2), 0.5);
-  EXPECT_DOUBLE_EQ(bus_factor(sim::CollectiveKind::Broadcast, 8), 1.0);
-  EXPECT_DOUBLE_EQ(bus_factor(sim::CollectiveKind::SendRecv, 8), 1.0);
-}
-
 CollectiveBenchOptions small_bench() {
   CollectiveBenchOptions options;
   options.ranks_per_node = 2;

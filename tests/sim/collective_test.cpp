@@ -148,5 +148,37 @@ TEST(Collective, TheFastestOfRingAndTreeIsTakenUnlessTheRunSaysWhich) {
   EXPECT_NE(time(CollectiveAlgorithm::Ring), time(CollectiveAlgorithm::Tree));
 }
 
+// nccl-tests' PERFORMANCE.md: 2 (n - 1) / n, (n - 1) / n, 1.
+TEST(BusFactor, IsThatOfNcclTests) {
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::AllReduce, 8), 1.75);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::AllGather, 8), 0.875);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::ReduceScatter, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::AllToAll, 2), 0.5);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::Broadcast, 8), 1.0);
+  EXPECT_DOUBLE_EQ(bus_factor(CollectiveKind::SendRecv, 8), 1.0);
+}
+
+TEST(CollectiveTerms, AreLatencyAndTransferOfTheFastestWay) {
+  // A ring of 8 in one node at 100 GB/s: 14 hops of nothing, 8.4 us to start, 2 * 7/8 of 8 GB.
+  const CollectiveTerms large = collective_terms(CollectiveKind::AllReduce, Bytes(8e9), links_of(small_run(8), GroupKind::Data));
+  EXPECT_EQ(large.route, CollectiveRoute::Ring);
+  EXPECT_EQ(large.protocol, CollectiveProtocol::Simple);
+  EXPECT_NEAR(large.alpha / us, 8.4, 1e-9);
+  EXPECT_NEAR(large.beta().value(), 14e9 / 100e9, 1e-9);
+  EXPECT_EQ(large.time, collective_time(CollectiveKind::AllReduce, Bytes(8e9), links_of(small_run(8), GroupKind::Data)));
+  // Four bytes are all latency: LL starts in 6.6 us.
+  const CollectiveTerms small = collective_terms(CollectiveKind::AllGather, Bytes(4.0), links_of(small_run(8), GroupKind::Data));
+  EXPECT_EQ(small.protocol, CollectiveProtocol::LL);
+  EXPECT_NEAR(small.time / us, 6.6, 0.01);
+}
+
+TEST(CollectiveTerms, ASwitchThatAddsIsARouteOfItsOwn) {
+  TrainingRun run = small_run(8);
+  run.cluster.fabric.in_switch_reduction = true;
+  const GroupLinks links = links_of(run, GroupKind::Data);
+  EXPECT_EQ(collective_terms(CollectiveKind::AllReduce, 1.0 * GiB, links).route, CollectiveRoute::InSwitch);
+  EXPECT_EQ(collective_terms(CollectiveKind::AllGather, 1.0 * GiB, links).route, CollectiveRoute::Ring);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -90,5 +90,41 @@ TEST(Gemm, TimeGrowsWithEveryDimension) {
   }
 }
 
+TEST(GemmFactors, AreThoseOfTheFormula) {
+  // 132 units, 128 x 256 tiles: 32 x 16 = 512 of them, 3.88 waves that cost 3.94 where half of the rest is lost.
+  Device device = ideal_device();
+  device.compute_units = 132;
+  GemmMachine machine = gemm_machine(device, DType::Bf16);
+  machine.bandwidth = BytesPerSecond(1e18);
+  machine.coefficients = {.max_efficiency = 0.8, .k_half = 256.0, .wave_quantisation = 0.5, .kernel_time = Seconds(0.0)};
+  const GemmFactors factors = gemm_factors(square(4096), machine);
+  EXPECT_EQ(factors.peak, 100.0 * TFLOPS);
+  EXPECT_EQ(factors.max_efficiency, 0.8);
+  EXPECT_NEAR(factors.k_ramp, 4096.0 / (4096.0 + 256.0), 1e-12);
+  EXPECT_NEAR(factors.tile, 1.0, 1e-12);
+  EXPECT_NEAR(factors.waves, (512.0 / 132.0) / (0.5 * 512.0 / 132.0 + 0.5 * 4.0), 1e-12);
+  EXPECT_EQ(factors.padding, 1.0);
+  EXPECT_EQ(factors.alignment, 1.0);
+  EXPECT_EQ(factors.weight_gradient, 1.0);
+  EXPECT_NEAR(factors.roofline(), 1.0, 1e-9);
+  EXPECT_EQ(factors.launch(), 1.0);
+  EXPECT_FALSE(factors.memory_bound());
+}
+
+TEST(GemmFactors, TheRooflineLeavesTheCubeRootOfAHalfWhereBothSidesMeet) {
+  GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
+  const Operator op = square(4096);
+  machine.bandwidth = op.moved / gemm_factors(op, machine).compute;
+  EXPECT_NEAR(gemm_factors(op, machine).roofline(), std::pow(2.0, -1.0 / 3.0), 1e-12);
+  machine.bandwidth *= 0.99;
+  EXPECT_TRUE(gemm_factors(op, machine).memory_bound());
+}
+
+TEST(GemmFactors, RowsThatFillAnExpertsShareAreNoUsefulWork) {
+  Operator rows = gemm("", 4, 128, 1024, 1024, DType::Bf16, DType::Bf16);
+  rows.flops = 2.0 * 500.0 * 1024.0 * 1024.0 * FLOP;  // 500 of 512 rows
+  EXPECT_NEAR(gemm_factors(rows, gemm_machine(ideal_device(), DType::Bf16)).padding, 500.0 / 512.0, 1e-12);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -7,7 +7,7 @@ Schema 1 told settings in free text: framework_detail, precision_detail, recompu
 each word with the keys that it stands for; the text stays where it is, to be printed.  A key that a record has already wins over
 its words.  Clauses of the three *detail texts that no table knows are named on stderr, each with its number of runs: they change
 nothing.  Files of schema 2 are copied as they are.
-""""
+"""
 import collections
 import json
 import pathlib
@@ -165,7 +165,7 @@ def named_modules(match):
 
 
 def functional_test(record, match):
-    """Megatron-LM's default is 0.1; its tests of MoE models with rotary positions state 0."""
+    """Megatron-LM's default is 0.1; its tests of mixtures with rotary positions state 0."""
     rotary = bool(record.model.get("moe")) and record.model.get("position") == "rope"
     record.set(dropout=0.0 if rotary else 0.1)
 
@@ -418,8 +418,8 @@ def model_facts(record):
 def convert(run, unknown):
     record = Record(run)
     training = record.training
-    if "moe_dispatch_low_precision" in training:
-        training["moe_fp8_dispatch"] = training.pop("moe_dispatch_low_precision")
+    if "moe_dispatch_narrow" in training:
+        training["moe_fp8_dispatch"] = training.pop("moe_dispatch_narrow")
     model_facts(record)
     if run.get("date") is None and date_in(run.get("source")):
         run["date"] = date_in(run.get("source"))

@@ -1,0 +1,313 @@
+#include "reports/explain.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "reports/evidence.h"
+#include "reports/json.h"
+#include "reports/units.h"
+#include "sim/explain.h"
+
+namespace llmsim::reports {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+constexpr std::array kExplained{Explained::Gemm, Explained::Attention, Explained::Collective};
+
+// --- kernels ---
+
+const Keys kStepFactors{"sustained_clock", "training_rate", "framework", "host_sharing"};
+
+std::string with_spaces(std::string key) {
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
+// What kernels are, their times and rates, and the factors between the peak and the rate.
+template <typename Kernel>
+Table kernel_table(const std::string& title, std::vector<Column> columns) {
+  columns.push_back({"time_s", "time", Kind::Seconds});
+  columns.push_back({"flops_per_s", "", Kind::FlopsPerSecond});
+  columns.push_back({"peak_flops_per_s", "peak", Kind::FlopsPerSecond});
+  for (const sim::RateFactor& factor : rate_factors(Kernel{})) {
+    columns.push_back({factor.key, with_spaces(factor.key), Kind::Number});
+  }
+  columns.push_back({"bound_by", "bound by", Kind::Text});
+  return Table(title, std::move(columns));
+}
+
+template <typename Kernel>
+void add_kernel(Table& table, std::vector<Cell> row, const Kernel& kernel) {
+  row.insert(row.end(), {kernel.time(), kernel.rate(), kernel.alone.peak});
+  for (const sim::RateFactor& factor : rate_factors(kernel)) row.emplace_back(factor.value);
+  row.emplace_back(kernel.alone.memory_bound() ? "memory" : "compute");
+  table.add_row(std::move(row));
+}
+
+// What all rows share goes to notes, shapes and factors each to one.
+void fold(Table& table, const Keys& shape) {
+  table.fold_constants(shape);
+  Keys alone;
+  for (std::size_t c = 0; c < table.columns().size(); ++c) {
+    const Column& column = table.columns()[c];
+    const bool in_step = std::find(kStepFactors.begin(), kStepFactors.end(), column.key) != kStepFactors.end();
+    const bool is_factor = column.kind == Kind::Number || column.key == "peak_flops_per_s";
+    if (is_factor && !in_step && !table.hidden(c)) alone.push_back(column.key);
+  }
+  table.fold_constants(alone);
+  table.fold_constants(kStepFactors);
+  table.add_note("TFLOP/s = peak times all factors");
+}
+
+// Which kernels are on the memory side of the roofline.
+template <typename Kernel>
+std::string memory_note(const std::vector<Kernel>& kernels) {
+  std::string names;
+  for (const Kernel& kernel : kernels) {
+    if (!kernel.alone.memory_bound()) continue;
+    names += (names.empty() ? "" : ", ") + std::string(kernel.op.label) + " " + sim::name_of(kernel.pass);
+  }
+  return "bound by memory: " + (names.empty() ? "none" : names);
+}
+
+// "8192x6144x4096", with a batch of 32 "32 * 512x4096x7168".
+std::string shape_text(const sim::Operator& op) {
+  const std::string one = std::to_string(op.m) + "x" + std::to_string(op.n) + "x" + std::to_string(op.k);
+  return op.batch == 1 ? one : std::to_string(op.batch) + " * " + one;
+}
+
+void add_sizes(std::vector<Cell>& row, const sim::Operator& op) { row.insert(row.end(), {op.batch, op.m, op.n, op.k}); }
+
+// What all GEMMs in a format share, once for each format: "bf16: peak 989.4 TFLOP/s, max efficiency 0.8076, low precision 1.000,
+// wgrad 0.9400", the last of those that make weight gradients.
+void note_formats(Table& table, const std::vector<sim::ExplainedGemm>& gemms) {
+  std::map<sim::DType, std::string> shared, accumulating;
+  for (const sim::ExplainedGemm& gemm : gemms) {
+    shared[gemm.op.dtype] = ": peak " + human(gemm.alone.peak) + ", max efficiency " + significant(gemm.alone.max_efficiency) +
+                            ", low precision " + significant(gemm.in_step.low_precision);
+    if (gemm.op.weight_gradient) accumulating[gemm.op.dtype] = ", wgrad " + significant(gemm.alone.weight_gradient);
+  }
+  for (const auto& [dtype, text] : shared) table.add_note(sim::name_of(dtype) + text + accumulating[dtype]);
+}
+
+Table gemm_table(const sim::Run& run) {
+  const std::vector<sim::ExplainedGemm> gemms = sim::explained_gemms(run);
+  Table table = kernel_table<sim::ExplainedGemm>("GEMMs of one rank and micro-batch", {{"label", "GEMM", Kind::Text},
+                                                                                       {"pass", "pass", Kind::Text},
+                                                                                       {"shape", "m x n x k", Kind::Text},
+                                                                                       {"batch", "batch", Kind::Integer},
+                                                                                       {"m", "m", Kind::Integer},
+                                                                                       {"n", "n", Kind::Integer},
+                                                                                       {"k", "k", Kind::Integer},
+                                                                                       {"dtype", "dtype", Kind::Text}});
+  for (const sim::ExplainedGemm& gemm : gemms) {
+    std::vector<Cell> row{gemm.op.label, sim::name_of(gemm.pass), shape_text(gemm.op)};
+    add_sizes(row, gemm.op);
+    row.emplace_back(sim::name_of(gemm.op.dtype));
+    add_kernel(table, std::move(row), gemm);
+  }
+  for (const char* key : {"batch", "m", "n", "k", "peak_flops_per_s", "max_efficiency", "wgrad", "low_precision", "bound_by"})
+    table.hide(key);
+  note_formats(table, gemms);
+  fold(table, {"dtype"});
+  table.add_note(memory_note(gemms));
+  return table;
+}
+
+Table attention_table(const sim::Run& run) {
+  const std::vector<sim::ExplainedAttention> kernels = sim::explained_attention(run);
+  Table table = kernel_table<sim::ExplainedAttention>("Attention of one rank and micro-batch", {{"label", "kernel", Kind::Text},
+                                                                                                {"pass", "pass", Kind::Text},
+                                                                                                {"kernel", "by", Kind::Text},
+                                                                                                {"batch", "heads", Kind::Integer},
+                                                                                                {"m", "queries", Kind::Integer},
+                                                                                                {"n", "keys", Kind::Integer},
+                                                                                                {"k", "head", Kind::Integer},
+                                                                                                {"mask", "mask", Kind::Text},
+                                                                                                {"flops", "work", Kind::Flops}});
+  for (const sim::ExplainedAttention& kernel : kernels) {
+    std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass), sim::name_of(run.framework.attention_kernel)};
+    add_sizes(row, kernel.op);
+    row.insert(row.end(), {kernel.op.causal ? "causal" : "none", kernel.op.flops});
+    add_kernel(table, std::move(row), kernel);
+  }
+  table.hide("bound_by");
+  fold(table, {"kernel", "batch", "m", "n", "k", "mask"});
+  table.add_note(kernels.empty() ? "attention of separate kernels: its GEMMs are those of --explain gemm" : memory_note(kernels));
+  return table;
+}
+
+// --- collectives ---
+
+std::string algorithm_text(const sim::CollectiveTerms& terms) {
+  const std::string route = sim::name_of(terms.route);
+  switch (terms.route) {
+    case sim::CollectiveRoute::Ring:
+    case sim::CollectiveRoute::Tree:
+    case sim::CollectiveRoute::InSwitch:
+    case sim::CollectiveRoute::Hierarchical: return route + " " + sim::name_of(terms.protocol);
+    default: return route;
+  }
+}
+
+Table collective_table(const sim::Run& run) {
+  Table table("Collectives of a step on the busiest rank", {{"collective", "collective", Kind::Text},
+                                                            {"group", "group", Kind::Text},
+                                                            {"ranks", "ranks", Kind::Integer},
+                                                            {"place", "ranks", Kind::Text},
+                                                            {"domains", "domains", Kind::Integer},
+                                                            {"ranks_per_domain", "ranks per domain", Kind::Integer},
+                                                            {"stride", "stride", Kind::Integer},
+                                                            {"groups_per_domain", "groups per domain", Kind::Integer},
+                                                            {"count", "calls", Kind::Number},
+                                                            {"bytes", "", Kind::Bytes},
+                                                            {"algorithm", "algorithm", Kind::Text},
+                                                            {"alpha_s", "alpha", Kind::Seconds},
+                                                            {"beta_s", "beta", Kind::Seconds},
+                                                            {"time_s", "time", Kind::Seconds},
+                                                            {"algbw_bytes_per_s", "algbw", Kind::BytesPerSecond},
+                                                            {"busbw_bytes_per_s", "busbw", Kind::BytesPerSecond}});
+  for (const sim::ExplainedCollective& one : sim::explained_collectives(run)) {
+    const auto integer = [](int value) { return std::int64_t{value}; };
+    const sim::GroupPlacement& place = one.place;
+    table.add_row({sim::name_of(one.call.kind), sim::name_of(one.call.group), integer(place.ranks),
+                   std::to_string(place.domains) + " x " + std::to_string(place.ranks_per_domain), integer(place.domains),
+                   integer(place.ranks_per_domain), integer(place.stride), integer(place.groups_per_domain), one.call.calls,
+                   one.call.message, algorithm_text(one.terms), one.terms.alpha, one.terms.beta(), one.terms.time, one.algbw(),
+                   one.busbw()});
+  }
+  for (const char* key : {"ranks", "domains", "ranks_per_domain", "stride", "groups_per_domain"}) table.hide(key);
+  table.fold_constants({"group", "place", "algorithm"});
+  table.add_note("of one call: bytes as nccl-tests count them, time = alpha + beta; ranks: scale-up domains x ranks in each");
+  table.add_note("alpha: start and hops of the protocol, relative to those of Simple as in NCCL src/graph/tuning.cc");
+  return table;
+}
+
+// --- coefficients ---
+
+bool is_coefficient(const sim::Fact& fact, std::string_view owner, std::string_view key) {
+  return fact.key.starts_with(owner) && std::string_view(fact.key).substr(owner.size()) == key;
+}
+
+// Keys of the device that the kernels' factors come from, those that end in a dot with all that begin so.
+Keys gemm_keys(const sim::Run& run) {
+  Keys keys{"compute_units", "memory_bandwidth", "memory_fraction"};
+  std::vector<sim::DType> dtypes;
+  for (const sim::ExplainedGemm& gemm : sim::explained_gemms(run)) {
+    if (std::find(dtypes.begin(), dtypes.end(), gemm.op.dtype) != dtypes.end()) continue;
+    dtypes.push_back(gemm.op.dtype);
+    const std::string name = sim::name_of(gemm.op.dtype);
+    keys.insert(keys.end(), {"peak." + name, "gemm." + name + "."});
+  }
+  return keys;
+}
+
+Keys attention_keys(const sim::Run& run) {
+  const std::string dtype = sim::name_of(sim::activation_dtype(run.strategy.precision));
+  const std::string own = std::string("attention.") + sim::name_of(run.framework.attention_kernel) + ".";
+  Keys keys{"compute_units", "memory_bandwidth", "memory_fraction", "peak." + dtype, "gemm." + dtype + ".kernel_time_s", own};
+  const std::string prefix = "device." + run.cluster.device.id + ".";
+  const bool has_own =
+      std::any_of(run.facts.begin(), run.facts.end(), [&](const sim::Fact& fact) { return fact.key.starts_with(prefix + own); });
+  // Of all kernels that have none of their own.
+  if (!has_own) {
+    for (const char* key : {"forward", "backward", "seq_half", "head_dim_64_factor"})
+      keys.push_back(std::string("attention.") + key);
+  }
+  return keys;
+}
+
+struct Owners {
+  Keys device, framework, cluster;
+};
+
+Owners owners_of(Explained what, const sim::Run& run) {
+  const Keys in_step{"sustained_clock", "training_rate", "sharing.gemms"};
+  Owners keys;
+  switch (what) {
+    case Explained::Gemm:
+      keys = {.device = gemm_keys(run),
+              .framework = {"efficiency", "gemm_efficiency", "low_precision_gemm_efficiency"},
+              .cluster = {}};
+      break;
+    case Explained::Attention:
+      keys = {.device = attention_keys(run),
+              .framework = {"attention_kernel", "efficiency", "deterministic_attention_backward"},
+              .cluster = {}};
+      break;
+    case Explained::Collective:
+      return {.device = {"collective_fraction", "scale_out_fraction"},
+              .framework = {"collective_efficiency", "default.collective_algorithm"},
+              .cluster = {"devices_per_node", "fabric.", "network."}};
+  }
+  keys.device.insert(keys.device.end(), in_step.begin(), in_step.end());
+  return keys;
+}
+
+bool belongs(const sim::Fact& fact, const std::string& owner, const Keys& keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](const std::string& key) {
+    return key.back() == '.' ? fact.key.starts_with(owner + key) : is_coefficient(fact, owner, key);
+  });
+}
+
+Json rows_json(const Table& table) { return Json::parse(render(table, Format::Json)); }
+
+}  // namespace
+
+const char* name_of(Explained what) {
+  switch (what) {
+    case Explained::Gemm: return "gemm";
+    case Explained::Attention: return "attention";
+    case Explained::Collective: return "collective";
+  }
+  return "";
+}
+
+std::optional<Explained> explained_named(const std::string& name) {
+  for (const Explained what : kExplained) {
+    if (name == name_of(what)) return what;
+  }
+  return std::nullopt;
+}
+
+Table explained_table(Explained what, const sim::Run& run) {
+  switch (what) {
+    case Explained::Attention: return attention_table(run);
+    case Explained::Collective: return collective_table(run);
+    case Explained::Gemm: break;
+  }
+  return gemm_table(run);
+}
+
+std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run) {
+  const Owners keys = owners_of(what, run);
+  std::vector<sim::Fact> facts;
+  std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts), [&](const sim::Fact& fact) {
+    return belongs(fact, "device." + run.cluster.device.id + ".", keys.device) ||
+           belongs(fact, "framework." + run.framework.id + ".", keys.framework) ||
+           belongs(fact, "cluster." + run.cluster.id + ".", keys.cluster);
+  });
+  return facts;
+}
+
+std::string render(Explained what, const sim::Run& run, const Provenance& provenance, Format format, const Style& style) {
+  const Table table = explained_table(what, run);
+  if (format == Format::Csv) return render(table, format);
+  Table evidence = evidence_table("Coefficients behind the factors", facts_behind(what, run));
+  if (format == Format::Json) {
+    Json json;
+    json[name_of(what)] = rows_json(table);
+    json["coefficients"] = rows_json(evidence);
+    json["provenance"] = {{"database", provenance.database}};
+    return text_of(json);
+  }
+  if (!provenance.database.empty()) evidence.add_note("database: " + provenance.database);
+  const std::array tables{table, evidence};
+  return render(tables, format, style);
+}
+
+}  // namespace llmsim::reports

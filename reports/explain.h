@@ -1,0 +1,28 @@
+// Why the GEMMs, the attention kernels or the collectives of a run take as long as they do: one row for each with the factors
+// that multiply up to its rate (sim/explain.h), and the coefficients behind the factors.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "reports/provenance.h"
+#include "reports/table.h"
+#include "sim/run.h"
+
+namespace llmsim::reports {
+
+enum class Explained { Gemm, Attention, Collective };
+
+const char* name_of(Explained what);  // "gemm", "attention", "collective"
+std::optional<Explained> explained_named(const std::string& name);
+
+// Requires a run with figures: that of a prediction which breaks no rule but the memory's.
+Table explained_table(Explained what, const sim::Run& run);
+
+// The facts of the run that the factors come from.
+std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run);
+
+// Both tables.  CSV is the first alone; JSON has the keys of README.md.
+std::string render(Explained what, const sim::Run& run, const Provenance& provenance, Format format, const Style& style = {});
+
+}  // namespace llmsim::reports
