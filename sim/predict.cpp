@@ -26,9 +26,9 @@ Flops model_flops(const Run& run) {
 // FLOPs that one step executes on the whole cluster, from the operators of one tensor rank.
 Flops hardware_flops(const Run& run, const LayerPrices& prices) {
   const Strategy& s = run.strategy;
-  const int layers = run.model.num_layers + run.model.mtp_layers, moe_models = count_moe_layers(run.model, 0, layers);
-  Flops blocks = (layers - moe_models) * (prices.block.forward.flops + prices.block.backward.flops);
-  blocks += moe_models * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
+  const int layers = run.model.num_layers + run.model.mtp_layers, moe_layers = count_moe_layers(run.model, 0, layers);
+  Flops blocks = (layers - moe_layers) * (prices.block.forward.flops + prices.block.backward.flops);
+  blocks += moe_layers * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
   for (const ModelPart& part : model_parts(run.model, s)) {
     const double share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
     const double recomputed = s.recompute.blocks_of(part.blocks);

@@ -83,9 +83,9 @@ void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
     block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, layers);
     kept = strategy.recompute.mixes() ? price_block(run, strategy, framework, pricer, RecomputeKind::None, layers) : block;
   };
-  const int layers = run.model.num_layers + run.model.mtp_layers, moe_models = count_moe_layers(run.model, 0, layers);
-  if (moe_models < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
-  if (moe_models > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Moe);
+  const int layers = run.model.num_layers + run.model.mtp_layers, moe_layers = count_moe_layers(run.model, 0, layers);
+  if (moe_layers < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
+  if (moe_layers > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Moe);
 }
 
 BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& moe, const ModelPart& part) {

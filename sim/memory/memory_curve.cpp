@@ -94,10 +94,10 @@ class StepReplay {
         bytes_(stage_bytes(run, prices, contents_, stage)),
         num_microbatches_(followed(run.strategy, options)),
         holdings_(options) {
-    const int moe_models = contents_.moe_blocks(stage);
+    const int moe_blocks = contents_.moe_blocks(stage);
     if (!options.reserved) return;
-    if (moe_models < contents_.blocks(stage)) dense_shares_ = tensor_shares(run, LayerKind::Dense);
-    if (moe_models > 0) moe_shares_ = tensor_shares(run, LayerKind::Moe);
+    if (moe_blocks < contents_.blocks(stage)) dense_shares_ = tensor_shares(run, LayerKind::Dense);
+    if (moe_blocks > 0) moe_shares_ = tensor_shares(run, LayerKind::Moe);
   }
 
   MemoryCurve timeline() {

@@ -116,9 +116,9 @@ class StageInventory {
 
   // Of the blocks, but for divided experts.
   double block_parameters() const {
-    const int moe_models = contents_.moe_blocks(stage_);
-    return (contents_.blocks(stage_) - moe_models) * rank_.block +
-           moe_models * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
+    const int moe_blocks = contents_.moe_blocks(stage_);
+    return (contents_.blocks(stage_) - moe_blocks) * rank_.block +
+           moe_blocks * (rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts));
   }
 
   HighPrecisionBlocks high_precision_blocks_of_stage() const {

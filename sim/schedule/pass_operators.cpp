@@ -82,10 +82,10 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
 }
 
 PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const OperatorPricer& pricer) const {
-  const int layers = run_.model.num_layers + run_.model.mtp_layers, moe_models = count_moe_layers(run_.model, 0, layers);
+  const int layers = run_.model.num_layers + run_.model.mtp_layers, moe_layers = count_moe_layers(run_.model, 0, layers);
   Kinds both;
-  if (moe_models < layers) both.dense = block(LayerKind::Dense, strategy, pricer);
-  if (moe_models > 0) both.moe = block(LayerKind::Moe, strategy, pricer);
+  if (moe_layers < layers) both.dense = block(LayerKind::Dense, strategy, pricer);
+  if (moe_layers > 0) both.moe = block(LayerKind::Moe, strategy, pricer);
   return both;
 }
 

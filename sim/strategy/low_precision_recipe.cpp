@@ -60,8 +60,8 @@ HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Prec
   const auto add = [&](int first, int last) {
     const int from = std::max(first, part.first_layer), count = std::min(last, part.first_layer + part.blocks) - from;
     if (count <= 0) return;
-    const int moe_models = count_moe_layers(model, from, count);
-    wide.moe += moe_models, wide.dense += count - moe_models;
+    const int moe_layers = count_moe_layers(model, from, count);
+    wide.moe += moe_layers, wide.dense += count - moe_layers;
   };
   const int first = std::min(recipe.high_precision_first, model.num_layers);
   add(0, first);
