@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -69,11 +70,16 @@ struct EqualPieces {
   }
 };
 
+// Gloo writes to its sockets without MSG_NOSIGNAL: a peer that has left would end this process, instead of being named.  Programs
+// in Python do not know the signal, since the interpreter ignores it.
+void ignore_closed_sockets() { std::signal(SIGPIPE, SIG_IGN); }
+
 // Messages between the members of the group, their deadlines, and who is to blame where none comes.
 class Mail {
  public:
   Mail(std::shared_ptr<RollCall> roll_call, const GroupMembers& members, const GlooOptions& options)
       : roll_call_(std::move(roll_call)), members_(members), timeout_(options.timeout) {
+    ignore_closed_sockets();
     const std::string name = roll_call_->group_name(members.ranks);
     roll_call_->meet(name, members.ranks, timeout_);
     auto gloo = c10d::ProcessGroupGloo::Options::create(timeout_);

@@ -1,7 +1,7 @@
 // Gloo's collectives against those through shared memory, which add in the same order: equal to the bit.
 #include <chrono>
+#include <csignal>
 #include <string>
-#include <thread>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -165,6 +165,21 @@ TEST(GlooCommunicator, FailsAlikeAfterAFailure) {
   const Group group = gloo_group(2, 500ms);
   const std::string first = failure_of([&] { group[0]->barrier(); });
   EXPECT_EQ(failure_of([&] { group[0]->all_reduce(at::ones({1})); }), first);
+}
+
+// A message that leaves before this side has heard that its peer is gone raises the signal: once in some hundred runs.
+TEST(GlooCommunicator, SurvivesAClosedSocket) {
+  const Group group = gloo_group(2);
+  std::raise(SIGPIPE);
+}
+
+TEST(GlooCommunicator, NamesARankThatHasLeft) {
+  Group group = gloo_group(2, 5s);
+  group[1].reset();
+  const std::string failure = failure_of([&] {
+    for (;;) group[0]->send(at::ones({1 << 10}), 1);
+  });
+  EXPECT_NE(failure.find("no answer from rank 1"), std::string::npos) << failure;
 }
 
 TEST(GlooCommunicator, NamesTheRankThatNeverJoins) {
