@@ -38,9 +38,6 @@ void add_timeline_options(CLI::App& c, PredictOptions& o) {
                "of which stage, from 0; default the fullest; example: --memory-timeline --memory-stage 0")
       ->type_name("N")
       ->needs(timeline);
-  c.add_flag("--expandable-segments", o.expandable_segments,
-             "its allocator runs with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
-      ->needs(timeline);
 }
 
 void add_explain_option(CLI::App& c, PredictOptions& o) {
@@ -68,8 +65,7 @@ std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options, const si
   if (stage < 0 || stage > last)
     throw Error("--memory-stage = " + std::to_string(stage) + ": the run has stages 0 to " + std::to_string(last));
   const bool people = format != reports::Format::Json && format != reports::Format::Csv;
-  return sim::memory_curve(prediction.run, sim::layer_prices(prediction.run), stage,
-                           {.whole_step = !people, .expandable_segments = options.expandable_segments});
+  return sim::memory_curve(prediction.run, sim::layer_prices(prediction.run), stage, !people);
 }
 
 std::optional<double> positive(const char* option, const std::optional<std::string>& text) {

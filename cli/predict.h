@@ -17,7 +17,6 @@ struct PredictOptions {
   std::optional<std::string> explain{};                                        // instead of the usual answer
   bool memory_timeline = false;
   std::optional<int> memory_stage{};  // none: the fullest
-  bool expandable_segments = false;
   OutputOptions output;
   std::string database;
 };

@@ -133,7 +133,7 @@ void add_framework(std::vector<Field>& fields) {
   framework.add("casts_weights_in_backward", &P::casts_weights_in_backward);
   framework.add("positions_apart", &P::positions_apart);
   framework.add("composed_activation", &P::composed_activation);
-  framework.add("follows_tape", &P::follows_tape);
+  framework.add("autograd", &P::autograd);
   framework.add("norms_in_fp32", &P::norms_in_fp32);
   framework.add("dropout", &P::dropout);
   framework.add("fuses_parallel_inputs", &P::fuses_parallel_inputs);

@@ -215,7 +215,7 @@ Json terms_json(const std::vector<sim::MemoryTerm>& terms) {
 Json peak_json(const sim::Prediction& p) {
   const sim::MemoryPeak& peak = p.memory_peak;
   return {{"stage", peak.stage},
-          {"instant", peak.instant},
+          {"phase", peak.phase},
           {"micro_batch", or_null(peak.micro_batch)},
           {"layer", or_null(peak.layer)},
           {"passes_in_flight", peak.passes_in_flight},
@@ -231,15 +231,14 @@ Json memory_json(const sim::Memory& memory) {
   Json stages = Json::array(), timeline = Json::array();
   for (const sim::StageMemory& stage : memory.stages) {
     stages.push_back({{"stage", stage.stage},
-                      {"instant", stage.instant},
+                      {"phase", stage.phase},
                       {"peak_bytes", amount(stage.peak.value())},
                       {"reserved_bytes", amount(stage.reserved.value())},
                       {"terms", terms_json(stage.terms)}});
   }
-  for (const sim::MemoryInstant& instant : memory.timeline) {
-    timeline.push_back({{"instant", instant.name},
-                        {"allocated_bytes", amount(instant.allocated.value())},
-                        {"terms", terms_json(instant.terms)}});
+  for (const sim::MemoryPhase& phase : memory.timeline) {
+    timeline.push_back(
+        {{"phase", phase.phase}, {"allocated_bytes", amount(phase.allocated.value())}, {"terms", terms_json(phase.terms)}});
   }
   return {
       {"peak_bytes", amount(memory.peak.value())},
@@ -392,12 +391,12 @@ Json reported_json(const sim::Prediction& p, const Reported& reported) {
 Json curve_json(const sim::MemoryCurve& curve) {
   Json points = Json::array();
   for (const sim::MemoryPoint& point : curve.points) {
-    points.push_back({{"instant", point.instant},
+    points.push_back({{"phase", point.phase},
                       {"micro_batch", or_null(point.micro_batch)},
                       {"layer", or_null(point.layer)},
                       {"allocated_bytes", amount(point.allocated.value())},
-                      {"reserved_bytes", amount(point.reserved.value())},
-                      {"terms", terms_json(point.terms)}});
+                      {"reserved_bytes", amount(curve.reserved(point).value())},
+                      {"terms", terms_json(point.terms.present())}});
   }
   return {{"stage", curve.stage}, {"highest", curve.highest}, {"points", points}};
 }

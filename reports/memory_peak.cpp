@@ -24,16 +24,15 @@ std::string with_place(std::string text, const sim::Run& run, std::optional<int>
   return text;
 }
 
-std::string instant_text(std::string_view instant) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 5> kTexts{{{"idle", "between two steps"},
+std::string phase_text(std::string_view phase) {
+  static constexpr std::array<std::pair<std::string_view, const char*>, 4> kTexts{{{"idle", "between two steps"},
                                                                                    {"forward", "forward pass"},
                                                                                    {"backward", "backward pass"},
-                                                                                   {"gradients", "last backward pass"},
                                                                                    {"update", "optimizer update"}}};
   for (const auto& [name, text] : kTexts) {
-    if (instant == name) return text;
+    if (phase == name) return text;
   }
-  return std::string(instant);
+  return std::string(phase);
 }
 
 // Of terms that are not so many bytes for each parameter.
@@ -45,7 +44,7 @@ std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
        {"recomputed_activations", "what recomputation brings back"},
        {"activation_gradients", "of one block"},
        {"optimizer_temporaries", "of the update"},
-       {"pipeline_buffers", "received from and sent to other stages"},
+       {"pipeline_buffers", "on their way to other stages"},
        {"dispatch_buffers", "tokens of all expert ranks"},
        {"gradient_buckets", "copies of gradients for their reduction"},
        {"workspaces", "of the matrix libraries"},
@@ -82,18 +81,18 @@ std::string bar(sim::Bytes size, sim::Bytes largest) {
 
 }  // namespace
 
-std::string peak_instant_text(const Prediction& p) {
+std::string peak_phase_text(const Prediction& p) {
   const sim::MemoryPeak& peak = p.memory_peak;
   const std::string stage =
       p.run.strategy.pipeline_parallel > 1 ? one_of("stage", peak.stage, p.run.strategy.pipeline_parallel) + ", " : "";
-  return stage + with_place(instant_text(peak.instant), p.run, peak.layer, peak.micro_batch);
+  return stage + with_place(phase_text(peak.phase), p.run, peak.layer, peak.micro_batch);
 }
 
 Table peak_table(const Prediction& p) {
-  Table table("At the peak: " + peak_instant_text(p), {{"term", "what lives", Kind::Text},
-                                                       {"size_bytes", "size", Kind::Bytes},
-                                                       {"share", "share", Kind::Percent},
-                                                       {"note", "of which", Kind::Text}});
+  Table table("At the peak: " + peak_phase_text(p), {{"term", "what lives", Kind::Text},
+                                                     {"size_bytes", "size", Kind::Bytes},
+                                                     {"share", "share", Kind::Percent},
+                                                     {"note", "of which", Kind::Text}});
   const sim::Memory& memory = p.memory;
   const auto share = [&](sim::Bytes size) { return memory.peak > sim::Bytes(0.0) ? size / memory.peak : 0.0; };
   for (const sim::MemoryTerm& term : largest_first(memory.fullest().terms)) {
@@ -108,7 +107,7 @@ Table peak_table(const Prediction& p) {
 
 Table curve_table(const Prediction& p, const sim::MemoryCurve& curve, Format format) {
   const bool people = format != Format::Csv && format != Format::Json;
-  std::vector<Column> columns{{"instant", "instant", Kind::Text},
+  std::vector<Column> columns{{"phase", "phase", Kind::Text},
                               {"micro_batch", "micro-batch", Kind::Integer},
                               {"layer", "layer", Kind::Integer},
                               {"allocated_bytes", "allocated", Kind::Bytes},
@@ -118,12 +117,12 @@ Table curve_table(const Prediction& p, const sim::MemoryCurve& curve, Format for
   const auto index = [&](std::optional<int> i) { return i ? Cell(std::int64_t{*i} + (people ? 1 : 0)) : Cell(); };
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const sim::MemoryPoint& point = curve.points[i];
-    std::vector<Cell> row{std::string(point.instant), index(point.micro_batch), index(point.layer), point.allocated,
-                          point.reserved};
+    std::vector<Cell> row{std::string(point.phase), index(point.micro_batch), index(point.layer), point.allocated,
+                          curve.reserved(point)};
     if (people) row.emplace_back(bar(point.allocated, curve.peak().allocated) + (i == curve.highest ? " peak" : ""));
     table.add_row(std::move(row));
   }
-  table.add_note("reserved: by rounding and segments of PyTorch's allocator alone, until then; measured runs reserve more");
+  table.add_note("reserved: with the fragmentation that measured runs of this framework show");
   return table;
 }
 

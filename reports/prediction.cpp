@@ -80,7 +80,7 @@ Table result_table(const Prediction& p) {
     figures.add("throughput", throughput_text(p));
     figures.add("model FLOP/s", utilisation_text(p));
     figures.add("memory", memory_text(p.memory));
-    figures.add("memory peak", peak_instant_text(p));
+    figures.add("memory peak", peak_phase_text(p));
     figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) + " on the device");
     if (p.memory.host.device > sim::Bytes(0.0)) figures.add("host memory", host_text(p.memory.host));
     if (p.run.strategy.pipeline_parallel > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
@@ -226,18 +226,18 @@ class MemoryTable {
 
 Table memory_table(const Prediction& p) {
   MemoryTable table("Memory of each pipeline stage at its peak",
-                    {{"stage", "stage", Kind::Integer}, {"instant", "peak in", Kind::Text}, {"peak_bytes", "peak", Kind::Bytes}});
+                    {{"stage", "stage", Kind::Integer}, {"phase", "peak in", Kind::Text}, {"peak_bytes", "peak", Kind::Bytes}});
   for (const sim::StageMemory& stage : p.memory.stages) {
-    table.add({std::int64_t{stage.stage}, std::string(stage.instant), stage.peak}, stage.terms);
+    table.add({std::int64_t{stage.stage}, std::string(stage.phase), stage.peak}, stage.terms);
   }
   return table.take();
 }
 
 Table timeline_table(const Prediction& p) {
   MemoryTable table("Memory through a step of the fullest stage",
-                    {{"instant", "instant", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}});
-  for (const sim::MemoryInstant& instant : p.memory.timeline) {
-    table.add({std::string(instant.name), instant.allocated}, instant.terms);
+                    {{"phase", "phase", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}});
+  for (const sim::MemoryPhase& phase : p.memory.timeline) {
+    table.add({std::string(phase.phase), phase.allocated}, phase.terms);
   }
   return table.take();
 }

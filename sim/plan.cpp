@@ -227,7 +227,7 @@ class Search {
     run.model.vocab_size = query_.base.model.vocab_size;
     run.model.vocab_size = trained_vocab_size(run);
     const LayerPrices& prices = prices_for(base);
-    const Memory memory = memory_footprint(run, prices);
+    const Memory memory = memory_footprint(run, prices, MemoryStages::Fullest);
     if (!memory.fits()) {
       reject(kOutOfMemory, strategy, memory.needed(), memory.capacity);
       return;

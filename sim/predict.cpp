@@ -123,7 +123,7 @@ Prediction predict(const Run& asked) {
   prediction.model_flops = model_flops(asked);
   prediction.hardware_flops = hardware_flops(run, prices);
   prediction.memory = memory_footprint(run, prices);
-  prediction.memory.timeline = memory_timeline(run, prices, prediction.memory.fullest().stage);
+  explain_peaks(prediction.memory, run, prices);
   prediction.memory_peak = memory_peak(run, prices, prediction.memory);
   add_rates(prediction);
   require_possible(prediction);

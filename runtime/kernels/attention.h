@@ -15,7 +15,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "runtime/kernels/rotary.h"
-#include "sim/memory/block_tape.h"
+#include "sim/operators/attention_dataflow.h"
 
 namespace llmsim::runtime {
 

@@ -109,8 +109,6 @@ void Experts::shared_inner(const at::Tensor& y, ExpertsTape& tape, Keep keep) co
   if (routes_shards()) tape.shared_input = context_.tensor.column_input(y);
   tape.shared_up = linear_forward(routes_shards() ? tape.shared_input : y, shared_up_.weight.weight(), shared_up_.bias.weight());
   if (keep == Keep::Nothing) tape.shared_input.reset();
-  activate_shared(tape);
-  if (keep == Keep::Nothing) tape.shared_up.reset(), tape.shared_silu.reset();
   if (has_gate()) tape.gate = linear_forward(y, gate_.weight.weight(), {}).sigmoid_();
 }
 
@@ -136,6 +134,8 @@ void Experts::visit(ExpertsTape& tape, Keep keep) const {
   out = context_.experts.from_experts(std::move(out), tape.load);
   tape.returned = by_token(std::move(out), tape.order);
   if (frees) tape.order.slots.reset();
+  if (has_shared()) activate_shared(tape);
+  if (frees) tape.shared_up.reset(), tape.shared_silu.reset();
   if (has_gate() && !frees) tape.shared_out = shared_output(tape);
 }
 
@@ -174,6 +174,7 @@ void Experts::restore(const at::Tensor& normed, ExpertsTape& tape) const {
 
 void Experts::restore_shared(const at::Tensor& y, ExpertsTape& tape) const {
   shared_inner(y, tape, Keep::Tape);
+  activate_shared(tape);
   if (has_gate()) tape.shared_out = shared_output(tape);
 }
 

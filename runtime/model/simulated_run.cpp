@@ -30,7 +30,9 @@ sim::Run simulated_run(const TrainingSetup& setup) {
   framework.loss.scales_gradients = false;
   framework.gradients.reduced_in_fp32 = setup.autocast;
   framework.gradients.accumulated_by_gemm = !setup.autocast;
-  framework.follows_tape = true;
+  framework.autograd = false;
+  framework.attention_kernel = sim::AttentionKernel::Blockwise;
+  framework.reserve.matmul_workspace = sim::Bytes(0.0);  // tensors are counted
   framework.recompute_stops_early = true;
   framework.gradients.persist = true;
   framework.gradients.bucket = bucket_of(setup, framework.storage);

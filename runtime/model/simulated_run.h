@@ -6,7 +6,7 @@
 
 namespace llmsim::runtime {
 
-// Without a cluster and without rates, which are the device's: enough for memory (sim/memory/step_tape.h) and what is sent.
+// Without a cluster and without rates, which are the device's: enough for memory (sim/memory/step_walk.h) and what is sent.
 // The database has the same habits as the frameworks `libtorch` and `libtorch-autocast`.
 sim::Run simulated_run(const TrainingSetup& setup);
 

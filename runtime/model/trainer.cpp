@@ -12,7 +12,7 @@
 #include "runtime/model/initial_weights.h"
 #include "runtime/parallel/sharding.h"
 #include "sim/base/error.h"
-#include "sim/memory/block_tape.h"
+#include "sim/operators/attention_dataflow.h"
 #include "sim/operators/loss.h"
 #include "sim/strategy/stages.h"
 

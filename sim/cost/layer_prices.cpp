@@ -2,7 +2,9 @@
 
 #include "sim/cost/recipe_support.h"
 #include "sim/operators/block.h"
+#include "sim/operators/block_dataflow.h"
 #include "sim/operators/ends.h"
+#include "sim/operators/ends_dataflow.h"
 
 namespace llmsim::sim {
 namespace {
@@ -35,25 +37,54 @@ BlockPrice mean(const BlockPrice& first, const BlockPrice& second, double share)
           .restored = bytes(first.restored, second.restored),
           .offloaded = bytes(first.offloaded, second.offloaded),
           .gradients = bytes(first.gradients, second.gradients),
-          .weight_inputs = bytes(first.weight_inputs, second.weight_inputs)};
+          .weight_inputs = bytes(first.weight_inputs, second.weight_inputs),
+          .memory = first.memory};
+}
+
+// `dropped` bytes are gone when the forward pass ends, and there again when the backward pass begins.
+void drop(LayerMemory& memory, Bytes dropped) {
+  memory.forward.net.activations -= dropped;
+  memory.backward.rise.recomputed += dropped;
+  memory.backward.net.activations += dropped;
+}
+
+LayerMemory block_memory(const Transformer& model, const Strategy& strategy, const Framework& framework, RecomputeKind kind,
+                         const BlockOperators& block, LayerKind layers) {
+  const Dataflow flow = block_dataflow(model, strategy, framework, layers);
+  const bool by_operator = kind == RecomputeKind::Op;
+  Recompute recompute = strategy.recompute;
+  recompute.kind = by_operator ? RecomputeKind::None : kind;
+  const Dataflow::Recomputation plan = recomputation_of(flow, recompute, model, framework, layers);
+  LayerMemory memory{.forward = flow.forward(plan), .backward = flow.backward(plan), .everything = flow.saved()};
+  if (by_operator) drop(memory, block.restored);
+  return memory;
+}
+
+LayerMemory end_memory(const Dataflow& flow) {
+  return {.forward = flow.forward(), .backward = flow.backward(), .everything = flow.saved()};
 }
 
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                      const OperatorPricer& pricer, RecomputeKind recompute, LayerKind kind) {
+                      const OperatorPricer* pricer, RecomputeKind recompute, LayerKind kind) {
   const BlockOperators block = lower_block(model, strategy, framework, recompute, kind);
-  BlockPrice price{.forward = pricer.price(block.forward, false),
-                   .recompute = pricer.price(block.recompute, false),
-                   .backward = pricer.price(block.backward, true),
+  BlockPrice price{.forward = {},
+                   .recompute = {},
+                   .backward = {},
                    .saved = block.saved,
                    .restored = block.restored,
                    .offloaded = block.offloaded,
                    .gradients = block.gradients,
-                   .weight_inputs = weight_gradient_factors(block.backward)};
-  pricer.overlap_exchanges(price.forward, price.backward);
+                   .weight_inputs = weight_gradient_factors(block.backward),
+                   .memory = block_memory(model, strategy, framework, recompute, block, kind)};
+  if (!pricer) return price;
+  price.forward = pricer->price(block.forward, false);
+  price.recompute = pricer->price(block.recompute, false);
+  price.backward = pricer->price(block.backward, true);
+  pricer->overlap_exchanges(price.forward, price.backward);
   return price;
 }
 
-BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework& framework, const OperatorPricer& pricer,
+BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework& framework, const OperatorPricer* pricer,
                        RecomputeKind recompute, LayerKind kind) {
   const double share = full_attention_share(run.model);
   BlockPrice block = price_kind(run.model, strategy, framework, pricer, recompute, kind);
@@ -67,18 +98,24 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
   return block;
 }
 
-EndPrice price_end(const EndOperators& end, const OperatorPricer& pricer) {
-  return {.forward = pricer.price(end.forward, false),
-          .recompute = pricer.price(end.recompute, false),
-          .backward = pricer.price(end.backward, true),
-          .saved = end.saved,
-          .working = end.working,
-          .weight_inputs = weight_gradient_factors(end.backward)};
+EndPrice price_end(const EndOperators& end, const Dataflow& flow, const OperatorPricer* pricer) {
+  EndPrice price{.forward = {},
+                 .recompute = {},
+                 .backward = {},
+                 .saved = end.saved,
+                 .working = end.working,
+                 .weight_inputs = weight_gradient_factors(end.backward),
+                 .memory = end_memory(flow)};
+  if (!pricer) return price;
+  price.forward = pricer->price(end.forward, false);
+  price.recompute = pricer->price(end.recompute, false);
+  price.backward = pricer->price(end.backward, true);
+  return price;
 }
 
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy, const Framework& framework,
-                  const OperatorPricer& pricer) {
+                  const OperatorPricer* pricer) {
   const auto price = [&](BlockPrice& block, BlockPrice& kept, LayerKind layers) {
     block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, layers);
     kept = strategy.recompute.mixes() ? price_block(run, strategy, framework, pricer, RecomputeKind::None, layers) : block;
@@ -117,9 +154,10 @@ BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const Mode
   return mean_of(run, prices, part, &BlockPrices::kept_block, &BlockPrices::kept_moe_block);
 }
 
-LayerPrices layer_prices(const Run& run) {
-  require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
-  const OperatorPricer pricer(run);
+namespace {
+
+// `pricer`: none where bytes alone are asked for.
+LayerPrices layers_of(const Run& run, const OperatorPricer* pricer) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
   price_blocks(prices, run, run.strategy, framework, pricer);
@@ -128,9 +166,21 @@ LayerPrices layer_prices(const Run& run) {
     wide.precision = Precision::Bf16;
     price_blocks(prices.wide.emplace(), run, wide, framework, pricer);
   }
-  prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework), pricer);
-  prices.head = price_end(lower_head(run.model, run.strategy, framework), pricer);
+  prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework),
+                               embedding_dataflow(run.model, run.strategy, framework), pricer);
+  prices.head =
+      price_end(lower_head(run.model, run.strategy, framework), head_dataflow(run.model, run.strategy, framework), pricer);
   return prices;
 }
+
+}  // namespace
+
+LayerPrices layer_prices(const Run& run) {
+  require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
+  const OperatorPricer pricer(run);
+  return layers_of(run, &pricer);
+}
+
+LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr); }
 
 }  // namespace llmsim::sim

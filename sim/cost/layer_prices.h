@@ -7,10 +7,18 @@
 #include <optional>
 
 #include "sim/cost/price.h"
+#include "sim/operators/dataflow.h"
 #include "sim/run.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
+
+// What a layer does to memory in its two passes, and what it would save without recomputation.
+struct LayerMemory {
+  PassBytes forward;
+  PassBytes backward;
+  Bytes everything{};
+};
 
 // Where some layers have a window and others see everything, the mean of both by their numbers: they differ in attention alone.
 struct BlockPrice {
@@ -22,6 +30,7 @@ struct BlockPrice {
   Bytes offloaded{};  // of what is saved, inputs of modules that go to the host
   Bytes gradients{};
   Bytes weight_inputs{};  // what weight gradients that are made later wait with: factors of their GEMMs
+  LayerMemory memory;
 };
 
 struct EndPrice {
@@ -31,6 +40,7 @@ struct EndPrice {
   Bytes saved{};
   Bytes working{};
   Bytes weight_inputs{};
+  LayerMemory memory;
 };
 
 struct BlockPrices {
@@ -52,5 +62,8 @@ BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const Mode
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);
+
+// The same without times, whatever the device.
+LayerPrices layer_bytes(const Run& run);
 
 }  // namespace llmsim::sim

@@ -19,11 +19,22 @@ constexpr std::array<const char*, kNumMemoryKinds> kNames{"weights",
                                                           "dispatch_buffers",
                                                           "gradient_buckets",
                                                           "workspaces",
+                                                          "buffers",
                                                           "framework"};
 
 }  // namespace
 
 const char* name_of(MemoryKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+
+MemoryTerms& MemoryTerms::operator+=(const MemoryTerms& other) {
+  for (std::size_t i = 0; i < sizes_.size(); ++i) sizes_[i] += other.sizes_[i];
+  return *this;
+}
+
+MemoryTerms& MemoryTerms::operator-=(const MemoryTerms& other) {
+  for (std::size_t i = 0; i < sizes_.size(); ++i) sizes_[i] -= other.sizes_[i];
+  return *this;
+}
 
 Bytes MemoryTerms::total() const {
   Bytes sum;

@@ -25,6 +25,7 @@ enum class MemoryKind {
   DispatchBuffers,
   Buckets,
   Workspaces,
+  Buffers,  // masks, tables of positions, tokens of the step
   Framework
 };
 
@@ -44,6 +45,10 @@ class MemoryTerms {
  public:
   Bytes& operator[](MemoryKind kind) { return sizes_[static_cast<std::size_t>(kind)]; }
   Bytes operator[](MemoryKind kind) const { return sizes_[static_cast<std::size_t>(kind)]; }
+
+  MemoryTerms& operator+=(const MemoryTerms& other);
+  MemoryTerms& operator-=(const MemoryTerms& other);
+  friend MemoryTerms operator+(MemoryTerms a, const MemoryTerms& b) { return a += b; }
 
   Bytes total() const;
   std::vector<MemoryTerm> present() const;  // those that are not 0, in their order

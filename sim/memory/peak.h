@@ -1,6 +1,6 @@
 // Where in a step the memory of a run has its peak: of which stage, in which pass, and how much is in flight then.
 //
-// What lives at that instant are the terms of the stage's peak (footprint.h), which add up to it.
+// What lives there are the terms of the stage's peak (footprint.h), which add up to it.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,8 @@ namespace llmsim::sim {
 
 struct MemoryPeak {
   int stage = 0;
-  const char* instant = "";          // "idle", "forward", "loss", "backward", "gradients", "update"
-  std::optional<int> micro_batch{};  // none outside passes, and of the runtime's own steps
+  const char* phase = "";            // "idle", "forward", "loss", "backward", "update"
+  std::optional<int> micro_batch{};  // none outside passes
   std::optional<int> layer{};        // of the model; none at its ends
   int passes_in_flight = 0;          // of one chunk each, whose activations are kept; 0: not known, or none
   int blocks_in_flight = 0;          // that keep some

@@ -1,13 +1,11 @@
 #include "sim/memory/stage_bytes.h"
 
 #include <algorithm>
-#include <vector>
+#include <cmath>
 
-#include "sim/memory/held_activations.h"
-#include "sim/memory/offloaded_activations.h"
+#include "sim/operators/attention_dataflow.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/update.h"
-#include "sim/schedule/pipeline.h"
 
 namespace llmsim::sim {
 namespace {
@@ -16,11 +14,8 @@ namespace {
 constexpr Bytes kLargeWorkspace = 32.0 * MiB;
 constexpr Bytes kEarlyEngineWorkspace = 4.0 * MiB;
 
-// An interleaved stage of as many rounds has its peak behind it.
-constexpr int kRoundsUntilRepeated = 3;
-
-// Received activations, received gradients and the tensor being sent.
-constexpr double kPipelineBuffers = 3.0;
+constexpr double kTokenId = 8.0;
+constexpr double kFlag = 1.0;  // a bool
 
 class StageInventory {
  public:
@@ -40,9 +35,13 @@ class StageInventory {
   StageBytes bytes() const {
     StageBytes bytes;
     const double apart = contents_.apart(stage_);
-    add_states(bytes, {contents_.held(stage_) - apart, apart},
-               {contents_.trained(stage_) - (strategy_.adapters ? 0.0 : apart), strategy_.adapters ? 0.0 : apart});
-    add_activations(bytes);
+    if (run_.framework.sharded.flat_units && !strategy_.adapters) {
+      const Counted units = padded_units();
+      add_states(bytes, units, units);
+    } else {
+      add_states(bytes, {contents_.held(stage_) - apart, apart},
+                 {contents_.trained(stage_) - (strategy_.adapters ? 0.0 : apart), strategy_.adapters ? 0.0 : apart});
+    }
     add_buffers(bytes);
     if (adds_up_whole_gradients()) {
       bytes.unreduced_gradients = Bytes(contents_.trained(stage_) * storage_.gradient_bytes);
@@ -57,6 +56,17 @@ class StageInventory {
     double shared, experts;
     double all() const { return shared + experts; }
   };
+
+  // The embedding, every block and the head are flat, and padded to the ranks that share them.
+  Counted padded_units() const {
+    const double n = strategy_.shard_ranks(), x = strategy_.expert_shard_ranks();
+    const auto padded = [](double parameters, double ranks) { return std::ceil(parameters / ranks) * ranks; };
+    Counted sum{0.0, 0.0};
+    for_each_unit([&](double shared, double experts, int units) {
+      sum.shared += units * padded(shared, n), sum.experts += units * padded(experts, x);
+    });
+    return sum;
+  }
 
   // Of a rank, at so many bytes each.
   Bytes kept(const Counted& parameters, double bytes, double StateShards::*kind) const {
@@ -78,10 +88,12 @@ class StageInventory {
     bytes.master = Bytes(owned * storage_.master_bytes);
     bytes.states = Bytes(owned * state) + table_states(owned);
     const double temporary = update_temporary_bytes(strategy_.optimizer, storage_, run_.framework.update.fused);
-    bytes.temporaries = Bytes(updated_at_once(owned) * (run_.framework.update.temporary_bytes + temporary));
+    const double cast = !run_.framework.autograd && storage_.gradient_bytes < kFp32Bytes ? kFp32Bytes : 0.0;
+    bytes.temporaries = Bytes(updated_at_once(owned) * (run_.framework.update.temporary_bytes + temporary + cast));
+    if (run_.framework.update.unit_by_unit && !run_.framework.autograd) bytes.temporaries += size_of(DType::Fp32);
     if (run_.framework.update.in_backward) free_gradients(bytes);
     if (shards_.weights > 1.0 || strategy_.offload.parameters) add_gathered_unit(bytes, parameters.all());
-    move_to_host(bytes);
+    move_to_host(bytes, owned);
   }
 
   // Muon needs whole matrices: ranks share them out, and the one with a table has at least that.
@@ -96,7 +108,31 @@ class StageInventory {
   }
 
   double updated_at_once(double owned) const {
-    return run_.framework.update.unit_by_unit ? std::min(owned, largest_unit() / shards_.optimizer) : owned;
+    if (!run_.framework.update.unit_by_unit) return owned;
+    return std::min(owned, run_.framework.sharded.flat_units ? largest_flat_unit() : largest_unit() / shards_.optimizer);
+  }
+
+  // This rank's part of one of the stage's.
+  double largest_flat_unit() const {
+    const double n = strategy_.shard_ranks(), x = strategy_.expert_shard_ranks();
+    double largest = 0.0;
+    for_each_unit([&](double shared, double experts, int) {
+      largest = std::max({largest, std::ceil(shared / n), std::ceil(experts / x)});
+    });
+    return largest;
+  }
+
+  // Visits the parameters of a unit, those of its divided experts, and how many such units the stage has.
+  template <class Visit>
+  void for_each_unit(const Visit& visit) const {
+    const double divided = rank_.experts_divided ? rank_.experts : 0.0;
+    for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
+      const ModelPart& part = contents_.part(stage_, chunk);
+      if (part.embedding) visit(rank_.embedding, 0.0, 1);
+      if (part.dense_blocks() > 0) visit(rank_.block, 0.0, part.dense_blocks());
+      if (part.moe_blocks > 0) visit(rank_.moe_block + rank_.experts - divided, divided, part.moe_blocks);
+      if (part.head) visit(rank_.ends({.head = true, .meets_embedding = part.has_table()}), 0.0, 1);
+    }
   }
 
   double largest_unit() const { return std::max({rank_.embedding, rank_.head, rank_.largest_block()}); }
@@ -189,102 +225,15 @@ class StageInventory {
     return std::max({std::min(run_.framework.sharded.live_parameters, parameters), blocks, end});
   }
 
-  void move_to_host(StageBytes& bytes) const {
+  void move_to_host(StageBytes& bytes, double owned) const {
     if (strategy_.offload.optimizer) {
+      const double cast = storage_.gradient_bytes < kFp32Bytes ? kFp32Bytes : 0.0;
+      bytes.host = Bytes(owned * kFp32Bytes) + bytes.states;
+      bytes.host_update = Bytes(largest_flat_unit() * (storage_.gradient_bytes + cast + kFp32Bytes) + kFp32Bytes);
       bytes.master = bytes.states = bytes.temporaries = bytes.main_gradients = Bytes(0.0);
-      bytes.gradients = bytes.gradient_buffers;
+      if (run_.framework.autograd) bytes.gradients = bytes.gradient_buffers;
     }
     if (strategy_.offload.parameters) bytes.weights = Bytes(0.0);
-  }
-
-  void add_activations(StageBytes& bytes) const {
-    if (fills_by_warmup(strategy_.schedule)) {
-      add_activations_after_warmup(bytes);
-    } else {
-      bytes.activations = bytes.activations_at_loss = activations_of_order();
-    }
-    if (has_head()) bytes.logits = prices_.head.working;
-    bytes.last_block = block().saved + block().restored;
-    if (contents_.part(stage_, 0).embedding) bytes.last_block += prices_.embedding.saved;
-    bytes.restored = block().restored * restored_blocks() + unpartitioned();
-    bytes.activation_gradients = block().gradients;
-    bytes.waiting_gradients = std::max(Bytes(0.0), bytes.gradient_buffers - kept_block().saved);
-    if (strategy_.offload.activations) move_activations_to_host(bytes);
-  }
-
-  // Of the blocks of all chunks in flight: at most, and while the last chunk has its loss.
-  struct InFlight {
-    Bytes most{}, at_loss{};
-  };
-
-  // Where the chunks of a stage differ, the schedule says how many of which are in flight.
-  InFlight kept_in_flight(int passes) const {
-    std::vector<Bytes> kept;
-    for (int chunk = 0; chunk < strategy_.virtual_stages; ++chunk) {
-      kept.push_back(kept_by_blocks(run_, prices_, contents_.part(stage_, chunk)));
-    }
-    if (std::equal(kept.begin() + 1, kept.end(), kept.begin())) return {passes * kept.front(), passes * kept.front()};
-    PipelineShape shape = pipeline_shape(strategy_);
-    const int repeated = kRoundsUntilRepeated * shape.stages;
-    if (shape.num_microbatches % shape.stages == 0) shape.num_microbatches = std::min(shape.num_microbatches, repeated);
-    Bytes now;
-    InFlight held;
-    for (const PipelinePass& pass : stage_order(shape, stage_)) {
-      const Bytes size = kept[static_cast<std::size_t>(pass.chunk)];
-      now += pass.backward() ? -size : size;
-      held.most = std::max(held.most, now);
-      if (!pass.backward() && pass.chunk == strategy_.virtual_stages - 1) held.at_loss = std::max(held.at_loss, now);
-    }
-    return held;
-  }
-
-  bool has_head() const {
-    for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
-      if (contents_.part(stage_, chunk).head) return true;
-    }
-    return false;
-  }
-
-  // Schedules with whole backward passes hold most when their warm-up has ended.
-  static bool fills_by_warmup(PipelineSchedule schedule) {
-    return !splits_backward(schedule) && schedule != PipelineSchedule::DualPipe;
-  }
-
-  void add_activations_after_warmup(StageBytes& bytes) const {
-    const int passes = contents_.chunks_in_flight(stage_);
-    const InFlight blocks = kept_in_flight(passes);
-    bytes.activations = blocks.most;
-    if (contents_.part(stage_, 0).embedding) bytes.activations += first_chunk_passes(passes) * prices_.embedding.saved;
-    if (run_.framework.kept.stage_outputs) bytes.activations += passes * stage_output(run_.model, strategy_);
-    if (has_head()) bytes.activations += last_chunk_passes() * prices_.head.saved;
-    bytes.activations_at_loss = bytes.activations - blocks.most + blocks.at_loss;
-  }
-
-  Bytes activations_of_order() const {
-    std::vector<ChunkActivations> chunks;
-    for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
-      const ModelPart& part = contents_.part(stage_, chunk);
-      ChunkActivations one{.kept = kept_by_blocks(run_, prices_, part),
-                           .waiting = part.blocks * mean_block(run_, prices_, part).weight_inputs};
-      if (part.embedding) one.kept += prices_.embedding.saved;
-      if (part.head) one.kept += prices_.head.saved, one.waiting += prices_.head.weight_inputs;
-      if (run_.framework.kept.stage_outputs) one.kept += stage_output(run_.model, strategy_);
-      chunks.push_back(one);
-    }
-    return most_held(stage_order(pipeline_shape(strategy_), stage_), chunks);
-  }
-
-  // All that blocks keep, or the inputs of some of their modules.
-  void move_activations_to_host(StageBytes& bytes) const {
-    if (strategy_.offload.modules.any() || strategy_.offload.blocks > 0) {
-      const Bytes away = std::min(offloaded_activations(run_, prices_, contents_, stage_), bytes.activations_at_loss);
-      bytes.activations -= away, bytes.activations_at_loss -= away;
-      return;
-    }
-    const Bytes resident = 2.0 * checkpoint(block().saved);
-    bytes.activations = std::min(bytes.activations, resident);
-    bytes.activations_at_loss = std::min(bytes.activations_at_loss, resident);
-    bytes.last_block = std::max(bytes.last_block, bytes.activations + bytes.restored);  // as much stays to the end
   }
 
   void add_buffers(StageBytes& bytes) const {
@@ -292,10 +241,32 @@ class StageInventory {
     const Bytes workspace = run_.framework.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
     bytes.workspaces = run_.framework.reserve.matmul_workspaces * workspace;
     if (run_.framework.reserve.transformer_engine) bytes.workspaces += engine_workspace();
-    if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
+    if (framework_holds_inputs()) bytes.buffers = masks() + positions() + step_tokens();
     if (!has_experts_) return;
     bytes.workspaces += run_.framework.reserve.grouped_gemm_streams * engine_workspace();
     if (strategy_.experts.dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
+  }
+
+  // The runtime allocates the inputs of a step once.
+  bool framework_holds_inputs() const { return !run_.framework.autograd; }
+  Bytes masks() const {
+    const double side = strategy_.flash_attention ? std::min(kAttentionBlock, run_.model.seq_len) : run_.model.seq_len;
+    return Bytes(side * side * kFlag);
+  }
+  Bytes positions() const {
+    const int turned = run_.model.mla ? run_.model.mla->qk_rope_head_dim : run_.model.head_dim;
+    if (run_.model.position != Position::Rope) return Bytes(0.0);
+    return static_cast<double>(run_.model.seq_len) * turned * size_of(activation_dtype(strategy_.precision));
+  }
+  // Ids with the embedding, targets with the head.
+  Bytes step_tokens() const {
+    int kinds = 0;
+    for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
+      const ModelPart& part = contents_.part(stage_, chunk);
+      kinds += (part.embedding ? 1 : 0) + (part.head ? 1 : 0);
+    }
+    const double tokens = static_cast<double>(strategy_.micro_batch) * run_.model.seq_len * strategy_.num_microbatches();
+    return Bytes(kinds * kTokenId * tokens);
   }
 
   Bytes engine_workspace() const {
@@ -310,34 +281,6 @@ class StageInventory {
     const double tokens = static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy_.expert_parallel);
     return tokens * run_.model.hidden_size * size_of(activation_dtype(strategy_.precision));
   }
-
-  // Of the forward passes in flight, those of the first chunk: an interleaved schedule runs a group of micro-batches through it,
-  // then through every other chunk, then the next group.
-  double first_chunk_passes(int passes) const {
-    if (strategy_.virtual_stages == 1) return passes;
-    const int group = microbatch_group(pipeline_shape(strategy_));
-    return std::max(passes - group * (strategy_.virtual_stages - 1), std::min(passes, group));
-  }
-
-  // The stage with the head runs the backward pass of its last chunk at once.
-  double last_chunk_passes() const { return strategy_.schedule == PipelineSchedule::GPipe ? strategy_.num_microbatches() : 1.0; }
-
-  // Blocks that recomputation brings back at once: all between two checkpoints.
-  double restored_blocks() const {
-    return strategy_.recompute.kind == RecomputeKind::Full ? checkpoint_spacing(strategy_, run_.framework) : 1.0;
-  }
-
-  // The kind of block that takes most: one with experts where the stage has any, one in 16 bits where it has any of these.
-  const BlockPrices& widest() const {
-    return (has_experts_ ? high_precision_.moe : high_precision_.dense) > 0 ? *prices_.wide : prices_;
-  }
-  const BlockPrice& block() const { return has_experts_ ? widest().moe_block : widest().block; }
-  const BlockPrice& kept_block() const { return has_experts_ ? widest().kept_moe_block : widest().kept_block; }
-
-  bool partitions() const { return divides_checkpoints(strategy_, run_.framework); }
-  Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
-  // A partitioned checkpoint is gathered before its block is made again.
-  Bytes unpartitioned() const { return partitions() ? block().saved : Bytes(0.0); }
 
   const Run& run_;
   const Strategy& strategy_;
@@ -354,29 +297,16 @@ class StageInventory {
 
 }  // namespace
 
-Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part) {
-  const Recompute& recompute = run.strategy.recompute;
-  const Bytes each = mean_block(run, prices, part).saved;
-  const Bytes checkpoint = divides_checkpoints(run.strategy, run.framework) ? each / run.strategy.tensor_parallel : each;
-  if (recompute.mixes()) {
-    const double recomputed = recompute.blocks_of(part.blocks);
-    const Bytes kept = mean_kept_block(run, prices, part).saved;
-    return recomputed * checkpoint + (part.blocks - recomputed) * kept;
-  }
-  if (recompute.kind != RecomputeKind::Full) return part.blocks * each;
-  return part.blocks / checkpoint_spacing(run.strategy, run.framework) * checkpoint;
-}
-
 MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework) {
   MemoryTerms terms;
   terms[MemoryKind::Weights] = bytes.weights;
   if (framework.gradients.persist) terms[MemoryKind::Gradients] = bytes.gradients;
   terms[MemoryKind::Master] = bytes.master;
   terms[MemoryKind::States] = bytes.states;
-  terms[MemoryKind::PipelineBuffers] = bytes.pipeline_buffers;
   terms[MemoryKind::DispatchBuffers] = bytes.dispatch_buffers;
   terms[MemoryKind::Buckets] = bytes.buckets;
   terms[MemoryKind::Workspaces] = bytes.workspaces;
+  terms[MemoryKind::Buffers] = bytes.buffers;
   terms[MemoryKind::Framework] = bytes.framework;
   return terms;
 }

@@ -15,30 +15,22 @@ namespace llmsim::sim {
 
 struct StageBytes {
   Bytes weights{};
-  Bytes gathered{};              // whole weights of the sharded units at hand
-  Bytes gradients{};             // as the backward pass makes them
-  Bytes main_gradients{};        // in higher precision, for the update
-  Bytes gradient_buffers{};      // whole gradients of sharded units
-  Bytes waiting_gradients{};     // of which these wait for their reduction while the next block runs
-  Bytes unreduced_gradients{};   // whole ones that micro-batches add to, where ranks divide what one reduction a step leaves
-  Bytes buckets{};               // copies of replicated gradients
-  Bytes master{};                // weights in fp32
-  Bytes states{};                // of the optimizer
-  Bytes temporaries{};           // of the update
-  Bytes activations{};           // kept by all passes in flight
-  Bytes activations_at_loss{};   // those when the last chunk has its loss
-  Bytes last_block{};            // those of the block whose backward pass is the last, and of an embedding before it
-  Bytes restored{};              // what recomputation brings back at once
-  Bytes activation_gradients{};  // of one block
-  Bytes logits{};                // with their copies and gradient; only where the head is
-  Bytes pipeline_buffers{};
-  Bytes dispatch_buffers{};  // tokens of all expert ranks, gathered
+  Bytes gathered{};             // whole weights of the sharded units at hand
+  Bytes gradients{};            // as the backward pass makes them
+  Bytes main_gradients{};       // in higher precision, for the update
+  Bytes gradient_buffers{};     // whole gradients of sharded units
+  Bytes unreduced_gradients{};  // whole ones that micro-batches add to, where ranks divide what one reduction a step leaves
+  Bytes buckets{};              // copies of replicated gradients
+  Bytes master{};               // weights in fp32
+  Bytes states{};               // of the optimizer
+  Bytes temporaries{};          // of the update
+  Bytes dispatch_buffers{};     // tokens of all expert ranks, gathered
   Bytes workspaces{};
+  Bytes buffers{};  // masks, tables of positions, tokens of the step
   Bytes framework{};
+  Bytes host{};         // of the runtime: master weights and states under offload
+  Bytes host_update{};  // and what an update takes there
 };
-
-// What all blocks of a chunk keep of one micro-batch: their activations, or checkpoints of them.
-Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part);
 
 // Of these what lasts from one step to the next.
 MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework);

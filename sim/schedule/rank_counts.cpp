@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "sim/memory/shards.h"
-#include "sim/memory/step_tape.h"
+#include "sim/memory/stage_contents.h"
+#include "sim/memory/step_walk.h"
 #include "sim/schedule/communication.h"
 #include "sim/schedule/data_exchange.h"
 #include "sim/schedule/stage_work.h"
@@ -33,12 +34,12 @@ void add(SentTotals& sent, const std::vector<CommunicationTerm>& terms) {
   }
 }
 
-HeldBytes held_of(const StepTape& tape) {
-  return {.persistent = whole(tape.persistent().value()),
-          .after_forward = whole(tape.after_forward.value()),
-          .peak = whole(tape.peak.value()),
-          .host = whole(tape.host.value()),
-          .host_peak = whole(tape.host_peak.value())};
+HeldBytes held_of(const StagePeak& stage) {
+  return {.persistent = whole(stage.idle.value()),
+          .after_forward = whole(stage.after_forward.value()),
+          .peak = whole(stage.peak.value()),
+          .host = whole(stage.host.value()),
+          .host_peak = whole(stage.host_peak.value())};
 }
 
 }  // namespace
@@ -55,7 +56,7 @@ RankCounts rank_counts(Run run, int stage, int shard) {
   counts.backward = counts_of(work.backward);
   add(counts.sent, work.collectives);
   add(counts.sent, data_communication(run, DataExchange(run, rank), parts));
-  counts.held = held_of(step_tape(run, stage, shard));
+  counts.held = held_of(stage_peak(run, layer_bytes(run), StageContents(run.model, run.strategy), stage, shard));
   return counts;
 }
 

@@ -4,7 +4,7 @@
 //   parameters  of the rank's part of the model, whole (before they are sharded)
 //   FLOPs       of GEMMs and of blockwise attention, by pass (schedule/stage_work.h)
 //   sent        of each kind of group and collective: calls and bytes of a step (schedule/stage_work.h, schedule/communication.h)
-//   held        bytes (memory/step_tape.h)
+//   held        bytes (memory/step_walk.h)
 #pragma once
 
 #include <cstdint>

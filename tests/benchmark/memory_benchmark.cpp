@@ -1,5 +1,5 @@
-// What one strategy costs a search: its memory by the closed form, by the tape of the runtime's own step, and the prices that
-// both strategies of one combination of widths share.
+// What one strategy costs a search: the walk over its passes, and the prices that all strategies of one combination of widths
+// share.
 #include <benchmark/benchmark.h>
 
 #include "sim/cost/layer_prices.h"
@@ -22,15 +22,14 @@ Run memory_run(int data, int tensor, int stages, Sharding sharding, int micro_ba
   return run;
 }
 
-void footprint(benchmark::State& state, Run run, bool taped) {
-  run.framework.follows_tape = taped;
+void footprint(benchmark::State& state, const Run& run) {
   const LayerPrices prices = layer_prices(run);
   for (auto _ : state) benchmark::DoNotOptimize(memory_footprint(run, prices));
 }
 
 void curve(benchmark::State& state, const Run& run) {
   const LayerPrices prices = layer_prices(run);
-  for (auto _ : state) benchmark::DoNotOptimize(memory_curve(run, prices, 0, {.whole_step = false, .reserved = false}));
+  for (auto _ : state) benchmark::DoNotOptimize(memory_curve(run, prices, 0, false));
 }
 
 void shared_prices(benchmark::State& state, const Run& run) {
@@ -41,12 +40,9 @@ const Run kZero3 = memory_run(8, 1, 1, Sharding::Zero3, 8);
 const Run kPipeline = memory_run(1, 4, 8, Sharding::None, 32);
 const Run kLongPipeline = memory_run(1, 4, 8, Sharding::None, 256);
 
-BENCHMARK_CAPTURE(footprint, zero3_8_closed_form, kZero3, false)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(footprint, zero3_8_tape, kZero3, true)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(footprint, tp_4_pp_8_closed_form, kPipeline, false)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(footprint, tp_4_pp_8_tape, kPipeline, true)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(footprint, tp_4_pp_8_256_micro_batches_closed_form, kLongPipeline, false)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(footprint, tp_4_pp_8_256_micro_batches_tape, kLongPipeline, true)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, zero3_8, kZero3)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, tp_4_pp_8, kPipeline)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, tp_4_pp_8_256_micro_batches, kLongPipeline)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(curve, zero3_8, kZero3)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(curve, tp_4_pp_8_one_stage, kPipeline)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(shared_prices, tp_4, kPipeline)->Unit(benchmark::kMicrosecond);

@@ -27,7 +27,7 @@ TEST(MemoryPeak, TheFirstStageIsFullestWhenItsFirstBackwardPassBegins) {
   run.model.vocab_size = 64;  // logits that weigh nothing
   const MemoryPeak peak = peak_of(run);
   EXPECT_EQ(peak.stage, 0);
-  EXPECT_STREQ(peak.instant, "backward");
+  EXPECT_STREQ(peak.phase, "backward");
   EXPECT_EQ(peak.micro_batch, 0);
   EXPECT_EQ(peak.layer, 1);  // the last of its two
   EXPECT_EQ(peak.passes_in_flight, 4);
@@ -40,7 +40,7 @@ TEST(MemoryPeak, LargeLogitsMakeItTheLossOfTheLastStage) {
   run.model.vocab_size = 262144;
   const MemoryPeak peak = peak_of(run);
   EXPECT_EQ(peak.stage, 3);
-  EXPECT_STREQ(peak.instant, "loss");
+  EXPECT_STREQ(peak.phase, "loss");
   EXPECT_EQ(peak.micro_batch, 0);
   EXPECT_FALSE(peak.layer);
   EXPECT_EQ(peak.blocks_in_flight, 2);
@@ -50,7 +50,7 @@ TEST(MemoryPeak, TemporariesOfAnUpdateHaveNoMicroBatch) {
   TrainingRun run = small_run();
   run.framework.update.temporary_bytes = 64.0;
   const MemoryPeak peak = peak_of(run);
-  EXPECT_STREQ(peak.instant, "update");
+  EXPECT_STREQ(peak.phase, "update");
   EXPECT_FALSE(peak.micro_batch);
   EXPECT_EQ(peak.passes_in_flight, 0);
 }

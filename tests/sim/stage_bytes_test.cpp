@@ -1,10 +1,7 @@
 #include "sim/memory/stage_bytes.h"
 
-#include <algorithm>
-
 #include <gtest/gtest.h>
 
-#include "sim/schedule/stage_order.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -13,65 +10,6 @@ namespace {
 StageBytes bytes_of(const TrainingRun& run, int stage) {
   const StageContents contents(run.model, run.strategy);
   return stage_bytes(run, layer_prices(run), contents, stage);
-}
-
-TEST(StageBytes, OnlyStagesOfAPipelineHaveItsBuffersAndOnlyTheLastHasLogits) {
-  TrainingRun run = small_run(4);
-  EXPECT_EQ(bytes_of(run, 0).pipeline_buffers, Bytes(0.0));
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
-  // Received, to be sent, and a received gradient: 1024 tokens x 1024 values x 2 bytes each.
-  EXPECT_EQ(bytes_of(run, 0).pipeline_buffers, Bytes(3.0 * 1024.0 * 1024.0 * 2.0));
-  EXPECT_EQ(bytes_of(run, 0).logits, Bytes(0.0));
-  // 1024 x 32768 logits in 2 + 4 + 4 bytes.
-  EXPECT_EQ(bytes_of(run, 3).logits, Bytes(1024.0 * 32768.0 * 10.0));
-}
-
-TrainingRun interleaved(int stages, int chunks, int microbatches) {
-  TrainingRun run = small_run(stages);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = stages, run.strategy.virtual_stages = chunks;
-  run.strategy.schedule = PipelineSchedule::Interleaved;
-  run.strategy.global_batch = microbatches;
-  return run;
-}
-
-// Passes in flight through the first chunk of the first stage: what the stage holds more where the embedding keeps 1 byte.
-double first_chunk_in_flight(const TrainingRun& run) {
-  const StageContents contents(run.model, run.strategy);
-  LayerPrices prices = layer_prices(run);
-  prices.embedding.saved = Bytes(0.0);
-  const Bytes without = stage_bytes(run, prices, contents, 0).activations;
-  prices.embedding.saved = Bytes(1.0);
-  return (stage_bytes(run, prices, contents, 0).activations - without).value();
-}
-
-// 2 stages of 2 chunks: F0 F1 of chunk 0, F0 F1 of chunk 1, F2 of chunk 0, then the first backward pass: 3 of 5 passes.  4 of 2:
-// 4 of chunk 0, 4 of chunk 1, 2 of chunk 0 and one more before the first backward pass.  8 layers on 2 of 4: 2 + 2 + 2 + 2 + 1.
-// Five micro-batches on two stages go in groups of 3 and 2: F0 F1 F2 of chunk 0, as many of chunk 1, and back.
-TEST(StageBytes, TheEmbeddingKeepsAMaskForEachPassOfTheFirstChunkInFlight) {
-  EXPECT_EQ(first_chunk_in_flight(interleaved(2, 2, 8)), 3.0);
-  EXPECT_EQ(first_chunk_in_flight(interleaved(4, 2, 16)), 4.0 + 3.0);
-  EXPECT_EQ(first_chunk_in_flight(interleaved(2, 4, 8)), 2.0 + 1.0);
-  EXPECT_EQ(first_chunk_in_flight(interleaved(2, 2, 5)), 3.0);
-  EXPECT_EQ(first_chunk_in_flight(interleaved(2, 2, 2)), 2.0);
-}
-
-// The same counted on the stage's order, while it holds most passes of all chunks.
-TEST(StageBytes, PassesOfTheFirstChunkAreThoseOfTheOrder) {
-  for (const int stages : {2, 4}) {
-    for (const int chunks : {2, 4}) {
-      if (stages * chunks > 8) continue;
-      for (int microbatches = stages; microbatches <= 24; ++microbatches) {
-        const TrainingRun run = interleaved(stages, chunks, microbatches);
-        int now = 0, most = 0, first = 0, first_then = 0;
-        for (const PipelinePass& pass : stage_order(pipeline_shape(run.strategy), 0)) {
-          const int step = pass.backward() ? -1 : 1;
-          now += step, first += pass.chunk == 0 ? step : 0;
-          if (now > most) most = now, first_then = first;
-        }
-        EXPECT_EQ(first_chunk_in_flight(run), first_then) << stages << " stages of " << chunks << ", " << microbatches;
-      }
-    }
-  }
 }
 
 TEST(StageBytes, FourBitWeightsAreThoseOfTheBlocks) {

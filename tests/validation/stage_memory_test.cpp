@@ -67,7 +67,7 @@ TEST(StageMemory, MegatronStagesPeakInTheUpdateAsLogged) {
     for (std::size_t i = 0; i < 3; ++i) {
       const sim::StageMemory& stage = memory.stages[places(memory)[i]];
       const std::string what = std::string(log.id) + " stage " + std::to_string(stage.stage);
-      EXPECT_STREQ(stage.instant, "update") << what;
+      EXPECT_STREQ(stage.phase, "update") << what;
       expect_near(log.stages[i].peak, stage.peak, 0.06, what + " peak");
       expect_near(log.stages[i].reserved, stage.reserved, 0.10, what + " reserved");
     }
@@ -90,8 +90,8 @@ TEST(StageMemory, MegatronKeepsTwentyBytesPerParameter) {
 
 TEST(StageMemory, DeepSpeedPeaksOverTheActivationsOfTheFirstStageAndInTheUpdateOfTheLast) {
   const sim::Memory memory = predicted(kDeepSpeed).memory;
-  EXPECT_STREQ(memory.stages.front().instant, "backward");
-  EXPECT_STREQ(memory.stages.back().instant, "update");
+  EXPECT_STREQ(memory.stages.front().phase, "backward");
+  EXPECT_STREQ(memory.stages.back().phase, "update");
   for (std::size_t i = 0; i < 3; ++i) {
     const sim::StageMemory& stage = memory.stages[places(memory)[i]];
     expect_near(kDeepSpeed.stages[i].peak, stage.peak, 0.05, "peak of stage " + std::to_string(stage.stage));

@@ -1,0 +1,58 @@
+// What a rank of one pipeline stage holds through a step: one walk over its passes in the order of the schedule.
+//
+//   idle       between steps: weights, master weights, optimizer states, gradients where they persist, buffers
+//   forward    each layer of the chunk leaves what it saves for the backward pass, or a checkpoint of it (operators/dataflow.h)
+//   loss       the same of the chunk with the head: the logits, their copies and gradients are there
+//   backward   each layer writes again what recomputation has dropped, makes the gradients of its activations and of its weights,
+//              and gives back what it saved
+//   update     the optimizer's temporaries on top of the states and gradients
+//
+// Around a layer there is what its unit of sharded weights needs: whole weights from the start of its gather until the layer has
+// run, and whole gradients until the next unit's reduction begins; frameworks that free no unit hold a constant number of them.
+// A stage's first input is received, and its last output sent: a message waits until enough later ones want to go the same way.
+//
+// Micro-batches that repeat earlier ones are left out: a stage of 1F1B has its peak behind it three of them after its warm-up, an
+// interleaved one after 3 p.
+// Source: ours; Megatron-LM core/pipeline_parallel/schedules.py, PyTorch FSDP's hooks and runtime/parallel/data_parallel.h for
+// the order of events.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "sim/cost/layer_prices.h"
+#include "sim/memory/memory_terms.h"
+#include "sim/memory/stage_contents.h"
+#include "sim/run.h"
+
+namespace llmsim::sim {
+
+// The highest point of a pass, or of what is between passes.
+struct MemoryPoint {
+  const char* phase = "";            // "idle", "forward", "loss", "backward", "update"
+  std::optional<int> micro_batch{};  // none outside passes
+  std::optional<int> layer{};        // of the model, whose pass it is; none at the ends
+  int passes_in_flight = 0;          // of one chunk each, whose activations are saved
+  int blocks_in_flight = 0;
+  Bytes allocated{};  // sum of the terms
+  MemoryTerms terms{};
+};
+
+struct StagePeak {
+  Bytes idle{};
+  Bytes after_forward{};  // when the first backward pass begins
+  Bytes peak{};
+  Bytes temporaries{};  // of the update, which are flat buffers
+  bool in_update = false;
+  Bytes host{}, host_peak{};  // of what the runtime offloads
+};
+
+// The highest point of the step, without saying which.  `shard`: the rank's place among those that share its units.
+StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage, int shard = 0);
+
+// A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few as reach the peak, the last of
+// which stands for the last of the step.
+std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage,
+                                      bool whole_step);
+
+}  // namespace llmsim::sim

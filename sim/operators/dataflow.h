@@ -1,0 +1,175 @@
+// The tensors of a layer: which operator writes, reads and saves them, and so how much memory a pass over the layer takes.
+//
+// A layer is a list of steps in execution order.  Of its tensors
+//
+//   forward    a step allocates what it writes and a workspace on top; a tensor is freed after its last reader, unless a step
+//              saves it for the backward pass or it is what the layer gives to the next
+//   backward   the steps in reverse: a step allocates the gradients of what it reads and a workspace on top, then frees the
+//              gradients of what it wrote and the saved tensors that no earlier step needs.  A tensor with two readers has the
+//              sum of two gradients: the second is there for a moment beside the first
+//   recompute  tensors that are dropped at the end of the forward pass are written again when the backward pass enters their half
+//              of the layer, by the steps that are repeated
+//
+// Sizes are those of one micro-batch on one rank; the layer's input and the gradient of its output are there when a pass begins,
+// and belong to the caller.
+// Source: ours, from the rules of reverse-mode differentiation as PyTorch's autograd executes them (a node frees its saved
+// tensors once it has run) and runtime/model/block.cpp does by hand.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <vector>
+
+#include "sim/base/quantity.h"
+
+namespace llmsim::sim {
+
+// The modules of a layer, by what they do.
+enum class Module : std::uint8_t {
+  Norm,           // and what it writes
+  Qkv,            // queries, keys and values, or the latents they come from
+  MlaUp,          // from the latents to queries, keys and values
+  CoreAttention,  // scores, softmax, weighted sum
+  AttentionOutput,
+  Residual,
+  MlpUp,
+  Activation,
+  MlpDown,
+  Moe,  // router, dispatch and combination
+  ExpertUp,
+  ExpertActivation,
+  ExpertDown,
+  SharedUp,
+  SharedActivation,
+  SharedDown,
+  Embedding,
+  Head,
+  Loss
+};
+
+// A set of modules.
+class ModuleSet {
+ public:
+  ModuleSet() = default;
+  ModuleSet(std::initializer_list<Module> modules) {
+    for (const Module module : modules) add(module);
+  }
+  void add(Module module) { bits_ |= bit(module); }
+  bool has(Module module) const { return (bits_ & bit(module)) != 0; }
+
+ private:
+  static std::uint32_t bit(Module module) { return std::uint32_t{1} << static_cast<unsigned>(module); }
+  std::uint32_t bits_ = 0;
+};
+
+// What is alive, by what it is for.
+struct LiveBytes {
+  Bytes activations{};  // from the forward pass
+  Bytes recomputed{};
+  Bytes gradients{};  // of activations, and the workspaces of the backward pass
+  Bytes logits{};     // with their copies and gradients
+
+  Bytes total() const { return activations + recomputed + gradients + logits; }
+};
+
+// A pass over a layer: at most `rise` above what was allocated when it began, `net` more when it has ended.
+struct PassBytes {
+  LiveBytes rise{};
+  LiveBytes net{};
+};
+
+class Dataflow {
+ public:
+  using Tensor = std::int16_t;
+  static constexpr Tensor kNone = -1;
+
+  // Statistics (indices, masks, sums, copies that one kernel keeps) have no gradient.
+  enum class Role : std::uint8_t { Activation, Statistic, Logits, LogitsCopy };
+
+  class Step {
+   public:
+    Step& reads(Tensor tensor);
+    Step& writes(Tensor tensor);
+    Step& saves(Tensor tensor);  // that it reads or writes
+    Step& forward_workspace(Bytes size) { return forward_ = size, *this; }
+    Step& backward_workspace(Bytes size) { return backward_ = size, *this; }
+    Step& gradient_in_place() { return in_place_ = true, *this; }  // that of what it reads replaces that of what it wrote
+    // The gradient of the first tensor that it reads replaces `saved`, of the same size.
+    Step& gradient_in(Tensor saved) { return replaced_ = saved, *this; }
+
+   private:
+    friend class Dataflow;
+    friend class DataflowSweep;
+    struct Tensors {
+      std::array<Tensor, 6> list{};
+      std::uint8_t count = 0;
+      void add(Tensor tensor) { list[count++] = tensor; }
+      const Tensor* begin() const { return list.data(); }
+      const Tensor* end() const { return list.data() + count; }
+      Tensor front() const { return list.front(); }
+    };
+    Module module_ = Module::Norm;
+    bool second_half_ = false;
+    bool adds_ = false;
+    bool in_place_ = false;
+    Tensor replaced_ = kNone;
+    Tensors reads_{}, writes_{}, saves_{};
+    Bytes forward_{}, backward_{};
+  };
+
+  Tensor add(Bytes size, Role role = Role::Activation);
+  Step& step(Module module);
+  // `into` += `addend`, in place: the gradient of the sum is that of both.
+  void add_in_place(Tensor addend, Tensor into);
+  void begin_second_half() { second_half_ = true; }
+  // Of a pass that recomputes all and stops early: the step added last is the last whose results are needed.
+  void end_of_needed() { needed_ = steps_.size(); }
+
+  void set_input(Tensor tensor) { input_ = tensor; }    // the caller's
+  void set_output(Tensor tensor) { output_ = tensor; }  // what stays for the next layer; none: the loss
+  // Of the step that writes it; none for the input.
+  std::optional<Module> writer(Tensor tensor) const;
+  Bytes size(Tensor tensor) const { return tensors_[index(tensor)].size; }
+
+  // What the backward pass writes again.
+  struct Recomputation {
+    std::vector<bool> repeated;  // steps
+    std::vector<bool> dropped;   // tensors that the forward pass does not leave
+    bool from_input = false;     // before the backward pass begins; else each half when the pass enters it
+    bool holds_output = false;   // what was written again to the end stays until the backward pass has ended
+  };
+  Recomputation keep_all() const;
+  // Of some modules: what their steps write and save.  A module of `keeps_output` leaves what others read (a checkpoint within
+  // the layer), one of the others does not (its output is written again for them).
+  Recomputation recompute(ModuleSet modules, ModuleSet keeps_output) const;
+  // Of everything but the input; `stops_early`: but what follows end_of_needed().
+  Recomputation recompute_all(bool stops_early) const;
+
+  // What the layer has saved when its forward pass has ended: the input, where it is saved, and not the output.
+  Bytes saved(const Recomputation& recomputation) const;
+  Bytes saved() const { return saved(keep_all()); }
+
+  PassBytes forward(const Recomputation& recomputation) const;
+  PassBytes backward(const Recomputation& recomputation) const;
+  PassBytes forward() const { return forward(keep_all()); }
+  PassBytes backward() const { return backward(keep_all()); }
+
+ private:
+  friend class DataflowSweep;
+  struct Record {
+    Bytes size{};
+    Role role = Role::Activation;
+  };
+  static std::size_t index(Tensor tensor) { return static_cast<std::size_t>(tensor); }
+
+  std::vector<Record> tensors_;
+  std::vector<Step> steps_;
+  std::size_t needed_ = 0;
+  bool second_half_ = false;
+  Tensor input_ = kNone, output_ = kNone;
+};
+
+}  // namespace llmsim::sim
