@@ -21,6 +21,7 @@ class PipelineSimulation {
         backward_end_(forward_end_),
         start_(static_cast<std::size_t>(shape.stages)),
         clock_(start_),
+        idle_(start_),
         next_(start_.size()) {
     orders_.reserve(start_.size());
     for (int stage = 0; stage < shape.stages; ++stage) {
@@ -44,7 +45,7 @@ class PipelineSimulation {
 
   PipelineTimes times() const {
     for (std::size_t stage = 0; stage < orders_.size(); ++stage) assert(next_[stage] == orders_[stage].size());
-    return {.makespan = *std::max_element(clock_.begin(), clock_.end()), .start = start_, .finish = clock_};
+    return {.makespan = *std::max_element(clock_.begin(), clock_.end()), .start = start_, .finish = clock_, .idle = idle_};
   }
 
  private:
@@ -64,7 +65,11 @@ class PipelineSimulation {
       finish(pass, part_of(stage, pass), end);
       if (events_) (*events_)[stage].push_back({pass, start, end});
     }
-    if (next_[stage] == 0) start_[stage] = start;
+    if (next_[stage] == 0) {
+      start_[stage] = start;
+    } else {
+      idle_[stage] += start - clock_[stage];
+    }
     clock_[stage] = end;
     next_[stage] += count;
     return true;
@@ -124,6 +129,7 @@ class PipelineSimulation {
   std::vector<Seconds> backward_end_;
   std::vector<Seconds> start_;
   std::vector<Seconds> clock_;
+  std::vector<Seconds> idle_;
   std::vector<std::size_t> next_;
   std::vector<std::vector<PipelinePass>> orders_;
   std::vector<std::vector<PassEvent>>* events_ = nullptr;
@@ -150,7 +156,7 @@ JoinedPasses joined_passes(const ChunkTimes& forward, const ChunkTimes& backward
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
   if (shape.stages == 1 && shape.virtual_stages == 1) {
     const Seconds end = shape.num_microbatches * (chunks[0].forward + chunks[0].backward);
-    return {.makespan = end, .start = {Seconds(0.0)}, .finish = {end}};
+    return {.makespan = end, .start = {Seconds(0.0)}, .finish = {end}, .idle = {Seconds(0.0)}};
   }
   if (repeats(shape.schedule)) return repeating_pipeline_times(shape, chunks);
   PipelineSimulation simulation(shape, shape.layout(), chunks);

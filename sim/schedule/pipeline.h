@@ -45,6 +45,7 @@ struct PipelineTimes {
   Seconds makespan{};
   std::vector<Seconds> start;   // when each stage begins its first pass
   std::vector<Seconds> finish;  // when it ends its last one
+  std::vector<Seconds> idle;    // what it waits for between its passes, from the first to the last
 };
 
 // The times of pipeline_events.  Of 1F1B and interleaved pipelines passes that repeat earlier ones are left out

@@ -34,6 +34,7 @@ struct PassCursor {
 
 struct StageState {
   Seconds clock{};
+  Seconds idle{};    // until then, since its first pass began
   int forwards = 0;  // passes done
   int backwards = 0;
 };
@@ -69,8 +70,11 @@ class RepeatingPipeline {
       left_out = leave_out_repetitions(groups);
     }
     run_until(std::numeric_limits<int>::max());
-    PipelineTimes times{.makespan = {}, .start = start_, .finish = {}};
-    for (const StageState& stage : state_) times.finish.push_back(stage.clock + left_out);
+    PipelineTimes times{.makespan = {}, .start = start_, .finish = {}, .idle = {}};
+    for (const StageState& stage : state_) {
+      times.finish.push_back(stage.clock + left_out);
+      times.idle.push_back(stage.idle);
+    }
     times.makespan = *std::max_element(times.finish.begin(), times.finish.end());
     return times;
   }
@@ -115,7 +119,11 @@ class RepeatingPipeline {
       if (forwards_of_[at(part - 1)] <= microbatch) return false;
       start = std::max(start, forward_end_[place(part - 1, microbatch)] + forward_transfer_);
     }
-    if (state.forwards++ == 0) start_[at(stage)] = start;
+    if (state.forwards++ == 0) {
+      start_[at(stage)] = start;
+    } else {
+      state.idle += start - state.clock;
+    }
     state.clock = start + times_[at(part)].forward;
     forward_end_[place(part, microbatch)] = state.clock;
     ++forwards_of_[at(part)];
@@ -134,6 +142,7 @@ class RepeatingPipeline {
       start = std::max(start, backward_end_[place(part + 1, microbatch)] + backward_transfer_);
     }
     ++state.backwards;
+    state.idle += start - state.clock;
     state.clock = start + times_[at(part)].backward;
     backward_end_[place(part, microbatch)] = state.clock;
     ++backwards_of_[at(part)];
@@ -141,14 +150,17 @@ class RepeatingPipeline {
     return true;
   }
 
-  // After `groups` groups.  The time of what has been left out; none while nothing repeats.
+  // After `groups` groups.  The time of what has been left out, whose idle time the stages get; none while nothing repeats.
   Seconds leave_out_repetitions(int groups) {
     const std::size_t now = static_cast<std::size_t>(groups) % kMoments;
     std::copy(state_.begin(), state_.end(), moment(now));
     for (int back = 1; back <= std::min(groups - 1, longest_repetition()); ++back) {
       if (!repeats(back, moment(static_cast<std::size_t>(groups - back) % kMoments))) continue;
       const int repetitions = (microbatches_ / group_ - groups - 1) / back;
-      const Seconds period = state_[0].clock - moment(static_cast<std::size_t>(groups - back) % kMoments)->clock;
+      const auto then = moment(static_cast<std::size_t>(groups - back) % kMoments);
+      const Seconds period = state_[0].clock - then->clock;
+      for (int stage = 0; stage < stages_; ++stage)
+        state_[at(stage)].idle += repetitions * (state_[at(stage)].idle - then[stage].idle);
       microbatches_ -= repetitions * back * group_;
       return repetitions * period;
     }

@@ -55,7 +55,11 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   busiest_ = busiest_stage();
   terms_ = stage_terms(busiest_);
   const Seconds between = longest_span(pipeline);
-  if (strategy_.pipeline_parallel > 1) terms_[Term::PipelineBubble] += between - terms_.total();
+  if (strategy_.pipeline_parallel > 1) {
+    const Seconds beyond_work = between - terms_.total();
+    terms_[Term::PipelineBubble] = idle_time(pipeline, busiest_, between);
+    terms_[Term::Remainder] = beyond_work - terms_[Term::PipelineBubble];
+  }
   terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
   if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
   terms_[Term::ReduceExposed] += exchange_.norm_time();
@@ -150,6 +154,14 @@ Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
   return longest;
 }
 
+// What a stage waits for before its first pass, between its passes, and after its last one for the stage that ends last.
+Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const {
+  const auto s = static_cast<std::size_t>(stage);
+  const Seconds before = updates_unsynchronised(strategy_.schedule) ? Seconds(0.0) : pipeline.start[s];
+  const Seconds after = longest - (span(pipeline, stage) + extra_terms(stage).total());
+  return before + pipeline.idle[s] + after;
+}
+
 // Whose passes take longest: the others wait for it more than it waits for them.
 int StepSimulation::busiest_stage() const {
   int busiest = 0;
@@ -163,7 +175,7 @@ int StepSimulation::busiest_stage() const {
 
 // Device time of the busiest stage that its clock can stretch, with the bubble that scales with it.
 Seconds StepSimulation::compute_time() const {
-  Seconds sum = terms_[Term::PipelineBubble];
+  Seconds sum = terms_[Term::PipelineBubble] + terms_[Term::Remainder];
   for (const Term term :
        {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm, Term::BackwardAttention,
         Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {

@@ -41,6 +41,7 @@ class StepSimulation {
   int busiest_stage() const;
   Seconds longest_span(const PipelineTimes& pipeline) const;
   Seconds span(const PipelineTimes& pipeline, int stage) const;
+  Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const;
   Seconds compute_time() const;
   Seconds longest_update() const;
   void add_closing_exchanges();
