@@ -78,7 +78,7 @@ class OperatorPricer {
   std::vector<PassPrice> each_price(const OperatorList& operators, bool backward) const;
 
   // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.  A
-  // DualPipe joins passes itself (schedule/pipeline.h).
+  // DualPipe joins passes itself (pipeline/pipeline.h).
   void overlap_exchanges(PassPrice& forward, PassPrice& backward) const;
 
  private:

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "sim/base/quantity.h"
-#include "sim/schedule/stage_order.h"
+#include "sim/pipeline/stage_order.h"
 
 namespace llmsim::sim {
 

@@ -10,7 +10,7 @@
 #include "sim/memory/stage_bytes.h"
 #include "sim/memory/step_tape.h"
 #include "sim/operators/block.h"
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 namespace llmsim::sim {
 namespace {

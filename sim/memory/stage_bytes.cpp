@@ -7,7 +7,7 @@
 #include "sim/memory/offloaded_activations.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/update.h"
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 namespace llmsim::sim {
 namespace {

@@ -10,7 +10,7 @@
 #include "sim/memory/partial_gradients.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/loss.h"
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "sim/cost/price.h"
+#include "sim/pipeline/stage_order.h"
 #include "sim/run.h"
-#include "sim/schedule/stage_order.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {

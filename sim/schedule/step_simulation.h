@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
+#include "sim/pipeline/pipeline.h"
 #include "sim/run.h"
 #include "sim/schedule/communication.h"
 #include "sim/schedule/data_exchange.h"
 #include "sim/schedule/passes.h"
-#include "sim/schedule/pipeline.h"
 
 namespace llmsim::sim {
 

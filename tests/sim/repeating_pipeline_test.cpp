@@ -1,4 +1,4 @@
-#include "sim/schedule/repeating_pipeline.h"
+#include "sim/pipeline/repeating_pipeline.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/schedule/stage_order.h"
+#include "sim/pipeline/stage_order.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -7,14 +7,14 @@
 //   GPipe, 1F1B   (m + p - 1)(F + B)          interleaved   m (F + B) + (p - 1)(F + B) / v
 //
 // and at most m (GPipe), min(m, p) (1F1B, first stage), or p + (p - 1)/v + ... (interleaved) micro-batches are in flight.  Of
-// schedules that split backward passes split_order.h has bubbles and micro-batches in flight.
+// schedules that split backward passes stage_order.h has bubbles and micro-batches in flight.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/schedule/stage_order.h"
+#include "sim/pipeline/stage_order.h"
 
 namespace llmsim::sim {
 
@@ -52,7 +52,7 @@ struct PipelineTimes {
 // (repeating_pipeline.h); those of the other schedules are all simulated.
 //
 // `chunks[part]`, by the parts of shape.layout().  Requires num_microbatches >= 1, and at least `stages` of them for Interleaved;
-// see split_order.h for the others.
+// see stage_order.h for the others.
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
 
 // A pass on its stage.  Two that are executed together have the same times.

@@ -1,10 +1,10 @@
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 #include <algorithm>
 #include <cassert>
 
 #include "sim/cost/contention.h"
-#include "sim/schedule/repeating_pipeline.h"
+#include "sim/pipeline/repeating_pipeline.h"
 
 namespace llmsim::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "sim/schedule/split_order.h"
+#include "sim/pipeline/stage_order.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 namespace llmsim::sim {
 namespace {

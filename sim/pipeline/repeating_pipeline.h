@@ -16,7 +16,7 @@
 
 #include <span>
 
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 namespace llmsim::sim {
 
