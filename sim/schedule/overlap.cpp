@@ -32,12 +32,14 @@ class Streams {
     if (ahead_ == 0) issue_gathers(i + 2, computed_);
     if (units_[i].reduce > Seconds(0.0)) channel_ = std::max(channel_, computed_) + units_[i].reduce;
     if (units_[i].reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
-    if (units_[i].replicate > Seconds(0.0)) replicate(units_[i].replicate);
-    if (units_[i].reduce > Seconds(0.0) && !reductions_overlap_) computed_ = std::max(channel_, replicas_);
+    if (units_[i].replicate > Seconds(0.0))
+      replicate(units_[i].reduce > Seconds(0.0) ? channel_ : computed_, units_[i].replicate);
+    const bool sends = units_[i].reduce > Seconds(0.0) || units_[i].replicate > Seconds(0.0);
+    if (sends && !reductions_overlap_) computed_ = std::max(channel_, replicas_);
   }
 
-  void replicate(Seconds time) {
-    if (channel_ > replicas_) replicas_from_ = replicas_ = channel_;
+  void replicate(Seconds ready, Seconds time) {
+    if (ready > replicas_) replicas_from_ = replicas_ = ready;
     replicas_ += time;
   }
 
