@@ -11,7 +11,6 @@
 #include "sim/cost/expert_exchange.h"
 #include "sim/cost/gemm.h"
 #include "sim/cost/streaming.h"
-#include "sim/cost/tensor_overlap.h"
 #include "sim/operators/operator.h"
 #include "sim/run.h"
 

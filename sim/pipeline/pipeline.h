@@ -2,7 +2,7 @@
 // (stage_order.h), each starting when its stage is free and its input has arrived.
 //
 // With p stages, m micro-batches, v chunks per stage, equal forward time F and backward time B per stage and free transfers the
-// makespan is (Narayanan et al. 2021)
+// makespan is (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)
 //
 //   GPipe, 1F1B   (m + p - 1)(F + B)          interleaved   m (F + B) + (p - 1)(F + B) / v
 //

@@ -12,6 +12,8 @@
 // repetition comes as a rule after a few groups, with n up to about the number of stages where
 // transfers are in the critical path; with nearly equal stages it can come late, and until it comes
 // every pass is simulated.
+//
+// Ours; tests hold it to the events of all passes.
 #pragma once
 
 #include <span>

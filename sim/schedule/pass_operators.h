@@ -3,6 +3,8 @@
 //
 // The times of a part's operators add up to the compute and the exposed collectives of its pass (passes.h) where all layers are
 // of one kind of window; layers that differ take the mean of both, as in cost/layer_prices.h.
+//
+// The order is that of the blocks as they are lowered (operators/block.h); no other source.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,6 @@
 // The named terms into which the time of a stage is cut.  Every second of a step belongs to exactly one of them.
+//
+// The cut is ours.
 #pragma once
 
 #include <array>

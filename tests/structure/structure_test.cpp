@@ -162,6 +162,15 @@ TEST(Structure, ASourceIncludesItsOwnHeaderFirst) {
   }
 }
 
+TEST(Structure, HeadersOfPipelinesAndSchedulesNameTheirSourceOrSayWhoseTheyAre) {
+  for (const auto& [path, text] : sources().texts) {
+    if (!path.ends_with(".h") || (!path.starts_with("sim/schedule/") && !path.starts_with("sim/pipeline/"))) continue;
+    const std::string top = text.substr(0, text.find("#pragma once"));
+    const auto says = [&](const char* word) { return top.find(word) != std::string::npos; };
+    EXPECT_TRUE(says("ource") || says("et al.") || says("ours") || says("Ours")) << path;
+  }
+}
+
 TEST(Structure, FilesAreNamedForTheirConcept) {
   const Names nameless{"util", "utils", "common", "manager", "helper", "helpers", "misc", "base"};
   for (const auto& [path, text] : sources().texts) {

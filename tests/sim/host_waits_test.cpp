@@ -1,4 +1,4 @@
-#include "sim/schedule/host_queue.h"
+#include "sim/schedule/host_waits.h"
 
 #include <string_view>
 
@@ -106,6 +106,79 @@ TEST(HostQueue, GraphsOfModulesLeaveTheExpertsToTheHost) {
   run.strategy.experts.captured = false;
   EXPECT_GT(waits(), Seconds(0.0));
   EXPECT_LT(waits(), eager);
+}
+
+// A host link of 25 GB/s in each direction.
+constexpr double kLink = 25e9;
+
+TEST(HostTraffic, PinnedCopiesHideUnderComputeThatIsLonger) {
+  const TrainingRun run = small_run();
+  HostTraffic traffic(run);
+  traffic.checkpoints(Bytes(kLink), false);
+  EXPECT_EQ(traffic.exposed(Seconds(1.5)), Seconds(0.0));
+  EXPECT_DOUBLE_EQ(traffic.exposed(Seconds(0.25)).value(), 0.75);
+}
+
+TEST(HostTraffic, DirectionsRunBesideEachOther) {
+  const TrainingRun run = small_run();
+  HostTraffic traffic(run);
+  traffic.weights(Bytes(2.0 * kLink));
+  traffic.gradients(1.0, Bytes(3.0 * kLink), false);
+  EXPECT_DOUBLE_EQ(traffic.exposed(Seconds(1.0)).value(), 2.0);
+}
+
+TEST(HostTraffic, PageableCheckpointsAreWaitedFor) {
+  TrainingRun run = small_run();
+  run.framework.host_copies.checkpoints_down = 2.0 * GBps;
+  HostTraffic down(run), up(run);
+  down.checkpoints(Bytes(8e9), false);
+  up.checkpoints(Bytes(8e9), true);
+  EXPECT_DOUBLE_EQ(down.exposed(Seconds(100.0)).value(), 4.0);
+  EXPECT_EQ(up.exposed(Seconds(100.0)), Seconds(0.0));
+}
+
+TEST(HostTraffic, WeightsThatAreNotFetchedAheadAreWaitedFor) {
+  TrainingRun run = small_run();
+  run.framework.sharded.prefetch_units = 0;
+  HostTraffic traffic(run);
+  traffic.weights(Bytes(kLink));
+  EXPECT_DOUBLE_EQ(traffic.exposed(Seconds(100.0)).value(), 1.0);
+}
+
+TEST(HostTraffic, GradientsCrossTheLinkForEveryMicroBatch) {
+  TrainingRun run = small_run();
+  run.framework.host_copies.gradients_return = true;
+  run.framework.host_copies.last_gradient_bytes = 4.0;
+  const double count = kLink / 2.0;  // 2 bytes each take a second
+  HostTraffic other(run), last(run);
+  other.gradients(count, Bytes(2.0 * count), false);
+  last.gradients(count, Bytes(2.0 * count), true);
+  EXPECT_DOUBLE_EQ(other.exposed(Seconds(0.0)).value(), 1.0);  // down and up
+  EXPECT_DOUBLE_EQ(last.exposed(Seconds(0.0)).value(), 3.0);   // and 4 bytes more down
+}
+
+TEST(HostTraffic, TheHostCastsGradientsOnceAStep) {
+  TrainingRun run = small_run();
+  run.framework.host_copies.gradient_cast = Seconds(5e-9);
+  HostTraffic other(run), last(run);
+  other.gradients(1e9, Bytes(0.0), false);
+  last.gradients(1e9, Bytes(0.0), true);
+  EXPECT_EQ(other.exposed(Seconds(100.0)), Seconds(0.0));
+  EXPECT_DOUBLE_EQ(last.exposed(Seconds(100.0)).value(), 5.0);
+}
+
+TEST(HostTraffic, DevicesBehindOneSwitchShareItsLink) {
+  Cluster cluster = ideal_cluster(8);
+  cluster.devices_per_host_link = 2;
+  EXPECT_DOUBLE_EQ(cluster.host_link_share().value(), kLink / 2.0);
+  cluster.num_devices = 4;  // one behind each of the four switches
+  EXPECT_DOUBLE_EQ(cluster.host_link_share().value(), kLink);
+}
+
+TEST(HostTraffic, IdleDevicesLeaveTheirShareOfHostMemory) {
+  Cluster cluster = ideal_cluster(2);  // of eight in the node
+  cluster.device.host_memory_bandwidth = 10.0 * GBps;
+  EXPECT_DOUBLE_EQ(cluster.host_memory_share().value(), 40e9);
 }
 
 }  // namespace

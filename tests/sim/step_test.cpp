@@ -1,4 +1,4 @@
-#include "sim/schedule/step_simulation.h"
+#include "sim/schedule/step.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/schedule/step.h"
-#include "sim/schedule/update_time.h"
 #include "sim/strategy/validity.h"
 #include "tests/sim/sample_run.h"
 

@@ -1,7 +1,7 @@
-// How long a device waits for its host.
+// What a device waits for of its host: kernels that are not launched yet, and copies over the host link under offload.
 //
-// A framework calls one kernel after the other on the host; the device executes them in that order.  With host time h and device
-// time d a pass takes
+// Launches.  A framework calls one kernel after the other on the host; the device executes them in that order.  With host time h
+// and device time d a pass takes
 //
 //   t = (d^4 + h^4)^(1/4)            the longer of the two, and up to 19 % more where they are equal: the queue between them is
 //                                    short of work in some places and full in others.  Source of the exponent: the two measured
@@ -15,10 +15,27 @@
 //
 // The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit GEMMs, the hooks around units of sharded weights,
 // and the bookkeeping of recomputed blocks.  Captured as a graph, a pass is one call and waits for nothing.
+//
+// Copies.  What one pass sends over the host link, and how much of it the device waits for:
+//
+//   weights      up in every pass (Zero3 fetches them as it gathers them); beside compute where the framework prefetches
+//   gradients    down after every backward pass; where sums are kept on the host, up again to be added to; at the end of a step
+//                once more in fp32, or cast by the host
+//   checkpoints  down in the forward pass, up in the backward pass
+//
+// Copies to pinned memory run beside compute, each direction a stream of its own: only what is longer than compute shows,
+//
+//   exposed = waited + max(0, max(down, up) / link - compute)
+//
+// Copies through pageable memory and casts on the host are waited for.
+//
+// Sources: the exponent, as said above; the rest is ours, after ZeRO-Offload (Ren et al., USENIX ATC 2021) and the copies that
+// frameworks make (strategy/framework.h).
 #pragma once
 
 #include "sim/cost/price.h"
 #include "sim/model/transformer.h"
+#include "sim/run.h"
 #include "sim/strategy/framework.h"
 
 namespace llmsim::sim {
@@ -49,5 +66,27 @@ struct LaunchWaits {
 };
 
 LaunchWaits launch_waits(const PassLoad& forward, const PassLoad& backward, bool runs_ahead);
+
+class HostTraffic {
+ public:
+  // `run` must outlive the traffic.
+  explicit HostTraffic(const Run& run);
+
+  void weights(Bytes size);
+  // Of `count` gradients; `last`: of the step.
+  void gradients(double count, Bytes size, bool last);
+  void checkpoints(Bytes size, bool backward);
+
+  // Time that a pass of `compute` is longer for the traffic.
+  Seconds exposed(Seconds compute) const;
+
+ private:
+  const HostCopies& copies_;
+  bool prefetches_;
+  BytesPerSecond link_;  // share of one rank, one direction
+  Seconds down_{};
+  Seconds up_{};
+  Seconds waited_{};
+};
 
 }  // namespace llmsim::sim
