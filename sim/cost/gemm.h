@@ -18,7 +18,7 @@
 // elements, else 1; the tokens of a ragged GEMM are spared that.  pass = weight_gradient_factor where the GEMM accumulates a
 // weight gradient, else 1.  The layouts of
 // forward and data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes measured in both, on A100
-// and on B200 (MooreThreads/SimuMax; calibrate/fact_fits holds it).
+// and on B200 (MooreThreads/SimuMax; tests/calibrate/kernel_fits_test.cpp holds it).
 //
 // Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix Multiplication Background";
 // the exponent and all coefficients are fitted to measured grids, see calibrate/gemm_fit.h and calibrate/README.md.

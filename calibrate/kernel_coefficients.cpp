@@ -1,13 +1,14 @@
-// llmsim_fit_facts: prints the fitted rows of hwdb/facts/coefficients.json, and on stderr the table of fits in README.md.
+// llmsim_kernel_coefficients: prints the fitted rows of hwdb/facts/coefficients.json, and on stderr the table of fits in
+// README.md.
 #include <cstdio>
 #include <exception>
 
-#include "calibrate/fact_fits.h"
+#include "calibrate/kernel_fits.h"
 
 namespace {
 
-using llmsim::calibrate::FactFits;
 using llmsim::calibrate::FitSummary;
+using llmsim::calibrate::KernelFits;
 
 void print_row(const llmsim::hwdb::Coefficient& row, bool last) {
   std::printf("  {\n   \"scope\": \"%s\",\n   \"id\": \"%s\",\n   \"key\": \"%s\",\n   \"value\": %.6g,\n", row.scope.c_str(),
@@ -19,13 +20,13 @@ void print_row(const llmsim::hwdb::Coefficient& row, bool last) {
   std::printf("\n  }%s\n", last ? "" : ",");
 }
 
-void print_rows(const FactFits& fits) {
+void print_rows(const KernelFits& fits) {
   std::printf("{\n \"coefficients\": [\n");
   for (const auto& row : fits.coefficients) print_row(row, &row == &fits.coefficients.back());
   std::printf(" ]\n}\n");
 }
 
-void print_summaries(const FactFits& fits) {
+void print_summaries(const KernelFits& fits) {
   std::fprintf(
       stderr,
       "| accelerator | fit | samples | RMS error | of it large | values ± standard errors |\n|---|---|--:|--:|--:|---|\n");
@@ -41,12 +42,12 @@ void print_summaries(const FactFits& fits) {
 
 int main() {
   try {
-    const FactFits fits = llmsim::calibrate::fit_facts(llmsim::hwdb::Database(":memory:"));
+    const KernelFits fits = llmsim::calibrate::kernel_fits(llmsim::hwdb::Database(":memory:"));
     print_rows(fits);
     print_summaries(fits);
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "llmsim_fit_facts: %s\n", error.what());
+    std::fprintf(stderr, "llmsim_kernel_coefficients: %s\n", error.what());
     return 1;
   }
 }

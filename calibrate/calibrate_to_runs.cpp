@@ -1,4 +1,5 @@
-// llmsim_fit_runs [--spreads] RUNS [COEFFICIENTS]: fits coefficients and error bars to the measured runs in the folder RUNS; with
+// llmsim_calibrate_to_runs [--spreads] RUNS [COEFFICIENTS]: fits coefficients and error bars to the measured runs in the folder
+// RUNS; with
 // --spreads only the error bars, of the model as it ships.  Prints the rows of hwdb/facts/coefficients.json, or puts them into
 // the file COEFFICIENTS; on stderr what the fit is worth on groups left out.
 #include <algorithm>
@@ -167,7 +168,7 @@ std::optional<Options> options_of(std::vector<std::string> arguments) {
 int run(std::vector<std::string> arguments) {
   const std::optional<Options> options = options_of(std::move(arguments));
   if (!options) {
-    std::fprintf(stderr, "usage: llmsim_fit_runs [--spreads] RUNS [COEFFICIENTS]\n");
+    std::fprintf(stderr, "usage: llmsim_calibrate_to_runs [--spreads] RUNS [COEFFICIENTS]\n");
     return 2;
   }
   fit(*options);
@@ -181,7 +182,7 @@ int main(int argc, char** argv) {
   try {
     return llmsim::calibrate::run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "llmsim_fit_runs: %s\n", error.what());
+    std::fprintf(stderr, "llmsim_calibrate_to_runs: %s\n", error.what());
     return 1;
   }
 }

@@ -1,4 +1,4 @@
-#include "calibrate/fact_fits.h"
+#include "calibrate/kernel_fits.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 namespace llmsim::calibrate {
 namespace {
 
-class FactFitsTest : public testing::Test {
+class KernelFitsTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { fits_ = new FactFits(fit_facts(hwdb::Database(":memory:"))); }
+  static void SetUpTestSuite() { fits_ = new KernelFits(kernel_fits(hwdb::Database(":memory:"))); }
   static void TearDownTestSuite() { delete fits_; }
 
   static const FitSummary& summary(const std::string& accelerator, const std::string& what) {
@@ -29,11 +29,11 @@ class FactFitsTest : public testing::Test {
     throw std::runtime_error("no coefficient " + key + " of " + id);
   }
 
-  static FactFits* fits_;
+  static KernelFits* fits_;
 };
-FactFits* FactFitsTest::fits_ = nullptr;
+KernelFits* KernelFitsTest::fits_ = nullptr;
 
-TEST_F(FactFitsTest, TheShippedRowsAreTheFittedOnes) {
+TEST_F(KernelFitsTest, TheShippedRowsAreTheFittedOnes) {
   const hwdb::Database database(":memory:");
   for (const hwdb::Coefficient& fitted : fits_->coefficients) {
     bool shipped = false;
@@ -46,13 +46,13 @@ TEST_F(FactFitsTest, TheShippedRowsAreTheFittedOnes) {
   }
 }
 
-TEST_F(FactFitsTest, LargeGemmsAreDescribedToTenPercent) {
+TEST_F(KernelFitsTest, LargeGemmsAreDescribedToTenPercent) {
   for (const char* id : {"a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200"}) {
     EXPECT_LE(summary(id, "gemm bf16").rms_large.value(), 0.10) << id;
   }
 }
 
-TEST_F(FactFitsTest, PublishedAttentionTablesAreDescribedToSevenPercent) {
+TEST_F(KernelFitsTest, PublishedAttentionTablesAreDescribedToSevenPercent) {
   EXPECT_LE(summary("a100_sxm_80", "attention, FlashAttention-2").rms, 0.07);
   EXPECT_LE(summary("h100_sxm", "attention, FlashAttention-2").rms, 0.07);
   for (const char* id : {"h200_sxm", "gb200", "gb300"}) EXPECT_LE(summary(id, "attention, cuDNN 9.19").rms, 0.05) << id;
@@ -82,7 +82,7 @@ std::vector<double> data_gradient_ratios(const std::string& accelerator) {
 }
 
 // So the model has one rate for both.
-TEST_F(FactFitsTest, DataGradientGemmsRunAsFastAsForwardOnes) {
+TEST_F(KernelFitsTest, DataGradientGemmsRunAsFastAsForwardOnes) {
   for (const char* id : {"a100_pcie_80", "b200_sxm"}) {
     const std::vector<double> ratios = data_gradient_ratios(id);
     ASSERT_EQ(ratios.size(), 14u) << id;
@@ -91,7 +91,7 @@ TEST_F(FactFitsTest, DataGradientGemmsRunAsFastAsForwardOnes) {
 }
 
 // Best bf16 GEMMs of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets state the same peak.
-TEST_F(FactFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestGemm) {
+TEST_F(KernelFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestGemm) {
   const double ratio =
       coefficient("gb300", "gemm.bf16.max_efficiency").value / coefficient("gb200", "gemm.bf16.max_efficiency").value;
   EXPECT_NEAR(ratio, 2106.8 / 1928.8, 1e-3);
@@ -99,7 +99,7 @@ TEST_F(FactFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestGemm) {
 }
 
 // The same of nvfp4 against fp8 on B200: 4546.4 against 3151.0 TFLOP/s.  The data sheet says twice as many.
-TEST_F(FactFitsTest, FourBitGemmsAreAsMuchFasterAsTheirBestGemm) {
+TEST_F(KernelFitsTest, FourBitGemmsAreAsMuchFasterAsTheirBestGemm) {
   const double fp8 = coefficient("b200_sxm", "gemm.fp8.max_efficiency").value * 4.5e15;
   const hwdb::Coefficient& fp4 = coefficient("b200_sxm", "gemm.fp4.max_efficiency");
   EXPECT_NEAR(fp4.value * 9e15 / fp8, 4546.4 / 3151.0, 2e-3);
@@ -107,12 +107,12 @@ TEST_F(FactFitsTest, FourBitGemmsAreAsMuchFasterAsTheirBestGemm) {
 }
 
 // 19.5 against 312 TFLOP/s on A100: a sixteenth of the elements in the same time.
-TEST_F(FactFitsTest, TheKLoopOfFp32FillsInTheSameTime) {
+TEST_F(KernelFitsTest, TheKLoopOfFp32FillsInTheSameTime) {
   EXPECT_NEAR(coefficient("a100_sxm_80", "gemm.fp32.k_half").value / coefficient("a100_sxm_80", "gemm.bf16.k_half").value,
               19.5 / 312.0, 1e-4);
 }
 
-TEST_F(FactFitsTest, EveryCoefficientHasAnErrorAndASource) {
+TEST_F(KernelFitsTest, EveryCoefficientHasAnErrorAndASource) {
   for (const hwdb::Coefficient& row : fits_->coefficients) {
     EXPECT_GT(row.standard_error.value_or(0.0), 0.0) << row.id << " " << row.key;
     EXPECT_FALSE(row.source.empty()) << row.id << " " << row.key;
