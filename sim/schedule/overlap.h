@@ -14,7 +14,7 @@
 //
 // A unit computes more slowly while a communicator is busy (cost/contention.h): by the loss of each, of both by the sum, but no
 // more than 0.9 or the larger.  The exposed time is what the pass takes beyond its compute, slowed down as it is.  Of equal units
-// exposed_gather.h has it in closed form.  Of the sums over replicas only those since the last gap between them count as busy.
+// exposed_gather.h has it in closed form.
 //
 // The order of issue is that of torch.distributed.fsdp (Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3: prefetching, one
 // communicator, rate limiter); the event simulation is ours.

@@ -149,6 +149,16 @@ TEST(Overlap, BothCommunicatorsTakeNoMoreThanNineTenths) {
   EXPECT_NEAR(times.end.value(), 33.0, 1e-12);
 }
 
+TEST(Overlap, EverySumOverReplicasSlowsComputeDown) {
+  // compute 1, scatter 2, replicate 2, losses 0.6 and 0.5.  c0 0-1, r0 1-3, s0 3-5.  c1 does 0.8 by 3 and 0.2 by 3.4; r1 3.4-5.4,
+  // s1 5.4-7.4.  c2 has a tenth of its rate by 5, 0.4 by 5.4 and a half after that: 0.16 + 0.16, and 0.68 by 6.76.  r2 6.76-8.76.
+  std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
+  for (OverlapUnit& unit : units) unit.replicate = Seconds(2.0);
+  const OverlapTimes times = overlap_times(units, {}, {.channel = 0.6, .replicas = 0.5});
+  EXPECT_NEAR(times.slowdown.value(), (3.4 - 1.0 - 1.0) + (6.76 - 3.4 - 1.0), 1e-12);
+  EXPECT_NEAR(times.end.value(), 10.76, 1e-12);
+}
+
 // n units over grids of g, c and l: the closed form against the events.
 TEST(ExposedGather, IsThatOfTheEventsOnEqualUnits) {
   for (const int n : {1, 2, 3, 10, 80}) {
