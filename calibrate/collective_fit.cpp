@@ -12,13 +12,13 @@ namespace {
 using sim::Cluster;
 
 // What a fit changes of the cluster.
-struct Coefficient {
+struct FabricCoefficient {
   Parameter parameter;  // starts at the prior
   double spread;        // of the prior, in ln
   void (*set)(Cluster&, double);
 };
 
-Cluster with(Cluster cluster, std::span<const Coefficient> coefficients, std::span<const double> values) {
+Cluster with(Cluster cluster, std::span<const FabricCoefficient> coefficients, std::span<const double> values) {
   for (std::size_t i = 0; i < coefficients.size(); ++i) coefficients[i].set(cluster, values[i]);
   return cluster;
 }
@@ -40,10 +40,11 @@ void set_errors(const Cluster& cluster, std::span<const CollectiveSample> sample
   result.median_abs_error = median(sizes);
 }
 
-CollectiveFit fit(const Cluster& cluster, std::span<const Coefficient> coefficients, std::span<const CollectiveSample> samples) {
+CollectiveFit fit(const Cluster& cluster, std::span<const FabricCoefficient> coefficients,
+                  std::span<const CollectiveSample> samples) {
   if (samples.empty()) throw Error("fit: no measured collectives; add measurements of the subject \"collectives\"");
   std::vector<Parameter> parameters;
-  for (const Coefficient& coefficient : coefficients) parameters.push_back(coefficient.parameter);
+  for (const FabricCoefficient& coefficient : coefficients) parameters.push_back(coefficient.parameter);
   const auto residuals = [&](std::span<const double> values, std::span<double> out) {
     const Cluster trial = with(cluster, coefficients, values);
     for (std::size_t i = 0; i < samples.size(); ++i) out[i] = std::sqrt(samples[i].weight) * log_error(samples[i], trial);
@@ -72,14 +73,14 @@ sim::Seconds predicted(const CollectiveSample& sample, const Cluster& cluster) {
 }
 
 CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSample> samples) {
-  const std::vector<Coefficient> coefficients{
+  const std::vector<FabricCoefficient> coefficients{
       {{"collective_fraction", 0.75, 0.0}, 0.5, [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
       {{"fabric.latency_s", 3.4e-6, 0.0}, 1.0, [](Cluster& c, double v) { c.fabric.latency = sim::Seconds(v); }}};
   return fit(cluster, coefficients, samples);
 }
 
 CollectiveFit fit_loopback(const Cluster& cluster, std::span<const CollectiveSample> samples) {
-  const std::vector<Coefficient> coefficients{
+  const std::vector<FabricCoefficient> coefficients{
       {{"collective_fraction", 0.5, 0.0}, 1.0, [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
       {{"fabric.latency_s", 1e-4, 0.0}, 1.5, [](Cluster& c, double v) { c.fabric.latency = sim::Seconds(v); }},
       {{"fabric.sum_bytes_per_s", 2e9, 0.0}, 1.5, [](Cluster& c, double v) { c.fabric.sum_bandwidth = sim::BytesPerSecond(v); }}};

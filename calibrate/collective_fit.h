@@ -5,7 +5,7 @@
 // priors stand beside the data, as  0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5), fabric.latency_s 3.4 us
 // (1).
 //
-// Between processes of one host (sim/cost/loopback.h) three: collective_fraction 0.5 (1), fabric.latency_s 100 us (1.5) and
+// Between processes of one host (sim/cost/collective.h) three: collective_fraction 0.5 (1), fabric.latency_s 100 us (1.5) and
 // fabric.sum_bytes_per_s 2 GB/s (1.5).
 #pragma once
 

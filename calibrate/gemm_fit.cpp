@@ -14,14 +14,14 @@ using sim::Seconds;
 
 constexpr double kLarge = 1024;
 
-struct Coefficient {
+struct FittedCoefficient {
   const char* name;
   Belief GemmPrior::*prior;
   double most;
   void (*set)(GemmCoefficients&, double);
 };
 
-const Coefficient kCoefficients[] = {
+const FittedCoefficient kCoefficients[] = {
     {"max_efficiency", &GemmPrior::max_efficiency, INFINITY, [](GemmCoefficients& c, double v) { c.max_efficiency = v; }},
     {"k_half", &GemmPrior::k_half, INFINITY, [](GemmCoefficients& c, double v) { c.k_half = v; }},
     {"wave_quantisation", &GemmPrior::wave_quantisation, 1.0, [](GemmCoefficients& c, double v) { c.wave_quantisation = v; }},
@@ -30,7 +30,7 @@ const Coefficient kCoefficients[] = {
      [](GemmCoefficients& c, double v) { c.weight_gradient_factor = v; }},
 };
 
-double free_value(const Coefficient& coefficient, double value) {
+double free_value(const FittedCoefficient& coefficient, double value) {
   return std::isfinite(coefficient.most) ? std::log(value / (coefficient.most - value)) : std::log(value);
 }
 
@@ -62,7 +62,7 @@ class GemmParameters {
  public:
   GemmParameters(const GemmMachine& machine, const GemmPrior& prior, std::span<const GemmSample> samples)
       : machine_(machine), prior_(prior), samples_(samples) {
-    for (const Coefficient& coefficient : kCoefficients) add(coefficient);
+    for (const FittedCoefficient& coefficient : kCoefficients) add(coefficient);
     quantises_ = samples.front().quantised > 0.0;
     if (quantises_) {
       parameters_.push_back({"quantisation launch", 1e-5, 0.0});
@@ -89,14 +89,14 @@ class GemmParameters {
   }
 
  private:
-  void add(const Coefficient& coefficient) {
+  void add(const FittedCoefficient& coefficient) {
     const Belief& belief = prior_.*coefficient.prior;
     if (belief.spread <= 0.0) return coefficient.set(machine_.coefficients, belief.value);
     free_.push_back(&coefficient);
     parameters_.push_back({coefficient.name, belief.value, 0.0, coefficient.most});
   }
 
-  double prior_residual(const Coefficient& coefficient, double value) const {
+  double prior_residual(const FittedCoefficient& coefficient, double value) const {
     const Belief& belief = prior_.*coefficient.prior;
     return kUsualMisfit * (free_value(coefficient, value) - free_value(coefficient, belief.value)) / belief.spread;
   }
@@ -104,7 +104,7 @@ class GemmParameters {
   GemmMachine machine_;
   GemmPrior prior_;
   std::span<const GemmSample> samples_;
-  std::vector<const Coefficient*> free_;
+  std::vector<const FittedCoefficient*> free_;
   std::vector<Parameter> parameters_;
   bool quantises_ = false;
 };

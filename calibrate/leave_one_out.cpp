@@ -91,10 +91,10 @@ hwdb::Coefficient fitted_row(const MeasuredRuns& runs, const LeaveOneOut& result
 
 LeaveOneOut leave_one_out(const MeasuredRuns& runs, unsigned threads) {
   LeaveOneOut result;
-  result.fit = fit_runs(runs, {.threads = threads});
+  result.fit = run_fit(runs, {.threads = threads});
   for (std::size_t g = 0; g < runs.groups.size(); ++g) {
     const RunFitOptions rest{.without = g, .start = result.fit.shifts, .misfit = result.fit.misfit, .threads = threads};
-    result.shifts.push_back(fit_runs(runs, rest).shifts);
+    result.shifts.push_back(run_fit(runs, rest).shifts);
   }
   result.before = log_errors(runs, std::vector<double>(runs.coefficients.size(), 0.0), threads);
   result.fitted = log_errors(runs, result.fit.shifts, threads);

@@ -193,7 +193,7 @@ class Descent {
 
 }  // namespace
 
-RunFit fit_runs(const MeasuredRuns& runs, const RunFitOptions& options) {
+RunFit run_fit(const MeasuredRuns& runs, const RunFitOptions& options) {
   Descent descent(runs, options);
   descent.settle();
   for (int i = 0; !options.misfit && i < 3; ++i) {

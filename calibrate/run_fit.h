@@ -41,7 +41,7 @@ struct RunFit {
   double misfit = 0.0;             // s
 };
 
-RunFit fit_runs(const MeasuredRuns& runs, const RunFitOptions& options = {});
+RunFit run_fit(const MeasuredRuns& runs, const RunFitOptions& options = {});
 
 // ln(predicted / measured) of every run, fitted to or not.
 std::vector<double> log_errors(const MeasuredRuns& runs, const std::vector<double>& shifts, unsigned threads = 0);

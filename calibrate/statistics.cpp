@@ -1,6 +1,9 @@
 #include "calibrate/statistics.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
 #include <numeric>
 
 namespace llmsim::calibrate {
@@ -21,6 +24,18 @@ std::optional<double> mean_if_any(const std::vector<double>& values) {
 
 std::optional<double> median_if_any(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
+}
+
+double scatter(const std::vector<double>& values) {
+  double squares = 0.0;
+  for (const double value : values) squares += (value - mean(values)) * (value - mean(values));
+  return std::sqrt(squares / std::max(1.0, static_cast<double>(values.size()) - 1.0));
+}
+
+std::string three_digits(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", value);
+  return text.data();
 }
 
 }  // namespace llmsim::calibrate

@@ -13,7 +13,7 @@
 //   scale_out_fraction, contention, device_spread
 //   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s, host_memory_bytes_per_s,
 //   devices_per_host_link
-//   sharing.K         of processes of one host (sim/cost/host_sharing.h, contention.h); K in collectives gemms streaming.
+//   sharing.K         of processes of one host (sim/cost/step_factors.h, contention.h); K in collectives gemms streaming.
 //                     Listed where it is not 0, as is fabric.sum_bytes_per_s
 //   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction, network.socket_bytes_per_s
 #pragma once

@@ -9,7 +9,7 @@
 #include "sim/cost/price.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
-#include "sim/schedule/step_collectives.h"
+#include "sim/schedule/communication.h"
 
 namespace llmsim::sim {
 namespace {

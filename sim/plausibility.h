@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/predict.h"
+#include "sim/prediction.h"
 
 namespace llmsim::sim {
 

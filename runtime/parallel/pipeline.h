@@ -1,4 +1,4 @@
-// Executes the passes of one pipeline stage in the simulator's order (sim/schedule/pipeline.h).
+// Executes the passes of one pipeline stage in the simulator's order (sim/pipeline/pipeline.h).
 //
 // Between stages travel the output of a chunk, this rank's part of the residual stream, and back the gradient of it.  A receive
 // blocks; a send goes on beside what follows, and its tensor is held until sim::messages_under_way later ones of the same
@@ -17,7 +17,7 @@
 #include "runtime/parallel/communicator.h"
 #include "runtime/parallel/rank_groups.h"
 #include "sim/base/quantity.h"
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 namespace llmsim::runtime {
 

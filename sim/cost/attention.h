@@ -1,12 +1,18 @@
 // Time of a flash-attention kernel on one device.
 //
-//   t = executed / (P e u) + kernel_time,    e = efficiency * (head-size factor) * n / (n + n_half)
+//   t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time,    e = efficiency * h(d) * n / (n + n_half)
 //
-// executed = flops * Operator::repeats: a backward kernel makes the scores again, five GEMMs where four count.
-// P is the 16-bit matrix peak, n the keys a query sees; n_half is seq_half under a causal mask (half-empty diagonal tiles, uneven
-// rows) and a third of it without.  u = min(1, blocks / compute_units) is the share of the device that batch * heads * m / 128
-// blocks of queries can occupy. Head sizes between and beyond 64 and 128 are interpolated in 1/d and capped at 128. Source:
-// throughput tables of each kernel (hwdb/facts/achieved_attention.json); fitted by calibrate/attention_fit.h.
+// executed = flops * Operator::repeats: a backward kernel makes the scores again, five GEMMs where four count.  P is the matrix
+// peak in the format of the activations, n the keys a query sees; n_half is seq_half under a causal mask (half-empty diagonal
+// tiles, uneven rows) and a third of it without.  u = min(1, blocks / compute_units) is the share of the device that blocks of
+// 128 queries can occupy, batch * heads * max(1, m / 128) of them.  The head-size factor is
+//
+//   h(d) = 1 / (1 + (1 / h64 - 1) (128 / d - 1)) for d < 128, else 1
+//
+// with h64 = head_dim_64_factor: linear in 1/d through 1 at 128 and 1 / h64 at 64.
+//
+// Assumes that loads hide behind compute or the other way round.  Source: throughput tables of each kernel
+// (hwdb/facts/achieved_attention.json); fitted by calibrate/attention_fit.h.
 #pragma once
 
 #include <algorithm>

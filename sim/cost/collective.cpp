@@ -4,8 +4,6 @@
 #include <array>
 #include <cmath>
 
-#include "sim/cost/loopback.h"
-
 namespace llmsim::sim {
 namespace {
 
@@ -166,6 +164,30 @@ CollectiveTerms pair_terms(Bytes message, const GroupLinks& links) {
   return {.route = CollectiveRoute::Pair, .alpha = alpha, .time = alpha + message / (inside ? links.fabric : links.network)};
 }
 
+// Between processes of one host.
+CollectiveTerms host_terms(CollectiveKind kind, Bytes message, const GroupLinks& links) {
+  const double n = links.place.ranks;
+  const Bytes pieces = (n - 1.0) / n * message;
+  const Seconds hop = links.fabric_hop, exchange = hop + pieces / links.fabric;
+  const Seconds sums = links.sums > BytesPerSecond(0.0) ? pieces / links.sums : Seconds(0.0);
+  const Seconds pair = hop + message / links.fabric;
+  const auto terms = [](Seconds alpha, Seconds time) {
+    return CollectiveTerms{.route = CollectiveRoute::Host, .alpha = alpha, .time = time};
+  };
+  switch (kind) {
+    case CollectiveKind::AllGather:
+    case CollectiveKind::AllToAll: return terms(hop, exchange);
+    case CollectiveKind::ReduceScatter: return terms(hop, exchange + sums);
+    case CollectiveKind::AllReduce: return terms(2.0 * hop, 2.0 * exchange + sums);
+    case CollectiveKind::Broadcast: {
+      const double rounds = std::ceil(std::log2(n));
+      return terms(rounds * hop, rounds * pair);
+    }
+    case CollectiveKind::SendRecv: return terms(hop, pair);
+  }
+  return terms(hop, pair);
+}
+
 }  // namespace
 
 BytesPerSecond GroupLinks::bus_bandwidth() const {
@@ -208,7 +230,7 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
 
 CollectiveTerms collective_terms(CollectiveKind kind, Bytes message, const GroupLinks& links) {
   if (links.place.ranks <= 1 || message <= Bytes(0.0)) return {};
-  if (links.loopback && links.place.domains == 1) return loopback_terms(kind, message, links);
+  if (links.loopback && links.place.domains == 1) return host_terms(kind, message, links);
   switch (kind) {
     case CollectiveKind::AllReduce: return all_reduce_terms(message, links);
     case CollectiveKind::AllGather:

@@ -1,26 +1,47 @@
 // Time of a collective over a group of ranks, in the alpha-beta model of NCCL's own tuner.
 //
-// For n ranks in D scale-up domains, S message bytes (nccl-tests' size), hop latencies a (inside) and A (between domains), and
-// the bus bandwidth b that the group's ring achieves, each protocol p with base latency o_p, hop factors and bandwidth factor e_p
-// gives
+// n ranks in D scale-up domains of p = n / D, S message bytes (nccl-tests' size), hop latencies a (inside a domain) and A
+// (between domains), and the bus bandwidths f (inside) and w (between) that the group achieves.  A protocol has a base latency o,
+// factors by which its hops are shorter than a and A, and a share e of the bandwidth:
 //
-//   ring    all-reduce          t = o + (2(n-1) - 2(D-1)) a + 2(D-1) A + 2 (n-1)/n S / (e b)
-//           gather, scatter     t = o + ((n-1) - (D-1)) a + (D-1) A + (n-1)/n S / (e b)
-//   tree    all-reduce          t = o + 2 ((n/D - 1) a + log2(D) A) + (max(2 (n-1)/n S / f, 2 (D-1)/D S / w)
-//                                   + 2 log2(D) min(S, F) / b) / (e_tree e)
-//   pair    send_recv           t = o + (a or A) + S / b
-//   direct  all-to-all          t = o + (n-1)/n S / b, the part that leaves the domain over the network
+//              o         a          A          e
+//     Simple   8.4 us    1          1          1
+//     LL128    14.0 us   1.9 / 3.4  4 / 14     0.92
+//     LL       6.6 us    0.6 / 3.4  2.7 / 14   0.25
 //
-//   hierarchical                t = o + r ((n/D - 1) a + log2(D) A + (n/D - 1)/(n/D) S / f + (D-1)/D S / w), r = 2 for
-//   all-reduce, else 1
+//   ring          all-reduce       t = o + 2 (n - D) a + 2 (D-1) A + 2 (n-1)/n S / (e b)
+//                 one round        t = o + (n - D) a + (D-1) A + (n-1)/n S / (e b)
+//   tree          all-reduce       t = o + 2 (p-1) a + 2 log2(D) A
+//                                      + (max(2 (n-1)/n S / f, 2 (D-1)/D S / (r w)) + 2 log2(D) min(S, F) / b) / (0.92 e)
+//   in-switch     all-reduce       that of the ring, Simple, at 1.30 b, of a domain of at least 5 ranks
+//   hierarchical  all-reduce       twice all of the next but o
+//                 one round        t = o + (p-1) a + log2(D) A + (p-1)/p S / (e f) + (D-1)/D S / (e w)
+//   direct        all-to-all       t = 8.4 us + max(a, A) + max((p-1)/n S / f, p (n-p)/n S / w)
+//   pair          send-receive     t = 8.4 us + (a + S / f, or A + S / w between domains)
 //
-// and the fastest of ring and tree is taken, unless the cluster says which.  f and w are the fabric's and the network's part of
-// b.  F is what a tree holds back at each level. Inside a switched domain few ranks reach less of b than eight do, (1 + c/64) /
-// (1 + c/n^2): 0.73 for gathers and scatters of two ranks.  The bus bandwidth is the smaller of what the fabric gives the ranks
-// of one domain and what the network gives the group: a domain's injection bandwidth shared by the groups that run side by side,
-// times (D/2)^-ring_decay on networks where measured rings slow down with the number of nodes. Over sockets a node carries no
-// more than its host's kernels do. One rank is free.  Processes of one host have
-// formulas of their own (loopback.h).  Source: NCCL src/graph/tuning.cc (latency and bandwidth tables).
+// One round is an all-gather, a reduce-scatter or a broadcast.  The fastest protocol counts, and the fastest of ring, tree and
+// in-switch unless the cluster says which; hierarchies are taken only where it does, over several domains.  On one domain a tree
+// has no D - 1 or log2(D), and its f is b.  F = 13.6 MB is what a tree holds back at each level.
+//
+// The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain, also in the tree's maximum):
+// w is a domain's injection bandwidth shared by the groups that run side by side, r = (D/2)^-ring_decay, D > 2, what rings keep
+// of it on networks where they slow down with the number of nodes.  Few ranks on one switched domain reach less of f than eight
+// do, min(1, (1 + c/64) / (1 + c/n^2)) with c = 1.6, in all-reduces 0.6: 0.73 for gathers and scatters of two ranks; a pair is
+// spared that.  An all-to-all's ranks all send over the same w: p times.  Over sockets a node carries no more than its host's
+// kernels do. One rank, or no message, is free.
+//
+// Processes of one host exchange pieces through its kernel (Gloo over the loopback interface), every one with every other at
+// once. With a, what an exchange of nothing takes (threads that wake each other), f, the rate at which a process sends while it
+// receives as much, and c, that at which it adds up what has come (at no cost where it is unknown),
+//
+//   host          all-gather, all-to-all   t = a + (n-1)/n S / f
+//                 reduce-scatter           t = a + (n-1)/n S (1/f + 1/c)
+//                 all-reduce               t = 2 a + (n-1)/n S (2/f + 1/c)
+//                 broadcast                t = ceil(log2 n) (a + S / f)
+//                 send-receive             t = a + S / f
+//
+// Sources: NCCL src/graph/tuning.cc (latency and bandwidth tables, protocols); in-switch gain, loss of few ranks and F, curves of
+// nccl-tests (calibrate/README.md); runtime/parallel/gloo_communicator.h, which is built as the host's formulas say.
 #pragma once
 
 #include "sim/hardware/cluster.h"
@@ -51,7 +72,7 @@ struct GroupLinks {
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency);
 
 // How a message goes over the ranks.  InSwitch: a ring whose switch adds; Pair: from one rank to the next; Host: exchanges
-// through the kernel of one host (loopback.h); Deduplicated: expert_exchange.h.
+// through the kernel of one host; Deduplicated: expert_exchange.h.
 enum class CollectiveRoute { None, Ring, Tree, InSwitch, Hierarchical, Direct, Pair, Host, Deduplicated };
 
 // "none", "ring", "tree", "in-switch", "hierarchical", "direct", "pair", "host", "deduplicated".

@@ -9,13 +9,16 @@
 //
 //   compute = min over tiles and splits of waves * loop / (alignment * pass)
 //   memory  = bytes / bandwidth
+//   t       = (compute^3 + memory^3)^(1/3) + kernel_time
 //
-// (a device with narrower tiles than 64, `smallest_tile`, fits them to a GEMM of fewer rows or columns), and
-// the time is   t = (compute^3 + memory^3)^(1/3) + kernel_time: the larger of the two, and up to 26 % more where they are equal.
+// t is the larger of the two, and up to 26 % more where they are equal.  Tiles are 256 x 128, 128 x 256, 128 x 128, 128 x 64,
+// 64 x 128 and 64 x 64; of an edge that the GEMM's m or n < 64 does not fill, a device whose `smallest_tile` is less than 64 has
+// one of the next multiple of that.  K loops are split in s = 1, 2, 4, 8 or 16 as long as x <= 2 and k / s >= 256.
 // alignment = misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of `alignment`
-// elements, else 1; pass = weight_gradient_factor where the GEMM accumulates a weight gradient, else 1.  The layouts of
+// elements, else 1; the tokens of a ragged GEMM are spared that.  pass = weight_gradient_factor where the GEMM accumulates a
+// weight gradient, else 1.  The layouts of
 // forward and data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes measured in both, on A100
-// and on B200 (MooreThreads/SimuMax; calibrate/fact_fits holds it).
+// and on B200 (MooreThreads/SimuMax; tests/calibrate/kernel_fits_test.cpp holds it).
 //
 // Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix Multiplication Background";
 // the exponent and all coefficients are fitted to measured grids, see calibrate/gemm_fit.h and calibrate/README.md.

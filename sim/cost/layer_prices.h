@@ -2,13 +2,22 @@
 //
 // They depend on the tensor and context width, the micro-batch and the kernels, but on no other part of a strategy; a search
 // computes them once for each such combination and shares them among all meshes.
+//
+// A device must be able to multiply in the recipe that is priced.  Scales of the tensor, of rows and of 128 values are multiplied
+// in after a GEMM of 8-bit factors or of a part of it: every device with 8-bit GEMMs can.  Scales of 16 or 32 elements belong to
+// the matrix instruction: `Device::block_scales`.
+//
+// Sources: NVIDIA PTX ISA, mma with block scaling (sm_100 and later); AMD CDNA4 ISA, V_MFMA_SCALE; the means over layers are
+// ours.
 #pragma once
 
 #include <optional>
 
 #include "sim/cost/price.h"
+#include "sim/hardware/device.h"
 #include "sim/operators/dataflow.h"
 #include "sim/run.h"
+#include "sim/strategy/low_precision_recipe.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
@@ -65,5 +74,7 @@ LayerPrices layer_prices(const Run& run);
 
 // The same without times, whatever the device.
 LayerPrices layer_bytes(const Run& run);
+// Throws Error that says what the device does multiply in where it cannot in this recipe.
+void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision);
 
 }  // namespace llmsim::sim

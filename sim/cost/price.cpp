@@ -4,8 +4,6 @@
 #include <cmath>
 
 #include "sim/base/error.h"
-#include "sim/cost/determinism.h"
-#include "sim/cost/host_sharing.h"
 #include "sim/cost/step_factors.h"
 #include "sim/strategy/stage_layout.h"
 

@@ -11,7 +11,6 @@
 #include "sim/cost/expert_exchange.h"
 #include "sim/cost/gemm.h"
 #include "sim/cost/streaming.h"
-#include "sim/cost/tensor_overlap.h"
 #include "sim/operators/operator.h"
 #include "sim/run.h"
 
@@ -78,7 +77,7 @@ class OperatorPricer {
   std::vector<PassPrice> each_price(const OperatorList& operators, bool backward) const;
 
   // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.  A
-  // DualPipe joins passes itself (schedule/pipeline.h).
+  // DualPipe joins passes itself (pipeline/pipeline.h).
   void overlap_exchanges(PassPrice& forward, PassPrice& backward) const;
 
  private:

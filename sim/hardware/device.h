@@ -72,7 +72,7 @@ struct Achieved {
   // studies, which disagree (llm-foundry 0.4 +- 0.2, MaxText 1.5 +- 0.5, torchtitan 1.7 +- 0.7, Megatron-Bridge -2.9 +- 0.9).
   double memory_interference = 0.60;
   // Processes of one host (FabricKind::Loopback) share its cores with what carries their messages, and its caches and memory
-  // with each other; all 0 and without effect for other devices.  See cost/host_sharing.h.
+  // with each other; all 0 and without effect for other devices.  See cost/step_factors.h.
   HostSharing sharing;
   double device_spread = 0.0175;  // standard deviation of speed between equal devices (5 % between the best and worst of eight)
 };

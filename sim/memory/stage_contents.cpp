@@ -1,6 +1,6 @@
 #include "sim/memory/stage_contents.h"
 
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 namespace llmsim::sim {
 

@@ -11,7 +11,7 @@
 #include "sim/memory/offloaded_activations.h"
 #include "sim/memory/partial_gradients.h"
 #include "sim/memory/stage_bytes.h"
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 namespace llmsim::sim {
 namespace {

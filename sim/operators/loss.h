@@ -7,13 +7,15 @@
 //   Kernel      t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the next makes of it
 //   Logits      t V/n (2 e + 8 / c), c chunks of tokens: logits and their gradient are whole, fp32 copies are of one chunk
 //   Recomputed  t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum; logits are multiplied twice
-//   Gradient    t V/n (2 e + 4) / c, and the gradients of the head (V/n h e) and of its input (t h e), which wait for backward
+//   Gradient    t V/n (2 e + 4) / c, or t V/n e / c in fp32, and the gradients of the head (V/n h e) and of its input (t h e),
+//               which wait for backward; and V/n h e of the weights where the framework casts them for each micro-batch
 //
 // Over tensor ranks three values for each token are all-reduced, chunk by chunk.
-// Every chunk reads the head's weights three times, and in Gradient and Recomputed it reads and writes the whole gradient of
-// them: a small chunk is bound by memory.  Autograd scales the gradients that waited (read and write); frameworks without it need
-// not. Sources: efficient_cross_entropy (Malek), Liger-Kernel fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss;
-// Megatron Core fusions/fused_cross_entropy.py (calculate_logits_max, calculate_predicted_logits).
+// A chunk of Gradient and of Recomputed reads the head's weights for its logits and for the gradient of its input, Recomputed for
+// its logits twice, and reads and writes the whole gradient of them: a small chunk is bound by memory.  Autograd scales the
+// gradients that waited (read and write); frameworks without it need not. Sources: efficient_cross_entropy (Malek), Liger-Kernel
+// fused_linear_cross_entropy, torchtune CEWithChunkedOutputLoss; Megatron Core fusions/fused_cross_entropy.py
+// (calculate_logits_max, calculate_predicted_logits).
 #pragma once
 
 #include <cstdint>

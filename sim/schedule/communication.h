@@ -1,4 +1,6 @@
-// The collectives of a step on its busiest rank, summed by kind and group.
+// The collectives of a step on its busiest rank: summed by kind and group, and message by message.
+//
+// Which there are, how often and of what size: stage_work.h and data_exchange.h, the models of each (no source but theirs).
 #pragma once
 
 #include <vector>
@@ -36,5 +38,9 @@ std::vector<CommunicationTerm> data_communication(const Run& run, const DataExch
 // `parts` are those of the busiest stage, `terms` its time.
 std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
                                                 const std::vector<ModelPart>& parts, const Terms& terms);
+
+// Every collective message by message: each kind, group and message once, with its calls in a step; none over one rank.  Blocks
+// that a low-precision recipe leaves in 16 bits count as the others here.  Requires a valid run.
+std::vector<RepeatedCollective> step_collectives(const Run& run);
 
 }  // namespace llmsim::sim

@@ -8,7 +8,6 @@
 #include "sim/strategy/stage_layout.h"
 
 namespace llmsim::sim {
-
 double gradient_wire_bytes(const Run& run) {
   if (run.framework.gradients.reduced_in_fp32) return size_of(DType::Fp32).value();
   const double stored = storage_of(run.strategy, run.framework).gradient_bytes;
@@ -231,5 +230,28 @@ double DataExchange::head_parameters(const ModelPart& part) const {
 }
 
 double DataExchange::trained_parameters(const ModelPart& part) const { return rank_.trained(part); }
+
+namespace {
+
+bool alone(const Strategy& strategy) { return strategy.data_parallel * strategy.context_parallel == 1; }
+
+}  // namespace
+
+double accumulation_bytes(const Run& run, const DataExchange& exchange) {
+  if (run.framework.gradients.accumulated_by_gemm) return 0.0;
+  // Without an update the sum is that of micro-batches before.
+  const double share = run.optimizer_step ? 1.0 - 1.0 / run.strategy.num_microbatches() : 1.0;
+  const double gradient = std::min(storage_of(run.strategy, run.framework).gradient_bytes, size_of(DType::Fp32).value());
+  const bool on_shard = exchange.reduces_every_microbatch() && run.strategy.sharding > Sharding::Zero1;
+  return 3.0 * gradient * share / (on_shard ? run.strategy.shard_ranks() : 1);
+}
+
+double reduction_copy_bytes(const Run& run, const DataExchange& exchange) {
+  return alone(run.strategy) ? 0.0 : 2.0 * exchange.gradient_wire_bytes() * run.framework.gradients.copies;
+}
+
+double gather_copy_bytes(const Run& run, const DataExchange& exchange) {
+  return alone(run.strategy) ? 0.0 : 2.0 * exchange.weight_wire_bytes() * run.framework.sharded.weight_copies;
+}
 
 }  // namespace llmsim::sim

@@ -8,6 +8,18 @@
 // Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks, GradientHabits::bucket): 2 or 4 bytes a
 // gradient as the framework reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it
 // gathers.  Routed experts that are divided over expert ranks go the same ways among the ranks that have the same ones.
+//
+// Around their exchange weights and gradients are copied inside a device, in bytes of memory traffic per parameter on a rank:
+//
+//   accumulation   3 g            read the sum and the new gradient, write the sum; not for the first micro-batch of a step, and
+//                                 not where the GEMMs add into the sum themselves; on the shard where gradients are sharded
+//   reduction      2 g copies     into and out of buckets and flat buffers
+//   gather         2 w copies     out of the flat buffer that was gathered
+//
+// g and w are the bytes of a gradient and of a weight as they travel, the copies those of the framework.
+//
+// Sources: Rajbhandari et al., "ZeRO", SC 2020, section 7 (volumes); Zhao et al., "PyTorch FSDP", VLDB 2023 (units, HSDP);
+// buckets and copies as torch's DistributedDataParallel, DeepSpeed and Megatron Core make them (strategy/framework.h).
 #pragma once
 
 #include <vector>
@@ -120,5 +132,14 @@ class DataExchange {
   WorkRates beside_shard_;
   WorkRates beside_replicate_;
 };
+
+// Of one micro-batch, averaged over a step.
+double accumulation_bytes(const Run& run, const DataExchange& exchange);
+
+// Of one data-parallel reduction; 0 on a single rank.
+double reduction_copy_bytes(const Run& run, const DataExchange& exchange);
+
+// Of one gather of sharded weights; 0 on a single rank.
+double gather_copy_bytes(const Run& run, const DataExchange& exchange);
 
 }  // namespace llmsim::sim

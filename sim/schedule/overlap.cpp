@@ -2,11 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <vector>
 
 namespace llmsim::sim {
 namespace {
 
 constexpr double kMostLoss = 0.9;
+
+// A communicator is, from `start` to `end`.
+struct Busy {
+  Seconds start, end;
+};
 
 class Streams {
  public:
@@ -20,7 +27,7 @@ class Streams {
   OverlapTimes run() {
     issue_gathers(std::max<std::size_t>(ahead_, 1), Seconds(0.0));
     for (std::size_t i = 0; i < units_.size(); ++i) compute(i);
-    return {.end = std::max({computed_, channel_, replicas_}), .slowdown = slowdown_};
+    return {.end = std::max({computed_, channel_, replicas_end()}), .slowdown = slowdown_};
   }
 
  private:
@@ -32,36 +39,49 @@ class Streams {
     if (ahead_ == 0) issue_gathers(i + 2, computed_);
     if (units_[i].reduce > Seconds(0.0)) channel_ = std::max(channel_, computed_) + units_[i].reduce;
     if (units_[i].reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
-    if (units_[i].replicate > Seconds(0.0)) replicate(units_[i].replicate);
-    if (units_[i].reduce > Seconds(0.0) && !reductions_overlap_) computed_ = std::max(channel_, replicas_);
+    if (units_[i].replicate > Seconds(0.0))
+      replicate(units_[i].reduce > Seconds(0.0) ? channel_ : computed_, units_[i].replicate);
+    const bool sends = units_[i].reduce > Seconds(0.0) || units_[i].replicate > Seconds(0.0);
+    if (sends && !reductions_overlap_) computed_ = std::max(channel_, replicas_end());
   }
 
-  void replicate(Seconds time) {
-    if (channel_ > replicas_) replicas_from_ = replicas_ = channel_;
-    replicas_ += time;
+  Seconds replicas_end() const { return sums_.empty() ? Seconds(0.0) : sums_.back().end; }
+
+  void replicate(Seconds ready, Seconds time) {
+    if (sums_.empty() || ready > sums_.back().end) sums_.push_back({ready, ready});
+    sums_.back().end += time;
   }
 
   // Both communicators have been given all they will do before `work` ends.
-  Seconds slowed_end(Seconds now, Seconds work) const {
-    for (const Seconds change : changes()) {
-      if (change <= now) continue;
+  Seconds slowed_end(Seconds now, Seconds work) {
+    while (over_ < sums_.size() && sums_[over_].end <= now) ++over_;
+    while (const std::optional<Seconds> change = next_change(now)) {
       const double rate = 1.0 - loss_at(now);
-      if (rate * (change - now) >= work) return now + work / rate;
-      work -= rate * (change - now);
-      now = change;
+      if (rate * (*change - now) >= work) return now + work / rate;
+      work -= rate * (*change - now);
+      now = *change;
     }
     return now + work;
   }
 
-  std::array<Seconds, 3> changes() const {
-    std::array<Seconds, 3> times{channel_, replicas_from_, replicas_};
-    std::sort(times.begin(), times.end());
-    return times;
+  // When a communicator next starts or comes to rest.
+  std::optional<Seconds> next_change(Seconds now) const {
+    std::optional<Seconds> next;
+    const auto consider = [&](Seconds change) {
+      if (change > now && (!next || change < *next)) next = change;
+    };
+    consider(channel_);
+    for (std::size_t i = over_; i < sums_.size(); ++i) consider(sums_[i].start), consider(sums_[i].end);
+    return next;
+  }
+
+  bool sums_at(Seconds now) const {
+    return std::any_of(sums_.begin() + static_cast<std::ptrdiff_t>(over_), sums_.end(),
+                       [&](const Busy& sums) { return now >= sums.start && now < sums.end; });
   }
 
   double loss_at(Seconds now) const {
-    const double both =
-        (now < channel_ ? loss_.channel : 0.0) + (now >= replicas_from_ && now < replicas_ ? loss_.replicas : 0.0);
+    const double both = (now < channel_ ? loss_.channel : 0.0) + (sums_at(now) ? loss_.replicas : 0.0);
     return std::min(both, std::max({kMostLoss, loss_.channel, loss_.replicas}));
   }
 
@@ -81,7 +101,9 @@ class Streams {
   std::size_t ahead_;
   std::size_t issued_ = 0;
   std::array<Seconds, kMostPrefetch + 1> arrived_{};
-  Seconds computed_, channel_, replicas_from_, replicas_, slowdown_;
+  std::vector<Busy> sums_;  // over replicas, those without a gap as one
+  std::size_t over_ = 0;    // of them, before the unit at hand
+  Seconds computed_, channel_, slowdown_;
 };
 
 }  // namespace

@@ -2,8 +2,9 @@
 // Framework::unit_blocks), as events on three streams: compute, the data-parallel communicator, and that between replicas.
 //
 // A communicator carries one collective at a time, in the order of issue.  The gather of a unit's weights is issued when the unit
-// `prefetch` places before it starts to compute (0: when the unit before it has computed); a unit computes when its weights have
-// arrived; its reduction is issued when it has computed, and the sum over replicas follows on their own communicator.
+// `prefetch` places before it starts to compute (0: when the unit before it has computed, before that unit's reduction); a unit
+// computes when its weights have arrived; its reduction is issued when it has computed, before the gathers that the next unit
+// issues when it starts.  The sum over replicas follows on their own communicator, after the reduction where there is one.
 //
 //   compute      c_0        c_1        c_2
 //   channel   g_0   g_1 r_0     g_2 r_1     r_2
@@ -11,8 +12,12 @@
 // Either kind may be kept apart from compute: a gather is then issued when the unit before it has computed, and the unit after a
 // reduction computes when that is through.
 //
-// A unit computes more slowly while a communicator is busy (cost/contention.h).  The exposed time is what the pass takes beyond
-// its compute, slowed down as it is.
+// A unit computes more slowly while a communicator is busy (cost/contention.h): by the loss of each, of both by the sum, but no
+// more than 0.9 or the larger.  The exposed time is what the pass takes beyond its compute, slowed down as it is.  Of equal units
+// exposed_gather.h has it in closed form.
+//
+// The order of issue is that of torch.distributed.fsdp (Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3: prefetching, one
+// communicator, rate limiter); the event simulation is ours.
 #pragma once
 
 #include <span>

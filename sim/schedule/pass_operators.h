@@ -3,14 +3,16 @@
 //
 // The times of a part's operators add up to the compute and the exposed collectives of its pass (passes.h) where all layers are
 // of one kind of window; layers that differ take the mean of both, as in cost/layer_prices.h.
+//
+// The order is that of the blocks as they are lowered (operators/block.h); no other source.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "sim/cost/price.h"
+#include "sim/pipeline/stage_order.h"
 #include "sim/run.h"
-#include "sim/schedule/stage_order.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {

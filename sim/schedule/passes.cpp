@@ -4,10 +4,8 @@
 #include <vector>
 
 #include "sim/memory/offloaded_activations.h"
-#include "sim/schedule/host_queue.h"
-#include "sim/schedule/host_traffic.h"
+#include "sim/schedule/host_waits.h"
 #include "sim/schedule/overlap.h"
-#include "sim/schedule/parameter_copies.h"
 
 namespace llmsim::sim {
 namespace {

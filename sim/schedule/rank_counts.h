@@ -5,6 +5,8 @@
 //   FLOPs       of GEMMs and of blockwise attention, by pass (schedule/stage_work.h)
 //   sent        of each kind of group and collective: calls and bytes of a step (schedule/stage_work.h, schedule/communication.h)
 //   held        bytes (memory/step_walk.h)
+//
+// Source: what it is held to, the runtime.
 #pragma once
 
 #include <cstdint>

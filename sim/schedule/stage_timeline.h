@@ -1,4 +1,6 @@
 // Writes the events of one stage of a timeline (timeline.h): its passes as they were simulated, and what follows them.
+//
+// Ours, as timeline.h is.
 #pragma once
 
 #include <array>
@@ -7,7 +9,7 @@
 #include <vector>
 
 #include "sim/schedule/pass_operators.h"
-#include "sim/schedule/step_simulation.h"
+#include "sim/schedule/step.h"
 #include "sim/schedule/timeline.h"
 
 namespace llmsim::sim {

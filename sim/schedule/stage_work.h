@@ -21,6 +21,9 @@
 //                                      divided experts over the expert ranks
 //
 // Checked against counted operators and calls in tests/runtime.
+//
+// Sources: Narayanan et al. 2021, arXiv 2104.04473, section 4.1 (scatter and gather between stages); Korthikanti et al. 2022,
+// arXiv 2205.05198 (sequence parallelism); Megatron Core distributed/finalize_model_grads.py (closing all-reduces).
 #pragma once
 
 #include <vector>

@@ -1,8 +1,271 @@
 #include "sim/schedule/step.h"
 
-#include "sim/schedule/step_simulation.h"
+#include <algorithm>
+#include <cmath>
+
+#include "sim/cost/contention.h"
+#include "sim/cost/gemm.h"
+#include "sim/cost/step_factors.h"
+#include "sim/memory/shards.h"
+#include "sim/operators/update.h"
 
 namespace llmsim::sim {
+namespace {
+
+Seconds host_time(const Run& run, double owned, const ParameterStorage& storage) {
+  ParameterStorage host = storage;
+  host.gradient_bytes = size_of(DType::Fp32).value();
+  host.main_gradient_bytes = 0.0;
+  const UpdateOperators step = lower_update(run.strategy.optimizer, host, true, owned, owned);
+  const Bytes moved = step.clip.moved + run.framework.host_copies.update_slowdown * step.update.moved;
+  const Bytes up{run.strategy.offload.parameters ? 0.0 : owned * storage.weight_bytes};
+  return moved / run.cluster.host_memory_share() + up / run.cluster.host_link_share();
+}
+
+// Ranks that share the states share the matrices.
+Seconds orthogonalisation_time(const Run& run) {
+  const GemmMachine machine = gemm_machine(run.cluster.device, DType::Bf16);
+  Seconds block;
+  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tensor_parallel)) block += gemm_time(op, machine);
+  const double blocks =
+      std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pipeline_parallel / run.strategy.shard_ranks());
+  return blocks * block / (run.cluster.device.achieved.sustained_clock * run.framework.efficiency);
+}
+
+// Of the vector units.
+Seconds arithmetic_time(const Operator& op, const Device& device) {
+  return op.flops > Flops(0.0) ? op.flops / device.vector_peak : Seconds(0.0);
+}
+
+Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
+  const StreamingMachine machine = streaming_machine(run.cluster, streaming_forms(run.model, run.strategy));
+  const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.framework.update.fused, owned, owned);
+  Seconds time;
+  if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
+  for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
+    const bool in_backward = run.framework.update.in_backward && op != &step.update;
+    if (!in_backward)
+      time += std::max(streaming_time(*op, false, machine),
+                       arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
+  }
+  return time;
+}
+
+}  // namespace
+
+Seconds update_time(const Run& run, double parameters, double experts) {
+  const double owned = parameters / run.strategy.shard_ranks() + experts / run.strategy.expert_shard_ranks();
+  const ParameterStorage storage = storage_of(run.strategy, run.framework);
+  return run.strategy.offload.optimizer ? host_time(run, owned, storage) : device_time(run, owned, storage);
+}
+
+namespace {
+
+// How much slower the slowest of n equal devices is: the expected largest of n normal deviations, sigma sqrt(2 ln n).
+// Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md @744d01e.
+double straggler_share(const Cluster& cluster) {
+  return cluster.device.achieved.device_spread * std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
+}
+
+// Of what one stage sends to another, until the receiver has all of it.
+Seconds transfer_time(const Run& run, bool backward) {
+  const StageMessage message = stage_message(run, backward);
+  return repeated_time(run, {.kind = CollectiveKind::SendRecv, .group = GroupKind::Pipeline, .message = message.sent}) +
+         repeated_time(run, {.kind = CollectiveKind::AllGather, .group = GroupKind::Tensor, .message = message.gathered});
+}
+
+// Of GEMMs beside all-to-alls between expert ranks.
+double exchange_loss(const Run& run) {
+  if (run.strategy.schedule != PipelineSchedule::DualPipe) return 0.0;
+  const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency);
+  return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
+}
+
+PipelineShape shape_of(const Run& run) {
+  PipelineShape shape = pipeline_shape(run.strategy);
+  shape.forward_transfer = transfer_time(run, false);
+  shape.backward_transfer = transfer_time(run, true);
+  shape.exchange_loss = exchange_loss(run);
+  return shape;
+}
+
+}  // namespace
+
+StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
+    : run_(run),
+      strategy_(run.strategy),
+      prices_(prices),
+      parts_(model_parts(run.model, run.strategy)),
+      rank_(rank_parameters(run.model, run.strategy)),
+      exchange_(run, rank_),
+      shape_(shape_of(run)),
+      layout_(shape_.layout()) {
+  passes_.reserve(parts_.size());
+  for (std::size_t i = 0; i < parts_.size(); ++i) passes_.push_back(passes_of(i));
+  chunks_ = chunk_times();
+  const PipelineTimes pipeline = simulate_pipeline(shape_, chunks_);
+  busiest_ = busiest_stage();
+  terms_ = stage_terms(busiest_);
+  const Seconds between = longest_span(pipeline);
+  if (strategy_.pipeline_parallel > 1) {
+    const Seconds beyond_work = between - terms_.total();
+    terms_[Term::PipelineBubble] = idle_time(pipeline, busiest_, between);
+    terms_[Term::Remainder] = beyond_work - terms_[Term::PipelineBubble];
+  }
+  terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
+  if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
+  terms_[Term::ReduceExposed] += exchange_.norm_time();
+  add_closing_exchanges();
+  terms_[Term::Host] = run.framework.host.per_step;
+  bubble_ = terms_[Term::PipelineBubble] / between;
+}
+
+std::vector<ModelPart> StepSimulation::parts_of(int stage) const {
+  std::vector<ModelPart> parts;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) parts.push_back(parts_[part_index(stage, chunk)]);
+  return parts;
+}
+
+// Most parts are alike: an equal part before this one has the same passes.
+PartPasses StepSimulation::passes_of(std::size_t index) const {
+  const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
+  const ModelPart& part = parts_[index];
+  const auto wide = [&](const ModelPart& one) {
+    return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision, run_.model, one)
+                        : HighPrecisionBlocks{};
+  };
+  const auto twin =
+      std::find_if(parts_.begin(), end, [&](const ModelPart& other) { return other == part && wide(other) == wide(part); });
+  if (twin != end) return passes_[static_cast<std::size_t>(twin - parts_.begin())];
+  return part_passes(run_, prices_, exchange_, rank_, part);
+}
+
+std::vector<ChunkTimes> StepSimulation::chunk_times() const {
+  std::vector<ChunkTimes> chunks;
+  chunks.reserve(passes_.size());
+  for (const PartPasses& part : passes_) {
+    chunks.push_back({.forward = part.forward.total(),
+                      .backward = part.backward.total(),
+                      .weights = part.weights.total(),
+                      .forward_exchange = part.forward[Term::ExpertExposed],
+                      .backward_exchange = part.backward[Term::ExpertExposed]});
+  }
+  return chunks;
+}
+
+// Everything a stage does in a step, bubble excluded.
+Terms StepSimulation::stage_terms(int stage) const {
+  Terms terms = joined_terms(stage);
+  const double others = layout_.chunk_microbatches() - 1.0;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
+    const PartPasses& part = passes(stage, chunk);
+    terms += others * part.forward + part.first_forward + others * part.backward + part.last_backward;
+  }
+  return terms;
+}
+
+// What the first forward and the last backward pass take beyond the others.
+Terms StepSimulation::extra_terms(int stage) const {
+  Terms terms;
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
+    const PartPasses& part = passes(stage, chunk);
+    terms += (part.first_forward - part.forward) + (part.last_backward - part.backward);
+  }
+  return terms;
+}
+
+Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const {
+  const JoinedPasses joined = joined_passes(forward, backward, shape_.exchange_loss);
+  Terms terms;
+  terms[Term::ExpertExposed] = -1.0 * joined.hidden;
+  terms[Term::Contention] = joined.slowdown;
+  return terms;
+}
+
+Terms StepSimulation::joined_terms(int stage) const {
+  Terms terms;
+  if (strategy_.schedule != PipelineSchedule::DualPipe) return terms;
+  const std::vector<PipelinePass> order = stage_order(shape_, stage);
+  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+    if (!order[i].joins_next) continue;
+    terms += joined_terms(chunks_[part_index(stage, order[i].chunk)], chunks_[part_index(stage, order[i + 1].chunk)]);
+  }
+  return terms;
+}
+
+// From where the step begins for a stage until its last pass has ended.
+Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
+  const auto s = static_cast<std::size_t>(stage);
+  return updates_unsynchronised(strategy_.schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
+}
+
+Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
+  Seconds longest;
+  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage)
+    longest = std::max(longest, span(pipeline, stage) + extra_terms(stage).total());
+  return longest;
+}
+
+// What a stage waits for before its first pass, between its passes, and after its last one for the stage that ends last.
+Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const {
+  const auto s = static_cast<std::size_t>(stage);
+  const Seconds before = updates_unsynchronised(strategy_.schedule) ? Seconds(0.0) : pipeline.start[s];
+  const Seconds after = longest - (span(pipeline, stage) + extra_terms(stage).total());
+  return before + pipeline.idle[s] + after;
+}
+
+// Whose passes take longest: the others wait for it more than it waits for them.
+int StepSimulation::busiest_stage() const {
+  int busiest = 0;
+  Seconds most;
+  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+    const Seconds time = stage_terms(stage).total();
+    if (time > most) most = time, busiest = stage;
+  }
+  return busiest;
+}
+
+// Device time of the busiest stage that its clock can stretch, with the bubble that scales with it.
+Seconds StepSimulation::compute_time() const {
+  Seconds sum = terms_[Term::PipelineBubble] + terms_[Term::Remainder];
+  for (const Term term :
+       {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm, Term::BackwardAttention,
+        Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
+    sum += terms_[term];
+  }
+  return sum;
+}
+
+// Of the stage that updates most.
+Seconds StepSimulation::longest_update() const {
+  double most = 0.0, parameters = 0.0, experts = 0.0;
+  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+    double shared = 0.0, apart = 0.0;
+    for (const ModelPart& part : parts_of(stage)) {
+      shared += rank_.trained(part) - rank_.trained_apart(part);
+      apart += rank_.trained_apart(part);
+    }
+    const double owned = shared / strategy_.shard_ranks() + apart / strategy_.expert_shard_ranks();
+    if (owned > most) most = owned, parameters = shared, experts = apart;
+  }
+  return update_time(run_, parameters, experts);
+}
+
+void StepSimulation::add_closing_exchanges() {
+  for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
+    terms_[closing_term(closing)] += repeated_time(run_, closing);
+}
+
+namespace {
+
+// Of a step: what its terms and its events may differ by, as sums of up to some million times in other orders.
+constexpr double kRounding = 1e-9;
+
+bool is_listed(Term term, Seconds time, Seconds step) {
+  return term == Term::Remainder ? std::abs(time / step) > kRounding : time > Seconds(0.0);
+}
+
+}  // namespace
 
 StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
   const StepSimulation simulation(run, prices);
@@ -12,7 +275,7 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
   step.bubble = simulation.bubble();
   for (int i = 0; i < kNumTerms; ++i) {
     const Term term = static_cast<Term>(i);
-    if (terms[term] > Seconds(0.0)) step.breakdown.push_back({name_of(term), terms[term]});
+    if (is_listed(term, terms[term], step.total)) step.breakdown.push_back({name_of(term), terms[term]});
   }
   step.communication = communication_of(run, prices, simulation.exchange(), simulation.parts_of(simulation.busiest()), terms);
   return step;

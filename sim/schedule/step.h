@@ -3,14 +3,30 @@
 // A step ends with the last event of any stage or, where stages need not wait for one another between steps, after the longest
 // time from a stage's first event to its last (updates_unsynchronised in strategy/stage_layout.h).  It is cut into named terms of
 // the busiest stage, whose passes take longest, that add up to the step time: what it computed (by pass and kind), what it waited
-// for (exposed collectives, launches, host link), and the pipeline bubble, all the rest.
+// for (exposed collectives, launches, host link), and the pipeline bubble: how long it is idle in the simulated pipeline, before,
+// between and after its passes until the last stage has ended.  What the passes as they were simulated and their terms disagree
+// about would be a term of its own, the remainder; it is rounding, and listed only where it is more.
+//
+// StepSimulation is a step of the whole machine while it is put together: the passes of every part of the model, the pipeline
+// that they go through, and the terms of the busiest stage; timeline.h draws its events.
+//
+// The optimizer streams gradients, weights and states at the achieved memory bandwidth, or computes on the vector units where
+// that takes longer; sharded optimizers own a share of the parameters; Muon multiplies besides (operators/update.h); an optimizer
+// that runs inside the backward pass takes no norm of all gradients.  Offloaded, the CPU streams fp32 gradients, weights and
+// states at a rank's share of host memory bandwidth, slower where its optimizer is not fused; it scales the gradients (their norm
+// was taken on the device), and new weights go up where the device keeps a copy.
+//
+// Sources: those of its parts; the spread between devices, stas00/ml-engineering (step.cpp); the cut into terms is ours.
 #pragma once
 
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
+#include "sim/pipeline/pipeline.h"
 #include "sim/run.h"
 #include "sim/schedule/communication.h"
+#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/passes.h"
 
 namespace llmsim::sim {
 
@@ -31,5 +47,57 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices);
 
 // Only the total, for searches.
 Seconds step_time(const Run& run, const LayerPrices& prices);
+
+class StepSimulation {
+ public:
+  // `run` and `prices` must outlive the simulation.
+  StepSimulation(const Run& run, const LayerPrices& prices);
+
+  const Terms& terms() const { return terms_; }  // of the busiest stage
+  double bubble() const { return bubble_; }      // idle share of it while the passes of all stages run
+  int busiest() const { return busiest_; }
+  const DataExchange& exchange() const { return exchange_; }
+
+  const PipelineShape& shape() const { return shape_; }
+  const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
+  const PartPasses& passes(int stage, int chunk) const { return passes_[part_index(stage, chunk)]; }
+  std::vector<ModelPart> parts_of(int stage) const;
+
+  // What the joined passes of a stage hide, as (negative) exposed and slowed down time.
+  Terms joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const;
+
+ private:
+  std::size_t part_index(int stage, int chunk) const { return static_cast<std::size_t>(layout_.part(stage, chunk)); }
+  std::vector<ChunkTimes> chunk_times() const;
+  PartPasses passes_of(std::size_t index) const;
+  Terms stage_terms(int stage) const;
+  Terms extra_terms(int stage) const;
+  Terms joined_terms(int stage) const;
+  int busiest_stage() const;
+  Seconds longest_span(const PipelineTimes& pipeline) const;
+  Seconds span(const PipelineTimes& pipeline, int stage) const;
+  Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const;
+  Seconds compute_time() const;
+  Seconds longest_update() const;
+  void add_closing_exchanges();
+
+  const Run& run_;
+  const Strategy& strategy_;
+  const LayerPrices& prices_;
+  std::vector<ModelPart> parts_;
+  RankParameters rank_;
+  DataExchange exchange_;
+  PipelineShape shape_;
+  StageLayout layout_;
+  std::vector<PartPasses> passes_;
+  std::vector<ChunkTimes> chunks_;
+  int busiest_ = 0;
+  Terms terms_;
+  double bubble_ = 0.0;
+};
+
+// Time of the update.  `parameters` are the trained values of the stage that has most, on one tensor rank, without `experts`:
+// routed ones that are divided over expert ranks.
+Seconds update_time(const Run& run, double parameters, double experts = 0.0);
 
 }  // namespace llmsim::sim

@@ -22,6 +22,7 @@ constexpr std::array<const char*, kNumTerms> kNames{"forward_gemm",
                                                     "launch_wait",
                                                     "offload_exposed",
                                                     "pipeline_bubble",
+                                                    "remainder",
                                                     "straggler",
                                                     "optimizer",
                                                     "host"};
@@ -31,8 +32,12 @@ constexpr std::array<const char*, kNumTerms> kNames{"forward_gemm",
 const char* name_of(Term term) { return kNames[static_cast<std::size_t>(term)]; }
 
 Seconds Terms::total() const {
+  constexpr auto bubble = static_cast<std::size_t>(Term::PipelineBubble), remainder = static_cast<std::size_t>(Term::Remainder);
+  static_assert(remainder == bubble + 1);
   Seconds sum;
-  for (const Seconds time : times_) sum += time;
+  for (std::size_t i = 0; i < bubble; ++i) sum += times_[i];
+  sum += times_[bubble] + times_[remainder];
+  for (std::size_t i = remainder + 1; i < times_.size(); ++i) sum += times_[i];
   return sum;
 }
 

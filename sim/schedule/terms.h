@@ -1,4 +1,6 @@
 // The named terms into which the time of a stage is cut.  Every second of a step belongs to exactly one of them.
+//
+// The cut is ours.
 #pragma once
 
 #include <array>
@@ -26,15 +28,16 @@ enum class Term {
   GradientCopies,  // gradients added up and copied into and out of buckets, weights out of gathered buffers
   LaunchWait,      // the device waits for the host to launch kernels
   OffloadExposed,  // host link
-  PipelineBubble,
-  Straggler,  // a synchronous step waits for the slowest device
+  PipelineBubble,  // the stage is idle in the simulated pipeline
+  Remainder,       // time of the pipeline that no other term has; zero but for rounding, as a test holds
+  Straggler,       // a synchronous step waits for the slowest device
   Optimizer,
   Host  // work of the host between steps
 };
 
 inline constexpr int kNumTerms = static_cast<int>(Term::Host) + 1;
 
-// "forward_gemm", "pipeline_bubble", ...: stable keys of the breakdown.
+// "forward_gemm", "pipeline_bubble", "remainder", ...: stable keys of the breakdown.
 const char* name_of(Term term);
 
 // One duration per term.
@@ -43,6 +46,8 @@ class Terms {
   Seconds& operator[](Term term) { return times_[static_cast<std::size_t>(term)]; }
   Seconds operator[](Term term) const { return times_[static_cast<std::size_t>(term)]; }
 
+  // Bubble and remainder are added to each other first, which gives exactly the time that the simulated pipeline has beyond the
+  // work of the stage: the remainder is that time less the bubble.
   Seconds total() const;
 
   Terms& operator+=(const Terms& other);

@@ -6,7 +6,7 @@
 
 #include "sim/schedule/pass_operators.h"
 #include "sim/schedule/stage_timeline.h"
-#include "sim/schedule/step_simulation.h"
+#include "sim/schedule/step.h"
 
 namespace llmsim::sim {
 namespace {

@@ -1,6 +1,6 @@
 // A step as events on every stage and stream: what step.h sums, drawn out.
 //
-// It is the same simulation (step_simulation.h).  Every second of a stage between the start of the step and its end is one event
+// It is the same simulation (StepSimulation).  Every second of a stage between the start of the step and its end is one event
 // on its compute stream: a pass of a micro-batch, a bubble, or one of the things after the last pass.  Such an event has the
 // terms that its time is made of; those of the busiest stage add up to the breakdown of the step.  What a pass waits for is at
 // its end, kind by kind, and events on the other streams stand where that is:
@@ -19,6 +19,8 @@
 //
 // After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait for the slowest device, closing
 // collectives and the norm of the gradients, the update (the longest of all stages), and the host.
+//
+// The drawing is ours; what it draws has the sources of step.h.
 #pragma once
 
 #include <optional>

@@ -50,7 +50,7 @@ struct ParameterStorage {
   bool operator==(const ParameterStorage&) const = default;
 };
 
-// Time of the host for each thing it calls; a step is never faster than these allow (schedule/host_queue.h).
+// Time of the host for each thing it calls; a step is never faster than these allow (schedule/host_waits.h).
 struct HostTimes {
   Seconds per_kernel{6e-6};             // to launch one kernel, eager
   Seconds per_recomputed_block{0.0};    // bookkeeping of a checkpointed block: random states, graph rebuilding
@@ -60,7 +60,7 @@ struct HostTimes {
   bool operator==(const HostTimes&) const = default;
 };
 
-// What a run pays whose steps are the same to the bit (cost/determinism.h).
+// What a run pays whose steps are the same to the bit (cost/step_factors.h).
 struct Determinism {
   bool fills_new_tensors = false;
   double attention_backward = 1.0;  // rate of attention's backward pass relative to the kernel that sums in any order

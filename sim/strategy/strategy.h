@@ -35,7 +35,7 @@ enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
 // How context-parallel ranks share keys and values, see operators/attention_core.h.
 enum class ContextScheme { Ring, AllGather, AllToAll };
 
-// The order of forward and backward passes, see schedule/pipeline.h; ZbH1 and ZbV are zero-bubble schedules.
+// The order of forward and backward passes, see pipeline/pipeline.h; ZbH1 and ZbV are zero-bubble schedules.
 enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, ZbV, DualPipe };
 
 // Parameter-efficient fine-tuning: the base weights are frozen and low-rank adapters of `rank` are trained on the linear layers.

@@ -107,7 +107,7 @@ const char* broken_shape(const Transformer& model, const Strategy& strategy) {
   return strategy.context_parallel > 1 ? broken_context(model, strategy) : nullptr;
 }
 
-// Of the schedules of schedule/split_order.h.
+// Of the schedules that split backward passes (pipeline/stage_order.h).
 const char* broken_split_schedule(const Strategy& strategy) {
   const bool vee = strategy.schedule == PipelineSchedule::ZbV, both_ends = strategy.schedule == PipelineSchedule::DualPipe;
   if (!vee && !both_ends && strategy.schedule != PipelineSchedule::ZbH1) return nullptr;

@@ -28,7 +28,7 @@ MeasuredRuns three_groups() {
 TEST(LeaveOneOut, AGroupIsPredictedWithWhatTheOthersSay) {
   const MeasuredRuns runs = three_groups();
   const LeaveOneOut result = leave_one_out(runs);
-  const RunFit without_a = fit_runs(runs, {.without = 0, .misfit = result.fit.misfit});
+  const RunFit without_a = run_fit(runs, {.without = 0, .misfit = result.fit.misfit});
   EXPECT_NEAR(result.shifts[0][0], without_a.shifts[0], 1e-3);
   EXPECT_NEAR(result.left_out[0], log_errors(runs, without_a.shifts)[0], 1e-3);
   EXPECT_NEAR(result.before[0], -0.2, 1e-9);

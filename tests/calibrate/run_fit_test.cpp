@@ -39,7 +39,7 @@ TEST(RunFit, RecoversPlantedCoefficientsWithinTheirErrors) {
   MeasuredRuns runs = measured_runs(eight_groups(), planted());
   const std::vector<double> truth = {-0.20, 0.10, -0.15, 0.10};
   measure(runs, truth, {0.06, -0.05, -0.04, 0.06, 0.05, -0.06, -0.05, 0.04});
-  const RunFit fit = fit_runs(runs);
+  const RunFit fit = run_fit(runs);
   for (std::size_t k = 0; k < truth.size(); ++k) {
     EXPECT_NEAR(fit.shifts[k], truth[k], 2.0 * fit.deviations[k]) << k;
     EXPECT_GT(fit.deviations[k], 0.02) << k;
@@ -53,13 +53,13 @@ TEST(RunFit, WithoutNoiseAndWithAWidePriorThePlantedValuesAreFoundExactly) {
   for (RunCoefficient& c : runs.coefficients) c.spread = 10.0;
   const std::vector<double> truth = {-0.20, 0.10, -0.15, 0.10};
   measure(runs, truth, kQuiet);
-  const RunFit fit = fit_runs(runs);
+  const RunFit fit = run_fit(runs);
   for (std::size_t k = 0; k < truth.size(); ++k) EXPECT_NEAR(fit.shifts[k], truth[k], 1e-3) << k;
 }
 
 TEST(RunFit, WithoutRunsThePriorsStay) {
   const MeasuredRuns none{.coefficients = planted(), .groups = {}, .runs = {}};
-  const RunFit fit = fit_runs(none);
+  const RunFit fit = run_fit(none);
   EXPECT_EQ(fit.shifts, std::vector<double>(4, 0.0));
   for (const double deviation : fit.deviations) EXPECT_NEAR(deviation, 0.3, 1e-12);
 }
@@ -74,7 +74,7 @@ TEST(RunFit, AStudyCountsOnceHoweverManyRunsItHas) {
     }
     MeasuredRuns runs = measured_runs(files, {{"device", "h100_sxm", "training_rate", 1.0, 0.3}});
     measure(runs, {0.0}, {0.1, -0.1});
-    return fit_runs(runs, {.misfit = 0.1}).shifts.front();
+    return run_fit(runs, {.misfit = 0.1}).shifts.front();
   };
   EXPECT_NEAR(fitted(3), fitted(39), 1e-6);
 }
@@ -85,7 +85,7 @@ TEST(RunFit, ABrokenStudyHardlyMovesTheRest) {
   std::vector<double> noise = {0.03, -0.03, -0.03, 0.03, 0.03, -0.03, -0.03, 0.03};
   noise[0] = 3.0;  // twenty times slower than all that is known
   measure(runs, truth, noise);
-  const RunFit fit = fit_runs(runs);
+  const RunFit fit = run_fit(runs);
   for (std::size_t k = 1; k < truth.size(); ++k) EXPECT_NEAR(fit.shifts[k], truth[k], 0.08) << k;
 }
 
@@ -94,8 +94,8 @@ TEST(RunFit, AGroupThatIsLeftOutDoesNotCount) {
       measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 4), sample_group("b", "h100_sxm", "ddp", 4)},
                     {{"device", "h100_sxm", "training_rate", 1.0, 0.3}});
   measure(runs, {0.0}, {0.2, 0.0});
-  EXPECT_NEAR(fit_runs(runs, {.without = 0}).shifts.front(), 0.0, 1e-3);
-  EXPECT_LT(fit_runs(runs, {.without = 1}).shifts.front(), -0.1);
+  EXPECT_NEAR(run_fit(runs, {.without = 0}).shifts.front(), 0.0, 1e-3);
+  EXPECT_LT(run_fit(runs, {.without = 1}).shifts.front(), -0.1);
 }
 
 TEST(RunFit, TheErrorsAreThoseOfThePredictedTimes) {

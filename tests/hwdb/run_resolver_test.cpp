@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/predict.h"
 #include "sim/schedule/passes.h"
-#include "sim/schedule/update_time.h"
+#include "sim/schedule/step.h"
 #include "tests/error_of.h"
 
 namespace llmsim::hwdb {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -48,6 +50,49 @@ TEST(Attention, KernelsAreNamedAndFoundByName) {
     EXPECT_EQ(attention_kernel_named(name_of(kernel)), kernel);
   }
   EXPECT_EQ(attention_kernel_named("flash-4"), std::nullopt);
+}
+
+// t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time, by hand for every mix of the header's cases.
+TEST(Attention, TakesWhatTheHeaderSays) {
+  const AttentionMachine machine{.peak = 100.0 * TFLOPS,
+                                 .compute_units = 100,
+                                 .bandwidth = 1.0 * TBps,
+                                 .coefficients = {.forward = 0.7, .backward = 0.5, .seq_half = 600.0, .head_dim_64_factor = 0.8},
+                                 .kernel_time = Seconds(4e-6)};
+  for (const std::int64_t d : {32, 64, 96, 128, 256}) {
+    for (const std::int64_t batch : {1, 9, 64}) {
+      for (const std::int64_t length : {64, 1024, 8192}) {
+        for (const bool causal : {false, true}) {
+          for (const bool backward : {false, true}) {
+            for (const double moved : {0.0, 1e11}) {
+              Operator op{.kind = OperatorKind::Attention, .batch = batch, .m = length, .n = length, .k = d, .causal = causal};
+              op.flops = 4.0 * static_cast<double>(batch * length * length * d) * FLOP;
+              op.repeats = backward ? 1.25 : 1.0, op.launches = backward ? 2 : 1, op.moved = Bytes(moved);
+              const double head = d < 128 ? 1.0 / (1.0 + (1.0 / 0.8 - 1.0) * (128.0 / static_cast<double>(d) - 1.0)) : 1.0;
+              const double n = static_cast<double>(length), half = causal ? 600.0 : 200.0;
+              const double e = (backward ? 0.5 : 0.7) * head * n / (n + half);
+              const double u = std::min(1.0, static_cast<double>(batch) * std::max(1.0, n / 128.0) / 100.0);
+              const double compute = op.repeats * op.flops.value() / (100e12 * e * u);
+              const double expected = std::max(compute, moved / 1e12) + op.launches * 4e-6;
+              EXPECT_NEAR(attention_time(op, backward, machine) / Seconds(expected), 1.0, 1e-12)
+                  << d << ", " << batch << ", " << n;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() * launch().
+TEST(AttentionFactors, MultiplyToTheRate) {
+  Operator op = full_attention();
+  op.repeats = 1.25, op.k = 64, op.moved = 3.0 * GB;
+  Device device = ideal_device();
+  device.achieved.attention.fill({.forward = 0.7, .backward = 0.5, .seq_half = 600.0, .head_dim_64_factor = 0.8});
+  const AttentionFactors f = attention_factors(op, true, attention_machine(device, DType::Bf16, AttentionKernel::Flash2));
+  const double factors = f.efficiency * f.head_size * f.sequence * f.occupancy * f.useful * f.roofline() * f.launch();
+  EXPECT_NEAR(op.flops / f.time() / (factors * f.peak), 1.0, 1e-12);
 }
 
 }  // namespace

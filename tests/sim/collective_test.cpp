@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
 
 #include "tests/sim/sample_run.h"
 
@@ -178,6 +181,177 @@ TEST(CollectiveTerms, ASwitchThatAddsIsARouteOfItsOwn) {
   const GroupLinks links = links_of(run, GroupKind::Data);
   EXPECT_EQ(collective_terms(CollectiveKind::AllReduce, 1.0 * GiB, links).route, CollectiveRoute::InSwitch);
   EXPECT_EQ(collective_terms(CollectiveKind::AllGather, 1.0 * GiB, links).route, CollectiveRoute::Ring);
+}
+
+// Processes that exchange 1 GB/s, add up 4 GB/s, and take 100 us to wake each other.
+GroupLinks processes(int ranks) {
+  GroupLinks links;
+  links.place.ranks = links.place.ranks_per_domain = ranks;
+  links.fabric = 1.0 * GBps;
+  links.sums = 4.0 * GBps;
+  links.fabric_hop = 100.0 * us;
+  links.loopback = true;
+  return links;
+}
+
+void expect_time(CollectiveKind kind, double megabytes, int ranks, double milliseconds) {
+  EXPECT_NEAR(collective_time(kind, Bytes(megabytes * 1e6), processes(ranks)) / ms, milliseconds, 1e-9) << name_of(kind);
+}
+
+// Of 8 MB two ranks send each other 4 MB, in 4 ms, and add them up in 1 ms.
+TEST(CollectiveOfOneHost, TwoRanksExchangeHalves) {
+  expect_time(CollectiveKind::AllGather, 8.0, 2, 0.1 + 4.0);
+  expect_time(CollectiveKind::AllToAll, 8.0, 2, 0.1 + 4.0);
+  expect_time(CollectiveKind::ReduceScatter, 8.0, 2, 0.1 + 4.0 + 1.0);
+}
+
+TEST(CollectiveOfOneHost, AnAllReduceIsAReduceScatterAndAnAllGather) {
+  expect_time(CollectiveKind::AllReduce, 8.0, 2, 5.1 + 4.1);
+}
+
+TEST(CollectiveOfOneHost, MessagesBetweenTwoAreWhole) {
+  expect_time(CollectiveKind::SendRecv, 8.0, 2, 0.1 + 8.0);
+  expect_time(CollectiveKind::Broadcast, 8.0, 2, 0.1 + 8.0);
+}
+
+// Three quarters of the message; a broadcast goes on in two rounds.
+TEST(CollectiveOfOneHost, FourRanks) {
+  expect_time(CollectiveKind::AllGather, 8.0, 4, 0.1 + 6.0);
+  expect_time(CollectiveKind::Broadcast, 8.0, 4, 2.0 * 8.1);
+}
+
+TEST(CollectiveOfOneHost, SumsAreFreeWhereTheirRateIsUnknown) {
+  GroupLinks links = processes(2);
+  links.sums = BytesPerSecond(0.0);
+  EXPECT_EQ(collective_time(CollectiveKind::ReduceScatter, 1.0 * MB, links),
+            collective_time(CollectiveKind::AllGather, 1.0 * MB, links));
+}
+
+// Over several hosts the network's formulas hold.
+TEST(CollectiveOfOneHost, DoesNotReachToAnother) {
+  GroupLinks links = processes(2);
+  links.place.ranks_per_domain = 1;
+  links.place.domains = 2;
+  links.network = 10.0 * GBps;
+  EXPECT_LT(collective_time(CollectiveKind::AllGather, 8.0 * MB, links), 2.0 * ms);
+}
+
+// The header's formulas, written down once more and evaluated over groups of every kind; latencies in seconds, rates in bytes/s.
+struct ProtocolText {
+  double o, a, A, e;
+};
+constexpr std::array<ProtocolText, 3> kProtocolTexts{
+    {{8.4e-6, 1.0, 1.0, 1.0}, {14.0e-6, 1.9 / 3.4, 4.0 / 14.0, 0.92}, {6.6e-6, 0.6 / 3.4, 2.7 / 14.0, 0.25}}};
+
+struct GroupText {
+  double n, D;
+  double r = 1.0;
+  bool switched = false;
+  double a = 3e-6, A = 12e-6, f = 300e9, w = 90e9;
+
+  double p() const { return n / D; }
+  double b() const { return D == 1 ? f : p() == 1 ? r * w : std::min(f, r * w); }
+  double few(double c) const { return switched && D == 1 ? std::min(1.0, (1 + c / 64) / (1 + c / (n * n))) : 1.0; }
+
+  double ring(double rounds, double S, const ProtocolText& t, double gain = 1.0) const {
+    const double b_few = few(rounds > 1 ? 0.6 : 1.6) * gain * b();
+    return t.o + rounds * ((n - D) * t.a * a + (D - 1) * t.A * A + (n - 1) / n * S / (t.e * b_few));
+  }
+  double tree(double S, const ProtocolText& t) const {
+    const double latency = t.o + 2 * (p() - 1) * t.a * a + 2 * std::log2(D) * t.A * A;
+    if (D == 1) return latency + 2 * (n - 1) / n * S / (0.92 * t.e * few(0.6) * f);
+    const double inside = p() == 1 ? 0.0 : 2 * (n - 1) / n * S / f, across = 2 * (D - 1) / D * S / (r * w);
+    return latency + (std::max(inside, across) + 2 * std::log2(D) * std::min(S, 13.6e6) / b()) / (0.92 * t.e);
+  }
+  double hierarchical(double rounds, double S, const ProtocolText& t) const {
+    const double round =
+        (p() - 1) * t.a * a + std::log2(D) * t.A * A + (p() - 1) / p() * S / (t.e * f) + (D - 1) / D * S / (t.e * w);
+    return t.o + rounds * round;
+  }
+  double direct(double S) const {
+    const double inside = (p() - 1) / n * S / (few(1.6) * f), across = D == 1 ? 0.0 : p() * (n - p()) / n * S / w;
+    return 8.4e-6 + std::max(a, D == 1 ? 0.0 : A) + std::max(inside, across);
+  }
+  double pair(double S) const { return 8.4e-6 + (D == 1 ? a + S / f : A + S / w); }
+
+  GroupLinks links(CollectiveAlgorithm algorithm) const {
+    GroupLinks links;
+    links.place = {.ranks = static_cast<int>(n), .ranks_per_domain = static_cast<int>(p()), .domains = static_cast<int>(D)};
+    links.fabric = BytesPerSecond(f), links.network = BytesPerSecond(w), links.ring_share = r;
+    links.fabric_hop = Seconds(a), links.network_hop = Seconds(A);
+    links.switched = switched, links.algorithm = algorithm;
+    return links;
+  }
+  double time(CollectiveKind kind, double S, CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto) const {
+    return collective_time(kind, Bytes(S), links(algorithm)).value();
+  }
+};
+
+// Of one domain, with and without a switch, of two and of many, of one rank each, with a slow fabric and with a decaying ring.
+const std::vector<GroupText> kGroupTexts{{.n = 8, .D = 1},
+                                         {.n = 2, .D = 1, .switched = true},
+                                         {.n = 8, .D = 1, .switched = true},
+                                         {.n = 16, .D = 2, .switched = true},
+                                         {.n = 64, .D = 8, .r = 0.6},
+                                         {.n = 16, .D = 16, .r = 0.5},
+                                         {.n = 32, .D = 4, .f = 20e9}};
+const std::vector<double> kMessages{1.0, 4e3, 3e5, 2e7, 1e9, 3e10};
+
+template <typename Time>
+double fastest(Time time) {
+  double best = time(kProtocolTexts[0]);
+  for (const ProtocolText& protocol : kProtocolTexts) best = std::min(best, time(protocol));
+  return best;
+}
+
+TEST(CollectiveFormulas, RingsAndTreesTakeWhatTheHeaderSays) {
+  using enum CollectiveKind;
+  for (const GroupText& g : kGroupTexts) {
+    for (const double S : kMessages) {
+      const double ring = fastest([&](const ProtocolText& t) { return g.ring(2, S, t); });
+      const double tree = fastest([&](const ProtocolText& t) { return g.tree(S, t); });
+      EXPECT_DOUBLE_EQ(g.time(AllReduce, S, CollectiveAlgorithm::Ring), ring) << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(AllReduce, S, CollectiveAlgorithm::Tree), tree) << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(AllReduce, S), std::min(ring, tree)) << g.n << ", " << g.D << ", " << S;
+      const double round = fastest([&](const ProtocolText& t) { return g.ring(1, S, t); });
+      for (const CollectiveKind kind : {AllGather, ReduceScatter, Broadcast}) EXPECT_DOUBLE_EQ(g.time(kind, S), round);
+    }
+  }
+}
+
+TEST(CollectiveFormulas, HierarchiesTakeWhatTheHeaderSays) {
+  for (const GroupText& g : kGroupTexts) {
+    if (g.D == 1) continue;
+    for (const double S : kMessages) {
+      const auto time = [&](CollectiveKind kind) { return g.time(kind, S, CollectiveAlgorithm::Hierarchical); };
+      const double twice = fastest([&](const ProtocolText& t) { return g.hierarchical(2, S, t); });
+      const double once = fastest([&](const ProtocolText& t) { return g.hierarchical(1, S, t); });
+      EXPECT_DOUBLE_EQ(time(CollectiveKind::AllReduce), twice) << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(time(CollectiveKind::AllGather), once) << g.n << ", " << g.D << ", " << S;
+    }
+  }
+}
+
+TEST(CollectiveFormulas, AllToAllsAndPairsTakeWhatTheHeaderSays) {
+  for (const GroupText& g : kGroupTexts) {
+    for (const double S : kMessages) {
+      EXPECT_DOUBLE_EQ(g.time(CollectiveKind::AllToAll, S), g.direct(S)) << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(CollectiveKind::SendRecv, S), g.pair(S)) << g.n << ", " << g.D << ", " << S;
+    }
+  }
+}
+
+TEST(CollectiveFormulas, ASwitchThatAddsTakesWhatTheHeaderSays) {
+  for (const int ranks : {4, 5, 8}) {
+    const GroupText g{.n = static_cast<double>(ranks), .D = 1, .switched = true};
+    GroupLinks links = g.links(CollectiveAlgorithm::Auto);
+    links.in_switch_reduction = true;
+    for (const double S : kMessages) {
+      const double in_switch = ranks < 5 ? 1e300 : g.ring(2, S, kProtocolTexts[0], 1.30);
+      EXPECT_DOUBLE_EQ(collective_time(CollectiveKind::AllReduce, Bytes(S), links).value(),
+                       std::min(in_switch, g.time(CollectiveKind::AllReduce, S)));
+    }
+  }
 }
 
 }  // namespace

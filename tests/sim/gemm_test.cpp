@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "tests/sim/sample_run.h"
 
@@ -124,6 +127,84 @@ TEST(GemmFactors, RowsThatFillAnExpertsShareAreNoUsefulWork) {
   Operator rows = gemm("", 4, 128, 1024, 1024, DType::Bf16, DType::Bf16);
   rows.flops = 2.0 * 500.0 * 1024.0 * 1024.0 * FLOP;  // 500 of 512 rows
   EXPECT_NEAR(gemm_factors(rows, gemm_machine(ideal_device(), DType::Bf16)).padding, 500.0 / 512.0, 1e-12);
+}
+
+// The header's formulas, written down once more.
+double up(double value, double step) { return std::ceil(value / step) * step; }
+
+double gemm_time_by_hand(const Operator& op, const GemmMachine& machine) {
+  const GemmCoefficients& c = machine.coefficients;
+  const double m = static_cast<double>(op.m), n = static_cast<double>(op.n), k = static_cast<double>(op.k), reload = kTileReload;
+  const double u = machine.compute_units, small = c.smallest_tile;
+  const auto edge = [&](double tile, double extent) {
+    return extent < 64 && small < 64 ? std::min(tile, up(extent, small)) : tile;
+  };
+  double least = 1e300;
+  for (const auto& [tile_m, tile_n] :
+       std::vector<std::pair<double, double>>{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}) {
+    const double tm = edge(tile_m, m), tn = edge(tile_n, n);
+    for (const double s : {1.0, 2.0, 4.0, 8.0, 16.0}) {
+      const double x = static_cast<double>(op.batch) * std::ceil(m / tm) * std::ceil(n / tn) * s / u;
+      if (s > 1 && (x > 2.0 || k / s < 256.0)) continue;
+      const double waves = x < 1 ? 1.0 : (1 - c.wave_quantisation) * x + c.wave_quantisation * std::ceil(x);
+      const double rate =
+          c.max_efficiency * machine.peak.value() / u * (1 + reload / 128 + reload / 256) / (1 + reload / tm + reload / tn);
+      least = std::min(least, waves * 2 * tm * tn * (k / s + c.k_half) / rate);
+    }
+  }
+  const auto aligned = [&](std::int64_t extent) { return extent % c.alignment == 0; };
+  const bool all = (aligned(op.m) || (op.ragged && !op.weight_gradient)) && aligned(op.n) &&
+                   (aligned(op.k) || (op.ragged && op.weight_gradient));
+  const double alignment = all ? 1.0 : op.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
+  const double compute = least / (alignment * (op.weight_gradient ? c.weight_gradient_factor : 1.0));
+  const double memory = op.moved / machine.bandwidth / Seconds(1.0);
+  return std::pow(std::pow(compute, 3.0) + std::pow(memory, 3.0), 1.0 / 3.0) + c.kernel_time.value();
+}
+
+TEST(Gemm, TakesWhatTheHeaderSays) {
+  GemmMachine machine;
+  machine.peak = 300.0 * TFLOPS, machine.compute_units = 132, machine.bandwidth = 2.0 * TBps;
+  machine.coefficients = {.max_efficiency = 0.8,
+                          .k_half = 100.0,
+                          .wave_quantisation = 0.3,
+                          .misaligned_factor = 0.7,
+                          .misaligned_batch_factor = 0.2,
+                          .weight_gradient_factor = 0.94,
+                          .kernel_time = Seconds(3e-6)};
+  for (const int smallest : {64, 16}) {
+    machine.coefficients.smallest_tile = smallest;
+    for (const std::int64_t batch : {1, 6}) {
+      for (const std::int64_t m : {1, 40, 300, 1001, 8192}) {
+        for (const std::int64_t n : {24, 1000, 4096, 50257}) {
+          for (const std::int64_t k : {64, 1000, 16384}) {
+            for (const auto& [weight_gradient, ragged] :
+                 {std::pair{false, false}, std::pair{true, false}, std::pair{false, true}}) {
+              Operator op = gemm("test", batch, m, n, k, DType::Bf16, DType::Bf16);
+              op.weight_gradient = weight_gradient, op.ragged = ragged;
+              EXPECT_NEAR(gemm_time(op, machine) / Seconds(gemm_time_by_hand(op, machine)), 1.0, 1e-12)
+                  << batch << " x " << m << " x " << n << " x " << k << ", tiles from " << smallest;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment * weight_gradient * roofline() * launch().
+TEST(GemmFactors, MultiplyToTheRate) {
+  Device device = ideal_device();
+  device.compute_units = 132;
+  GemmMachine machine = gemm_machine(device, DType::Bf16);
+  machine.coefficients = {.max_efficiency = 0.8, .k_half = 256.0, .wave_quantisation = 0.5, .misaligned_factor = 0.6};
+  for (const std::int64_t k : {512, 4096, 16384}) {
+    Operator op = gemm("test", 1, 1000, 2100, k, DType::Bf16, DType::Bf16);
+    op.weight_gradient = true;
+    const GemmFactors f = gemm_factors(op, machine);
+    const double factors =
+        f.max_efficiency * f.k_ramp * f.tile * f.waves * f.padding * f.alignment * f.weight_gradient * f.roofline() * f.launch();
+    EXPECT_NEAR(op.flops / f.time() / (factors * f.peak), 1.0, 1e-12) << k;
+  }
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <utility>
+
 #include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 
@@ -84,18 +87,6 @@ TEST(Loss, GradientsInTheForwardPassLeaveNoGemmForTheBackwardPass) {
   EXPECT_EQ(total_flops(fused.backward).value(), 0.0);
 }
 
-TEST(Loss, EveryChunkReadsAndWritesTheHeadsGradient) {
-  const auto moved = [](int chunks) {
-    Bytes sum;
-    for (const Operator& op : loss_of(fused_run(FusedLoss::Gradient, chunks)).forward) {
-      if (op.kind == OperatorKind::Gemm) sum += op.moved;
-    }
-    return sum.value();
-  };
-  // A chunk reads the weights twice (logits, input gradient) and reads and writes the gradient: 4 * 2 V h bytes.
-  EXPECT_DOUBLE_EQ(moved(32) - moved(16), 16.0 * 4.0 * 2.0 * kVocab * kHidden);
-}
-
 TEST(Loss, ACheckpointedChunkMakesItsLogitsTwice) {
   TrainingRun run = fused_run(FusedLoss::Recomputed, 8);
   EXPECT_DOUBLE_EQ(total_flops(loss_of(run).recompute).value(), 2.0 * kTokens * kVocab * kHidden);
@@ -109,6 +100,75 @@ TEST(Loss, AFrozenHeadHasNoWeightGradient) {
   TrainingRun run = fused_run(FusedLoss::Gradient);
   run.strategy.adapters = Adapters{.rank = 8};
   EXPECT_DOUBLE_EQ(total_flops(loss_of(run).forward).value(), 2.0 * 2.0 * kTokens * kVocab * kHidden);
+}
+
+// The header's table of bytes: t = 1024 tokens, V/n columns, h = 1024, over formats, tensor ranks and numbers of chunks c.
+TEST(Loss, HoldsWhatTheHeaderSays) {
+  for (const auto& [precision, e] : {std::pair{Precision::Bf16, 2.0}, std::pair{Precision::Fp32, 4.0}}) {
+    for (const int n : {1, 4}) {
+      for (const int c : {1, 8, 32}) {
+        const double logits = kTokens * kVocab / n, head = kVocab / n * kHidden * e;
+        const auto working = [&, precision = precision](std::optional<FusedLoss> kind, double copies) {
+          TrainingRun run = kind ? fused_run(*kind, c) : small_run();
+          run.strategy.precision = precision, run.strategy.tensor_parallel = n;
+          run.framework.loss.fp32_logit_copies = copies;
+          run.framework.casts_weights_per_microbatch = false;
+          return loss_of(run).working.value();
+        };
+        for (const double k : {1.0, 2.0}) {
+          EXPECT_DOUBLE_EQ(working(std::nullopt, k), logits * (e + 4 * k));
+          EXPECT_DOUBLE_EQ(working(FusedLoss::Recomputed, k), logits * (e + 4 * k) / c + 2 * head);
+        }
+        EXPECT_DOUBLE_EQ(working(FusedLoss::Kernel, 2.0), logits * (e + 8));
+        EXPECT_DOUBLE_EQ(working(FusedLoss::Logits, 2.0), logits * (2 * e + 8.0 / c));
+        const double chunk = e < 4 ? 2 * e + 4 : e;
+        EXPECT_DOUBLE_EQ(working(FusedLoss::Gradient, 2.0), logits * chunk / c + head + kTokens * kHidden * e);
+      }
+    }
+  }
+}
+
+TEST(Loss, ACastOfTheHeadsWeightsWaitsWithTheGradients) {
+  TrainingRun run = fused_run(FusedLoss::Gradient);
+  run.framework.casts_weights_per_microbatch = false;
+  const Bytes without = loss_of(run).working;
+  run.framework.casts_weights_per_microbatch = true;
+  EXPECT_DOUBLE_EQ((loss_of(run).working - without).value(), kVocab * kHidden * 2.0);
+}
+
+// Chunk by chunk three values of 4 bytes for each token; where logits are made twice, twice.
+TEST(Loss, TensorRanksSumThreeValuesOfEachToken) {
+  for (const FusedLoss kind : {FusedLoss::Gradient, FusedLoss::Recomputed}) {
+    TrainingRun run = fused_run(kind, 8);
+    run.strategy.tensor_parallel = 4;
+    const LossOperators loss = loss_of(run);
+    for (const OperatorList* list : {&loss.forward, &loss.recompute}) {
+      double bytes = 0.0, calls = 0.0;
+      for (const Operator& op : *list) {
+        if (op.kind != OperatorKind::Collective) continue;
+        bytes += op.launches * op.message.value(), calls += op.launches;
+      }
+      const bool sums = list == &loss.forward || kind == FusedLoss::Recomputed;
+      EXPECT_DOUBLE_EQ(bytes, sums ? 3.0 * kTokens * 4.0 : 0.0);
+      EXPECT_DOUBLE_EQ(calls, sums ? 24.0 : 0.0);
+    }
+  }
+}
+
+// Each of c chunks reads V h weights for its logits and its input's gradient, and reads and writes their gradient; Recomputed
+// makes the logits twice.
+TEST(Loss, EveryChunkReadsTheWeightsAsOftenAsTheHeaderSays) {
+  const auto moved = [](FusedLoss kind, int chunks) {
+    const LossOperators loss = loss_of(fused_run(kind, chunks));
+    Bytes sum;
+    for (const OperatorList& list : {loss.forward, loss.recompute, loss.backward}) {
+      for (const Operator& op : list) sum += op.kind == OperatorKind::Gemm ? op.moved : Bytes(0.0);
+    }
+    return sum.value();
+  };
+  const double weights = 2.0 * kVocab * kHidden;
+  EXPECT_DOUBLE_EQ(moved(FusedLoss::Gradient, 32) - moved(FusedLoss::Gradient, 16), 16.0 * (2.0 + 2.0) * weights);
+  EXPECT_DOUBLE_EQ(moved(FusedLoss::Recomputed, 32) - moved(FusedLoss::Recomputed, 16), 16.0 * (3.0 + 2.0) * weights);
 }
 
 }  // namespace

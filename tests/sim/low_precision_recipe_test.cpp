@@ -4,7 +4,6 @@
 
 #include "sim/base/error.h"
 #include "sim/cost/layer_prices.h"
-#include "sim/cost/recipe_support.h"
 #include "sim/memory/stage_bytes.h"
 #include "sim/schedule/pass_operators.h"
 #include "sim/schedule/passes.h"

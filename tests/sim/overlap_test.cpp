@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "sim/schedule/exposed_gather.h"
+
 namespace llmsim::sim {
 namespace {
 
@@ -126,6 +128,54 @@ TEST(Overlap, MoreLossNeverEndsEarlier) {
     const double end = overlap_times(blocks(7, 1.0, 1.5, 1.0), {}, {.channel = loss}).end.value();
     EXPECT_GE(end, before);
     before = end;
+  }
+}
+
+TEST(Overlap, ASumOverReplicasFollowsComputeWhereNothingIsReduced) {
+  // compute 3, replicate 4: sums run 3-7 and 7-11; apart, the second unit computes when the first sum is through.
+  std::vector<OverlapUnit> units = blocks(2, 0.0, 3.0, 0.0);
+  for (OverlapUnit& unit : units) unit.replicate = Seconds(4.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {}).end.value(), 11.0);
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.reductions_overlap = false}).end.value(), 14.0);
+}
+
+TEST(Overlap, BothCommunicatorsTakeNoMoreThanNineTenths) {
+  // compute 1, scatter 2, replicate 10, losses 0.6 and 0.5.  c0 0-1, r0 1-3, sums from 3 on.  c1 does 0.8 by 3 and 0.2 by 3.4; r1
+  // 3.4-5.4, beside which and the sum c2 has a tenth of its rate: 0.2 by 5.4, 0.8 by 7.  r2 7-9, and the third sum ends at 33.
+  std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
+  for (OverlapUnit& unit : units) unit.replicate = Seconds(10.0);
+  const OverlapTimes times = overlap_times(units, {}, {.channel = 0.6, .replicas = 0.5});
+  EXPECT_NEAR(times.slowdown.value(), (3.4 - 1.0 - 1.0) + (7.0 - 3.4 - 1.0), 1e-12);
+  EXPECT_NEAR(times.end.value(), 33.0, 1e-12);
+}
+
+TEST(Overlap, EverySumOverReplicasSlowsComputeDown) {
+  // compute 1, scatter 2, replicate 2, losses 0.6 and 0.5.  c0 0-1, r0 1-3, s0 3-5.  c1 does 0.8 by 3 and 0.2 by 3.4; r1 3.4-5.4,
+  // s1 5.4-7.4.  c2 has a tenth of its rate by 5, 0.4 by 5.4 and a half after that: 0.16 + 0.16, and 0.68 by 6.76.  r2 6.76-8.76.
+  std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
+  for (OverlapUnit& unit : units) unit.replicate = Seconds(2.0);
+  const OverlapTimes times = overlap_times(units, {}, {.channel = 0.6, .replicas = 0.5});
+  EXPECT_NEAR(times.slowdown.value(), (3.4 - 1.0 - 1.0) + (6.76 - 3.4 - 1.0), 1e-12);
+  EXPECT_NEAR(times.end.value(), 10.76, 1e-12);
+}
+
+// n units over grids of g, c and l: the closed form against the events.
+TEST(ExposedGather, IsThatOfTheEventsOnEqualUnits) {
+  for (const int n : {1, 2, 3, 10, 80}) {
+    for (const double g : {0.0, 0.2, 0.99, 1.0, 1.5, 7.0}) {
+      for (const double l : {0.0, 0.1, 0.3, 0.8}) {
+        const std::vector<OverlapUnit> units = blocks(n, g, 1.0, 0.0);
+        const EqualUnits equal{.count = n, .gather = Seconds(g), .compute = Seconds(1.0)};
+        for (const int prefetch : {0, 1}) {
+          const OverlapTimes times = overlap_times(units, {.prefetch = prefetch}, {.channel = l});
+          const double exposed = (times.end - times.slowdown).value() - n;
+          EXPECT_NEAR(exposed_gather(equal, prefetch > 0, l).value(), exposed, 1e-12 * n) << n << ", " << g << ", " << l;
+        }
+      }
+      // A deeper prefetch changes nothing where compute loses nothing.
+      const double deep = overlap_times(blocks(n, g, 1.0, 0.0), {.prefetch = 4}).end.value() - n;
+      EXPECT_NEAR(exposed_gather({.count = n, .gather = Seconds(g), .compute = Seconds(1.0)}, true).value(), deep, 1e-12 * n);
+    }
   }
 }
 

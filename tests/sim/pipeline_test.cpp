@@ -1,4 +1,4 @@
-#include "sim/schedule/pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 #include <map>
 #include <string>

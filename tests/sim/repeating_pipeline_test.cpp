@@ -1,4 +1,4 @@
-#include "sim/schedule/repeating_pipeline.h"
+#include "sim/pipeline/repeating_pipeline.h"
 
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,7 @@ std::string text(const PipelineShape& shape) {
          std::to_string(shape.num_microbatches) + ", transfer " + std::to_string(shape.forward_transfer.value());
 }
 
-// To 1e-9: every stage begins and ends when its first and last event do.
+// To 1e-9: every stage begins and ends when its first and last event do, and is idle between them as long as no event goes on.
 void expect_exact(const PipelineShape& shape, const Chunks& chunks) {
   const PipelineTimes times = simulate_pipeline(shape, chunks);
   const auto events = pipeline_events(shape, chunks);
@@ -44,6 +44,9 @@ void expect_exact(const PipelineShape& shape, const Chunks& chunks) {
   for (std::size_t stage = 0; stage < events.size(); ++stage) {
     const double start = events[stage].front().start.value();
     const double end = events[stage].back().end.value();
+    double idle = 0.0;
+    for (std::size_t i = 1; i < events[stage].size(); ++i) idle += (events[stage][i].start - events[stage][i - 1].end).value();
+    EXPECT_NEAR(times.idle[stage].value(), idle, 1e-9 * end) << text(shape);
     last = std::max(last, end);
     EXPECT_NEAR(times.start[stage].value(), start, 1e-9 * end) << text(shape);
     EXPECT_NEAR(times.finish[stage].value(), end, 1e-9 * end) << text(shape);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/schedule/update_time.h"
+#include "sim/schedule/step.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -34,6 +34,13 @@ const std::map<std::string, Names> third_party_owners{
     {"ATen/", {"runtime"}},
 };
 
+// The floors of sim, the lowest first: a folder, or a file at the top of sim by its stem.  What is on one floor does not know the
+// others there.
+const std::vector<Names> sim_floors{
+    {"base"},   {"model", "hardware"}, {"strategy"},   {"run"},          {"operators"},          {"cost"}, {"pipeline"},
+    {"memory"}, {"schedule"},          {"prediction"}, {"plausibility"}, {"predict", "explain"}, {"plan"},
+};
+
 const SourceTree& sources() {
   static const SourceTree tree = read_source_tree(LLMSIM_SOURCE_DIR);
   return tree;
@@ -50,6 +57,18 @@ bool in_program(const std::string& path) { return program_folders.contains(top_f
 bool exists(const std::string& path) { return sources().texts.contains(path); }
 
 std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
+
+// "memory" of sim/memory/peak.h, "predict" of sim/predict.h.
+std::string room_of(const std::string& path) {
+  const std::string below = path.substr(path.find('/') + 1);
+  return below.find('/') == std::string::npos ? stem(below) : top_folder(below);
+}
+
+int floor_of(const std::string& room) {
+  for (std::size_t i = 0; i < sim_floors.size(); ++i)
+    if (sim_floors[i].contains(room)) return static_cast<int>(i);
+  return -1;
+}
 
 TEST(IncludedFiles, AreReadFromQuotesAndAngles) {
   EXPECT_EQ(included_files("#pragma once\n#include <map>  // why\nint a;\n#include \"sim/run.h\"\n// #include <set>\n"),
@@ -78,6 +97,17 @@ TEST(Structure, FoldersUseOnlyWhatTheStarAllows) {
       if (in_program(include)) {
         EXPECT_TRUE(may_use(owning_folder(path), top_folder(include))) << path << " includes " << include;
       }
+    }
+  }
+}
+
+TEST(Structure, NoArrowOfSimGoesUp) {
+  for (const auto& [path, includes] : sources().includes) {
+    if (top_folder(path) != "sim") continue;
+    EXPECT_GE(floor_of(room_of(path)), 0) << path << " is on no floor";
+    for (const std::string& include : includes) {
+      if (top_folder(include) != "sim" || room_of(include) == room_of(path)) continue;
+      EXPECT_LT(floor_of(room_of(include)), floor_of(room_of(path))) << path << " includes " << include;
     }
   }
 }
@@ -129,6 +159,15 @@ TEST(Structure, ASourceIncludesItsOwnHeaderFirst) {
     if (!in_program(path) || header == path || !exists(header)) continue;
     ASSERT_FALSE(includes.empty()) << path;
     EXPECT_EQ(includes.front(), header) << path;
+  }
+}
+
+TEST(Structure, HeadersOfPipelinesAndSchedulesNameTheirSourceOrSayWhoseTheyAre) {
+  for (const auto& [path, text] : sources().texts) {
+    if (!path.ends_with(".h") || (!path.starts_with("sim/schedule/") && !path.starts_with("sim/pipeline/"))) continue;
+    const std::string top = text.substr(0, text.find("#pragma once"));
+    const auto says = [&](const char* word) { return top.find(word) != std::string::npos; };
+    EXPECT_TRUE(says("ource") || says("et al.") || says("ours") || says("Ours")) << path;
   }
 }
 

@@ -1,0 +1,68 @@
+// A pipeline schedule as events: every pass of every micro-batch on every stage, in the order the schedule prescribes
+// (stage_order.h), each starting when its stage is free and its input has arrived.
+//
+// With p stages, m micro-batches, v chunks per stage, equal forward time F and backward time B per stage and free transfers the
+// makespan is (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)
+//
+//   GPipe, 1F1B   (m + p - 1)(F + B)          interleaved   m (F + B) + (p - 1)(F + B) / v
+//
+// and at most m (GPipe), min(m, p) (1F1B, first stage), or p + (p - 1)/v + ... (interleaved) micro-batches are in flight.  Of
+// schedules that split backward passes stage_order.h has bubbles and micro-batches in flight.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sim/base/quantity.h"
+#include "sim/pipeline/stage_order.h"
+
+namespace llmsim::sim {
+
+// Times of one part of the model (stage_layout.h) for one micro-batch.
+struct ChunkTimes {
+  Seconds forward{};
+  Seconds backward{};           // whole: gradients of data and weights
+  Seconds weights{};            // of it: gradients of the weights
+  Seconds forward_exchange{};   // of `forward`: all-to-alls, which a pass beside it can hide
+  Seconds backward_exchange{};  // of `backward`
+};
+
+// A forward and a backward pass of one stage executed together: the all-to-alls of each travel beside the compute of the other
+// and take `loss` of its rate (cost/contention.h); what is longer than that compute shows.
+struct JoinedPass {
+  Seconds exposed{};   // of its all-to-alls
+  Seconds slowdown{};  // of its compute
+};
+struct JoinedPasses {
+  JoinedPass forward, backward;
+  Seconds total{};
+  Seconds hidden{};    // of the all-to-alls of both
+  Seconds slowdown{};  // of the compute of both
+};
+JoinedPasses joined_passes(const ChunkTimes& forward, const ChunkTimes& backward, double loss);
+
+struct PipelineTimes {
+  Seconds makespan{};
+  std::vector<Seconds> start;   // when each stage begins its first pass
+  std::vector<Seconds> finish;  // when it ends its last one
+  std::vector<Seconds> idle;    // what it waits for between its passes, from the first to the last
+};
+
+// The times of pipeline_events.  Of 1F1B and interleaved pipelines passes that repeat earlier ones are left out
+// (repeating_pipeline.h); those of the other schedules are all simulated.
+//
+// `chunks[part]`, by the parts of shape.layout().  Requires num_microbatches >= 1, and at least `stages` of them for Interleaved;
+// see stage_order.h for the others.
+PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
+
+// A pass on its stage.  Two that are executed together have the same times.
+struct PassEvent {
+  PipelinePass pass;
+  Seconds start{};
+  Seconds end{};
+};
+
+// All passes of every stage in order, whatever their number.
+std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,245 @@
+#include "sim/pipeline/stage_order.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+namespace llmsim::sim {
+namespace {
+
+// The k-th forward (or backward) pass of a stage: groups of micro-batches go through chunk after chunk.
+PipelinePass interleaved_pass(int k, const PipelineShape& shape, int group, bool backward) {
+  const int first = k / (group * shape.virtual_stages) * group;
+  const int size = std::min(group, shape.num_microbatches - first);
+  const int within = k - first * shape.virtual_stages;
+  const int chunk = within / size;
+  return {.chunk = backward ? shape.virtual_stages - 1 - chunk : chunk,
+          .microbatch = first + within % size,
+          .kind = backward ? PassKind::Backward : PassKind::Forward};
+}
+
+// Warm-up forwards, then one forward and one backward in turn, then the remaining backwards.
+std::vector<PipelinePass> whole_backward_order(const PipelineShape& shape, int stage) {
+  const int total = shape.num_microbatches * shape.virtual_stages, warmup = warmup_passes(shape, stage);
+  const int group = microbatch_group(shape);
+  std::vector<PipelinePass> order;
+  order.reserve(2 * static_cast<std::size_t>(total));
+  int forwards = 0, backwards = 0;
+  while (backwards < total) {
+    const bool backward = forwards == total || forwards - backwards > warmup;
+    order.push_back(interleaved_pass(backward ? backwards++ : forwards++, shape, group, backward));
+  }
+  return order;
+}
+
+// Appends passes; each kind of pass of each chunk takes its micro-batches in their order.
+class OrderWriter {
+ public:
+  void forward(int chunk) { add(chunk, PassKind::Forward, forwards_[chunk]++); }
+  void data_gradient(int chunk) { add(chunk, PassKind::DataGradient, backwards_[chunk]++); }
+  void weight_gradient(int chunk) { add(chunk, PassKind::WeightGradient, weights_[chunk]++); }
+  // Data and weight gradients as two passes, one after the other.
+  void both_gradients(int chunk) {
+    data_gradient(chunk);
+    weight_gradient(chunk);
+  }
+  void backward(int chunk) {
+    assert(backwards_[chunk] == weights_[chunk]);
+    add(chunk, PassKind::Backward, backwards_[chunk]++);
+    ++weights_[chunk];
+  }
+  void join_last() { order_.back().joins_next = true; }
+
+  int forwards(int chunk) const { return forwards_[chunk]; }
+  int backwards(int chunk) const { return backwards_[chunk]; }
+  bool weights_wait(int chunk) const { return weights_[chunk] < backwards_[chunk]; }
+
+  std::vector<PipelinePass>& order() { return order_; }
+
+ private:
+  using Counts = std::array<int, 2>;  // by chunk
+
+  void add(int chunk, PassKind kind, int microbatch) {
+    order_.push_back({.chunk = chunk, .microbatch = microbatch, .kind = kind});
+  }
+
+  std::vector<PipelinePass> order_;
+  Counts forwards_{}, backwards_{}, weights_{};
+};
+
+// One stage of a DualPipe.  `near` is the chunk through which the micro-batches of the closer end of the pipeline go.
+class DualPipeStage {
+ public:
+  DualPipeStage(const PipelineShape& shape, int stage)
+      : shape_(shape),
+        half_(shape.stages / 2),
+        place_(std::min(stage, shape.stages - 1 - stage)),
+        near_(stage >= half_ ? 1 : 0),
+        far_(1 - near_) {}
+
+  std::vector<PipelinePass> order() {
+    const int inner = half_ - place_ - 1, outer = place_ + 1;
+    for (int i = 0; i < 2 * inner; ++i) write_.forward(near_);
+    for (int i = 0; i < outer; ++i) write_.forward(near_), write_.forward(far_);
+    for (int i = 0; i < inner; ++i) data_gradient(far_), oldest_weights(), write_.forward(far_);
+    for (int i = 0; i < shape_.num_microbatches / 2 - shape_.stages + outer; ++i) exchange(i == 0 && inner == 0);
+    for (int i = 0; i < inner; ++i) write_.backward(far_), together(far_, near_);
+    drain(outer);
+    for (int i = 0; i < inner; ++i) oldest_weights(), data_gradient(near_);
+    for (int i = 0; i < outer; ++i) oldest_weights();
+    number_from_the_other_end();
+    return std::move(write_.order());
+  }
+
+ private:
+  void data_gradient(int chunk) {
+    write_.data_gradient(chunk);
+    waiting_.push_back(chunk);
+  }
+
+  void oldest_weights() { write_.weight_gradient(waiting_[done_++]); }
+
+  void together(int forward, int backward) {
+    write_.forward(forward);
+    write_.join_last();
+    write_.backward(backward);
+  }
+
+  // The middle stages do not overlap their first two passes, which shortens the bubble.
+  void exchange(bool first_in_the_middle) {
+    if (first_in_the_middle) {
+      write_.forward(near_), write_.backward(far_);
+    } else {
+      together(near_, far_);
+    }
+    together(far_, near_);
+  }
+
+  // Backward passes alone; the second half of them is split.
+  void drain(int rounds) {
+    bool split = false;
+    const auto backward = [&](int chunk) { split ? data_gradient(chunk) : write_.backward(chunk); };
+    for (int i = 0; i < rounds; ++i) {
+      split = split || (i == rounds / 2 && place_ % 2 == 1);
+      backward(far_);
+      split = split || (i == rounds / 2 && place_ % 2 == 0);
+      backward(near_);
+    }
+  }
+
+  void number_from_the_other_end() {
+    for (PipelinePass& pass : write_.order()) {
+      if (pass.chunk == 1) pass.microbatch += shape_.num_microbatches / 2;
+    }
+  }
+
+  const PipelineShape& shape_;
+  int half_;
+  int place_;  // from the closer end
+  int near_;
+  int far_;
+  OrderWriter write_;
+  std::vector<int> waiting_;  // chunks whose weight gradients are to be made, oldest first
+  std::size_t done_ = 0;      // of them
+};
+
+std::vector<PipelinePass> zb_h1_order(const PipelineShape& shape, int stage) {
+  const int m = shape.num_microbatches, warmup = std::min(m, shape.stages - stage - 1);
+  OrderWriter write;
+  for (int i = 0; i < warmup; ++i) write.forward(0);
+  for (int i = warmup; i < m; ++i) {
+    write.forward(0);
+    write.data_gradient(0);
+    if (write.backwards(0) > stage) write.weight_gradient(0);
+  }
+  for (int i = 0; i < warmup; ++i) write.both_gradients(0);
+  while (write.weights_wait(0)) write.weight_gradient(0);
+  return std::move(write.order());
+}
+
+std::vector<PipelinePass> zb_v_order(const PipelineShape& shape, int stage) {
+  const int p = shape.stages, fewest = 2 * p - 1, m = std::max(fewest, shape.num_microbatches);
+  OrderWriter write;
+  for (int i = 0; i < 2 * (p - stage) - 1; ++i) write.forward(0);
+  for (int i = 0; i < stage; ++i) write.forward(1), write.forward(0);
+  for (int i = 0; i < p - stage; ++i) write.forward(1), write.both_gradients(1);
+  while (write.forwards(1) < write.forwards(0) || write.forwards(0) < m) {
+    if (write.forwards(0) < m) write.forward(0);
+    write.both_gradients(0), write.forward(1), write.both_gradients(1);
+  }
+  for (int i = 0; i < stage; ++i) write.data_gradient(0), write.data_gradient(1);
+  for (int i = 0; i < p - stage; ++i) write.both_gradients(0);
+  while (write.weights_wait(1)) write.weight_gradient(1);
+  while (write.weights_wait(0)) write.weight_gradient(0);
+  // Fewer micro-batches leave out passes of the shortest whole pipeline.
+  std::erase_if(write.order(), [&](const PipelinePass& pass) { return pass.microbatch >= shape.num_microbatches; });
+  return std::move(write.order());
+}
+
+// What passes in flight hold: a forward pass takes it, the last pass of the same micro-batch through the same chunk gives it
+// back.
+int most_in_flight(const std::vector<PipelinePass>& order) {
+  int now = 0, most = 0;
+  for (const PipelinePass& pass : order) {
+    if (pass.kind == PassKind::Forward) most = std::max(most, ++now);
+    if (pass.kind == PassKind::Backward || pass.kind == PassKind::WeightGradient) --now;
+  }
+  return most;
+}
+
+}  // namespace
+
+StageLayout PipelineShape::layout() const {
+  return {.schedule = schedule, .stages = stages, .virtual_stages = virtual_stages, .num_microbatches = num_microbatches};
+}
+
+PipelineShape pipeline_shape(const Strategy& strategy) {
+  return {.schedule = strategy.schedule,
+          .stages = strategy.pipeline_parallel,
+          .virtual_stages = strategy.virtual_stages,
+          .num_microbatches = strategy.num_microbatches()};
+}
+
+int microbatch_group(const PipelineShape& shape) {
+  int size = shape.stages;
+  const auto leaves_a_small_group = [&] {
+    const int rest = shape.num_microbatches % size;
+    return rest > 0 && rest < shape.stages;
+  };
+  while (size < shape.num_microbatches && leaves_a_small_group()) ++size;
+  return size;
+}
+
+int warmup_passes(const PipelineShape& shape, int stage) {
+  const int total = shape.num_microbatches * shape.virtual_stages;
+  switch (shape.schedule) {
+    case PipelineSchedule::OneForwardOneBackward: return std::min(total, shape.stages - stage - 1);
+    case PipelineSchedule::Interleaved:
+      return std::min(total, 2 * (shape.stages - stage - 1) + (shape.virtual_stages - 1) * microbatch_group(shape));
+    default: return total;
+  }
+}
+
+std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage) {
+  switch (shape.schedule) {
+    case PipelineSchedule::ZbH1: return zb_h1_order(shape, stage);
+    case PipelineSchedule::ZbV: return zb_v_order(shape, stage);
+    case PipelineSchedule::DualPipe: return DualPipeStage(shape, stage).order();
+    default: return whole_backward_order(shape, stage);
+  }
+}
+
+int messages_under_way(const PipelineShape& shape) {
+  return shape.virtual_stages == 1 ? 1 : microbatch_group(shape) - shape.stages + 1;
+}
+
+int peak_in_flight(const PipelineShape& shape, int stage) {
+  switch (shape.schedule) {
+    case PipelineSchedule::ZbH1:
+    case PipelineSchedule::ZbV:
+    case PipelineSchedule::DualPipe: return most_in_flight(stage_order(shape, stage));
+    default: return std::min(shape.num_microbatches * shape.virtual_stages, warmup_passes(shape, stage) + 1);
+  }
+}
+
+}  // namespace llmsim::sim
