@@ -8,7 +8,8 @@
 
 #include <compare>
 #include <optional>
-#include <string>
+
+#include "sim/base/named.h"
 
 namespace llmsim::sim {
 
@@ -29,9 +30,7 @@ struct ExpertStrategy {
   bool operator==(const ExpertStrategy&) const = default;
 };
 
-// "alltoall", "allgather", "deepep".
-const char* name_of(ExpertDispatch dispatch);
-// The inverse; none for an unknown name.  "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
-std::optional<ExpertDispatch> expert_dispatch_named(const std::string& name);
+// "alltoall", "allgather", "deepep"; "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
+NameTable<ExpertDispatch> name_table(ExpertDispatch);
 
 }  // namespace llmsim::sim

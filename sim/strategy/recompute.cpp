@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "sim/strategy/named_modules.h"
-#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 namespace {
@@ -22,6 +21,15 @@ constexpr std::array<RecomputedModule, 8> kRecomputedModules{{{"core_attn", &Rec
                                                               {"moe_act", &RecomputedModules::expert_activation},
                                                               {"shared_experts", &RecomputedModules::shared_experts},
                                                               {"mla_up_proj", &RecomputedModules::mla_up}}};
+
+constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"},
+                                                    {RecomputeKind::Selective, "selective"},
+                                                    {RecomputeKind::Full, "full"},
+                                                    {RecomputeKind::EveryN, "every_n"},
+                                                    {RecomputeKind::Op, "op"}};
+
+constexpr Named<SavedGemms> kSavedGemms[] = {
+    {SavedGemms::EverySecond, "every-second"}, {SavedGemms::All, "all"}, {SavedGemms::Qkv, "qkv"}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
@@ -43,7 +51,7 @@ std::optional<Recompute> every_n_from(const std::string& value) {
 }
 
 std::optional<Recompute> gemms_from(const std::string& value) {
-  const std::optional<SavedGemms> kept = saved_gemms_named(value);
+  const std::optional<SavedGemms> kept = named<SavedGemms>(value);
   if (!kept || *kept == SavedGemms::EverySecond) return std::nullopt;
   return Recompute{.kind = RecomputeKind::Op, .kept = *kept};
 }
@@ -85,7 +93,7 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   const std::size_t mark = text.find_first_of("=/");
   std::string name = text.substr(0, mark);
   std::replace(name.begin(), name.end(), '-', '_');
-  const std::optional<RecomputeKind> kind = recompute_named(name);
+  const std::optional<RecomputeKind> kind = named<RecomputeKind>(name);
   if (!kind) return std::nullopt;
   if (mark == std::string::npos) return *kind == RecomputeKind::EveryN ? std::nullopt : std::optional(Recompute{.kind = *kind});
   const std::string value = text.substr(mark + 1);
@@ -109,20 +117,7 @@ std::optional<RecomputedModules> recomputed_modules_from(const std::string& name
   return with_named(kNoModules, kRecomputedModules, names);
 }
 
-const char* name_of(SavedGemms kept) {
-  switch (kept) {
-    case SavedGemms::EverySecond: return "every-second";
-    case SavedGemms::All: return "all";
-    case SavedGemms::Qkv: break;
-  }
-  return "qkv";
-}
-
-std::optional<SavedGemms> saved_gemms_named(const std::string& name) {
-  for (const SavedGemms kept : {SavedGemms::EverySecond, SavedGemms::All, SavedGemms::Qkv}) {
-    if (name == name_of(kept)) return kept;
-  }
-  return std::nullopt;
-}
+NameTable<RecomputeKind> name_table(RecomputeKind) { return kRecomputeKinds; }
+NameTable<SavedGemms> name_table(SavedGemms) { return kSavedGemms; }
 
 }  // namespace llmsim::sim

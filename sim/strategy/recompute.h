@@ -25,6 +25,8 @@
 #include <optional>
 #include <string>
 
+#include "sim/base/named.h"
+
 namespace llmsim::sim {
 
 enum class RecomputeKind { None, Selective, Full, EveryN, Op };
@@ -43,6 +45,9 @@ struct RecomputedModules {
   // Whether all that follows the second norm of a block is made again.
   bool second_half(bool of_moe) const { return of_moe ? moe : mlp; }
 };
+
+// All the modules.
+inline constexpr RecomputedModules kAllRecomputedModules{true, true, true, true, true, true, true, true};
 
 enum class SavedGemms { EverySecond, All, Qkv };
 
@@ -74,8 +79,7 @@ std::string text_of(const RecomputedModules& modules, const char* separator = "+
 // The inverse for names joined by "+"; none where one is unknown.
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names);
 
-// "every-second", "all", "qkv".
-const char* name_of(SavedGemms kept);
-std::optional<SavedGemms> saved_gemms_named(const std::string& name);
+NameTable<RecomputeKind> name_table(RecomputeKind);  // "every_n"
+NameTable<SavedGemms> name_table(SavedGemms);        // "every-second", "all", "qkv"
 
 }  // namespace llmsim::sim

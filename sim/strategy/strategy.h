@@ -2,10 +2,10 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "sim/base/dtype.h"
+#include "sim/base/named.h"
 #include "sim/strategy/expert_strategy.h"
 #include "sim/strategy/offload.h"
 #include "sim/strategy/recompute.h"
@@ -101,21 +101,11 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
-// Names as the Run schema spells them: "bf16", "adamw", "zero3", "every_n", "1f1b".
-const char* name_of(Precision precision);
-const char* name_of(OptimizerKind optimizer);
-const char* name_of(Sharding sharding);
-const char* name_of(RecomputeKind recompute);
-const char* name_of(PipelineSchedule schedule);
-const char* name_of(ContextScheme scheme);  // "ring", "all-gather", "all-to-all"
-
-// The inverse; none for an unknown name.
-std::optional<Precision> precision_named(const std::string& name);
-std::optional<OptimizerKind> optimizer_named(const std::string& name);
-std::optional<Sharding> sharding_named(const std::string& name);
-std::optional<RecomputeKind> recompute_named(const std::string& name);
-// "zero-bubble" is ZB-H1.
-std::optional<PipelineSchedule> schedule_named(const std::string& name);
-std::optional<ContextScheme> context_scheme_named(const std::string& name);
+// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b" ("zero-bubble" is ZB-H1), "all-gather".
+NameTable<Precision> name_table(Precision);
+NameTable<OptimizerKind> name_table(OptimizerKind);
+NameTable<Sharding> name_table(Sharding);
+NameTable<PipelineSchedule> name_table(PipelineSchedule);
+NameTable<ContextScheme> name_table(ContextScheme);
 
 }  // namespace llmsim::sim

@@ -12,22 +12,25 @@ struct Case {
 
   sim::ExpertStrategy experts() {
     Assumptions assume(record, run);
-    return recorded_experts(record.training, strategy, assume);
+    sim::Strategy s = strategy;
+    put(record.training.strategy, s);
+    set_expert_ranks(record.training, s, assume);
+    return s.experts;
   }
 };
 
 TEST(RecordedExperts, AreLaidOutAsTheRunSays) {
   Case c;
   c.strategy.tensor_parallel = 4;
-  c.record.training.etp = 2;
-  c.record.training.moe_dispatch = "deepep";
-  c.record.training.moe_imbalance = 1.2;
+  c.record.training.strategy["etp"] = 2;
+  c.record.training.strategy["moe_dispatch"] = "deepep";
+  c.record.training.strategy["moe_imbalance"] = 1.2;
   const sim::ExpertStrategy experts = c.experts();
   EXPECT_EQ(experts.tensor_parallel, 2);
   EXPECT_EQ(experts.dispatch, sim::ExpertDispatch::Deduplicated);
   EXPECT_EQ(experts.imbalance, 1.2);
   EXPECT_TRUE(experts.captured);
-  c.record.training.moe_captured = false;
+  c.record.training.strategy["moe_captured"] = false;
   EXPECT_FALSE(c.experts().captured);
 }
 
@@ -46,7 +49,7 @@ TEST(RecordedExperts, AMeshThatExistsOnlyWithWholeExpertsHasThem) {
 TEST(RecordedExperts, WhatDividesAsTheRestIsNothingOfItsOwn) {
   Case c;
   c.strategy.tensor_parallel = 2;
-  c.record.training.etp = 2;
+  c.record.training.strategy["etp"] = 2;
   EXPECT_EQ(c.experts(), sim::ExpertStrategy{});
 }
 
