@@ -273,10 +273,12 @@ hwdb::RecordedTraining training_of(const RunOptions& options, sim::PartialStrate
   return training;
 }
 
-sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes, const hwdb::Database& database) {
+sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes, const hwdb::Database& database,
+                  bool laid_out = true) {
   record.id = model.name;
   record.model = hwdb::recorded(model);
-  sim::Run run = hwdb::RunResolver(database).resolve(record);
+  hwdb::RunResolver resolver(database);
+  sim::Run run = laid_out ? resolver.resolve(record) : resolver.resolve_without_layout(record);
   if (run.cluster.system_accelerator) {
     throw Error("--hardware = " + run.cluster.device.id + ": system " + run.cluster.id + " has " +
                 *run.cluster.system_accelerator + "; leave out --hardware or --system");
@@ -311,25 +313,12 @@ void check_shards(const sim::PartialStrategy& strategy) {
   }
 }
 
-// Facts about what a plan searches: they would name the values of one layout.
-void drop_searched(Notes& facts) {
-  constexpr std::array<std::string_view, 8> kSearched{"assumed.training.dp",
-                                                      "assumed.training.sharding",
-                                                      "assumed.training.pipeline_schedule",
-                                                      "assumed.training.micro_batch",
-                                                      "assumed.training.num_microbatches",
-                                                      "assumed.training.recompute.kind",
-                                                      "assumed.training.sequence_parallel",
-                                                      "assumed.training.embeddings_as_layers"};
-  std::erase_if(facts,
-                [&](const sim::Fact& f) { return std::find(kSearched.begin(), kSearched.end(), f.key) != kSearched.end(); });
-}
-
-void check_products(const sim::PlanQuery& query) {
-  const auto largest = [](const std::vector<int>& values) { return values.empty() ? std::int64_t{1} : values.back(); };
-  const double product = static_cast<double>(largest(query.tensor_parallel)) *
-                         static_cast<double>(largest(query.pipeline_parallel)) *
-                         static_cast<double>(largest(query.context_parallel)) * static_cast<double>(largest(query.data_parallel));
+void check_products(const sim::Restriction& restriction) {
+  double product = 1.0;
+  for (const char* ranks : {"tp", "pp", "cp", "dp"}) {
+    const auto values = restriction.find(ranks);
+    if (values != restriction.end()) product *= sim::number_of(values->second.back()).value();
+  }
   if (product > std::numeric_limits<int>::max()) {
     throw Error(
         "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; smaller lists are expected");
@@ -353,42 +342,33 @@ void set_mesh(const Layout& layout, sim::Strategy& strategy) {
   strategy.global_batch = layout.global_batch;
 }
 
-// A list of integers, or of words.
-std::vector<int> counts_of(const RunOptions& options, const std::string& key) {
-  const auto found = options.strategy.find(key);
-  if (found == options.strategy.end()) return {};
-  const sim::StrategyField& field = field_of(key);
-  return numbers_in(option_name(field), found->second, {1, static_cast<std::int64_t>(field.most)});
-}
-
-template <class Enum>
-std::vector<Enum> words_of(const RunOptions& options, const std::string& key) {
-  std::vector<Enum> words;
-  const auto found = options.strategy.find(key);
-  if (found == options.strategy.end()) return words;
-  for (const std::string& part : split(found->second))
-    words.push_back(*sim::named<Enum>(std::get<std::string>(value_in(field_of(key), part))));
-  return words;
+// The values of a list such as 1,2,4 or zero1,zero3.
+std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const std::string& text) {
+  std::vector<sim::FieldValue> values;
+  if (field.kind == sim::FieldKind::Count) {
+    const NumberRange range{static_cast<std::int64_t>(field.least), static_cast<std::int64_t>(field.most)};
+    for (const int number : numbers_in(option_name(field), text, range)) values.emplace_back(std::int64_t{number});
+  } else {
+    for (const std::string& part : split(text)) values.push_back(value_in(field, part));
+  }
+  return values;
 }
 
 bool is_searched(const std::string& key) {
-  constexpr std::array<std::string_view, 9> kSearched{
-      "tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages", "pipeline_schedule", "sharding"};
-  return std::find(kSearched.begin(), kSearched.end(), key) != kSearched.end();
+  return std::find(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), key) != sim::kSearchedFields.end();
 }
 
-void set_search(const RunOptions& options, sim::PlanQuery& query) {
-  query.tensor_parallel = counts_of(options, "tp");
-  query.pipeline_parallel = counts_of(options, "pp");
-  query.data_parallel = counts_of(options, "dp");
-  query.context_parallel = counts_of(options, "cp");
-  query.expert_parallel = counts_of(options, "ep");
-  query.micro_batch = counts_of(options, "micro_batch");
-  query.virtual_stages = counts_of(options, "virtual_stages");
-  query.schedule = words_of<sim::PipelineSchedule>(options, "pipeline_schedule");
-  query.sharding = words_of<sim::Sharding>(options, "sharding");
-  for (const std::string& part : split(options.recompute.value_or(""))) query.recompute.push_back(recompute_in(part));
-  check_products(query);
+sim::Restriction restriction_of(const RunOptions& options) {
+  sim::Restriction restriction;
+  for (const auto& [key, text] : options.strategy) {
+    if (is_searched(key)) restriction[key] = values_in(field_of(key), text);
+  }
+  if (options.recompute) {
+    for (const std::string& part : split(*options.recompute))
+      restriction["recompute"].emplace_back(sim::text_of(recompute_in(part)));
+  }
+  check_products(restriction);
+  return restriction;
 }
 
 }  // namespace
@@ -422,20 +402,17 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
   record.training = training_of(options, strategy_in(options, is_searched), record.hardware, database, notes);
-  // Any mesh: the search replaces it.
-  for (const char* key : {"dp", "global_batch", "shard_size"}) record.training.strategy[key] = std::int64_t{devices};
-  const int global_batch = global_batch_of(options, model.seq_len, devices, devices, false, notes);
+  record.training.strategy["global_batch"] =
+      std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   sim::PlanQuery query;
   for (const auto sharding :
        {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2, sim::Sharding::Zero3, sim::Sharding::Hsdp}) {
     record.training.strategy["sharding"] = std::string(sim::name_of(sharding));
-    sim::Run run = resolved(record, model, notes, database);
-    drop_searched(run.facts);
-    run.strategy.global_batch = global_batch;
+    sim::Run run = resolved(record, model, notes, database, false);
     query.under.emplace(sharding, std::move(run));
   }
   query.base = query.under.at(sim::Sharding::None);
-  set_search(options, query);
+  query.restriction = restriction_of(options);
   return query;
 }
 

@@ -106,14 +106,14 @@ void check_memory_savers(const sim::Recompute& recompute, const sim::Offload& of
 
 // Fields of which the framework has a default.  Between tensor ranks that do not exist nothing is sharded or overlapped; of
 // context ranks that do not exist nothing is told.
-void set_defaults(const RecordedTraining& t, sim::Strategy usual, sim::Strategy& s, Assumptions& assume) {
+void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out, sim::Strategy& s, Assumptions& assume) {
   if (s.tensor_parallel == 1) usual.sequence_parallel = usual.tensor_overlap = false;
   const sim::Strategy asked = s;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     if (!field.of_framework || t.strategy.contains(field.key)) continue;
     const sim::FieldValue value = *field.get(usual);
     field.put(s, value);
-    if (says_something(field, asked))
+    if (says_something(field, asked) && (laid_out || field.key != "sequence_parallel"))
       assume.note(("training." + field.key).c_str(), sim::text_of(value), "default of the framework for such a run");
   }
   s.sequence_parallel = s.sequence_parallel && s.tensor_parallel > 1;
@@ -141,13 +141,8 @@ struct Recipe {
   std::string precision, sharding;
 };
 
-sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe, const FrameworkDefaults& defaults,
-                          Assumptions& assume) {
-  RecordedTraining t = record.training;
-  t.strategy.insert({{"precision", recipe.precision}, {"sharding", recipe.sharding}});
-  if (t.dp_overlap) t.strategy.insert({{"gradient_overlap", *t.dp_overlap}, {"gather_overlap", *t.dp_overlap}});
-  sim::Strategy s;
-  put(t.strategy, s);
+// What a search would choose.
+void set_layout(const RecordedTraining& t, const Run& run, sim::Strategy& s, Assumptions& assume) {
   set_mesh(t, run.cluster.num_devices, s, assume);
   set_expert_ranks(t, s, assume);
   set_batch(t, s, assume);
@@ -155,8 +150,18 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe&
   set_layer_split(t, run.model.num_layers, s, assume);
   set_shards(t, s, assume);
   assume.given(stated<std::string>(t, "recompute.kind"), "training.recompute.kind", std::string("none"), "not recorded");
+}
+
+sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe, const FrameworkDefaults& defaults,
+                          bool laid_out, Assumptions& assume) {
+  RecordedTraining t = record.training;
+  t.strategy.insert({{"precision", recipe.precision}, {"sharding", recipe.sharding}});
+  if (t.dp_overlap) t.strategy.insert({{"gradient_overlap", *t.dp_overlap}, {"gather_overlap", *t.dp_overlap}});
+  sim::Strategy s;
+  put(t.strategy, s);
+  if (laid_out) set_layout(t, run, s, assume);
   check_memory_savers(s.recompute, s.offload, assume);
-  set_defaults(t, defaults.strategy, s, assume);
+  set_defaults(t, defaults.strategy, laid_out, s, assume);
   set_adapters(record.model, s, assume);
   assume.given(stated<std::string>(t, "optimizer"), "training.optimizer", std::string("adamw"), "the usual optimizer");
   return s;
@@ -215,7 +220,7 @@ const ClusterRecord& RunResolver::cluster_of(const RecordedHardware& h) {
 }
 
 // The order matters: the framework's rules ask for the number format, the model and the sharding, so these are filled first.
-void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& assume) {
+void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run, Assumptions& assume) {
   const RecordedTraining& t = record.training;
   const ClusterRecord& known = cluster_of(record.hardware);
   run.cluster = known.cluster;
@@ -249,13 +254,17 @@ void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& 
   run.framework = std::move(choice.framework);
   run.optimizer_step = choice.defaults.optimizer_step;
   set_collectives(record.hardware, choice.defaults, run.cluster, assume);
-  run.strategy = strategy_of(record, run, recipe, choice.defaults, assume);
+  run.strategy = strategy_of(record, run, recipe, choice.defaults, laid_out, assume);
   run.model.validate();
   run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
   run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());
 }
 
-Run RunResolver::resolve(const RunRecord& record) {
+Run RunResolver::resolve(const RunRecord& record) { return resolve(record, true); }
+
+Run RunResolver::resolve_without_layout(const RunRecord& record) { return resolve(record, false); }
+
+Run RunResolver::resolve(const RunRecord& record, bool laid_out) {
   Run run;
   run.id = record.id;
   run.group = record.group;
@@ -263,7 +272,7 @@ Run RunResolver::resolve(const RunRecord& record) {
   if (!record.hardware.accelerator && !record.hardware.system) assume.refuse("hardware.accelerator is missing");
   assume.required(record.hardware.num_devices, "hardware.num_devices");
   try {
-    resolve_parts(record, run, assume);
+    resolve_parts(record, laid_out, run, assume);
   } catch (const Error& error) {
     const std::string what = error.what();
     if (what.find("run " + record.id + ": ") != std::string::npos) throw;

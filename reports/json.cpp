@@ -93,10 +93,6 @@ Json hardware_json(const sim::Cluster& cluster) {
           {"collective_algorithm", sim::name_of(cluster.algorithm)}};
 }
 
-Json field_json(const sim::FieldValue& value) {
-  return std::visit([](const auto& stated) { return Json(stated); }, value);
-}
-
 // The fields of a strategy; a dot in a key stands for an object.
 Json strategy_json(const sim::Strategy& s) {
   Json json = Json::object();
@@ -255,6 +251,10 @@ void add_nulls(Json& json) {
 }
 
 }  // namespace
+
+Json field_json(const sim::FieldValue& value) {
+  return std::visit([](const auto& stated) { return Json(stated); }, value);
+}
 
 Json transformer_json(const sim::Transformer& m) {
   return {{"name", m.name},

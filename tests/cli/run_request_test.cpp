@@ -42,7 +42,7 @@ TEST(QueryOf, ModelAndDevicesAreEnough) {
   EXPECT_EQ(query.base.cluster.num_devices, 256);
   EXPECT_EQ(query.base.cluster.devices_per_node, 8);
   EXPECT_EQ(query.base.strategy.global_batch * query.base.model.seq_len, 4 << 20);
-  EXPECT_TRUE(query.tensor_parallel.empty());
+  EXPECT_TRUE(query.restriction.empty());
   EXPECT_EQ(assumed(query.base, "hardware.accelerator"), "h100_sxm");
   EXPECT_EQ(assumed(query.base, "hardware.system"), "dgx_h100");
   EXPECT_EQ(assumed(query.base, "training.framework"), "megatron-lm");
@@ -66,10 +66,10 @@ TEST(QueryOf, ReadsListsOfEveryKind) {
   options.strategy["sharding"] = "zero1,zero3";
   options.recompute = "none,every-n=4";
   const sim::PlanQuery query = query_of(options, database());
-  EXPECT_EQ(query.tensor_parallel, (std::vector<int>{1, 2, 4, 8}));
-  EXPECT_EQ(query.sharding, (std::vector<sim::Sharding>{sim::Sharding::Zero1, sim::Sharding::Zero3}));
-  ASSERT_EQ(query.recompute.size(), 2u);
-  EXPECT_EQ(query.recompute[1], (sim::Recompute{.kind = sim::RecomputeKind::EveryN, .every_n = 4}));
+  EXPECT_EQ(query.restriction.at("tp"), (std::vector<sim::FieldValue>{1, 2, 4, 8}));
+  EXPECT_EQ(query.restriction.at("sharding"), (std::vector<sim::FieldValue>{"zero1", "zero3"}));
+  ASSERT_EQ(query.restriction.at("recompute").size(), 2u);
+  EXPECT_EQ(query.restriction.at("recompute")[1], sim::FieldValue("every-n=4"));
 }
 
 TEST(RunOf, WithoutAMeshAllDevicesAreDataParallel) {

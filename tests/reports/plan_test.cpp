@@ -18,7 +18,7 @@ using nlohmann::json;
 PlanAnswer sample_answer() {
   PlanAnswer answer;
   answer.query.base = sample_run();
-  answer.query.tensor_parallel = {1, 2};
+  answer.query.restriction["tp"] = {1, 2};
   sim::Prediction same_mesh = sample_prediction();
   same_mesh.run.strategy.recompute = {.kind = sim::RecomputeKind::Full};
   same_mesh.step_time = sim::Seconds(4.2);

@@ -29,9 +29,9 @@ TEST(Plan, EveryStrategyIsEitherFeasibleOrRejectedWithAReason) {
 
 TEST(Plan, TheTopEqualsPredictionsOfAllStrategiesOneByOne) {
   PlanQuery query = small_query(8);
-  query.recompute = {{RecomputeKind::None, 1}};
-  query.virtual_stages = {1};
-  query.sharding = {Sharding::None};
+  query.restriction["recompute"] = {"none"};
+  query.restriction["virtual_stages"] = {1};
+  query.restriction["sharding"] = {"none"};
   const Plan result = plan(query);
   double best = 1e300;
   for (const int tp : {1, 2, 4, 8}) {
@@ -93,7 +93,7 @@ TEST(Plan, ShapesThatAreNoneAreNamedEvenWhereNothingFits) {
 
 TEST(Plan, ListsRestrictTheSearch) {
   PlanQuery query = small_query(8);
-  query.tensor_parallel = {2};
+  query.restriction["tp"] = {2};
   const Plan result = plan(query);
   ASSERT_FALSE(result.plans.empty());
   for (const Prediction& p : result.plans) EXPECT_EQ(p.run.strategy.tensor_parallel, 2);
@@ -101,8 +101,8 @@ TEST(Plan, ListsRestrictTheSearch) {
 
 TEST(Plan, TriesSchedulesThatAreAskedFor) {
   PlanQuery query = small_query(8);
-  query.pipeline_parallel = {4};
-  query.schedule = {PipelineSchedule::ZbH1, PipelineSchedule::ZbV};
+  query.restriction["pp"] = {4};
+  query.restriction["pipeline_schedule"] = {"zb-h1", "zb-v"};
   const Plan result = plan(query);
   ASSERT_FALSE(result.plans.empty());
   for (const Prediction& p : result.plans) {
@@ -117,7 +117,7 @@ TEST(Plan, TriesSchedulesThatAreAskedFor) {
 TEST(Plan, TriesWholeExpertsOverTensorRanks) {
   PlanQuery query = small_query(8);
   query.base.model = small_moe();
-  query.tensor_parallel = {2};
+  query.restriction["tp"] = {2};
   query.top = 1000;
   const Plan result = plan(query);
   int whole = 0, divided = 0, widest = 0;
@@ -140,8 +140,8 @@ TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
   query.base = small_run(4);
   query.base.model.num_layers = 6;
   query.base.strategy.global_batch = 8;
-  query.pipeline_parallel = {4};
-  query.virtual_stages = {1};
+  query.restriction["pp"] = {4};
+  query.restriction["virtual_stages"] = {1};
   const Plan result = plan(query);
   ASSERT_FALSE(result.plans.empty());
   EXPECT_TRUE(result.plans.front().run.strategy.embeddings_as_layers);
@@ -152,7 +152,7 @@ TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
   EXPECT_EQ(plan(query).plans.front().run.strategy.expert_parallel, 1);
   query.base.model = small_moe();
   const std::size_t all = plan(query).evaluated;
-  query.expert_parallel = {4};
+  query.restriction["ep"] = {4};
   const Plan restricted = plan(query);
   EXPECT_LT(restricted.evaluated, all);
   for (const Prediction& p : restricted.plans) EXPECT_EQ(p.run.strategy.expert_parallel, 4);
