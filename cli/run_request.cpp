@@ -334,10 +334,10 @@ void record_mesh(const Layout& layout, sim::PartialStrategy& strategy, int devic
 }
 
 void set_mesh(const Layout& layout, sim::Strategy& strategy) {
-  strategy.tensor_parallel = static_cast<int>(layout.mesh.tp);
-  strategy.pipeline_parallel = static_cast<int>(layout.mesh.pp);
-  strategy.context_parallel = static_cast<int>(layout.mesh.cp);
-  strategy.data_parallel = static_cast<int>(layout.dp);
+  strategy.tp = static_cast<int>(layout.mesh.tp);
+  strategy.pp = static_cast<int>(layout.mesh.pp);
+  strategy.cp = static_cast<int>(layout.mesh.cp);
+  strategy.dp = static_cast<int>(layout.dp);
   if (layout.micro_batch) strategy.micro_batch = *layout.micro_batch;
   strategy.global_batch = layout.global_batch;
 }

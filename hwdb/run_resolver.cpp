@@ -17,8 +17,8 @@ using sim::Run;
 // --- strategy ---
 
 std::string gemm_text(const sim::Strategy& s) {
-  return "dp * tp * pp * cp = " + std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
-         std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel);
+  return "dp * tp * pp * cp = " + std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " + std::to_string(s.pp) + " * " +
+         std::to_string(s.cp);
 }
 
 // What is stated of a field, as the record's strategy has it.
@@ -28,12 +28,12 @@ std::optional<T> stated(const RecordedTraining& t, const char* key) {
 }
 
 void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assumptions& assume) {
-  const std::int64_t inner = std::int64_t{s.tensor_parallel} * s.pipeline_parallel;
-  const std::int64_t model_ranks = inner > num_devices ? inner : inner * s.context_parallel;
+  const std::int64_t inner = std::int64_t{s.tp} * s.pp;
+  const std::int64_t model_ranks = inner > num_devices ? inner : inner * s.cp;
   const bool divides = model_ranks <= num_devices && num_devices % model_ranks == 0;
   const int dp = divides ? static_cast<int>(num_devices / model_ranks) : 0;
-  s.data_parallel = stated<int>(t, "dp").value_or(dp);
-  if (divides && s.data_parallel == dp) {
+  s.dp = stated<int>(t, "dp").value_or(dp);
+  if (divides && s.dp == dp) {
     if (!t.strategy.contains("dp")) assume.note("training.dp", std::to_string(dp), "num_devices / (tp * pp * cp)");
     return;
   }
@@ -44,7 +44,7 @@ void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assu
 void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
   const std::optional<int> global_batch = stated<int>(t, "global_batch"), micro_batch = stated<int>(t, "micro_batch");
   if (!global_batch && !micro_batch) assume.refuse("training.global_batch is missing, and training.micro_batch too");
-  const std::int64_t dp = s.data_parallel;
+  const std::int64_t dp = s.dp;
   std::int64_t micro = micro_batch.value_or(1), steps = t.num_microbatches.value_or(1);
   if (global_batch && t.num_microbatches && !micro_batch) micro = *global_batch / (dp * steps);
   if (global_batch && !t.num_microbatches) steps = *global_batch / (dp * micro);
@@ -62,17 +62,17 @@ void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume)
 // A schedule and virtual stages that contradict each other are refused by the rules of the strategy (validity.h).
 void set_schedule(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
   const bool asked = t.strategy.contains("pipeline_schedule");
-  if (asked && s.schedule == sim::PipelineSchedule::ZbV && !t.strategy.contains("virtual_stages")) s.virtual_stages = 2;
+  if (asked && s.pipeline_schedule == sim::PipelineSchedule::ZbV && !t.strategy.contains("virtual_stages")) s.virtual_stages = 2;
   if (asked) return;
-  s.schedule = s.virtual_stages > 1 ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
-  if (s.pipeline_parallel > 1)
-    assume.note("training.pipeline_schedule", name_of(s.schedule), "usual for this number of virtual stages");
+  s.pipeline_schedule = s.virtual_stages > 1 ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
+  if (s.pp > 1)
+    assume.note("training.pipeline_schedule", name_of(s.pipeline_schedule), "usual for this number of virtual stages");
 }
 
 // Megatron's "account for embedding and loss in the pipeline split": 126 layers in 128 chunks.
 void set_layer_split(const RecordedTraining& t, int num_layers, sim::Strategy& s, Assumptions& assume) {
   if (t.strategy.contains("embeddings_as_layers") || !s.stage_layers.empty()) return;
-  const std::int64_t chunks = std::int64_t{s.pipeline_parallel} * s.virtual_stages;
+  const std::int64_t chunks = std::int64_t{s.pp} * s.virtual_stages;
   if (chunks == 1 || num_layers % chunks == 0 || (std::int64_t{num_layers} + 2) % chunks != 0) return;
   s.embeddings_as_layers = true;
   assume.note("training.embeddings_as_layers", "true",
@@ -85,7 +85,7 @@ void set_shards(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume
   s.shard_size = 0;
   const bool hsdp = s.sharding == sim::Sharding::Hsdp;
   if (s.sharding == sim::Sharding::None || (!hsdp && !asked && !t.replicate_size)) return;
-  const int ranks = s.data_parallel * s.context_parallel;
+  const int ranks = s.dp * s.cp;
   if (!asked && t.replicate_size && ranks % *t.replicate_size == 0)
     s.shard_size = ranks / *t.replicate_size;
   else
@@ -107,7 +107,7 @@ void check_memory_savers(const sim::Recompute& recompute, const sim::Offload& of
 // Fields of which the framework has a default.  Between tensor ranks that do not exist nothing is sharded or overlapped; of
 // context ranks that do not exist nothing is told.
 void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out, sim::Strategy& s, Assumptions& assume) {
-  if (s.tensor_parallel == 1) usual.sequence_parallel = usual.tensor_overlap = false;
+  if (s.tp == 1) usual.sequence_parallel = usual.tp_overlap = false;
   const sim::Strategy asked = s;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     if (!field.of_framework || t.strategy.contains(field.key)) continue;
@@ -116,7 +116,7 @@ void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out,
     if (says_something(field, asked) && (laid_out || field.key != "sequence_parallel"))
       assume.note(("training." + field.key).c_str(), sim::text_of(value), "default of the framework for such a run");
   }
-  s.sequence_parallel = s.sequence_parallel && s.tensor_parallel > 1;
+  s.sequence_parallel = s.sequence_parallel && s.tp > 1;
 }
 
 void set_adapters(const RecordedModel& m, sim::Strategy& s, Assumptions& assume) {

@@ -109,11 +109,11 @@ Json strategy_json(const sim::Strategy& s) {
 
 // What follows from a strategy.  No number of micro-batches where its numbers do not go together.
 void add_derived(const sim::Strategy& s, Json& json) {
-  const std::int64_t replica_batch = std::int64_t{s.data_parallel} * s.micro_batch;
+  const std::int64_t replica_batch = std::int64_t{s.dp} * s.micro_batch;
   const bool divides = replica_batch >= 1 && s.global_batch % replica_batch == 0;
   json["num_microbatches"] = divides ? Json(s.global_batch / replica_batch) : Json(nullptr);
   const bool shards = s.sharding != sim::Sharding::None && s.shard_size > 0;
-  json["replicate_size"] = shards ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr);
+  json["replicate_size"] = shards ? Json(s.dp * s.cp / s.shard_size) : Json(nullptr);
   json["dp_overlap"] = s.gradient_overlap == s.gather_overlap ? Json(s.gradient_overlap) : Json(nullptr);
 }
 

@@ -84,10 +84,7 @@ std::string largest(const std::vector<Difference>& list, double sign, sim::Secon
   return text.empty() ? "-" : text;
 }
 
-bool same_mesh(const Strategy& a, const Strategy& b) {
-  return a.tensor_parallel == b.tensor_parallel && a.pipeline_parallel == b.pipeline_parallel &&
-         a.context_parallel == b.context_parallel && a.data_parallel == b.data_parallel;
-}
+bool same_mesh(const Strategy& a, const Strategy& b) { return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.dp == b.dp; }
 
 // A plan to compare the winner with, and what it is the best of.
 struct Rival {
@@ -104,8 +101,8 @@ class Rivals {
     add([&](const Strategy& s) {
       return s.sharding == winner.sharding ? "" : std::string("sharding ") + sim::name_of(s.sharding);
     });
-    add([&](const Strategy& s) { return other("tp", s.tensor_parallel, winner.tensor_parallel); });
-    add([&](const Strategy& s) { return other("pp", s.pipeline_parallel, winner.pipeline_parallel); });
+    add([&](const Strategy& s) { return other("tp", s.tp, winner.tp); });
+    add([&](const Strategy& s) { return other("pp", s.pp, winner.pp); });
   }
   const std::vector<Rival>& list() const { return list_; }
 

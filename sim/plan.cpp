@@ -122,14 +122,14 @@ class Search {
 
   void try_mesh(int tensor, int pipeline, int context) {
     Strategy s = query_.base.strategy;
-    s.tensor_parallel = tensor;
-    s.pipeline_parallel = pipeline;
-    s.context_parallel = context;
+    s.tp = tensor;
+    s.pp = pipeline;
+    s.cp = context;
     const int rest = tensor * pipeline * context;
     if (rest > devices_ && asked_.cp.empty() && context > 1) return;
     const int whole = devices_ / rest;
     for (const int data : choose(asked_.dp, {std::max(1, whole)})) {
-      s.data_parallel = data;
+      s.dp = data;
       const int share = std::max(1, s.global_batch / data);
       for (const int micro : choose(asked_.micro_batch, divisors(share))) {
         if (asked_.micro_batch.empty() && micro > kMaxMicroBatch) break;
@@ -142,8 +142,8 @@ class Search {
   // Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is asked for.
   void try_experts(Strategy s) {
     try_expert_ranks(s);
-    if (!query_.base.model.moe || s.tensor_parallel == 1 || s.experts.tensor_parallel) return;
-    s.experts.tensor_parallel = 1;
+    if (!query_.base.model.moe || s.tp == 1 || s.etp) return;
+    s.etp = 1;
     try_expert_ranks(s);
   }
 
@@ -151,18 +151,18 @@ class Search {
   void try_expert_ranks(Strategy s) {
     std::vector<int> sensible{1};
     const int experts = query_.base.model.moe ? query_.base.model.moe->num_experts : 1;
-    const int ranks = s.tensor_parallel * s.data_parallel * s.context_parallel / s.expert_tensor_ranks();
+    const int ranks = s.tp * s.dp * s.cp / s.expert_tensor_ranks();
     for (int x = 2; x <= ranks && ranks % x == 0 && experts % x == 0; x *= 2) sensible.push_back(x);
     for (const int expert : choose(asked_.ep, sensible)) {
-      s.expert_parallel = expert;
+      s.ep = expert;
       try_sequence_parallelism(s);
     }
   }
 
   // Sequence parallelism saves memory and sends more: neither is always better, so both are tried unless it is asked for.
   void try_sequence_parallelism(Strategy s) {
-    const bool possible = s.tensor_parallel > 1;
-    const bool asked = query_.base.strategy.sequence_parallel || s.expert_tensor_ranks() != s.tensor_parallel;
+    const bool possible = s.tp > 1;
+    const bool asked = query_.base.strategy.sequence_parallel || s.expert_tensor_ranks() != s.tp;
     for (const bool parallel : {true, false}) {
       if (parallel ? !possible : possible && asked) continue;
       s.sequence_parallel = parallel;
@@ -173,8 +173,8 @@ class Search {
   // Parts of the model per stage that divide its layers, with or without its ends.
   std::vector<int> sensible_virtual_stages(const Strategy& s) const {
     std::vector<int> sensible{1};
-    for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= query_.base.model.num_layers + 2; ++v) {
-      const int chunks = s.pipeline_parallel * v;
+    for (int v = 2; s.pp > 1 && s.pp * v <= query_.base.model.num_layers + 2; ++v) {
+      const int chunks = s.pp * v;
       if (query_.base.model.num_layers % chunks == 0 || (query_.base.model.num_layers + 2) % chunks == 0) sensible.push_back(v);
     }
     return sensible;
@@ -184,14 +184,14 @@ class Search {
   void try_pipelines(Strategy s) {
     const std::vector<int> sensible = choose(asked_.virtual_stages, sensible_virtual_stages(s));
     for (const int v : sensible) {
-      s.schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
-      const bool asked = std::find(asked_.pipeline_schedule.begin(), asked_.pipeline_schedule.end(), s.schedule) !=
+      s.pipeline_schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
+      const bool asked = std::find(asked_.pipeline_schedule.begin(), asked_.pipeline_schedule.end(), s.pipeline_schedule) !=
                          asked_.pipeline_schedule.end();
       if (asked_.pipeline_schedule.empty() || asked) try_virtual_stages(s, v);
     }
     for (const PipelineSchedule schedule : asked_.pipeline_schedule) {
       if (schedule == PipelineSchedule::OneForwardOneBackward || schedule == PipelineSchedule::Interleaved) continue;
-      s.schedule = schedule;
+      s.pipeline_schedule = schedule;
       const std::vector<int> parts{schedule == PipelineSchedule::ZbV ? 2 : 1};
       for (const int v : choose(asked_.virtual_stages, parts)) try_virtual_stages(s, v);
     }
@@ -199,7 +199,7 @@ class Search {
 
   void try_virtual_stages(Strategy s, int v) {
     s.virtual_stages = v;
-    const int chunks = s.pipeline_parallel * v;
+    const int chunks = s.pp * v;
     s.embeddings_as_layers =
         chunks > 1 && query_.base.model.num_layers % chunks != 0 && (query_.base.model.num_layers + 2) % chunks == 0;
     try_shardings(s);
@@ -208,17 +208,17 @@ class Search {
   // What was chosen so far, with what the framework does under a sharding.
   Strategy under(Sharding sharding, const Strategy& chosen) const {
     Strategy s = base_of(sharding).run.strategy;
-    s.data_parallel = chosen.data_parallel;
-    s.tensor_parallel = chosen.tensor_parallel;
-    s.pipeline_parallel = chosen.pipeline_parallel;
-    s.context_parallel = chosen.context_parallel;
-    s.expert_parallel = chosen.expert_parallel;
-    s.experts.tensor_parallel = chosen.experts.tensor_parallel;
+    s.dp = chosen.dp;
+    s.tp = chosen.tp;
+    s.pp = chosen.pp;
+    s.cp = chosen.cp;
+    s.ep = chosen.ep;
+    s.etp = chosen.etp;
     s.sequence_parallel = chosen.sequence_parallel;
     s.micro_batch = chosen.micro_batch;
     s.global_batch = chosen.global_batch;
     s.virtual_stages = chosen.virtual_stages;
-    s.schedule = chosen.schedule;
+    s.pipeline_schedule = chosen.pipeline_schedule;
     s.embeddings_as_layers = chosen.embeddings_as_layers;
     s.sharding = sharding;
     s.shard_size = 0;
@@ -232,7 +232,7 @@ class Search {
         try_recomputes(s);
         continue;
       }
-      const int ranks = s.data_parallel * s.context_parallel;
+      const int ranks = s.dp * s.cp;
       for (const int size : divisors(ranks)) {
         if (size == 1 || size == ranks) continue;
         s.shard_size = size;
@@ -245,8 +245,8 @@ class Search {
   // pipelines make many small ones, so these modes are tried without pipelining only.
   std::vector<Sharding> shardings(const Strategy& s) const {
     if (!asked_.sharding.empty()) return asked_.sharding;
-    if (s.data_parallel * s.context_parallel == 1) return {Sharding::None};
-    if (s.pipeline_parallel > 1) return {Sharding::None, Sharding::Zero1};
+    if (s.dp * s.cp == 1) return {Sharding::None};
+    if (s.pp > 1) return {Sharding::None, Sharding::Zero1};
     return {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp};
   }
 
@@ -290,9 +290,9 @@ class Search {
   // Layer prices depend on these dimensions of a strategy and on the framework's behaviour alone.
   const LayerPrices& prices_for(const Base& base) {
     const Strategy& s = base.run.strategy;
-    const int passes = splits_backward(s.schedule) ? 1 : s.schedule == PipelineSchedule::DualPipe ? 2 : 0;
-    const auto key = std::tuple(base.prices, s.tensor_parallel, s.context_parallel, s.expert_parallel, s.expert_tensor_ranks(),
-                                s.sequence_parallel, s.micro_batch, passes, s.recompute);
+    const int passes = splits_backward(s.pipeline_schedule) ? 1 : s.pipeline_schedule == PipelineSchedule::DualPipe ? 2 : 0;
+    const auto key = std::tuple(base.prices, s.tp, s.cp, s.ep, s.expert_tensor_ranks(), s.sequence_parallel, s.micro_batch,
+                                passes, s.recompute);
     auto found = prices_.find(key);
     if (found == prices_.end()) found = prices_.emplace(key, layer_prices(base.run)).first;
     return found->second;

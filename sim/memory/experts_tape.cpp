@@ -15,9 +15,9 @@ ExpertsTape::ExpertsTape(const Transformer& model, const Strategy& strategy, con
       shape_(expert_shape(model, strategy, framework)),
       e_(size_of(activation_dtype(strategy.precision)).value()),
       gradient_(storage_of(strategy, framework).gradient_bytes),
-      gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1 && !shape_.routes_shards),
-      exchanges_(strategy.expert_parallel > 1),
-      sharing_ranks_(shape_.routes_shards ? strategy.tensor_parallel : 1.0),
+      gathers_(strategy.sequence_parallel && strategy.tp > 1 && !shape_.routes_shards),
+      exchanges_(strategy.ep > 1),
+      sharing_ranks_(shape_.routes_shards ? strategy.tp : 1.0),
       width_(model.gated_mlp ? 2 : 1),
       residual_(residual) {}
 

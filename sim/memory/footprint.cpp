@@ -130,7 +130,7 @@ const StageMemory& Memory::fullest() const {
 Memory memory_footprint(const Run& run, const LayerPrices& prices) {
   const StageFootprint footprint(run, prices);
   Memory memory;
-  for (int stage = 0; stage < run.strategy.pipeline_parallel; ++stage) {
+  for (int stage = 0; stage < run.strategy.pp; ++stage) {
     memory.stages.push_back(footprint.stage(stage));
     memory.peak = std::max(memory.peak, memory.stages.back().peak);
     memory.reserved = std::max(memory.reserved, memory.stages.back().reserved);
@@ -149,8 +149,7 @@ std::vector<MemoryInstant> memory_timeline(const Run& run, const LayerPrices& pr
 
 Bytes context_memory(const Run& run) {
   const Strategy& s = run.strategy;
-  const int kinds = (s.data_parallel > 1) + (s.tensor_parallel > 1) + (s.pipeline_parallel > 1) + (s.context_parallel > 1) +
-                    (s.expert_parallel > 1);
+  const int kinds = (s.dp > 1) + (s.tp > 1) + (s.pp > 1) + (s.cp > 1) + (s.ep > 1);
   const int further = kinds > 1 ? kinds : 0;
   return run.cluster.device.context_memory + further * run.cluster.device.communicator_memory;
 }

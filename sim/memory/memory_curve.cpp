@@ -76,11 +76,11 @@ std::vector<double> tensor_shares(const Run& run, LayerKind kind) {
 // Micro-batches after which a stage does what it has done before.
 int followed(const Strategy& strategy, const MemoryCurveOptions& options) {
   const int all = strategy.num_microbatches();
-  const bool repeats =
-      strategy.schedule == PipelineSchedule::OneForwardOneBackward || strategy.schedule == PipelineSchedule::Interleaved;
+  const bool repeats = strategy.pipeline_schedule == PipelineSchedule::OneForwardOneBackward ||
+                       strategy.pipeline_schedule == PipelineSchedule::Interleaved;
   if (options.whole_step || !repeats) return all;
-  const int rounds = strategy.schedule == PipelineSchedule::Interleaved ? 3 : 2;
-  return std::min(all, rounds * strategy.pipeline_parallel + 1 - (rounds - 2));
+  const int rounds = strategy.pipeline_schedule == PipelineSchedule::Interleaved ? 3 : 2;
+  return std::min(all, rounds * strategy.pp + 1 - (rounds - 2));
 }
 
 class StepReplay {

@@ -9,10 +9,10 @@ MlaTape::MlaTape(const Transformer& model, const Strategy& strategy, const Frame
       kind_(model.norm),
       e_(size_of(activation_dtype(strategy.precision)).value()),
       gradient_(storage_of(strategy, framework).gradient_bytes),
-      gathers_(strategy.sequence_parallel && strategy.tensor_parallel > 1),
+      gathers_(strategy.sequence_parallel && strategy.tp > 1),
       tokens_(static_cast<double>(strategy.micro_batch) * model.seq_len),
-      own_(gathers_ ? tokens_ / strategy.tensor_parallel : tokens_),
-      heads_(static_cast<double>(model.num_heads) / strategy.tensor_parallel),
+      own_(gathers_ ? tokens_ / strategy.tp : tokens_),
+      heads_(static_cast<double>(model.num_heads) / strategy.tp),
       query_(query_head_dim(model)),
       hidden_(model.hidden_size) {}
 

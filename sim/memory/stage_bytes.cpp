@@ -70,7 +70,7 @@ class StageInventory {
                     low_precision_weights(parameters);
     if (strategy_.adapters) bytes.weights += Bytes(trained.all() * size_of(DType::Bf16).value());
     bytes.gradients = kept(trained, storage_.gradient_bytes, &StateShards::gradients);
-    if (run_.framework.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
+    if (run_.framework.gradients.copied_into_buckets && strategy_.dp > 1 && strategy_.sharding == Sharding::None) {
       bytes.buckets = bytes.gradients;
     }
     const double owned = updated_shared(trained.shared) + trained.experts / expert_shards_.optimizer;
@@ -198,7 +198,7 @@ class StageInventory {
   }
 
   void add_activations(StageBytes& bytes) const {
-    if (fills_by_warmup(strategy_.schedule)) {
+    if (fills_by_warmup(strategy_.pipeline_schedule)) {
       add_activations_after_warmup(bytes);
     } else {
       bytes.activations = bytes.activations_at_loss = activations_of_order();
@@ -288,14 +288,14 @@ class StageInventory {
   }
 
   void add_buffers(StageBytes& bytes) const {
-    if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.framework.reserve.framework;
+    if (strategy_.dp > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.framework.reserve.framework;
     const Bytes workspace = run_.framework.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
     bytes.workspaces = run_.framework.reserve.matmul_workspaces * workspace;
     if (run_.framework.reserve.transformer_engine) bytes.workspaces += engine_workspace();
-    if (strategy_.pipeline_parallel > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
+    if (strategy_.pp > 1) bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
     if (!has_experts_) return;
     bytes.workspaces += run_.framework.reserve.grouped_gemm_streams * engine_workspace();
-    if (strategy_.experts.dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
+    if (strategy_.moe_dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
   }
 
   Bytes engine_workspace() const {
@@ -305,9 +305,9 @@ class StageInventory {
   // A buffer that stays, of the tokens of all ranks among which rows are dispatched; one rank alone needs none.
   Bytes gathered_tokens() const {
     const ExpertShape shape = expert_shape(run_.model, strategy_, run_.framework);
-    const int ranks = strategy_.expert_parallel * strategy_.expert_tensor_ranks();
+    const int ranks = strategy_.ep * strategy_.expert_tensor_ranks();
     if (ranks == 1) return Bytes(0.0);
-    const double tokens = static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy_.expert_parallel);
+    const double tokens = static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy_.ep);
     return tokens * run_.model.hidden_size * size_of(activation_dtype(strategy_.precision));
   }
 
@@ -320,7 +320,9 @@ class StageInventory {
   }
 
   // The stage with the head runs the backward pass of its last chunk at once.
-  double last_chunk_passes() const { return strategy_.schedule == PipelineSchedule::GPipe ? strategy_.num_microbatches() : 1.0; }
+  double last_chunk_passes() const {
+    return strategy_.pipeline_schedule == PipelineSchedule::GPipe ? strategy_.num_microbatches() : 1.0;
+  }
 
   // Blocks that recomputation brings back at once: all between two checkpoints.
   double restored_blocks() const {
@@ -335,7 +337,7 @@ class StageInventory {
   const BlockPrice& kept_block() const { return has_experts_ ? widest().kept_moe_block : widest().kept_block; }
 
   bool partitions() const { return divides_checkpoints(strategy_, run_.framework); }
-  Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tensor_parallel : saved; }
+  Bytes checkpoint(Bytes saved) const { return partitions() ? saved / strategy_.tp : saved; }
   // A partitioned checkpoint is gathered before its block is made again.
   Bytes unpartitioned() const { return partitions() ? block().saved : Bytes(0.0); }
 
@@ -357,7 +359,7 @@ class StageInventory {
 Bytes kept_by_blocks(const Run& run, const LayerPrices& prices, const ModelPart& part) {
   const Recompute& recompute = run.strategy.recompute;
   const Bytes each = mean_block(run, prices, part).saved;
-  const Bytes checkpoint = divides_checkpoints(run.strategy, run.framework) ? each / run.strategy.tensor_parallel : each;
+  const Bytes checkpoint = divides_checkpoints(run.strategy, run.framework) ? each / run.strategy.tp : each;
   if (recompute.mixes()) {
     const double recomputed = recompute.blocks_of(part.blocks);
     const Bytes kept = mean_kept_block(run, prices, part).saved;

@@ -34,7 +34,7 @@ class StepWalk {
         storage_(storage_of(run.strategy, run.framework)),
         e_(size_of(activation_dtype(run.strategy.precision)).value()),
         tokens_(static_cast<double>(run.strategy.micro_batch) * run.model.seq_len),
-        columns_(static_cast<double>(run.model.vocab_size) / run.strategy.tensor_parallel),
+        columns_(static_cast<double>(run.model.vocab_size) / run.strategy.tp),
         parameters_(run.strategy, run.framework, run.strategy.shard_ranks(), all_units()),
         experts_(run.strategy, run.framework, run.strategy.expert_shard_ranks(), all_experts()) {
     for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
@@ -92,7 +92,7 @@ class StepWalk {
     const Recompute& recompute = strategy_.recompute;
     if (recompute.kind == RecomputeKind::EveryN) return block % recompute.every_n < recompute.share;
     if (recompute.kind != RecomputeKind::Full) return false;
-    return recompute.first_blocks == 0 || block < recompute.first_blocks;
+    return recompute.blocks == 0 || block < recompute.blocks;
   }
   const BlockTape& tape_of(int block) const {
     const BlockTapes& tapes = kind_of(block) == LayerKind::Moe ? moe_ : dense_;
@@ -105,9 +105,9 @@ class StepWalk {
     from.give(size);
   }
 
-  bool divided() const { return strategy_.tensor_parallel > 1; }
+  bool divided() const { return strategy_.tp > 1; }
   bool gathers() const { return divided() && strategy_.sequence_parallel; }
-  double rows() const { return gathers() ? tokens_ / strategy_.tensor_parallel : tokens_; }
+  double rows() const { return gathers() ? tokens_ / strategy_.tp : tokens_; }
   Bytes residual() const { return Bytes(rows() * model_.hidden_size * e_); }
   Bytes whole_residual() const { return Bytes(tokens_ * model_.hidden_size * e_); }
 
@@ -455,9 +455,7 @@ bool executes(const Transformer& m) {
 
 // All-to-alls of rows; experts divided as the rest is, or whole.
 bool executes(const Strategy& s) {
-  ExpertStrategy plain;
-  plain.tensor_parallel = s.experts.tensor_parallel;
-  return s.experts == plain && (s.expert_tensor_ranks() == s.tensor_parallel || s.expert_tensor_ranks() == 1);
+  return s.plain_experts() && (s.expert_tensor_ranks() == s.tp || s.expert_tensor_ranks() == 1);
 }
 
 bool executes(const Recompute& recompute, const Offload& offload) {
@@ -472,11 +470,11 @@ bool follows_tape(const Run& run) {
   const Transformer& m = run.model;
   const Strategy& s = run.strategy;
   const bool formats = s.precision == Precision::Fp32 || s.precision == Precision::Bf16;
-  const bool divides = m.num_kv_heads % s.tensor_parallel == 0 && m.vocab_size % s.tensor_parallel == 0;
-  const bool table = !m.tied_embeddings || s.pipeline_parallel == 1 || s.sharding == Sharding::None;
-  const bool schedule = s.schedule <= PipelineSchedule::Interleaved;
+  const bool divides = m.num_kv_heads % s.tp == 0 && m.vocab_size % s.tp == 0;
+  const bool table = !m.tied_embeddings || s.pp == 1 || s.sharding == Sharding::None;
+  const bool schedule = s.pipeline_schedule <= PipelineSchedule::Interleaved;
   return run.framework.follows_tape && schedule && executes(m) && executes(s.recompute, s.offload) && formats && divides &&
-         table && s.context_parallel == 1 && executes(s) && !s.adapters && !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
+         table && s.cp == 1 && executes(s) && !s.adapters && !s.cuda_graph && s.optimizer == OptimizerKind::AdamW;
 }
 
 StepTape step_tape(const Run& run, int stage, int shard) { return StepWalk(run, stage, shard).walk(); }

@@ -7,7 +7,7 @@
 namespace llmsim::sim {
 namespace {
 
-bool alone(const Strategy& strategy) { return strategy.data_parallel * strategy.context_parallel == 1; }
+bool alone(const Strategy& strategy) { return strategy.dp * strategy.cp == 1; }
 
 }  // namespace
 

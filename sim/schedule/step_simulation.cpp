@@ -24,7 +24,7 @@ Seconds transfer_time(const Run& run, bool backward) {
 
 // Of GEMMs beside all-to-alls between expert ranks.
 double exchange_loss(const Run& run) {
-  if (run.strategy.schedule != PipelineSchedule::DualPipe) return 0.0;
+  if (run.strategy.pipeline_schedule != PipelineSchedule::DualPipe) return 0.0;
   const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency);
   return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
 }
@@ -55,7 +55,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   busiest_ = busiest_stage();
   terms_ = stage_terms(busiest_);
   const Seconds between = longest_span(pipeline);
-  if (strategy_.pipeline_parallel > 1) terms_[Term::PipelineBubble] += between - terms_.total();
+  if (strategy_.pp > 1) terms_[Term::PipelineBubble] += between - terms_.total();
   terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
   if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
   terms_[Term::ReduceExposed] += exchange_.norm_time();
@@ -128,7 +128,7 @@ Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& 
 
 Terms StepSimulation::joined_terms(int stage) const {
   Terms terms;
-  if (strategy_.schedule != PipelineSchedule::DualPipe) return terms;
+  if (strategy_.pipeline_schedule != PipelineSchedule::DualPipe) return terms;
   const std::vector<PipelinePass> order = stage_order(shape_, stage);
   for (std::size_t i = 0; i + 1 < order.size(); ++i) {
     if (!order[i].joins_next) continue;
@@ -140,12 +140,12 @@ Terms StepSimulation::joined_terms(int stage) const {
 // From where the step begins for a stage until its last pass has ended.
 Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
   const auto s = static_cast<std::size_t>(stage);
-  return updates_unsynchronised(strategy_.schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
+  return updates_unsynchronised(strategy_.pipeline_schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
 }
 
 Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
   Seconds longest;
-  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage)
+  for (int stage = 0; stage < strategy_.pp; ++stage)
     longest = std::max(longest, span(pipeline, stage) + extra_terms(stage).total());
   return longest;
 }
@@ -154,7 +154,7 @@ Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
 int StepSimulation::busiest_stage() const {
   int busiest = 0;
   Seconds most;
-  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+  for (int stage = 0; stage < strategy_.pp; ++stage) {
     const Seconds time = stage_terms(stage).total();
     if (time > most) most = time, busiest = stage;
   }
@@ -175,7 +175,7 @@ Seconds StepSimulation::compute_time() const {
 // Of the stage that updates most.
 Seconds StepSimulation::longest_update() const {
   double most = 0.0, parameters = 0.0, experts = 0.0;
-  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+  for (int stage = 0; stage < strategy_.pp; ++stage) {
     double shared = 0.0, apart = 0.0;
     for (const ModelPart& part : parts_of(stage)) {
       shared += rank_.trained(part) - rank_.trained_apart(part);

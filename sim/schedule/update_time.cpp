@@ -25,9 +25,8 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
 Seconds orthogonalisation_time(const Run& run) {
   const GemmMachine machine = gemm_machine(run.cluster.device, DType::Bf16);
   Seconds block;
-  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tensor_parallel)) block += gemm_time(op, machine);
-  const double blocks =
-      std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pipeline_parallel / run.strategy.shard_ranks());
+  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tp)) block += gemm_time(op, machine);
+  const double blocks = std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pp / run.strategy.shard_ranks());
   return blocks * block / (run.cluster.device.achieved.sustained_clock * run.framework.efficiency);
 }
 

@@ -6,9 +6,6 @@
 // experts.
 #pragma once
 
-#include <compare>
-#include <optional>
-
 #include "sim/base/named.h"
 
 namespace llmsim::sim {
@@ -19,16 +16,6 @@ namespace llmsim::sim {
 //   Deduplicated  a kernel of its own sends a token once to each node and once to each rank that it visits, however many of its
 //                 experts are there (DeepEP, HybridEP)
 enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
-
-struct ExpertStrategy {
-  std::optional<int> tensor_parallel = {};  // ranks that divide each expert (etp); none: as many as divide the rest (tp)
-  ExpertDispatch dispatch = ExpertDispatch::AllToAll;
-  bool overlap = false;                 // dispatch and combine run beside the opposite pass of another micro-batch
-  double imbalance = 1.0;               // rows of the busiest rank relative to the mean; all others wait for it
-  bool captured = true;                 // captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes
-  std::optional<double> capacity = {};  // rows of an expert relative to the mean, padded or dropped to it; none: dropless
-  bool operator==(const ExpertStrategy&) const = default;
-};
 
 // "alltoall", "allgather", "deepep"; "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
 NameTable<ExpertDispatch> name_table(ExpertDispatch);

@@ -53,37 +53,37 @@ std::optional<Recompute> every_n_from(const std::string& value) {
 std::optional<Recompute> gemms_from(const std::string& value) {
   const std::optional<SavedGemms> kept = named<SavedGemms>(value);
   if (!kept || *kept == SavedGemms::EverySecond) return std::nullopt;
-  return Recompute{.kind = RecomputeKind::Op, .kept = *kept};
+  return Recompute{.kind = RecomputeKind::Op, .saved = *kept};
 }
 
 }  // namespace
 
-double Recompute::blocks_of(int blocks) const {
+double Recompute::blocks_of(int chunk) const {
   switch (kind) {
     case RecomputeKind::None: return 0.0;
     case RecomputeKind::EveryN: {
       const int period = std::max(1, every_n);
-      return blocks / period * share + std::min(blocks % period, share);
+      return chunk / period * share + std::min(chunk % period, share);
     }
-    default: return first_blocks > 0 ? std::min(blocks, first_blocks) : blocks;
+    default: return blocks > 0 ? std::min(chunk, blocks) : chunk;
   }
 }
 
 bool Recompute::repeats(int block) const {
   if (kind == RecomputeKind::None) return false;
   if (kind == RecomputeKind::EveryN) return block % std::max(1, every_n) < share;
-  return first_blocks == 0 || block < first_blocks;
+  return blocks == 0 || block < blocks;
 }
 
 std::string text_of(const Recompute& r) {
   switch (r.kind) {
     case RecomputeKind::Selective: return r.modules == RecomputedModules{} ? "selective" : "selective=" + text_of(r.modules);
     case RecomputeKind::Full:
-      if (r.first_blocks > 0) return "full=" + std::to_string(r.first_blocks);
+      if (r.blocks > 0) return "full=" + std::to_string(r.blocks);
       return r.every_n > 1 ? "full/" + std::to_string(r.every_n) : "full";
     case RecomputeKind::EveryN:
       return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") + std::to_string(r.every_n);
-    case RecomputeKind::Op: return r.kept == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.kept);
+    case RecomputeKind::Op: return r.saved == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.saved);
     case RecomputeKind::None: break;
   }
   return "none";
@@ -106,7 +106,7 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   }
   const std::optional<int> count = count_from(value);
   if (*kind != RecomputeKind::Full || !count) return std::nullopt;
-  return equals ? Recompute{.kind = *kind, .first_blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
+  return equals ? Recompute{.kind = *kind, .blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
 }
 
 std::string text_of(const RecomputedModules& modules, const char* separator) {

@@ -66,24 +66,26 @@ int Strategy::shard_ranks() const {
   switch (sharding) {
     case Sharding::None: return 1;
     case Sharding::Hsdp: return std::max(1, shard_size);
-    default: return shard_size > 0 ? shard_size : data_parallel * context_parallel;
+    default: return shard_size > 0 ? shard_size : dp * cp;
   }
 }
 
 bool Strategy::replicates_shards() const {
-  return sharding == Sharding::Hsdp || (sharding != Sharding::None && shard_ranks() < data_parallel * context_parallel);
+  return sharding == Sharding::Hsdp || (sharding != Sharding::None && shard_ranks() < dp * cp);
+}
+
+bool Strategy::plain_experts() const {
+  return moe_dispatch == ExpertDispatch::AllToAll && !moe_overlap && moe_captured && moe_imbalance == 1.0 && !moe_capacity;
 }
 
 int Strategy::expert_data_ranks() const {
-  const std::int64_t all = std::int64_t{tensor_parallel} * context_parallel * data_parallel;
-  return std::max(1, static_cast<int>(all / (std::int64_t{expert_tensor_ranks()} * expert_parallel)));
+  const std::int64_t all = std::int64_t{tp} * cp * dp;
+  return std::max(1, static_cast<int>(all / (std::int64_t{expert_tensor_ranks()} * ep)));
 }
 
 int Strategy::expert_shard_ranks() const {
-  const std::int64_t ranks = std::int64_t{shard_ranks()} * tensor_parallel;
-  return sharding == Sharding::None
-             ? 1
-             : std::max(1, static_cast<int>(ranks / (std::int64_t{expert_tensor_ranks()} * expert_parallel)));
+  const std::int64_t ranks = std::int64_t{shard_ranks()} * tp;
+  return sharding == Sharding::None ? 1 : std::max(1, static_cast<int>(ranks / (std::int64_t{expert_tensor_ranks()} * ep)));
 }
 
 NameTable<Precision> name_table(Precision) { return kPrecisions; }

@@ -77,7 +77,7 @@ TEST(RunOf, WithoutAMeshAllDevicesAreDataParallel) {
   options.gpus = "24";
   options.seq_len = "4096";
   const sim::Run run = run_of(options, database());
-  EXPECT_EQ(run.strategy.data_parallel, 24);
+  EXPECT_EQ(run.strategy.dp, 24);
   EXPECT_EQ(run.strategy.global_batch, 1032);  // 4 Mi / 4096 = 1024, and the nearest multiple of 24
 }
 
@@ -140,9 +140,9 @@ TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
 TEST(RunOf, ASchedulesNameReachesTheStrategy) {
   RunOptions options{.model = "llama-8b"};
   options.strategy["pp"] = "4";
-  EXPECT_EQ(run_of(options, database()).strategy.schedule, sim::PipelineSchedule::OneForwardOneBackward);
+  EXPECT_EQ(run_of(options, database()).strategy.pipeline_schedule, sim::PipelineSchedule::OneForwardOneBackward);
   options.strategy["pipeline_schedule"] = "zero-bubble";
-  EXPECT_EQ(run_of(options, database()).strategy.schedule, sim::PipelineSchedule::ZbH1);
+  EXPECT_EQ(run_of(options, database()).strategy.pipeline_schedule, sim::PipelineSchedule::ZbH1);
   options.strategy["pipeline_schedule"] = "zb-v";
   EXPECT_EQ(run_of(options, database()).strategy.virtual_stages, 2);
   options.strategy["pipeline_schedule"] = "zb";
@@ -190,7 +190,7 @@ TEST(RunOf, HabitsOfTheFrameworkReachTheFramework) {
   options.settings = {{"fsdp_unit_blocks", 0.0}, {"grad_sync_every_microbatch", true}, {"reshard_after_forward", false}};
   const sim::Run run = run_of(options, database());
   EXPECT_TRUE(run.strategy.fused_cross_entropy);
-  EXPECT_TRUE(run.strategy.tensor_overlap);
+  EXPECT_TRUE(run.strategy.tp_overlap);
   EXPECT_FALSE(run.strategy.gradient_overlap);
   EXPECT_TRUE(run.strategy.gather_overlap);
   EXPECT_TRUE(run.framework.gradients.reduced_every_microbatch);

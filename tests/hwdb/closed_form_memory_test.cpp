@@ -63,9 +63,9 @@ sim::Run run_of(const std::string& model, sim::Precision precision, const Memory
   run.model.vocab_size = (run.model.vocab_size + layout.tensor - 1) / layout.tensor * layout.tensor;
   run.framework = Frameworks::shipped().choose({.framework = "libtorch", .precision = sim::name_of(precision)}).framework;
   sim::Strategy& strategy = run.strategy;
-  strategy.data_parallel = layout.data, strategy.tensor_parallel = layout.tensor, strategy.pipeline_parallel = layout.stages;
+  strategy.dp = layout.data, strategy.tp = layout.tensor, strategy.pp = layout.stages;
   strategy.virtual_stages = layout.virtual_stages;
-  if (layout.virtual_stages > 1) strategy.schedule = sim::PipelineSchedule::Interleaved;
+  if (layout.virtual_stages > 1) strategy.pipeline_schedule = sim::PipelineSchedule::Interleaved;
   strategy.sequence_parallel = layout.sequence_parallel;
   strategy.sharding = layout.sharding;
   strategy.global_batch = 8 * layout.data;

@@ -101,7 +101,7 @@ TEST(RunResolver, DataParallelismIsWhatTheOtherDimensionsLeave) {
   record.training.strategy["tp"] = 2;
   record.training.strategy["pp"] = 4;
   const sim::Run run = resolved(record);
-  EXPECT_EQ(run.strategy.data_parallel, 2);
+  EXPECT_EQ(run.strategy.dp, 2);
   EXPECT_EQ(run.strategy.num_microbatches(), 8);
   ASSERT_NE(fact(run, "assumed.training.dp"), nullptr);
   EXPECT_EQ(fact(run, "assumed.training.dp")->value, "2");
@@ -187,13 +187,13 @@ TEST(RunResolver, SchedulesWithSplitPassesBringTheirNumberOfParts) {
   RunRecord record = llama(16);
   record.training.strategy["pp"] = 4;
   record.training.strategy["pipeline_schedule"] = "zero-bubble";
-  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::ZbH1);
+  EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::ZbH1);
   EXPECT_EQ(resolved(record).strategy.virtual_stages, 1);
   record.training.strategy["pipeline_schedule"] = "zb-v";
-  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::ZbV);
+  EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::ZbV);
   EXPECT_EQ(resolved(record).strategy.virtual_stages, 2);
   record.training.strategy["pipeline_schedule"] = "dualpipe";
-  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::DualPipe);
+  EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::DualPipe);
 }
 
 // 126 layers do not divide into 16 * 8 chunks; 128 do.
@@ -285,8 +285,7 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
       sim::Run run;
       ASSERT_NO_THROW(run = resolver.resolve(record)) << record.id;
       EXPECT_EQ(run.strategy.num_devices(), run.cluster.num_devices) << record.id;
-      EXPECT_EQ(run.strategy.micro_batch * run.strategy.num_microbatches() * run.strategy.data_parallel,
-                run.strategy.global_batch)
+      EXPECT_EQ(run.strategy.micro_batch * run.strategy.num_microbatches() * run.strategy.dp, run.strategy.global_batch)
           << record.id;
     }
   }

@@ -24,8 +24,8 @@ PlanAnswer sample_answer() {
   same_mesh.step_time = sim::Seconds(4.2);
   same_mesh.breakdown[0].time = sim::Seconds(2.7);
   sim::Prediction other = sample_prediction();
-  other.run.strategy.tensor_parallel = 2;
-  other.run.strategy.pipeline_parallel = 1;
+  other.run.strategy.tp = 2;
+  other.run.strategy.pp = 1;
   other.run.strategy.sharding = sim::Sharding::Zero1;
   other.step_time = sim::Seconds(5.0);
   other.breakdown = {{"compute", sim::Seconds(4.0)}, {"bubble", sim::Seconds(0.5)}, {"dp_exposed", sim::Seconds(0.5)}};

@@ -12,7 +12,7 @@ struct ParameterCase {
   Ledger ledger;
 
   explicit ParameterCase(Sharding sharding) {
-    strategy.data_parallel = 4;
+    strategy.dp = 4;
     strategy.sharding = sharding;
     framework.update.fused = false;
   }

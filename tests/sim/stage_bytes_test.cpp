@@ -18,7 +18,7 @@ StageBytes bytes_of(const TrainingRun& run, int stage) {
 TEST(StageBytes, OnlyStagesOfAPipelineHaveItsBuffersAndOnlyTheLastHasLogits) {
   TrainingRun run = small_run(4);
   EXPECT_EQ(bytes_of(run, 0).pipeline_buffers, Bytes(0.0));
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   // Received, to be sent, and a received gradient: 1024 tokens x 1024 values x 2 bytes each.
   EXPECT_EQ(bytes_of(run, 0).pipeline_buffers, Bytes(3.0 * 1024.0 * 1024.0 * 2.0));
   EXPECT_EQ(bytes_of(run, 0).logits, Bytes(0.0));
@@ -28,8 +28,8 @@ TEST(StageBytes, OnlyStagesOfAPipelineHaveItsBuffersAndOnlyTheLastHasLogits) {
 
 TrainingRun interleaved(int stages, int chunks, int microbatches) {
   TrainingRun run = small_run(stages);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = stages, run.strategy.virtual_stages = chunks;
-  run.strategy.schedule = PipelineSchedule::Interleaved;
+  run.strategy.dp = 1, run.strategy.pp = stages, run.strategy.virtual_stages = chunks;
+  run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
   run.strategy.global_batch = microbatches;
   return run;
 }
@@ -116,12 +116,12 @@ TEST(StageBytes, GemmsOfExpertsHaveAWorkspaceForEachStream) {
 
 TEST(StageBytes, TokensOfAllExpertRanksAreGatheredIntoOneBuffer) {
   TrainingRun run = moe_run(4);
-  run.strategy.expert_parallel = 4;
+  run.strategy.ep = 4;
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
-  run.strategy.experts.dispatch = ExpertDispatch::AllGather;
+  run.strategy.moe_dispatch = ExpertDispatch::AllGather;
   // 1024 tokens of each of four ranks, 1024 values of 2 bytes each.
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(4.0 * 1024.0 * 1024.0 * 2.0));
-  run.strategy.expert_parallel = 1;
+  run.strategy.ep = 1;
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
 }
 

@@ -24,9 +24,9 @@ struct Layout {
 TrainingRun on_64(const Layout& layout) {
   TrainingRun run = small_run(64);
   Strategy& s = run.strategy;
-  s.schedule = layout.schedule, s.virtual_stages = layout.virtual_stages;
-  s.tensor_parallel = layout.tensor, s.pipeline_parallel = layout.pipeline;
-  s.data_parallel = 64 / layout.tensor / layout.pipeline;
+  s.pipeline_schedule = layout.schedule, s.virtual_stages = layout.virtual_stages;
+  s.tp = layout.tensor, s.pp = layout.pipeline;
+  s.dp = 64 / layout.tensor / layout.pipeline;
   s.sequence_parallel = layout.tensor > 1;
   s.sharding = layout.sharding, s.global_batch = 512;
   run.framework.host.per_kernel = Seconds(2e-6);
@@ -103,7 +103,7 @@ TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
     const TrainingRun run = on_64(layout);
     const LayerPrices prices = layer_prices(run);
     const StepSimulation simulation(run, prices);
-    const double m = 512.0 / run.strategy.data_parallel, passes = m * 8.0 / layout.pipeline;
+    const double m = 512.0 / run.strategy.dp, passes = m * 8.0 / layout.pipeline;
     const Terms& terms = simulation.terms();
     EXPECT_NEAR(terms[Term::ForwardGemm] / (passes * prices.block.forward.gemm), 1.0, 1e-9) << text(layout);
     EXPECT_NEAR(terms[Term::BackwardGemm] / (passes * prices.block.backward.gemm), 1.0, 1e-9) << text(layout);
@@ -117,7 +117,7 @@ TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
 TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
   TrainingRun run = small_run(4);
   run.model.tied_embeddings = false;
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   const LayerPrices prices = layer_prices(run);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const double h = 1024.0, table = 32768.0 * h, first = 2.0 * rank.block + table + 1024.0 * h;
@@ -129,7 +129,7 @@ TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
 // 1024 tokens of 1024 values in 2 bytes, M = 2 MiB, on two stages of one node at 100 GB/s.
 TrainingRun two_stages(int tensor) {
   TrainingRun run = small_run(2 * tensor);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 2, run.strategy.tensor_parallel = tensor;
+  run.strategy.dp = 1, run.strategy.pp = 2, run.strategy.tp = tensor;
   run.strategy.global_batch = 8;
   return run;
 }

@@ -66,7 +66,7 @@ TEST(StrategyFields, UnknownKeysAndValuesOutOfRangeAreRefused) {
 TEST(StrategyFields, SayNothingWhereTheStrategyHasNoUseForThem) {
   Strategy strategy;
   EXPECT_FALSE(says_something(*find_strategy_field("cp_scheme"), strategy));
-  strategy.context_parallel = 2;
+  strategy.cp = 2;
   EXPECT_TRUE(says_something(*find_strategy_field("cp_scheme"), strategy));
   EXPECT_TRUE(says_something(*find_strategy_field("compile"), strategy));
   EXPECT_FALSE(says_something(*find_strategy_field("moe_imbalance"), strategy));
