@@ -204,7 +204,7 @@ std::vector<ExchangedUnits> DataExchange::exchanged_expert_units(const std::vect
 }
 
 Bytes DataExchange::norm_message() const {
-  const bool sums = run_.framework.update.sums_norm && shards_optimizer() && run_.optimizer_step;
+  const bool sums = run_.framework.update.sums_norm && run_.strategy.gradient_clip && shards_optimizer() && run_.optimizer_step;
   return Bytes(sums && shard_links_.place.ranks > 1 ? 4.0 : 0.0);
 }
 

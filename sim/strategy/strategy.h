@@ -87,6 +87,7 @@ struct Strategy {
   bool tp_overlap = false;           // tensor-parallel collectives overlapped with their GEMMs
   bool gradient_overlap = true;      // gradients are reduced beside the backward pass
   bool gather_overlap = true;        // sharded weights are gathered beside the passes that need them
+  bool gradient_clip = true;         // the norm of all gradients is taken, and they are scaled by it, before the update
   bool cuda_graph = false;           // no per-kernel launch cost
 
   int num_devices() const { return dp * tp * pp * cp; }

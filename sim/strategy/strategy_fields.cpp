@@ -158,6 +158,8 @@ std::vector<StrategyField> switch_fields() {
        "sharded weights are gathered beside the passes that need them; default that of the framework; example: "
        "--no-gather-overlap",
        "", Always, nullptr, true},
+      {FIELD(gradient_clip), "", "gradients are clipped to a norm before the update; default on; example: --no-gradient-clip", "",
+       OrNothing},
       {FIELD(cuda_graph), "", "no launch cost per kernel; default that of the framework; example: --cuda-graph", "", Always,
        nullptr, true},
   };
