@@ -182,6 +182,9 @@ std::vector<StrategyField> memory_fields() {
   };
 }
 
+#undef RANGED
+#undef FIELD
+
 }  // namespace
 
 const std::vector<StrategyField>& strategy_fields() {
