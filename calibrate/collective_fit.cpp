@@ -68,7 +68,7 @@ sim::Seconds predicted(const CollectiveSample& sample, const Cluster& cluster) {
   Cluster part = cluster;
   part.num_devices = sample.ranks;
   sim::Strategy strategy;
-  strategy.data_parallel = sample.ranks;
+  strategy.dp = sample.ranks;
   return collective_time(sample.kind, sample.message, group_links(strategy, sim::GroupKind::Data, part, 1.0));
 }
 

@@ -21,13 +21,13 @@ struct Triples {
 };
 
 bool is_exact(const hwdb::RunRecord& record) {
-  return record.scored.step_time && record.measured && record.measured->step_time && record.training.global_batch &&
-         rounding(*record.measured) < kOnTheLine;
+  return record.scored.step_time && record.measured && record.measured->step_time &&
+         record.training.strategy.contains("global_batch") && rounding(*record.measured) < kOnTheLine;
 }
 
 // Text that runs share which differ in the global batch alone.
 std::string all_but_batch(hwdb::RunRecord record) {
-  record.training.global_batch.reset();
+  record.training.strategy.erase("global_batch");
   record.training.num_microbatches.reset();
   return all_but("global_batch", record, settings_of(record));
 }
@@ -53,7 +53,8 @@ std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files) {
   for (const hwdb::RunFile& file : files) {
     for (const hwdb::RunRecord& record : file.runs) {
       if (is_exact(record))
-        studies[record.group][all_but_batch(record)].emplace(*record.training.global_batch, record.measured->step_time->value());
+        studies[record.group][all_but_batch(record)].emplace(*sim::stated<int>(record.training.strategy, "global_batch"),
+                                                             record.measured->step_time->value());
     }
   }
   std::set<std::string> groups;

@@ -101,7 +101,7 @@ struct Candidate {
 constexpr std::array<Candidate, 4> kCandidates = {{{"device", "training_rate", 1.0, 0.10},
                                                    {"framework", "efficiency", 1.0, 0.15},
                                                    {"framework", "collective_efficiency", 1.0, 0.15},
-                                                   {"framework", "host_time_per_kernel_s", 6e-6, 0.40}}};
+                                                   {"framework", "host.per_kernel", 6e-6, 0.40}}};
 
 // One record of each device and framework in a file: enough to see which ones it tells about.
 std::vector<hwdb::RunFile> thinned(std::span<const hwdb::RunFile> files) {

@@ -54,7 +54,7 @@ MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::vector<Run
 //   device  training_rate           prior 1, spread 0.10: single kernels are known to a few per cent, clocks under load to 10 %
 //   framework  efficiency              prior of frameworks.json, spread 0.15
 //   framework  collective_efficiency   prior of frameworks.json, spread 0.15
-//   framework  host_time_per_kernel_s  prior of frameworks.json, spread 0.40: hosts differ by that much
+//   framework  host.per_kernel  prior of frameworks.json, spread 0.40: hosts differ by that much
 std::vector<RunCoefficient> run_coefficients(std::span<const hwdb::RunFile> files);
 
 // Puts a coefficient's value into a run for which it holds.

@@ -1,32 +1,24 @@
 #include "calibrate/setting.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "hwdb/settings.h"
+#include "sim/base/text.h"
 
 namespace llmsim::calibrate {
 namespace {
 
 using hwdb::RecordedTraining;
 using hwdb::RunRecord;
+using sim::stated;
 
 // --- values ---
 
 SettingValue unknown() { return {.text = "?", .rank = 0.0, .known = false}; }
-
-SettingValue switched(const std::optional<bool>& value) {
-  if (!value) return unknown();
-  return {.text = *value ? "on" : "off", .rank = *value ? 1.0 : 0.0};
-}
-
-SettingValue counted(const std::optional<int>& value) {
-  if (!value) return unknown();
-  return {.text = std::to_string(*value), .rank = static_cast<double>(*value)};
-}
-
-SettingValue named(const std::optional<std::string>& value) { return value ? SettingValue{.text = *value} : unknown(); }
 
 // `text` at its place in `order`; what is not listed comes last.
 SettingValue ordered(const std::string& text, const std::string& word, const std::vector<std::string>& order) {
@@ -50,45 +42,61 @@ SettingValue with_details(SettingValue value, const RecordedTraining& t, const s
   return value;
 }
 
+// A field of the strategy.  Words come in the order of their table.
+SettingValue field_of(const RecordedTraining& t, const std::string& key) {
+  const auto found = t.strategy.find(key);
+  if (found == t.strategy.end()) return unknown();
+  const sim::FieldValue& value = found->second;
+  if (const bool* const on = std::get_if<bool>(&value)) return {.text = *on ? "on" : "off", .rank = *on ? 1.0 : 0.0};
+  const std::string text = sim::text_of(value);
+  if (const std::optional<double> number = sim::number_of(value)) return {.text = text, .rank = *number};
+  return ordered(text, text, sim::find_strategy_field(key)->words);
+}
+
 SettingValue recompute_of(const RecordedTraining& t) {
-  if (!t.recompute || !t.recompute->kind) return unknown();
-  const hwdb::RecordedRecompute& r = *t.recompute;
-  std::string text = *r.kind;
-  for (const std::optional<int>& count : {r.every_n, r.share, r.blocks}) text += count ? " " + std::to_string(*count) : "";
-  for (const std::string& module : r.modules) text += " " + module;
-  if (r.saved) text += " " + *r.saved;
-  return ordered(text, *r.kind, {"none", "op", "selective", "every_n", "full"});
-}
-
-SettingValue precision_of(const RecordedTraining& t) {
-  if (!t.precision) return unknown();
-  return ordered(*t.precision, *t.precision, {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "nf4", "int4"});
-}
-
-SettingValue optimizer_of(const RecordedTraining& t) {
-  if (!t.optimizer) return unknown();
-  return ordered(*t.optimizer, *t.optimizer, {"adamw", "adam"});
+  const std::optional<std::string> kind = stated<std::string>(t.strategy, "recompute.kind");
+  if (!kind) return unknown();
+  std::string text = *kind;
+  for (const char* key : {"recompute.every_n", "recompute.share", "recompute.blocks"}) {
+    if (const auto count = stated<int>(t.strategy, key)) text += " " + std::to_string(*count);
+  }
+  if (const auto modules = stated<sim::Words>(t.strategy, "recompute.modules")) text += " " + sim::joined(*modules, " ");
+  if (const auto saved = stated<std::string>(t.strategy, "recompute.saved")) text += " " + *saved;
+  return ordered(text, *kind, {"none", "op", "selective", "every_n", "full"});
 }
 
 // One replica has nothing to shard.
 SettingValue sharding_of(const RecordedTraining& t) {
-  if (t.dp == 1) return {.text = "none"};
-  if (!t.sharding) return unknown();
-  return ordered(*t.sharding, *t.sharding, {"none", "zero1", "zero2", "zero3", "hsdp"});
+  return stated<int>(t.strategy, "dp") == 1 ? SettingValue{.text = "none"} : field_of(t, "sharding");
 }
 
 SettingValue topology_of(const RecordedTraining& t) {
-  const int tp = t.tp.value_or(1), pp = t.pp.value_or(1);
+  const auto ranks = [&](const char* key) { return stated<int>(t.strategy, key); };
+  const int tp = ranks("tp").value_or(1), pp = ranks("pp").value_or(1);
   std::string text = "tp " + std::to_string(tp) + ", pp " + std::to_string(pp);
-  if (t.dp) text += ", dp " + std::to_string(*t.dp);
-  if (t.sharding == "hsdp" && t.shard_size) text += " in shards of " + std::to_string(*t.shard_size);
+  if (const auto dp = ranks("dp")) text += ", dp " + std::to_string(*dp);
+  const auto shard_size = ranks("shard_size");
+  if (stated<std::string>(t.strategy, "sharding") == "hsdp" && shard_size) text += " in shards of " + std::to_string(*shard_size);
   return {.text = text, .rank = 1e6 * tp + pp};
 }
 
 SettingValue virtual_stages_of(const RecordedTraining& t) {
-  SettingValue value = counted(t.virtual_stages.value_or(1));
-  if (t.pipeline_schedule) value.text += " (" + *t.pipeline_schedule + ")";
+  const int chunks = stated<int>(t.strategy, "virtual_stages").value_or(1);
+  SettingValue value{.text = std::to_string(chunks), .rank = static_cast<double>(chunks)};
+  if (const auto schedule = stated<std::string>(t.strategy, "pipeline_schedule")) value.text += " (" + *schedule + ")";
   return value;
+}
+
+// Fields that are told by another setting, or are what runs of one study share.
+bool told_elsewhere(const std::string& key) {
+  constexpr std::array<std::string_view, 8> kParts{"tp",           "pp", "dp", "shard_size", "pipeline_schedule",
+                                                   "global_batch", "cp", "ep"};
+  return key.starts_with("recompute.") || std::find(kParts.begin(), kParts.end(), key) != kParts.end();
+}
+
+SettingValue vocabulary_of(const hwdb::RecordedModel& m) {
+  if (!m.vocab_size) return unknown();
+  return {.text = std::to_string(*m.vocab_size), .rank = static_cast<double>(*m.vocab_size)};
 }
 
 SettingValue software_of(const RunRecord& record) {
@@ -122,8 +130,9 @@ std::string model_key(const hwdb::RecordedModel& m) {
 std::string study_key(const RunRecord& record) {
   const hwdb::RecordedHardware& h = record.hardware;
   return record.group + "|" + model_key(record.model) + shown(h.accelerator) + shown(h.system) + shown(h.num_devices) +
-         shown(h.devices_per_node) + shown(h.inter_node_bytes_per_s_per_device) + shown(record.training.global_batch) +
-         shown(record.training.cp) + shown(record.training.ep);
+         shown(h.devices_per_node) + shown(h.inter_node_bytes_per_s_per_device) +
+         shown(stated<int>(record.training.strategy, "global_batch")) + shown(stated<int>(record.training.strategy, "cp")) +
+         shown(stated<int>(record.training.strategy, "ep"));
 }
 
 }  // namespace
@@ -137,31 +146,18 @@ bool is_scale(const std::string& setting) {
 
 Settings settings_of(const RunRecord& record) {
   const RecordedTraining& t = record.training;
-  Settings settings = {{"recompute", recompute_of(t)},
-                       {"precision", precision_of(t)},
-                       {"optimizer", optimizer_of(t)},
-                       {"vocab_size", counted(record.model.vocab_size)},
-                       {"sharding", sharding_of(t)},
-                       {"virtual_stages", virtual_stages_of(t)},
-                       {"micro_batch", counted(t.micro_batch)},
-                       {kTopology, topology_of(t)},
-                       {"sequence_parallel", switched(t.sequence_parallel)},
-                       {"flash_attention", switched(t.flash_attention)},
-                       {"compile", switched(t.compile)},
-                       {"fused_cross_entropy", switched(t.fused_cross_entropy)},
-                       {"tp_overlap", switched(t.tp_overlap)},
-                       {"dp_overlap", switched(t.dp_overlap)},
-                       {"gradient_overlap", switched(t.gradient_overlap)},
-                       {"gather_overlap", switched(t.gather_overlap)},
-                       {"cuda_graph", switched(t.cuda_graph)},
-                       {"offload.optimizer", switched(t.offload.optimizer)},
-                       {"offload.parameters", switched(t.offload.parameters)},
-                       {"offload.activations", switched(t.offload.activations)},
-                       {"moe_overlap", switched(t.moe_overlap)},
-                       {"moe_dispatch", named(t.moe_dispatch)},
-                       {"etp", counted(t.etp)},
-                       {"embeddings_as_layers", switched(t.embeddings_as_layers)},
-                       {kSoftware, software_of(record)}};
+  Settings settings;
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    if (!told_elsewhere(field.key)) settings[field.key] = field_of(t, field.key);
+  }
+  settings["recompute"] = recompute_of(t);
+  settings["sharding"] = sharding_of(t);
+  settings["virtual_stages"] = virtual_stages_of(t);
+  settings["dp_overlap"] =
+      t.dp_overlap ? SettingValue{.text = *t.dp_overlap ? "on" : "off", .rank = *t.dp_overlap ? 1.0 : 0.0} : unknown();
+  settings["vocab_size"] = vocabulary_of(record.model);
+  settings[kTopology] = topology_of(t);
+  settings[kSoftware] = software_of(record);
   for (const hwdb::Setting& one : hwdb::run_settings()) {
     const auto stated = t.settings.find(one.key);
     if (one.part_of[0] == '\0' && stated != t.settings.end()) settings[one.key] = {.text = sim::text_of(stated->second)};

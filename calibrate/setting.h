@@ -1,10 +1,9 @@
 // What a run record says about each thing that a study may switch, so that runs that differ in one of them can be paired.
 //
-// Settings of the schema come first: recompute, precision, optimizer, vocab_size, sharding, virtual_stages, micro_batch,
-// topology, sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, dp_overlap, gradient_overlap,
-// gather_overlap, cuda_graph, moe_overlap, moe_dispatch, etp, embeddings_as_layers, offload.optimizer, offload.parameters,
-// offload.activations.  Those of hwdb/settings.h stand under their own keys, except those that are a detail of one above (the
-// recipe of fp8 is part of "precision").  "software" is the framework with its version.  Free text is no setting.
+// Settings are the fields of a strategy (sim/strategy/strategy_fields.h), where "topology" is tp, pp and dp, "recompute" the
+// whole of it and "virtual_stages" the schedule too, and those of hwdb/settings.h under their own keys, except those that are a
+// detail of one above (the recipe of fp8 is part of "precision").  "vocab_size" is the model's, "software" the framework with its
+// version.  Free text is no setting.
 #pragma once
 
 #include <map>

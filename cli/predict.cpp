@@ -61,7 +61,7 @@ std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options, const si
                                          reports::Format format) {
   if (!options.memory_timeline || prediction.memory.stages.empty()) return std::nullopt;
   const int stage = options.memory_stage.value_or(prediction.memory_peak.stage);
-  const int last = prediction.run.strategy.pipeline_parallel - 1;
+  const int last = prediction.run.strategy.pp - 1;
   if (stage < 0 || stage > last)
     throw Error("--memory-stage = " + std::to_string(stage) + ": the run has stages 0 to " + std::to_string(last));
   const bool people = format != reports::Format::Json && format != reports::Format::Csv;

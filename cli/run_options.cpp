@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cli/number_list.h"
 #include "hwdb/settings.h"
 
 namespace llmsim::cli {
@@ -18,15 +17,14 @@ void add_switch(CLI::App& command, const char* names, std::optional<bool>& value
       names, [&value](std::int64_t count) { value = count > 0; }, help);
 }
 
-std::string option_name(const std::string& key) {
-  std::string name = key;
+std::string with_dashes(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
 
 // One row of the table of settings.
 void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
-  const std::string name = option_name(setting.key), option = "--" + name;
+  const std::string name = with_dashes(setting.key), option = "--" + name;
   const bool told = setting.kind == hwdb::SettingKind::Switch;  // by the option itself
   const std::string help =
       setting.help + (told ? "" : ": " + hwdb::values_of(setting)) + "; default that of the framework; example: ";
@@ -67,63 +65,51 @@ void add_work(CLI::App& c, RunOptions& o) {
       "the same in tokens, rounded to whole sequences; default as for --global-batch; example: --global-batch-tokens 4000000");
 }
 
-void add_experts(CLI::App& c, RunOptions& o) {
-  add(c, "--etp", o.etp, "N",
-      "ranks that divide each expert; default as tp; 1: whole experts, ep inside tp * dp * cp; example: --tp 4 --ep 8 --etp 1");
-  add(c, "--moe-dispatch", o.moe_dispatch, "NAME",
-      "how tokens reach experts: alltoall, allgather or deepep (once to each rank and node); default alltoall; example: "
-      "--moe-dispatch deepep");
-  add_switch(c, "--moe-overlap,!--no-moe-overlap", o.moe_overlap,
-             "dispatch and combine beside the other pass of another micro-batch; default exposed; example: --moe-overlap");
-  add_switch(c, "--moe-captured,!--no-moe-captured", o.moe_captured,
-             "captured graphs (--cuda-graph) hold the experts too; default on; example: --cuda-graph --no-moe-captured");
-  c.add_option("--moe-imbalance", o.moe_imbalance,
-               "rows of the busiest expert rank relative to the mean; default 1; example: --moe-imbalance 1.3")
-      ->type_name("RATIO")
-      ->check(finite_range(1.0, 1024.0));
-  c.add_option("--moe-capacity", o.moe_capacity,
-               "rows of an expert, dropped or padded to this many times the mean; default dropless; example: --moe-capacity 1.25")
-      ->type_name("RATIO")
-      ->check(finite_range(1.0, 1024.0));
+// One field of the strategy.
+void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, const char* value_name, const char* help) {
+  const std::string name = "--" + with_dashes(field.key);
+  const auto set = [&field, &o](const std::string& text) { o.strategy[field.key] = text; };
+  if (field.kind != sim::FieldKind::Switch) {
+    c.add_option_function<std::string>(*field.options ? field.options : name, set, help)->type_name(value_name);
+    return;
+  }
+  c.add_flag_function(
+      *field.options ? field.options : name + ",!--no-" + name.substr(2),
+      [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, help);
+}
+
+// Options that a search takes in lists, with their help.
+const std::map<std::string, const char*>& searched() {
+  static const std::map<std::string, const char*> all = {
+      {"tp", "tensor-parallel ranks; default all divisors of gpus; example: --tp 1,2,4,8"},
+      {"pp", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2"},
+      {"dp", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16"},
+      {"cp", "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; example: --cp 1,2"},
+      {"ep", "expert-parallel ranks, inside dp * cp; default powers of two that divide the experts; example: --ep 1,8"},
+      {"micro_batch", "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4"},
+      {"virtual_stages",
+       "model chunks per pipeline stage, interleaved; default all that divide the layers; example: --virtual-stages 1,2"},
+      {"pipeline_schedule",
+       "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default 1f1b,interleaved; example: --schedule "
+       "1f1b,zb-h1"},
+      {"sharding", "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding zero1,zero3"}};
+  return all;
+}
+
+// Fields that a search chooses by itself.
+bool is_chosen(const std::string& key) {
+  return key == "shard_size" || key == "stage_layers" || key == "sequence_parallel" || key == "embeddings_as_layers";
 }
 
 void add_recipe(CLI::App& c, RunOptions& o) {
-  add(c, "--precision", o.precision, "NAME",
-      "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4; default the usual 16-bit format of the device; example: --precision fp8");
   add(c, "--framework,--stack", o.framework, "NAME",
       "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; example: --framework fsdp2");
-  add(c, "--optimizer", o.optimizer, "NAME",
-      "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon; default adamw; example: --optimizer lion");
   add(c, "--offload", o.offload, "LIST",
       "what lives on the host: optimizer, parameters, activations, or the inputs of modules: activations=core_attn+moe_act; "
       "default "
       "nothing; example: --offload optimizer");
-  add_switch(c, "--flash,!--no-flash", o.flash,
-             "flash attention, or attention as separate kernels; default that of the framework; example: --no-flash");
-  add_switch(c, "--compile,!--no-compile", o.compile,
-             "memory-bound operators fused by a compiler; default that of the framework; example: --compile");
-  add_switch(c, "--cuda-graph,!--no-cuda-graph", o.cuda_graph,
-             "no launch cost per kernel; default that of the framework; example: --cuda-graph");
-  add_switch(c, "--fused-cross-entropy,!--no-fused-cross-entropy", o.fused_cross_entropy,
-             "logits in chunks, never whole; default that of the framework; example: --fused-cross-entropy");
-  add_switch(c, "--tp-overlap,!--no-tp-overlap", o.tp_overlap,
-             "tensor-parallel collectives beside their GEMMs; default that of the framework; example: --tp-overlap");
   add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,
-             "gradients are reduced beside the backward pass and sharded weights gathered beside the passes that need them, or "
-             "after and before; default those of the framework; example: --no-dp-overlap");
-  add_switch(c, "--gradient-overlap,!--no-gradient-overlap", o.gradient_overlap,
-             "gradients alone; default that of the framework; example: --no-gradient-overlap");
-  add_switch(c, "--gather-overlap,!--no-gather-overlap", o.gather_overlap,
-             "weights alone; default that of the framework; example: --no-gather-overlap");
-  add(c, "--cp-scheme", o.cp_scheme, "NAME",
-      "how context ranks share keys and values: ring, all-gather or all-to-all; default that of the framework; example: "
-      "--cp-scheme "
-      "all-gather");
-  add_switch(
-      c, "--cp-balanced,!--cp-unbalanced", o.cp_balanced,
-      "context ranks hold an early and a late piece of a sequence (zigzag), or plain pieces; default that of the framework; "
-      "example: --cp-unbalanced");
-  add_experts(c, o);
+             "both of --gradient-overlap and --gather-overlap; default those of the framework; example: --no-dp-overlap");
   add(c, "--date", o.date, "DAY",
       "when the software was current, YYYY-MM-DD; default today's; example: --framework megatron-lm --date 2021-06-01");
   add(c, "--framework-version", o.framework_version, "TEXT",
@@ -139,33 +125,13 @@ void add_run_options(CLI::App& c, RunOptions& o) {
   add(c, "--gpus", o.gpus, "N",
       "devices (an MI250X counts as two), 1 to 1048576; default dp * tp * pp * cp; example: --gpus 256");
   add_work(c, o);
-  add(c, "--tp", o.tp, "N", "tensor-parallel ranks; default 1; example: --tp 8");
-  add(c, "--pp", o.pp, "N", "pipeline stages; default 1; example: --pp 4");
-  add(c, "--dp", o.dp, "N", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8");
-  add(c, "--cp", o.cp, "N", "context-parallel ranks; default 1; example: --cp 2");
-  add(c, "--ep", o.ep, "N", "expert-parallel ranks, inside dp * cp; default 1; example: --ep 8");
-  add(c, "--micro-batch", o.micro_batch, "SEQS", "sequences per forward pass of a replica; default 1; example: --micro-batch 2");
-  add(c, "--virtual-stages", o.virtual_stages, "N",
-      "model chunks per pipeline stage, interleaved; default 1; example: --virtual-stages 2");
-  add(c, "--schedule", o.schedule, "NAME",
-      "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe; default 1f1b, or interleaved with virtual stages; "
-      "example: --schedule zb-h1");
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    if (*field.help) add_field(c, field, o, field.value_name, field.help);
+  }
   add(c, "--recompute", o.recompute, "MODE",
       "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp (dense ones), moe (whole "
       "MoE models), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; default none; example: --recompute "
       "selective=core_attn+mlp");
-  add(c, "--sharding", o.sharding, "MODE",
-      "none, zero1, zero2, zero3 or hsdp; default that of the framework; example: --sharding zero3");
-  add(c, "--shard-size", o.shard_size, "N",
-      "ranks that share one copy of what is sharded; default all, under hsdp none; example: --sharding hsdp --shard-size 8");
-  add_switch(
-      c, "--sequence-parallel,!--no-sequence-parallel", o.sequence_parallel,
-      "shard norms and residuals over the tensor ranks; default that of the framework; example: --tp 8 --sequence-parallel");
-  add(c, "--stage-layers", o.stage_layers, "LIST",
-      "transformer layers of each pipeline stage, first to last; default even; example: --pp 4 --stage-layers 19,21,21,19");
-  add_switch(c, "--embeddings-as-layers,!--no-embeddings-as-layers", o.embeddings_as_layers,
-             "the embedding and the LM head each count as a layer; default where only that divides evenly; example: --pp 8 "
-             "--embeddings-as-layers");
   add_recipe(c, o);
 }
 
@@ -173,25 +139,21 @@ void add_search_options(CLI::App& c, RunOptions& o) {
   add_model(c, o);
   add(c, "--gpus", o.gpus, "N", "devices (an MI250X counts as two), 1 to 1048576; no default; example: --gpus 256");
   add_work(c, o);
-  add(c, "--tp", o.tp, "LIST", "tensor-parallel ranks; default all divisors of gpus; example: --tp 1,2,4,8");
-  add(c, "--pp", o.pp, "LIST", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2");
-  add(c, "--dp", o.dp, "LIST", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16");
-  add(c, "--cp", o.cp, "LIST",
-      "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; example: --cp 1,2");
-  add(c, "--ep", o.ep, "LIST",
-      "expert-parallel ranks, inside dp * cp; default powers of two that divide the experts; example: --ep 1,8");
-  add(c, "--micro-batch", o.micro_batch, "LIST",
-      "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4");
-  add(c, "--virtual-stages", o.virtual_stages, "LIST",
-      "model chunks per pipeline stage, interleaved; default all that divide the layers; example: --virtual-stages 1,2");
-  add(c, "--schedule", o.schedule, "LIST",
-      "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default 1f1b,interleaved; example: --schedule "
-      "1f1b,zb-h1");
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    const auto list = searched().find(field.key);
+    if (list != searched().end())
+      add_field(c, field, o, "LIST", list->second);
+    else if (*field.help && !is_chosen(field.key))
+      add_field(c, field, o, field.value_name, field.help);
+  }
   add(c, "--recompute", o.recompute, "LIST",
       "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute none,full");
-  add(c, "--sharding", o.sharding, "LIST",
-      "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding zero1,zero3");
   add_recipe(c, o);
+}
+
+std::string option_name(const sim::StrategyField& field) {
+  const std::string options = field.options;
+  return options.empty() ? "--" + with_dashes(field.key) : options.substr(0, options.find(','));
 }
 
 }  // namespace llmsim::cli

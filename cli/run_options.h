@@ -4,26 +4,24 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "cli/database_option.h"
 #include "sim/run.h"
+#include "sim/strategy/strategy_fields.h"
 
 namespace llmsim::cli {
 
 struct RunOptions {
   std::string model;
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
-  std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{}, micro_batch{};
-  std::optional<std::string> precision{}, framework{}, optimizer{}, offload{}, recompute{}, schedule{}, sharding{}, shard_size{};
-  std::optional<std::string> tp{}, pp{}, dp{}, cp{}, ep{}, virtual_stages{}, cp_scheme{}, etp{}, moe_dispatch{};
-  std::optional<double> moe_imbalance{}, moe_capacity{};
-  std::optional<std::string> date{}, framework_version{}, stage_layers{};
-  std::optional<bool> moe_overlap{}, moe_captured{}, cp_balanced{}, sequence_parallel{}, flash{}, compile{}, cuda_graph{};
-  std::optional<bool> fused_cross_entropy{}, tp_overlap{}, dp_overlap{}, gradient_overlap{}, gather_overlap{};
-  std::optional<bool> embeddings_as_layers{};
-  sim::SettingValues settings{};  // hwdb/settings.h
+  std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{};
+  std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};
+  std::optional<bool> dp_overlap{};
+  std::map<std::string, std::string> strategy{};  // by key of sim/strategy/strategy_fields.h; switches are "true" and "false"
+  sim::SettingValues settings{};                  // hwdb/settings.h
 };
 
 // Options for one run, each with one value.
@@ -31,5 +29,8 @@ void add_run_options(CLI::App& command, RunOptions& options);
 
 // The same for a search: the mesh and the recipe take lists and ranges.
 void add_search_options(CLI::App& command, RunOptions& options);
+
+// How the option of a field is spelled: "--micro-batch", "--schedule".
+std::string option_name(const sim::StrategyField& field);
 
 }  // namespace llmsim::cli

@@ -24,14 +24,8 @@ namespace {
 using Text = std::optional<std::string>;
 
 constexpr NumberRange kDevices{1, 1 << 20};
-constexpr NumberRange kRanks{1, 1 << 20};
-constexpr NumberRange kStages{1, 4096};
-constexpr NumberRange kTensor{1, 1024};
 constexpr NumberRange kSequence{1, 1 << 24};
 constexpr NumberRange kBatch{1, 1 << 24};
-constexpr NumberRange kMicroBatch{1, 1024};
-constexpr NumberRange kVirtualStages{1, 1024};
-constexpr NumberRange kStageLayers{1, 65536};
 constexpr NumberRange kBatchTokens{1, std::int64_t{1} << 36};
 constexpr std::int64_t kDefaultBatchTokens = std::int64_t{4} << 20;
 constexpr std::int64_t kDefaultTokensPerDevice = 1024;
@@ -48,10 +42,6 @@ std::optional<int> optional_number(const char* option, const Text& text, NumberR
   return static_cast<int>(number_in(option, *text, range));
 }
 
-std::vector<int> optional_numbers(const char* option, const Text& text, NumberRange range) {
-  return text ? numbers_in(option, *text, range) : std::vector<int>{};
-}
-
 std::vector<std::string> split(const std::string& text, char separator = ',') {
   std::vector<std::string> parts;
   std::stringstream stream(text.empty() ? text : text + separator);
@@ -65,9 +55,40 @@ std::vector<std::string> split(const std::string& text, char separator = ',') {
   throw Error(option + " = " + value + ": " + right + " is expected");
 }
 
-sim::Sharding sharding_in(const std::string& text) {
-  if (const auto sharding = sim::sharding_named(text)) return *sharding;
-  refuse("--sharding", text, "none, zero1, zero2, zero3 or hsdp");
+const sim::StrategyField& field_of(const std::string& key) { return *sim::find_strategy_field(key); }
+
+double decimal_in(const sim::StrategyField& field, const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0') refuse(option_name(field), text, expected_values(field));
+  return number;
+}
+
+// A value of a field of the strategy as people type it.
+sim::FieldValue value_in(const sim::StrategyField& field, const std::string& text) {
+  const std::string option = option_name(field);
+  const NumberRange range{static_cast<std::int64_t>(field.least), static_cast<std::int64_t>(field.most)};
+  sim::FieldValue value = text;
+  if (field.kind == sim::FieldKind::Switch) value = text == "true";
+  if (field.kind == sim::FieldKind::Count) value = number_in(option, text, range);
+  if (field.kind == sim::FieldKind::Number) value = decimal_in(field, text);
+  if (field.kind == sim::FieldKind::Counts) {
+    std::vector<int> counts;  // in the order of the stages, each as often as it stands there
+    for (const std::string& part : split(text)) counts.push_back(static_cast<int>(number_in(option, part, range)));
+    value = counts;
+  }
+  const std::optional<sim::FieldValue> right = checked(field, value);
+  if (!right) refuse(option, text, expected_values(field));
+  return *right;
+}
+
+// All of the stated fields but those that `skips` names.
+sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const std::string&)) {
+  sim::PartialStrategy strategy;
+  for (const auto& [key, text] : options.strategy) {
+    if (!skips(key)) strategy[key] = value_in(field_of(key), text);
+  }
+  return strategy;
 }
 
 sim::Recompute recompute_in(const std::string& text) {
@@ -79,60 +100,28 @@ sim::Recompute recompute_in(const std::string& text) {
          "op=qkv");
 }
 
-sim::PipelineSchedule schedule_in(const std::string& text) {
-  if (const auto schedule = sim::schedule_named(text)) return *schedule;
-  refuse("--schedule", text, "gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe");
-}
-
-void offload_modules(const std::string& names, const std::string& text, hwdb::RecordedOffload& offload) {
-  if (!sim::offloaded_modules_from(names))
+void add_offload(const std::string& part, const std::string& text, sim::PartialStrategy& strategy) {
+  const std::size_t equals = part.find('=');
+  const std::string what = part.substr(0, equals);
+  if ((what != "optimizer" && what != "parameters" && what != "activations") ||
+      (equals != std::string::npos && what != "activations"))
+    refuse("--offload", text, "a list of optimizer, parameters and activations, or activations=core_attn+moe_act");
+  strategy["offload." + what] = true;
+  if (equals == std::string::npos) return;
+  const auto modules = checked(field_of("offload.modules"), split(part.substr(equals + 1), '+'));
+  if (!modules || part.size() == equals + 1)
     refuse("--offload", text, "activations= and some of " + sim::text_of(sim::kAllOffloadedModules) + ", joined by +");
-  offload.activations = true;
-  for (const std::string& name : split(names, '+')) offload.modules.push_back(name);
-}
-
-hwdb::RecordedOffload offload_in(const Text& text) {
-  hwdb::RecordedOffload offload;
-  if (!text) return offload;
-  for (const std::string& part : split(*text)) {
-    if (part == "optimizer")
-      offload.optimizer = true;
-    else if (part == "parameters")
-      offload.parameters = true;
-    else if (part == "activations")
-      offload.activations = true;
-    else if (part.starts_with("activations="))
-      offload_modules(part.substr(part.find('=') + 1), *text, offload);
-    else
-      refuse("--offload", *text, "a list of optimizer, parameters and activations, or activations=core_attn+moe_act");
-  }
-  return offload;
-}
-
-Text precision_in(const Text& text) {
-  if (text && !sim::precision_named(*text)) refuse("--precision", *text, "fp32, tf32, fp16, bf16, fp8, mxfp8 or nvfp4");
-  return text;
-}
-
-Text context_scheme_in(const Text& text) {
-  if (text && !sim::context_scheme_named(*text)) refuse("--cp-scheme", *text, "ring, all-gather or all-to-all");
-  return text;
-}
-
-Text optimizer_in(const Text& text) {
-  if (text && !sim::optimizer_named(*text)) {
-    refuse("--optimizer", *text, "adamw, adam, adam8bit, lion, adafactor, sgd, momentum, lamb or muon");
-  }
-  return text;
+  strategy["offload.modules"] = *modules;
 }
 
 Text transport_in(const Text& text) {
-  if (text && !sim::transport_named(*text)) refuse("--transport", *text, "rdma or sockets");
+  if (text && !sim::named<sim::Transport>(*text)) refuse("--transport", *text, "rdma or sockets");
   return text;
 }
 
 Text algorithm_in(const Text& text) {
-  if (text && !sim::algorithm_named(*text)) refuse("--collective-algorithm", *text, "auto, ring, tree or hierarchical");
+  if (text && !sim::named<sim::CollectiveAlgorithm>(*text))
+    refuse("--collective-algorithm", *text, "auto, ring, tree or hierarchical");
   return text;
 }
 
@@ -211,20 +200,15 @@ int global_batch_of(const RunOptions& options, int seq_len, int devices, std::in
 
 struct Mesh {
   std::int64_t tp = 1, pp = 1, cp = 1;
-  std::optional<std::int64_t> dp;
-  int ep = 1;
+  std::optional<std::int64_t> dp{};
 
   std::int64_t model_ranks() const { return tp * pp * cp; }
   std::int64_t product() const { return dp.value_or(1) * model_ranks(); }
 };
 
-Mesh mesh_of(const RunOptions& options) {
-  Mesh mesh;
-  mesh.tp = optional_number("--tp", options.tp, kTensor).value_or(1);
-  mesh.pp = optional_number("--pp", options.pp, kStages).value_or(1);
-  mesh.cp = optional_number("--cp", options.cp, kTensor).value_or(1);
-  mesh.ep = optional_number("--ep", options.ep, kTensor).value_or(1);
-  if (const auto dp = optional_number("--dp", options.dp, kRanks)) mesh.dp = *dp;
+Mesh mesh_of(const sim::PartialStrategy& strategy) {
+  const auto ranks = [&](const char* key) { return sim::stated<int>(strategy, key); };
+  Mesh mesh{.tp = ranks("tp").value_or(1), .pp = ranks("pp").value_or(1), .cp = ranks("cp").value_or(1), .dp = ranks("dp")};
   const auto fits = [](std::int64_t product) { return product <= kDevices.most; };
   if (!fits(mesh.model_ranks()) || !fits(mesh.product())) {
     refuse("--dp * --tp * --pp * --cp",
@@ -276,45 +260,25 @@ std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardwar
   refuse("--framework", *text, "one of " + names);
 }
 
-void set_experts(const RunOptions& options, hwdb::RecordedTraining& training) {
-  training.etp = optional_number("--etp", options.etp, kTensor);
-  if (options.moe_dispatch && !sim::expert_dispatch_named(*options.moe_dispatch))
-    refuse("--moe-dispatch", *options.moe_dispatch, "alltoall, allgather or deepep");
-  training.moe_dispatch = options.moe_dispatch;
-  training.moe_overlap = options.moe_overlap;
-  training.moe_captured = options.moe_captured;
-  training.moe_imbalance = options.moe_imbalance;
-  training.moe_capacity = options.moe_capacity;
-}
-
-hwdb::RecordedTraining recipe_of(const RunOptions& options, const hwdb::RecordedHardware& hardware,
-                                 const hwdb::Database& database, Notes& notes) {
+// What the options state beside the strategy's own fields.
+hwdb::RecordedTraining training_of(const RunOptions& options, sim::PartialStrategy strategy,
+                                   const hwdb::RecordedHardware& hardware, const hwdb::Database& database, Notes& notes) {
   hwdb::RecordedTraining training;
   training.framework = framework_in(options.framework, hardware, database, notes);
-  training.precision = precision_in(options.precision);
-  training.optimizer = optimizer_in(options.optimizer);
-  training.offload = offload_in(options.offload);
-  training.cp_scheme = context_scheme_in(options.cp_scheme);
-  training.cp_balanced = options.cp_balanced;
-  set_experts(options, training);
   training.framework_version = options.framework_version;
-  training.sequence_parallel = options.sequence_parallel;
-  training.flash_attention = options.flash;
-  training.compile = options.compile;
-  training.cuda_graph = options.cuda_graph;
-  training.fused_cross_entropy = options.fused_cross_entropy;
-  training.tp_overlap = options.tp_overlap;
+  training.strategy = std::move(strategy);
+  for (const std::string& part : split(options.offload.value_or(""))) add_offload(part, *options.offload, training.strategy);
   training.dp_overlap = options.dp_overlap;
-  training.gradient_overlap = options.gradient_overlap;
-  training.gather_overlap = options.gather_overlap;
   training.settings = options.settings;
   return training;
 }
 
-sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes, const hwdb::Database& database) {
+sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes, const hwdb::Database& database,
+                  bool laid_out = true) {
   record.id = model.name;
   record.model = hwdb::recorded(model);
-  sim::Run run = hwdb::RunResolver(database).resolve(record);
+  hwdb::RunResolver resolver(database);
+  sim::Run run = laid_out ? resolver.resolve(record) : resolver.resolve_without_layout(record);
   if (run.cluster.system_accelerator) {
     throw Error("--hardware = " + run.cluster.device.id + ": system " + run.cluster.id + " has " +
                 *run.cluster.system_accelerator + "; leave out --hardware or --system");
@@ -323,19 +287,13 @@ sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const N
   return run;
 }
 
-hwdb::RecordedRecompute recorded(const sim::Recompute& r) {
-  hwdb::RecordedRecompute recorded{.kind = sim::name_of(r.kind), .every_n = r.every_n, .share = r.share};
-  if (r.first_blocks > 0) recorded.blocks = r.first_blocks;
-  if (r.kind == sim::RecomputeKind::Selective) recorded.modules = split(sim::text_of(r.modules), '+');
-  if (r.kind == sim::RecomputeKind::Op) recorded.saved = sim::name_of(r.kept);
-  return recorded;
-}
-
-// In the order of the stages, each as often as it stands there.
-std::vector<int> layers_in(const std::string& text) {
-  std::vector<int> layers;
-  for (const std::string& part : split(text)) layers.push_back(static_cast<int>(number_in("--stage-layers", part, kStageLayers)));
-  return layers;
+// The fields of "recompute." as a whole.
+void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partial) {
+  sim::Strategy strategy;
+  strategy.recompute = recompute;
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    if (field.key.starts_with("recompute.") && says_something(field, strategy)) partial[field.key] = *field.get(strategy);
+  }
 }
 
 std::string date_in(const std::string& text) {
@@ -345,40 +303,22 @@ std::string date_in(const std::string& text) {
   return text;
 }
 
-void set_layout(const RunOptions& options, hwdb::RecordedTraining& training) {
-  training.virtual_stages = optional_number("--virtual-stages", options.virtual_stages, kVirtualStages);
-  if (options.schedule) training.pipeline_schedule = sim::name_of(schedule_in(*options.schedule));
-  training.embeddings_as_layers = options.embeddings_as_layers;
-  if (options.stage_layers) training.stage_layers = layers_in(*options.stage_layers);
-  if (options.recompute) training.recompute = recorded(recompute_in(*options.recompute));
-  if (options.sharding) training.sharding = sim::name_of(sharding_in(*options.sharding));
-  training.shard_size = optional_number("--shard-size", options.shard_size, kRanks);
-  if (options.shard_size && training.sharding.value_or("none") == "none")
-    refuse("--shard-size", *options.shard_size, "--sharding zero1, zero2, zero3 or hsdp beside it");
-  if (!options.shard_size && training.sharding == "hsdp") {
+void check_shards(const sim::PartialStrategy& strategy) {
+  const auto size = sim::stated<int>(strategy, "shard_size");
+  const std::string sharding = sim::stated<std::string>(strategy, "sharding").value_or("none");
+  if (size && sharding == "none")
+    refuse("--shard-size", std::to_string(*size), "--sharding zero1, zero2, zero3 or hsdp beside it");
+  if (!size && sharding == "hsdp") {
     throw Error("--sharding = hsdp: --shard-size is missing, the ranks of a shard group (8 for nodes of eight)");
   }
 }
 
-// Facts about what a plan searches: they would name the values of one layout.
-void drop_searched(Notes& facts) {
-  constexpr std::array<std::string_view, 8> kSearched{"assumed.training.dp",
-                                                      "assumed.training.sharding",
-                                                      "assumed.training.pipeline_schedule",
-                                                      "assumed.training.micro_batch",
-                                                      "assumed.training.num_microbatches",
-                                                      "assumed.training.recompute.kind",
-                                                      "assumed.training.sequence_parallel",
-                                                      "assumed.training.embeddings_as_layers"};
-  std::erase_if(facts,
-                [&](const sim::Fact& f) { return std::find(kSearched.begin(), kSearched.end(), f.key) != kSearched.end(); });
-}
-
-void check_products(const sim::PlanQuery& query) {
-  const auto largest = [](const std::vector<int>& values) { return values.empty() ? std::int64_t{1} : values.back(); };
-  const double product = static_cast<double>(largest(query.tensor_parallel)) *
-                         static_cast<double>(largest(query.pipeline_parallel)) *
-                         static_cast<double>(largest(query.context_parallel)) * static_cast<double>(largest(query.data_parallel));
+void check_products(const sim::Restriction& restriction) {
+  double product = 1.0;
+  for (const char* ranks : {"tp", "pp", "cp", "dp"}) {
+    const auto values = restriction.find(ranks);
+    if (values != restriction.end()) product *= sim::number_of(values->second.back()).value();
+  }
   if (product > std::numeric_limits<int>::max()) {
     throw Error(
         "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; smaller lists are expected");
@@ -386,41 +326,49 @@ void check_products(const sim::PlanQuery& query) {
 }
 
 // The recorded mesh and batch: as asked where they multiply; otherwise plain data parallelism, so that the rest can be resolved.
-void record_mesh(const Layout& layout, hwdb::RecordedTraining& training, int devices) {
-  training.ep = layout.mesh.ep;
-  if (!layout.multiplies(devices)) {
-    training.dp = training.global_batch = devices;
-    return;
-  }
-  training.tp = static_cast<int>(layout.mesh.tp);
-  training.pp = static_cast<int>(layout.mesh.pp);
-  training.cp = static_cast<int>(layout.mesh.cp);
-  if (layout.mesh.dp) training.dp = static_cast<int>(layout.dp);
-  training.micro_batch = layout.micro_batch;
-  training.global_batch = layout.global_batch;
+void record_mesh(const Layout& layout, sim::PartialStrategy& strategy, int devices) {
+  strategy["global_batch"] = std::int64_t{layout.global_batch};
+  if (layout.multiplies(devices)) return;
+  for (const char* ranks : {"tp", "pp", "cp", "micro_batch"}) strategy.erase(ranks);
+  strategy["dp"] = strategy["global_batch"] = std::int64_t{devices};
 }
 
 void set_mesh(const Layout& layout, sim::Strategy& strategy) {
-  strategy.tensor_parallel = static_cast<int>(layout.mesh.tp);
-  strategy.pipeline_parallel = static_cast<int>(layout.mesh.pp);
-  strategy.context_parallel = static_cast<int>(layout.mesh.cp);
-  strategy.data_parallel = static_cast<int>(layout.dp);
+  strategy.tp = static_cast<int>(layout.mesh.tp);
+  strategy.pp = static_cast<int>(layout.mesh.pp);
+  strategy.cp = static_cast<int>(layout.mesh.cp);
+  strategy.dp = static_cast<int>(layout.dp);
   if (layout.micro_batch) strategy.micro_batch = *layout.micro_batch;
   strategy.global_batch = layout.global_batch;
 }
 
-void set_search(const RunOptions& options, sim::PlanQuery& query) {
-  query.tensor_parallel = optional_numbers("--tp", options.tp, kTensor);
-  query.pipeline_parallel = optional_numbers("--pp", options.pp, kStages);
-  query.data_parallel = optional_numbers("--dp", options.dp, kRanks);
-  query.context_parallel = optional_numbers("--cp", options.cp, kTensor);
-  query.expert_parallel = optional_numbers("--ep", options.ep, kTensor);
-  query.micro_batch = optional_numbers("--micro-batch", options.micro_batch, kMicroBatch);
-  query.virtual_stages = optional_numbers("--virtual-stages", options.virtual_stages, kVirtualStages);
-  for (const std::string& part : split(options.schedule.value_or(""))) query.schedule.push_back(schedule_in(part));
-  for (const std::string& part : split(options.sharding.value_or(""))) query.sharding.push_back(sharding_in(part));
-  for (const std::string& part : split(options.recompute.value_or(""))) query.recompute.push_back(recompute_in(part));
-  check_products(query);
+// The values of a list such as 1,2,4 or zero1,zero3.
+std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const std::string& text) {
+  std::vector<sim::FieldValue> values;
+  if (field.kind == sim::FieldKind::Count) {
+    const NumberRange range{static_cast<std::int64_t>(field.least), static_cast<std::int64_t>(field.most)};
+    for (const int number : numbers_in(option_name(field), text, range)) values.emplace_back(std::int64_t{number});
+  } else {
+    for (const std::string& part : split(text)) values.push_back(value_in(field, part));
+  }
+  return values;
+}
+
+bool is_searched(const std::string& key) {
+  return std::find(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), key) != sim::kSearchedFields.end();
+}
+
+sim::Restriction restriction_of(const RunOptions& options) {
+  sim::Restriction restriction;
+  for (const auto& [key, text] : options.strategy) {
+    if (is_searched(key)) restriction[key] = values_in(field_of(key), text);
+  }
+  if (options.recompute) {
+    for (const std::string& part : split(*options.recompute))
+      restriction["recompute"].emplace_back(sim::text_of(recompute_in(part)));
+  }
+  check_products(restriction);
+  return restriction;
 }
 
 }  // namespace
@@ -428,17 +376,19 @@ void set_search(const RunOptions& options, sim::PlanQuery& query) {
 sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   Notes notes;
   const sim::Transformer model = model_of(options, notes);
-  Layout layout{.mesh = mesh_of(options)};
+  sim::PartialStrategy strategy = strategy_in(options, [](const std::string&) { return false; });
+  Layout layout{.mesh = mesh_of(strategy)};
   const int devices = devices_of(options, layout.mesh, notes);
   layout.dp = layout.mesh.dp.value_or(std::max<std::int64_t>(1, devices / layout.mesh.model_ranks()));
-  layout.micro_batch = optional_number("--micro-batch", options.micro_batch, kMicroBatch);
+  layout.micro_batch = sim::stated<int>(strategy, "micro_batch");
   layout.global_batch = global_batch_of(options, model.seq_len, devices, layout.replica_batch(), true, notes);
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
-  record.training = recipe_of(options, record.hardware, database, notes);
-  set_layout(options, record.training);
-  record_mesh(layout, record.training, devices);
+  if (options.recompute) set_recompute(recompute_in(*options.recompute), strategy);
+  check_shards(strategy);
+  record_mesh(layout, strategy, devices);
+  record.training = training_of(options, std::move(strategy), record.hardware, database, notes);
   sim::Run run = resolved(std::move(record), model, notes, database);
   set_mesh(layout, run.strategy);
   return run;
@@ -451,21 +401,18 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
-  record.training = recipe_of(options, record.hardware, database, notes);
-  record.training.dp = devices;  // any mesh: the search replaces it
-  record.training.global_batch = record.training.shard_size = devices;
-  const int global_batch = global_batch_of(options, model.seq_len, devices, devices, false, notes);
+  record.training = training_of(options, strategy_in(options, is_searched), record.hardware, database, notes);
+  record.training.strategy["global_batch"] =
+      std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   sim::PlanQuery query;
   for (const auto sharding :
        {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2, sim::Sharding::Zero3, sim::Sharding::Hsdp}) {
-    record.training.sharding = sim::name_of(sharding);
-    sim::Run run = resolved(record, model, notes, database);
-    drop_searched(run.facts);
-    run.strategy.global_batch = global_batch;
+    record.training.strategy["sharding"] = std::string(sim::name_of(sharding));
+    sim::Run run = resolved(record, model, notes, database, false);
     query.under.emplace(sharding, std::move(run));
   }
   query.base = query.under.at(sim::Sharding::None);
-  set_search(options, query);
+  query.restriction = restriction_of(options);
   return query;
 }
 

@@ -43,19 +43,9 @@ struct FrameworkQuery {
 
 // What a framework does where a run's record is silent.
 struct FrameworkDefaults {
-  bool flash_attention = true;
-  bool sequence_parallel = false;  // where tensor_parallel > 1
-  bool compile = false;
-  bool fused_cross_entropy = false;
-  bool tensor_overlap = false;
-  bool gradient_overlap = true;
-  bool gather_overlap = true;
-  bool cuda_graph = false;
-  sim::Sharding sharding = sim::Sharding::None;
+  sim::Strategy strategy;      // of the fields that strategy_fields.h calls the framework's, and the sharding
   bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer
   sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;
-  sim::ContextScheme context_scheme = sim::ContextScheme::Ring;
-  bool context_balanced = true;
   std::optional<bool> bias;   // linear layers have biases; none: as the kind of norm suggests
   bool auto_buckets = false;  // DeepSpeed's reduce_bucket_size is hidden_size squared
 };

@@ -105,6 +105,20 @@ std::string shown(const json& value) {
   return text;
 }
 
+std::optional<sim::FieldValue> field_value_of(const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer() && value >= std::numeric_limits<std::int64_t>::min() &&
+      value <= std::numeric_limits<std::int64_t>::max())
+    return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return std::nullopt;
+  const auto is_count = [](const json& item) { return item.is_number_unsigned() && item <= std::numeric_limits<int>::max(); };
+  if (!value.empty() && std::all_of(value.begin(), value.end(), is_count)) return value.get<std::vector<int>>();
+  if (!std::all_of(value.begin(), value.end(), [](const json& item) { return item.is_string(); })) return std::nullopt;
+  return value.get<sim::Words>();
+}
+
 std::optional<double> number(const nlohmann::json& record, const char* key) {
   const auto found = record.find(key);
   if (found == record.end() || !found->is_number()) return std::nullopt;

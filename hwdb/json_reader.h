@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "sim/base/field.h"
+
 namespace llmsim::hwdb {
 
 // The document in `text`: a file, or the line `line` of one.  Throws Error "FILE:LINE: malformed
@@ -19,6 +21,9 @@ nlohmann::json parse_json(const std::string& text, const std::string& file, std:
 
 // Text of the value for a message, cut after a few dozen characters.
 std::string shown(const nlohmann::json& value);
+
+// The value of a field: a switch, a number, a word, or a list of integers or of words; none where it is none of these.
+std::optional<sim::FieldValue> field_value_of(const nlohmann::json& value);
 
 // Lenient reading, for the program's own facts: the value of a key, or none (an empty text) where it is missing or of another
 // type.

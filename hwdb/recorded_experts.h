@@ -1,4 +1,4 @@
-// How a run lays out its experts: from its own keys, else as frameworks usually do.
+// Ranks that divide an expert, where a run does not say.
 //
 // Private to hwdb.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace llmsim::hwdb {
 
-// `strategy` has its mesh.  Expert ranks that do not fit into dp * cp, but into tp * dp * cp, have whole experts (etp = 1): no
-// other mesh of that size exists.
-sim::ExpertStrategy recorded_experts(const RecordedTraining& training, const sim::Strategy& strategy, Assumptions& assume);
+// `strategy` has its mesh and what is stated of it.  Expert ranks that do not fit into dp * cp, but into tp * dp * cp, have whole
+// experts (etp = 1): no other mesh of that size exists.
+void set_expert_ranks(const RecordedTraining& training, sim::Strategy& strategy, Assumptions& assume);
 
 }  // namespace llmsim::hwdb

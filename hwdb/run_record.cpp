@@ -129,73 +129,24 @@ RecordedHardware read_hardware(ObjectReader reader) {
   return h;
 }
 
-RecordedRecompute read_recompute(ObjectReader reader) {
-  RecordedRecompute r;
-  r.kind = reader.one_of("kind", {"none", "full", "selective", "every_n", "op"});
-  r.every_n = reader.count("every_n");
-  r.share = reader.count("share");
-  r.blocks = reader.count("blocks");
-  r.modules = reader.texts("modules");
-  r.saved = reader.one_of("saved", {"every-second", "all", "qkv"});
-  r.detail = reader.text("detail");
-  reader.finish();
-  return r;
+// A value of a strategy's field in the spelling of its table.
+std::optional<sim::FieldValue> read_field(ObjectReader& reader, const sim::StrategyField& field, const char* key) {
+  const json* const value = reader.any(key);
+  if (!value) return std::nullopt;
+  const std::optional<sim::FieldValue> plain = field_value_of(*value);
+  const std::optional<sim::FieldValue> right = plain ? checked(field, *plain) : std::nullopt;
+  if (!right && field.kind == sim::FieldKind::Word) reader.one_of(key, field.words);
+  if (!right) reader.refuse(key, expected_values(field) + " is expected");
+  return right;
 }
 
-RecordedOffload read_offload(ObjectReader reader) {
-  RecordedOffload o;
-  o.optimizer = reader.boolean("optimizer");
-  o.parameters = reader.boolean("parameters");
-  o.activations = reader.boolean("activations");
-  o.modules = reader.texts("modules");
-  o.blocks = reader.count("blocks");
-  reader.finish();
-  return o;
-}
-
-std::vector<int> read_stage_layers(ObjectReader& reader) {
-  std::vector<int> layers;
-  const json* const list = reader.any("stage_layers");
-  if (!list) return layers;
-  for (const json& count : list->is_array() ? *list : json::array({nullptr})) {
-    if (!count.is_number_unsigned() || count.get<std::uint64_t>() > 65536)
-      reader.refuse("stage_layers", "a list of layers for each pipeline stage is expected, as [7, 9, 9, 7]");
-    layers.push_back(count.get<int>());
+// Fields of one object, which is the training section or one in it: those whose key begins with `prefix`.
+void read_fields(ObjectReader& reader, const std::string& prefix, sim::PartialStrategy& strategy) {
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    const std::string key = field.key.starts_with(prefix) ? field.key.substr(prefix.size()) : ".";
+    if (key.find('.') != std::string::npos) continue;
+    if (const auto value = read_field(reader, field, key.c_str())) strategy[field.key] = *value;
   }
-  return layers;
-}
-
-void read_mesh(ObjectReader& reader, RecordedTraining& t) {
-  t.micro_batch = reader.count("micro_batch");
-  t.global_batch = reader.count("global_batch");
-  t.num_microbatches = reader.count("num_microbatches");
-  t.dp = reader.count("dp");
-  t.tp = reader.count("tp");
-  t.pp = reader.count("pp");
-  t.cp = reader.count("cp");
-  t.ep = reader.count("ep");
-  t.etp = reader.count("etp");
-  t.moe_dispatch = reader.one_of("moe_dispatch", {"alltoall", "allgather", "deepep", "hybridep"});
-  t.moe_overlap = reader.boolean("moe_overlap");
-  t.moe_captured = reader.boolean("moe_captured");
-  t.moe_imbalance = reader.number("moe_imbalance", 1.0);
-  t.moe_capacity = reader.number("moe_capacity", 1.0);
-  t.cp_scheme = reader.one_of("cp_scheme", {"ring", "all-gather", "all-to-all"});
-  t.cp_balanced = reader.boolean("cp_balanced");
-  t.virtual_stages = reader.count("virtual_stages");
-  t.pipeline_schedule =
-      reader.one_of("pipeline_schedule", {"1f1b", "interleaved", "gpipe", "zero-bubble", "zb-h1", "zb-v", "dualpipe"});
-  t.sharding = reader.one_of("sharding", {"none", "zero1", "zero2", "zero3", "hsdp"});
-  t.shard_size = reader.count("shard_size");
-  t.replicate_size = reader.count("replicate_size");
-  t.embeddings_as_layers = reader.boolean("embeddings_as_layers");
-  t.stage_layers = read_stage_layers(reader);
-}
-
-sim::SettingValue value_of(const json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return value.get<double>();
-  return value.is_string() ? value.get<std::string>() : shown(value);
 }
 
 sim::SettingValues read_settings(ObjectReader& reader) {
@@ -203,8 +154,9 @@ sim::SettingValues read_settings(ObjectReader& reader) {
   for (const Setting& setting : run_settings()) {
     const json* const value = reader.any(setting.key);
     if (!value) continue;
-    if (!can_have(setting, value_of(*value))) reader.refuse(setting.key, values_of(setting) + " is expected");
-    settings[setting.key] = value_of(*value);
+    const std::optional<sim::FieldValue> plain = field_value_of(*value);
+    if (!plain || !can_have(setting, *plain)) reader.refuse(setting.key, values_of(setting) + " is expected");
+    settings[setting.key] = *plain;
   }
   return settings;
 }
@@ -214,22 +166,21 @@ RecordedTraining read_training(ObjectReader reader) {
   t.framework = reader.text("framework");
   t.framework_version = reader.text("framework_version");
   t.framework_detail = reader.text("framework_detail");
-  t.precision = reader.one_of("precision", {"fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "nf4", "int4"});
   t.precision_detail = reader.text("precision_detail");
-  t.optimizer = reader.one_of("optimizer", {"adamw", "adam", "adam8bit", "lion", "adafactor", "sgd", "momentum", "lamb", "muon"});
-  read_mesh(reader, t);
-  t.sequence_parallel = reader.boolean("sequence_parallel");
-  t.flash_attention = reader.boolean("flash_attention");
-  t.compile = reader.boolean("compile");
-  t.fused_cross_entropy = reader.boolean("fused_cross_entropy");
-  t.tp_overlap = reader.boolean("tp_overlap");
+  read_fields(reader, "", t.strategy);
+  t.num_microbatches = reader.count("num_microbatches");
+  t.replicate_size = reader.count("replicate_size");
   t.dp_overlap = reader.boolean("dp_overlap");
-  t.gradient_overlap = reader.boolean("gradient_overlap");
-  t.gather_overlap = reader.boolean("gather_overlap");
-  t.cuda_graph = reader.boolean("cuda_graph");
   t.settings = read_settings(reader);
-  if (std::optional<ObjectReader> recompute = reader.object("recompute")) t.recompute = read_recompute(*recompute);
-  if (std::optional<ObjectReader> offload = reader.object("offload")) t.offload = read_offload(*offload);
+  if (std::optional<ObjectReader> recompute = reader.object("recompute")) {
+    read_fields(*recompute, "recompute.", t.strategy);
+    t.recompute_detail = recompute->text("detail");
+    recompute->finish();
+  }
+  if (std::optional<ObjectReader> offload = reader.object("offload")) {
+    read_fields(*offload, "offload.", t.strategy);
+    offload->finish();
+  }
   reader.finish();
   return t;
 }

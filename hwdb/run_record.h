@@ -13,6 +13,7 @@
 #include "sim/base/quantity.h"
 #include "sim/model/transformer.h"
 #include "sim/run.h"
+#include "sim/strategy/strategy_fields.h"
 
 namespace llmsim::hwdb {
 
@@ -50,45 +51,15 @@ struct RecordedHardware {
   std::optional<std::string> collective_algorithm;          // "auto", "ring", "tree", "hierarchical"
 };
 
-struct RecordedRecompute {
-  std::optional<std::string> kind{};
-  std::optional<int> every_n{};
-  std::optional<int> share{};           // every_n: blocks of every `every_n` that are recomputed
-  std::optional<int> blocks{};          // full: of each model chunk, the first so many; none: all
-  std::vector<std::string> modules{};   // selective: sim/strategy/recompute.h; empty: the core of attention
-  std::optional<std::string> saved{};   // op: GEMMs whose outputs are saved: "every-second", "all", "qkv"
-  std::optional<std::string> detail{};  // free text
-};
-
-struct RecordedOffload {
-  std::optional<bool> optimizer, parameters, activations;
-  std::vector<std::string> modules{};  // whose inputs are offloaded (sim/strategy/offload.h); empty: of all that is kept
-  std::optional<int> blocks{};         // of each stage that offload their activations
-};
-
 struct RecordedTraining {
-  std::optional<std::string> framework, framework_version, framework_detail, precision, precision_detail, optimizer;
-  std::optional<int> micro_batch;       // sequences per forward pass of one replica
-  std::optional<int> global_batch;      // sequences per optimizer step
-  std::optional<int> num_microbatches;  // forward passes of one replica per optimizer step
-  std::optional<int> dp, tp, pp, cp, ep, virtual_stages;
-  std::optional<std::string> pipeline_schedule, sharding;
-  std::optional<std::string> cp_scheme;  // "ring", "all-gather", "all-to-all"
-  std::optional<bool> cp_balanced;       // zigzag order
-  // Experts: ranks that divide each; what carries tokens; whether that hides behind compute; rows of the busiest rank and of an
-  // expert relative to the mean (sim/strategy/expert_strategy.h).
-  std::optional<int> etp;
-  std::optional<std::string> moe_dispatch;
-  std::optional<bool> moe_overlap, moe_captured;
-  std::optional<double> moe_imbalance, moe_capacity;
-  std::optional<int> shard_size, replicate_size;
-  std::optional<bool> embeddings_as_layers;  // the embedding and the LM head each count as a layer
-  std::vector<int> stage_layers;             // transformer layers of each pipeline stage; empty: even
-  std::optional<bool> sequence_parallel, flash_attention, compile, fused_cross_entropy, tp_overlap, cuda_graph;
-  std::optional<bool> gradient_overlap, gather_overlap, dp_overlap;  // the last: both, where one of them is not said
-  sim::SettingValues settings;                                       // of the training program: settings.h
-  std::optional<RecordedRecompute> recompute;
-  RecordedOffload offload;
+  std::optional<std::string> framework, framework_version;
+  std::optional<std::string> framework_detail, precision_detail, recompute_detail;  // free text
+  sim::PartialStrategy strategy;                                                    // sim/strategy/strategy_fields.h
+  // What follows from the fields of a strategy: num_microbatches = global_batch / (dp * micro_batch), forward passes of one
+  // replica per optimizer step; replicate_size = dp * cp / shard_size; dp_overlap is both overlaps where one is not said.
+  std::optional<int> num_microbatches, replicate_size;
+  std::optional<bool> dp_overlap;
+  sim::SettingValues settings;  // of the training program: settings.h
 };
 
 // What came out.  Reported rates are kept as printed; only times, bytes and outcomes are compared with predictions.

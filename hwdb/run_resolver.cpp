@@ -7,7 +7,6 @@
 #include "hwdb/recorded_experts.h"
 #include "hwdb/recorded_model.h"
 #include "sim/base/error.h"
-#include "sim/base/text.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::hwdb {
@@ -18,22 +17,24 @@ using sim::Run;
 // --- strategy ---
 
 std::string gemm_text(const sim::Strategy& s) {
-  return "dp * tp * pp * cp = " + std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
-         std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel);
+  return "dp * tp * pp * cp = " + std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " + std::to_string(s.pp) + " * " +
+         std::to_string(s.cp);
+}
+
+// What is stated of a field, as the record's strategy has it.
+template <class T>
+std::optional<T> stated(const RecordedTraining& t, const char* key) {
+  return sim::stated<T>(t.strategy, key);
 }
 
 void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assumptions& assume) {
-  s.tensor_parallel = t.tp.value_or(1);
-  s.pipeline_parallel = t.pp.value_or(1);
-  s.context_parallel = t.cp.value_or(1);
-  s.expert_parallel = t.ep.value_or(1);
-  const std::int64_t inner = std::int64_t{s.tensor_parallel} * s.pipeline_parallel;
-  const std::int64_t model_ranks = inner > num_devices ? inner : inner * s.context_parallel;
+  const std::int64_t inner = std::int64_t{s.tp} * s.pp;
+  const std::int64_t model_ranks = inner > num_devices ? inner : inner * s.cp;
   const bool divides = model_ranks <= num_devices && num_devices % model_ranks == 0;
   const int dp = divides ? static_cast<int>(num_devices / model_ranks) : 0;
-  s.data_parallel = t.dp.value_or(dp);
-  if (divides && s.data_parallel == dp) {
-    if (!t.dp) assume.note("training.dp", std::to_string(dp), "num_devices / (tp * pp * cp)");
+  s.dp = stated<int>(t, "dp").value_or(dp);
+  if (divides && s.dp == dp) {
+    if (!t.strategy.contains("dp")) assume.note("training.dp", std::to_string(dp), "num_devices / (tp * pp * cp)");
     return;
   }
   assume.refuse("training: " + gemm_text(s) + " is not num_devices = " + std::to_string(num_devices) +
@@ -41,14 +42,15 @@ void set_mesh(const RecordedTraining& t, int num_devices, sim::Strategy& s, Assu
 }
 
 void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
-  if (!t.global_batch && !t.micro_batch) assume.refuse("training.global_batch is missing, and training.micro_batch too");
-  const std::int64_t dp = s.data_parallel;
-  std::int64_t micro = t.micro_batch.value_or(1), steps = t.num_microbatches.value_or(1);
-  if (t.global_batch && t.num_microbatches && !t.micro_batch) micro = *t.global_batch / (dp * steps);
-  if (t.global_batch && !t.num_microbatches) steps = *t.global_batch / (dp * micro);
-  const std::int64_t global = t.global_batch ? *t.global_batch : dp * micro * steps;
-  if (!t.micro_batch && !t.num_microbatches) assume.note("training.micro_batch", "1", "the smallest");
-  if (!t.global_batch && !t.num_microbatches) assume.note("training.num_microbatches", "1", "one forward pass per step");
+  const std::optional<int> global_batch = stated<int>(t, "global_batch"), micro_batch = stated<int>(t, "micro_batch");
+  if (!global_batch && !micro_batch) assume.refuse("training.global_batch is missing, and training.micro_batch too");
+  const std::int64_t dp = s.dp;
+  std::int64_t micro = micro_batch.value_or(1), steps = t.num_microbatches.value_or(1);
+  if (global_batch && t.num_microbatches && !micro_batch) micro = *global_batch / (dp * steps);
+  if (global_batch && !t.num_microbatches) steps = *global_batch / (dp * micro);
+  const std::int64_t global = global_batch ? *global_batch : dp * micro * steps;
+  if (!micro_batch && !t.num_microbatches) assume.note("training.micro_batch", "1", "the smallest");
+  if (!global_batch && !t.num_microbatches) assume.note("training.num_microbatches", "1", "one forward pass per step");
   if (micro < 1 || steps < 1 || global != dp * micro * steps || global > 1'000'000'000) {
     assume.refuse("training.global_batch = " + std::to_string(global) + " is not dp * micro_batch * num_microbatches = " +
                   std::to_string(dp) + " * " + std::to_string(micro) + " * " + std::to_string(steps));
@@ -59,24 +61,18 @@ void set_batch(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume)
 
 // A schedule and virtual stages that contradict each other are refused by the rules of the strategy (validity.h).
 void set_schedule(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
-  const std::optional<sim::PipelineSchedule> schedule = sim::schedule_named(t.pipeline_schedule.value_or(""));
-  s.virtual_stages = t.virtual_stages.value_or(schedule == sim::PipelineSchedule::ZbV ? 2 : 1);
-  s.schedule = s.virtual_stages > 1 ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
-  if (t.pipeline_schedule && !schedule) {
-    assume.refuse("training.pipeline_schedule = " + *t.pipeline_schedule +
-                  " is not simulated; 1f1b, interleaved, gpipe, zb-h1, zb-v and dualpipe are");
-  }
-  if (schedule) s.schedule = *schedule;
-  if (!schedule && s.pipeline_parallel > 1)
-    assume.note("training.pipeline_schedule", name_of(s.schedule), "usual for this number of virtual stages");
+  const bool asked = t.strategy.contains("pipeline_schedule");
+  if (asked && s.pipeline_schedule == sim::PipelineSchedule::ZbV && !t.strategy.contains("virtual_stages")) s.virtual_stages = 2;
+  if (asked) return;
+  s.pipeline_schedule = s.virtual_stages > 1 ? sim::PipelineSchedule::Interleaved : sim::PipelineSchedule::OneForwardOneBackward;
+  if (s.pp > 1)
+    assume.note("training.pipeline_schedule", name_of(s.pipeline_schedule), "usual for this number of virtual stages");
 }
 
 // Megatron's "account for embedding and loss in the pipeline split": 126 layers in 128 chunks.
 void set_layer_split(const RecordedTraining& t, int num_layers, sim::Strategy& s, Assumptions& assume) {
-  s.stage_layers = t.stage_layers;
-  s.embeddings_as_layers = t.embeddings_as_layers.value_or(false);
-  if (t.embeddings_as_layers || !t.stage_layers.empty()) return;
-  const std::int64_t chunks = std::int64_t{s.pipeline_parallel} * s.virtual_stages;
+  if (t.strategy.contains("embeddings_as_layers") || !s.stage_layers.empty()) return;
+  const std::int64_t chunks = std::int64_t{s.pp} * s.virtual_stages;
   if (chunks == 1 || num_layers % chunks == 0 || (std::int64_t{num_layers} + 2) % chunks != 0) return;
   s.embeddings_as_layers = true;
   assume.note("training.embeddings_as_layers", "true",
@@ -84,89 +80,43 @@ void set_layer_split(const RecordedTraining& t, int num_layers, sim::Strategy& s
                   " chunks; with the embedding and the head they do");
 }
 
-void set_context(const RecordedTraining& t, const FrameworkDefaults& defaults, sim::Strategy& s, Assumptions& assume) {
-  s.context_scheme = defaults.context_scheme;
-  s.context_balanced = defaults.context_balanced;
-  if (s.context_parallel == 1 && !t.cp_scheme && !t.cp_balanced) return;
-  const std::string reason = "default of the framework";
-  s.context_scheme = *sim::context_scheme_named(
-      assume.given(t.cp_scheme, "training.cp_scheme", std::string(name_of(defaults.context_scheme)), reason));
-  s.context_balanced = assume.given(t.cp_balanced, "training.cp_balanced", defaults.context_balanced, reason);
-}
-
-void set_sharding(const RecordedTraining& t, const std::string& sharding, sim::Strategy& s, Assumptions& assume) {
-  s.sharding = *sim::sharding_named(sharding);
+void set_shards(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
+  const std::optional<int> asked = stated<int>(t, "shard_size");
+  s.shard_size = 0;
   const bool hsdp = s.sharding == sim::Sharding::Hsdp;
-  if (s.sharding == sim::Sharding::None || (!hsdp && !t.shard_size && !t.replicate_size)) return;
-  const int ranks = s.data_parallel * s.context_parallel;
-  if (!t.shard_size && t.replicate_size && ranks % *t.replicate_size == 0)
+  if (s.sharding == sim::Sharding::None || (!hsdp && !asked && !t.replicate_size)) return;
+  const int ranks = s.dp * s.cp;
+  if (!asked && t.replicate_size && ranks % *t.replicate_size == 0)
     s.shard_size = ranks / *t.replicate_size;
   else
-    s.shard_size = assume.required(t.shard_size, "training.shard_size");
+    s.shard_size = assume.required(asked, "training.shard_size");
   if (ranks % s.shard_size != 0 || ranks / s.shard_size != t.replicate_size.value_or(ranks / s.shard_size)) {
     assume.refuse("training.shard_size = " + std::to_string(s.shard_size) +
                   " times replicate_size must be dp * cp = " + std::to_string(ranks));
   }
 }
 
-sim::RecomputedModules recorded_modules(const RecordedRecompute& recorded, Assumptions& assume) {
-  if (recorded.modules.empty()) return {};
-  const std::optional<sim::RecomputedModules> modules = sim::recomputed_modules_from(sim::joined(recorded.modules, "+"));
-  if (!modules) {
-    const sim::RecomputedModules all{true, true, true, true, true, true, true, true};
-    assume.refuse("training.recompute.modules = " + sim::joined(recorded.modules, "+") + ": known are " + text_of(all, ", "));
-  }
-  return *modules;
-}
-
-void set_recompute(const RecordedTraining& t, sim::Strategy& s, Assumptions& assume) {
-  const RecordedRecompute recorded = t.recompute.value_or(RecordedRecompute{});
-  s.recompute.kind =
-      *sim::recompute_named(assume.given(recorded.kind, "training.recompute.kind", std::string("none"), "not recorded"));
-  s.recompute.every_n = recorded.every_n.value_or(1);
-  s.recompute.share = recorded.share.value_or(1);
-  if (s.recompute.share > s.recompute.every_n)
-    assume.refuse("training.recompute.share = " + std::to_string(s.recompute.share) +
-                  " is more than every_n = " + std::to_string(s.recompute.every_n));
-  s.recompute.first_blocks = recorded.blocks.value_or(0);
-  s.recompute.modules = recorded_modules(recorded, assume);
-  s.recompute.kept = sim::saved_gemms_named(recorded.saved.value_or("every-second")).value();
-}
-
-sim::Offload recorded_offload(const RecordedTraining& t, Assumptions& assume) {
-  const RecordedOffload& recorded = t.offload;
-  sim::Offload offload{.optimizer = recorded.optimizer.value_or(false),
-                       .parameters = recorded.parameters.value_or(false),
-                       .activations = recorded.activations.value_or(false),
-                       .modules = {},
-                       .blocks = recorded.blocks.value_or(0)};
-  const std::string names = sim::joined(recorded.modules, "+");
-  if (!names.empty()) {
-    const std::optional<sim::OffloadedModules> modules = sim::offloaded_modules_from(names);
-    if (!modules)
-      assume.refuse("training.offload.modules = " + names + ": known are " + text_of(sim::kAllOffloadedModules, ", "));
-    offload.modules = *modules;
-  }
+void check_memory_savers(const sim::Recompute& recompute, const sim::Offload& offload, Assumptions& assume) {
+  if (recompute.share > recompute.every_n)
+    assume.refuse("training.recompute.share = " + std::to_string(recompute.share) +
+                  " is more than every_n = " + std::to_string(recompute.every_n));
   if (!offload.activations && (offload.modules.any() || offload.blocks > 0))
     assume.refuse("training.offload.modules and blocks need training.offload.activations = true");
-  return offload;
 }
 
-void set_switches(const RecordedTraining& t, const FrameworkDefaults& d, sim::Strategy& s, Assumptions& assume) {
-  const std::string reason = "default of the framework for such a run";
-  const bool sequence_parallel = s.tensor_parallel > 1 && d.sequence_parallel;
-  s.sequence_parallel =
-      assume.given(t.sequence_parallel, "training.sequence_parallel", sequence_parallel, reason) && s.tensor_parallel > 1;
-  s.flash_attention = assume.given(t.flash_attention, "training.flash_attention", d.flash_attention, reason);
-  s.compile = assume.given(t.compile, "training.compile", d.compile, reason);
-  s.fused_cross_entropy = assume.given(t.fused_cross_entropy, "training.fused_cross_entropy", d.fused_cross_entropy, reason);
-  s.tensor_overlap = assume.given(t.tp_overlap, "training.tp_overlap", s.tensor_parallel > 1 && d.tensor_overlap, reason);
-  s.gradient_overlap = assume.given(t.gradient_overlap ? t.gradient_overlap : t.dp_overlap, "training.gradient_overlap",
-                                    d.gradient_overlap, reason);
-  s.gather_overlap =
-      assume.given(t.gather_overlap ? t.gather_overlap : t.dp_overlap, "training.gather_overlap", d.gather_overlap, reason);
-  s.cuda_graph = assume.given(t.cuda_graph, "training.cuda_graph", d.cuda_graph, reason);
-  s.offload = recorded_offload(t, assume);
+// Fields of which the framework has a default.  Between tensor ranks that do not exist nothing is sharded or overlapped; of
+// context ranks that do not exist nothing is told.
+void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out, sim::Strategy& s, Assumptions& assume) {
+  if (s.tp == 1) usual.sequence_parallel = usual.tp_overlap = false;
+  const sim::Strategy asked = s;
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    if (!field.of_framework || t.strategy.contains(field.key)) continue;
+    const sim::FieldValue value = *field.get(usual);
+    field.put(s, value);
+    if (says_something(field, asked) && (laid_out || field.key != "sequence_parallel"))
+      assume.note(("training." + field.key).c_str(), sim::text_of(value), "default of the framework for such a run");
+  }
+  s.sequence_parallel = s.sequence_parallel && s.tp > 1;
 }
 
 void set_adapters(const RecordedModel& m, sim::Strategy& s, Assumptions& assume) {
@@ -191,23 +141,29 @@ struct Recipe {
   std::string precision, sharding;
 };
 
-sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe, const FrameworkDefaults& defaults,
-                          Assumptions& assume) {
-  const RecordedTraining& t = record.training;
-  sim::Strategy s;
+// What a search would choose.
+void set_layout(const RecordedTraining& t, const Run& run, sim::Strategy& s, Assumptions& assume) {
   set_mesh(t, run.cluster.num_devices, s, assume);
-  s.experts = recorded_experts(t, s, assume);
+  set_expert_ranks(t, s, assume);
   set_batch(t, s, assume);
   set_schedule(t, s, assume);
   set_layer_split(t, run.model.num_layers, s, assume);
-  set_context(t, defaults, s, assume);
-  set_sharding(t, recipe.sharding, s, assume);
-  set_recompute(t, s, assume);
-  set_switches(t, defaults, s, assume);
+  set_shards(t, s, assume);
+  assume.given(stated<std::string>(t, "recompute.kind"), "training.recompute.kind", std::string("none"), "not recorded");
+}
+
+sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe& recipe, const FrameworkDefaults& defaults,
+                          bool laid_out, Assumptions& assume) {
+  RecordedTraining t = record.training;
+  t.strategy.insert({{"precision", recipe.precision}, {"sharding", recipe.sharding}});
+  if (t.dp_overlap) t.strategy.insert({{"gradient_overlap", *t.dp_overlap}, {"gather_overlap", *t.dp_overlap}});
+  sim::Strategy s;
+  put(t.strategy, s);
+  if (laid_out) set_layout(t, run, s, assume);
+  check_memory_savers(s.recompute, s.offload, assume);
+  set_defaults(t, defaults.strategy, laid_out, s, assume);
   set_adapters(record.model, s, assume);
-  s.precision = *sim::precision_named(recipe.precision);
-  s.optimizer =
-      *sim::optimizer_named(assume.given(t.optimizer, "training.optimizer", std::string("adamw"), "the usual optimizer"));
+  assume.given(stated<std::string>(t, "optimizer"), "training.optimizer", std::string("adamw"), "the usual optimizer");
   return s;
 }
 
@@ -215,8 +171,9 @@ sim::Strategy strategy_of(const RunRecord& record, const Run& run, const Recipe&
 
 // How the collective library uses the network.  Nothing is noted where only the usual is assumed.
 void set_collectives(const RecordedHardware& h, const FrameworkDefaults& defaults, sim::Cluster& cluster, Assumptions& assume) {
-  cluster.network.transport = h.transport ? *sim::transport_named(*h.transport) : sim::Transport::Rdma;
-  cluster.algorithm = h.collective_algorithm ? *sim::algorithm_named(*h.collective_algorithm) : defaults.collective_algorithm;
+  cluster.network.transport = sim::named<sim::Transport>(h.transport.value_or("rdma")).value();
+  cluster.algorithm = h.collective_algorithm ? sim::named<sim::CollectiveAlgorithm>(*h.collective_algorithm).value()
+                                             : defaults.collective_algorithm;
   if (!h.collective_algorithm && cluster.algorithm != sim::CollectiveAlgorithm::Auto)
     assume.note("hardware.collective_algorithm", name_of(cluster.algorithm), "what such a run of the framework sets");
 }
@@ -225,15 +182,17 @@ void set_collectives(const RecordedHardware& h, const FrameworkDefaults& default
 
 // What most people use for such a layout.
 std::string usual_framework(const RecordedTraining& t) {
-  if (t.tp.value_or(1) > 1 || t.pp.value_or(1) > 1 || t.cp.value_or(1) > 1) return "megatron-lm";
-  const std::string sharding = t.sharding.value_or("none");
+  for (const char* ranks : {"tp", "pp", "cp"}) {
+    if (stated<int>(t, ranks).value_or(1) > 1) return "megatron-lm";
+  }
+  const std::string sharding = stated<std::string>(t, "sharding").value_or("none");
   if (sharding == "zero3" || sharding == "hsdp") return "fsdp2";
   return sharding == "none" ? "ddp" : "deepspeed";
 }
 
 // One replica has nothing to shard.
 bool is_alone(const RecordedTraining& t, int num_devices) {
-  return std::int64_t{t.tp.value_or(1)} * t.pp.value_or(1) == num_devices;
+  return std::int64_t{stated<int>(t, "tp").value_or(1)} * stated<int>(t, "pp").value_or(1) == num_devices;
 }
 
 }  // namespace
@@ -261,15 +220,15 @@ const ClusterRecord& RunResolver::cluster_of(const RecordedHardware& h) {
 }
 
 // The order matters: the framework's rules ask for the number format, the model and the sharding, so these are filled first.
-void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& assume) {
+void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run, Assumptions& assume) {
   const RecordedTraining& t = record.training;
   const ClusterRecord& known = cluster_of(record.hardware);
   run.cluster = known.cluster;
   run.date = record.date.value_or("");
   run.framework_version = t.framework_version.value_or("");
   run.settings = t.settings;
-  Recipe recipe{.precision = assume.given(t.precision, "training.precision", usual_precision(run.cluster.device),
-                                          "the usual 16-bit format of the device"),
+  Recipe recipe{.precision = assume.given(stated<std::string>(t, "precision"), "training.precision",
+                                          usual_precision(run.cluster.device), "the usual 16-bit format of the device"),
                 .sharding = {}};
   FrameworkQuery query{
       .framework = assume.given(t.framework, "training.framework", usual_framework(t), "usual for such a layout"),
@@ -286,8 +245,8 @@ void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& 
   run.model = model_of(record, before, assume);
   query.position = name_of(run.model.position);
   query.blocks = run.model.moe ? "moe" : "dense";
-  const std::string usual = is_alone(t, run.cluster.num_devices) ? "none" : name_of(before.sharding);
-  recipe.sharding = assume.given(t.sharding, "training.sharding", usual, "default of the framework");
+  const std::string usual = is_alone(t, run.cluster.num_devices) ? "none" : name_of(before.strategy.sharding);
+  recipe.sharding = assume.given(stated<std::string>(t, "sharding"), "training.sharding", usual, "default of the framework");
   query.sharding = recipe.sharding;
   if (before.auto_buckets && !query.settings.contains("reduce_bucket_size"))
     query.settings["reduce_bucket_size"] = static_cast<double>(run.model.hidden_size) * run.model.hidden_size;
@@ -295,13 +254,17 @@ void RunResolver::resolve_parts(const RunRecord& record, Run& run, Assumptions& 
   run.framework = std::move(choice.framework);
   run.optimizer_step = choice.defaults.optimizer_step;
   set_collectives(record.hardware, choice.defaults, run.cluster, assume);
-  run.strategy = strategy_of(record, run, recipe, choice.defaults, assume);
+  run.strategy = strategy_of(record, run, recipe, choice.defaults, laid_out, assume);
   run.model.validate();
   run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
   run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());
 }
 
-Run RunResolver::resolve(const RunRecord& record) {
+Run RunResolver::resolve(const RunRecord& record) { return resolve(record, true); }
+
+Run RunResolver::resolve_without_layout(const RunRecord& record) { return resolve(record, false); }
+
+Run RunResolver::resolve(const RunRecord& record, bool laid_out) {
   Run run;
   run.id = record.id;
   run.group = record.group;
@@ -309,7 +272,7 @@ Run RunResolver::resolve(const RunRecord& record) {
   if (!record.hardware.accelerator && !record.hardware.system) assume.refuse("hardware.accelerator is missing");
   assume.required(record.hardware.num_devices, "hardware.num_devices");
   try {
-    resolve_parts(record, run, assume);
+    resolve_parts(record, laid_out, run, assume);
   } catch (const Error& error) {
     const std::string what = error.what();
     if (what.find("run " + record.id + ": ") != std::string::npos) throw;

@@ -30,8 +30,13 @@ class RunResolver {
   // that does not multiply; an essential figure that is missing.
   sim::Run resolve(const RunRecord& record);
 
+  // The same for a search, which chooses the layout: mesh, micro-batch, pipeline, sequence parallelism, shard size and
+  // recomputation are those of a plain strategy, and nothing is assumed about them.
+  sim::Run resolve_without_layout(const RunRecord& record);
+
  private:
-  void resolve_parts(const RunRecord& record, sim::Run& run, class Assumptions& assume);
+  sim::Run resolve(const RunRecord& record, bool laid_out);
+  void resolve_parts(const RunRecord& record, bool laid_out, sim::Run& run, class Assumptions& assume);
   const ClusterRecord& cluster_of(const RecordedHardware& hardware);
 
   const Database* database_;

@@ -7,6 +7,7 @@
 
 #include "hwdb/framework_fields.h"
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -41,31 +42,31 @@ const std::vector<Effect>& effects() {
       {"main_gradient_dtype", "storage.main_gradient_bytes", byte_counts()},
       {"master_dtype", "storage.master_bytes", byte_counts()},
       {"state_dtype", "storage.state_bytes", byte_counts()},
-      {"gradient_reduce_dtype", "gradient_reduce_in_fp32", is_fp32()},
+      {"gradient_reduce_dtype", "gradients.reduced_in_fp32", is_fp32()},
       {"norm_dtype", "norms_in_fp32", is_fp32()},
-      {"fp8_recipe", "low_precision_scaling", {{"rowwise-gw-hp", "rowwise-wide-gradient"}}},
-      {"fp8_all_gather", "low_precision_gather", {}},
-      {"fp8_lm_head", "low_precision_head", {}},
-      {"first_layers_bf16", "high_precision_first_blocks", {}},
-      {"last_layers_bf16", "high_precision_last_blocks", {}},
-      {"moe_fp8_dispatch", "moe_dispatch_low_precision", {}},
+      {"fp8_recipe", "low_precision.scaling", {}},
+      {"fp8_all_gather", "low_precision.gathers", {}},
+      {"fp8_lm_head", "low_precision.head", {}},
+      {"first_layers_bf16", "low_precision.high_precision_first", {}},
+      {"last_layers_bf16", "low_precision.high_precision_last", {}},
+      {"moe_fp8_dispatch", "experts.dispatches_low_precision", {}},
       {"attention_kernel", "attention_kernel", {}},
       {"dropout", "dropout", {}},
-      {"fused_loss", "fused_loss", {}},
-      {"loss_chunks", "loss_chunks", {}},
-      {"fused_optimizer", "fused_update", {}},
-      {"optimizer_in_backward", "optimizer_in_backward", {}},
+      {"fused_loss", "loss.fused", {}},
+      {"loss_chunks", "loss.chunks", {}},
+      {"fused_optimizer", "update.fused", {}},
+      {"optimizer_in_backward", "update.in_backward", {}},
       {"optimizer_step", "default.optimizer_step", {}},
-      {"gradient_accumulation_fusion", "gradient_accumulation_in_backward", {}},
-      {"grad_sync_every_microbatch", "reduces_every_microbatch", {}},
-      {"reduce_bucket_size", "reduce_bucket_parameters", {}},
-      {"reshard_after_forward", "regathers_in_backward", {}},
-      {"fsdp_unit_blocks", "unit_blocks", {}},
-      {"fsdp_prefetch_units", "prefetch_units", {}},
-      {"max_live_parameters", "live_parameters", {}},
-      {"partition_activations", "partitions_checkpoints", {}},
-      {"checkpointed_modules_per_block", "parts_per_block", {}},
-      {"transformer_engine", "transformer_engine", {}},
+      {"gradient_accumulation_fusion", "gradients.accumulated_by_gemm", {}},
+      {"grad_sync_every_microbatch", "gradients.reduced_every_microbatch", {}},
+      {"reduce_bucket_size", "gradients.bucket", {}},
+      {"reshard_after_forward", "sharded.regathers_in_backward", {}},
+      {"fsdp_unit_blocks", "sharded.unit_blocks", {}},
+      {"fsdp_prefetch_units", "sharded.prefetch_units", {}},
+      {"max_live_parameters", "sharded.live_parameters", {}},
+      {"partition_activations", "kept.partitioned_checkpoints", {}},
+      {"checkpointed_modules_per_block", "kept.parts_per_block", {}},
+      {"transformer_engine", "reserve.transformer_engine", {}},
   };
   return all;
 }
@@ -140,21 +141,15 @@ std::vector<Setting> all_settings() {
   };
 }
 
-std::string listed(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  return text;
-}
-
-json json_of(const sim::SettingValue& value) {
+json json_of(const sim::FieldValue& value) {
   if (const bool* const on = std::get_if<bool>(&value)) return *on;
   if (const std::string* const word = std::get_if<std::string>(&value)) return *word;
-  const double number = std::get<double>(value);
+  const double number = sim::number_of(value).value_or(0.0);
   if (number == std::floor(number) && std::abs(number) < kMost) return static_cast<std::uint64_t>(number);
   return number;
 }
 
-json meaning_of(const Effect& effect, const sim::SettingValue& value) {
+json meaning_of(const Effect& effect, const sim::FieldValue& value) {
   for (const auto& [word, meaning] : effect.meanings) {
     if (sim::text_of(value) == word) return meaning;
   }
@@ -175,8 +170,8 @@ const Setting* find_setting(const std::string& key) {
   return nullptr;
 }
 
-sim::SettingValue setting_from(const Setting& setting, const std::string& name, const std::string& text) {
-  sim::SettingValue value = text;
+sim::FieldValue setting_from(const Setting& setting, const std::string& name, const std::string& text) {
+  sim::FieldValue value = text;
   if (setting.kind == Switch && (text == "true" || text == "false")) value = text == "true";
   if (setting.kind == Number || setting.kind == Count) {
     char* end = nullptr;
@@ -190,7 +185,7 @@ sim::SettingValue setting_from(const Setting& setting, const std::string& name, 
 std::string values_of(const Setting& setting) {
   switch (setting.kind) {
     case Switch: return "true or false";
-    case Word: return listed(setting.words);
+    case Word: return sim::alternatives(setting.words);
     case Count:
     case Number: break;
   }
@@ -199,13 +194,13 @@ std::string values_of(const Setting& setting) {
   return kind + " from " + json_of(setting.least).dump() + " to " + json_of(setting.most).dump();
 }
 
-bool can_have(const Setting& setting, const sim::SettingValue& value) {
+bool can_have(const Setting& setting, const sim::FieldValue& value) {
   if (setting.kind == Switch) return std::holds_alternative<bool>(value);
   if (setting.kind == Word) {
     const std::string* const word = std::get_if<std::string>(&value);
     return word && std::find(setting.words.begin(), setting.words.end(), *word) != setting.words.end();
   }
-  const double* const number = std::get_if<double>(&value);
+  const std::optional<double> number = sim::number_of(value);
   if (!number || !(*number >= setting.least && *number <= setting.most)) return false;
   return setting.kind == Number || *number == std::floor(*number);
 }
@@ -214,7 +209,7 @@ void apply_settings(const sim::SettingValues& settings, FrameworkChoice& choice)
   for (const auto& [key, value] : settings) {
     // Weights that are kept in fp8 are a second form of those in 16 bits, which the storage counts.
     if (key == "weight_dtype" && sim::text_of(value) == "fp8") {
-      state_field(choice, "stores_low_precision_weights", true);
+      state_field(choice, "low_precision.stores_weights", true);
       continue;
     }
     for (const Effect& effect : effects()) {
@@ -223,7 +218,7 @@ void apply_settings(const sim::SettingValues& settings, FrameworkChoice& choice)
   }
   // DeepSpeed holds a bucket that fills and one that is reduced, of 16-bit gradients.
   if (const auto bucket = settings.find("reduce_bucket_size"); bucket != settings.end())
-    state_field(choice, "framework_memory_bytes", 4.0 * std::get<double>(bucket->second));
+    state_field(choice, "reserve.framework", 4.0 * sim::number_of(bucket->second).value());
 }
 
 }  // namespace llmsim::hwdb

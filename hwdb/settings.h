@@ -32,10 +32,10 @@ const std::vector<Setting>& run_settings();
 const Setting* find_setting(const std::string& key);
 
 // The value that people type: "true", "0.1", "bf16".  Throws Error "NAME = TEXT: RIGHT is expected".
-sim::SettingValue setting_from(const Setting& setting, const std::string& name, const std::string& text);
+sim::FieldValue setting_from(const Setting& setting, const std::string& name, const std::string& text);
 
 // Whether a setting can have the value, and what it can have: "a number from 0 to 0.999".
-bool can_have(const Setting& setting, const sim::SettingValue& value);
+bool can_have(const Setting& setting, const sim::FieldValue& value);
 std::string values_of(const Setting& setting);
 
 // What the run states replaces what its framework does, and the facts say so.

@@ -110,9 +110,7 @@ RunRecord filled(RunRecord record, const RunRecord& assumed) {
   fill(record.hardware.accelerator, assumed.hardware.accelerator);
   fill(record.hardware.num_devices, assumed.hardware.num_devices);
   fill(record.hardware.devices_per_node, assumed.hardware.devices_per_node);
-  fill(record.training.micro_batch, assumed.training.micro_batch);
-  fill(record.training.global_batch, assumed.training.global_batch);
-  fill(record.training.dp, assumed.training.dp);
+  record.training.strategy.insert(assumed.training.strategy.begin(), assumed.training.strategy.end());
   return record;
 }
 

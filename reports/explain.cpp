@@ -231,12 +231,12 @@ Owners owners_of(Explained what, const sim::Run& run) {
   switch (what) {
     case Explained::Gemm:
       keys = {.device = gemm_keys(run),
-              .framework = {"efficiency", "gemm_efficiency", "low_precision_gemm_efficiency"},
+              .framework = {"efficiency", "gemm_efficiency", "low_precision.gemm_efficiency"},
               .cluster = {}};
       break;
     case Explained::Attention:
       keys = {.device = attention_keys(run),
-              .framework = {"attention_kernel", "efficiency", "deterministic_attention_backward"},
+              .framework = {"attention_kernel", "efficiency", "determinism.attention_backward"},
               .cluster = {}};
       break;
     case Explained::Collective:

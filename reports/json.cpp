@@ -4,6 +4,8 @@
 #include <cmath>
 #include <variant>
 
+#include "sim/strategy/strategy_fields.h"
+
 namespace llmsim::reports {
 namespace {
 
@@ -91,108 +93,48 @@ Json hardware_json(const sim::Cluster& cluster) {
           {"collective_algorithm", sim::name_of(cluster.algorithm)}};
 }
 
-// The names of modules as a list, from their text joined by "+".
-Json names_json(const std::string& text) {
-  Json names = Json::array();
-  for (std::size_t from = 0; from < text.size(); from = std::min(text.find('+', from), text.size()) + 1)
-    names.push_back(text.substr(from, text.find('+', from) - from));
-  return names;
-}
-
-Json recompute_json(const sim::Recompute& r) {
-  const bool spaced = r.kind == sim::RecomputeKind::EveryN || r.every_n > 1;
-  Json json = {{"kind", sim::name_of(r.kind)}, {"every_n", spaced ? Json(r.every_n) : Json(nullptr)}};
-  if (r.share > 1) json["share"] = r.share;
-  if (r.first_blocks > 0) json["blocks"] = r.first_blocks;
-  if (r.kind == sim::RecomputeKind::Selective) json["modules"] = names_json(sim::text_of(r.modules));
-  if (r.kind == sim::RecomputeKind::Op) json["saved"] = sim::name_of(r.kept);
+// The fields of a strategy; a dot in a key stands for an object.
+Json strategy_json(const sim::Strategy& s) {
+  Json json = Json::object();
+  for (const sim::StrategyField& field : sim::strategy_fields()) {
+    const bool says = sim::says_something(field, s);
+    if (!says && field.written == sim::Written::OrNothing) continue;
+    const std::optional<sim::FieldValue> value = field.get(s);
+    const std::size_t dot = field.key.find('.');
+    Json& target = dot == std::string::npos ? json[field.key] : json[field.key.substr(0, dot)][field.key.substr(dot + 1)];
+    target = says && value ? field_json(*value) : Json(nullptr);
+  }
   return json;
 }
 
-Json offload_json(const sim::Offload& offload) {
-  Json json = {{"optimizer", offload.optimizer}, {"parameters", offload.parameters}, {"activations", offload.activations}};
-  if (offload.blocks > 0) json["blocks"] = offload.blocks;
-  if (offload.modules.any()) json["modules"] = names_json(sim::text_of(offload.modules));
-  return json;
-}
-
-// None where the strategy's numbers do not go together.
-Json microbatches_json(const sim::Strategy& s) {
-  const std::int64_t replica_batch = std::int64_t{s.data_parallel} * s.micro_batch;
-  if (replica_batch < 1 || s.global_batch % replica_batch != 0) return nullptr;
-  return s.global_batch / replica_batch;
-}
-
-// Only where experts are laid out otherwise than by default: keys that most runs have no use for.
-void add_experts(Json& json, const sim::ExpertStrategy& experts) {
-  if (experts.tensor_parallel) json["etp"] = *experts.tensor_parallel;
-  if (experts.dispatch != sim::ExpertDispatch::AllToAll) json["moe_dispatch"] = sim::name_of(experts.dispatch);
-  if (experts.overlap) json["moe_overlap"] = true;
-  if (!experts.captured) json["moe_captured"] = false;
-  if (experts.imbalance != 1.0) json["moe_imbalance"] = experts.imbalance;
-  if (experts.capacity) json["moe_capacity"] = *experts.capacity;
-}
-
-Json mesh_json(const sim::Strategy& s) {
-  const bool context = s.context_parallel > 1;
-  const bool hsdp = s.sharding != sim::Sharding::None && s.shard_size > 0;
-  Json json = {{"micro_batch", s.micro_batch},
-               {"global_batch", s.global_batch},
-               {"num_microbatches", microbatches_json(s)},
-               {"dp", s.data_parallel},
-               {"tp", s.tensor_parallel},
-               {"pp", s.pipeline_parallel},
-               {"cp", s.context_parallel},
-               {"ep", s.expert_parallel},
-               {"cp_scheme", context ? Json(sim::name_of(s.context_scheme)) : Json(nullptr)},
-               {"cp_balanced", context ? Json(s.context_balanced) : Json(nullptr)},
-               {"virtual_stages", s.virtual_stages},
-               {"pipeline_schedule", s.pipeline_parallel > 1 ? Json(sim::name_of(s.schedule)) : Json(nullptr)},
-               {"embeddings_as_layers", s.embeddings_as_layers},
-               {"sharding", sim::name_of(s.sharding)},
-               {"shard_size", hsdp ? Json(s.shard_size) : Json(nullptr)},
-               {"replicate_size", hsdp ? Json(s.data_parallel * s.context_parallel / s.shard_size) : Json(nullptr)}};
-  if (!s.stage_layers.empty()) json["stage_layers"] = s.stage_layers;
-  add_experts(json, s.experts);
-  return json;
-}
-
-Json switches_json(const sim::Run& run) {
-  const sim::Strategy& s = run.strategy;
-  return {{"sequence_parallel", s.sequence_parallel},
-          {"flash_attention", s.flash_attention},
-          {"attention_kernel", s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr)},
-          {"compile", s.compile},
-          {"fused_cross_entropy", s.fused_cross_entropy},
-          {"tp_overlap", s.tensor_overlap},
-          {"dp_overlap", s.gradient_overlap == s.gather_overlap ? Json(s.gradient_overlap) : Json(nullptr)},
-          {"gradient_overlap", s.gradient_overlap},
-          {"gather_overlap", s.gather_overlap},
-          {"cuda_graph", s.cuda_graph}};
+// What follows from a strategy.  No number of micro-batches where its numbers do not go together.
+void add_derived(const sim::Strategy& s, Json& json) {
+  const std::int64_t replica_batch = std::int64_t{s.dp} * s.micro_batch;
+  const bool divides = replica_batch >= 1 && s.global_batch % replica_batch == 0;
+  json["num_microbatches"] = divides ? Json(s.global_batch / replica_batch) : Json(nullptr);
+  const bool shards = s.sharding != sim::Sharding::None && s.shard_size > 0;
+  json["replicate_size"] = shards ? Json(s.dp * s.cp / s.shard_size) : Json(nullptr);
+  json["dp_overlap"] = s.gradient_overlap == s.gather_overlap ? Json(s.gradient_overlap) : Json(nullptr);
 }
 
 // What the framework does that people ask about, and all settings that the run states.
-Json settings_json(const sim::Run& run) {
+void add_settings(const sim::Run& run, Json& json) {
   const sim::Strategy& s = run.strategy;
   const bool sharded = (s.sharding == sim::Sharding::Hsdp && s.shard_size > 0) || s.sharding == sim::Sharding::Zero3;
   const sim::ShardedWeights& weights = run.framework.sharded;
-  Json json = {{"grad_sync_every_microbatch", run.framework.gradients.reduced_every_microbatch},
-               {"reshard_after_forward", sharded ? Json(weights.regathers_in_backward) : Json(nullptr)},
-               {"fsdp_unit_blocks", sharded ? Json(weights.unit_blocks) : Json(nullptr)}};
-  for (const auto& [key, value] : run.settings)
-    std::visit([&json, &key = key](const auto& stated) { json[key] = stated; }, value);
-  return json;
+  json["attention_kernel"] = s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr);
+  json["grad_sync_every_microbatch"] = run.framework.gradients.reduced_every_microbatch;
+  json["reshard_after_forward"] = sharded ? Json(weights.regathers_in_backward) : Json(nullptr);
+  json["fsdp_unit_blocks"] = sharded ? Json(weights.unit_blocks) : Json(nullptr);
+  for (const auto& [key, value] : run.settings) json[key] = field_json(value);
 }
 
 Json training_json(const sim::Run& run) {
-  const sim::Strategy& s = run.strategy;
   Json json = {{"framework", run.framework.id},
-               {"framework_version", run.framework_version.empty() ? Json(nullptr) : Json(run.framework_version)},
-               {"precision", sim::name_of(s.precision)},
-               {"optimizer", sim::name_of(s.optimizer)}};
-  for (const Json& part : {mesh_json(s), switches_json(run), settings_json(run)}) json.update(part);
-  json["recompute"] = recompute_json(s.recompute);
-  json["offload"] = offload_json(s.offload);
+               {"framework_version", run.framework_version.empty() ? Json(nullptr) : Json(run.framework_version)}};
+  json.update(strategy_json(run.strategy));
+  add_derived(run.strategy, json);
+  add_settings(run, json);
   return json;
 }
 
@@ -308,6 +250,10 @@ void add_nulls(Json& json) {
 }
 
 }  // namespace
+
+Json field_json(const sim::FieldValue& value) {
+  return std::visit([](const auto& stated) { return Json(stated); }, value);
+}
 
 Json transformer_json(const sim::Transformer& m) {
   return {{"name", m.name},

@@ -17,6 +17,9 @@ using Json = nlohmann::ordered_json;
 // A model in the schema of run records, all of it trained.
 Json transformer_json(const sim::Transformer& model);
 
+// The value of a field: a switch, a number, a word or a list.
+Json field_json(const sim::FieldValue& value);
+
 // A run as it was resolved, in the schema of run records (tests/validation/runs/README.md): reading it back gives the same run.
 Json run_json(const sim::Run& run);
 // The run of a prediction, with the vocabulary that was asked for: it is read back as it was.

@@ -83,8 +83,7 @@ std::string bar(sim::Bytes size, sim::Bytes largest) {
 
 std::string peak_phase_text(const Prediction& p) {
   const sim::MemoryPeak& peak = p.memory_peak;
-  const std::string stage =
-      p.run.strategy.pipeline_parallel > 1 ? one_of("stage", peak.stage, p.run.strategy.pipeline_parallel) + ", " : "";
+  const std::string stage = p.run.strategy.pp > 1 ? one_of("stage", peak.stage, p.run.strategy.pp) + ", " : "";
   return stage + with_place(phase_text(peak.phase), p.run, peak.layer, peak.micro_batch);
 }
 
@@ -113,7 +112,7 @@ Table curve_table(const Prediction& p, const sim::MemoryCurve& curve, Format for
                               {"allocated_bytes", "allocated", Kind::Bytes},
                               {"reserved_bytes", "reserved", Kind::Bytes}};
   if (people) columns.push_back({"bar", "", Kind::Text});
-  Table table("Memory through the step of " + one_of("stage", curve.stage, p.run.strategy.pipeline_parallel), columns);
+  Table table("Memory through the step of " + one_of("stage", curve.stage, p.run.strategy.pp), columns);
   const auto index = [&](std::optional<int> i) { return i ? Cell(std::int64_t{*i} + (people ? 1 : 0)) : Cell(); };
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const sim::MemoryPoint& point = curve.points[i];

@@ -84,10 +84,7 @@ std::string largest(const std::vector<Difference>& list, double sign, sim::Secon
   return text.empty() ? "-" : text;
 }
 
-bool same_mesh(const Strategy& a, const Strategy& b) {
-  return a.tensor_parallel == b.tensor_parallel && a.pipeline_parallel == b.pipeline_parallel &&
-         a.context_parallel == b.context_parallel && a.data_parallel == b.data_parallel;
-}
+bool same_mesh(const Strategy& a, const Strategy& b) { return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.dp == b.dp; }
 
 // A plan to compare the winner with, and what it is the best of.
 struct Rival {
@@ -104,8 +101,8 @@ class Rivals {
     add([&](const Strategy& s) {
       return s.sharding == winner.sharding ? "" : std::string("sharding ") + sim::name_of(s.sharding);
     });
-    add([&](const Strategy& s) { return other("tp", s.tensor_parallel, winner.tensor_parallel); });
-    add([&](const Strategy& s) { return other("pp", s.pipeline_parallel, winner.pipeline_parallel); });
+    add([&](const Strategy& s) { return other("tp", s.tp, winner.tp); });
+    add([&](const Strategy& s) { return other("pp", s.pp, winner.pp); });
   }
   const std::vector<Rival>& list() const { return list_; }
 
@@ -258,15 +255,23 @@ const char* name_of(sim::Objective objective) {
   return "";
 }
 
-Json asked(const std::vector<int>& values) { return values.empty() ? Json("any") : Json(values); }
+// What each searched field is restricted to.
+Json search_json(const sim::Restriction& restriction) {
+  Json json = Json::object();
+  for (const char* key :
+       {"tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages", "pipeline_schedule", "sharding", "recompute"}) {
+    json[key] = "any";
+    const auto found = restriction.find(key);
+    if (found == restriction.end()) continue;
+    json[key] = Json::array();
+    for (const sim::FieldValue& value : found->second) json[key].push_back(field_json(value));
+  }
+  return json;
+}
 
 Json query_json(const PlanAnswer& answer) {
   const sim::PlanQuery& query = answer.query;
   const Json run = run_json(query.base);
-  Json sharding = Json::array(), recompute = Json::array(), schedule = Json::array();
-  for (const sim::PipelineSchedule value : query.schedule) schedule.push_back(sim::name_of(value));
-  for (const sim::Sharding value : query.sharding) sharding.push_back(sim::name_of(value));
-  for (const sim::Recompute& value : query.recompute) recompute.push_back(recompute_text(value));
   Json training = Json::object();
   for (const char* key : {"framework", "precision", "optimizer", "global_batch", "flash_attention", "compile", "offload"}) {
     training[key] = run["training"][key];
@@ -274,17 +279,7 @@ Json query_json(const PlanAnswer& answer) {
   return {{"model", run["model"]},
           {"hardware", run["hardware"]},
           {"training", training},
-          {"search",
-           {{"tp", asked(query.tensor_parallel)},
-            {"pp", asked(query.pipeline_parallel)},
-            {"dp", asked(query.data_parallel)},
-            {"cp", asked(query.context_parallel)},
-            {"ep", asked(query.expert_parallel)},
-            {"micro_batch", asked(query.micro_batch)},
-            {"virtual_stages", asked(query.virtual_stages)},
-            {"pipeline_schedule", schedule.empty() ? Json("any") : schedule},
-            {"sharding", sharding.empty() ? Json("any") : sharding},
-            {"recompute", recompute.empty() ? Json("any") : recompute}}},
+          {"search", search_json(query.restriction)},
           {"objective", name_of(query.objective)},
           {"top", answer.shown}};
 }

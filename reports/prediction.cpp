@@ -83,7 +83,7 @@ Table result_table(const Prediction& p) {
     figures.add("memory peak", peak_phase_text(p));
     figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) + " on the device");
     if (p.memory.host.device > sim::Bytes(0.0)) figures.add("host memory", host_text(p.memory.host));
-    if (p.run.strategy.pipeline_parallel > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
+    if (p.run.strategy.pp > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
   }
   for (const std::string& warning : p.warnings) figures.add("warning", warning);
   return figures.take();
@@ -123,7 +123,7 @@ std::string switches_text(const sim::Run& run) {
   add(s.sequence_parallel, "sequence parallel");
   add(s.compile, "compiled");
   add(s.fused_cross_entropy, "fused cross entropy");
-  add(s.tensor_overlap, "tp overlap");
+  add(s.tp_overlap, "tp overlap");
   add(s.gradient_overlap && s.gather_overlap, "dp overlap");
   add(s.gradient_overlap && !s.gather_overlap, "gradient overlap");
   add(s.gather_overlap && !s.gradient_overlap, "gather overlap");
@@ -145,8 +145,8 @@ Table run_table(const Prediction& p) {
   figures.add("batch", batch_text(run));
   figures.add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) + ", sharding " +
                             sharding_text(s) + ", recompute " + recompute_text(s.recompute));
-  if (s.pipeline_parallel > 1) {
-    figures.add("pipeline", std::string(sim::name_of(s.schedule)) + ", " + count(s.virtual_stages, "virtual stage"));
+  if (s.pp > 1) {
+    figures.add("pipeline", std::string(sim::name_of(s.pipeline_schedule)) + ", " + count(s.virtual_stages, "virtual stage"));
   }
   figures.add("switches", switches_text(run));
   figures.add("framework", run.framework.id);
@@ -330,7 +330,7 @@ const std::vector<Column>& expert_columns() {
   return columns;
 }
 std::vector<Cell> expert_cells(const sim::Strategy& strategy) {
-  return {std::int64_t{strategy.expert_parallel}, std::int64_t{strategy.expert_tensor_ranks()}};
+  return {std::int64_t{strategy.ep}, std::int64_t{strategy.expert_tensor_ranks()}};
 }
 
 // The schedule, where one is none that virtual stages tell.
@@ -341,7 +341,7 @@ const Column& schedule_column() {
 }
 
 bool has_named_schedule(const Prediction& p) {
-  const sim::PipelineSchedule schedule = p.run.strategy.schedule;
+  const sim::PipelineSchedule schedule = p.run.strategy.pipeline_schedule;
   return schedule > sim::PipelineSchedule::Interleaved || schedule == sim::PipelineSchedule::GPipe;
 }
 
@@ -354,11 +354,11 @@ std::vector<Cell> summary_row(const Prediction& p) {
                         integer(p.run.model.seq_len),
                         integer(s.global_batch),
                         sim::name_of(s.precision),
-                        integer(s.tensor_parallel),
+                        integer(s.tp),
                         s.sequence_parallel ? "yes" : "no",
-                        integer(s.pipeline_parallel),
-                        integer(s.data_parallel),
-                        integer(s.context_parallel),
+                        integer(s.pp),
+                        integer(s.dp),
+                        integer(s.cp),
                         sharding_text(s),
                         integer(s.micro_batch),
                         recompute_text(s.recompute),
@@ -385,7 +385,7 @@ Table summary_table(const std::string& title, std::span<const Prediction> predic
   Table table(title, columns);
   for (const Prediction& prediction : predictions) {
     std::vector<Cell> row = summary_row(prediction);
-    if (schedules) row.insert(row.begin() + kScheduleColumn, sim::name_of(prediction.run.strategy.schedule));
+    if (schedules) row.insert(row.begin() + kScheduleColumn, sim::name_of(prediction.run.strategy.pipeline_schedule));
     if (experts) {
       const std::vector<Cell> cells = expert_cells(prediction.run.strategy);
       row.insert(row.begin() + kExpertColumn, cells.begin(), cells.end());

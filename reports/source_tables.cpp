@@ -20,6 +20,7 @@ using calibrate::StageRow;
 using calibrate::TableErrors;
 using hwdb::RunRecord;
 using nlohmann::ordered_json;
+using sim::stated;
 
 template <class Value>
 Cell cell(const std::optional<Value>& value) {
@@ -54,27 +55,29 @@ std::string shape_text(const hwdb::RecordedModel& m) {
   return text;
 }
 
-std::string layout_text(const hwdb::RecordedTraining& t) {
+std::string layout_text(const sim::PartialStrategy& s) {
   std::string text;
-  append(text, counted("dp", t.dp));
-  if (t.tp.value_or(1) > 1) append(text, counted("tp", t.tp));
-  if (t.pp.value_or(1) > 1) append(text, counted("pp", t.pp));
-  if (t.sharding && t.sharding != "none") append(text, *t.sharding);
+  append(text, counted("dp", stated<int>(s, "dp")));
+  for (const char* ranks : {"tp", "pp"}) {
+    if (stated<int>(s, ranks).value_or(1) > 1) append(text, counted(ranks, stated<int>(s, ranks)));
+  }
+  const std::string sharding = stated<std::string>(s, "sharding").value_or("none");
+  if (sharding != "none") append(text, sharding);
   return text;
 }
 
-std::string recompute_text(const hwdb::RecordedTraining& t) {
-  if (!t.recompute || !t.recompute->kind || t.recompute->kind == "none") return "";
-  const std::string kind = t.recompute->kind == "every_n" ? "1 of " + std::to_string(t.recompute->every_n.value_or(1)) + " blocks"
-                                                          : *t.recompute->kind;
-  return "recompute " + kind;
+std::string recompute_text(const sim::PartialStrategy& s) {
+  const std::string kind = stated<std::string>(s, "recompute.kind").value_or("none");
+  if (kind == "none") return "";
+  if (kind != "every_n") return "recompute " + kind;
+  return "recompute 1 of " + std::to_string(stated<int>(s, "recompute.every_n").value_or(1)) + " blocks";
 }
 
-std::string offload_text(const hwdb::RecordedOffload& o) {
+std::string offload_text(const sim::PartialStrategy& s) {
   std::string text;
-  if (o.optimizer.value_or(false)) append(text, "optimizer", "+");
-  if (o.parameters.value_or(false)) append(text, "parameters", "+");
-  if (o.activations.value_or(false)) append(text, "activations", "+");
+  for (const std::string what : {"optimizer", "parameters", "activations"}) {
+    if (stated<bool>(s, "offload." + what).value_or(false)) append(text, what, "+");
+  }
   return text.empty() ? text : "offload " + text;
 }
 
@@ -85,14 +88,15 @@ std::string flags_text(const hwdb::RecordedTraining& t) {
   return text;
 }
 
-std::string settings_text(const hwdb::RecordedTraining& t) {
+std::string settings_text(const sim::PartialStrategy& s) {
+  const auto on = [&](const char* key, bool otherwise = false) { return stated<bool>(s, key).value_or(otherwise); };
   std::string text;
-  append(text, recompute_text(t));
-  if (t.compile.value_or(false)) append(text, "compile");
-  if (t.fused_cross_entropy.value_or(false)) append(text, "fused cross entropy");
-  if (t.tp_overlap.value_or(false)) append(text, "asynchronous tp");
-  if (t.flash_attention.has_value() && !*t.flash_attention) append(text, "no flash attention");
-  append(text, offload_text(t.offload));
+  append(text, recompute_text(s));
+  if (on("compile")) append(text, "compile");
+  if (on("fused_cross_entropy")) append(text, "fused cross entropy");
+  if (on("tp_overlap")) append(text, "asynchronous tp");
+  if (!on("flash_attention", true)) append(text, "no flash attention");
+  append(text, offload_text(s));
   return text;
 }
 
@@ -146,12 +150,12 @@ std::vector<Cell> run_cells(const RunRecord& r) {
           cell(r.model.seq_len),
           cell(r.hardware.accelerator),
           cell(r.hardware.num_devices),
-          text_cell(layout_text(t)),
-          cell(t.micro_batch),
-          cell(t.global_batch),
-          cell(t.precision),
+          text_cell(layout_text(t.strategy)),
+          cell(stated<int>(t.strategy, "micro_batch")),
+          cell(stated<int>(t.strategy, "global_batch")),
+          cell(stated<std::string>(t.strategy, "precision")),
           cell(t.framework),
-          text_cell(settings_text(t)),
+          text_cell(settings_text(t.strategy)),
           text_cell(flags_text(t)),
           cell(r.date)};
 }

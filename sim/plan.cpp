@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "sim/base/error.h"
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/footprint.h"
 #include "sim/schedule/step.h"
@@ -26,6 +27,29 @@ std::vector<int> divisors(int number) {
   return list;
 }
 
+// The values of a field that the search is restricted to; none: it is not.
+template <class Value>
+std::vector<Value> asked(const PlanQuery& query, const char* key) {
+  std::vector<Value> values;
+  const auto found = query.restriction.find(key);
+  if (found == query.restriction.end()) return values;
+  for (const FieldValue& given : found->second) {
+    if (!FieldType<Value>::put(values.emplace_back(), given))
+      throw Error(std::string(key) + " = " + text_of(given) + ": a search cannot try it");
+  }
+  return values;
+}
+
+std::vector<Recompute> asked_recomputes(const PlanQuery& query) {
+  std::vector<Recompute> recomputes;
+  for (const std::string& text : asked<std::string>(query, "recompute")) {
+    const std::optional<Recompute> recompute = recompute_from(text);
+    if (!recompute) throw Error("recompute = " + text + ": unknown");
+    recomputes.push_back(*recompute);
+  }
+  return recomputes;
+}
+
 std::vector<int> choose(const std::vector<int>& asked, const std::vector<int>& sensible) {
   return asked.empty() ? sensible : asked;
 }
@@ -37,6 +61,28 @@ struct Candidate {
   Bytes peak;
 };
 
+// What the query restricts the search to, by field; none: everything that makes sense.
+struct Asked {
+  std::vector<int> tp, pp, cp, ep, dp, micro_batch, virtual_stages;
+  std::vector<PipelineSchedule> pipeline_schedule;
+  std::vector<Sharding> sharding;
+  std::vector<Recompute> recompute;
+};
+
+Asked asked_of(const PlanQuery& query) {
+  const auto counts = [&](const char* key) { return asked<int>(query, key); };
+  return {.tp = counts("tp"),
+          .pp = counts("pp"),
+          .cp = counts("cp"),
+          .ep = counts("ep"),
+          .dp = counts("dp"),
+          .micro_batch = counts("micro_batch"),
+          .virtual_stages = counts("virtual_stages"),
+          .pipeline_schedule = asked<PipelineSchedule>(query, "pipeline_schedule"),
+          .sharding = asked<Sharding>(query, "sharding"),
+          .recompute = asked_recomputes(query)};
+}
+
 // The run under one sharding, and the first sharding whose layer prices it shares.
 struct Base {
   Run run;
@@ -45,7 +91,7 @@ struct Base {
 
 class Search {
  public:
-  explicit Search(const PlanQuery& query) : query_(query), devices_(query.base.cluster.num_devices) {
+  explicit Search(const PlanQuery& query) : query_(query), asked_(asked_of(query)), devices_(query.base.cluster.num_devices) {
     for (const Sharding sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp}) {
       const auto found = query.under.find(sharding);
       bases_.push_back({.run = found == query.under.end() ? query.base : found->second, .prices = 0});
@@ -57,9 +103,9 @@ class Search {
 
   Plan run() {
     query_.base.model.validate();
-    for (const int tensor : choose(query_.tensor_parallel, divisors(devices_))) {
-      for (const int pipeline : choose(query_.pipeline_parallel, divisors(std::max(1, devices_ / tensor)))) {
-        for (const int context : choose(query_.context_parallel, contexts())) try_mesh(tensor, pipeline, context);
+    for (const int tensor : choose(asked_.tp, divisors(devices_))) {
+      for (const int pipeline : choose(asked_.pp, divisors(std::max(1, devices_ / tensor)))) {
+        for (const int context : choose(asked_.cp, contexts())) try_mesh(tensor, pipeline, context);
       }
     }
     finish();
@@ -76,17 +122,17 @@ class Search {
 
   void try_mesh(int tensor, int pipeline, int context) {
     Strategy s = query_.base.strategy;
-    s.tensor_parallel = tensor;
-    s.pipeline_parallel = pipeline;
-    s.context_parallel = context;
+    s.tp = tensor;
+    s.pp = pipeline;
+    s.cp = context;
     const int rest = tensor * pipeline * context;
-    if (rest > devices_ && query_.context_parallel.empty() && context > 1) return;
+    if (rest > devices_ && asked_.cp.empty() && context > 1) return;
     const int whole = devices_ / rest;
-    for (const int data : choose(query_.data_parallel, {std::max(1, whole)})) {
-      s.data_parallel = data;
+    for (const int data : choose(asked_.dp, {std::max(1, whole)})) {
+      s.dp = data;
       const int share = std::max(1, s.global_batch / data);
-      for (const int micro : choose(query_.micro_batch, divisors(share))) {
-        if (query_.micro_batch.empty() && micro > kMaxMicroBatch) break;
+      for (const int micro : choose(asked_.micro_batch, divisors(share))) {
+        if (asked_.micro_batch.empty() && micro > kMaxMicroBatch) break;
         s.micro_batch = micro;
         try_experts(s);
       }
@@ -96,8 +142,8 @@ class Search {
   // Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is asked for.
   void try_experts(Strategy s) {
     try_expert_ranks(s);
-    if (!query_.base.model.moe || s.tensor_parallel == 1 || s.experts.tensor_parallel) return;
-    s.experts.tensor_parallel = 1;
+    if (!query_.base.model.moe || s.tp == 1 || s.etp) return;
+    s.etp = 1;
     try_expert_ranks(s);
   }
 
@@ -105,18 +151,18 @@ class Search {
   void try_expert_ranks(Strategy s) {
     std::vector<int> sensible{1};
     const int experts = query_.base.model.moe ? query_.base.model.moe->num_experts : 1;
-    const int ranks = s.tensor_parallel * s.data_parallel * s.context_parallel / s.expert_tensor_ranks();
+    const int ranks = s.tp * s.dp * s.cp / s.expert_tensor_ranks();
     for (int x = 2; x <= ranks && ranks % x == 0 && experts % x == 0; x *= 2) sensible.push_back(x);
-    for (const int expert : choose(query_.expert_parallel, sensible)) {
-      s.expert_parallel = expert;
+    for (const int expert : choose(asked_.ep, sensible)) {
+      s.ep = expert;
       try_sequence_parallelism(s);
     }
   }
 
   // Sequence parallelism saves memory and sends more: neither is always better, so both are tried unless it is asked for.
   void try_sequence_parallelism(Strategy s) {
-    const bool possible = s.tensor_parallel > 1;
-    const bool asked = query_.base.strategy.sequence_parallel || s.expert_tensor_ranks() != s.tensor_parallel;
+    const bool possible = s.tp > 1;
+    const bool asked = query_.base.strategy.sequence_parallel || s.expert_tensor_ranks() != s.tp;
     for (const bool parallel : {true, false}) {
       if (parallel ? !possible : possible && asked) continue;
       s.sequence_parallel = parallel;
@@ -127,8 +173,8 @@ class Search {
   // Parts of the model per stage that divide its layers, with or without its ends.
   std::vector<int> sensible_virtual_stages(const Strategy& s) const {
     std::vector<int> sensible{1};
-    for (int v = 2; s.pipeline_parallel > 1 && s.pipeline_parallel * v <= query_.base.model.num_layers + 2; ++v) {
-      const int chunks = s.pipeline_parallel * v;
+    for (int v = 2; s.pp > 1 && s.pp * v <= query_.base.model.num_layers + 2; ++v) {
+      const int chunks = s.pp * v;
       if (query_.base.model.num_layers % chunks == 0 || (query_.base.model.num_layers + 2) % chunks == 0) sensible.push_back(v);
     }
     return sensible;
@@ -136,23 +182,24 @@ class Search {
 
   // Without a list of schedules: 1F1B, and interleaved where a stage has several parts.
   void try_pipelines(Strategy s) {
-    const std::vector<int> sensible = choose(query_.virtual_stages, sensible_virtual_stages(s));
+    const std::vector<int> sensible = choose(asked_.virtual_stages, sensible_virtual_stages(s));
     for (const int v : sensible) {
-      s.schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
-      const bool asked = std::find(query_.schedule.begin(), query_.schedule.end(), s.schedule) != query_.schedule.end();
-      if (query_.schedule.empty() || asked) try_virtual_stages(s, v);
+      s.pipeline_schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
+      const bool asked = std::find(asked_.pipeline_schedule.begin(), asked_.pipeline_schedule.end(), s.pipeline_schedule) !=
+                         asked_.pipeline_schedule.end();
+      if (asked_.pipeline_schedule.empty() || asked) try_virtual_stages(s, v);
     }
-    for (const PipelineSchedule schedule : query_.schedule) {
+    for (const PipelineSchedule schedule : asked_.pipeline_schedule) {
       if (schedule == PipelineSchedule::OneForwardOneBackward || schedule == PipelineSchedule::Interleaved) continue;
-      s.schedule = schedule;
+      s.pipeline_schedule = schedule;
       const std::vector<int> parts{schedule == PipelineSchedule::ZbV ? 2 : 1};
-      for (const int v : choose(query_.virtual_stages, parts)) try_virtual_stages(s, v);
+      for (const int v : choose(asked_.virtual_stages, parts)) try_virtual_stages(s, v);
     }
   }
 
   void try_virtual_stages(Strategy s, int v) {
     s.virtual_stages = v;
-    const int chunks = s.pipeline_parallel * v;
+    const int chunks = s.pp * v;
     s.embeddings_as_layers =
         chunks > 1 && query_.base.model.num_layers % chunks != 0 && (query_.base.model.num_layers + 2) % chunks == 0;
     try_shardings(s);
@@ -161,17 +208,17 @@ class Search {
   // What was chosen so far, with what the framework does under a sharding.
   Strategy under(Sharding sharding, const Strategy& chosen) const {
     Strategy s = base_of(sharding).run.strategy;
-    s.data_parallel = chosen.data_parallel;
-    s.tensor_parallel = chosen.tensor_parallel;
-    s.pipeline_parallel = chosen.pipeline_parallel;
-    s.context_parallel = chosen.context_parallel;
-    s.expert_parallel = chosen.expert_parallel;
-    s.experts.tensor_parallel = chosen.experts.tensor_parallel;
+    s.dp = chosen.dp;
+    s.tp = chosen.tp;
+    s.pp = chosen.pp;
+    s.cp = chosen.cp;
+    s.ep = chosen.ep;
+    s.etp = chosen.etp;
     s.sequence_parallel = chosen.sequence_parallel;
     s.micro_batch = chosen.micro_batch;
     s.global_batch = chosen.global_batch;
     s.virtual_stages = chosen.virtual_stages;
-    s.schedule = chosen.schedule;
+    s.pipeline_schedule = chosen.pipeline_schedule;
     s.embeddings_as_layers = chosen.embeddings_as_layers;
     s.sharding = sharding;
     s.shard_size = 0;
@@ -185,7 +232,7 @@ class Search {
         try_recomputes(s);
         continue;
       }
-      const int ranks = s.data_parallel * s.context_parallel;
+      const int ranks = s.dp * s.cp;
       for (const int size : divisors(ranks)) {
         if (size == 1 || size == ranks) continue;
         s.shard_size = size;
@@ -197,9 +244,9 @@ class Search {
   // Without a data dimension there is nothing to shard.  Sharded gradients and weights are exchanged for every micro-batch;
   // pipelines make many small ones, so these modes are tried without pipelining only.
   std::vector<Sharding> shardings(const Strategy& s) const {
-    if (!query_.sharding.empty()) return query_.sharding;
-    if (s.data_parallel * s.context_parallel == 1) return {Sharding::None};
-    if (s.pipeline_parallel > 1) return {Sharding::None, Sharding::Zero1};
+    if (!asked_.sharding.empty()) return asked_.sharding;
+    if (s.dp * s.cp == 1) return {Sharding::None};
+    if (s.pp > 1) return {Sharding::None, Sharding::Zero1};
     return {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp};
   }
 
@@ -209,7 +256,7 @@ class Search {
                                                  {.kind = RecomputeKind::EveryN, .every_n = 4},
                                                  {.kind = RecomputeKind::EveryN, .every_n = 2},
                                                  {.kind = RecomputeKind::Full}};
-    for (const Recompute& recompute : query_.recompute.empty() ? sensible : query_.recompute) {
+    for (const Recompute& recompute : asked_.recompute.empty() ? sensible : asked_.recompute) {
       s.recompute = recompute;
       evaluate(s);
     }
@@ -243,9 +290,9 @@ class Search {
   // Layer prices depend on these dimensions of a strategy and on the framework's behaviour alone.
   const LayerPrices& prices_for(const Base& base) {
     const Strategy& s = base.run.strategy;
-    const int passes = splits_backward(s.schedule) ? 1 : s.schedule == PipelineSchedule::DualPipe ? 2 : 0;
-    const auto key = std::tuple(base.prices, s.tensor_parallel, s.context_parallel, s.expert_parallel, s.expert_tensor_ranks(),
-                                s.sequence_parallel, s.micro_batch, passes, s.recompute);
+    const int passes = splits_backward(s.pipeline_schedule) ? 1 : s.pipeline_schedule == PipelineSchedule::DualPipe ? 2 : 0;
+    const auto key = std::tuple(base.prices, s.tp, s.cp, s.ep, s.expert_tensor_ranks(), s.sequence_parallel, s.micro_batch,
+                                passes, s.recompute);
     auto found = prices_.find(key);
     if (found == prices_.end()) found = prices_.emplace(key, layer_prices(base.run)).first;
     return found->second;
@@ -299,6 +346,7 @@ class Search {
   const Base& base_of(Sharding sharding) const { return bases_[static_cast<std::size_t>(sharding)]; }
 
   const PlanQuery& query_;
+  const Asked asked_;
   const int devices_;
   std::vector<Base> bases_;  // by Sharding; their strategies and vocabularies change as the search goes on
   Plan plan_;

@@ -6,34 +6,35 @@
 // and ZeRO-3 are tried without pipelining only, because they exchange whole gradients or weights for every micro-batch.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/predict.h"
+#include "sim/strategy/strategy_fields.h"
 
 namespace llmsim::sim {
 
 enum class Objective { Throughput, Cost, Memory, Time };
 
-// What to plan.  Every plan equals predict() of its run.  Empty lists mean "everything that makes sense"; a list restricts the
-// search to its values.
+// The fields that a search chooses; recompute is one as a whole.
+inline constexpr std::array<std::string_view, 10> kSearchedFields{
+    "tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages", "pipeline_schedule", "sharding", "recompute"};
+
+// The values that a search may give to fields of a strategy, by key; "recompute" as people type it (text_of(Recompute)).
+using Restriction = std::map<std::string, std::vector<FieldValue>>;
+
+// What to plan.  Every plan equals predict() of its run.  Of the searched fields everything that makes sense is tried, or the
+// values of the restriction; the rest is as in `base`.
 struct PlanQuery {
-  Run base;  // model, cluster, framework, precision, optimizer, global_batch; its mesh is ignored
+  Run base;  // model, cluster, framework, precision, optimizer, global_batch; its layout is ignored
   // The same run under a sharding, where its framework behaves otherwise there: other buffers, overlap or temporaries.
   std::map<Sharding, Run> under{};
-  std::vector<int> tensor_parallel;
-  std::vector<int> pipeline_parallel;
-  std::vector<int> context_parallel;
-  std::vector<int> expert_parallel;
-  std::vector<int> data_parallel;
-  std::vector<int> micro_batch;
-  std::vector<int> virtual_stages;
-  std::vector<PipelineSchedule> schedule;
-  std::vector<Sharding> sharding;
-  std::vector<Recompute> recompute;
+  Restriction restriction{};
   Objective objective = Objective::Throughput;
   int top = 10;  // how many plans to return
 };

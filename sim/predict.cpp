@@ -18,7 +18,7 @@ constexpr double kNinetyPercent = 1.645;
 Flops model_flops(const Run& run) {
   const Strategy& s = run.strategy;
   const int layers = run.model.num_layers + run.model.mtp_layers;
-  const double adapters = layers * s.tensor_parallel * rank_parameters(run.model, s).block_adapters;
+  const double adapters = layers * s.tp * rank_parameters(run.model, s).block_adapters;
   const double tokens = static_cast<double>(s.global_batch) * run.model.seq_len;
   return tokens * training_flops_per_token(run.model, adapters);
 }
@@ -36,7 +36,7 @@ Flops hardware_flops(const Run& run, const LayerPrices& prices) {
   }
   const EndPrice& head = prices.head;
   const Flops ends = head.forward.flops + head.backward.flops + head.recompute.flops;
-  const double replicas = static_cast<double>(s.tensor_parallel) * s.context_parallel * s.global_batch / s.micro_batch;
+  const double replicas = static_cast<double>(s.tp) * s.cp * s.global_batch / s.micro_batch;
   return replicas * (blocks + ends);
 }
 

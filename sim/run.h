@@ -3,9 +3,9 @@
 
 #include <map>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "sim/base/field.h"
 #include "sim/hardware/cluster.h"
 #include "sim/model/transformer.h"
 #include "sim/strategy/framework.h"
@@ -25,9 +25,7 @@ struct Fact {
 };
 
 // A setting of a training program beside its layout, by the key that run files give it: {"dropout", 0.1}.
-using SettingValue = std::variant<bool, double, std::string>;
-using SettingValues = std::map<std::string, SettingValue>;
-std::string text_of(const SettingValue& value);  // "true", "0.1", "bf16"
+using SettingValues = std::map<std::string, FieldValue>;
 
 struct Run {
   std::string id;

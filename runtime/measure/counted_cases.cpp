@@ -57,7 +57,7 @@ TrainingSetup setup_of(sim::Transformer model, Formats formats, int micro_batche
 std::vector<sim::Recompute> recomputes() {
   return {{.kind = RecomputeKind::None},
           {.kind = RecomputeKind::Full},
-          {.kind = RecomputeKind::Full, .first_blocks = 1},
+          {.kind = RecomputeKind::Full, .blocks = 1},
           {.kind = RecomputeKind::EveryN, .every_n = 2},
           {.kind = RecomputeKind::Selective},
           {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .mlp = true, .norms = true}}};
@@ -112,14 +112,13 @@ void add_wide_heads(std::vector<CountedCase>& cases) {
 // The last tensor rank of the first data rank, on each of `stages`.
 std::vector<int> ranks_on(const sim::Strategy& strategy, const std::vector<int>& stages) {
   std::vector<int> ranks;
-  for (const int stage : stages)
-    ranks.push_back(stage * sim::group_stride(strategy, sim::GroupKind::Pipeline) + strategy.tensor_parallel - 1);
+  for (const int stage : stages) ranks.push_back(stage * sim::group_stride(strategy, sim::GroupKind::Pipeline) + strategy.tp - 1);
   return ranks;
 }
 
 std::vector<int> all_stages(const sim::Strategy& strategy) {
   std::vector<int> stages;
-  for (int stage = 0; stage < strategy.pipeline_parallel; ++stage) stages.push_back(stage);
+  for (int stage = 0; stage < strategy.pp; ++stage) stages.push_back(stage);
   return stages;
 }
 
@@ -128,15 +127,13 @@ struct Form {
   void (*divide)(sim::Strategy&);
 };
 
-void shard(sim::Strategy& s, sim::Sharding sharding, int ranks) { s.sharding = sharding, s.data_parallel = ranks; }
+void shard(sim::Strategy& s, sim::Sharding sharding, int ranks) { s.sharding = sharding, s.dp = ranks; }
 
 void pipeline(sim::Strategy& s, int stages, sim::PipelineSchedule schedule, int virtual_stages = 1) {
-  s.pipeline_parallel = stages, s.schedule = schedule, s.virtual_stages = virtual_stages;
+  s.pp = stages, s.pipeline_schedule = schedule, s.virtual_stages = virtual_stages;
 }
 
-void tensor(sim::Strategy& s, int ranks, bool sequence_parallel) {
-  s.tensor_parallel = ranks, s.sequence_parallel = sequence_parallel;
-}
+void tensor(sim::Strategy& s, int ranks, bool sequence_parallel) { s.tp = ranks, s.sequence_parallel = sequence_parallel; }
 
 constexpr auto kOneForwardOneBackward = sim::PipelineSchedule::OneForwardOneBackward;
 
@@ -157,8 +154,7 @@ const Form kForms[] = {
     {"pp-2-zero1-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), shard(s, sim::Sharding::Zero1, 2); }},
     {"tp-2-sp-pp-2-zero2-2",
      [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward), shard(s, sim::Sharding::Zero2, 2); }},
-    {"tp-2-sp-pp-2-dp-2",
-     [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward), s.data_parallel = 2; }},
+    {"tp-2-sp-pp-2-dp-2", [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward), s.dp = 2; }},
 };
 
 void add_forms(std::vector<CountedCase>& cases) {
@@ -170,8 +166,8 @@ void add_forms(std::vector<CountedCase>& cases) {
         form.divide(setup.strategy);
         // The two copies of a tied table are no shards of the same rows.
         const bool sharded = setup.strategy.sharding != sim::Sharding::None;
-        if (setup.strategy.pipeline_parallel > 1 && sharded) setup.model.tied_embeddings = false;
-        setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
+        if (setup.strategy.pp > 1 && sharded) setup.model.tied_embeddings = false;
+        setup.strategy.global_batch = 4 * setup.strategy.dp;
         const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
         std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
         cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
@@ -204,16 +200,14 @@ sim::Transformer small_mla(std::optional<int> query_rank) {
   return model;
 }
 
-void experts(sim::Strategy& s, int data_ranks, int expert_ranks) {
-  s.data_parallel = data_ranks, s.expert_parallel = expert_ranks;
-}
+void experts(sim::Strategy& s, int data_ranks, int expert_ranks) { s.dp = data_ranks, s.ep = expert_ranks; }
 
 const Form kMoeForms[] = {
     {"one-process", [](sim::Strategy&) {}},
     {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
     {"zero3-2", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 2); }},
     {"tp-2-sp", [](sim::Strategy& s) { tensor(s, 2, true); }},
-    {"tp-2-sp-ep-4-whole-experts", [](sim::Strategy& s) { tensor(s, 2, true), experts(s, 2, 4), s.experts.tensor_parallel = 1; }},
+    {"tp-2-sp-ep-4-whole-experts", [](sim::Strategy& s) { tensor(s, 2, true), experts(s, 2, 4), s.etp = 1; }},
     {"ep-2-of-4-zero3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 4), experts(s, 4, 2); }},
     {"pp-2-ep-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), experts(s, 2, 2); }},
 };
@@ -225,7 +219,7 @@ void add_moe_models(std::vector<CountedCase>& cases) {
       TrainingSetup setup = setup_of(small_moe(), formats, 1);
       setup.balanced_experts = true;
       form.divide(setup.strategy);
-      setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
+      setup.strategy.global_batch = 4 * setup.strategy.dp;
       const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
       std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
       cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
@@ -253,7 +247,7 @@ void add_mla(std::vector<CountedCase>& cases) {
       for (const Form& form : kMlaForms) {
         TrainingSetup setup = setup_of(small_mla(query_rank), formats, 1);
         form.divide(setup.strategy);
-        setup.strategy.global_batch = 4 * setup.strategy.data_parallel;
+        setup.strategy.global_batch = 4 * setup.strategy.dp;
         const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
         std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
         cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
@@ -296,7 +290,7 @@ void add_large(std::vector<CountedCase>& cases) {
   for (const LargeTraining& training : trainings) {
     TrainingSetup setup = setup_of(sim::find_model(training.model)->model, Formats::Bf16, 1);
     training.divide(setup.strategy);
-    setup.strategy.global_batch = training.micro_batches * setup.strategy.data_parallel;
+    setup.strategy.global_batch = training.micro_batches * setup.strategy.dp;
     const std::string key = std::string(training.model) + " bf16 " + training.name;
     std::vector<int> ranks = ranks_on(setup.strategy, training.stages);
     cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});

@@ -40,7 +40,7 @@ sim::Transformer executed(sim::Transformer model) {
 
 bool executes(const sim::Transformer& model, const sim::Strategy& strategy) {
   if (broken_rule_name(model, strategy, strategy.num_devices()) != nullptr) return false;
-  if (model.num_kv_heads % strategy.tensor_parallel != 0) return false;  // key heads are not replicated
+  if (model.num_kv_heads % strategy.tp != 0) return false;  // key heads are not replicated
   try {
     rank_shape(executed(model), strategy, {});
     return true;
@@ -91,7 +91,7 @@ std::vector<sim::Strategy> strategies(sim::Precision precision) {
     for (const int micro_batch : kMicroBatches) {
       for (const bool fused : {false, true}) {
         sim::Strategy strategy;
-        strategy.tensor_parallel = ranks;
+        strategy.tp = ranks;
         strategy.micro_batch = strategy.global_batch = micro_batch;
         strategy.precision = precision;
         strategy.flash_attention = strategy.fused_cross_entropy = fused;
@@ -202,7 +202,7 @@ std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strat
     add(cases, like, end.forward, false);
     add(cases, like, end.backward, true);
   }
-  like.weights = sim::block_parameters(model, 0).total() / strategy.tensor_parallel;
+  like.weights = sim::block_parameters(model, 0).total() / strategy.tp;
   const auto weights = static_cast<double>(like.weights);
   const sim::UpdateOperators update = lower_update(strategy.optimizer, storage_of(like.dtype), /*fused=*/false, weights, weights);
   add(cases, like, {update.norm, update.clip, update.update}, false);

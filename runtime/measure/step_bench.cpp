@@ -189,7 +189,7 @@ json recompute_record(const sim::Recompute& recompute) {
   json record{{"kind", sim::name_of(recompute.kind)}};
   if (recompute.kind == sim::RecomputeKind::EveryN) record["every_n"] = recompute.every_n;
   if (recompute.kind == sim::RecomputeKind::EveryN) record["share"] = recompute.share;
-  if (recompute.first_blocks > 0) record["blocks"] = recompute.first_blocks;
+  if (recompute.blocks > 0) record["blocks"] = recompute.blocks;
   if (recompute.kind == sim::RecomputeKind::Selective) record["modules"] = names_of(recompute.modules);
   return record;
 }
@@ -203,13 +203,13 @@ json training_record(const TrainingSetup& setup) {
               {"micro_batch", strategy.micro_batch},
               {"global_batch", strategy.global_batch},
               {"num_microbatches", strategy.num_microbatches()},
-              {"dp", strategy.data_parallel},
-              {"tp", strategy.tensor_parallel},
-              {"pp", strategy.pipeline_parallel},
-              {"cp", strategy.context_parallel},
-              {"ep", strategy.expert_parallel},
+              {"dp", strategy.dp},
+              {"tp", strategy.tp},
+              {"pp", strategy.pp},
+              {"cp", strategy.cp},
+              {"ep", strategy.ep},
               {"virtual_stages", strategy.virtual_stages},
-              {"pipeline_schedule", sim::name_of(strategy.schedule)},
+              {"pipeline_schedule", sim::name_of(strategy.pipeline_schedule)},
               {"sharding", sim::name_of(strategy.sharding)},
               {"sequence_parallel", strategy.sequence_parallel},
               {"flash_attention", strategy.flash_attention},
@@ -218,7 +218,7 @@ json training_record(const TrainingSetup& setup) {
               {"recompute", recompute_record(strategy.recompute)},
               {"offload", {{"optimizer", strategy.offload.optimizer}, {"activations", strategy.offload.activations}}}};
   if (strategy.sharding == sim::Sharding::Hsdp) record["shard_size"] = strategy.shard_size;
-  if (strategy.experts.tensor_parallel) record["etp"] = *strategy.experts.tensor_parallel;
+  if (strategy.etp) record["etp"] = *strategy.etp;
   return record;
 }
 
@@ -327,7 +327,7 @@ void train(json& record, const StepCase& one, const RankGroups& groups, const Re
   record["backward_s"] = summary(parts.backward).median.value();
   record["optimizer_s"] = summary(parts.optimizer).median.value();
   const std::vector<double> losses = of_all_ranks(world, last.loss, one.setup.device);
-  record["loss"] = std::accumulate(losses.begin(), losses.end(), 0.0) / one.setup.strategy.tensor_parallel;
+  record["loss"] = std::accumulate(losses.begin(), losses.end(), 0.0) / one.setup.strategy.tp;
   add_measured(record, one, world, summary(own).median.value(), timing.median.value());
   add_counted(record, one, groups, trainer);
 }
@@ -367,13 +367,13 @@ std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
 
 std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device) {
   const std::pair<const char*, std::function<void(sim::Strategy&)>> forms[] = {
-      {"dp", [=](sim::Strategy& s) { s.data_parallel = ranks, s.global_batch *= ranks; }},
-      {"zero1", [=](sim::Strategy& s) { s.data_parallel = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero1; }},
-      {"fsdp", [=](sim::Strategy& s) { s.data_parallel = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero3; }},
-      {"tp", [=](sim::Strategy& s) { s.tensor_parallel = ranks; }},
-      {"tp-sp", [=](sim::Strategy& s) { s.tensor_parallel = ranks, s.sequence_parallel = true; }},
-      {"ep", [=](sim::Strategy& s) { s.data_parallel = s.expert_parallel = ranks, s.global_batch *= ranks; }},
-      {"pp", [=](sim::Strategy& s) { s.pipeline_parallel = ranks, s.global_batch *= 2 * ranks; }},
+      {"dp", [=](sim::Strategy& s) { s.dp = ranks, s.global_batch *= ranks; }},
+      {"zero1", [=](sim::Strategy& s) { s.dp = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero1; }},
+      {"fsdp", [=](sim::Strategy& s) { s.dp = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero3; }},
+      {"tp", [=](sim::Strategy& s) { s.tp = ranks; }},
+      {"tp-sp", [=](sim::Strategy& s) { s.tp = ranks, s.sequence_parallel = true; }},
+      {"ep", [=](sim::Strategy& s) { s.dp = s.ep = ranks, s.global_batch *= ranks; }},
+      {"pp", [=](sim::Strategy& s) { s.pp = ranks, s.global_batch *= 2 * ranks; }},
   };
   std::vector<StepCase> cases;
   for (const sim::Transformer& model : {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256), moe(3, 256, 4096, 256)}) {

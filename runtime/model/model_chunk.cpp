@@ -85,8 +85,8 @@ sim::Recompute ModelChunk::recompute_of(std::size_t block) const {
   if (recompute_.kind == sim::RecomputeKind::EveryN) {
     return static_cast<int>(block) % recompute_.every_n < recompute_.share ? full() : none();
   }
-  if (recompute_.kind == sim::RecomputeKind::Full && recompute_.first_blocks > 0) {
-    return static_cast<int>(block) < recompute_.first_blocks ? full() : none();
+  if (recompute_.kind == sim::RecomputeKind::Full && recompute_.blocks > 0) {
+    return static_cast<int>(block) < recompute_.blocks ? full() : none();
   }
   return recompute_;
 }

@@ -24,12 +24,10 @@ void require_divisible(const sim::Transformer& model, int tensor_ranks) {
 
 // Biases of row-parallel GEMMs are added to a sum, not to its parts; and each shared expert would have one of its own.
 void require_experts(const sim::Moe& moe, const sim::Biases& bias, const sim::Strategy& strategy) {
-  const int tensor_ranks = strategy.tensor_parallel, expert_tensor_ranks = strategy.expert_tensor_ranks();
+  const int tensor_ranks = strategy.tp, expert_tensor_ranks = strategy.expert_tensor_ranks();
   refuse(expert_tensor_ranks != 1 && expert_tensor_ranks != tensor_ranks,
          "etp = " + std::to_string(expert_tensor_ranks) + " (it has 1, or tp = " + std::to_string(tensor_ranks) + ")");
-  sim::ExpertStrategy plain;
-  plain.tensor_parallel = strategy.experts.tensor_parallel;
-  refuse(strategy.experts != plain, "experts loaded or reached otherwise than by an all-to-all of rows");
+  refuse(!strategy.plain_experts(), "experts loaded or reached otherwise than by an all-to-all of rows");
   const bool shared_bias = bias.mlp && moe.num_shared_experts > 0;
   refuse((expert_tensor_ranks > 1 && moe.expert_bias) || (tensor_ranks > 1 && shared_bias),
          "biases inside experts over tp = " + std::to_string(tensor_ranks));
@@ -71,7 +69,7 @@ RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strateg
   refuse(model.position != sim::Position::Rope && model.position != sim::Position::Learned,
          std::string("position = ") + sim::name_of(model.position) + " (it has rope and learned)");
   refuse(model.bias.head, "bias.head = true");
-  const int n = strategy.tensor_parallel;
+  const int n = strategy.tp;
   require_divisible(model, n);
   if (model.moe) require_experts(*model.moe, model.bias, strategy);
   RankShape shape{.batch = strategy.micro_batch,

@@ -48,24 +48,23 @@ void require_exchange(const ExchangeHabits& exchange, const sim::Strategy& strat
 
 // The two copies of the table lie differently in their units, so their shards are not of the same rows.
 void require_table(const sim::Transformer& model, const sim::Strategy& strategy) {
-  if (!model.tied_embeddings || strategy.pipeline_parallel == 1 || strategy.sharding == sim::Sharding::None) return;
-  throw Error("tied_embeddings over pp = " + std::to_string(strategy.pipeline_parallel) + " needs sharding = none, not " +
+  if (!model.tied_embeddings || strategy.pp == 1 || strategy.sharding == sim::Sharding::None) return;
+  throw Error("tied_embeddings over pp = " + std::to_string(strategy.pp) + " needs sharding = none, not " +
               sim::name_of(strategy.sharding));
 }
 
 void require_executable(const sim::Strategy& strategy) {
-  if (strategy.context_parallel > 1)
-    throw Error("the runtime does not execute cp = " + std::to_string(strategy.context_parallel));
-  if (strategy.virtual_stages > 1 && strategy.schedule == sim::PipelineSchedule::OneForwardOneBackward) {
+  if (strategy.cp > 1) throw Error("the runtime does not execute cp = " + std::to_string(strategy.cp));
+  if (strategy.virtual_stages > 1 && strategy.pipeline_schedule == sim::PipelineSchedule::OneForwardOneBackward) {
     throw Error("schedule = 1f1b has one chunk a stage; virtual_stages = " + std::to_string(strategy.virtual_stages) +
                 " needs schedule = interleaved or gpipe");
   }
-  if (strategy.schedule > sim::PipelineSchedule::Interleaved) {
-    throw Error(std::string("the runtime does not execute pipeline_schedule = ") + sim::name_of(strategy.schedule) +
+  if (strategy.pipeline_schedule > sim::PipelineSchedule::Interleaved) {
+    throw Error(std::string("the runtime does not execute pipeline_schedule = ") + sim::name_of(strategy.pipeline_schedule) +
                 "; it executes gpipe, 1f1b and interleaved");
   }
   if (strategy.experts_apart() && strategy.sharding == sim::Sharding::Hsdp) {
-    throw Error("the runtime does not execute ep = " + std::to_string(strategy.expert_parallel) +
+    throw Error("the runtime does not execute ep = " + std::to_string(strategy.ep) +
                 ", etp = " + std::to_string(strategy.expert_tensor_ranks()) + " with sharding = hsdp");
   }
   const sim::Recompute& recompute = strategy.recompute;
@@ -94,9 +93,9 @@ void require_low_precision_shapes(const sim::Transformer& model, const sim::Stra
   };
   require("tokens of a micro-batch", std::int64_t{strategy.micro_batch} * model.seq_len);
   require("hidden_size", model.hidden_size);
-  require("ffn_size", model.ffn_size / strategy.tensor_parallel);
-  require("num_heads * head_dim", std::int64_t{model.num_heads} * model.head_dim / strategy.tensor_parallel);
-  require("num_kv_heads * head_dim", std::int64_t{model.num_kv_heads} * model.head_dim / strategy.tensor_parallel);
+  require("ffn_size", model.ffn_size / strategy.tp);
+  require("num_heads * head_dim", std::int64_t{model.num_heads} * model.head_dim / strategy.tp);
+  require("num_kv_heads * head_dim", std::int64_t{model.num_kv_heads} * model.head_dim / strategy.tp);
 }
 
 // What only some devices and libraries can do.
@@ -184,7 +183,7 @@ Trainer::Trainer(const TrainingSetup& setup, const RankGroups& groups)
 
 // Chunk c of stage s is part c * stages + s of the model.
 void Trainer::make_chunks() {
-  const int stages = setup_.strategy.pipeline_parallel, stage = groups_.place(sim::GroupKind::Pipeline);
+  const int stages = setup_.strategy.pp, stage = groups_.place(sim::GroupKind::Pipeline);
   int part = 0, first_block = 0;
   wanted_ = {.ids = false, .targets = false};
   for (const sim::ModelPart& parts : sim::model_parts(setup_.model, setup_.strategy)) {
@@ -203,7 +202,7 @@ std::vector<MicroBatch> Trainer::next_batches() {
   const std::int64_t micro = strategy.micro_batch, rank = groups_.place(sim::GroupKind::Data);
   std::vector<MicroBatch> batches;
   for (int i = 0; i < strategy.num_microbatches(); ++i) {
-    const std::int64_t first = steps_ * strategy.global_batch + (i * strategy.data_parallel + rank) * micro;
+    const std::int64_t first = steps_ * strategy.global_batch + (i * strategy.dp + rank) * micro;
     batches.push_back(stream_.sequences(first, micro, setup_.device, wanted_));
   }
   return batches;

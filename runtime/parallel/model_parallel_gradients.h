@@ -27,7 +27,7 @@ class ModelParallelGradients {
         divides_tokens_(strategy.sequence_parallel),
         slices_(strategy.sharding != sim::Sharding::None),
         experts_apart_(strategy.experts_apart()),
-        whole_experts_(strategy.expert_tensor_ranks() != strategy.tensor_parallel) {}
+        whole_experts_(strategy.expert_tensor_ranks() != strategy.tp) {}
 
   void sum(const std::vector<GradientSlice>& slices) const;
   // 0 on the meta device.  `slice_group`: of DataParallel.

@@ -28,7 +28,7 @@ bool runs(const sim::Strategy& strategy, GroupKind kind) {
 
 bool stage_between_ends(const sim::Strategy& strategy, int rank) {
   const int stage = rank / sim::group_stride(strategy, GroupKind::Pipeline);
-  return stage > 0 && stage < strategy.pipeline_parallel - 1;
+  return stage > 0 && stage < strategy.pp - 1;
 }
 
 }  // namespace

@@ -1,30 +1,22 @@
 #include "sim/base/attention_kernel.h"
 
 namespace llmsim::sim {
+namespace {
 
-const char* name_of(AttentionKernel kernel) {
-  switch (kernel) {
-    case AttentionKernel::Flash1: return "flash-1";
-    case AttentionKernel::FlashTriton: return "flash-triton";
-    case AttentionKernel::Flash2: return "flash-2";
-    case AttentionKernel::Flash3: return "flash-3";
-    case AttentionKernel::Cudnn: return "cudnn";
-    case AttentionKernel::ComposableKernel: return "composable-kernel";
-    case AttentionKernel::Aotriton: return "aotriton";
-    case AttentionKernel::AotritonFirst: return "aotriton-first";
-    case AttentionKernel::Splash: return "splash";
-    case AttentionKernel::Blockwise: return "blockwise";
-    case AttentionKernel::BlockwiseFp32: return "blockwise-fp32";
-  }
-  return "";
-}
+constexpr Named<AttentionKernel> kKernels[] = {{AttentionKernel::Flash1, "flash-1"},
+                                               {AttentionKernel::FlashTriton, "flash-triton"},
+                                               {AttentionKernel::Flash2, "flash-2"},
+                                               {AttentionKernel::Flash3, "flash-3"},
+                                               {AttentionKernel::Cudnn, "cudnn"},
+                                               {AttentionKernel::ComposableKernel, "composable-kernel"},
+                                               {AttentionKernel::Aotriton, "aotriton"},
+                                               {AttentionKernel::AotritonFirst, "aotriton-first"},
+                                               {AttentionKernel::Splash, "splash"},
+                                               {AttentionKernel::Blockwise, "blockwise"},
+                                               {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
 
-std::optional<AttentionKernel> attention_kernel_named(const std::string& name) {
-  for (int i = 0; i < kNumAttentionKernels; ++i) {
-    const auto kernel = static_cast<AttentionKernel>(i);
-    if (name == name_of(kernel)) return kernel;
-  }
-  return std::nullopt;
-}
+}  // namespace
+
+NameTable<AttentionKernel> name_table(AttentionKernel) { return kKernels; }
 
 }  // namespace llmsim::sim

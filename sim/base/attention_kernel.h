@@ -3,8 +3,7 @@
 // reaches.
 #pragma once
 
-#include <optional>
-#include <string>
+#include "sim/base/named.h"
 
 namespace llmsim::sim {
 
@@ -39,9 +38,6 @@ inline constexpr int kNumAttentionKernels = 11;
 
 // "flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton", "aotriton-first", "splash",
 // "blockwise", "blockwise-fp32".
-const char* name_of(AttentionKernel kernel);
-
-// The inverse; none for an unknown name.
-std::optional<AttentionKernel> attention_kernel_named(const std::string& name);
+NameTable<AttentionKernel> name_table(AttentionKernel);
 
 }  // namespace llmsim::sim

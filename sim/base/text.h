@@ -13,4 +13,11 @@ inline std::string joined(const std::vector<std::string>& words, const char* sep
   return text;
 }
 
+// "a, b or c".
+inline std::string alternatives(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
 }  // namespace llmsim::sim

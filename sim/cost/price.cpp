@@ -25,7 +25,7 @@ bool is_pipelined(const Operator& collective) {
 
 ExpertRoute expert_route(const Run& run) {
   if (!run.model.moe) return {};
-  return {.dispatch = run.strategy.experts.dispatch,
+  return {.dispatch = run.strategy.moe_dispatch,
           .top_k = run.model.moe->top_k,
           .num_groups = run.model.moe->num_groups,
           .groups_per_token = run.model.moe->groups_per_token};
@@ -80,12 +80,12 @@ OperatorPricer::OperatorPricer(const Run& run)
       expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency)),
       expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.framework.collective_efficiency)),
       route_(expert_route(run)),
-      pairs_passes_(run.strategy.experts.overlap && run.strategy.schedule != PipelineSchedule::DualPipe),
-      ranks_(run.strategy.tensor_parallel),
-      pipelines_gemms_(run.strategy.tensor_overlap),
+      pairs_passes_(run.strategy.moe_overlap && run.strategy.pipeline_schedule != PipelineSchedule::DualPipe),
+      ranks_(run.strategy.tp),
+      pipelines_gemms_(run.strategy.tp_overlap),
       scatters_pieces_(run.framework.reserve.transformer_engine),
-      splits_backward_(splits_backward(run.strategy.schedule)),
-      hides_in_gradients_(run.strategy.tensor_overlap || run.framework.hides_column_gradients),
+      splits_backward_(splits_backward(run.strategy.pipeline_schedule)),
+      hides_in_gradients_(run.strategy.tp_overlap || run.framework.hides_column_gradients),
       copied_loss_(arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
       library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
       buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),

@@ -1,6 +1,16 @@
 #include "sim/hardware/cluster.h"
 
 namespace llmsim::sim {
+namespace {
+
+constexpr Named<Transport> kTransports[] = {{Transport::Rdma, "rdma"}, {Transport::Sockets, "sockets"}};
+
+constexpr Named<CollectiveAlgorithm> kAlgorithms[] = {{CollectiveAlgorithm::Auto, "auto"},
+                                                      {CollectiveAlgorithm::Ring, "ring"},
+                                                      {CollectiveAlgorithm::Tree, "tree"},
+                                                      {CollectiveAlgorithm::Hierarchical, "hierarchical"}};
+
+}  // namespace
 
 const char* name_of(FabricKind kind) {
   switch (kind) {
@@ -14,32 +24,8 @@ const char* name_of(FabricKind kind) {
   return "";
 }
 
-const char* name_of(Transport transport) { return transport == Transport::Rdma ? "rdma" : "sockets"; }
-
-const char* name_of(CollectiveAlgorithm algorithm) {
-  switch (algorithm) {
-    case CollectiveAlgorithm::Auto: return "auto";
-    case CollectiveAlgorithm::Ring: return "ring";
-    case CollectiveAlgorithm::Tree: return "tree";
-    case CollectiveAlgorithm::Hierarchical: return "hierarchical";
-  }
-  return "";
-}
-
-std::optional<Transport> transport_named(const std::string& name) {
-  for (const Transport transport : {Transport::Rdma, Transport::Sockets}) {
-    if (name == name_of(transport)) return transport;
-  }
-  return std::nullopt;
-}
-
-std::optional<CollectiveAlgorithm> algorithm_named(const std::string& name) {
-  for (const CollectiveAlgorithm algorithm :
-       {CollectiveAlgorithm::Auto, CollectiveAlgorithm::Ring, CollectiveAlgorithm::Tree, CollectiveAlgorithm::Hierarchical}) {
-    if (name == name_of(algorithm)) return algorithm;
-  }
-  return std::nullopt;
-}
+NameTable<Transport> name_table(Transport) { return kTransports; }
+NameTable<CollectiveAlgorithm> name_table(CollectiveAlgorithm) { return kAlgorithms; }
 
 // Devices of a node take different switches first.
 BytesPerSecond Cluster::host_link_share() const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/named.h"
 #include "sim/base/quantity.h"
 #include "sim/hardware/device.h"
 
@@ -32,11 +33,9 @@ enum class Transport { Rdma, Sockets };
 // halving between nodes, rings inside them (libraries for machines where flat rings scale badly).
 enum class CollectiveAlgorithm { Auto, Ring, Tree, Hierarchical };
 
-// "rdma", "sockets"; "auto", "ring", "tree", "hierarchical"; the inverse gives none for an unknown name.
-const char* name_of(Transport transport);
-const char* name_of(CollectiveAlgorithm algorithm);
-std::optional<Transport> transport_named(const std::string& name);
-std::optional<CollectiveAlgorithm> algorithm_named(const std::string& name);
+// "rdma", "sockets"; "auto", "ring", "tree", "hierarchical".
+NameTable<Transport> name_table(Transport);
+NameTable<CollectiveAlgorithm> name_table(CollectiveAlgorithm);
 
 struct Fabric {
   FabricKind kind = FabricKind::Switch;

@@ -45,9 +45,9 @@ const StageMemory& Memory::fullest() const {
 
 Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages stages) {
   const StageContents contents(run.model, run.strategy);
-  const bool leaves_out = stages == MemoryStages::Fullest && run.strategy.schedule <= PipelineSchedule::Interleaved;
+  const bool leaves_out = stages == MemoryStages::Fullest && run.strategy.pipeline_schedule <= PipelineSchedule::Interleaved;
   Memory memory;
-  for (int stage = 0; stage < run.strategy.pipeline_parallel; ++stage) {
+  for (int stage = 0; stage < run.strategy.pp; ++stage) {
     if (leaves_out && stage > 0 && has_same_parts(contents, stage - 1, stage)) continue;
     const StagePeak peak = stage_peak(run, prices, contents, stage);
     memory.stages.push_back({.stage = stage, .peak = peak.peak});
@@ -81,8 +81,7 @@ void explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices) {
 
 Bytes context_memory(const Run& run) {
   const Strategy& s = run.strategy;
-  const int kinds = (s.data_parallel > 1) + (s.tensor_parallel > 1) + (s.pipeline_parallel > 1) + (s.context_parallel > 1) +
-                    (s.expert_parallel > 1);
+  const int kinds = (s.dp > 1) + (s.tp > 1) + (s.pp > 1) + (s.cp > 1) + (s.ep > 1);
   const int further = kinds > 1 ? kinds : 0;
   return run.cluster.device.context_memory + further * run.cluster.device.communicator_memory;
 }

@@ -43,7 +43,7 @@ HostMemory host_memory(const Run& run, const LayerPrices& prices) {
   if (!offload.optimizer && !offload.parameters && !offload.activations && run.framework.host_load_bytes <= 0.0) return memory;
   const StageContents contents(run.model, run.strategy);
   double model = 0.0;
-  for (int stage = 0; stage < run.strategy.pipeline_parallel; ++stage) {
+  for (int stage = 0; stage < run.strategy.pp; ++stage) {
     memory.device = std::max(memory.device, offloaded(run, prices, contents, stage));
     model += contents.held(stage);
   }

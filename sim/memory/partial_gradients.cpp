@@ -44,7 +44,7 @@ class Layouts {
       : model_(model), strategy_(strategy), rank_(rank_parameters(model, strategy)), h_(model.hidden_size) {}
 
   UnitLayout block() const {
-    const double f = static_cast<double>(model_.ffn_size) / strategy_.tensor_parallel;
+    const double f = static_cast<double>(model_.ffn_size) / strategy_.tp;
     UnitLayout layout = attention();
     add_mlp(layout, f, 1.0);
     return layout;
@@ -54,7 +54,7 @@ class Layouts {
     const Moe& moe = *model_.moe;
     UnitLayout layout = attention();
     layout.add_partial(moe.num_experts * (h_ + (moe.router_bias ? 1.0 : 0.0)));
-    const double shared = static_cast<double>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy_.tensor_parallel;
+    const double shared = static_cast<double>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy_.tp;
     if (shared > 0.0) add_mlp(layout, shared, moe.num_shared_experts);
     if (moe.shared_expert_gate) layout.add_partial(h_);
     if (!rank_.experts_divided) layout.add(rank_.experts);
@@ -70,7 +70,7 @@ class Layouts {
 
  private:
   UnitLayout attention() const {
-    const double n = strategy_.tensor_parallel, q = static_cast<double>(model_.num_heads) * model_.head_dim / n,
+    const double n = strategy_.tp, q = static_cast<double>(model_.num_heads) * model_.head_dim / n,
                  kv = static_cast<double>(model_.num_kv_heads) * model_.head_dim / n;
     const double norm = model_.norm_weight ? h_ * (model_.bias.norm ? 2.0 : 1.0) : 0.0;
     UnitLayout layout(strategy_.sequence_parallel);
@@ -86,7 +86,7 @@ class Layouts {
 
   // GEMMs down and their norms, then GEMMs up and the projection.
   void add_mla(UnitLayout& layout, const Mla& mla) const {
-    const double n = strategy_.tensor_parallel, heads = model_.num_heads / n, query = mla.q_lora_rank.value_or(0);
+    const double n = strategy_.tp, heads = model_.num_heads / n, query = mla.q_lora_rank.value_or(0);
     const double rank = mla.kv_lora_rank, rows = mla.qk_nope_head_dim + mla.v_head_dim;
     layout.add_own_tokens(query * (h_ + 1.0));
     layout.add_own_tokens((rank + mla.qk_rope_head_dim) * h_ + rank);

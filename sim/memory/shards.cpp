@@ -51,7 +51,7 @@ void set_dense_block(RankParameters& rank, const Transformer& model, const Block
 }
 
 void set_moe_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, const Strategy& strategy) {
-  const double tensor = strategy.tensor_parallel;
+  const double tensor = strategy.tp;
   const Moe& moe = *model.moe;
   const double h = model.hidden_size, gate = moe.shared_expert_gate ? h : 0.0;
   const double row_biases = (model.bias.attention_output ? h : 0.0) + (model.bias.mlp ? moe.num_shared_experts * h : 0.0);
@@ -72,9 +72,9 @@ void set_blocks(RankParameters& rank, const Transformer& model, const Strategy& 
     if (is_moe_layer(model, layer))
       set_moe_block(rank, model, block, strategy);
     else
-      set_dense_block(rank, model, block, strategy.tensor_parallel);
+      set_dense_block(rank, model, block, strategy.tp);
   }
-  rank.experts /= strategy.expert_parallel;
+  rank.experts /= strategy.ep;
   rank.experts_divided = strategy.experts_apart();
   if (model.embedding_norm) rank.embedding += norm_parameters(model);
 }
@@ -94,7 +94,7 @@ StateShards shards_over(double ranks, const Strategy& strategy) {
 }  // namespace
 
 RankParameters rank_parameters(const Transformer& model, const Strategy& strategy) {
-  const double tensor = strategy.tensor_parallel;
+  const double tensor = strategy.tp;
   const Parameters whole = parameters(model);
   const double layers = model.num_layers;
   const double matrices = static_cast<double>(whole.attention + whole.mlp + whole.experts + whole.router);
@@ -151,13 +151,13 @@ double checkpoint_spacing(const Strategy& strategy, const Framework& framework) 
 }
 
 bool divides_checkpoints(const Strategy& strategy, const Framework& framework) {
-  return strategy.tensor_parallel > 1 && framework.kept.partitioned_checkpoints &&
-         strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
+  return strategy.tp > 1 && framework.kept.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full &&
+         !strategy.sequence_parallel;
 }
 
 double stored_inputs_per_block(const Strategy& strategy, const Framework& framework) {
   if (strategy.recompute.kind != RecomputeKind::Full) return 1.0;
-  const double share = divides_checkpoints(strategy, framework) ? strategy.tensor_parallel : 1.0;
+  const double share = divides_checkpoints(strategy, framework) ? strategy.tp : 1.0;
   return 1.0 / (checkpoint_spacing(strategy, framework) * share);
 }
 

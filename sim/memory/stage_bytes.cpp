@@ -80,7 +80,7 @@ class StageInventory {
                     low_precision_weights(parameters);
     if (strategy_.adapters) bytes.weights += Bytes(trained.all() * size_of(DType::Bf16).value());
     bytes.gradients = kept(trained, storage_.gradient_bytes, &StateShards::gradients);
-    if (run_.framework.gradients.copied_into_buckets && strategy_.data_parallel > 1 && strategy_.sharding == Sharding::None) {
+    if (run_.framework.gradients.copied_into_buckets && strategy_.dp > 1 && strategy_.sharding == Sharding::None) {
       bytes.buckets = bytes.gradients;
     }
     const double owned = updated_shared(trained.shared) + trained.experts / expert_shards_.optimizer;
@@ -237,14 +237,14 @@ class StageInventory {
   }
 
   void add_buffers(StageBytes& bytes) const {
-    if (strategy_.data_parallel > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.framework.reserve.framework;
+    if (strategy_.dp > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.framework.reserve.framework;
     const Bytes workspace = run_.framework.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
     bytes.workspaces = run_.framework.reserve.matmul_workspaces * workspace;
     if (run_.framework.reserve.transformer_engine) bytes.workspaces += engine_workspace();
     if (framework_holds_inputs()) bytes.buffers = masks() + positions() + step_tokens();
     if (!has_experts_) return;
     bytes.workspaces += run_.framework.reserve.grouped_gemm_streams * engine_workspace();
-    if (strategy_.experts.dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
+    if (strategy_.moe_dispatch == ExpertDispatch::AllGather) bytes.dispatch_buffers = gathered_tokens();
   }
 
   // The runtime allocates the inputs of a step once.
@@ -276,9 +276,9 @@ class StageInventory {
   // A buffer that stays, of the tokens of all ranks among which rows are dispatched; one rank alone needs none.
   Bytes gathered_tokens() const {
     const ExpertShape shape = expert_shape(run_.model, strategy_, run_.framework);
-    const int ranks = strategy_.expert_parallel * strategy_.expert_tensor_ranks();
+    const int ranks = strategy_.ep * strategy_.expert_tensor_ranks();
     if (ranks == 1) return Bytes(0.0);
-    const double tokens = static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy_.expert_parallel);
+    const double tokens = static_cast<double>(shape.tokens) * (shape.routes_shards ? ranks : strategy_.ep);
     return tokens * run_.model.hidden_size * size_of(activation_dtype(strategy_.precision));
   }
 

@@ -342,11 +342,11 @@ class StageWalk {
 
   // Micro-batches after which a stage does what it has done before.
   int followed(bool whole_step) const {
-    const int all = strategy_.num_microbatches(), p = strategy_.pipeline_parallel;
+    const int all = strategy_.num_microbatches(), p = strategy_.pp;
     if (whole_step) return all;
-    if (strategy_.schedule == PipelineSchedule::OneForwardOneBackward)
+    if (strategy_.pipeline_schedule == PipelineSchedule::OneForwardOneBackward)
       return std::min(all, warmup_passes(shape_, stage_) + kSteadyMicroBatches);
-    if (strategy_.schedule != PipelineSchedule::Interleaved || all % p != 0) return all;
+    if (strategy_.pipeline_schedule != PipelineSchedule::Interleaved || all % p != 0) return all;
     return std::min(all, kRoundsOfInterleaving * p);
   }
 
@@ -470,7 +470,7 @@ class StageWalk {
   // Gradients of which every tensor rank has a part, side by side, and the norm of all.
   void sum_partial_gradients() {
     double partial = 0.0;
-    if (strategy_.tensor_parallel > 1)
+    if (strategy_.tp > 1)
       partial =
           partial_gradients(run_.model, strategy_, stage_parts(run_.model, strategy_, stage_), shard_) * storage_.gradient_bytes;
     account_.pass(of<Amount>(MemoryKind::Temporaries, Bytes(partial)));

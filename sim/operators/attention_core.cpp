@@ -16,9 +16,9 @@ class CoreLowering {
         framework_(framework),
         dtype_(activation_dtype(strategy.precision)),
         element_(size_of(dtype_).value()),
-        ranks_(strategy.context_parallel),
-        heads_(model.num_heads / strategy.tensor_parallel),
-        kv_heads_(model.mla ? heads_ : std::max(1, model.num_kv_heads / strategy.tensor_parallel)),
+        ranks_(strategy.cp),
+        heads_(model.num_heads / strategy.tp),
+        kv_heads_(model.mla ? heads_ : std::max(1, model.num_kv_heads / strategy.tp)),
         query_dim_(query_head_dim(model)),
         value_dim_(attention_output_width(model) / model.num_heads),
         tokens_(model.seq_len / ranks_),
@@ -48,7 +48,7 @@ class CoreLowering {
     const std::int64_t steps = ranks_ - 1;
     const double m = static_cast<double>(tokens_), whole = area(model_.seq_len) / static_cast<double>(ranks_);
     const double diagonal = causal_ ? m * m / 2.0 : m * m;
-    const bool halves = causal_ && strategy_.context_balanced;
+    const bool halves = causal_ && strategy_.cp_balanced;
     Operator own = flash(heads_, tokens_, tokens_, 1, diagonal);
     own.causal = causal_;
     add_kernel(own);
@@ -182,7 +182,7 @@ class CoreLowering {
   std::int64_t keys() const { return std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len)); }
 
   // Every context rank has the same work.
-  bool even() const { return !causal_ || strategy_.context_balanced; }
+  bool even() const { return !causal_ || strategy_.cp_balanced; }
 
   // Scores of one head over a whole sequence: the first w queries of a causal window see a triangle.
   double area(std::int64_t sequence) const {
@@ -220,7 +220,7 @@ AttentionCore lower_attention_core(const Transformer& model, const Strategy& str
 
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {
   const bool windowed = model.sliding_window && *model.sliding_window < model.seq_len;
-  return windowed && strategy.context_scheme == ContextScheme::Ring ? ContextScheme::AllGather : strategy.context_scheme;
+  return windowed && strategy.cp_scheme == ContextScheme::Ring ? ContextScheme::AllGather : strategy.cp_scheme;
 }
 
 }  // namespace llmsim::sim

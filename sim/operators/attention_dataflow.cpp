@@ -70,8 +70,7 @@ class CoreDataflow {
       const BlockwiseKernel::Peak peak = blockwise().peak();
       step.forward_workspace(Bytes(peak.forward)).backward_workspace(Bytes(peak.backward));
     }
-    if (strategy_.context_parallel > 1)
-      step.backward_workspace(lower_attention_core(model_, strategy_, layer_.framework()).working);
+    if (strategy_.cp > 1) step.backward_workspace(lower_attention_core(model_, strategy_, layer_.framework()).working);
   }
 
   Dataflow::Step& inputs(Dataflow::Step& step) const { return step.reads(heads_.q).reads(heads_.k).reads(heads_.v); }

@@ -32,8 +32,8 @@ class BlockLowering {
                 .adapters = strategy.adapters,
                 .requantises_weights = gathers_again(strategy, framework)},
         element_(size_of(activation_dtype(strategy.precision)).value()),
-        tokens_(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel),
-        tensor_(strategy.tensor_parallel) {}
+        tokens_(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp),
+        tensor_(strategy.tp) {}
 
   BlockOperators lower(RecomputeKind recompute) {
     attention_half();
@@ -260,7 +260,7 @@ class BlockLowering {
     const AttentionKernel kernel = framework_.attention_kernel;
     const bool flash =
         kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 || kernel == AttentionKernel::Flash3;
-    const bool transposed = strategy_.micro_batch > 1 && strategy_.context_parallel == 1;
+    const bool transposed = strategy_.micro_batch > 1 && strategy_.cp == 1;
     return framework_.kept.flash_output_copied && strategy_.flash_attention && flash && transposed;
   }
   bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }

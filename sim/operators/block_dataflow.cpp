@@ -108,7 +108,7 @@ class BlockDataflow {
     const AttentionKernel kernel = framework_.attention_kernel;
     const bool flash =
         kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 || kernel == AttentionKernel::Flash3;
-    return framework_.kept.flash_output_copied && strategy_.flash_attention && flash && strategy_.context_parallel == 1;
+    return framework_.kept.flash_output_copied && strategy_.flash_attention && flash && strategy_.cp == 1;
   }
 
   void mlp_half() {

@@ -28,7 +28,7 @@ class BlockRecompute {
       case RecomputeKind::Selective: recompute_modules(strategy_.recompute.modules); break;
       case RecomputeKind::Full:
       case RecomputeKind::EveryN: recompute_all(); break;
-      case RecomputeKind::Op: recompute_operators(strategy_.recompute.kept); break;
+      case RecomputeKind::Op: recompute_operators(strategy_.recompute.saved); break;
     }
     block_.restored = everything - block_.saved;
   }

@@ -18,10 +18,10 @@ struct EndShape {
 };
 
 EndShape shape_of(const Transformer& model, const Strategy& strategy) {
-  const std::int64_t tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;
+  const std::int64_t tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp;
   const double whole = static_cast<double>(tokens) * model.hidden_size;
   return {.tokens = tokens,
-          .residual = strategy.sequence_parallel ? whole / strategy.tensor_parallel : whole,
+          .residual = strategy.sequence_parallel ? whole / strategy.tp : whole,
           .element = size_of(activation_dtype(strategy.precision)).value()};
 }
 
@@ -38,7 +38,7 @@ void add_loss(EndOperators& ends, LossOperators loss) {
 
 void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Framework& framework,
                             const EndShape& shape) {
-  if (strategy.tensor_parallel == 1) return;
+  if (strategy.tp == 1) return;
   const Bytes message = whole_residual(model, shape);
   if (!strategy.sequence_parallel) {
     ends.backward.push_back(collective("head_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
@@ -76,8 +76,8 @@ void add_segments(EndOperators& ends, const EndShape& shape) {
 
 // Of the table alone where the head has another: a tied one is cast for the head's GEMMs.
 void add_table_casts(EndOperators& ends, const Transformer& model, const Strategy& strategy) {
-  if (model.tied_embeddings && strategy.pipeline_parallel == 1) return;
-  const double values = static_cast<double>(model.vocab_size) / strategy.tensor_parallel * model.hidden_size;
+  if (model.tied_embeddings && strategy.pp == 1) return;
+  const double values = static_cast<double>(model.vocab_size) / strategy.tp * model.hidden_size;
   for (OperatorList* pass : {&ends.forward, &ends.backward})
     pass->push_back(streaming(OperatorKind::Cast, "weight_cast", values, 2.0 + kFp32Bytes, 1));
 }
@@ -90,7 +90,7 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
   const double lookups = static_cast<double>(shape.tokens) * model.hidden_size;
   ends.forward.push_back(streaming(OperatorKind::Embedding, "embedding", lookups, 2 * shape.element, 1));
   ends.backward.push_back(streaming(OperatorKind::Embedding, "embedding", lookups, 3 * shape.element, 2));
-  if (strategy.tensor_parallel > 1) {
+  if (strategy.tp > 1) {
     const CollectiveKind kind = strategy.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
     const Bytes message = whole_residual(model, shape);
     ends.forward.push_back(collective("embedding_output", kind, GroupKind::Tensor, message));
@@ -123,9 +123,9 @@ EndOperators lower_prediction_input(const Transformer& model, const Strategy& st
   LinearContext context;
   context.precision = strategy.precision, context.framework = &framework;
   const Bytes joined = 2.0 * whole_residual(model, shape);
-  const bool divided = strategy.tensor_parallel > 1;
+  const bool divided = strategy.tp > 1;
   if (divided) ends.forward.push_back(collective("prediction_input", CollectiveKind::AllGather, GroupKind::Tensor, joined));
-  const LinearOperators gemm = lower_linear(context, "prediction_input", shape.tokens, h / strategy.tensor_parallel, 2 * h);
+  const LinearOperators gemm = lower_linear(context, "prediction_input", shape.tokens, h / strategy.tp, 2 * h);
   append(ends.forward, gemm.forward);
   append(ends.backward, gemm.backward);
   if (divided) ends.backward.push_back(collective("prediction_input", CollectiveKind::ReduceScatter, GroupKind::Tensor, joined));

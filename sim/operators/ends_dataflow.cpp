@@ -25,7 +25,7 @@ class HeadDataflow {
         framework_(framework),
         layer_(model, strategy, framework),
         tokens_(static_cast<double>(predicted_of(model, static_cast<std::int64_t>(layer_.tokens)))),
-        columns_(static_cast<double>(model.vocab_size / strategy.tensor_parallel)),
+        columns_(static_cast<double>(model.vocab_size / strategy.tp)),
         loss_(lower_loss(model, strategy, framework, static_cast<std::int64_t>(tokens_))) {}
 
   Dataflow flow() {
@@ -37,7 +37,7 @@ class HeadDataflow {
   }
 
  private:
-  bool divided() const { return strategy_.tensor_parallel > 1; }
+  bool divided() const { return strategy_.tp > 1; }
   bool trains() const { return !strategy_.adapters; }
   double logits() const { return tokens_ * columns_; }
   double weights() const { return columns_ * model_.hidden_size; }
@@ -172,7 +172,7 @@ class HeadDataflow {
 
 Dataflow embedding_dataflow(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   LayerDataflow layer(model, strategy, framework);
-  const bool divided = strategy.tensor_parallel > 1, cast = framework.storage.gradient_bytes > layer.element;
+  const bool divided = strategy.tp > 1, cast = framework.storage.gradient_bytes > layer.element;
   const double ids = divided ? layer.tokens * (kTokenId + kFlag) : 0.0, rows = layer.tokens * model.hidden_size;
   const double positions = model.position == Position::Learned ? static_cast<double>(model.seq_len) * model.hidden_size : 0.0;
   const double gradients = (divided ? rows * layer.element : 0.0) + (cast ? rows * kFp32Bytes : 0.0);

@@ -21,10 +21,10 @@ class ExpertLowering {
         framework_(framework),
         linear_(linear),
         shape_(expert_shape(model, strategy, framework)),
-        dispatch_(strategy.experts.dispatch),
-        ranks_(strategy.expert_parallel),
+        dispatch_(strategy.moe_dispatch),
+        ranks_(strategy.ep),
         expert_tensor_(shape_.routes_shards ? strategy.expert_tensor_ranks() : 1),
-        tensor_(strategy.tensor_parallel),
+        tensor_(strategy.tp),
         element_(size_of(activation_dtype(strategy.precision)).value()),
         width_(model.gated_mlp ? 2 : 1) {
     linear_.frozen = linear_.adapters.has_value();
@@ -283,26 +283,26 @@ class ExpertLowering {
 }  // namespace
 
 bool routes_shards(const Strategy& strategy, const Framework& framework) {
-  const bool divides = strategy.tensor_parallel > 1 && strategy.sequence_parallel;
-  return divides && (framework.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tensor_parallel);
+  const bool divides = strategy.tp > 1 && strategy.sequence_parallel;
+  return divides && (framework.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tp);
 }
 
 ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   const Moe& moe = *model.moe;
   ExpertShape shape;
   shape.routes_shards = routes_shards(strategy, framework);
-  shape.tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;
-  if (shape.routes_shards) shape.tokens /= strategy.tensor_parallel;
+  shape.tokens = static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp;
+  if (shape.routes_shards) shape.tokens /= strategy.tp;
   shape.sent = shape.tokens * moe.top_k;
   shape.rows = shape.routes_shards ? shape.sent * strategy.expert_tensor_ranks() : shape.sent;
-  const double busiest = std::min<double>(strategy.experts.imbalance, strategy.expert_parallel);
-  const double load = strategy.experts.capacity.value_or(busiest);
+  const double busiest = std::min<double>(strategy.moe_imbalance, strategy.ep);
+  const double load = strategy.moe_capacity.value_or(busiest);
   if (load != 1.0) shape.rows = static_cast<std::int64_t>(std::ceil(real(shape.rows) * load));
-  shape.experts = moe.num_experts / strategy.expert_parallel;
+  shape.experts = moe.num_experts / strategy.ep;
   shape.busy_experts = std::min(shape.experts, shape.rows);
   shape.rows_per_expert = (shape.rows + shape.busy_experts - 1) / shape.busy_experts;
   shape.ffn = moe.expert_ffn_size / strategy.expert_tensor_ranks();
-  shape.shared_ffn = static_cast<std::int64_t>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy.tensor_parallel;
+  shape.shared_ffn = static_cast<std::int64_t>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy.tp;
   return shape;
 }
 

@@ -6,9 +6,9 @@ namespace llmsim::sim {
 
 LayerDataflow::LayerDataflow(const Transformer& model, const Strategy& strategy, const Framework& framework)
     : element(size_of(activation_dtype(strategy.precision)).value()),
-      tokens(static_cast<double>(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.context_parallel)),
-      ranks(strategy.tensor_parallel),
-      gathers(strategy.sequence_parallel && strategy.tensor_parallel > 1),
+      tokens(static_cast<double>(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp)),
+      ranks(strategy.tp),
+      gathers(strategy.sequence_parallel && strategy.tp > 1),
       model_(model),
       strategy_(strategy),
       framework_(framework),

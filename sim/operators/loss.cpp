@@ -19,7 +19,7 @@ class LossLowering {
         strategy_(strategy),
         framework_(framework),
         tokens_(tokens),
-        columns_(model.vocab_size / strategy.tensor_parallel),
+        columns_(model.vocab_size / strategy.tp),
         element_(size_of(activation_dtype(strategy.precision)).value()),
         chunks_(loss_chunks(model, framework, tokens)) {}
 
@@ -120,7 +120,7 @@ class LossLowering {
   // Tensor ranks have columns of the logits: the largest of a row, the sum of its exponentials and the logit of its target are
   // those of all of them.
   void add_vocabulary_sums(OperatorList& operators, std::int64_t pieces) const {
-    if (strategy_.tensor_parallel == 1) return;
+    if (strategy_.tp == 1) return;
     const Bytes message(static_cast<double>(tokens_) * kFp32Bytes / static_cast<double>(pieces));
     for (const char* label : {"largest_logit", "target_logit", "sum_of_exponentials"}) {
       Operator sum = collective(label, CollectiveKind::AllReduce, GroupKind::Tensor, message);

@@ -46,7 +46,7 @@ class MoeDataflow {
 
  private:
   double ranks() const { return layer_.ranks; }
-  bool exchanges() const { return strategy_.expert_parallel > 1; }
+  bool exchanges() const { return strategy_.ep > 1; }
   double rows() const { return static_cast<double>(shape_.rows); }
   double sent() const { return static_cast<double>(shape_.sent); }
   double row_bytes(double count) const { return count * model_.hidden_size * e_; }

@@ -194,8 +194,8 @@ StageLayout PipelineShape::layout() const {
 }
 
 PipelineShape pipeline_shape(const Strategy& strategy) {
-  return {.schedule = strategy.schedule,
-          .stages = strategy.pipeline_parallel,
+  return {.schedule = strategy.pipeline_schedule,
+          .stages = strategy.pp,
           .virtual_stages = strategy.virtual_stages,
           .num_microbatches = strategy.num_microbatches()};
 }

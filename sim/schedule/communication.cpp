@@ -234,11 +234,11 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
   std::vector<CommunicationTerm> list;
   Terms others = terms;
   add_closing(list, run, parts, others);
-  if (run.strategy.tensor_parallel > 1) {
+  if (run.strategy.tp > 1) {
     add_inner(list, run, GroupKind::Tensor, tallies_of(&PassPrice::tensor_collectives, run, prices, parts),
               others[Term::TensorExposed]);
   }
-  if (run.strategy.context_parallel > 1) {
+  if (run.strategy.cp > 1) {
     add_inner(list, run, GroupKind::Context, tallies_of(&PassPrice::context_collectives, run, prices, parts),
               terms[Term::ContextExposed]);
   }

@@ -203,7 +203,7 @@ std::vector<ExchangedUnits> DataExchange::exchanged_expert_units(const std::vect
 }
 
 Bytes DataExchange::norm_message() const {
-  const bool sums = run_.framework.update.sums_norm && shards_optimizer() && run_.optimizer_step;
+  const bool sums = run_.framework.update.sums_norm && run_.strategy.gradient_clip && shards_optimizer() && run_.optimizer_step;
   return Bytes(sums && shard_links_.place.ranks > 1 ? 4.0 : 0.0);
 }
 
@@ -233,7 +233,7 @@ double DataExchange::trained_parameters(const ModelPart& part) const { return ra
 
 namespace {
 
-bool alone(const Strategy& strategy) { return strategy.data_parallel * strategy.context_parallel == 1; }
+bool alone(const Strategy& strategy) { return strategy.dp * strategy.cp == 1; }
 
 }  // namespace
 

@@ -25,10 +25,10 @@ class PassBuilder {
         exchange_(exchange),
         rank_(rank),
         part_(part) {
-    if (strategy_.cuda_graph && strategy_.experts.captured) return;
+    if (strategy_.cuda_graph && strategy_.moe_captured) return;
     const PassLoad forward{.device = forward_compute().total(), .host = host_time(forward_calls())};
     const PassLoad backward{.device = backward_compute().total(), .host = host_time(backward_calls())};
-    waits_ = launch_waits(forward, backward, strategy_.pipeline_parallel == 1);
+    waits_ = launch_waits(forward, backward, strategy_.pp == 1);
   }
 
   Terms forward(bool gathers) const {

@@ -71,7 +71,7 @@ bool is_end(const ModelPart& part) { return part.embedding || part.head; }
 
 // Whether the stage of these parts is the one where a V turns: its two parts follow one another.
 bool turns(const Strategy& strategy, const std::vector<ModelPart>& parts) {
-  return strategy.schedule == PipelineSchedule::ZbV &&
+  return strategy.pipeline_schedule == PipelineSchedule::ZbV &&
          parts.front().first_layer + parts.front().blocks == parts.back().first_layer;
 }
 
@@ -115,13 +115,13 @@ StageMessage stage_message(const Run& run, bool backward) {
   const Strategy& s = run.strategy;
   const Bytes output = stage_output(run.model, s);
   const bool divides = backward ? run.framework.divides_sent_gradients : run.framework.divides_sent_activations;
-  if (!divides || s.sequence_parallel || s.tensor_parallel == 1) return {.sent = output, .gathered = {}};
-  return {.sent = output / s.tensor_parallel, .gathered = output};
+  if (!divides || s.sequence_parallel || s.tp == 1) return {.sent = output, .gathered = {}};
+  return {.sent = output / s.tp, .gathered = output};
 }
 
 std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelPart>& parts) {
   std::vector<RepeatedCollective> list;
-  if (run.strategy.pipeline_parallel == 1) return list;
+  if (run.strategy.pp == 1) return list;
   double activations = 0.0, gradients = 0.0;  // that the stage sends; it receives as many of the other
   for (const ModelPart& part : parts) activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
   if (turns(run.strategy, parts)) activations -= 1.0, gradients -= 1.0;
@@ -145,15 +145,15 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
   std::vector<RepeatedCollective> list;
   const auto all_reduce = [&](GroupKind group, Bytes message) { list.push_back({.group = group, .message = message}); };
   if (!run.optimizer_step || strategy.adapters) return list;
-  const bool tensor = strategy.tensor_parallel > 1, stages = strategy.pipeline_parallel > 1;
+  const bool tensor = strategy.tp > 1, stages = strategy.pp > 1;
   const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
   if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_wire_bytes(run)));
-  if (strategy.schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
+  if (strategy.pipeline_schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
   if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
-    const double table = static_cast<double>(run.model.vocab_size) / strategy.tensor_parallel * run.model.hidden_size;
+    const double table = static_cast<double>(run.model.vocab_size) / strategy.tp * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_wire_bytes(run)));
   }
-  if (strategy.expert_parallel > 1 && strategy.sharding == Sharding::None) all_reduce(GroupKind::Expert, kNorm);
+  if (strategy.ep > 1 && strategy.sharding == Sharding::None) all_reduce(GroupKind::Expert, kNorm);
   if (tensor) all_reduce(GroupKind::Tensor, kNorm);
   if (stages) all_reduce(GroupKind::Pipeline, kNorm);
   return list;

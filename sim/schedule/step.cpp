@@ -26,9 +26,8 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
 Seconds orthogonalisation_time(const Run& run) {
   const GemmMachine machine = gemm_machine(run.cluster.device, DType::Bf16);
   Seconds block;
-  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tensor_parallel)) block += gemm_time(op, machine);
-  const double blocks =
-      std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pipeline_parallel / run.strategy.shard_ranks());
+  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tp)) block += gemm_time(op, machine);
+  const double blocks = std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pp / run.strategy.shard_ranks());
   return blocks * block / (run.cluster.device.achieved.sustained_clock * run.framework.efficiency);
 }
 
@@ -76,7 +75,7 @@ Seconds transfer_time(const Run& run, bool backward) {
 
 // Of GEMMs beside all-to-alls between expert ranks.
 double exchange_loss(const Run& run) {
-  if (run.strategy.schedule != PipelineSchedule::DualPipe) return 0.0;
+  if (run.strategy.pipeline_schedule != PipelineSchedule::DualPipe) return 0.0;
   const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency);
   return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
 }
@@ -107,7 +106,7 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   busiest_ = busiest_stage();
   terms_ = stage_terms(busiest_);
   const Seconds between = longest_span(pipeline);
-  if (strategy_.pipeline_parallel > 1) {
+  if (strategy_.pp > 1) {
     const Seconds beyond_work = between - terms_.total();
     terms_[Term::PipelineBubble] = idle_time(pipeline, busiest_, between);
     terms_[Term::Remainder] = beyond_work - terms_[Term::PipelineBubble];
@@ -184,7 +183,7 @@ Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& 
 
 Terms StepSimulation::joined_terms(int stage) const {
   Terms terms;
-  if (strategy_.schedule != PipelineSchedule::DualPipe) return terms;
+  if (strategy_.pipeline_schedule != PipelineSchedule::DualPipe) return terms;
   const std::vector<PipelinePass> order = stage_order(shape_, stage);
   for (std::size_t i = 0; i + 1 < order.size(); ++i) {
     if (!order[i].joins_next) continue;
@@ -196,12 +195,12 @@ Terms StepSimulation::joined_terms(int stage) const {
 // From where the step begins for a stage until its last pass has ended.
 Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
   const auto s = static_cast<std::size_t>(stage);
-  return updates_unsynchronised(strategy_.schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
+  return updates_unsynchronised(strategy_.pipeline_schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
 }
 
 Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
   Seconds longest;
-  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage)
+  for (int stage = 0; stage < strategy_.pp; ++stage)
     longest = std::max(longest, span(pipeline, stage) + extra_terms(stage).total());
   return longest;
 }
@@ -209,7 +208,7 @@ Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
 // What a stage waits for before its first pass, between its passes, and after its last one for the stage that ends last.
 Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const {
   const auto s = static_cast<std::size_t>(stage);
-  const Seconds before = updates_unsynchronised(strategy_.schedule) ? Seconds(0.0) : pipeline.start[s];
+  const Seconds before = updates_unsynchronised(strategy_.pipeline_schedule) ? Seconds(0.0) : pipeline.start[s];
   const Seconds after = longest - (span(pipeline, stage) + extra_terms(stage).total());
   return before + pipeline.idle[s] + after;
 }
@@ -218,7 +217,7 @@ Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seco
 int StepSimulation::busiest_stage() const {
   int busiest = 0;
   Seconds most;
-  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+  for (int stage = 0; stage < strategy_.pp; ++stage) {
     const Seconds time = stage_terms(stage).total();
     if (time > most) most = time, busiest = stage;
   }
@@ -239,7 +238,7 @@ Seconds StepSimulation::compute_time() const {
 // Of the stage that updates most.
 Seconds StepSimulation::longest_update() const {
   double most = 0.0, parameters = 0.0, experts = 0.0;
-  for (int stage = 0; stage < strategy_.pipeline_parallel; ++stage) {
+  for (int stage = 0; stage < strategy_.pp; ++stage) {
     double shared = 0.0, apart = 0.0;
     for (const ModelPart& part : parts_of(stage)) {
       shared += rank_.trained(part) - rank_.trained_apart(part);

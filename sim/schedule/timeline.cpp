@@ -31,7 +31,7 @@ Timeline step_timeline(const Run& run, const LayerPrices& prices, const Timeline
     ends.push_back(writers.back().write_passes(events[stage]));
   }
   // Stages that update without waiting for one another have the longest of their own spans.
-  const bool alone = updates_unsynchronised(run.strategy.schedule);
+  const bool alone = updates_unsynchronised(run.strategy.pipeline_schedule);
   const auto start = [&](std::size_t stage) { return alone ? events[stage].front().start : Seconds(0.0); };
   Seconds longest;
   for (std::size_t stage = 0; stage < events.size(); ++stage) longest = std::max(longest, ends[stage] - start(stage));

@@ -1,21 +1,16 @@
 #include "sim/strategy/expert_strategy.h"
 
 namespace llmsim::sim {
+namespace {
 
-const char* name_of(ExpertDispatch dispatch) {
-  switch (dispatch) {
-    case ExpertDispatch::AllToAll: return "alltoall";
-    case ExpertDispatch::AllGather: return "allgather";
-    case ExpertDispatch::Deduplicated: return "deepep";
-  }
-  return "";
-}
+constexpr Named<ExpertDispatch> kDispatches[] = {{ExpertDispatch::AllToAll, "alltoall"},
+                                                 {ExpertDispatch::AllGather, "allgather"},
+                                                 {ExpertDispatch::Deduplicated, "deepep"},
+                                                 {ExpertDispatch::Deduplicated, "hybridep"},
+                                                 {ExpertDispatch::Deduplicated, "flex"}};
 
-std::optional<ExpertDispatch> expert_dispatch_named(const std::string& name) {
-  if (name == "alltoall") return ExpertDispatch::AllToAll;
-  if (name == "allgather") return ExpertDispatch::AllGather;
-  if (name == "deepep" || name == "hybridep" || name == "flex") return ExpertDispatch::Deduplicated;
-  return std::nullopt;
-}
+}  // namespace
+
+NameTable<ExpertDispatch> name_table(ExpertDispatch) { return kDispatches; }
 
 }  // namespace llmsim::sim

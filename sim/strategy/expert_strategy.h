@@ -6,9 +6,7 @@
 // experts.
 #pragma once
 
-#include <compare>
-#include <optional>
-#include <string>
+#include "sim/base/named.h"
 
 namespace llmsim::sim {
 
@@ -19,19 +17,7 @@ namespace llmsim::sim {
 //                 experts are there (DeepEP, HybridEP)
 enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
 
-struct ExpertStrategy {
-  std::optional<int> tensor_parallel = {};  // ranks that divide each expert (etp); none: as many as divide the rest (tp)
-  ExpertDispatch dispatch = ExpertDispatch::AllToAll;
-  bool overlap = false;                 // dispatch and combine run beside the opposite pass of another micro-batch
-  double imbalance = 1.0;               // rows of the busiest rank relative to the mean; all others wait for it
-  bool captured = true;                 // captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes
-  std::optional<double> capacity = {};  // rows of an expert relative to the mean, padded or dropped to it; none: dropless
-  bool operator==(const ExpertStrategy&) const = default;
-};
-
-// "alltoall", "allgather", "deepep".
-const char* name_of(ExpertDispatch dispatch);
-// The inverse; none for an unknown name.  "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
-std::optional<ExpertDispatch> expert_dispatch_named(const std::string& name);
+// "alltoall", "allgather", "deepep"; "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
+NameTable<ExpertDispatch> name_table(ExpertDispatch);
 
 }  // namespace llmsim::sim

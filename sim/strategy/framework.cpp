@@ -3,6 +3,20 @@
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
+namespace {
+
+constexpr Named<ElementwiseFusion> kFusions[] = {
+    {ElementwiseFusion::Eager, "eager"}, {ElementwiseFusion::Compiled, "compiled"}, {ElementwiseFusion::Fused, "fused"}};
+
+constexpr Named<FusedLoss> kFusedLosses[] = {{FusedLoss::Kernel, "kernel"},
+                                             {FusedLoss::Logits, "logits"},
+                                             {FusedLoss::Recomputed, "recomputed"},
+                                             {FusedLoss::Gradient, "gradient"}};
+
+}  // namespace
+
+NameTable<ElementwiseFusion> name_table(ElementwiseFusion) { return kFusions; }
+NameTable<FusedLoss> name_table(FusedLoss) { return kFusedLosses; }
 
 Framework effective_framework(const Framework& framework, const Strategy& strategy) {
   Framework effective = framework;

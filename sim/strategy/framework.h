@@ -19,6 +19,7 @@ namespace llmsim::sim {
 //   Compiled  chains of elementwise operators and reductions fused by a compiler
 //   Fused     hand-written fused kernels (bias+GELU, bias+dropout+residual, fused norms)
 enum class ElementwiseFusion { Eager, Compiled, Fused };
+NameTable<ElementwiseFusion> name_table(ElementwiseFusion);  // "eager"
 
 // What a framework's fused cross entropy does with the logits.
 //   Kernel      one kernel makes the loss and one its gradient; the logits stay whole
@@ -26,6 +27,7 @@ enum class ElementwiseFusion { Eager, Compiled, Fused };
 //   Recomputed  each chunk of tokens is checkpointed: its logits are made again in the backward pass
 //   Gradient    logits, loss and both gradients of the head, chunk by chunk, in the forward pass
 enum class FusedLoss { Kernel, Logits, Recomputed, Gradient };
+NameTable<FusedLoss> name_table(FusedLoss);  // "kernel"
 
 // How offloaded values cross the host link.
 struct HostCopies {

@@ -9,7 +9,15 @@ namespace {
 
 constexpr double kBlockwise = 128.0;
 
+constexpr Named<LowPrecisionScaling> kScalings[] = {
+    {LowPrecisionScaling::Delayed, "delayed"},     {LowPrecisionScaling::Current, "current"},
+    {LowPrecisionScaling::Rowwise, "rowwise"},     {LowPrecisionScaling::RowwiseHighPrecisionGradient, "rowwise-gw-hp"},
+    {LowPrecisionScaling::Blockwise, "blockwise"}, {LowPrecisionScaling::Mxfp8, "mxfp8"},
+    {LowPrecisionScaling::Nvfp4, "nvfp4"}};
+
 }  // namespace
+
+NameTable<LowPrecisionScaling> name_table(LowPrecisionScaling) { return kScalings; }
 
 LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision precision) {
   if (precision == Precision::Mxfp8) return LowPrecisionScaling::Mxfp8;

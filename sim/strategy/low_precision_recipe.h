@@ -32,6 +32,7 @@ namespace llmsim::sim {
 //   Mxfp8                a scale for each 32 elements along the GEMM
 //   Nvfp4                a scale for each 16 elements along the GEMM, and one of the tensor
 enum class LowPrecisionScaling { Delayed, Current, Rowwise, RowwiseHighPrecisionGradient, Blockwise, Mxfp8, Nvfp4 };
+NameTable<LowPrecisionScaling> name_table(LowPrecisionScaling);  // "delayed", "rowwise-gw-hp" (torchao's name)
 
 // Habits of a framework.
 struct LowPrecisionRecipe {

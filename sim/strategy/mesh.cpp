@@ -23,26 +23,26 @@ const char* name_of(GroupKind kind) {
 }
 
 int group_ranks(const Strategy& strategy, GroupKind kind) {
-  const int data_context = strategy.data_parallel * strategy.context_parallel;
+  const int data_context = strategy.dp * strategy.cp;
   switch (kind) {
-    case GroupKind::Tensor: return strategy.tensor_parallel;
-    case GroupKind::Context: return strategy.context_parallel;
-    case GroupKind::Data: return strategy.data_parallel;
+    case GroupKind::Tensor: return strategy.tp;
+    case GroupKind::Context: return strategy.cp;
+    case GroupKind::Data: return strategy.dp;
     case GroupKind::DataContext: return data_context;
     case GroupKind::Shard: return strategy.shard_ranks();
     case GroupKind::Replicate: return data_context / strategy.shard_ranks();
-    case GroupKind::Pipeline: return strategy.pipeline_parallel;
-    case GroupKind::Expert: return strategy.expert_parallel;
+    case GroupKind::Pipeline: return strategy.pp;
+    case GroupKind::Expert: return strategy.ep;
     case GroupKind::ExpertData: return strategy.expert_data_ranks();
     case GroupKind::ExpertTensor: return strategy.expert_tensor_ranks();
     case GroupKind::Embedding:
-    case GroupKind::Mirror: return std::min(2, strategy.pipeline_parallel);
+    case GroupKind::Mirror: return std::min(2, strategy.pp);
   }
   return 1;
 }
 
 int group_stride(const Strategy& strategy, GroupKind kind) {
-  const int tensor = strategy.tensor_parallel;
+  const int tensor = strategy.tp;
   switch (kind) {
     case GroupKind::Tensor:
     case GroupKind::ExpertTensor: return 1;
@@ -50,12 +50,12 @@ int group_stride(const Strategy& strategy, GroupKind kind) {
     case GroupKind::DataContext:
     case GroupKind::Shard: return tensor;
     case GroupKind::Expert: return strategy.expert_tensor_ranks();
-    case GroupKind::Data: return tensor * strategy.context_parallel;
-    case GroupKind::ExpertData: return strategy.expert_tensor_ranks() * strategy.expert_parallel;
+    case GroupKind::Data: return tensor * strategy.cp;
+    case GroupKind::ExpertData: return strategy.expert_tensor_ranks() * strategy.ep;
     case GroupKind::Replicate: return tensor * strategy.shard_ranks();
-    case GroupKind::Pipeline: return tensor * strategy.context_parallel * strategy.data_parallel;
+    case GroupKind::Pipeline: return tensor * strategy.cp * strategy.dp;
     case GroupKind::Embedding:
-    case GroupKind::Mirror: return std::max(1, strategy.pipeline_parallel - 1) * group_stride(strategy, GroupKind::Pipeline);
+    case GroupKind::Mirror: return std::max(1, strategy.pp - 1) * group_stride(strategy, GroupKind::Pipeline);
   }
   return 1;
 }

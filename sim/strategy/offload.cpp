@@ -1,7 +1,6 @@
 #include "sim/strategy/offload.h"
 
 #include <array>
-#include <utility>
 
 #include "sim/strategy/named_modules.h"
 
@@ -22,8 +21,8 @@ std::string text_of(const OffloadedModules& modules, const char* separator) {
   return names_of(modules, kOffloadedModules, separator);
 }
 
-std::optional<OffloadedModules> offloaded_modules_from(std::string names) {
-  return with_named(OffloadedModules{}, kOffloadedModules, std::move(names));
+std::optional<OffloadedModules> offloaded_modules_from(const std::string& names) {
+  return with_named(OffloadedModules{}, kOffloadedModules, names);
 }
 
 }  // namespace llmsim::sim

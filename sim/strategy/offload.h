@@ -47,6 +47,6 @@ struct Offload {
 // Names joined by `separator`: "core_attn+moe_act"; empty for none.
 std::string text_of(const OffloadedModules& modules, const char* separator = "+");
 // The inverse for names joined by "+"; none where one is unknown.
-std::optional<OffloadedModules> offloaded_modules_from(std::string names);
+std::optional<OffloadedModules> offloaded_modules_from(const std::string& names);
 
 }  // namespace llmsim::sim

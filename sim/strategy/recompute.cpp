@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "sim/strategy/named_modules.h"
-#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 namespace {
@@ -22,6 +21,15 @@ constexpr std::array<RecomputedModule, 8> kRecomputedModules{{{"core_attn", &Rec
                                                               {"moe_act", &RecomputedModules::expert_activation},
                                                               {"shared_experts", &RecomputedModules::shared_experts},
                                                               {"mla_up_proj", &RecomputedModules::mla_up}}};
+
+constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"},
+                                                    {RecomputeKind::Selective, "selective"},
+                                                    {RecomputeKind::Full, "full"},
+                                                    {RecomputeKind::EveryN, "every_n"},
+                                                    {RecomputeKind::Op, "op"}};
+
+constexpr Named<SavedGemms> kSavedGemms[] = {
+    {SavedGemms::EverySecond, "every-second"}, {SavedGemms::All, "all"}, {SavedGemms::Qkv, "qkv"}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
@@ -43,39 +51,39 @@ std::optional<Recompute> every_n_from(const std::string& value) {
 }
 
 std::optional<Recompute> gemms_from(const std::string& value) {
-  const std::optional<SavedGemms> kept = saved_gemms_named(value);
+  const std::optional<SavedGemms> kept = named<SavedGemms>(value);
   if (!kept || *kept == SavedGemms::EverySecond) return std::nullopt;
-  return Recompute{.kind = RecomputeKind::Op, .kept = *kept};
+  return Recompute{.kind = RecomputeKind::Op, .saved = *kept};
 }
 
 }  // namespace
 
-double Recompute::blocks_of(int blocks) const {
+double Recompute::blocks_of(int chunk) const {
   switch (kind) {
     case RecomputeKind::None: return 0.0;
     case RecomputeKind::EveryN: {
       const int period = std::max(1, every_n);
-      return blocks / period * share + std::min(blocks % period, share);
+      return chunk / period * share + std::min(chunk % period, share);
     }
-    default: return first_blocks > 0 ? std::min(blocks, first_blocks) : blocks;
+    default: return blocks > 0 ? std::min(chunk, blocks) : chunk;
   }
 }
 
 bool Recompute::repeats(int block) const {
   if (kind == RecomputeKind::None) return false;
   if (kind == RecomputeKind::EveryN) return block % std::max(1, every_n) < share;
-  return first_blocks == 0 || block < first_blocks;
+  return blocks == 0 || block < blocks;
 }
 
 std::string text_of(const Recompute& r) {
   switch (r.kind) {
     case RecomputeKind::Selective: return r.modules == RecomputedModules{} ? "selective" : "selective=" + text_of(r.modules);
     case RecomputeKind::Full:
-      if (r.first_blocks > 0) return "full=" + std::to_string(r.first_blocks);
+      if (r.blocks > 0) return "full=" + std::to_string(r.blocks);
       return r.every_n > 1 ? "full/" + std::to_string(r.every_n) : "full";
     case RecomputeKind::EveryN:
       return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") + std::to_string(r.every_n);
-    case RecomputeKind::Op: return r.kept == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.kept);
+    case RecomputeKind::Op: return r.saved == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.saved);
     case RecomputeKind::None: break;
   }
   return "none";
@@ -85,7 +93,7 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   const std::size_t mark = text.find_first_of("=/");
   std::string name = text.substr(0, mark);
   std::replace(name.begin(), name.end(), '-', '_');
-  const std::optional<RecomputeKind> kind = recompute_named(name);
+  const std::optional<RecomputeKind> kind = named<RecomputeKind>(name);
   if (!kind) return std::nullopt;
   if (mark == std::string::npos) return *kind == RecomputeKind::EveryN ? std::nullopt : std::optional(Recompute{.kind = *kind});
   const std::string value = text.substr(mark + 1);
@@ -98,7 +106,7 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   }
   const std::optional<int> count = count_from(value);
   if (*kind != RecomputeKind::Full || !count) return std::nullopt;
-  return equals ? Recompute{.kind = *kind, .first_blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
+  return equals ? Recompute{.kind = *kind, .blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
 }
 
 std::string text_of(const RecomputedModules& modules, const char* separator) {
@@ -109,20 +117,7 @@ std::optional<RecomputedModules> recomputed_modules_from(const std::string& name
   return with_named(kNoModules, kRecomputedModules, names);
 }
 
-const char* name_of(SavedGemms kept) {
-  switch (kept) {
-    case SavedGemms::EverySecond: return "every-second";
-    case SavedGemms::All: return "all";
-    case SavedGemms::Qkv: break;
-  }
-  return "qkv";
-}
-
-std::optional<SavedGemms> saved_gemms_named(const std::string& name) {
-  for (const SavedGemms kept : {SavedGemms::EverySecond, SavedGemms::All, SavedGemms::Qkv}) {
-    if (name == name_of(kept)) return kept;
-  }
-  return std::nullopt;
-}
+NameTable<RecomputeKind> name_table(RecomputeKind) { return kRecomputeKinds; }
+NameTable<SavedGemms> name_table(SavedGemms) { return kSavedGemms; }
 
 }  // namespace llmsim::sim

@@ -7,7 +7,7 @@
 //               layernorm, mla_up_proj (queries, keys and values from their latents), moe_act (the activation function of routed
 //               experts); activation is every activation function, of MLPs and shared experts too.  Only what the part would keep
 //               inside is dropped.
-//   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with first_blocks = k only
+//   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with blocks = k only
 //               the first k blocks of each model chunk (Megatron's recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
 //   op          operator by operator.  Cheap ones are made again; of the GEMMs are kept
@@ -24,6 +24,8 @@
 #include <compare>
 #include <optional>
 #include <string>
+
+#include "sim/base/named.h"
 
 namespace llmsim::sim {
 
@@ -44,23 +46,26 @@ struct RecomputedModules {
   bool second_half(bool of_moe) const { return of_moe ? moe : mlp; }
 };
 
+// All the modules.
+inline constexpr RecomputedModules kAllRecomputedModules{true, true, true, true, true, true, true, true};
+
 enum class SavedGemms { EverySecond, All, Qkv };
 
 struct Recompute {
   RecomputeKind kind = RecomputeKind::None;
   int every_n = 1;
-  int share = 1;         // EveryN: blocks of every `every_n` that are made again
-  int first_blocks = 0;  // Full: of each model chunk; 0: all
+  int share = 1;   // EveryN: blocks of every `every_n` that are made again
+  int blocks = 0;  // Full: of each model chunk; 0: all
   RecomputedModules modules = {};
-  SavedGemms kept = SavedGemms::EverySecond;
+  SavedGemms saved = SavedGemms::EverySecond;
   auto operator<=>(const Recompute&) const = default;
 
-  // Blocks of a chunk of `blocks` whose forward pass (or parts of it) is repeated.
-  double blocks_of(int blocks) const;
+  // Blocks of a chunk of so many whose forward pass (or parts of it) is repeated.
+  double blocks_of(int chunk) const;
   // Whether that of block `block` (from 0) of a chunk is.
   bool repeats(int block) const;
   // Whether some blocks of a chunk are made again and others kept.
-  bool mixes() const { return kind == RecomputeKind::EveryN || first_blocks > 0; }
+  bool mixes() const { return kind == RecomputeKind::EveryN || blocks > 0; }
 };
 
 // As people type it: none, selective, selective=core_attn+mlp, full, full/2 (a checkpoint every two blocks), full=5 (the first
@@ -74,8 +79,7 @@ std::string text_of(const RecomputedModules& modules, const char* separator = "+
 // The inverse for names joined by "+"; none where one is unknown.
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names);
 
-// "every-second", "all", "qkv".
-const char* name_of(SavedGemms kept);
-std::optional<SavedGemms> saved_gemms_named(const std::string& name);
+NameTable<RecomputeKind> name_table(RecomputeKind);  // "every_n"
+NameTable<SavedGemms> name_table(SavedGemms);        // "every-second", "all", "qkv"
 
 }  // namespace llmsim::sim

@@ -28,8 +28,8 @@ int StageLayout::chunk_microbatches() const {
 }
 
 StageLayout stage_layout(const Strategy& strategy) {
-  return {.schedule = strategy.schedule,
-          .stages = strategy.pipeline_parallel,
+  return {.schedule = strategy.pipeline_schedule,
+          .stages = strategy.pp,
           .virtual_stages = strategy.virtual_stages,
           .num_microbatches = strategy.num_microbatches()};
 }

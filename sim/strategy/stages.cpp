@@ -79,8 +79,8 @@ std::size_t part_index(const Strategy& strategy, int stage, int chunk) {
 }
 
 Bytes stage_output(const Transformer& model, const Strategy& strategy) {
-  const double tokens = static_cast<double>(strategy.micro_batch) * model.seq_len / strategy.context_parallel;
-  const double share = strategy.sequence_parallel ? strategy.tensor_parallel : 1.0;
+  const double tokens = static_cast<double>(strategy.micro_batch) * model.seq_len / strategy.cp;
+  const double share = strategy.sequence_parallel ? strategy.tp : 1.0;
   return tokens * model.hidden_size / share * size_of(activation_dtype(strategy.precision));
 }
 

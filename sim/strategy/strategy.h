@@ -2,10 +2,10 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "sim/base/dtype.h"
+#include "sim/base/named.h"
 #include "sim/strategy/expert_strategy.h"
 #include "sim/strategy/offload.h"
 #include "sim/strategy/recompute.h"
@@ -46,19 +46,26 @@ struct Adapters {
 };
 
 struct Strategy {
-  // The mesh.  data * tensor * pipeline * context = number of devices; experts divide the same ranks (expert_strategy.h).
-  int data_parallel = 1;
-  int tensor_parallel = 1;
-  int pipeline_parallel = 1;
-  int context_parallel = 1;
-  int expert_parallel = 1;
-  ExpertStrategy experts = {};
-  ContextScheme context_scheme = ContextScheme::Ring;
-  bool context_balanced = true;    // each context rank holds an early and a late piece of a sequence (zigzag): equal causal work
+  // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks (expert_strategy.h).
+  int dp = 1;  // data-parallel ranks
+  int tp = 1;  // tensor-parallel ranks
+  int pp = 1;  // pipeline stages
+  int cp = 1;  // context-parallel ranks
+  int ep = 1;  // expert-parallel ranks
+  ContextScheme cp_scheme = ContextScheme::Ring;
+  bool cp_balanced = true;         // each context rank holds an early and a late piece of a sequence (zigzag): equal causal work
   bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
 
+  // Experts, see expert_strategy.h.
+  std::optional<int> etp = {};  // ranks that divide each expert; none: as many as divide the rest (tp)
+  ExpertDispatch moe_dispatch = ExpertDispatch::AllToAll;
+  bool moe_overlap = false;                 // dispatch and combine run beside the opposite pass of another micro-batch
+  bool moe_captured = true;                 // captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes
+  double moe_imbalance = 1.0;               // rows of the busiest rank relative to the mean; all others wait for it
+  std::optional<double> moe_capacity = {};  // rows of an expert relative to the mean, padded or dropped to it; none: dropless
+
   int virtual_stages = 1;  // parts of the model per pipeline stage: 2 under ZbV; DualPipe holds its one part twice
-  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  PipelineSchedule pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
   bool embeddings_as_layers = false;   // the embedding and the head each count as a layer when layers are dealt to stages
   std::vector<int> stage_layers = {};  // by hand: transformer layers of each stage, or of each part; empty: dealt evenly
 
@@ -77,18 +84,21 @@ struct Strategy {
   bool flash_attention = true;
   bool compile = false;              // torch.compile or another compiler that fuses memory-bound operators
   bool fused_cross_entropy = false;  // logits are made and consumed in chunks, never whole
-  bool tensor_overlap = false;       // tensor-parallel collectives overlapped with their GEMMs
+  bool tp_overlap = false;           // tensor-parallel collectives overlapped with their GEMMs
   bool gradient_overlap = true;      // gradients are reduced beside the backward pass
   bool gather_overlap = true;        // sharded weights are gathered beside the passes that need them
+  bool gradient_clip = true;         // the norm of all gradients is taken, and they are scaled by it, before the update
   bool cuda_graph = false;           // no per-kernel launch cost
 
-  int num_devices() const { return data_parallel * tensor_parallel * pipeline_parallel * context_parallel; }
+  int num_devices() const { return dp * tp * pp * cp; }
   // Forward passes of one replica per optimizer step.
-  int num_microbatches() const { return global_batch / (data_parallel * micro_batch); }
+  int num_microbatches() const { return global_batch / (dp * micro_batch); }
   // Ranks that divide one expert.
-  int expert_tensor_ranks() const { return experts.tensor_parallel.value_or(tensor_parallel); }
+  int expert_tensor_ranks() const { return etp.value_or(tp); }
+  // Whether experts are loaded evenly and reached by all-to-alls of rows.
+  bool plain_experts() const;
   // Whether the gradients of experts are summed over other ranks than those of all else.
-  bool experts_apart() const { return expert_parallel > 1 || expert_tensor_ranks() != tensor_parallel; }
+  bool experts_apart() const { return ep > 1 || expert_tensor_ranks() != tp; }
   // Ranks that have copies of the same experts.
   int expert_data_ranks() const;
   // Ranks that share one copy of the sharded states, at least 1: 1 where nothing is sharded.
@@ -101,21 +111,11 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
-// Names as the Run schema spells them: "bf16", "adamw", "zero3", "every_n", "1f1b".
-const char* name_of(Precision precision);
-const char* name_of(OptimizerKind optimizer);
-const char* name_of(Sharding sharding);
-const char* name_of(RecomputeKind recompute);
-const char* name_of(PipelineSchedule schedule);
-const char* name_of(ContextScheme scheme);  // "ring", "all-gather", "all-to-all"
-
-// The inverse; none for an unknown name.
-std::optional<Precision> precision_named(const std::string& name);
-std::optional<OptimizerKind> optimizer_named(const std::string& name);
-std::optional<Sharding> sharding_named(const std::string& name);
-std::optional<RecomputeKind> recompute_named(const std::string& name);
-// "zero-bubble" is ZB-H1.
-std::optional<PipelineSchedule> schedule_named(const std::string& name);
-std::optional<ContextScheme> context_scheme_named(const std::string& name);
+// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b" ("zero-bubble" is ZB-H1), "all-gather".
+NameTable<Precision> name_table(Precision);
+NameTable<OptimizerKind> name_table(OptimizerKind);
+NameTable<Sharding> name_table(Sharding);
+NameTable<PipelineSchedule> name_table(PipelineSchedule);
+NameTable<ContextScheme> name_table(ContextScheme);
 
 }  // namespace llmsim::sim

@@ -53,14 +53,12 @@ int dealt_layers(const Transformer& model, const Strategy& strategy) {
 std::int64_t product_of(int a, int b) { return static_cast<std::int64_t>(a) * b; }
 
 // As a double, because four absurd sizes overflow an integer.
-double mesh_product(const Strategy& s) {
-  return static_cast<double>(s.data_parallel) * s.tensor_parallel * s.pipeline_parallel * s.context_parallel;
-}
+double mesh_product(const Strategy& s) { return static_cast<double>(s.dp) * s.tp * s.pp * s.cp; }
 
 const char* broken_size(const Strategy& strategy) {
-  const std::array<int, 8> sizes{strategy.data_parallel,    strategy.tensor_parallel, strategy.pipeline_parallel,
-                                 strategy.context_parallel, strategy.expert_parallel, strategy.virtual_stages,
-                                 strategy.micro_batch,      strategy.global_batch};
+  const std::array<int, 8> sizes{strategy.dp,          strategy.tp,          strategy.pp,
+                                 strategy.cp,          strategy.ep,          strategy.virtual_stages,
+                                 strategy.micro_batch, strategy.global_batch};
   for (const int size : sizes) {
     if (size < 1 || size > kLargestSize) return kPositive;
   }
@@ -68,23 +66,22 @@ const char* broken_size(const Strategy& strategy) {
 }
 
 // Devices of one pipeline stage.
-std::int64_t stage_ranks(const Strategy& s) { return product_of(s.tensor_parallel, s.context_parallel) * s.data_parallel; }
+std::int64_t stage_ranks(const Strategy& s) { return product_of(s.tp, s.cp) * s.dp; }
 
 bool divide_each_other(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
 
 const char* broken_context(const Transformer& model, const Strategy& strategy) {
   if (!strategy.flash_attention) return kContextFlash;
-  const std::int64_t ranks = product_of(strategy.context_parallel, strategy.tensor_parallel);
-  if (strategy.context_scheme == ContextScheme::AllToAll) {
+  const std::int64_t ranks = product_of(strategy.cp, strategy.tp);
+  if (strategy.cp_scheme == ContextScheme::AllToAll) {
     if (model.num_heads % ranks != 0) return kContextHeads;
     return divide_each_other(model.num_kv_heads, ranks) ? nullptr : kContextKvHeads;
   }
-  return !model.encoder && strategy.context_balanced && model.seq_len % product_of(2, strategy.context_parallel) != 0 ? kZigzag
-                                                                                                                      : nullptr;
+  return !model.encoder && strategy.cp_balanced && model.seq_len % product_of(2, strategy.cp) != 0 ? kZigzag : nullptr;
 }
 
 const char* broken_experts(const Transformer& model, const Strategy& strategy) {
-  const int ep = strategy.expert_parallel, tp = strategy.tensor_parallel;
+  const int ep = strategy.ep, tp = strategy.tp;
   if (!model.moe) return ep == 1 ? nullptr : kDenseExperts;
   const int etp = strategy.expert_tensor_ranks();
   if (etp < 1 || tp % etp != 0) return kExpertTensor;
@@ -93,42 +90,44 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
   if (model.moe->shared_expert_ffn_size % tp != 0) return kSharedFfn;
   if (model.moe->num_experts % ep != 0) return kExperts;
   if (stage_ranks(strategy) % product_of(ep, etp) != 0) return kExpertRanks;
-  if (strategy.experts.imbalance < 1.0 || strategy.experts.capacity.value_or(1.0) < 1.0) return kExpertLoad;
+  if (strategy.moe_imbalance < 1.0 || strategy.moe_capacity.value_or(1.0) < 1.0) return kExpertLoad;
   return strategy.replicates_shards() && product_of(strategy.shard_size, tp) % product_of(ep, etp) != 0 ? kExpertShard : nullptr;
 }
 
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
-  const int tp = strategy.tensor_parallel;
+  const int tp = strategy.tp;
   if (model.num_heads % tp != 0) return kHeads;
   if (!divide_each_other(model.num_kv_heads, tp)) return kKvHeads;
   if (model.ffn_size % tp != 0) return kFfn;
-  const std::int64_t pieces = product_of(strategy.context_parallel, strategy.sequence_parallel ? tp : 1);
+  const std::int64_t pieces = product_of(strategy.cp, strategy.sequence_parallel ? tp : 1);
   if (model.seq_len % pieces != 0) return kSequence;
-  return strategy.context_parallel > 1 ? broken_context(model, strategy) : nullptr;
+  return strategy.cp > 1 ? broken_context(model, strategy) : nullptr;
 }
 
 // Of the schedules that split backward passes (pipeline/stage_order.h).
 const char* broken_split_schedule(const Strategy& strategy) {
-  const bool vee = strategy.schedule == PipelineSchedule::ZbV, both_ends = strategy.schedule == PipelineSchedule::DualPipe;
-  if (!vee && !both_ends && strategy.schedule != PipelineSchedule::ZbH1) return nullptr;
-  if (strategy.pipeline_parallel == 1) return kSplitStages;
+  const bool vee = strategy.pipeline_schedule == PipelineSchedule::ZbV,
+             both_ends = strategy.pipeline_schedule == PipelineSchedule::DualPipe;
+  if (!vee && !both_ends && strategy.pipeline_schedule != PipelineSchedule::ZbH1) return nullptr;
+  if (strategy.pp == 1) return kSplitStages;
   if (strategy.virtual_stages != (vee ? 2 : 1)) return vee ? kTwoParts : kOnePart;
   if (!both_ends) return nullptr;
-  if (strategy.pipeline_parallel % 2 != 0) return kEvenStages;
+  if (strategy.pp % 2 != 0) return kEvenStages;
   const int m = strategy.num_microbatches();
-  return m % 2 != 0 || m < 2 * strategy.pipeline_parallel ? kBothEnds : nullptr;
+  return m % 2 != 0 || m < 2 * strategy.pp ? kBothEnds : nullptr;
 }
 
 // A schedule and its number of chunks must be told the same way: neither overrides the other.
 const char* broken_chunks(const Strategy& s) {
-  const bool one = s.schedule == PipelineSchedule::GPipe || s.schedule == PipelineSchedule::OneForwardOneBackward;
+  const bool one =
+      s.pipeline_schedule == PipelineSchedule::GPipe || s.pipeline_schedule == PipelineSchedule::OneForwardOneBackward;
   if (s.virtual_stages > 1 && one) return kOneChunk;
-  return s.schedule == PipelineSchedule::Interleaved && s.virtual_stages == 1 ? kChunks : nullptr;
+  return s.pipeline_schedule == PipelineSchedule::Interleaved && s.virtual_stages == 1 ? kChunks : nullptr;
 }
 
 const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
   if (s.stage_layers.empty()) return nullptr;
-  const std::size_t given = s.stage_layers.size(), stages = static_cast<std::size_t>(s.pipeline_parallel);
+  const std::size_t given = s.stage_layers.size(), stages = static_cast<std::size_t>(s.pp);
   if (given != stages && given != stages * static_cast<std::size_t>(s.virtual_stages)) return kStageCount;
   if (std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0}) != model.num_layers) return kStageSum;
   return *std::min_element(s.stage_layers.begin(), s.stage_layers.end()) < (given == stages ? s.virtual_stages : 1) ? kStageLeast
@@ -136,14 +135,14 @@ const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
-  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pipeline_parallel) return kLayers;
-  if (strategy.virtual_stages > 1 && strategy.pipeline_parallel == 1) return kVirtual;
+  if (strategy.virtual_stages > dealt_layers(model, strategy) / strategy.pp) return kLayers;
+  if (strategy.virtual_stages > 1 && strategy.pp == 1) return kVirtual;
   if (const char* rule = broken_chunks(strategy)) return rule;
   if (const char* rule = broken_stage_layers(model, strategy)) return rule;
-  const std::int64_t replica_batch = product_of(strategy.data_parallel, strategy.micro_batch);
+  const std::int64_t replica_batch = product_of(strategy.dp, strategy.micro_batch);
   if (strategy.global_batch % replica_batch != 0) return kBatch;
-  const bool interleaves = strategy.virtual_stages > 1 && strategy.schedule != PipelineSchedule::ZbV;
-  if (interleaves && strategy.num_microbatches() < strategy.pipeline_parallel) return kInterleaved;
+  const bool interleaves = strategy.virtual_stages > 1 && strategy.pipeline_schedule != PipelineSchedule::ZbV;
+  if (interleaves && strategy.num_microbatches() < strategy.pp) return kInterleaved;
   return broken_split_schedule(strategy);
 }
 
@@ -170,9 +169,8 @@ std::string nearest_tensor_ranks(const Transformer& model, int value) {
 }
 
 std::string gemm(const Strategy& s) {
-  return std::to_string(s.data_parallel) + " * " + std::to_string(s.tensor_parallel) + " * " +
-         std::to_string(s.pipeline_parallel) + " * " + std::to_string(s.context_parallel) + " = " +
-         std::to_string(std::llround(mesh_product(s)));
+  return std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " + std::to_string(s.pp) + " * " + std::to_string(s.cp) +
+         " = " + std::to_string(std::llround(mesh_product(s)));
 }
 
 std::string mesh_message(const Strategy& s, int devices) {
@@ -185,58 +183,55 @@ std::string divides_message(const char* name, std::int64_t value, const char* wh
 }
 
 std::string tensor_message(const Transformer& model, const Strategy& s, const char* name, int whole) {
-  return "tp = " + std::to_string(s.tensor_parallel) + " does not divide " + name + " = " + std::to_string(whole) +
-         " (nearest: " + nearest_tensor_ranks(model, s.tensor_parallel) + ")";
+  return "tp = " + std::to_string(s.tp) + " does not divide " + name + " = " + std::to_string(whole) +
+         " (nearest: " + nearest_tensor_ranks(model, s.tp) + ")";
 }
 
 std::string sequence_message(const Transformer& model, const Strategy& s) {
-  if (!s.sequence_parallel) return divides_message("cp", s.context_parallel, "seq_len", model.seq_len);
-  return divides_message("cp * tp", product_of(s.context_parallel, s.tensor_parallel), "seq_len", model.seq_len);
+  if (!s.sequence_parallel) return divides_message("cp", s.cp, "seq_len", model.seq_len);
+  return divides_message("cp * tp", product_of(s.cp, s.tp), "seq_len", model.seq_len);
 }
 
 std::string interleaved_message(const Strategy& s) {
-  const std::int64_t batch = product_of(s.data_parallel, s.micro_batch) * s.pipeline_parallel;
-  return "num_microbatches = " + std::to_string(s.num_microbatches()) +
-         " is less than pp = " + std::to_string(s.pipeline_parallel) +
+  const std::int64_t batch = product_of(s.dp, s.micro_batch) * s.pp;
+  return "num_microbatches = " + std::to_string(s.num_microbatches()) + " is less than pp = " + std::to_string(s.pp) +
          ", which the interleaved schedule needs (nearest: global_batch = " + std::to_string(batch) +
          ", or pp = " + std::to_string(s.num_microbatches()) + ", or virtual_stages = 1)";
 }
 
 std::string layers_message(const Transformer& model, const Strategy& s) {
   const int layers = dealt_layers(model, s);
-  std::string text = "pp * virtual_stages = " + std::to_string(product_of(s.pipeline_parallel, s.virtual_stages)) +
+  std::string text = "pp * virtual_stages = " + std::to_string(product_of(s.pp, s.virtual_stages)) +
                      " is more than the layers of the model, " + std::to_string(layers);
-  if (s.pipeline_parallel <= layers)
-    return text + " (nearest: virtual_stages = " + std::to_string(layers / s.pipeline_parallel) + ")";
+  if (s.pp <= layers) return text + " (nearest: virtual_stages = " + std::to_string(layers / s.pp) + ")";
   return text + " (nearest: pp = " + std::to_string(std::max(1, layers / s.virtual_stages)) + ")";
 }
 
 std::optional<std::string> expert_message(const char* rule, const Transformer& model, const Strategy& s) {
   const std::int64_t etp = s.expert_tensor_ranks();
-  const bool apart = etp != s.tensor_parallel;
+  const bool apart = etp != s.tp;
   if (rule == kDenseExperts)
-    return "ep = " + std::to_string(s.expert_parallel) + " needs an MoE model, which the model is not (nearest: ep = 1)";
-  if (rule == kExperts) return divides_message("ep", s.expert_parallel, "num_experts", model.moe->num_experts);
-  if (rule == kExpertTensor) return divides_message("etp", etp, "tp", s.tensor_parallel);
+    return "ep = " + std::to_string(s.ep) + " needs an MoE model, which the model is not (nearest: ep = 1)";
+  if (rule == kExperts) return divides_message("ep", s.ep, "num_experts", model.moe->num_experts);
+  if (rule == kExpertTensor) return divides_message("etp", etp, "tp", s.tp);
   if (rule == kExpertTokens)
-    return "etp = " + std::to_string(etp) + " is not tp = " + std::to_string(s.tensor_parallel) +
+    return "etp = " + std::to_string(etp) + " is not tp = " + std::to_string(s.tp) +
            ", which needs sequence parallelism: each tensor rank dispatches tokens of its own (nearest: etp = tp)";
   if (rule == kExpertLoad) return "moe_imbalance and moe_capacity are relative to the mean load: 1 or more";
   if (rule == kExpertFfn) return divides_message(apart ? "etp" : "tp", etp, "moe.expert_ffn_size", model.moe->expert_ffn_size);
-  if (rule == kSharedFfn)
-    return divides_message("tp", s.tensor_parallel, "moe.shared_expert_ffn_size", model.moe->shared_expert_ffn_size);
+  if (rule == kSharedFfn) return divides_message("tp", s.tp, "moe.shared_expert_ffn_size", model.moe->shared_expert_ffn_size);
   if (rule != kExpertRanks && rule != kExpertShard) return std::nullopt;
   // With etp = tp both sides are tp times what people think in.
-  const std::int64_t ranks = rule == kExpertRanks ? product_of(s.data_parallel, s.context_parallel) : s.shard_size;
+  const std::int64_t ranks = rule == kExpertRanks ? product_of(s.dp, s.cp) : s.shard_size;
   const std::string name = rule == kExpertRanks ? "dp * cp" : "shard_size";
-  if (!apart) return divides_message("ep", s.expert_parallel, name.c_str(), ranks);
-  return divides_message("etp * ep", etp * s.expert_parallel, ("tp * " + name).c_str(), ranks * s.tensor_parallel);
+  if (!apart) return divides_message("ep", s.ep, name.c_str(), ranks);
+  return divides_message("etp * ep", etp * s.ep, ("tp * " + name).c_str(), ranks * s.tp);
 }
 
 // Nearest numbers of micro-batches that a DualPipe takes, as batches.
 std::string both_ends_message(const Strategy& s) {
-  const int m = s.num_microbatches(), least = 2 * s.pipeline_parallel;
-  const std::int64_t each = product_of(s.data_parallel, s.micro_batch);
+  const int m = s.num_microbatches(), least = 2 * s.pp;
+  const std::int64_t each = product_of(s.dp, s.micro_batch);
   std::string text = "num_microbatches = " + std::to_string(m) +
                      ", but dualpipe feeds half of them into each end: an even number" +
                      " of at least 2 * pp = " + std::to_string(least) + " is needed (nearest: global_batch = ";
@@ -251,15 +246,15 @@ std::string stage_layers_text(const Strategy& s) {
 }
 
 std::optional<std::string> chunks_message(const char* rule, const Transformer& model, const Strategy& s) {
-  const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.schedule);
+  const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.pipeline_schedule);
   const std::string virtual_stages = "virtual_stages = " + std::to_string(s.virtual_stages);
   if (rule == kOneChunk)
     return schedule + " has one chunk per stage, but " + virtual_stages + " (nearest: interleaved, or virtual_stages = 1)";
   if (rule == kChunks)
     return schedule + " needs several chunks per stage, but " + virtual_stages + " (nearest: 1f1b, or virtual_stages = 2)";
   if (rule == kStageCount)
-    return stage_layers_text(s) + " has " + std::to_string(s.stage_layers.size()) +
-           " numbers, but pp = " + std::to_string(s.pipeline_parallel) + " and " + virtual_stages;
+    return stage_layers_text(s) + " has " + std::to_string(s.stage_layers.size()) + " numbers, but pp = " + std::to_string(s.pp) +
+           " and " + virtual_stages;
   if (rule == kStageSum) {
     const std::int64_t sum = std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0});
     return stage_layers_text(s) + " adds up to " + std::to_string(sum) + ", but num_layers = " + std::to_string(model.num_layers);
@@ -269,9 +264,9 @@ std::optional<std::string> chunks_message(const char* rule, const Transformer& m
 }
 
 std::optional<std::string> split_schedule_message(const char* rule, const Strategy& s) {
-  const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.schedule);
+  const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.pipeline_schedule);
   const std::string virtual_stages = "virtual_stages = " + std::to_string(s.virtual_stages);
-  const int pp = s.pipeline_parallel;
+  const int pp = s.pp;
   if (rule == kSplitStages) return schedule + " needs pp > 1, but pp = 1 (nearest: pp = 2)";
   if (rule == kOnePart)
     return schedule + " has one part of the model per stage, but " + virtual_stages + " (nearest: virtual_stages = 1)";
@@ -291,17 +286,16 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kFfn) return tensor_message(model, s, "ffn_size", model.ffn_size);
   if (rule == kKvHeads) return tensor_message(model, s, "num_kv_heads", model.num_kv_heads);
   if (rule == kSequence) return sequence_message(model, s);
-  const std::int64_t context = product_of(s.context_parallel, s.tensor_parallel);
+  const std::int64_t context = product_of(s.cp, s.tp);
   if (rule == kContextHeads) return divides_message("cp * tp", context, "num_heads", model.num_heads);
   if (rule == kContextKvHeads) return divides_message("cp * tp", context, "num_kv_heads", model.num_kv_heads);
-  if (rule == kZigzag) return divides_message("2 * cp", 2 * std::int64_t{s.context_parallel}, "seq_len", model.seq_len);
+  if (rule == kZigzag) return divides_message("2 * cp", 2 * std::int64_t{s.cp}, "seq_len", model.seq_len);
   if (rule == kContextFlash)
-    return "cp = " + std::to_string(s.context_parallel) + " needs flash attention: kernels that return partial results";
+    return "cp = " + std::to_string(s.cp) + " needs flash attention: kernels that return partial results";
   if (rule == kBatch) {
-    return divides_message("dp * micro_batch", product_of(s.data_parallel, s.micro_batch), "global_batch", s.global_batch);
+    return divides_message("dp * micro_batch", product_of(s.dp, s.micro_batch), "global_batch", s.global_batch);
   }
-  if (rule == kShard)
-    return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.data_parallel, s.context_parallel));
+  if (rule == kShard) return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.dp, s.cp));
   if (rule == kInterleaved) return interleaved_message(s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
   if (const std::optional<std::string> message = split_schedule_message(rule, s)) return *message;
@@ -321,21 +315,21 @@ const char* broken_rule_name(const Transformer& model, const Strategy& strategy,
   if (const char* rule = broken_shape(model, strategy)) return rule;
   if (const char* rule = broken_pipeline(model, strategy)) return rule;
   if (strategy.sharding == Sharding::Hsdp || strategy.shard_size > 0) {
-    const std::int64_t ranks = product_of(strategy.data_parallel, strategy.context_parallel);
+    const std::int64_t ranks = product_of(strategy.dp, strategy.cp);
     if (strategy.shard_size < 1 || ranks % strategy.shard_size != 0) return kShard;
   }
   return broken_experts(model, strategy);
 }
 
 std::string mesh_advice(const Strategy& s, int devices) {
-  const std::int64_t rest = product_of(s.tensor_parallel, s.pipeline_parallel) * s.context_parallel;
+  const std::int64_t rest = product_of(s.tp, s.pp) * s.cp;
   if (devices % rest == 0) return "; dp = " + std::to_string(devices / rest) + " would fit";
   std::string text =
       "; tp * pp * cp = " + std::to_string(rest) + " must divide it (nearest: " + nearest_divisors(devices, rest) + ")";
-  const std::int64_t inner = product_of(s.tensor_parallel, s.context_parallel);
-  if (inner <= devices && devices % inner == 0 && s.pipeline_parallel > devices / inner) {
+  const std::int64_t inner = product_of(s.tp, s.cp);
+  if (inner <= devices && devices % inner == 0 && s.pp > devices / inner) {
     text += "; Megatron-LM of 2021 lowered pp to devices / tp = " + std::to_string(devices / inner) +
-            " without a word: runs published as pp = " + std::to_string(s.pipeline_parallel) + " were that";
+            " without a word: runs published as pp = " + std::to_string(s.pp) + " were that";
   }
   return text;
 }

@@ -15,7 +15,7 @@ namespace {
 Run memory_run(int data, int tensor, int stages, Sharding sharding, int micro_batches) {
   Run run = small_run(data * tensor * stages);
   run.model = find_model("llama-3-8b")->model;
-  run.strategy.data_parallel = data, run.strategy.tensor_parallel = tensor, run.strategy.pipeline_parallel = stages;
+  run.strategy.dp = data, run.strategy.tp = tensor, run.strategy.pp = stages;
   run.strategy.sequence_parallel = tensor > 1;
   run.strategy.sharding = sharding;
   run.strategy.global_batch = micro_batches * data;

@@ -12,7 +12,7 @@ namespace {
 Run large_run() {
   Run run = small_run(256);
   run.model = find_model("llama-3-70b")->model;
-  run.strategy.tensor_parallel = 8, run.strategy.pipeline_parallel = 8, run.strategy.data_parallel = 4;
+  run.strategy.tp = 8, run.strategy.pp = 8, run.strategy.dp = 4;
   run.strategy.sequence_parallel = true;
   run.strategy.sharding = Sharding::Zero1;
   run.strategy.global_batch = 512;
@@ -29,9 +29,9 @@ BENCHMARK(predict_80_layers)->Unit(benchmark::kMicrosecond);
 void predict_deepseek_v3(benchmark::State& state, PipelineSchedule schedule) {
   Run run = small_run(2048);
   run.model = find_model("deepseek-v3-mtp")->model;
-  run.strategy.pipeline_parallel = 16, run.strategy.data_parallel = 128, run.strategy.expert_parallel = 64;
-  run.strategy.schedule = schedule;
-  run.strategy.experts.dispatch = ExpertDispatch::Deduplicated;
+  run.strategy.pp = 16, run.strategy.dp = 128, run.strategy.ep = 64;
+  run.strategy.pipeline_schedule = schedule;
+  run.strategy.moe_dispatch = ExpertDispatch::Deduplicated;
   run.strategy.precision = Precision::Fp8;
   run.strategy.sharding = Sharding::Zero1;
   run.strategy.global_batch = 15360;

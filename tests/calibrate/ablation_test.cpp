@@ -16,7 +16,7 @@ hwdb::RunRecord timed(const std::string& id, double seconds) {
   record.id = id;
   record.group = "study";
   record.model.num_layers = 4;
-  record.training.global_batch = 64;
+  record.training.strategy["global_batch"] = 64;
   record.training.framework = "fsdp1";
   record.measured.emplace();
   record.measured->step_time = Seconds(seconds);
@@ -26,13 +26,13 @@ hwdb::RunRecord timed(const std::string& id, double seconds) {
 
 hwdb::RunRecord compiled(const std::string& id, double seconds, bool on) {
   hwdb::RunRecord record = timed(id, seconds);
-  record.training.compile = on;
+  record.training.strategy["compile"] = on;
   return record;
 }
 
 hwdb::RunRecord batched(const std::string& id, double seconds, int micro_batch) {
   hwdb::RunRecord record = timed(id, seconds);
-  record.training.micro_batch = micro_batch;
+  record.training.strategy["micro_batch"] = micro_batch;
   return record;
 }
 
@@ -40,7 +40,7 @@ hwdb::RunRecord batched(const std::string& id, double seconds, int micro_batch) 
 Predictor compiled_takes(double with) {
   return [with](const hwdb::RunRecord& record) {
     sim::Prediction prediction;
-    prediction.step_time = Seconds(record.training.compile.value_or(false) ? with : 10.0);
+    prediction.step_time = Seconds(sim::stated<bool>(record.training.strategy, "compile").value_or(false) ? with : 10.0);
     return prediction;
   };
 }
@@ -82,7 +82,8 @@ TEST(Ablations, SumsMeasuredTimesApartFromComputedOnes) {
   for (const int batch : {8, 16, 32, 64, 128}) {
     runs.push_back(batched("one" + std::to_string(batch), 2.000000011 + 0.500000013 * batch / 8, 1));
     runs.push_back(batched("two" + std::to_string(batch), 1.000000011 + 0.400000013 * batch / 8, 2));
-    for (std::size_t i = runs.size() - 2; i < runs.size(); ++i) runs[i].training.global_batch = batch, runs[i].group = "computed";
+    for (std::size_t i = runs.size() - 2; i < runs.size(); ++i)
+      runs[i].training.strategy["global_batch"] = batch, runs[i].group = "computed";
   }
   const Ablations result = of(runs, compiled_takes(9.0));
   EXPECT_EQ(result.all.pairs, 6);
@@ -101,7 +102,7 @@ TEST(Ablations, PairsWithinTheStatedNoiseHaveNoSign) {
 
 TEST(Ablations, RunsThatDifferInTwoSettingsOrInAnUnknownOneAreNoPair) {
   hwdb::RunRecord two = compiled("two", 8.0, true);
-  two.training.flash_attention = true;
+  two.training.strategy["flash_attention"] = true;
   EXPECT_TRUE(of({compiled("off", 10.0, false), two}, compiled_takes(9.0)).pairs.empty());
   EXPECT_TRUE(of({timed("unknown", 10.0), compiled("on", 8.0, true)}, compiled_takes(9.0)).pairs.empty());
 }
@@ -122,8 +123,8 @@ TEST(Ablations, OfRepeatsTheFastestCounts) {
 
 TEST(Ablations, RecipesOfOneFormatAreApartFromFormats) {
   hwdb::RunRecord bf16 = timed("bf16", 10.0), rows = timed("rows", 9.0), tensors = timed("tensors", 8.0);
-  bf16.training.precision = "bf16";
-  rows.training.precision = tensors.training.precision = "fp8";
+  bf16.training.strategy["precision"] = "bf16";
+  rows.training.strategy["precision"] = tensors.training.strategy["precision"] = "fp8";
   rows.training.settings["fp8_recipe"] = std::string("rowwise");
   tensors.training.settings["fp8_recipe"] = std::string("current");
   const Ablations result = of({bf16, rows, tensors}, compiled_takes(9.0));
@@ -144,8 +145,8 @@ TEST(Ablations, AmountsAreNotSwitched) {
 
 TEST(Ablations, TopologyIsScoredApart) {
   hwdb::RunRecord wide = timed("wide", 10.0), deep = timed("deep", 8.0);
-  wide.training.tp = 2;
-  deep.training.pp = 2;
+  wide.training.strategy["tp"] = 2;
+  deep.training.strategy["pp"] = 2;
   const Ablations result = of({wide, deep}, compiled_takes(9.0));
   EXPECT_EQ(result.topology.pairs, 1);
   EXPECT_EQ(result.all.pairs, 0);

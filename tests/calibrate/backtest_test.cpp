@@ -183,7 +183,7 @@ TEST(Backtest, MemoryErrorsAreMedianByGroupAndMeanOverRuns) {
 TEST(Scope, ExpertsAndExpertOrContextParallelismAreNotDense) {
   hwdb::RunRecord dense, experts, context;
   experts.model.moe.emplace();
-  context.training.cp = 2;
+  context.training.strategy["cp"] = 2;
   EXPECT_TRUE(in_scope(dense, Scope::Dense));
   EXPECT_FALSE(in_scope(dense, Scope::Moe));
   EXPECT_FALSE(in_scope(experts, Scope::Dense));

@@ -29,8 +29,8 @@ TEST(MeasuredRuns, OnlyScoredDenseTimesThatCanBePredictedCount) {
   hwdb::RunFile file = sample_group("a", "h100_sxm", "ddp", 5);
   file.runs[0].scored.step_time = false;
   file.runs[1].measured->step_time.reset();
-  file.runs[2].training.ep = 2;
-  file.runs[3].training.tp = 3;  // does not divide the heads
+  file.runs[2].training.strategy["ep"] = 2;
+  file.runs[3].training.strategy["tp"] = 3;  // does not divide the heads
   const MeasuredRuns runs = measured_runs(std::vector{file}, {});
   ASSERT_EQ(runs.runs.size(), 1u);
   EXPECT_EQ(runs.runs[0].id, "a5");

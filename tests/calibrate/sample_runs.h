@@ -18,10 +18,10 @@ inline hwdb::RunRecord sample_record(const std::string& id, const std::string& a
   record.hardware.accelerator = accelerator;
   record.hardware.num_devices = 8;
   record.training.framework = framework;
-  record.training.precision = "bf16";
-  record.training.sharding = "zero3";
-  record.training.micro_batch = 1;
-  record.training.global_batch = global_batch;
+  record.training.strategy["precision"] = "bf16";
+  record.training.strategy["sharding"] = "zero3";
+  record.training.strategy["micro_batch"] = 1;
+  record.training.strategy["global_batch"] = global_batch;
   record.measured.emplace();
   record.measured->step_time = sim::Seconds(1.0);
   record.scored.step_time = true;

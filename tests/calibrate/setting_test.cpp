@@ -11,7 +11,7 @@ hwdb::RunRecord run() {
   record.model.num_layers = 4;
   record.hardware.num_devices = 8;
   record.training.framework = "fsdp1";
-  record.training.global_batch = 64;
+  record.training.strategy["global_batch"] = 64;
   return record;
 }
 
@@ -28,26 +28,26 @@ TEST(Settings, UnrecordedSwitchesAreUnknown) {
 
 TEST(Settings, AreOrderedFromOffToOnAndFromHighToLowPrecision) {
   hwdb::RunRecord plain = run(), changed = run();
-  plain.training.compile = false;
-  changed.training.compile = true;
-  plain.training.precision = "bf16";
-  changed.training.precision = "fp8";
-  plain.training.optimizer = "adamw";
-  changed.training.optimizer = "adam8bit";
+  plain.training.strategy["compile"] = false;
+  changed.training.strategy["compile"] = true;
+  plain.training.strategy["precision"] = "bf16";
+  changed.training.strategy["precision"] = "fp8";
+  plain.training.strategy["optimizer"] = "adamw";
+  changed.training.strategy["optimizer"] = "adam8bit";
   for (const char* name : {"compile", "precision", "optimizer"})
     EXPECT_LT(settings_of(plain).at(name), settings_of(changed).at(name)) << name;
 }
 
 TEST(Settings, OneReplicaHasNothingToShard) {
   hwdb::RunRecord record = run();
-  record.training.dp = 1;
-  record.training.sharding = "zero1";
+  record.training.strategy["dp"] = 1;
+  record.training.strategy["sharding"] = "zero1";
   EXPECT_EQ(settings_of(record).at("sharding").text, "none");
 }
 
 TEST(Settings, OfTheProgramStandUnderTheirKeysOrInWhatTheyAreADetailOf) {
   hwdb::RunRecord record = run();
-  record.training.precision = "fp8";
+  record.training.strategy["precision"] = "fp8";
   record.training.framework_version = "2.0";
   record.training.settings = {{"reduce_bucket_size", 500.0}, {"fp8_recipe", std::string("rowwise")}};
   const Settings settings = settings_of(record);
@@ -64,8 +64,8 @@ TEST(Settings, FreeTextIsNone) {
 
 TEST(AllBut, IsSharedByRunsThatDifferInThatSettingOnly) {
   hwdb::RunRecord plain = run(), compiled = run();
-  plain.training.compile = false;
-  compiled.training.compile = true;
+  plain.training.strategy["compile"] = false;
+  compiled.training.strategy["compile"] = true;
   EXPECT_EQ(key("compile", plain), key("compile", compiled));
   EXPECT_NE(key("precision", plain), key("precision", compiled));
   compiled.model.num_layers = 8;
@@ -88,11 +88,11 @@ TEST(AllBut, SoftwareForgetsTheFrameworkAndItsVersionButNotItsSettings) {
 
 TEST(AllBut, TopologyForgetsAllRanksAtOnce) {
   hwdb::RunRecord wide = run(), deep = run();
-  wide.training.tp = 8;
-  wide.training.dp = 1;
-  deep.training.pp = 4;
-  deep.training.dp = 2;
-  wide.training.sharding = deep.training.sharding = "none";
+  wide.training.strategy["tp"] = 8;
+  wide.training.strategy["dp"] = 1;
+  deep.training.strategy["pp"] = 4;
+  deep.training.strategy["dp"] = 2;
+  wide.training.strategy["sharding"] = deep.training.strategy["sharding"] = "none";
   EXPECT_EQ(key(kTopology, wide), key(kTopology, deep));
 }
 

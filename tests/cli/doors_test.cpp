@@ -170,40 +170,41 @@ TEST(Doors, AnAssumedValueAnswersAsTheSameValueGiven) {
 // Found by hand: the sharding and the fp16 of V100 were asked for after the framework's rules.
 TEST(Doors, TheUsualPrecisionOfV100IsTheSameGiven) {
   cli::RunOptions options{.model = "llama3-8b"};
-  options.gpus = "64", options.hardware = "v100", options.sharding = "zero1", options.recompute = "full";
+  options.gpus = "64", options.hardware = "v100", options.strategy["sharding"] = "zero1", options.recompute = "full";
   const Answer assumed = answer_of(sim::predict(cli::run_of(options, database())));
-  options.precision = "fp16";
+  options.strategy["precision"] = "fp16";
   EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
 }
 
-// The option of an assumed key; null where none states it alone.
-std::optional<std::string>* option_of(cli::RunOptions& o, const std::string& key) {
-  const std::map<std::string, std::optional<std::string>*> all = {
-      {"hardware.accelerator", &o.hardware},      {"hardware.system", &o.system},
-      {"hardware.num_devices", &o.gpus},          {"model.seq_len", &o.seq_len},
-      {"training.global_batch", &o.global_batch}, {"training.framework", &o.framework},
-      {"training.precision", &o.precision},       {"training.optimizer", &o.optimizer},
-      {"training.sharding", &o.sharding},         {"training.dp", &o.dp},
-      {"training.micro_batch", &o.micro_batch},   {"training.pipeline_schedule", &o.schedule},
-      {"training.recompute.kind", &o.recompute},  {"training.cp_scheme", &o.cp_scheme}};
-  const auto found = all.find(key);
-  return found == all.end() ? nullptr : found->second;
+// Gives an option the assumed value of a key; false where no option states it alone.
+bool give(cli::RunOptions& o, const std::string& key, const std::string& value) {
+  const std::map<std::string, std::optional<std::string>*> others = {
+      {"hardware.accelerator", &o.hardware},     {"hardware.system", &o.system},
+      {"hardware.num_devices", &o.gpus},         {"model.seq_len", &o.seq_len},
+      {"training.framework", &o.framework},      {"training.recompute.kind", &o.recompute},
+      {"training.global_batch", &o.global_batch}};
+  const std::string name = key.substr(key.find('.') + 1);
+  if (const auto found = others.find(key); found != others.end())
+    *found->second = value;
+  else if (key.starts_with("training.") && sim::find_strategy_field(name))
+    o.strategy[name] = value;
+  else
+    return false;
+  return true;
 }
 
 TEST(Doors, DefaultsOfOptionsAnswerAsTheSameOptionsGiven) {
   for (const char* hardware : {"", "h100", "mi300x", "tpu_v5p", "gaudi2", "trainium2", "v100"}) {
     cli::RunOptions options{.model = "llama3-8b"};
-    options.gpus = "64", options.tp = "2", options.pp = "2", options.cp = "2";
+    options.gpus = "64", options.strategy["tp"] = "2", options.strategy["pp"] = "2", options.strategy["cp"] = "2";
     if (*hardware != '\0') options.hardware = hardware;
-    if (options.hardware == "v100") options.cp.reset();  // no flash attention, without which there are no context ranks
+    if (options.hardware == "v100") options.strategy.erase("cp");  // no flash attention, without which there are no context ranks
     const sim::Prediction prediction = sim::predict(cli::run_of(options, database()));
     int compared = 0;
     for (const sim::Fact& fact : prediction.run.facts) {
       if (!fact.key.starts_with("assumed.")) continue;
       cli::RunOptions given = options;
-      std::optional<std::string>* const option = option_of(given, fact.key.substr(8));
-      if (!option) continue;
-      *option = fact.value;
+      if (!give(given, fact.key.substr(8), fact.value)) continue;
       EXPECT_EQ(answer_of(sim::predict(cli::run_of(given, database()))), answer_of(prediction))
           << fact.key << " = " << fact.value << " on " << hardware;
       ++compared;
@@ -222,7 +223,7 @@ void expect_reloads(const sim::Run& run, const std::string& what) {
 
 cli::RunOptions small_options() {
   cli::RunOptions options{.model = "llama3-8b"};
-  options.gpus = "64", options.tp = "2", options.pp = "2";
+  options.gpus = "64", options.strategy["tp"] = "2", options.strategy["pp"] = "2";
   return options;
 }
 
@@ -236,39 +237,46 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"hardware", [](cli::RunOptions& o) { o.hardware = "mi300x"; }},
       {"seq-len", [](cli::RunOptions& o) { o.seq_len = "2048"; }},
       {"global-batch", [](cli::RunOptions& o) { o.global_batch = "512"; }},
-      {"micro-batch", [](cli::RunOptions& o) { o.micro_batch = "2"; }},
-      {"precision", [](cli::RunOptions& o) { o.precision = "fp8"; }},
+      {"micro-batch", [](cli::RunOptions& o) { o.strategy["micro_batch"] = "2"; }},
+      {"precision", [](cli::RunOptions& o) { o.strategy["precision"] = "fp8"; }},
       {"framework", [](cli::RunOptions& o) { o.framework = "deepspeed"; }},
       {"date", [](cli::RunOptions& o) { o.date = "2021-06-01"; }},
-      {"optimizer", [](cli::RunOptions& o) { o.optimizer = "lion"; }},
+      {"optimizer", [](cli::RunOptions& o) { o.strategy["optimizer"] = "lion"; }},
       {"offload", [](cli::RunOptions& o) { o.offload = "optimizer,activations=core_attn"; }},
       {"recompute modules", [](cli::RunOptions& o) { o.recompute = "selective=mlp+layernorm"; }},
       {"recompute first", [](cli::RunOptions& o) { o.recompute = "full=3"; }},
       {"recompute every", [](cli::RunOptions& o) { o.recompute = "every-n=2/3"; }},
       {"recompute full/2", [](cli::RunOptions& o) { o.recompute = "full/2"; }},
       {"recompute op", [](cli::RunOptions& o) { o.recompute = "op=qkv"; }},
-      {"schedule", [](cli::RunOptions& o) { o.schedule = "zb-h1"; }},
-      {"virtual-stages", [](cli::RunOptions& o) { o.virtual_stages = "4"; }},
-      {"stage-layers", [](cli::RunOptions& o) { o.stage_layers = "15,17"; }},
-      {"embeddings-as-layers", [](cli::RunOptions& o) { o.embeddings_as_layers = true; }},
-      {"sharding", [](cli::RunOptions& o) { o.sharding = "zero1"; }},
-      {"zero1 in groups", [](cli::RunOptions& o) { o.sharding = "zero1", o.shard_size = "4"; }},
-      {"hsdp", [](cli::RunOptions& o) { o.pp = "1", o.sharding = "hsdp", o.shard_size = "8"; }},
-      {"cp", [](cli::RunOptions& o) { o.cp = "2", o.cp_scheme = "all-gather", o.cp_balanced = false; }},
-      {"sequence-parallel", [](cli::RunOptions& o) { o.sequence_parallel = true; }},
-      {"no-sequence-parallel", [](cli::RunOptions& o) { o.sequence_parallel = false; }},
-      {"no-flash", [](cli::RunOptions& o) { o.flash = false; }},
-      {"compile", [](cli::RunOptions& o) { o.compile = true; }},
-      {"cuda-graph", [](cli::RunOptions& o) { o.cuda_graph = true; }},
-      {"fused-cross-entropy", [](cli::RunOptions& o) { o.fused_cross_entropy = true; }},
-      {"tp-overlap", [](cli::RunOptions& o) { o.tp_overlap = true; }},
-      {"gradient-overlap", [](cli::RunOptions& o) { o.gradient_overlap = true, o.gather_overlap = false; }},
+      {"schedule", [](cli::RunOptions& o) { o.strategy["pipeline_schedule"] = "zb-h1"; }},
+      {"virtual-stages", [](cli::RunOptions& o) { o.strategy["virtual_stages"] = "4"; }},
+      {"stage-layers", [](cli::RunOptions& o) { o.strategy["stage_layers"] = "15,17"; }},
+      {"embeddings-as-layers", [](cli::RunOptions& o) { o.strategy["embeddings_as_layers"] = "true"; }},
+      {"sharding", [](cli::RunOptions& o) { o.strategy["sharding"] = "zero1"; }},
+      {"zero1 in groups", [](cli::RunOptions& o) { o.strategy["sharding"] = "zero1", o.strategy["shard_size"] = "4"; }},
+      {"hsdp",
+       [](cli::RunOptions& o) { o.strategy["pp"] = "1", o.strategy["sharding"] = "hsdp", o.strategy["shard_size"] = "8"; }},
+      {"cp",
+       [](cli::RunOptions& o) {
+         o.strategy["cp"] = "2", o.strategy["cp_scheme"] = "all-gather", o.strategy["cp_balanced"] = "false";
+       }},
+      {"sequence-parallel", [](cli::RunOptions& o) { o.strategy["sequence_parallel"] = "true"; }},
+      {"no-sequence-parallel", [](cli::RunOptions& o) { o.strategy["sequence_parallel"] = "false"; }},
+      {"no-flash", [](cli::RunOptions& o) { o.strategy["flash_attention"] = "false"; }},
+      {"compile", [](cli::RunOptions& o) { o.strategy["compile"] = "true"; }},
+      {"cuda-graph", [](cli::RunOptions& o) { o.strategy["cuda_graph"] = "true"; }},
+      {"fused-cross-entropy", [](cli::RunOptions& o) { o.strategy["fused_cross_entropy"] = "true"; }},
+      {"tp-overlap", [](cli::RunOptions& o) { o.strategy["tp_overlap"] = "true"; }},
+      {"gradient-overlap",
+       [](cli::RunOptions& o) { o.strategy["gradient_overlap"] = "true", o.strategy["gather_overlap"] = "false"; }},
       {"moe",
        [](cli::RunOptions& o) {
-         o.model = "mixtral-8x7b", o.ep = "4", o.etp = "1", o.sequence_parallel = true, o.moe_dispatch = "deepep";
-         o.moe_overlap = true, o.moe_imbalance = 1.2, o.moe_capacity = 1.5, o.cuda_graph = true, o.moe_captured = false;
+         o.model = "mixtral-8x7b", o.strategy["ep"] = "4", o.strategy["etp"] = "1", o.strategy["sequence_parallel"] = "true",
+         o.strategy["moe_dispatch"] = "deepep";
+         o.strategy["moe_overlap"] = "true", o.strategy["moe_imbalance"] = "1.2", o.strategy["moe_capacity"] = "1.5",
+         o.strategy["cuda_graph"] = "true", o.strategy["moe_captured"] = "false";
        }},
-      {"mla", [](cli::RunOptions& o) { o.model = "deepseek-v2-lite", o.pp = "1"; }},
+      {"mla", [](cli::RunOptions& o) { o.model = "deepseek-v2-lite", o.strategy["pp"] = "1"; }},
   };
   for (const auto& [what, set] : sets) {
     cli::RunOptions options = small_options();
@@ -282,7 +290,7 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEverySetting) {
     for (const char* framework : {"megatron-lm", "fsdp2"}) {
       cli::RunOptions options = small_options();
       options.framework = framework;
-      if (options.framework == "fsdp2") options.pp = "1", options.sharding = "zero3";
+      if (options.framework == "fsdp2") options.strategy["pp"] = "1", options.strategy["sharding"] = "zero3";
       options.settings[setting.key] = hwdb::setting_from(setting, setting.key, setting.example);
       expect_reloads(cli::run_of(options, database()), std::string(setting.key) + " under " + framework);
     }
@@ -315,7 +323,8 @@ TEST(Doors, EveryPlanEqualsItsPrediction) {
         Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"}, Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
         Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"}, Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
     cli::RunOptions options{.model = p.model};
-    options.gpus = p.gpus, options.hardware = p.hardware, options.framework = p.framework, options.precision = p.precision;
+    options.gpus = p.gpus, options.hardware = p.hardware, options.framework = p.framework,
+    options.strategy["precision"] = p.precision;
     sim::PlanQuery query = cli::query_of(options, database());
     query.top = 40;
     const sim::Plan plan = sim::plan(query);
@@ -368,7 +377,7 @@ TEST(Doors, FreeTextMovesNothing) {
         record.source = sentence(random);
         record.training.framework_detail = sentence(random);
         record.training.precision_detail = sentence(random);
-        if (record.training.recompute) record.training.recompute->detail = sentence(random);
+        record.training.recompute_detail = sentence(random);
         EXPECT_EQ(answer_of(predicted(record)), before) << record.id;
         ++compared;
       } catch (const Error&) {

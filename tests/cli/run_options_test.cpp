@@ -19,12 +19,12 @@ RunOptions parsed(const std::string& arguments) {
 TEST(RunOptions, SwitchesOfOverlapHaveNoValueUntilTheyAreGiven) {
   const RunOptions none = parsed("--model gpt2 --gpus 8");
   EXPECT_FALSE(none.dp_overlap.has_value());
-  EXPECT_FALSE(none.gradient_overlap.has_value());
-  EXPECT_FALSE(none.gather_overlap.has_value());
+  EXPECT_FALSE(none.strategy.contains("gradient_overlap"));
+  EXPECT_FALSE(none.strategy.contains("gather_overlap"));
   const RunOptions some = parsed("--model gpt2 --gpus 8 --no-dp-overlap --gather-overlap");
   EXPECT_EQ(some.dp_overlap, false);
-  EXPECT_FALSE(some.gradient_overlap.has_value());
-  EXPECT_EQ(some.gather_overlap, true);
+  EXPECT_FALSE(some.strategy.contains("gradient_overlap"));
+  EXPECT_EQ(some.strategy.at("gather_overlap"), "true");
 }
 
 }  // namespace

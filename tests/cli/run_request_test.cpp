@@ -42,7 +42,7 @@ TEST(QueryOf, ModelAndDevicesAreEnough) {
   EXPECT_EQ(query.base.cluster.num_devices, 256);
   EXPECT_EQ(query.base.cluster.devices_per_node, 8);
   EXPECT_EQ(query.base.strategy.global_batch * query.base.model.seq_len, 4 << 20);
-  EXPECT_TRUE(query.tensor_parallel.empty());
+  EXPECT_TRUE(query.restriction.empty());
   EXPECT_EQ(assumed(query.base, "hardware.accelerator"), "h100_sxm");
   EXPECT_EQ(assumed(query.base, "hardware.system"), "dgx_h100");
   EXPECT_EQ(assumed(query.base, "training.framework"), "megatron-lm");
@@ -62,14 +62,14 @@ TEST(QueryOf, DoesNotCallAssumedWhatItSearches) {
 TEST(QueryOf, ReadsListsOfEveryKind) {
   RunOptions options{.model = "gpt2"};
   options.gpus = "64";
-  options.tp = "1-8*2";
-  options.sharding = "zero1,zero3";
+  options.strategy["tp"] = "1-8*2";
+  options.strategy["sharding"] = "zero1,zero3";
   options.recompute = "none,every-n=4";
   const sim::PlanQuery query = query_of(options, database());
-  EXPECT_EQ(query.tensor_parallel, (std::vector<int>{1, 2, 4, 8}));
-  EXPECT_EQ(query.sharding, (std::vector<sim::Sharding>{sim::Sharding::Zero1, sim::Sharding::Zero3}));
-  ASSERT_EQ(query.recompute.size(), 2u);
-  EXPECT_EQ(query.recompute[1], (sim::Recompute{.kind = sim::RecomputeKind::EveryN, .every_n = 4}));
+  EXPECT_EQ(query.restriction.at("tp"), (std::vector<sim::FieldValue>{1, 2, 4, 8}));
+  EXPECT_EQ(query.restriction.at("sharding"), (std::vector<sim::FieldValue>{"zero1", "zero3"}));
+  ASSERT_EQ(query.restriction.at("recompute").size(), 2u);
+  EXPECT_EQ(query.restriction.at("recompute")[1], sim::FieldValue("every-n=4"));
 }
 
 TEST(RunOf, WithoutAMeshAllDevicesAreDataParallel) {
@@ -77,15 +77,15 @@ TEST(RunOf, WithoutAMeshAllDevicesAreDataParallel) {
   options.gpus = "24";
   options.seq_len = "4096";
   const sim::Run run = run_of(options, database());
-  EXPECT_EQ(run.strategy.data_parallel, 24);
+  EXPECT_EQ(run.strategy.dp, 24);
   EXPECT_EQ(run.strategy.global_batch, 1032);  // 4 Mi / 4096 = 1024, and the nearest multiple of 24
 }
 
 TEST(RunOf, TheMeshTellsTheDevices) {
   RunOptions options{.model = "llama-8b"};
-  options.tp = "4";
-  options.pp = "2";
-  options.dp = "3";
+  options.strategy["tp"] = "4";
+  options.strategy["pp"] = "2";
+  options.strategy["dp"] = "3";
   EXPECT_EQ(run_of(options, database()).cluster.num_devices, 24);
 }
 
@@ -99,10 +99,10 @@ TEST(RunOf, TokensBecomeWholeSequences) {
 TEST(RunOf, AnImpossibleMeshIsAnAnswerWithItsRule) {
   RunOptions options{.model = "llama-70b"};
   options.gpus = "256";
-  options.dp = "9";
+  options.strategy["dp"] = "9";
   EXPECT_EQ(rule_of(options), "dp * tp * pp * cp != devices");
-  options.dp.reset();
-  options.micro_batch = "3";
+  options.strategy.erase("dp");
+  options.strategy["micro_batch"] = "3";
   options.global_batch = "512";
   EXPECT_EQ(rule_of(options), "dp * micro_batch does not divide global_batch");
 }
@@ -120,9 +120,9 @@ TEST(RunOf, AbsurdNumbersNameOptionValueAndRange) {
 
 TEST(RunOf, MeshesThatWouldOverflowAreRefused) {
   RunOptions options{.model = "gpt2"};
-  options.tp = "1024";
-  options.pp = "4096";
-  options.dp = "1048576";
+  options.strategy["tp"] = "1024";
+  options.strategy["pp"] = "4096";
+  options.strategy["dp"] = "1048576";
   EXPECT_NE(request_error(options).find("at most 1048576 devices"), std::string::npos) << request_error(options);
 }
 
@@ -133,36 +133,37 @@ TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
   options.framework = "megatron";
   EXPECT_NE(request_error(options).find("megatron-lm"), std::string::npos) << request_error(options);
   options.framework.reset();
-  options.sharding = "fsdp";
+  options.strategy["sharding"] = "fsdp";
   EXPECT_EQ(request_error(options), "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
 }
 
 TEST(RunOf, ASchedulesNameReachesTheStrategy) {
   RunOptions options{.model = "llama-8b"};
-  options.pp = "4";
-  EXPECT_EQ(run_of(options, database()).strategy.schedule, sim::PipelineSchedule::OneForwardOneBackward);
-  options.schedule = "zero-bubble";
-  EXPECT_EQ(run_of(options, database()).strategy.schedule, sim::PipelineSchedule::ZbH1);
-  options.schedule = "zb-v";
+  options.strategy["pp"] = "4";
+  EXPECT_EQ(run_of(options, database()).strategy.pipeline_schedule, sim::PipelineSchedule::OneForwardOneBackward);
+  options.strategy["pipeline_schedule"] = "zero-bubble";
+  EXPECT_EQ(run_of(options, database()).strategy.pipeline_schedule, sim::PipelineSchedule::ZbH1);
+  options.strategy["pipeline_schedule"] = "zb-v";
   EXPECT_EQ(run_of(options, database()).strategy.virtual_stages, 2);
-  options.schedule = "zb";
+  options.strategy["pipeline_schedule"] = "zb";
   EXPECT_EQ(request_error(options), "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe is expected");
 }
 
 TEST(RunOf, HsdpNeedsItsShardSize) {
   RunOptions options{.model = "llama-8b"};
   options.gpus = "64";
-  options.sharding = "hsdp";
+  options.strategy["sharding"] = "hsdp";
   EXPECT_NE(request_error(options).find("--shard-size is missing"), std::string::npos);
-  options.shard_size = "8";
+  options.strategy["shard_size"] = "8";
   EXPECT_EQ(run_of(options, database()).strategy.shard_size, 8);
-  options.sharding = "none";
+  options.strategy["sharding"] = "none";
   EXPECT_NE(request_error(options).find("--shard-size = 8"), std::string::npos);
 }
 
 TEST(RunOf, SwitchesReachTheStrategy) {
-  RunOptions options{.model = "llama-8b", .sequence_parallel = true, .flash = false, .cuda_graph = true};
-  options.tp = "2";
+  RunOptions options{.model = "llama-8b"};
+  options.strategy = {{"sequence_parallel", "true"}, {"flash_attention", "false"}, {"cuda_graph", "true"}};
+  options.strategy["tp"] = "2";
   options.offload = "optimizer,activations";
   const sim::Strategy s = run_of(options, database()).strategy;
   EXPECT_TRUE(s.sequence_parallel);
@@ -182,14 +183,14 @@ TEST(RunOf, ActivationsOfModulesAreOffloaded) {
 }
 
 TEST(RunOf, HabitsOfTheFrameworkReachTheFramework) {
-  RunOptions options{
-      .model = "llama-8b", .fused_cross_entropy = true, .tp_overlap = true, .dp_overlap = false, .gather_overlap = true};
-  options.tp = "2", options.dp = "4";
-  options.sharding = "zero3", options.framework = "fsdp2";
+  RunOptions options{.model = "llama-8b", .dp_overlap = false};
+  options.strategy = {{"fused_cross_entropy", "true"}, {"tp_overlap", "true"}, {"gather_overlap", "true"}};
+  options.strategy["tp"] = "2", options.strategy["dp"] = "4";
+  options.strategy["sharding"] = "zero3", options.framework = "fsdp2";
   options.settings = {{"fsdp_unit_blocks", 0.0}, {"grad_sync_every_microbatch", true}, {"reshard_after_forward", false}};
   const sim::Run run = run_of(options, database());
   EXPECT_TRUE(run.strategy.fused_cross_entropy);
-  EXPECT_TRUE(run.strategy.tensor_overlap);
+  EXPECT_TRUE(run.strategy.tp_overlap);
   EXPECT_FALSE(run.strategy.gradient_overlap);
   EXPECT_TRUE(run.strategy.gather_overlap);
   EXPECT_TRUE(run.framework.gradients.reduced_every_microbatch);

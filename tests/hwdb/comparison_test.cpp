@@ -28,9 +28,9 @@ TEST(Comparisons, TakeTheSettingAwayByAMergePatch) {
     "run": {"id": "x", "model": {"num_layers": 4}, "training": {"compile": true, "tp": 2}},
     "without": {"training": {"compile": false}}})")
                            .at(0);
-  EXPECT_EQ(c.on->training.compile, true);
-  EXPECT_EQ(c.off->training.compile, false);
-  EXPECT_EQ(c.off->training.tp, 2);
+  EXPECT_EQ(sim::stated<bool>(c.on->training.strategy, "compile"), true);
+  EXPECT_EQ(sim::stated<bool>(c.off->training.strategy, "compile"), false);
+  EXPECT_EQ(sim::stated<int>(c.off->training.strategy, "tp"), 2);
   EXPECT_EQ(c.off->model.num_layers, 4);
   EXPECT_EQ(c.off->group, "g");
   EXPECT_DOUBLE_EQ(*c.speedup, 0.15);

@@ -27,37 +27,42 @@ bool refused(const std::string& key, const std::string& value) {
 
 TEST(FrameworkFields, EveryKindOfValueGoesWhereItBelongs) {
   EXPECT_EQ(with("fusion", "\"fused\"").framework.fusion, sim::ElementwiseFusion::Fused);
-  EXPECT_EQ(with("low_precision_scaling", "\"rowwise\"").framework.low_precision.scaling, sim::LowPrecisionScaling::Rowwise);
-  EXPECT_EQ(with("fused_loss", "\"recomputed\"").framework.loss.fused, sim::FusedLoss::Recomputed);
-  EXPECT_EQ(with("loss_chunks", "8").framework.loss.chunks, 8);
-  EXPECT_EQ(with("gradient_copies", "1.5").framework.gradients.copies, 1.5);
-  EXPECT_TRUE(with("keeps_fused_qkv", "true").framework.kept.fused_qkv);
-  EXPECT_EQ(with("host_time_per_kernel_s", "2e-5").framework.host.per_kernel, sim::Seconds(2e-5));
-  EXPECT_EQ(with("offload.checkpoint_up_bytes_per_s", "5e9").framework.host_copies.checkpoints_up, sim::BytesPerSecond(5e9));
-  EXPECT_EQ(with("matmul_workspace_bytes", "0").framework.reserve.matmul_workspace, sim::Bytes(0.0));
-  EXPECT_EQ(with("default.sharding", "\"zero2\"").defaults.sharding, sim::Sharding::Zero2);
+  EXPECT_EQ(with("low_precision.scaling", "\"rowwise\"").framework.low_precision.scaling, sim::LowPrecisionScaling::Rowwise);
+  EXPECT_EQ(with("loss.fused", "\"recomputed\"").framework.loss.fused, sim::FusedLoss::Recomputed);
+  EXPECT_EQ(with("loss.chunks", "8").framework.loss.chunks, 8);
+  EXPECT_EQ(with("gradients.copies", "1.5").framework.gradients.copies, 1.5);
+  EXPECT_TRUE(with("kept.fused_qkv", "true").framework.kept.fused_qkv);
+  EXPECT_EQ(with("host.per_kernel", "2e-5").framework.host.per_kernel, sim::Seconds(2e-5));
+  EXPECT_EQ(with("host_copies.checkpoints_up", "5e9").framework.host_copies.checkpoints_up, sim::BytesPerSecond(5e9));
+  EXPECT_EQ(with("reserve.matmul_workspace", "0").framework.reserve.matmul_workspace, sim::Bytes(0.0));
+  EXPECT_EQ(with("default.sharding", "\"zero2\"").defaults.strategy.sharding, sim::Sharding::Zero2);
   EXPECT_EQ(with("default.bias", "false").defaults.bias, false);
+}
+
+TEST(FrameworkFields, KeysOfOlderDatabasesAreUnderstood) {
+  EXPECT_EQ(with("host_time_per_kernel_s", "2e-5").framework.host.per_kernel, sim::Seconds(2e-5));
+  EXPECT_EQ(with("fragmentation", "1.5").framework.reserve.fragmentation, 1.5);
 }
 
 TEST(FrameworkFields, NothingIsNegativeAndRatesAreNotZero) {
   EXPECT_TRUE(refused("efficiency", "-0.5"));
-  EXPECT_TRUE(refused("host_time_per_step_s", "-1"));
-  EXPECT_TRUE(refused("framework_memory_bytes", "-1"));
+  EXPECT_TRUE(refused("host.per_step", "-1"));
+  EXPECT_TRUE(refused("reserve.framework", "-1"));
   EXPECT_EQ(with("efficiency", "0").framework.efficiency, 0.0);
-  EXPECT_TRUE(refused("offload.checkpoint_up_bytes_per_s", "0"));
+  EXPECT_TRUE(refused("host_copies.checkpoints_up", "0"));
 }
 
 TEST(FrameworkFields, CountsAreWholeNumbersInTheirRange) {
   EXPECT_TRUE(refused("vocab_multiple", "0"));
   EXPECT_TRUE(refused("vocab_multiple", "128.5"));
-  EXPECT_TRUE(refused("prefetch_units", "1001"));
-  EXPECT_EQ(with("prefetch_units", "1000").framework.sharded.prefetch_units, 1000);
+  EXPECT_TRUE(refused("sharded.prefetch_units", "1001"));
+  EXPECT_EQ(with("sharded.prefetch_units", "1000").framework.sharded.prefetch_units, 1000);
 }
 
 TEST(FrameworkFields, NamesAreThoseOfTheSchema) {
   EXPECT_TRUE(refused("default.sharding", "\"zero4\""));
   EXPECT_TRUE(refused("attention_kernel", "2"));
-  EXPECT_TRUE(refused("fused_update", "\"true\""));
+  EXPECT_TRUE(refused("update.fused", "\"true\""));
 }
 
 }  // namespace

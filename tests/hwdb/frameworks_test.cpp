@@ -11,9 +11,9 @@ namespace {
 constexpr const char* kTwoFrameworks = R"({"schema": 1, "frameworks": [
   {"id": "plain", "name": "Plain", "fields": {
     "storage.gradient_bytes": {"value": 2, "evidence": "data_sheet", "source": "manual"},
-    "fragmentation": {"value": 1.5, "evidence": "measured", "source": "log"}}},
+    "reserve.fragmentation": {"value": 1.5, "evidence": "measured", "source": "log"}}},
   {"id": "better", "name": "Better", "like": "plain", "fields": {
-    "fragmentation": {"value": 1.1, "evidence": "measured", "source": "log"}}}],
+    "reserve.fragmentation": {"value": 1.1, "evidence": "measured", "source": "log"}}}],
  "rules": [
   {"when": {"framework": "better"}, "set": {
     "default.flash_attention": [{"until": "2022-09-01", "value": false, "evidence": "assumed", "source": "too old"}]}},
@@ -42,7 +42,7 @@ TEST(Frameworks, AFrameworkLikeAnotherTakesOverItsFields) {
   EXPECT_EQ(choice.framework.id, "better");
   EXPECT_EQ(choice.framework.storage.gradient_bytes, 2.0);
   EXPECT_EQ(choice.framework.reserve.fragmentation, 1.1);
-  EXPECT_TRUE(choice.defaults.flash_attention);
+  EXPECT_TRUE(choice.defaults.strategy.flash_attention);
 }
 
 TEST(Frameworks, EveryFieldComesWithItsSource) {
@@ -56,10 +56,10 @@ TEST(Frameworks, EveryFieldComesWithItsSource) {
 }
 
 TEST(Frameworks, ARuleAppliesWhereAllItsConditionsHold) {
-  EXPECT_FALSE(two().choose(asked("better", "2021-05-01")).defaults.flash_attention);
-  EXPECT_TRUE(two().choose(asked("better", "2022-09-01")).defaults.flash_attention);
-  EXPECT_TRUE(two().choose(asked("plain", "2021-05-01")).defaults.flash_attention);
-  EXPECT_TRUE(two().choose(asked("better", "")).defaults.flash_attention);  // an unknown date is not old
+  EXPECT_FALSE(two().choose(asked("better", "2021-05-01")).defaults.strategy.flash_attention);
+  EXPECT_TRUE(two().choose(asked("better", "2022-09-01")).defaults.strategy.flash_attention);
+  EXPECT_TRUE(two().choose(asked("plain", "2021-05-01")).defaults.strategy.flash_attention);
+  EXPECT_TRUE(two().choose(asked("better", "")).defaults.strategy.flash_attention);  // an unknown date is not old
 }
 
 TEST(Frameworks, AConditionWithSeveralValuesNeedsOneOfThem) {
@@ -159,7 +159,7 @@ TEST(Frameworks, ACoefficientReplacesAFieldAlsoOfThoseThatAreLikeTheFramework) {
 
 TEST(Frameworks, ANearerFieldAndARuleWinOverACoefficient) {
   Frameworks frameworks = two();
-  frameworks.put(of_framework("plain", "fragmentation", 3.0));
+  frameworks.put(of_framework("plain", "reserve.fragmentation", 3.0));
   frameworks.put(of_framework("plain", "efficiency", 0.7));
   EXPECT_EQ(frameworks.choose(asked("plain")).framework.reserve.fragmentation, 3.0);
   EXPECT_EQ(frameworks.choose(asked("better")).framework.reserve.fragmentation, 1.1);
@@ -179,27 +179,27 @@ TEST(Frameworks, ACoefficientOfAnUnknownFrameworkOrFieldIsRefused) {
             "coefficient of framework beter: unknown training framework; did you mean better?");
   EXPECT_EQ(message(of_framework("better", "eficiency", 1.0)),
             "coefficient of framework better: eficiency: unknown field; did you mean efficiency?");
-  EXPECT_EQ(message(of_framework("better", "fp32_logits", 1.0)),
-            "coefficient of framework better: fp32_logits = 1.0: wrong type or range for this field");
+  EXPECT_EQ(message(of_framework("better", "loss.fp32_logits", 1.0)),
+            "coefficient of framework better: loss.fp32_logits = 1.0: wrong type or range for this field");
 }
 
 TEST(Frameworks, ANumberIsThatOfTheNearestFrameworkThatSetsIt) {
   EXPECT_EQ(two().number("better", "storage.gradient_bytes"), 2.0);
-  EXPECT_EQ(two().number("better", "fragmentation"), 1.1);
+  EXPECT_EQ(two().number("better", "reserve.fragmentation"), 1.1);
   EXPECT_FALSE(two().number("better", "efficiency"));
-  EXPECT_FALSE(two().number("best", "fragmentation"));
+  EXPECT_FALSE(two().number("best", "reserve.fragmentation"));
 }
 
 TEST(Frameworks, MistakesInTheFileAreNamed) {
   const auto one = [](const std::string& fields) {
     return R"({"frameworks": [{"id": "a", "name": "A", "fields": {)" + fields + "}}]}";
   };
-  EXPECT_EQ(frameworks_error(one(R"("fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
-            "frameworks.json: framework a: fragmentatio: unknown field; did you mean fragmentation?");
-  EXPECT_EQ(frameworks_error(one(R"("fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
-            "frameworks.json: framework a: fragmentation = \"x\": wrong type or range for this field");
-  EXPECT_EQ(frameworks_error(one(R"("fragmentation": {"value": 1, "evidence": "assumed"})")),
-            "frameworks.json: framework a: fragmentation: value, evidence and source are all needed");
+  EXPECT_EQ(frameworks_error(one(R"("reserve.fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
+            "frameworks.json: framework a: reserve.fragmentatio: unknown field; did you mean reserve.fragmentation?");
+  EXPECT_EQ(frameworks_error(one(R"("reserve.fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
+            "frameworks.json: framework a: reserve.fragmentation = \"x\": wrong type or range for this field");
+  EXPECT_EQ(frameworks_error(one(R"("reserve.fragmentation": {"value": 1, "evidence": "assumed"})")),
+            "frameworks.json: framework a: reserve.fragmentation: value, evidence and source are all needed");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [{"id": "a", "like": "b"}]})"),
             "frameworks.json: framework a: like = b: no framework before this one has that id");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [], "rules": [{"when": {}, "set": {}}]})"),
@@ -271,12 +271,12 @@ TEST(ShippedFrameworks, AutocastOverFp32WeightsKeepsSixteenBytesPerParameter) {
 
 TEST(ShippedFrameworks, NoFlashAttentionOnV100OrWithAlibi) {
   FrameworkQuery query = asked("pytorch");
-  EXPECT_TRUE(Frameworks::shipped().choose(query).defaults.flash_attention);
+  EXPECT_TRUE(Frameworks::shipped().choose(query).defaults.strategy.flash_attention);
   query.architecture = "Volta (sm_70)";
-  EXPECT_FALSE(Frameworks::shipped().choose(query).defaults.flash_attention);
+  EXPECT_FALSE(Frameworks::shipped().choose(query).defaults.strategy.flash_attention);
   query.architecture = "Ampere (sm_80)";
   query.position = "alibi";
-  EXPECT_FALSE(Frameworks::shipped().choose(query).defaults.flash_attention);
+  EXPECT_FALSE(Frameworks::shipped().choose(query).defaults.strategy.flash_attention);
 }
 
 sim::AttentionKernel kernel(const std::string& framework, const std::string& architecture, const std::string& date,

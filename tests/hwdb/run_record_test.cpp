@@ -64,8 +64,8 @@ TEST(RunRecords, KeepWhatTheFileSaysAndLeaveTheRestUnknown) {
   EXPECT_EQ(run.model.num_layers, 2);
   EXPECT_EQ(run.model.gated_mlp, true);
   EXPECT_FALSE(run.model.position);
-  EXPECT_FALSE(run.training.micro_batch);
-  EXPECT_EQ(run.training.recompute->every_n, 3);
+  EXPECT_FALSE(run.training.strategy.contains("micro_batch"));
+  EXPECT_EQ(sim::stated<int>(run.training.strategy, "recompute.every_n"), 3);
   EXPECT_EQ(run.measured->step_time, sim::Seconds(1.5));
   EXPECT_EQ(run.measured->peak_memory, sim::Bytes(2000.0));
   EXPECT_TRUE(run.scored.step_time);

@@ -30,9 +30,9 @@ RunRecord llama(int devices) {
   record.hardware.accelerator = "h100_sxm";
   record.hardware.num_devices = devices;
   record.training.framework = "megatron-lm";
-  record.training.precision = "bf16";
-  record.training.global_batch = 16;
-  record.training.micro_batch = 1;
+  record.training.strategy["precision"] = "bf16";
+  record.training.strategy["global_batch"] = 16;
+  record.training.strategy["micro_batch"] = 1;
   return record;
 }
 
@@ -55,7 +55,7 @@ void expect_plausible(const std::optional<std::string>& accelerator, const std::
   record.model.name = "gpt2";
   record.model.seq_len = 1024;
   record.hardware.accelerator = accelerator, record.hardware.system = system;
-  record.training.precision.reset();
+  record.training.strategy.erase("precision");
   const sim::Prediction prediction = sim::predict(resolved(record));
   const std::string name = accelerator.value_or("") + system.value_or("");
   EXPECT_TRUE(prediction.feasible()) << name;
@@ -98,10 +98,10 @@ TEST(RunResolver, CoefficientsOfAFrameworkComeFromTheDatabase) {
 
 TEST(RunResolver, DataParallelismIsWhatTheOtherDimensionsLeave) {
   RunRecord record = llama(16);
-  record.training.tp = 2;
-  record.training.pp = 4;
+  record.training.strategy["tp"] = 2;
+  record.training.strategy["pp"] = 4;
   const sim::Run run = resolved(record);
-  EXPECT_EQ(run.strategy.data_parallel, 2);
+  EXPECT_EQ(run.strategy.dp, 2);
   EXPECT_EQ(run.strategy.num_microbatches(), 8);
   ASSERT_NE(fact(run, "assumed.training.dp"), nullptr);
   EXPECT_EQ(fact(run, "assumed.training.dp")->value, "2");
@@ -109,11 +109,11 @@ TEST(RunResolver, DataParallelismIsWhatTheOtherDimensionsLeave) {
 
 TEST(RunResolver, AMeshThatDoesNotMultiplyIsRefusedWithWhatWouldFit) {
   RunRecord record = llama(16);
-  record.training.tp = 2;
-  record.training.dp = 4;
+  record.training.strategy["tp"] = 2;
+  record.training.strategy["dp"] = 4;
   EXPECT_EQ(resolving_error(record),
             "mine.json: run a: training: dp * tp * pp * cp = 4 * 2 * 1 * 1 is not num_devices = 16; dp = 8 would fit");
-  record.training.tp = 3;
+  record.training.strategy["tp"] = 3;
   EXPECT_EQ(resolving_error(record),
             "mine.json: run a: training: dp * tp * pp * cp = 4 * 3 * 1 * 1 is not num_devices = 16; tp * pp * cp = 3 must divide "
             "it (nearest: 2 or 4)");
@@ -128,7 +128,8 @@ TEST(RunResolver, ABatchThatDoesNotMultiplyIsRefused) {
 
 TEST(RunResolver, EssentialFiguresThatAreMissingAreNamed) {
   RunRecord record = llama(8);
-  record.training.global_batch = record.training.micro_batch = std::nullopt;
+  record.training.strategy.erase("global_batch");
+  record.training.strategy.erase("micro_batch");
   EXPECT_EQ(resolving_error(record), "mine.json: run a: training.global_batch is missing, and training.micro_batch too");
   record = llama(8);
   record.hardware.accelerator = std::nullopt;
@@ -154,7 +155,7 @@ TEST(RunResolver, WhatTheRecordSaysWinsOverTheFramework) {
   RunRecord record = llama(8);
   EXPECT_TRUE(resolved(record).strategy.flash_attention);
   EXPECT_NE(fact(resolved(record), "assumed.training.flash_attention"), nullptr);
-  record.training.flash_attention = false;
+  record.training.strategy["flash_attention"] = false;
   EXPECT_FALSE(resolved(record).strategy.flash_attention);
   EXPECT_EQ(fact(resolved(record), "assumed.training.flash_attention"), nullptr);
 }
@@ -169,7 +170,7 @@ TEST(RunResolver, BothKindsOfDataCollectivesOverlapAsTheRunSaysOfEach) {
   EXPECT_EQ(overlaps(record), std::pair(false, false));
   record.training.dp_overlap = true;
   EXPECT_EQ(overlaps(record), std::pair(true, true));
-  record.training.gather_overlap = true, record.training.gradient_overlap = false;
+  record.training.strategy["gather_overlap"] = true, record.training.strategy["gradient_overlap"] = false;
   EXPECT_EQ(overlaps(record), std::pair(false, true));
 }
 
@@ -184,22 +185,22 @@ TEST(RunResolver, UpdatedWeightsAreGatheredAsTheFrameworkDoes) {
 
 TEST(RunResolver, SchedulesWithSplitPassesBringTheirNumberOfParts) {
   RunRecord record = llama(16);
-  record.training.pp = 4;
-  record.training.pipeline_schedule = "zero-bubble";
-  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::ZbH1);
+  record.training.strategy["pp"] = 4;
+  record.training.strategy["pipeline_schedule"] = "zero-bubble";
+  EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::ZbH1);
   EXPECT_EQ(resolved(record).strategy.virtual_stages, 1);
-  record.training.pipeline_schedule = "zb-v";
-  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::ZbV);
+  record.training.strategy["pipeline_schedule"] = "zb-v";
+  EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::ZbV);
   EXPECT_EQ(resolved(record).strategy.virtual_stages, 2);
-  record.training.pipeline_schedule = "dualpipe";
-  EXPECT_EQ(resolved(record).strategy.schedule, sim::PipelineSchedule::DualPipe);
+  record.training.strategy["pipeline_schedule"] = "dualpipe";
+  EXPECT_EQ(resolved(record).strategy.pipeline_schedule, sim::PipelineSchedule::DualPipe);
 }
 
 // 126 layers do not divide into 16 * 8 chunks; 128 do.
 TEST(RunResolver, EmbeddingAndHeadCountAsLayersWhereOnlyThatDividesEvenly) {
   RunRecord record = llama(16);
-  record.training.pp = 16;
-  record.training.virtual_stages = 8;
+  record.training.strategy["pp"] = 16;
+  record.training.strategy["virtual_stages"] = 8;
   record.model.num_layers = 126;
   EXPECT_TRUE(resolved(record).strategy.embeddings_as_layers);
   record.model.num_layers = 128;
@@ -209,8 +210,8 @@ TEST(RunResolver, EmbeddingAndHeadCountAsLayersWhereOnlyThatDividesEvenly) {
 TEST(RunResolver, HybridShardingKeepsTheSizeOfItsShardGroups) {
   RunRecord record = llama(16);
   record.training.framework = "torchtitan";
-  record.training.sharding = "hsdp";
-  record.training.shard_size = 8;
+  record.training.strategy["sharding"] = "hsdp";
+  record.training.strategy["shard_size"] = 8;
   record.training.replicate_size = 2;
   EXPECT_EQ(resolved(record).strategy.shard_size, 8);
   record.training.replicate_size = 4;
@@ -256,10 +257,11 @@ TEST(RunResolver, HabitsThatARunStatesReplaceThoseOfItsFrameworkAndAreFactsOfThe
   EXPECT_EQ(run.framework.sharded.live_parameters, 5e8);
   EXPECT_EQ(run.framework.dropout, 0.2);
   EXPECT_FALSE(run.optimizer_step);
-  const auto stated = std::count_if(run.facts.begin(), run.facts.end(),
-                                    [](const sim::Fact& known) { return known.key == "framework.deepspeed.live_parameters"; });
+  const auto stated = std::count_if(run.facts.begin(), run.facts.end(), [](const sim::Fact& known) {
+    return known.key == "framework.deepspeed.sharded.live_parameters";
+  });
   EXPECT_EQ(stated, 1);
-  EXPECT_EQ(fact(run, "framework.deepspeed.live_parameters")->evidence, sim::Evidence::Given);
+  EXPECT_EQ(fact(run, "framework.deepspeed.sharded.live_parameters")->evidence, sim::Evidence::Given);
 }
 
 // FlashAttention came to Megatron-LM in September 2022.
@@ -283,8 +285,7 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
       sim::Run run;
       ASSERT_NO_THROW(run = resolver.resolve(record)) << record.id;
       EXPECT_EQ(run.strategy.num_devices(), run.cluster.num_devices) << record.id;
-      EXPECT_EQ(run.strategy.micro_batch * run.strategy.num_microbatches() * run.strategy.data_parallel,
-                run.strategy.global_batch)
+      EXPECT_EQ(run.strategy.micro_batch * run.strategy.num_microbatches() * run.strategy.dp, run.strategy.global_batch)
           << record.id;
     }
   }
@@ -293,7 +294,7 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
 
 TEST(RunResolver, TheRecipeOfLowPrecisionIsWhatTheRunStates) {
   RunRecord record = llama(8);
-  record.training.precision = "fp8";
+  record.training.strategy["precision"] = "fp8";
   const auto scaling = [&](const char* recipe) {
     record.training.settings["fp8_recipe"] = std::string(recipe);
     return resolved(record).framework.low_precision.scaling;
@@ -315,7 +316,7 @@ TEST(RunResolver, TheRecipeOfLowPrecisionIsWhatTheRunStates) {
 
 TEST(RunResolver, BlockScalesAreRefusedOnADeviceWithoutThem) {
   RunRecord record = llama(8);
-  record.training.precision = "mxfp8";
+  record.training.strategy["precision"] = "mxfp8";
   EXPECT_THROW(sim::predict(resolved(record)), Error);
   record.hardware.accelerator = "b200_sxm";
   EXPECT_NO_THROW(sim::predict(resolved(record)));
@@ -323,16 +324,16 @@ TEST(RunResolver, BlockScalesAreRefusedOnADeviceWithoutThem) {
 
 TEST(RunResolver, ActivationsOfChosenModulesAreOffloaded) {
   RunRecord record = llama(8);
-  record.training.offload.activations = true;
-  record.training.offload.modules = {"core_attn", "moe_act"};
-  record.training.offload.blocks = 3;
+  record.training.strategy["offload.activations"] = true;
+  record.training.strategy["offload.modules"] = sim::Words{"core_attn", "moe_act"};
+  record.training.strategy["offload.blocks"] = 3;
   sim::Offload offload{.activations = true, .blocks = 3};
   offload.modules.core_attention = offload.modules.activation = true;
   EXPECT_EQ(resolved(record).strategy.offload, offload);
-  record.training.offload.modules = {"core"};
-  EXPECT_NE(resolving_error(record).find("training.offload.modules = core: known are attn_norm, qkv_linear"), std::string::npos);
-  record.training.offload.modules = {"core_attn"};
-  record.training.offload.activations = false;
+  record.training.strategy["offload.modules"] = sim::Words{"core"};
+  EXPECT_NE(resolving_error(record).find("offload.modules = core: some of attn_norm, qkv_linear"), std::string::npos);
+  record.training.strategy["offload.modules"] = sim::Words{"core_attn"};
+  record.training.strategy["offload.activations"] = false;
   EXPECT_NE(resolving_error(record).find("need training.offload.activations = true"), std::string::npos);
 }
 
@@ -381,32 +382,32 @@ TEST(RunResolver, WhatAFusedLossIsFollowsFromTheFrameworkOrTheRun) {
 
 TEST(RunResolver, LayersOfEachStageAreWhatTheRunSays) {
   RunRecord record = llama(16);
-  record.training.pp = 4;
-  record.training.stage_layers = {7, 9, 9, 7};
+  record.training.strategy["pp"] = 4;
+  record.training.strategy["stage_layers"] = std::vector<int>{7, 9, 9, 7};
   const sim::Run run = resolved(record);
   const std::vector<sim::ModelPart> parts = sim::model_parts(run.model, run.strategy);
   ASSERT_EQ(parts.size(), 4U);
   EXPECT_EQ(parts[0].blocks, 7);
   EXPECT_EQ(parts[1].blocks, 9);
   EXPECT_EQ(parts[3].blocks, 7);
-  record.training.stage_layers = {7, 9, 9};
+  record.training.strategy["stage_layers"] = std::vector<int>{7, 9, 9};
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
             "stage_layers = [7, 9, 9] has 3 numbers, but pp = 4 and virtual_stages = 1");
-  record.training.stage_layers = {7, 9, 9, 8};
+  record.training.strategy["stage_layers"] = std::vector<int>{7, 9, 9, 8};
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message, "stage_layers = [7, 9, 9, 8] adds up to 33, but num_layers = 32");
 }
 
 // A schedule never overrides the number of chunks that was told beside it.
 TEST(RunResolver, SchedulesThatContradictTheirChunksAreRefused) {
   RunRecord record = llama(16);
-  record.training.pp = 4;
-  record.training.pipeline_schedule = "1f1b";
-  record.training.virtual_stages = 2;
+  record.training.strategy["pp"] = 4;
+  record.training.strategy["pipeline_schedule"] = "1f1b";
+  record.training.strategy["virtual_stages"] = 2;
   EXPECT_EQ(
       sim::predict(resolved(record)).infeasible->message,
       "pipeline_schedule = 1f1b has one chunk per stage, but virtual_stages = 2 (nearest: interleaved, or virtual_stages = 1)");
-  record.training.pipeline_schedule = "interleaved";
-  record.training.virtual_stages = 1;
+  record.training.strategy["pipeline_schedule"] = "interleaved";
+  record.training.strategy["virtual_stages"] = 1;
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
             "pipeline_schedule = interleaved needs several chunks per stage, but virtual_stages = 1 (nearest: 1f1b, or "
             "virtual_stages = 2)");
@@ -419,7 +420,7 @@ TEST(RunResolver, ZeroTwoOfALargeModelDiesOfHostMemoryOnJeanZay) {
   EXPECT_NEAR(large.memory.host.node.value(), 4.0 * 4.0 * 52e9, 0.03 * 832e9);
   EXPECT_EQ(large.memory.host.capacity.value(), 160e9);
   RunRecord small = shipped_run("jean-zay-gpt2-hf", "jz-v100-hfzero2-3.5b-g64");
-  small.training.micro_batch = 1;
+  small.training.strategy["micro_batch"] = 1;
   EXPECT_TRUE(sim::predict(resolved(small)).memory.host.fits());
 }
 

@@ -18,7 +18,7 @@ std::string setting_error(const char* key, const std::string& text) {
 
 TEST(Settings, ExamplesAreValuesThatReadBackAsWritten) {
   for (const Setting& setting : run_settings()) {
-    const sim::SettingValue value = setting_from(setting, setting.key, setting.example);
+    const sim::FieldValue value = setting_from(setting, setting.key, setting.example);
     EXPECT_EQ(setting_from(setting, setting.key, sim::text_of(value)), value) << setting.key;
     EXPECT_EQ(find_setting(setting.key), &setting);
   }

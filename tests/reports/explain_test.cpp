@@ -28,7 +28,7 @@ sim::Run explained_run(const char* model) {
   run.cluster.device.achieved.sustained_clock = 0.9;
   run.cluster.device.matrix_peak.fill(989.4 * sim::TFLOPS);
   run.cluster.device.compute_units = 132;
-  run.strategy.data_parallel = 8;
+  run.strategy.dp = 8;
   run.strategy.sharding = sim::Sharding::Zero3;
   run.strategy.global_batch = 64;
   run.framework.id = "toy";

@@ -32,7 +32,7 @@ TEST(MemoryPeak, TheInstantIsCountedFromOne) {
   EXPECT_EQ(peak_instant_text(p), "stage 1 of 2, loss of micro-batch 2 of 4");
   p.memory_peak.instant = "backward", p.memory_peak.layer = 1;
   EXPECT_EQ(peak_instant_text(p), "stage 1 of 2, backward pass of layer 2 of 2, micro-batch 2 of 4");
-  p.run.strategy.pipeline_parallel = 1;
+  p.run.strategy.pp = 1;
   p.memory_peak = {.instant = "update"};
   EXPECT_EQ(peak_instant_text(p), "optimizer update");
 }

@@ -18,14 +18,14 @@ using nlohmann::json;
 PlanAnswer sample_answer() {
   PlanAnswer answer;
   answer.query.base = sample_run();
-  answer.query.tensor_parallel = {1, 2};
+  answer.query.restriction["tp"] = {1, 2};
   sim::Prediction same_mesh = sample_prediction();
   same_mesh.run.strategy.recompute = {.kind = sim::RecomputeKind::Full};
   same_mesh.step_time = sim::Seconds(4.2);
   same_mesh.breakdown[0].time = sim::Seconds(2.7);
   sim::Prediction other = sample_prediction();
-  other.run.strategy.tensor_parallel = 2;
-  other.run.strategy.pipeline_parallel = 1;
+  other.run.strategy.tp = 2;
+  other.run.strategy.pp = 1;
   other.run.strategy.sharding = sim::Sharding::Zero1;
   other.step_time = sim::Seconds(5.0);
   other.breakdown = {{"compute", sim::Seconds(4.0)}, {"bubble", sim::Seconds(0.5)}, {"dp_exposed", sim::Seconds(0.5)}};

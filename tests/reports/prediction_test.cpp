@@ -236,7 +236,7 @@ TEST(SummaryTable, HasOneRowPerPredictionAndNoneForMissingFigures) {
 TEST(SummaryTable, NamesSchedulesThatVirtualStagesDoNotTell) {
   std::vector<sim::Prediction> predictions{sample_prediction(), sample_prediction()};
   EXPECT_FALSE(json::parse(render(summary_table("", predictions), Format::Json))[0].contains("pipeline_schedule"));
-  predictions[1].run.strategy.schedule = sim::PipelineSchedule::ZbH1;
+  predictions[1].run.strategy.pipeline_schedule = sim::PipelineSchedule::ZbH1;
   const json rows = json::parse(render(summary_table("", predictions), Format::Json));
   EXPECT_EQ(rows[0]["pipeline_schedule"], "1f1b");
   EXPECT_EQ(rows[1]["pipeline_schedule"], "zb-h1");

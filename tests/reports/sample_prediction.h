@@ -22,8 +22,8 @@ inline sim::Run sample_run() {
   run.cluster.device.id = "toy";
   run.cluster.num_devices = 8;
   run.cluster.network.node_bandwidth = 400 * sim::GBps;
-  run.strategy.data_parallel = 4;
-  run.strategy.pipeline_parallel = 2;
+  run.strategy.dp = 4;
+  run.strategy.pp = 2;
   run.strategy.global_batch = 16;
   run.strategy.recompute = {.kind = sim::RecomputeKind::EveryN, .every_n = 2};
   run.facts = {{"assumed.model.seq_len", "2048", sim::Evidence::Assumed, "training length"},
@@ -70,8 +70,8 @@ inline sim::Prediction sample_prediction() {
 // tp 3 with 8 heads: no figures.
 inline sim::Prediction impossible_prediction() {
   sim::Prediction p{.run = sample_run()};
-  p.run.strategy.tensor_parallel = 3;
-  p.run.strategy.data_parallel = 3;
+  p.run.strategy.tp = 3;
+  p.run.strategy.dp = 3;
   p.infeasible = sim::Infeasible{.rule = "tp does not divide num_heads", .message = "tp = 3 does not divide num_heads = 8"};
   return p;
 }

@@ -9,8 +9,8 @@ namespace {
 calibrate::SourceRow row(const std::string& id, int micro_batch) {
   calibrate::SourceRow row;
   row.record.id = id;
-  row.record.training.micro_batch = micro_batch;
-  row.record.training.precision = "bf16";
+  row.record.training.strategy["micro_batch"] = micro_batch;
+  row.record.training.strategy["precision"] = "bf16";
   row.record.training.settings["reduce_bucket_size"] = 500.0;
   row.measured_time = sim::Seconds(2.0);
   row.predicted_time = sim::Seconds(2.0);

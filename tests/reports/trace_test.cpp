@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 // Two tensor ranks, four stages, two data ranks that divide the optimizer; four micro-batches.
 sim::Run sample() {
   sim::Run run = sim::small_run(16);
-  run.strategy.tensor_parallel = 2, run.strategy.pipeline_parallel = 4, run.strategy.data_parallel = 2;
+  run.strategy.tp = 2, run.strategy.pp = 4, run.strategy.dp = 2;
   run.strategy.global_batch = 8, run.strategy.sharding = sim::Sharding::Zero1;
   return run;
 }

@@ -48,9 +48,9 @@ TEST(DeviceChoices, ThatContradictOthersAreRefused) {
 }
 
 TEST(DeviceChoices, ShapesThatRanksDoNotDivideAreRefused) {
-  EXPECT_EQ(refusal_of([](TrainingSetup& setup) { setup.strategy.tensor_parallel = 4; }),
+  EXPECT_EQ(refusal_of([](TrainingSetup& setup) { setup.strategy.tp = 4; }),
             "tp = 4 does not divide num_kv_heads = 2, which the runtime deals out evenly");
-  EXPECT_EQ(refusal_of([](TrainingSetup& setup) { setup.model.vocab_size = 97, setup.strategy.tensor_parallel = 2; }),
+  EXPECT_EQ(refusal_of([](TrainingSetup& setup) { setup.model.vocab_size = 97, setup.strategy.tp = 2; }),
             "tp = 2 does not divide vocab_size = 97, which the runtime deals out evenly");
 }
 

@@ -84,12 +84,12 @@ inline void divide(TrainingSetup& setup, const Form& form) {
   setup.strategy.sharding = form.sharding;
   setup.strategy.shard_size = form.shard_size;
   setup.model.num_kv_heads = 4;
-  setup.strategy.tensor_parallel = form.tensor;
+  setup.strategy.tp = form.tensor;
   setup.strategy.sequence_parallel = form.sequence_parallel;
-  setup.strategy.pipeline_parallel = form.stages;
-  setup.strategy.schedule = form.schedule;
+  setup.strategy.pp = form.stages;
+  setup.strategy.pipeline_schedule = form.schedule;
   setup.strategy.virtual_stages = form.virtual_stages;
-  setup.strategy.data_parallel = form.data;
+  setup.strategy.dp = form.data;
   setup.strategy.global_batch = 5 * form.data;
 }
 
@@ -107,7 +107,7 @@ inline std::vector<sim::Recompute> main_recomputes() {
 inline std::vector<sim::Recompute> all_recomputes() {
   using sim::RecomputeKind;
   std::vector<sim::Recompute> list = main_recomputes();
-  list.push_back({.kind = RecomputeKind::Full, .first_blocks = 1});
+  list.push_back({.kind = RecomputeKind::Full, .blocks = 1});
   for (const bool moe : {false, true}) {
     list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = !moe, .moe = moe}});
   }
@@ -160,10 +160,10 @@ inline TrainingSetup setup_of(const LargeTraining& large) {
   TrainingSetup setup;
   setup.model = sim::find_model(large.model)->model;
   setup.device = c10::kMeta;
-  setup.strategy.tensor_parallel = 8;
+  setup.strategy.tp = 8;
   setup.strategy.sequence_parallel = true;
-  setup.strategy.pipeline_parallel = large.stages;
-  setup.strategy.schedule = large.schedule;
+  setup.strategy.pp = large.stages;
+  setup.strategy.pipeline_schedule = large.schedule;
   setup.strategy.virtual_stages = large.virtual_stages;
   setup.strategy.recompute = large.recompute;
   setup.strategy.global_batch = large.micro_batches;

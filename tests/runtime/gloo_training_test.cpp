@@ -25,13 +25,13 @@ void expect_equal_over_gloo(const TrainingSetup& setup) {
 
 TEST(GlooTraining, OfDataRanks) {
   TrainingSetup setup = small_training(Family::Gpt2);
-  setup.strategy.data_parallel = 4;
+  setup.strategy.dp = 4;
   expect_equal_over_gloo(setup);
 }
 
 TEST(GlooTraining, OfShardedRanks) {
   TrainingSetup setup = small_training(Family::Llama);
-  setup.strategy.data_parallel = 4;
+  setup.strategy.dp = 4;
   setup.strategy.sharding = sim::Sharding::Zero3;
   expect_equal_over_gloo(setup);
 }
@@ -39,9 +39,9 @@ TEST(GlooTraining, OfShardedRanks) {
 TEST(GlooTraining, OfTensorStageAndDataRanks) {
   TrainingSetup setup = small_training(Family::Llama);
   setup.model.num_layers = 4;
-  setup.strategy.tensor_parallel = setup.strategy.pipeline_parallel = setup.strategy.data_parallel = 2;
+  setup.strategy.tp = setup.strategy.pp = setup.strategy.dp = 2;
   setup.strategy.sequence_parallel = true;
-  setup.strategy.schedule = sim::PipelineSchedule::Interleaved;
+  setup.strategy.pipeline_schedule = sim::PipelineSchedule::Interleaved;
   setup.strategy.virtual_stages = 2;
   expect_equal_over_gloo(setup);
 }
@@ -49,7 +49,7 @@ TEST(GlooTraining, OfTensorStageAndDataRanks) {
 // Pieces of an all-to-all are as large as the routers make them.
 TEST(GlooTraining, OfExpertRanks) {
   TrainingSetup setup = small_moe(moe_forms().front());
-  setup.strategy.data_parallel = 4, setup.strategy.expert_parallel = 2;
+  setup.strategy.dp = 4, setup.strategy.ep = 2;
   setup.strategy.sharding = sim::Sharding::Zero3;
   expect_equal_over_gloo(setup);
 }

@@ -83,8 +83,7 @@ LocalTraining train_over(const TrainingSetup& setup, int steps, const ConnectRan
           StepObserver observer;
           if (step == 0)
             observer.gradients_summed = [&](const auto& slices) { results.add(copied(slices, setup, groups), rank); };
-          results.add(static_cast<std::size_t>(step), trainer.step(trainer.next_batches(), observer),
-                      setup.strategy.tensor_parallel, rank);
+          results.add(static_cast<std::size_t>(step), trainer.step(trainer.next_batches(), observer), setup.strategy.tp, rank);
         }
       } catch (...) {
         failures[static_cast<std::size_t>(rank)] = std::current_exception();

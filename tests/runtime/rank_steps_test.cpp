@@ -70,9 +70,9 @@ struct Planted {
 
 TrainingSetup setup_of(const Planted& planted) {
   TrainingSetup setup = small_training(Family::Llama);
-  setup.strategy.data_parallel = planted.data;
-  setup.strategy.tensor_parallel = planted.tensor;
-  setup.strategy.pipeline_parallel = planted.stages;
+  setup.strategy.dp = planted.data;
+  setup.strategy.tp = planted.tensor;
+  setup.strategy.pp = planted.stages;
   setup.strategy.sharding = planted.sharding;
   return setup;
 }

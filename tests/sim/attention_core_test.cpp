@@ -15,9 +15,9 @@ namespace {
 
 TrainingRun context_run(ContextScheme scheme, int ranks = 2) {
   TrainingRun run = small_run(ranks);
-  run.strategy.data_parallel = 1;
-  run.strategy.context_parallel = ranks;
-  run.strategy.context_scheme = scheme;
+  run.strategy.dp = 1;
+  run.strategy.cp = ranks;
+  run.strategy.cp_scheme = scheme;
   return run;
 }
 
@@ -84,7 +84,7 @@ TEST(AttentionCore, TheTokensOfAnEncoderSeeTheWholeSquare) {
     for (const ContextScheme scheme : {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
       TrainingRun run = context_run(scheme, 4);
       run.model.encoder = Encoder{};
-      run.strategy.context_balanced = balanced;
+      run.strategy.cp_balanced = balanced;
       const AttentionCore core = core_of(run);
       EXPECT_DOUBLE_EQ(total_flops(core.forward).value(), 2.0 * kWhole / 4) << name_of(scheme);
       for (const Operator& op : core.forward) {
@@ -131,7 +131,7 @@ TEST(AttentionCore, InPlainOrderAllWaitForTheLastPiece) {
   // Of four pieces the last sees 3.5 of the 8 quarter squares of work: 7/4 of the mean.
   TrainingRun run = context_run(ContextScheme::AllGather, 4);
   EXPECT_DOUBLE_EQ(core_of(run).forward[1].repeats, 1.0);
-  run.strategy.context_balanced = false;
+  run.strategy.cp_balanced = false;
   EXPECT_DOUBLE_EQ(core_of(run).forward[1].repeats, 1.75);
 }
 
@@ -186,7 +186,7 @@ TEST(ContextParallelism, NeedsTwoPiecesOfTheSequenceForEachRankInBalancedOrder) 
   run.model.seq_len = 1022;
   EXPECT_EQ(broken_rule(run.model, run.strategy, run.cluster)->message,
             "2 * cp = 4 does not divide seq_len = 1022 (nearest: 2 or 7)");
-  run.strategy.context_balanced = false;
+  run.strategy.cp_balanced = false;
   EXPECT_FALSE(broken_rule(run.model, run.strategy, run.cluster));
 }
 
@@ -202,14 +202,14 @@ TEST(ContextParallelism, IsSearchedWhereSequencesAreLong) {
   query.top = 1000;
   query.base.model.seq_len = query.base.model.max_positions = 32768;
   query.base.strategy.global_batch = 8;
-  query.base.strategy.data_parallel = 1;
+  query.base.strategy.dp = 1;
   int longest = 0;
-  for (const Prediction& p : plan(query).plans) longest = std::max(longest, p.run.strategy.context_parallel);
+  for (const Prediction& p : plan(query).plans) longest = std::max(longest, p.run.strategy.cp);
   EXPECT_EQ(longest, 4);  // 32768 / 8192
   query.base.model.seq_len = 8192;
   const Plan plain = plan(query);
   ASSERT_FALSE(plain.plans.empty());
-  for (const Prediction& p : plain.plans) EXPECT_EQ(p.run.strategy.context_parallel, 1);
+  for (const Prediction& p : plain.plans) EXPECT_EQ(p.run.strategy.cp, 1);
 }
 
 }  // namespace

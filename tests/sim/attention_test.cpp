@@ -47,9 +47,9 @@ TEST(Attention, ReachesHalfItsRateAtTheHalfLength) {
 TEST(Attention, KernelsAreNamedAndFoundByName) {
   for (int i = 0; i < kNumAttentionKernels; ++i) {
     const auto kernel = static_cast<AttentionKernel>(i);
-    EXPECT_EQ(attention_kernel_named(name_of(kernel)), kernel);
+    EXPECT_EQ(named<AttentionKernel>(name_of(kernel)), kernel);
   }
-  EXPECT_EQ(attention_kernel_named("flash-4"), std::nullopt);
+  EXPECT_EQ(named<AttentionKernel>("flash-4"), std::nullopt);
 }
 
 // t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time, by hand for every mix of the header's cases.

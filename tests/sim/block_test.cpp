@@ -58,7 +58,7 @@ TEST(Block, SequenceParallelismDividesAllOfThatByTheTensorRanks) {
   TrainingRun run = small_run(4);
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
+  run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
   const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) / 4.0);
 }
@@ -68,7 +68,7 @@ TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
   TrainingRun run = small_run(4);
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  run.strategy.dp = 1, run.strategy.tp = 4;
   const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0));
 }
@@ -113,7 +113,7 @@ TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
 
 TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  run.strategy.dp = 1, run.strategy.tp = 4;
   const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), 2.0 * residual);
@@ -122,7 +122,7 @@ TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
 
 TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
+  run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
   const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
@@ -134,7 +134,7 @@ TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
 
 TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true;
+  run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
   run.strategy.precision = Precision::Fp8;
   run.framework.low_precision.gathers_inputs = true;
   const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
@@ -148,7 +148,7 @@ TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
 TEST(Block, TensorRanksShareTheGemms) {
   TrainingRun run = small_run(4);
   const double whole = gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward);
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  run.strategy.dp = 1, run.strategy.tp = 4;
   EXPECT_DOUBLE_EQ(gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward), whole / 4.0);
 }
 
@@ -272,7 +272,7 @@ TEST(Block, AGeluWrittenOutKeepsThreeMoreTensors) {
 TEST(Block, AParallelBlockReducesAndGathersOnce) {
   TrainingRun run = small_run(4);
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  run.strategy.dp = 1, run.strategy.tp = 4;
   const double residual = 2.0 * kTokens * kHidden;
   const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), residual);
@@ -301,7 +301,7 @@ TEST(Block, ASoftmaxKernelForFourMatricesLeavesTwoToSeparateKernels) {
   TrainingRun run = small_run(4);
   run.framework.fusion = ElementwiseFusion::Fused;
   run.strategy.flash_attention = false;
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4;
+  run.strategy.dp = 1, run.strategy.tp = 4;
   const double two = 2.0 * kSequence * kSequence;
   const auto moved = [&] {
     return moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "softmax");

@@ -38,7 +38,7 @@ TEST(Collective, AcrossNodesTheNetworkSetsThePace) {
 TEST(Collective, GroupsSideBySideShareTheNetwork) {
   // tp 4: four data groups leave each node, so each gets a quarter of 80 GB/s.
   TrainingRun run = small_run(16);
-  run.strategy.tensor_parallel = 4, run.strategy.data_parallel = 4;
+  run.strategy.tp = 4, run.strategy.dp = 4;
   EXPECT_NEAR(links_of(run, GroupKind::Data).bus_bandwidth() / GBps, 20.0, 1e-9);
 }
 
@@ -48,7 +48,7 @@ TEST(Collective, AMeshGivesAPairOneLink) {
   run.cluster.fabric.device_bandwidth = 448.0 * GBps;
   run.cluster.fabric.pair_bandwidth = 64.0 * GBps;
   EXPECT_NEAR(links_of(run, GroupKind::Data).fabric / GBps, 448.0, 1e-9);
-  run.strategy.tensor_parallel = 2, run.strategy.data_parallel = 4;
+  run.strategy.tp = 2, run.strategy.dp = 4;
   EXPECT_NEAR(links_of(run, GroupKind::Tensor).fabric / GBps, 64.0, 1e-9);
 }
 
@@ -57,7 +57,7 @@ TEST(Collective, APackagePairIsFasterThanItsNeighbours) {
   run.cluster.fabric.kind = FabricKind::Paired;
   run.cluster.fabric.package_bandwidth = 200.0 * GBps;
   run.cluster.fabric.pair_bandwidth = 50.0 * GBps;
-  run.strategy.tensor_parallel = 2, run.strategy.data_parallel = 4;
+  run.strategy.tp = 2, run.strategy.dp = 4;
   EXPECT_NEAR(links_of(run, GroupKind::Tensor).fabric / GBps, 200.0, 1e-9);
   EXPECT_LT(links_of(run, GroupKind::Data).fabric, 200.0 * GBps);
 }
@@ -97,7 +97,7 @@ TEST(Collective, SocketsCarryWhatTheHostsKernelsDo) {
   run.cluster.network.transport = Transport::Sockets;
   run.cluster.network.socket_bandwidth = 3.2 * GBps;
   EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 3.2, 1e-9);
-  run.strategy.tensor_parallel = 4, run.strategy.data_parallel = 4;
+  run.strategy.tp = 4, run.strategy.dp = 4;
   EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 0.8, 1e-9);
   run.cluster.network.node_bandwidth = 1.6 * GBps;
   EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 0.4, 1e-9);
@@ -110,7 +110,7 @@ TEST(Collective, RanksOfANodeShareItsInjectionInAnAllToAll) {
   EXPECT_NEAR(collective_time(CollectiveKind::AllToAll, Bytes(8e9), links_of(small_run(16), GroupKind::Data)).value(), far, 1e-4);
   // Of groups of two ranks a node (tp 4) four share them: 2 * 4 GB / 20 GB/s, the same.
   TrainingRun run = small_run(16);
-  run.strategy.tensor_parallel = 4, run.strategy.data_parallel = 4;
+  run.strategy.tp = 4, run.strategy.dp = 4;
   EXPECT_NEAR(collective_time(CollectiveKind::AllToAll, Bytes(8e9), links_of(run, GroupKind::Data)).value(), far, 1e-4);
 }
 

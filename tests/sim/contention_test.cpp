@@ -212,8 +212,8 @@ TEST(TensorOverlap, PiecesBesideAMessageAreSlowedDown) {
 // Two ranks, 8192 tokens, and a fabric so fast that every collective is far shorter than its GEMM.
 TrainingRun tensor_run() {
   TrainingRun run = small_run(2);
-  run.strategy.tensor_parallel = 2;
-  run.strategy.data_parallel = 1;
+  run.strategy.tp = 2;
+  run.strategy.dp = 1;
   run.strategy.sequence_parallel = true;
   run.strategy.micro_batch = run.strategy.global_batch = 8;
   run.cluster.fabric.device_bandwidth = 10.0 * TBps;
@@ -240,7 +240,7 @@ TEST(TensorOverlap, GradientsThatNeedNothingOfThemHideFourOfSixBackwardCollectiv
 TEST(TensorOverlap, RingsOfCopiesHideThemAll) {
   // GEMMs of this device cost flops / peak however small, so pieces add up to the whole.
   TrainingRun run = tensor_run();
-  run.strategy.tensor_overlap = true;
+  run.strategy.tp_overlap = true;
   const BlockPrice block = layer_prices(run).block;
   EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.0, 1e-9);
   EXPECT_NEAR(block.backward.collective_exposed / block.backward.collective, 0.0, 1e-9);
@@ -248,7 +248,7 @@ TEST(TensorOverlap, RingsOfCopiesHideThemAll) {
 
 TEST(TensorOverlap, TransformerEngineShowsTheLastScatteredPiece) {
   TrainingRun run = tensor_run();
-  run.strategy.tensor_overlap = true;
+  run.strategy.tp_overlap = true;
   run.framework.reserve.transformer_engine = true;
   const BlockPrice block = layer_prices(run).block;
   // Half of the collectives gather before a GEMM and hide; half scatter its sums in four pieces, of which the last shows.
@@ -260,7 +260,7 @@ TEST(TensorOverlap, TransformerEngineShowsTheLastScatteredPiece) {
 TEST(TensorOverlap, CopiesTakeNoUnitsButScatteredSumsDo) {
   // 16 of 64 units: GEMMs lose 1/4 of their rate beside three of four messages of the scatters, half of the collectives.
   TrainingRun run = tensor_run();
-  run.strategy.tensor_overlap = true;
+  run.strategy.tp_overlap = true;
   run.framework.reserve.transformer_engine = true;
   run.cluster.device.compute_units = 64;
   run.cluster.device.achieved.collective_unit_bandwidth = 12.5 * GBps;

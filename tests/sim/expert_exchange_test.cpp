@@ -11,7 +11,7 @@ namespace {
 GroupLinks links_of(int ranks) {
   TrainingRun run = small_run(ranks);
   run.model = small_moe();
-  run.strategy.expert_parallel = ranks;
+  run.strategy.ep = ranks;
   return group_links(run.strategy, GroupKind::Expert, run.cluster, 1.0);
 }
 
@@ -75,13 +75,13 @@ TEST(ExpertExchange, WithOneExpertATokenNothingIsSaved) {
 TEST(ExpertOverlap, HidesExchangesUnderTheOtherPass) {
   TrainingRun run = small_run(8);
   run.model = small_moe();
-  run.strategy.expert_parallel = 8;
+  run.strategy.ep = 8;
   const OperatorPricer exposed(run);
   PassPrice forward, backward;
   forward.expert = 3.0 * ms, forward.gemm = 1.0 * ms, backward.expert = 4.0 * ms, backward.gemm = 2.0 * ms;
   exposed.overlap_exchanges(forward, backward);
   EXPECT_EQ(forward.expert, 3.0 * ms);
-  run.strategy.experts.overlap = true;
+  run.strategy.moe_overlap = true;
   OperatorPricer(run).overlap_exchanges(forward, backward);
   EXPECT_EQ(forward.expert, 1.0 * ms);   // 3 less the backward pass's 2
   EXPECT_EQ(backward.expert, 3.0 * ms);  // 4 less the forward pass's 1

@@ -65,7 +65,7 @@ TEST(Experts, GemmsAreOfTheRowsOfOneExpert) {
   EXPECT_EQ(whole.m, 4);
   EXPECT_EQ(whole.n, 12);
   // Over 2 ranks an expert has the rows of both.
-  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.dp = c.strategy.ep = 2;
   const Operator divided = named(c.lower().forward, "expert_up");
   EXPECT_EQ(divided.batch, 2);
   EXPECT_EQ(divided.m, 8);
@@ -76,7 +76,7 @@ TEST(Experts, GemmsAreOfTheRowsOfOneExpert) {
 TEST(Experts, RowsGoToTheirExpertsAndBack) {
   ExpertsCase c;
   EXPECT_EQ(count_of(c.lower().forward, CollectiveKind::AllToAll), 0.0);
-  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.dp = c.strategy.ep = 2;
   const ExpertOperators experts = c.lower();
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 3.0);  // counts, dispatch, combination
   EXPECT_EQ(count_of(experts.backward, CollectiveKind::AllToAll), 2.0);
@@ -188,9 +188,9 @@ TEST(Experts, KeepRowsAndTheChoice) {
 // are shared out over the two.
 TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
   ExpertsCase c;
-  c.strategy.tensor_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.tp = c.strategy.ep = 2;
   c.strategy.sequence_parallel = true;
-  c.strategy.experts.tensor_parallel = 1;
+  c.strategy.etp = 1;
   const ExpertShape shape = expert_shape(c.model, c.strategy, c.framework);
   EXPECT_TRUE(shape.routes_shards);
   EXPECT_EQ(shape.tokens, 4);
@@ -210,7 +210,7 @@ TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
 
 TEST(Experts, RanksThatDivideAnExpertGatherItsRowsAfterTheyHaveArrived) {
   ExpertsCase c;
-  c.strategy.tensor_parallel = 2, c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.tp = 2, c.strategy.dp = c.strategy.ep = 2;
   c.strategy.sequence_parallel = true;
   c.framework.experts.routes_shards = true;
   const ExpertShape shape = expert_shape(c.model, c.strategy, c.framework);
@@ -227,9 +227,9 @@ TEST(Experts, RanksThatDivideAnExpertGatherItsRowsAfterTheyHaveArrived) {
 TEST(Experts, SharedOnesGatherTheTokensThatTensorRanksRouteApart) {
   ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 6;
-  c.strategy.tensor_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.tp = c.strategy.ep = 2;
   c.strategy.sequence_parallel = true;
-  c.strategy.experts.tensor_parallel = 1;
+  c.strategy.etp = 1;
   const ExpertOperators experts = c.lower();
   EXPECT_EQ(named(experts.forward, "shared_input").message, Bytes(8.0 * 16.0 * 2.0));
   EXPECT_EQ(named(experts.forward, "shared_up").m, 8);
@@ -238,8 +238,8 @@ TEST(Experts, SharedOnesGatherTheTokensThatTensorRanksRouteApart) {
 
 TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
   ExpertsCase c;
-  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
-  c.strategy.experts.dispatch = ExpertDispatch::AllGather;
+  c.strategy.dp = c.strategy.ep = 2;
+  c.strategy.moe_dispatch = ExpertDispatch::AllGather;
   const ExpertOperators experts = c.lower();
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 0.0);
   EXPECT_EQ(named(experts.forward, "expert_dispatch").message, Bytes(2.0 * 8.0 * 16.0 * 2.0));  // tokens of both ranks
@@ -251,7 +251,7 @@ TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
 TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
   ExpertsCase c;
   const auto rows = [&](int ranks, double imbalance) {
-    c.strategy.data_parallel = c.strategy.expert_parallel = ranks, c.strategy.experts.imbalance = imbalance;
+    c.strategy.dp = c.strategy.ep = ranks, c.strategy.moe_imbalance = imbalance;
     return expert_shape(c.model, c.strategy, c.framework).rows;
   };
   EXPECT_EQ(rows(2, 1.5), 24);
@@ -274,9 +274,9 @@ TEST(Experts, NoMoreAreBusyThanThereAreRows) {
 
 TEST(Experts, TheBusiestRankOrTheCapacitySetsTheRows) {
   ExpertsCase c;
-  c.strategy.data_parallel = c.strategy.expert_parallel = 2, c.strategy.experts.imbalance = 1.5;
+  c.strategy.dp = c.strategy.ep = 2, c.strategy.moe_imbalance = 1.5;
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows, 24);  // of 16
-  c.strategy.experts.capacity = 1.25;
+  c.strategy.moe_capacity = 1.25;
   EXPECT_EQ(expert_shape(c.model, c.strategy, c.framework).rows, 20);
   EXPECT_EQ(named(c.lower().forward, "expert_up").flops, 2.0 * 20.0 * 12.0 * 16.0 * FLOP);
   EXPECT_EQ(named(c.lower().forward, "router").flops, 2.0 * 8.0 * 4.0 * 16.0 * FLOP);
@@ -349,7 +349,7 @@ TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
 
 TEST(Experts, TokensMayTravelInTheFormatOfTheGemms) {
   ExpertsCase c;
-  c.strategy.data_parallel = c.strategy.expert_parallel = 2;
+  c.strategy.dp = c.strategy.ep = 2;
   c.strategy.precision = Precision::Fp8;
   const double rows = 16.0 * 16.0;
   EXPECT_DOUBLE_EQ(exchanged(c.lower().forward, "expert_dispatch"), 2.0 * rows);

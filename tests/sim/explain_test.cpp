@@ -29,7 +29,7 @@ TrainingRun uneven_run(const char* model, int num_devices) {
   device.achieved.sustained_clock = 0.9;
   run.cluster.fabric.latency = 3.4 * us;
   run.cluster.network.latency = 14.0 * us;
-  run.strategy.data_parallel = num_devices;
+  run.strategy.dp = num_devices;
   run.strategy.global_batch = 8 * num_devices;
   run.framework.efficiency = 0.95;
   run.framework.gemm_efficiency = 0.97;
@@ -39,7 +39,7 @@ TrainingRun uneven_run(const char* model, int num_devices) {
 
 TrainingRun deepseek_run() {
   TrainingRun run = uneven_run("deepseek-v3", 64);
-  run.strategy.expert_parallel = 32;
+  run.strategy.ep = 32;
   return run;
 }
 
@@ -48,7 +48,7 @@ std::vector<TrainingRun> runs() {
   eight_bits.strategy.precision = Precision::Fp8;
   eight_bits.framework.low_precision.gemm_efficiency = 0.9;
   TrainingRun divided = uneven_run("llama-3-8b", 16);
-  divided.strategy.tensor_parallel = 8, divided.strategy.data_parallel = 2;
+  divided.strategy.tp = 8, divided.strategy.dp = 2;
   return {uneven_run("gpt2", 8), uneven_run("llama-3-8b", 8), deepseek_run(), eight_bits, divided};
 }
 
@@ -158,7 +158,7 @@ TEST(ExplainedCollectives, AddUpToTheCommunicationOfThePrediction) {
   expect_communication(run);
 
   TrainingRun pipeline = uneven_run("llama-3-8b", 64);
-  pipeline.strategy.tensor_parallel = 4, pipeline.strategy.pipeline_parallel = 4, pipeline.strategy.data_parallel = 4;
+  pipeline.strategy.tp = 4, pipeline.strategy.pp = 4, pipeline.strategy.dp = 4;
   pipeline.strategy.sharding = Sharding::Zero1, pipeline.strategy.sequence_parallel = true;
   pipeline.strategy.recompute.kind = RecomputeKind::Full;
   expect_communication(pipeline);

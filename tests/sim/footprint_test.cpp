@@ -126,7 +126,7 @@ TEST(Footprint, AnUpdateUnitByUnitHasTheTemporariesOfTheLargest) {
 
 TEST(Footprint, TheFirstStageOfAPipelineHoldsMostMicroBatches) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   const Memory memory = footprint(run);
   // With the sums of two norms, 2 values of 2 bytes for each of 1024 tokens.
   const double block = 2.0 * 4.0 * 1024.0 + layer_prices(run).block.saved.value();
@@ -170,7 +170,7 @@ TEST(Footprint, OffloadMovesTheOptimizerToTheHost) {
 TEST(Footprint, ThePeakIsTheHighestInstantOfTheTimeline) {
   for (const auto recompute : {RecomputeKind::None, RecomputeKind::Full}) {
     TrainingRun run = small_run(8);
-    run.strategy.data_parallel = 2, run.strategy.pipeline_parallel = 4;
+    run.strategy.dp = 2, run.strategy.pp = 4;
     run.strategy.recompute.kind = recompute;
     const LayerPrices prices = layer_prices(run);
     const Memory memory = memory_footprint(run, prices);
@@ -190,7 +190,7 @@ TEST(Footprint, ThePeakIsTheHighestInstantOfTheTimeline) {
 
 TEST(Footprint, TheTimelineHasThePhasesOfAStepAndOnlyTheLastStageHasALoss) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   const auto names = [&](int stage) {
     std::string all;
     for (const MemoryPhase& one : memory_timeline(run, layer_prices(run), stage)) all += std::string(one.phase) + " ";
@@ -212,8 +212,8 @@ TEST(Footprint, MainGradientsLiveOnlyWhileTheOptimizerRuns) {
 TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
   // 4 stages of 2 chunks of 1 block: the last stage holds (2 - 1) * 4 + 1 = 5 forward passes, one of them through the head.
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 2;
-  run.strategy.schedule = PipelineSchedule::Interleaved;
+  run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.virtual_stages = 2;
+  run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
   const LayerPrices prices = layer_prices(run);
   // The norm's sums, 2 values of 2 bytes for each of 1024 tokens, belong to neither.
   EXPECT_NEAR(term({.terms = phase(run, "loss", 3).terms}, "activations"), (5.0 * prices.block.saved + prices.head.saved).value(),
@@ -222,7 +222,7 @@ TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
 
 TrainingRun four_stages(PipelineSchedule schedule) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.schedule = schedule;
+  run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.pipeline_schedule = schedule;
   run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
   return run;
 }
@@ -262,7 +262,7 @@ TEST(Footprint, TheFirstStageOfAVMakesTheLogits) {
 
 TEST(Footprint, StageOutputsAreKeptForEveryMicroBatchInFlight) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   const double without = term(footprint(run).stages[0], "activations");
   run.framework.kept.stage_outputs = true;
   // 4 in flight of 1024 tokens x 1024 values x 2 bytes.
@@ -272,7 +272,7 @@ TEST(Footprint, StageOutputsAreKeptForEveryMicroBatchInFlight) {
 TEST(Footprint, PartitionedCheckpointsAreDividedByTheTensorRanksAndGatheredOneAtATime) {
   TrainingRun run = small_run(4);
   run.model.vocab_size = 64;  // logits that weigh nothing
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 4, run.strategy.recompute.kind = RecomputeKind::Full;
+  run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.recompute.kind = RecomputeKind::Full;
   run.strategy.micro_batch = 8;
   const MemoryPhase whole = phase(run, "backward");
   run.framework.kept.partitioned_checkpoints = true;
@@ -363,7 +363,7 @@ TEST(Footprint, EveryKindOfGroupHasACommunicator) {
   TrainingRun run = small_run(8);
   run.cluster.device.communicator_memory = 100.0 * MiB;
   EXPECT_EQ(context_memory(run), Bytes(0.0));  // one kind of group: the context has its communicator
-  run.strategy.data_parallel = 2, run.strategy.tensor_parallel = 2, run.strategy.pipeline_parallel = 2;
+  run.strategy.dp = 2, run.strategy.tp = 2, run.strategy.pp = 2;
   EXPECT_EQ(context_memory(run), 300.0 * MiB);
 }
 

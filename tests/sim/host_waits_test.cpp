@@ -103,7 +103,7 @@ TEST(HostQueue, GraphsOfModulesLeaveTheExpertsToTheHost) {
   const Seconds eager = waits();
   run.strategy.cuda_graph = true;
   EXPECT_EQ(waits(), Seconds(0.0));
-  run.strategy.experts.captured = false;
+  run.strategy.moe_captured = false;
   EXPECT_GT(waits(), Seconds(0.0));
   EXPECT_LT(waits(), eager);
 }

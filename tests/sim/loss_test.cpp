@@ -110,7 +110,7 @@ TEST(Loss, HoldsWhatTheHeaderSays) {
         const double logits = kTokens * kVocab / n, head = kVocab / n * kHidden * e;
         const auto working = [&, precision = precision](std::optional<FusedLoss> kind, double copies) {
           TrainingRun run = kind ? fused_run(*kind, c) : small_run();
-          run.strategy.precision = precision, run.strategy.tensor_parallel = n;
+          run.strategy.precision = precision, run.strategy.tp = n;
           run.framework.loss.fp32_logit_copies = copies;
           run.framework.casts_weights_per_microbatch = false;
           return loss_of(run).working.value();
@@ -140,7 +140,7 @@ TEST(Loss, ACastOfTheHeadsWeightsWaitsWithTheGradients) {
 TEST(Loss, TensorRanksSumThreeValuesOfEachToken) {
   for (const FusedLoss kind : {FusedLoss::Gradient, FusedLoss::Recomputed}) {
     TrainingRun run = fused_run(kind, 8);
-    run.strategy.tensor_parallel = 4;
+    run.strategy.tp = 4;
     const LossOperators loss = loss_of(run);
     for (const OperatorList* list : {&loss.forward, &loss.recompute}) {
       double bytes = 0.0, calls = 0.0;

@@ -112,7 +112,7 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) 
 // Four stages of two layers: the first and the last have one block in 16 bits each, which takes twice as long, the others none.
 TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   TrainingRun run = fp8_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   run.framework.low_precision.high_precision_first = 1, run.framework.low_precision.high_precision_last = 1;
   const LayerPrices prices = layer_prices(run);
   const PassOperators operators(run);
@@ -157,7 +157,7 @@ TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPla
 // Four stages of two layers, of which only the first and the last of the model stay in 16 bits.
 TEST(LowPrecisionRecipe, HighPrecisionBlocksHaveNoLowPrecisionWeightsWhereTheyAre) {
   TrainingRun run = fp8_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   const auto weights = [&](int stage) {
     return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), stage).weights;
   };

@@ -58,7 +58,7 @@ TEST(MemoryCurve, PointsNameMicroBatchAndLayer) {
 TEST(MemoryCurve, ThePeakIsThatOfTheFootprint) {
   TrainingRun run = two_passes();
   for (const int stages : {1, 2, 4}) {
-    run.strategy.pipeline_parallel = stages;
+    run.strategy.pp = stages;
     run.cluster = ideal_cluster(stages);
     run.strategy.global_batch = 8;
     const LayerPrices prices = layer_prices(run);
@@ -74,8 +74,8 @@ TEST(MemoryCurve, ThePeakIsThatOfTheFootprint) {
 TEST(MemoryCurve, UnequalChunksHaveThePeakOfTheFootprintToo) {
   TrainingRun run = two_passes();
   run.model.num_layers = 11;  // of eight chunks two on each of four stages: three of one block, five of two
-  run.strategy.pipeline_parallel = 4, run.strategy.virtual_stages = 2;
-  run.strategy.schedule = PipelineSchedule::Interleaved;
+  run.strategy.pp = 4, run.strategy.virtual_stages = 2;
+  run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
   run.strategy.global_batch = 32;
   run.cluster = ideal_cluster(4);
   const LayerPrices prices = layer_prices(run);
@@ -88,7 +88,7 @@ TEST(MemoryCurve, UnequalChunksHaveThePeakOfTheFootprintToo) {
 
 TEST(MemoryCurve, AsManyMicroBatchesAsReachThePeakAreEnough) {
   TrainingRun run = two_passes();
-  run.strategy.pipeline_parallel = 4;
+  run.strategy.pp = 4;
   run.strategy.global_batch = 64;
   run.cluster = ideal_cluster(4);
   const MemoryCurve whole = timeline_of(run, 1), shorter = timeline_of(run, 1, false);

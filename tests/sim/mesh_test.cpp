@@ -26,7 +26,7 @@ TEST(Mesh, AStrideBeyondTheNodePutsOneRankOnEach) {
 
 TEST(Mesh, GroupsMultiplyToTheDevices) {
   Strategy s;
-  s.data_parallel = 16, s.tensor_parallel = 4, s.pipeline_parallel = 2, s.sharding = Sharding::Hsdp, s.shard_size = 8;
+  s.dp = 16, s.tp = 4, s.pp = 2, s.sharding = Sharding::Hsdp, s.shard_size = 8;
   EXPECT_EQ(group_ranks(s, GroupKind::Tensor) * group_ranks(s, GroupKind::Data) * group_ranks(s, GroupKind::Pipeline), 128);
   EXPECT_EQ(group_ranks(s, GroupKind::Shard) * group_ranks(s, GroupKind::Replicate), 16);
   EXPECT_EQ(group_stride(s, GroupKind::Pipeline), 64);
@@ -36,7 +36,7 @@ TEST(Mesh, GroupsMultiplyToTheDevices) {
 // Four stages of 2 data x 4 tensor ranks: the first and the last are 3 * 8 devices apart.
 TEST(Mesh, AMirrorIsTwoStages) {
   Strategy s;
-  s.data_parallel = 2, s.tensor_parallel = 4, s.pipeline_parallel = 4, s.schedule = PipelineSchedule::DualPipe;
+  s.dp = 2, s.tp = 4, s.pp = 4, s.pipeline_schedule = PipelineSchedule::DualPipe;
   EXPECT_STREQ(name_of(GroupKind::Mirror), "pp_mirror");
   EXPECT_EQ(group_ranks(s, GroupKind::Mirror), 2);
   EXPECT_EQ(group_stride(s, GroupKind::Mirror), 24);
@@ -46,7 +46,7 @@ TEST(Mesh, ARackDomainReachesBeyondTheNode) {
   TrainingRun run = small_run(144);
   run.cluster.devices_per_node = 4;
   run.cluster.fabric.devices = 72;
-  run.strategy.data_parallel = 144;
+  run.strategy.dp = 144;
   const GroupPlacement place = place_group(run.strategy, GroupKind::Data, run.cluster);
   EXPECT_EQ(place.ranks_per_domain, 72);
   EXPECT_EQ(place.domains, 2);
@@ -54,7 +54,7 @@ TEST(Mesh, ARackDomainReachesBeyondTheNode) {
 
 TEST(Mesh, ExpertRanksAreTheInnerPartOfTheDataRanks) {
   Strategy s;
-  s.data_parallel = 8, s.context_parallel = 2, s.tensor_parallel = 4, s.expert_parallel = 8;
+  s.dp = 8, s.cp = 2, s.tp = 4, s.ep = 8;
   EXPECT_EQ(group_ranks(s, GroupKind::Expert), 8);
   EXPECT_EQ(group_stride(s, GroupKind::Expert), 4);
   EXPECT_EQ(group_ranks(s, GroupKind::ExpertData), 2);
@@ -64,10 +64,10 @@ TEST(Mesh, ExpertRanksAreTheInnerPartOfTheDataRanks) {
 // 2 tensor ranks with whole experts: 4 expert ranks are neighbours, and the two sets of 16 ranks over that are copies.
 TEST(Mesh, WholeExpertsLieOverTheTensorRanksToo) {
   Strategy strategy;
-  strategy.tensor_parallel = 2, strategy.data_parallel = 4, strategy.expert_parallel = 4;
+  strategy.tp = 2, strategy.dp = 4, strategy.ep = 4;
   EXPECT_EQ(group_stride(strategy, GroupKind::Expert), 2);
   EXPECT_EQ(group_ranks(strategy, GroupKind::ExpertData), 1);
-  strategy.experts.tensor_parallel = 1;
+  strategy.etp = 1;
   EXPECT_EQ(group_stride(strategy, GroupKind::Expert), 1);
   EXPECT_EQ(group_ranks(strategy, GroupKind::ExpertData), 2);
   EXPECT_EQ(group_stride(strategy, GroupKind::ExpertData), 4);

@@ -55,7 +55,7 @@ TEST(Mla, ScoresHaveTheSizeOfQueriesAndSumsThatOfValues) {
 
 TEST(Mla, TensorRanksShareHeadsAndGatherTheLatents) {
   MlaCase c;
-  c.strategy.tensor_parallel = 2;
+  c.strategy.tp = 2;
   c.strategy.sequence_parallel = true;
   const BlockOperators block = c.block();
   EXPECT_EQ(named(block.forward, "query_down").m, 4);  // its own tokens, all of the bottleneck
@@ -97,7 +97,7 @@ std::vector<Bytes> gathered(const OperatorList& list) {
 // 8 tokens in 16 bits: latents of 6 for the queries, or the 16 of the norm's output; and 5 with 2 rotary values beside them.
 TEST(Mla, WhatTensorRanksMakeAgainTheyGatherAgain) {
   MlaCase c;
-  c.strategy.tensor_parallel = 2;
+  c.strategy.tp = 2;
   c.strategy.recompute.modules = {.core_attention = false, .mla_up = true};
   EXPECT_TRUE(gathered(c.block(RecomputeKind::Selective).recompute).empty());  // whole on every rank
   c.strategy.sequence_parallel = true;
@@ -109,7 +109,7 @@ TEST(Mla, WhatTensorRanksMakeAgainTheyGatherAgain) {
 TEST(Mla, EveryTensorRankHasTheBottlenecks) {
   MlaCase c;
   const RankParameters one = rank_parameters(c.model, c.strategy);
-  c.strategy.tensor_parallel = 2;
+  c.strategy.tp = 2;
   const RankParameters two = rank_parameters(c.model, c.strategy);
   // 16 (6 + 5 + 2) and the norms of 6 and 5, and the block's own 2 * 16.
   const double whole = 16.0 * 13.0 + 11.0 + 32.0;
@@ -135,11 +135,11 @@ TEST(Prediction, LayersOfItCountWhenLayersAreDealt) {
   Transformer model = small_model();
   model.num_layers = 61, model.mtp_layers = 1;
   Strategy strategy;
-  strategy.pipeline_parallel = 16;
+  strategy.pp = 16;
   const std::vector<ModelPart> parts = model_parts(model, strategy);
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) EXPECT_EQ(parts[i].blocks, 4);
   EXPECT_EQ(parts.back().blocks, 2);  // with the one ahead
-  strategy.pipeline_parallel = 1;
+  strategy.pp = 1;
   EXPECT_EQ(model_parts(model, strategy).front().blocks, 62);
 }
 

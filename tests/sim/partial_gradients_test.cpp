@@ -21,9 +21,9 @@ Transformer two_layer_model() {
 
 Strategy on_shards(int shards) {
   Strategy strategy;
-  strategy.tensor_parallel = 2;
+  strategy.tp = 2;
   strategy.sequence_parallel = true;
-  strategy.data_parallel = shards;
+  strategy.dp = shards;
   strategy.sharding = Sharding::Zero3;
   return strategy;
 }

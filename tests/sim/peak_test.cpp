@@ -17,7 +17,7 @@ MemoryPeak peak_of(const TrainingRun& run) {
 TrainingRun pipeline() {
   TrainingRun run = small_run();
   run.cluster = ideal_cluster(4);
-  run.strategy.pipeline_parallel = 4;
+  run.strategy.pp = 4;
   run.framework.gradients.persist = true;
   return run;
 }

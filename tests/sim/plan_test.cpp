@@ -29,9 +29,9 @@ TEST(Plan, EveryStrategyIsEitherFeasibleOrRejectedWithAReason) {
 
 TEST(Plan, TheTopEqualsPredictionsOfAllStrategiesOneByOne) {
   PlanQuery query = small_query(8);
-  query.recompute = {{RecomputeKind::None, 1}};
-  query.virtual_stages = {1};
-  query.sharding = {Sharding::None};
+  query.restriction["recompute"] = {"none"};
+  query.restriction["virtual_stages"] = {1};
+  query.restriction["sharding"] = {"none"};
   const Plan result = plan(query);
   double best = 1e300;
   for (const int tp : {1, 2, 4, 8}) {
@@ -39,7 +39,7 @@ TEST(Plan, TheTopEqualsPredictionsOfAllStrategiesOneByOne) {
       if (8 % (tp * pp) != 0) continue;
       for (int micro = 1; micro <= 64; ++micro) {
         TrainingRun run = query.base;
-        run.strategy.tensor_parallel = tp, run.strategy.pipeline_parallel = pp, run.strategy.data_parallel = 8 / tp / pp;
+        run.strategy.tp = tp, run.strategy.pp = pp, run.strategy.dp = 8 / tp / pp;
         run.strategy.micro_batch = micro;
         for (const bool sequence_parallel : {false, true}) {
           run.strategy.sequence_parallel = sequence_parallel && tp > 1;
@@ -93,22 +93,22 @@ TEST(Plan, ShapesThatAreNoneAreNamedEvenWhereNothingFits) {
 
 TEST(Plan, ListsRestrictTheSearch) {
   PlanQuery query = small_query(8);
-  query.tensor_parallel = {2};
+  query.restriction["tp"] = {2};
   const Plan result = plan(query);
   ASSERT_FALSE(result.plans.empty());
-  for (const Prediction& p : result.plans) EXPECT_EQ(p.run.strategy.tensor_parallel, 2);
+  for (const Prediction& p : result.plans) EXPECT_EQ(p.run.strategy.tp, 2);
 }
 
 TEST(Plan, TriesSchedulesThatAreAskedFor) {
   PlanQuery query = small_query(8);
-  query.pipeline_parallel = {4};
-  query.schedule = {PipelineSchedule::ZbH1, PipelineSchedule::ZbV};
+  query.restriction["pp"] = {4};
+  query.restriction["pipeline_schedule"] = {"zb-h1", "zb-v"};
   const Plan result = plan(query);
   ASSERT_FALSE(result.plans.empty());
   for (const Prediction& p : result.plans) {
     const Strategy& s = p.run.strategy;
-    EXPECT_TRUE(s.schedule == PipelineSchedule::ZbH1 || s.schedule == PipelineSchedule::ZbV);
-    EXPECT_EQ(s.virtual_stages, s.schedule == PipelineSchedule::ZbV ? 2 : 1);
+    EXPECT_TRUE(s.pipeline_schedule == PipelineSchedule::ZbH1 || s.pipeline_schedule == PipelineSchedule::ZbV);
+    EXPECT_EQ(s.virtual_stages, s.pipeline_schedule == PipelineSchedule::ZbV ? 2 : 1);
     EXPECT_EQ(p.step_time, predict(p.run).step_time);
   }
 }
@@ -117,7 +117,7 @@ TEST(Plan, TriesSchedulesThatAreAskedFor) {
 TEST(Plan, TriesWholeExpertsOverTensorRanks) {
   PlanQuery query = small_query(8);
   query.base.model = small_moe();
-  query.tensor_parallel = {2};
+  query.restriction["tp"] = {2};
   query.top = 1000;
   const Plan result = plan(query);
   int whole = 0, divided = 0, widest = 0;
@@ -125,12 +125,12 @@ TEST(Plan, TriesWholeExpertsOverTensorRanks) {
     const Strategy& s = p.run.strategy;
     (s.expert_tensor_ranks() == 1 ? whole : divided) += 1;
     EXPECT_TRUE(s.expert_tensor_ranks() == 2 || s.sequence_parallel);
-    widest = std::max(widest, s.expert_parallel);
+    widest = std::max(widest, s.ep);
   }
   EXPECT_GT(whole, 0);
   EXPECT_GT(divided, 0);
   EXPECT_EQ(widest, 8);
-  query.base.strategy.experts.tensor_parallel = 2;
+  query.base.strategy.etp = 2;
   for (const Prediction& p : plan(query).plans) EXPECT_EQ(p.run.strategy.expert_tensor_ranks(), 2);
 }
 
@@ -140,8 +140,8 @@ TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
   query.base = small_run(4);
   query.base.model.num_layers = 6;
   query.base.strategy.global_batch = 8;
-  query.pipeline_parallel = {4};
-  query.virtual_stages = {1};
+  query.restriction["pp"] = {4};
+  query.restriction["virtual_stages"] = {1};
   const Plan result = plan(query);
   ASSERT_FALSE(result.plans.empty());
   EXPECT_TRUE(result.plans.front().run.strategy.embeddings_as_layers);
@@ -149,13 +149,13 @@ TEST(Plan, CountsTheEmbeddingAndTheHeadAsLayersWhereThatDividesThem) {
 
 TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
   PlanQuery query = small_query(8);
-  EXPECT_EQ(plan(query).plans.front().run.strategy.expert_parallel, 1);
+  EXPECT_EQ(plan(query).plans.front().run.strategy.ep, 1);
   query.base.model = small_moe();
   const std::size_t all = plan(query).evaluated;
-  query.expert_parallel = {4};
+  query.restriction["ep"] = {4};
   const Plan restricted = plan(query);
   EXPECT_LT(restricted.evaluated, all);
-  for (const Prediction& p : restricted.plans) EXPECT_EQ(p.run.strategy.expert_parallel, 4);
+  for (const Prediction& p : restricted.plans) EXPECT_EQ(p.run.strategy.ep, 4);
 }
 
 // --- the list against a brute-force enumeration ---
@@ -164,9 +164,8 @@ TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
 std::string text_of(const Strategy& s) {
   std::string text;
   for (const int part :
-       {s.tensor_parallel, s.pipeline_parallel, s.context_parallel, s.data_parallel, s.micro_batch, s.expert_parallel,
-        s.expert_tensor_ranks(), s.sequence_parallel ? 1 : 0, s.virtual_stages, static_cast<int>(s.schedule),
-        s.embeddings_as_layers ? 1 : 0, static_cast<int>(s.sharding), s.shard_size})
+       {s.tp, s.pp, s.cp, s.dp, s.micro_batch, s.ep, s.expert_tensor_ranks(), s.sequence_parallel ? 1 : 0, s.virtual_stages,
+        static_cast<int>(s.pipeline_schedule), s.embeddings_as_layers ? 1 : 0, static_cast<int>(s.sharding), s.shard_size})
     text += std::to_string(part) + " ";
   return text + text_of(s.recompute);
 }
@@ -185,8 +184,8 @@ class BruteForce {
         for (int cp = 1; cp <= devices_; ++cp) {
           if (devices_ % (tp * pp * cp) != 0 || !is_power_of_two(cp) || (cp > 1 && run_.model.seq_len / cp < 8192)) continue;
           run_.strategy = base;
-          run_.strategy.tensor_parallel = tp, run_.strategy.pipeline_parallel = pp, run_.strategy.context_parallel = cp;
-          run_.strategy.data_parallel = devices_ / (tp * pp * cp);
+          run_.strategy.tp = tp, run_.strategy.pp = pp, run_.strategy.cp = cp;
+          run_.strategy.dp = devices_ / (tp * pp * cp);
           try_batches();
         }
       }
@@ -201,12 +200,12 @@ class BruteForce {
       for (int ep = 1; ep <= experts; ++ep) {
         if (!is_power_of_two(ep)) continue;
         for (const bool whole : {false, true}) {
-          if (whole && (!run_.model.moe || run_.strategy.tensor_parallel == 1)) continue;
+          if (whole && (!run_.model.moe || run_.strategy.tp == 1)) continue;
           for (const bool sequence : {false, true}) {
-            if (sequence && run_.strategy.tensor_parallel == 1) continue;
+            if (sequence && run_.strategy.tp == 1) continue;
             run_.strategy.micro_batch = micro;
-            run_.strategy.expert_parallel = ep;
-            run_.strategy.experts.tensor_parallel = whole ? std::optional(1) : std::nullopt;
+            run_.strategy.ep = ep;
+            run_.strategy.etp = whole ? std::optional(1) : std::nullopt;
             run_.strategy.sequence_parallel = sequence;
             try_pipelines();
           }
@@ -218,10 +217,10 @@ class BruteForce {
   void try_pipelines() {
     Strategy& s = run_.strategy;
     for (int v = 1; v <= run_.model.num_layers; ++v) {
-      const int chunks = s.pipeline_parallel * v, layers = run_.model.num_layers;
-      if (v > 1 && (s.pipeline_parallel == 1 || (layers % chunks != 0 && (layers + 2) % chunks != 0))) continue;
+      const int chunks = s.pp * v, layers = run_.model.num_layers;
+      if (v > 1 && (s.pp == 1 || (layers % chunks != 0 && (layers + 2) % chunks != 0))) continue;
       s.virtual_stages = v;
-      s.schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
+      s.pipeline_schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
       s.embeddings_as_layers = chunks > 1 && layers % chunks != 0 && (layers + 2) % chunks == 0;
       try_shardings();
     }
@@ -229,10 +228,10 @@ class BruteForce {
 
   void try_shardings() {
     Strategy& s = run_.strategy;
-    const int ranks = s.data_parallel * s.context_parallel;
+    const int ranks = s.dp * s.cp;
     for (const auto sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp}) {
       if (sharding != Sharding::None && ranks == 1) continue;
-      if (sharding > Sharding::Zero1 && s.pipeline_parallel > 1) continue;
+      if (sharding > Sharding::Zero1 && s.pp > 1) continue;
       for (int size = 1; size <= ranks; ++size) {
         const bool hybrid = sharding == Sharding::Hsdp;
         if (hybrid ? size == 1 || size == ranks || ranks % size != 0 : size > 1) continue;

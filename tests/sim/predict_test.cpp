@@ -50,8 +50,8 @@ TrainingRun on_64(Transformer model, int tensor, int pipeline, int context) {
   run.model.num_kv_heads = 2;
   run.model.vocab_size = 32000;
   run.framework.vocab_multiple = 128;
-  run.strategy.tensor_parallel = tensor, run.strategy.pipeline_parallel = pipeline, run.strategy.context_parallel = context;
-  run.strategy.data_parallel = 64 / tensor / pipeline / context;
+  run.strategy.tp = tensor, run.strategy.pp = pipeline, run.strategy.cp = context;
+  run.strategy.dp = 64 / tensor / pipeline / context;
   run.strategy.global_batch = 128;
   return run;
 }
@@ -89,10 +89,10 @@ TEST(Predict, NorDoTheyCountWhatExpertRanksWaitFor) {
       for (const int expert : {1, 2, 8}) {
         for (const double imbalance : {1.0, 1.7}) {
           TrainingRun run = on_64(small_moe(), tensor, 2, context);
-          run.strategy.expert_parallel = expert;
-          run.strategy.experts.imbalance = imbalance;
+          run.strategy.ep = expert;
+          run.strategy.moe_imbalance = imbalance;
           expect_model_flops(run);
-          run.strategy.experts.capacity = 1.25;
+          run.strategy.moe_capacity = 1.25;
           expect_model_flops(run);
         }
       }
@@ -162,7 +162,7 @@ TEST(Predict, RecomputationCostsAThirdMoreHardwareFlops) {
 TEST(Predict, APipelineWaitsForItsBubble) {
   // Equal stages: (p - 1) / m of the busy time; the ends make the stages a little unequal.
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.global_batch = 32;
+  run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.global_batch = 32;
   run.model.vocab_size = 128;
   run.cluster.fabric.device_bandwidth = 1000.0 * TBps;
   run.model.position = Position::Rope;
@@ -174,8 +174,8 @@ TEST(Predict, APipelineWaitsForItsBubble) {
 // Four stages of equal work, 32 micro-batches, nothing but GEMMs.
 TrainingRun four_stages(PipelineSchedule schedule) {
   TrainingRun run = small_run(4);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.global_batch = 32;
-  run.strategy.schedule = schedule, run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
+  run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.global_batch = 32;
+  run.strategy.pipeline_schedule = schedule, run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
   run.model.vocab_size = 128;
   run.model.position = Position::Rope;
   run.cluster.fabric.device_bandwidth = run.cluster.fabric.pair_bandwidth = 1000.0 * TBps;
@@ -197,9 +197,9 @@ TEST(Predict, WeightGradientsFillTheBubble) {
 TEST(Predict, WaitingWeightGradientsLeaveNothingForTensorCollectivesToHideBehind) {
   TrainingRun run = four_stages(PipelineSchedule::OneForwardOneBackward);
   run.cluster = ideal_cluster(8);
-  run.strategy.tensor_parallel = 2, run.framework.hides_column_gradients = true;
+  run.strategy.tp = 2, run.framework.hides_column_gradients = true;
   const Prediction usual = predict(run);
-  run.strategy.schedule = PipelineSchedule::ZbH1;
+  run.strategy.pipeline_schedule = PipelineSchedule::ZbH1;
   EXPECT_GT(term(predict(run), "tensor_parallel_exposed"), term(usual, "tensor_parallel_exposed"));
 }
 
@@ -208,9 +208,9 @@ TEST(Predict, DualPipeHidesTokensOnTheirWayToExperts) {
   run.model = small_moe();
   run.model.vocab_size = 128;
   run.cluster = ideal_cluster(8);
-  run.strategy.data_parallel = run.strategy.expert_parallel = 2, run.strategy.global_batch = 64;
+  run.strategy.dp = run.strategy.ep = 2, run.strategy.global_batch = 64;
   const Prediction usual = predict(run);
-  run.strategy.schedule = PipelineSchedule::DualPipe;
+  run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
   const Prediction dual = predict(run);
   // 16 micro-batches from each end; those of warm-up and drain, 4 or 5 in each direction, run alone.
   EXPECT_LT(term(dual, "expert_parallel_exposed"), 0.4 * term(usual, "expert_parallel_exposed"));
@@ -271,7 +271,7 @@ TEST(Predict, CommunicationVolumesFollowTheSharding) {
 // 4 bytes go from stage to stage once, and a tied table is among them.
 TEST(Predict, CopiesOfADualPipeSumTheirGradients) {
   TrainingRun run = four_stages(PipelineSchedule::DualPipe);
-  run.cluster = ideal_cluster(2), run.strategy.pipeline_parallel = 2;
+  run.cluster = ideal_cluster(2), run.strategy.pp = 2;
   run.framework.gradients.reduced_in_fp32 = true;
   for (const bool tied : {false, true}) {
     run.model.tied_embeddings = tied;
@@ -296,7 +296,7 @@ TEST(Predict, HybridShardingReducesItsShardOverTheReplicas) {
 
 TEST(Predict, ExposedCommunicationIsThatOfTheBreakdown) {
   TrainingRun run = small_run(64);
-  run.strategy.tensor_parallel = 4, run.strategy.pipeline_parallel = 2, run.strategy.data_parallel = 8;
+  run.strategy.tp = 4, run.strategy.pp = 2, run.strategy.dp = 8;
   run.strategy.sharding = Sharding::Zero1, run.strategy.sequence_parallel = true;
   const Prediction p = predict(run);
   double tensor = 0.0;
@@ -306,7 +306,7 @@ TEST(Predict, ExposedCommunicationIsThatOfTheBreakdown) {
 
 TEST(Predict, ABrokenRuleIsAnAnswer) {
   TrainingRun run = small_run(8);
-  run.strategy.tensor_parallel = 3;
+  run.strategy.tp = 3;
   const Prediction p = predict(run);
   ASSERT_FALSE(p.feasible());
   EXPECT_EQ(p.infeasible->rule, "dp * tp * pp * cp != devices");
@@ -383,7 +383,7 @@ TEST(Predict, ExpertRanksTakeMemoryOffAndSendTokens) {
   run.model = small_moe();
   run.model.moe->expert_ffn_size = 4096;
   const Prediction whole = predict(run);
-  run.strategy.expert_parallel = 4;
+  run.strategy.ep = 4;
   const Prediction divided = predict(run);
   EXPECT_LT(divided.memory.peak, whole.memory.peak);
   const auto bytes = [](const Prediction& p, const std::string& group, const std::string& collective) {

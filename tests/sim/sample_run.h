@@ -80,7 +80,7 @@ inline Run small_run(int num_devices = 1) {
   Run run;
   run.model = small_model();
   run.cluster = ideal_cluster(num_devices);
-  run.strategy.data_parallel = num_devices;
+  run.strategy.dp = num_devices;
   run.strategy.global_batch = 8 * num_devices;
   run.framework.fusion = ElementwiseFusion::Fused;
   run.framework.host.per_kernel = Seconds(0.0);

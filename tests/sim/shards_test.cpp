@@ -11,7 +11,7 @@ namespace {
 
 TEST(RankParameters, TensorRanksShareTheMatrices) {
   TrainingRun run = small_run(8);
-  run.strategy.data_parallel = 1, run.strategy.tensor_parallel = 8;
+  run.strategy.dp = 1, run.strategy.tp = 8;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const Parameters whole = parameters(run.model);
   EXPECT_DOUBLE_EQ(rank.embedding, static_cast<double>(whole.embedding) / 8.0 + static_cast<double>(whole.positions));
@@ -50,7 +50,7 @@ TEST(RankParameters, AdaptersAreAllThatIsTrained) {
 // ZeRO-1 over groups of four of eight ranks: each state is there twice, and its gradients are summed over both.
 TEST(StateShards, GroupsOfRanksHoldCopiesOfAllShards) {
   Strategy strategy;
-  strategy.data_parallel = 8, strategy.sharding = Sharding::Zero1;
+  strategy.dp = 8, strategy.sharding = Sharding::Zero1;
   EXPECT_EQ(strategy.shard_ranks(), 8);
   EXPECT_FALSE(strategy.replicates_shards());
   strategy.shard_size = 4;
@@ -65,7 +65,7 @@ TEST(StateShards, GroupsOfRanksHoldCopiesOfAllShards) {
 TEST(StateShards, EachStageOfZeroDividesOneMoreKindOfState) {
   const auto shares = [](Sharding sharding) {
     Strategy strategy;
-    strategy.data_parallel = 8, strategy.sharding = sharding;
+    strategy.dp = 8, strategy.sharding = sharding;
     strategy.shard_size = sharding == Sharding::Hsdp ? 4 : 0;
     const StateShards shards = state_shards(strategy);
     return std::array{shards.weights, shards.gradients, shards.optimizer};
@@ -81,7 +81,7 @@ TEST(StateShards, EachStageOfZeroDividesOneMoreKindOfState) {
 TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
   TrainingRun run = small_run(4);
   run.model = small_moe();
-  run.strategy.expert_parallel = 4;
+  run.strategy.ep = 4;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   EXPECT_EQ(rank.moe_block, 4.0 * 1024 * 1024 + 1024 * 8 + 2 * 1024);
   EXPECT_EQ(rank.experts, 8.0 / 4.0 * 2 * 1024 * 512);
@@ -105,7 +105,7 @@ TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
 
 TEST(StateShards, ExpertsAreSharedByFewerRanks) {
   Strategy strategy;
-  strategy.data_parallel = 8, strategy.expert_parallel = 4, strategy.sharding = Sharding::Zero3;
+  strategy.dp = 8, strategy.ep = 4, strategy.sharding = Sharding::Zero3;
   EXPECT_EQ(state_shards(strategy).weights, 8.0);
   EXPECT_EQ(expert_state_shards(strategy).weights, 2.0);
 }

@@ -54,12 +54,12 @@ TEST(StageBytes, GemmsOfExpertsHaveAWorkspaceForEachStream) {
 
 TEST(StageBytes, TokensOfAllExpertRanksAreGatheredIntoOneBuffer) {
   TrainingRun run = moe_run(4);
-  run.strategy.expert_parallel = 4;
+  run.strategy.ep = 4;
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
-  run.strategy.experts.dispatch = ExpertDispatch::AllGather;
+  run.strategy.moe_dispatch = ExpertDispatch::AllGather;
   // 1024 tokens of each of four ranks, 1024 values of 2 bytes each.
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(4.0 * 1024.0 * 1024.0 * 2.0));
-  run.strategy.expert_parallel = 1;
+  run.strategy.ep = 1;
   EXPECT_EQ(bytes_of(run, 0).dispatch_buffers, Bytes(0.0));
 }
 

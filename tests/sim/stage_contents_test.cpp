@@ -10,8 +10,8 @@ namespace {
 // Eight blocks on two stages of two chunks: blocks 0-1 and 4-5 on the first, 2-3 and 6-7 on the second.
 Strategy interleaved() {
   Strategy strategy;
-  strategy.pipeline_parallel = 2, strategy.virtual_stages = 2;
-  strategy.schedule = PipelineSchedule::Interleaved;
+  strategy.pp = 2, strategy.virtual_stages = 2;
+  strategy.pipeline_schedule = PipelineSchedule::Interleaved;
   strategy.global_batch = 8;
   return strategy;
 }
@@ -43,7 +43,7 @@ TEST(StageContents, ATiedTableIsHeldOnceOnAStage) {
   const auto total = static_cast<double>(parameters(model).total());
   const auto held = [&](PipelineSchedule schedule, int virtual_stages) {
     Strategy strategy = interleaved();
-    strategy.schedule = schedule, strategy.virtual_stages = virtual_stages;
+    strategy.pipeline_schedule = schedule, strategy.virtual_stages = virtual_stages;
     const StageContents contents(model, strategy);
     return contents.held(0) + contents.held(1);
   };
@@ -58,10 +58,10 @@ TEST(StageContents, PassesInFlightFollowTheSchedule) {
   // Warm-up of 2 (stages - stage - 1) + (chunks - 1) stages = 4 and 2 passes, and the one that follows it.
   EXPECT_EQ(in_flight(0), 5);
   EXPECT_EQ(in_flight(1), 3);
-  strategy.virtual_stages = 1, strategy.schedule = PipelineSchedule::OneForwardOneBackward;
+  strategy.virtual_stages = 1, strategy.pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
   EXPECT_EQ(in_flight(0), 2);
   EXPECT_EQ(in_flight(1), 1);
-  strategy.schedule = PipelineSchedule::GPipe;
+  strategy.pipeline_schedule = PipelineSchedule::GPipe;
   EXPECT_EQ(in_flight(1), 8);
 }
 

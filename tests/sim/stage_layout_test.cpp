@@ -42,7 +42,7 @@ TEST(StageLayout, DualPipeHoldsEveryPartTwice) {
 // Eight layers on two stages: the first has the first and the last quarter, and both ends of the model.
 TEST(StageLayout, TheFirstStageOfAVHasBothEndsOfTheModel) {
   Strategy s;
-  s.pipeline_parallel = s.virtual_stages = 2, s.schedule = ZbV;
+  s.pp = s.virtual_stages = 2, s.pipeline_schedule = ZbV;
   const std::vector<ModelPart> parts = stage_parts(small_model(), s, 0);
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_TRUE(parts[0].embedding && parts[1].head);

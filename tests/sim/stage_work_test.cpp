@@ -19,7 +19,7 @@ Bytes table_message(const TrainingRun& run) {
 TrainingRun tied_stages(int tensor) {
   TrainingRun run = small_run(2 * tensor);
   run.model.tied_embeddings = true;
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 2, run.strategy.tensor_parallel = tensor;
+  run.strategy.dp = 1, run.strategy.pp = 2, run.strategy.tp = tensor;
   return run;
 }
 
@@ -46,7 +46,7 @@ TEST(ClosingCollectives, EachTensorRankSendsItsPartOfATiedTable) {
 // Eight micro-batches on four stages: the second sends activations and gradients, and receives as many; the ends one of each.
 TEST(StageMessages, AreOfBothDirections) {
   TrainingRun run = small_run(8);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4, run.strategy.tensor_parallel = 2;
+  run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.tp = 2;
   run.strategy.global_batch = 8;
   const auto messages = [&](int stage) { return stage_messages(run, stage_parts(run.model, run.strategy, stage)); };
   const Bytes whole(1024.0 * 1024.0 * 2.0);

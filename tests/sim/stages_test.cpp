@@ -16,7 +16,7 @@ std::vector<int> blocks_of(const std::vector<ModelPart>& parts) {
 
 TEST(Stages, LayersAreDealtEvenly) {
   Strategy s;
-  s.pipeline_parallel = 4;
+  s.pp = 4;
   const auto parts = model_parts(small_model(), s);
   EXPECT_EQ(blocks_of(parts), (std::vector<int>{2, 2, 2, 2}));
   EXPECT_TRUE(parts.front().embedding);
@@ -28,16 +28,16 @@ TEST(Stages, EndsMeetWhereOneStageHasBoth) {
   Strategy s;
   EXPECT_FALSE(model_parts(small_model(), s).back().meets_embedding);  // one part has both
   EXPECT_TRUE(model_parts(small_model(), s).back().has_table());
-  s.pipeline_parallel = 2;
+  s.pp = 2;
   EXPECT_FALSE(model_parts(small_model(), s).back().has_table());
-  s.schedule = PipelineSchedule::DualPipe;
+  s.pipeline_schedule = PipelineSchedule::DualPipe;
   EXPECT_TRUE(model_parts(small_model(), s).back().meets_embedding);
   EXPECT_FALSE(model_parts(small_model(), s).front().meets_embedding);
 }
 
 TEST(Stages, ARemainderGoesToTheMiddle) {
   Strategy s;
-  s.pipeline_parallel = 3;
+  s.pp = 3;
   EXPECT_EQ(blocks_of(model_parts(small_model(), s)), (std::vector<int>{3, 3, 2}));  // 8 = 3 * 2 + 2
 }
 
@@ -46,7 +46,7 @@ TEST(Stages, EmbeddingAndHeadCanCountAsLayers) {
   Transformer model = small_model();
   model.num_layers = 70;
   Strategy s;
-  s.pipeline_parallel = 12, s.embeddings_as_layers = true;
+  s.pp = 12, s.embeddings_as_layers = true;
   EXPECT_EQ(blocks_of(model_parts(model, s)), (std::vector<int>{5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5}));
 }
 
@@ -54,7 +54,7 @@ TEST(Stages, NoLayerIsLost) {
   for (int pp = 1; pp <= 8; ++pp) {
     for (const bool ends : {false, true}) {
       Strategy s;
-      s.pipeline_parallel = pp, s.embeddings_as_layers = ends;
+      s.pp = pp, s.embeddings_as_layers = ends;
       int sum = 0;
       for (const int blocks : blocks_of(model_parts(small_model(), s))) sum += blocks;
       EXPECT_EQ(sum, 8);
@@ -65,11 +65,11 @@ TEST(Stages, NoLayerIsLost) {
 TEST(Stages, AStageHandsOnTheResidualStreamOfItsRank) {
   // 2 sequences of 1024 tokens x 1024 values in bf16.
   Strategy s;
-  s.micro_batch = 2, s.tensor_parallel = 4;
+  s.micro_batch = 2, s.tp = 4;
   EXPECT_EQ(stage_output(small_model(), s), Bytes(2.0 * 1024.0 * 1024.0 * 2.0));
   s.sequence_parallel = true;
   EXPECT_EQ(stage_output(small_model(), s), Bytes(1024.0 * 1024.0));
-  s.context_parallel = 2, s.precision = Precision::Fp32;
+  s.cp = 2, s.precision = Precision::Fp32;
   EXPECT_EQ(stage_output(small_model(), s), Bytes(1024.0 * 1024.0));  // half the tokens, twice the bytes
 }
 

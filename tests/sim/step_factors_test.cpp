@@ -63,10 +63,10 @@ TEST(HostSharing, HostsHideNoCollectives) {
   run.cluster = host(2);
   run.cluster.fabric.device_bandwidth = 1.0 * GBps;
   run.cluster.device.achieved.sharing = {.collectives = 1.0};
-  run.strategy.data_parallel = 2;
+  run.strategy.dp = 2;
   run.strategy.global_batch = 2 * run.strategy.micro_batch;
   const Prediction two = predict(run);
-  run.cluster.num_devices = run.strategy.data_parallel = 1;
+  run.cluster.num_devices = run.strategy.dp = 1;
   run.strategy.global_batch = run.strategy.micro_batch;
   const Prediction one = predict(run);
   Seconds sent;

@@ -23,9 +23,9 @@ struct Layout {
 TrainingRun on_64(const Layout& layout) {
   TrainingRun run = small_run(64);
   Strategy& s = run.strategy;
-  s.schedule = layout.schedule, s.virtual_stages = layout.virtual_stages;
-  s.tensor_parallel = layout.tensor, s.pipeline_parallel = layout.pipeline;
-  s.data_parallel = 64 / layout.tensor / layout.pipeline;
+  s.pipeline_schedule = layout.schedule, s.virtual_stages = layout.virtual_stages;
+  s.tp = layout.tensor, s.pp = layout.pipeline;
+  s.dp = 64 / layout.tensor / layout.pipeline;
   s.sequence_parallel = layout.tensor > 1;
   s.sharding = layout.sharding, s.global_batch = 512;
   run.framework.host.per_kernel = Seconds(2e-6);
@@ -107,7 +107,7 @@ std::vector<TrainingRun> varied_runs() {
         for (const int batch : {256, 512, 4096}) {
           TrainingRun run = on_64(all[i]);
           Strategy& s = run.strategy;
-          if (moe) run.model = small_moe(), s.expert_parallel = s.data_parallel % 4 == 0 ? 4 : 1;
+          if (moe) run.model = small_moe(), s.ep = s.dp % 4 == 0 ? 4 : 1;
           if (uneven) run.model.num_layers = 11, s.embeddings_as_layers = i % 2 == 0;
           s.global_batch = batch, s.recompute.kind = recomputes[i % recomputes.size()];
           run.cluster.network.latency = Seconds(5e-6);
@@ -122,9 +122,9 @@ std::vector<TrainingRun> varied_runs() {
 
 std::string text(const TrainingRun& run) {
   const Strategy& s = run.strategy;
-  return std::string(name_of(s.schedule)) + ", pp " + std::to_string(s.pipeline_parallel) + ", v " +
-         std::to_string(s.virtual_stages) + ", layers " + std::to_string(run.model.num_layers) + ", ep " +
-         std::to_string(s.expert_parallel) + ", batch " + std::to_string(s.global_batch);
+  return std::string(name_of(s.pipeline_schedule)) + ", pp " + std::to_string(s.pp) + ", v " + std::to_string(s.virtual_stages) +
+         ", layers " + std::to_string(run.model.num_layers) + ", ep " + std::to_string(s.ep) + ", batch " +
+         std::to_string(s.global_batch);
 }
 
 // The bubble is counted pass by pass while the pipeline is simulated, the other terms are sums over the passes of the stage:
@@ -138,7 +138,7 @@ TEST(StepSimulation, TermsLeaveNothingOfTheStep) {
     const double remainder = simulation.terms()[Term::Remainder] / simulation.terms().total();
     EXPECT_LE(std::abs(remainder), 1e-9) << text(run);
     for (const TimeTerm& term : simulate_step(run, prices).breakdown) EXPECT_STRNE(term.name, "remainder") << text(run);
-    pipelines += run.strategy.pipeline_parallel > 1;
+    pipelines += run.strategy.pp > 1;
     bubbles += simulation.terms()[Term::PipelineBubble] > Seconds(0.0);
   }
   EXPECT_GE(pipelines, 300);
@@ -151,7 +151,7 @@ TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
     const TrainingRun run = on_64(layout);
     const LayerPrices prices = layer_prices(run);
     const StepSimulation simulation(run, prices);
-    const double m = 512.0 / run.strategy.data_parallel, passes = m * 8.0 / layout.pipeline;
+    const double m = 512.0 / run.strategy.dp, passes = m * 8.0 / layout.pipeline;
     const Terms& terms = simulation.terms();
     EXPECT_NEAR(terms[Term::ForwardGemm] / (passes * prices.block.forward.gemm), 1.0, 1e-9) << text(layout);
     EXPECT_NEAR(terms[Term::BackwardGemm] / (passes * prices.block.backward.gemm), 1.0, 1e-9) << text(layout);
@@ -169,7 +169,7 @@ TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
 TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
   TrainingRun run = small_run(4);
   run.model.tied_embeddings = false;
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 4;
+  run.strategy.dp = 1, run.strategy.pp = 4;
   const LayerPrices prices = layer_prices(run);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const double h = 1024.0, table = 32768.0 * h, first = 2.0 * rank.block + table + 1024.0 * h;
@@ -181,7 +181,7 @@ TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
 // 1024 tokens of 1024 values in 2 bytes, M = 2 MiB, on two stages of one node at 100 GB/s.
 TrainingRun two_stages(int tensor) {
   TrainingRun run = small_run(2 * tensor);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 2, run.strategy.tensor_parallel = tensor;
+  run.strategy.dp = 1, run.strategy.pp = 2, run.strategy.tp = tensor;
   run.strategy.global_batch = 8;
   return run;
 }

@@ -24,7 +24,7 @@ struct Case {
 };
 
 void pipeline(TrainingRun& run, PipelineSchedule schedule, int pp, int virtual_stages = 1) {
-  run.strategy.schedule = schedule, run.strategy.pipeline_parallel = pp, run.strategy.virtual_stages = virtual_stages;
+  run.strategy.pipeline_schedule = schedule, run.strategy.pp = pp, run.strategy.virtual_stages = virtual_stages;
 }
 
 // 16 devices; what a case leaves over is data parallel.  16 micro-batches.
@@ -33,25 +33,25 @@ const Case kCases[] = {
     {"zero1", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero1; }},
     {"zero3", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero3; }},
     {"hsdp", [](TrainingRun& run) { run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 4; }},
-    {"tensor", [](TrainingRun& run) { run.strategy.tensor_parallel = 4, run.strategy.sequence_parallel = true; }},
-    {"context", [](TrainingRun& run) { run.strategy.context_parallel = 4; }},
-    {"experts", [](TrainingRun& run) { run.model = small_moe(), run.strategy.expert_parallel = 4; }},
+    {"tensor", [](TrainingRun& run) { run.strategy.tp = 4, run.strategy.sequence_parallel = true; }},
+    {"context", [](TrainingRun& run) { run.strategy.cp = 4; }},
+    {"experts", [](TrainingRun& run) { run.model = small_moe(), run.strategy.ep = 4; }},
     {"overlapped_experts",
-     [](TrainingRun& run) { run.model = small_moe(), run.strategy.expert_parallel = 4, run.strategy.experts.overlap = true; }},
+     [](TrainingRun& run) { run.model = small_moe(), run.strategy.ep = 4, run.strategy.moe_overlap = true; }},
     {"gpipe", [](TrainingRun& run) { pipeline(run, GPipe, 4); }},
     {"1f1b", [](TrainingRun& run) { pipeline(run, OneForwardOneBackward, 4), run.strategy.sharding = Sharding::Zero1; }},
-    {"interleaved", [](TrainingRun& run) { pipeline(run, Interleaved, 4, 2), run.strategy.tensor_parallel = 2; }},
+    {"interleaved", [](TrainingRun& run) { pipeline(run, Interleaved, 4, 2), run.strategy.tp = 2; }},
     {"zb-h1", [](TrainingRun& run) { pipeline(run, ZbH1, 4), run.strategy.sharding = Sharding::Zero1; }},
-    {"zb-v", [](TrainingRun& run) { pipeline(run, ZbV, 4, 2), run.strategy.tensor_parallel = 2; }},
+    {"zb-v", [](TrainingRun& run) { pipeline(run, ZbV, 4, 2), run.strategy.tp = 2; }},
     {"dualpipe",
      [](TrainingRun& run) {
-       run.model = small_moe(), run.strategy.expert_parallel = 4;
+       run.model = small_moe(), run.strategy.ep = 4;
        pipeline(run, DualPipe, 4);
      }},
     {"all",
      [](TrainingRun& run) {
        run.model = small_moe();
-       run.strategy.tensor_parallel = run.strategy.context_parallel = run.strategy.expert_parallel = 2;
+       run.strategy.tp = run.strategy.cp = run.strategy.ep = 2;
        run.strategy.sharding = Sharding::Zero3;
        run.strategy.recompute.kind = RecomputeKind::Full;
        pipeline(run, Interleaved, 2, 2);
@@ -63,8 +63,8 @@ TrainingRun run_of(const Case& one) {
   TrainingRun run = small_run(16);
   one.change(run);
   Strategy& s = run.strategy;
-  s.data_parallel = 16 / (s.tensor_parallel * s.pipeline_parallel * s.context_parallel);
-  s.global_batch = 16 * s.data_parallel;
+  s.dp = 16 / (s.tp * s.pp * s.cp);
+  s.global_batch = 16 * s.dp;
   run.cluster.device.achieved.device_spread = 0.01;
   run.framework.host.per_kernel = Seconds(5e-6);
   run.framework.host.per_step = Seconds(1e-3);
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, TimelineOf, testing::ValuesIn(kCases), [](c
 TEST(Timeline, DrawsAPipelineByHand) {
   // Two stages, two micro-batches, 1F1B: stage 0 is F0 F1, a bubble, B0, a bubble, B1.
   TrainingRun run = small_run(2);
-  run.strategy.data_parallel = 1, run.strategy.pipeline_parallel = 2, run.strategy.global_batch = 2;
+  run.strategy.dp = 1, run.strategy.pp = 2, run.strategy.global_batch = 2;
   const Timeline timeline = step_timeline(run, layer_prices(run), {.operator_microbatches = 0});
   const auto names = [&](std::size_t stage) {
     std::string text;
@@ -208,7 +208,7 @@ TrainingRun dualpipe() {
   TrainingRun run = small_run(4);
   run.model = small_moe();
   pipeline(run, DualPipe, 2);
-  run.strategy.data_parallel = run.strategy.expert_parallel = 2, run.strategy.global_batch = 8;
+  run.strategy.dp = run.strategy.ep = 2, run.strategy.global_batch = 8;
   return run;
 }
 

@@ -51,6 +51,12 @@ TEST(Update, OnTheDeviceItStreamsAtMemoryBandwidth) {
   EXPECT_DOUBLE_EQ(update_time(small_run(), 1e9).value(), 34e9 / 1e12);
 }
 
+TEST(Update, WithoutClippingOnlyTheUpdateStreams) {
+  TrainingRun run = small_run();
+  run.strategy.gradient_clip = false;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 28e9 / 1e12);
+}
+
 TEST(Update, AnEightBitUpdateIsBoundByItsArithmetic) {
   TrainingRun run = small_run();
   run.strategy.optimizer = OptimizerKind::Adam8bit;

@@ -21,11 +21,11 @@ RunRecord llama_8b(const std::string& accelerator, int num_devices, int num_laye
   RunRecord record = run_on(accelerator, num_devices, num_layers, 8192);
   record.model.name = "llama-3-8b";
   record.training.framework = "torchtitan";
-  record.training.precision = "bf16";
-  record.training.sharding = "zero3";
-  record.training.micro_batch = 1;
+  record.training.strategy["precision"] = "bf16";
+  record.training.strategy["sharding"] = "zero3";
+  record.training.strategy["micro_batch"] = 1;
   record.training.num_microbatches = 1;
-  record.training.compile = true;
+  record.training.strategy["compile"] = true;
   return record;
 }
 
@@ -40,7 +40,7 @@ double kernel_ratio(RunRecord record, const std::string& slow, const std::string
 // predicted step is too short by a third: 80 ms of 671 were saved, 130 of 518 are predicted.
 TEST(KernelAblations, CudnnAttentionIsWorthTwelvePercentOfAStepOnB200) {
   RunRecord record = llama_8b("b200_sxm", 8, 32);
-  record.training.recompute = RecordedRecompute{.kind = "op"};
+  record.training.strategy["recompute.kind"] = "op";
   EXPECT_NEAR(kernel_ratio(record, "flash-2", "cudnn"), 12211.0 / 10902.0, 0.14);
 }
 
@@ -55,8 +55,8 @@ TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
   RunRecord record = llama_8b("frontier", 64, 32);
   record.hardware.system = "frontier";
   record.hardware.accelerator = std::nullopt;
-  record.training.compile = false;
-  record.training.recompute = RecordedRecompute{.kind = "op"};
+  record.training.strategy["compile"] = false;
+  record.training.strategy["recompute.kind"] = "op";
   EXPECT_NEAR(kernel_ratio(record, "aotriton-first", "aotriton"), 1250.0 / 645.0, 0.21);
 }
 
@@ -69,14 +69,14 @@ TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
   record.model.position = "alibi";
   RecordedTraining& training = record.training;
   training.framework = "megatron-deepspeed";
-  training.precision = "fp16";
-  training.flash_attention = false;
-  training.tp = 8;
-  training.pp = 6;
-  training.micro_batch = 4;
-  training.global_batch = 2048;
-  training.sharding = "zero1";
-  training.recompute = RecordedRecompute{.kind = "full"};
+  training.strategy["precision"] = "fp16";
+  training.strategy["flash_attention"] = false;
+  training.strategy["tp"] = 8;
+  training.strategy["pp"] = 6;
+  training.strategy["micro_batch"] = 4;
+  training.strategy["global_batch"] = 2048;
+  training.strategy["sharding"] = "zero1";
+  training.strategy["recompute.kind"] = "full";
   record.model.num_heads = 96;
   const double aligned = step_seconds(record);
   record.model.num_heads = 128;
@@ -89,8 +89,8 @@ TEST(KernelAblations, APaddedVocabularyIsWorthElevenPercentOfASmallModel) {
   record.model.hidden_size = 2048;
   record.model.num_heads = 16;
   record.training.framework = "fsdp1";
-  record.training.precision = "bf16";
-  record.training.micro_batch = 8;
+  record.training.strategy["precision"] = "bf16";
+  record.training.strategy["micro_batch"] = 8;
   record.training.num_microbatches = 1;
   record.model.vocab_size = 50304;
   const double padded = step_seconds(record);
@@ -101,8 +101,8 @@ TEST(KernelAblations, APaddedVocabularyIsWorthElevenPercentOfASmallModel) {
 // torchao's table of Llama 3 8B on 8 H100: 1.065 s with a scale for each tensor, 1.210 s with one for each row.
 TEST(KernelAblations, RowwiseScalesCostAnEighthOfAStepOnH100) {
   RunRecord record = llama_8b("h100_sxm", 8, 32);
-  record.training.recompute = RecordedRecompute{.kind = "op"};
-  record.training.precision = "fp8";
+  record.training.strategy["recompute.kind"] = "op";
+  record.training.strategy["precision"] = "fp8";
   record.training.settings = {{"fp8_recipe", std::string("current")}, {"fp8_all_gather", true}};
   const double tensorwise = step_seconds(record);
   record.training.settings = {{"fp8_recipe", std::string("rowwise")}, {"fp8_all_gather", false}};
@@ -113,8 +113,8 @@ TEST(KernelAblations, RowwiseScalesCostAnEighthOfAStepOnH100) {
 // predicted 0.970.
 TEST(KernelAblations, WeightGradientsInSixteenBitsAreFasterOnMi300x) {
   RunRecord record = llama_8b("mi300x", 8, 32);
-  record.training.recompute = RecordedRecompute{.kind = "op"};
-  record.training.precision = "fp8";
+  record.training.strategy["recompute.kind"] = "op";
+  record.training.strategy["precision"] = "fp8";
   record.training.settings = {{"fp8_recipe", std::string("rowwise")}, {"fp8_all_gather", false}};
   const double low_precision = step_seconds(record);
   record.training.settings = {{"fp8_recipe", std::string("rowwise-gw-hp")}, {"fp8_all_gather", false}};

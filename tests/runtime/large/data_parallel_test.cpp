@@ -55,7 +55,7 @@ const std::vector<Habit> kHabits{
      }},
     {"offload_of_some_blocks",
      [](TrainingSetup& setup) {
-       setup.strategy.recompute = {.kind = sim::RecomputeKind::Full, .first_blocks = 1};
+       setup.strategy.recompute = {.kind = sim::RecomputeKind::Full, .blocks = 1};
        setup.strategy.offload.activations = setup.strategy.offload.optimizer = true;
      }},
     // The update is what holds most.
@@ -75,7 +75,7 @@ TrainingSetup setup_of(Family family, const Form& form, Formats formats, int mic
   setup.strategy.precision = formats == Formats::Fp32 ? sim::Precision::Fp32 : sim::Precision::Bf16;
   setup.autocast = formats == Formats::Autocast;
   setup.strategy.sharding = form.sharding;
-  setup.strategy.data_parallel = form.ranks;
+  setup.strategy.dp = form.ranks;
   setup.strategy.shard_size = form.shard_size;
   setup.strategy.global_batch = form.ranks * micro_batches;
   return setup;
@@ -150,7 +150,7 @@ TEST(DataParallel, WhatCannotBeExecutedIsNamed) {
   EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.strategy.offload.parameters = true; }),
             "the runtime does not execute offload.parameters = true; states and checkpoints go");
   EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.exchange.prefetch_units = -1; }), "prefetch_units = -1 must be 0 or more");
-  EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.model.tied_embeddings = true, setup.strategy.pipeline_parallel = 2; }),
+  EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.model.tied_embeddings = true, setup.strategy.pp = 2; }),
             "tied_embeddings over pp = 2 needs sharding = none, not zero3");
   EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.exchange.bucket = -1; }), "bucket = -1 must be 0 or more bytes");
 }

@@ -93,10 +93,10 @@ std::vector<DividedMoe> divided_moe() {
 void divide(TrainingSetup& setup, const DividedMoe& form) {
   setup.model.num_layers = 3;
   setup.model.tied_embeddings = false;
-  setup.strategy.data_parallel = form.data, setup.strategy.expert_parallel = form.expert;
-  setup.strategy.tensor_parallel = form.tensor, setup.strategy.sequence_parallel = form.sequence_parallel;
-  if (form.whole_experts) setup.strategy.experts.tensor_parallel = 1;
-  setup.strategy.pipeline_parallel = form.stages, setup.strategy.sharding = form.sharding;
+  setup.strategy.dp = form.data, setup.strategy.ep = form.expert;
+  setup.strategy.tp = form.tensor, setup.strategy.sequence_parallel = form.sequence_parallel;
+  if (form.whole_experts) setup.strategy.etp = 1;
+  setup.strategy.pp = form.stages, setup.strategy.sharding = form.sharding;
   setup.strategy.global_batch = 3 * form.data;
 }
 
@@ -130,8 +130,8 @@ TEST_P(MoeOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
 TEST(Moe, RefusesExpertsOverSomeOfTheTensorRanks) {
   TrainingSetup setup = small_moe(moe_forms().front());
   setup.model.num_kv_heads = 4;
-  setup.strategy.tensor_parallel = 4, setup.strategy.sequence_parallel = true;
-  setup.strategy.experts.tensor_parallel = 2;
+  setup.strategy.tp = 4, setup.strategy.sequence_parallel = true;
+  setup.strategy.etp = 2;
   try {
     rank_shape(setup.model, setup.strategy, {});
     FAIL() << "not refused";

@@ -103,20 +103,20 @@ TEST_P(ParallelForms, TrainAsOneProcess) {
 
 void shard(TrainingSetup& setup, sim::Sharding sharding, int ranks, int shard_size = 0) {
   setup.strategy.sharding = sharding;
-  setup.strategy.data_parallel = ranks;
+  setup.strategy.dp = ranks;
   setup.strategy.shard_size = shard_size;
 }
 
 // Of four layers.
 void pipeline(TrainingSetup& setup, int stages, sim::PipelineSchedule schedule, int virtual_stages) {
   setup.model.num_layers = 4;
-  setup.strategy.pipeline_parallel = stages;
-  setup.strategy.schedule = schedule;
+  setup.strategy.pp = stages;
+  setup.strategy.pipeline_schedule = schedule;
   setup.strategy.virtual_stages = virtual_stages;
 }
 
 void tensor(TrainingSetup& setup, int ranks, bool sequence_parallel) {
-  setup.strategy.tensor_parallel = ranks;
+  setup.strategy.tp = ranks;
   setup.strategy.sequence_parallel = sequence_parallel;
 }
 
@@ -167,12 +167,12 @@ std::vector<Form> pipeline_forms() {
       {"tp_2_sp_pp_2_dp_2",
        [](TrainingSetup& setup) {
          pipeline(setup, 2, OneForwardOneBackward, 1), tensor(setup, 2, true);
-         setup.strategy.data_parallel = 2;
+         setup.strategy.dp = 2;
        }},
       {"tp_2_sp_pp_2_interleaved_dp_2_recompute",
        [](TrainingSetup& setup) {
          pipeline(setup, 2, Interleaved, 2), tensor(setup, 2, true);
-         setup.strategy.data_parallel = 2;
+         setup.strategy.dp = 2;
          setup.strategy.recompute.kind = sim::RecomputeKind::Full;
        }},
   };
@@ -220,8 +220,8 @@ std::vector<Form> forms() {
       {"chunked_loss", [](TrainingSetup& setup) { setup.strategy.fused_cross_entropy = true; }},
       {"recompute_full", [](TrainingSetup& setup) { setup.strategy.recompute.kind = sim::RecomputeKind::Full; }},
       {"recompute_selective", [](TrainingSetup& setup) { setup.strategy.recompute.kind = sim::RecomputeKind::Selective; }},
-      {"ddp_2", [](TrainingSetup& setup) { setup.strategy.data_parallel = 2; }},
-      {"ddp_4", [](TrainingSetup& setup) { setup.strategy.data_parallel = 4; }},
+      {"ddp_2", [](TrainingSetup& setup) { setup.strategy.dp = 2; }},
+      {"ddp_4", [](TrainingSetup& setup) { setup.strategy.dp = 4; }},
       {"ddp_8", [](TrainingSetup& setup) { shard(setup, sim::Sharding::None, 8); }},
       {"ddp_2_buckets",
        [](TrainingSetup& setup) {
@@ -349,7 +349,7 @@ TEST_P(MoeForms, TrainAsOneProcess) {
 
 void divide_experts(TrainingSetup& setup, int data_ranks, int expert_ranks, sim::Sharding sharding = sim::Sharding::None) {
   shard(setup, sharding, data_ranks);
-  setup.strategy.expert_parallel = expert_ranks;
+  setup.strategy.ep = expert_ranks;
 }
 
 std::vector<Form> moe_divisions() {
@@ -381,7 +381,7 @@ std::vector<Form> moe_divisions() {
 void divide_whole_experts(TrainingSetup& setup, int expert_ranks, sim::Sharding sharding) {
   tensor(setup, 2, true);
   divide_experts(setup, 2, expert_ranks, sharding);
-  setup.strategy.experts.tensor_parallel = 1;
+  setup.strategy.etp = 1;
 }
 
 // Without biases inside experts.

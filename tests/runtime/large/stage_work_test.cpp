@@ -115,7 +115,7 @@ TEST(StageWork, OfFullRecomputationByHand) {
 TEST(Trainer, RefusesATiedTableInShardsOnTwoStages) {
   TrainingSetup setup = small_training(Family::Gpt2);
   setup.device = c10::kMeta;
-  setup.strategy.pipeline_parallel = 2, setup.strategy.data_parallel = 2, setup.strategy.sharding = sim::Sharding::Zero1;
+  setup.strategy.pp = 2, setup.strategy.dp = 2, setup.strategy.sharding = sim::Sharding::Zero1;
   const RankGroups groups = counting_groups(setup.strategy, 0);
   EXPECT_THROW(Trainer(setup, groups), Error);
 }

@@ -173,8 +173,8 @@ TEST(StepTape, OneForwardOneBackwardHoldsAMicroBatchForEachStageThatFollows) {
     TrainingSetup setup = small_training(Family::Llama);
     setup.device = c10::kMeta;
     setup.model.num_layers = 4;
-    setup.strategy.pipeline_parallel = 4;
-    setup.strategy.schedule = schedule;
+    setup.strategy.pp = 4;
+    setup.strategy.pipeline_schedule = schedule;
     setup.strategy.global_batch = micro_batches;
     const sim::HeldBytes held = counted_step(setup, stage).held;
     return held.after_forward - held.persistent;

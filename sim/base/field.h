@@ -1,0 +1,188 @@
+// Fields of a record by name: what readers, writers, options and tables iterate over.
+//
+// A field's key is the text of its member, so that the two cannot differ:
+//
+//   struct Recipe { double dropout = 0.0; Seconds pause; };
+//   const Field<Recipe> field = LLMSIM_FIELD(Recipe, dropout);   // key "dropout"
+//
+// Values are plain: quantities are numbers in SI units (seconds, bytes, bytes per second), enumerators their names (named.h),
+// switches of modules the names of those that are on.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "sim/base/named.h"
+#include "sim/base/quantity.h"
+
+namespace llmsim::sim {
+
+using Words = std::vector<std::string>;
+using FieldValue = std::variant<bool, std::int64_t, double, std::string, std::vector<int>, Words>;
+
+// As people write it: "true", "8", "0.1", "bf16", "19,21", "core_attn+mlp".
+std::string text_of(const FieldValue& value);
+
+// A number of either kind.
+std::optional<double> number_of(const FieldValue& value);
+
+enum class FieldKind { Switch, Count, Number, Word, Counts, Names };
+
+// How a type of member is read and written.  `put` is false for a value of another kind.
+template <class T>
+struct FieldType;
+
+template <>
+struct FieldType<bool> {
+  static constexpr FieldKind kind = FieldKind::Switch;
+  static Words words() { return {}; }
+  static std::optional<FieldValue> value(bool member) { return member; }
+  static bool put(bool& member, const FieldValue& value) {
+    if (const bool* const on = std::get_if<bool>(&value)) return member = *on, true;
+    return false;
+  }
+};
+
+template <>
+struct FieldType<int> {
+  static constexpr FieldKind kind = FieldKind::Count;
+  static Words words() { return {}; }
+  static std::optional<FieldValue> value(int member) { return std::int64_t{member}; }
+  static bool put(int& member, const FieldValue& value) {
+    const std::optional<double> number = number_of(value);
+    if (!number || *number != std::floor(*number) || std::abs(*number) > std::numeric_limits<int>::max()) return false;
+    return member = static_cast<int>(*number), true;
+  }
+};
+
+template <>
+struct FieldType<double> {
+  static constexpr FieldKind kind = FieldKind::Number;
+  static Words words() { return {}; }
+  static std::optional<FieldValue> value(double member) { return member; }
+  static bool put(double& member, const FieldValue& value) {
+    const std::optional<double> number = number_of(value);
+    if (!number || !std::isfinite(*number)) return false;
+    return member = *number, true;
+  }
+};
+
+template <>
+struct FieldType<std::string> {
+  static constexpr FieldKind kind = FieldKind::Word;
+  static Words words() { return {}; }
+  static std::optional<FieldValue> value(const std::string& member) { return member; }
+  static bool put(std::string& member, const FieldValue& value) {
+    if (const std::string* const word = std::get_if<std::string>(&value)) return member = *word, true;
+    return false;
+  }
+};
+
+template <int B, int F, int S>
+struct FieldType<Quantity<B, F, S>> {
+  static constexpr FieldKind kind = FieldKind::Number;
+  static Words words() { return {}; }
+  static std::optional<FieldValue> value(Quantity<B, F, S> member) { return member.value(); }
+  static bool put(Quantity<B, F, S>& member, const FieldValue& value) {
+    double number = 0.0;
+    // Nothing travels at a rate of zero.
+    if (!FieldType<double>::put(number, value) || (S < 0 && number == 0.0)) return false;
+    return member = Quantity<B, F, S>(number), true;
+  }
+};
+
+template <HasNames Enum>
+struct FieldType<Enum> {
+  static constexpr FieldKind kind = FieldKind::Word;
+  static Words words() { return all_names<Enum>(); }
+  static std::optional<FieldValue> value(Enum member) { return std::string(name_of(member)); }
+  static bool put(Enum& member, const FieldValue& value) {
+    const std::string* const name = std::get_if<std::string>(&value);
+    const std::optional<Enum> known = name ? named<Enum>(*name) : std::nullopt;
+    if (known) member = *known;
+    return known.has_value();
+  }
+};
+
+// None is a value that nobody states.
+template <class T>
+struct FieldType<std::optional<T>> {
+  static constexpr FieldKind kind = FieldType<T>::kind;
+  static Words words() { return FieldType<T>::words(); }
+  static std::optional<FieldValue> value(const std::optional<T>& member) {
+    return member ? FieldType<T>::value(*member) : std::nullopt;
+  }
+  static bool put(std::optional<T>& member, const FieldValue& value) {
+    T given{};
+    if (!FieldType<T>::put(given, value)) return false;
+    return member = given, true;
+  }
+};
+
+template <>
+struct FieldType<std::vector<int>> {
+  static constexpr FieldKind kind = FieldKind::Counts;
+  static Words words() { return {}; }
+  static std::optional<FieldValue> value(const std::vector<int>& member) { return member; }
+  static bool put(std::vector<int>& member, const FieldValue& value) {
+    if (const auto* const list = std::get_if<std::vector<int>>(&value)) return member = *list, true;
+    return false;
+  }
+};
+
+template <>
+struct FieldType<Words> {
+  static constexpr FieldKind kind = FieldKind::Names;
+  static Words words() { return {}; }
+  static std::optional<FieldValue> value(const Words& member) { return member; }
+  static bool put(Words& member, const FieldValue& value) {
+    if (const Words* const list = std::get_if<Words>(&value)) return member = *list, true;
+    return false;
+  }
+};
+
+template <class Record>
+struct Field {
+  std::string key;
+  FieldKind kind = FieldKind::Switch;
+  Words words{};  // that a Word or Names may be
+  std::optional<FieldValue> (*get)(const Record&) = nullptr;
+  bool (*put)(Record&, const FieldValue&) = nullptr;      // false: of another kind
+  double least = 0.0;                                     // of numbers, both ends included
+  double most = std::numeric_limits<double>::infinity();  //
+};
+
+// Whether numbers in a value lie in the range of a field.
+bool in_range(const FieldValue& value, double least, double most);
+
+// Puts a value where it belongs; false where it is of another kind or out of range, and then nothing changes.
+template <class Record>
+bool put_field(const Field<Record>& field, Record& record, const FieldValue& value) {
+  return in_range(value, field.least, field.most) && field.put(record, value);
+}
+
+// What the values of a field are: "true or false", "an integer from 1 to 1024", "ring or tree".
+std::string expected_values(FieldKind kind, const Words& words, double least, double most);
+
+template <class Record, class Access>
+Field<Record> make_field(const char* key, Access) {
+  using Type = FieldType<std::remove_cvref_t<std::invoke_result_t<Access, Record&>>>;
+  return {.key = key,
+          .kind = Type::kind,
+          .words = Type::words(),
+          .get = [](const Record& record) { return Type::value(Access{}(record)); },
+          .put = [](Record& record, const FieldValue& value) { return Type::put(Access{}(record), value); }};
+}
+
+// The field of `member`, a path such as `recompute.kind`.
+#define LLMSIM_FIELD(Record, member) \
+  ::llmsim::sim::make_field<Record>( \
+      #member, [](auto& record) -> auto& { return record.member; })
+
+}  // namespace llmsim::sim
