@@ -44,7 +44,7 @@ std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
        {"recomputed_activations", "what recomputation brings back"},
        {"activation_gradients", "of one block"},
        {"optimizer_temporaries", "of the update"},
-       {"pipeline_buffers", "on their way to other stages"},
+       {"pipeline_buffers", "received from and sent to other stages"},
        {"dispatch_buffers", "tokens of all expert ranks"},
        {"gradient_buckets", "copies of gradients for their reduction"},
        {"workspaces", "of the matrix libraries"},

@@ -14,6 +14,10 @@ namespace {
 constexpr Bytes kLargeWorkspace = 32.0 * MiB;
 constexpr Bytes kEarlyEngineWorkspace = 4.0 * MiB;
 
+// A received activation, a received gradient and the tensor that was sent last: a schedule written in Python names them until the
+// next ones come.
+constexpr double kPipelineBuffers = 3.0;
+
 constexpr double kTokenId = 8.0;
 constexpr double kFlag = 1.0;  // a bool
 
@@ -241,6 +245,8 @@ class StageInventory {
     const Bytes workspace = run_.framework.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
     bytes.workspaces = run_.framework.reserve.matmul_workspaces * workspace;
     if (run_.framework.reserve.transformer_engine) bytes.workspaces += engine_workspace();
+    if (strategy_.pp > 1 && run_.framework.autograd)
+      bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
     if (framework_holds_inputs()) bytes.buffers = masks() + positions() + step_tokens();
     if (!has_experts_) return;
     bytes.workspaces += run_.framework.reserve.grouped_gemm_streams * engine_workspace();
@@ -303,6 +309,7 @@ MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework) {
   if (framework.gradients.persist) terms[MemoryKind::Gradients] = bytes.gradients;
   terms[MemoryKind::Master] = bytes.master;
   terms[MemoryKind::States] = bytes.states;
+  terms[MemoryKind::PipelineBuffers] = bytes.pipeline_buffers;
   terms[MemoryKind::DispatchBuffers] = bytes.dispatch_buffers;
   terms[MemoryKind::Buckets] = bytes.buckets;
   terms[MemoryKind::Workspaces] = bytes.workspaces;

@@ -24,6 +24,7 @@ struct StageBytes {
   Bytes master{};               // weights in fp32
   Bytes states{};               // of the optimizer
   Bytes temporaries{};          // of the update
+  Bytes pipeline_buffers{};     // the last received activations and gradients, and what was sent, which a program has names for
   Bytes dispatch_buffers{};     // tokens of all expert ranks, gathered
   Bytes workspaces{};
   Bytes buffers{};  // masks, tables of positions, tokens of the step

@@ -109,6 +109,12 @@ struct Unit {
   Bytes gradients{};  // whole
 };
 
+// Of a layer: all ranks share the one, and fewer of them its routed experts, where these are divided.
+struct Units {
+  Unit shared, experts;
+  Bytes gradients() const { return shared.gradients + experts.gradients; }
+};
+
 enum class UnitKind { Embedding, Block, Head };
 
 struct Layer {
@@ -117,7 +123,8 @@ struct Layer {
   Bytes stored_less{};   // of the layer's checkpoint, what others store or the host has
   Bytes brought_back{};  // before its backward pass
   Bytes rerun_before{};  // other layers between the same checkpoints that are there again
-  Unit unit;
+  Units units;
+  bool divides_experts = false;
 };
 
 // The layers of a chunk in model order; equal ones stand once.
@@ -244,23 +251,25 @@ class StageWalk {
 
   // Layers.
 
-  Unit unit_of(double shared, double experts) const {
+  // Of so many parameters that `ranks` share.
+  Unit unit_of(double parameters, double ranks) const {
     Unit unit;
-    if (!frees_units()) return unit;
-    const double n = strategy_.shard_ranks(), x = strategy_.expert_shard_ranks();
-    const double all = padded(shared, n) + padded(experts, x);
+    const double all = padded(parameters, ranks);
     if (shards_weights() || casts_units()) unit.whole = Bytes(all * element_);
-    if (shards_weights() && storage_.weight_bytes > element_)
-      unit.sent = Bytes((padded(shared, n) / n + padded(experts, x) / x) * element_);
+    if (shards_weights() && storage_.weight_bytes > element_) unit.sent = Bytes(all / ranks * element_);
     if (shards_gradients()) unit.gradients = Bytes(all * storage_.gradient_bytes);
     return unit;
+  }
+  Units units_of(double shared, double experts) const {
+    if (!frees_units()) return {};
+    return {.shared = unit_of(shared, strategy_.shard_ranks()), .experts = unit_of(experts, strategy_.expert_shard_ranks())};
   }
 
   Chunk layers_of(const ModelPart& part) const {
     const RankParameters& rank = contents_.rank();
     Chunk layers;
     if (part.embedding)
-      layers.add({.kind = UnitKind::Embedding, .memory = &prices_.embedding.memory, .unit = unit_of(rank.embedding, 0.0)});
+      layers.add({.kind = UnitKind::Embedding, .memory = &prices_.embedding.memory, .units = units_of(rank.embedding, 0.0)});
     std::optional<BlockKind> before;
     for (int block = 0; block < part.blocks; ++block) {
       const BlockKind kind = kind_of(part, block);
@@ -272,7 +281,7 @@ class StageWalk {
     }
     if (part.head) {
       const double head = rank.tied && part.has_table() ? rank.head_layers : rank.head;
-      layers.add({.kind = UnitKind::Head, .memory = &prices_.head.memory, .unit = unit_of(head, 0.0)}, kLoss);
+      layers.add({.kind = UnitKind::Head, .memory = &prices_.head.memory, .units = units_of(head, 0.0)}, kLoss);
     }
     return layers;
   }
@@ -303,7 +312,8 @@ class StageWalk {
     Layer layer;
     layer.memory = &price.memory;
     const double divided = rank.experts_divided ? rank.experts : 0.0;
-    layer.unit = kind.moe ? unit_of(rank.moe_block + rank.experts - divided, divided) : unit_of(rank.block, 0.0);
+    layer.units = kind.moe ? units_of(rank.moe_block + rank.experts - divided, divided) : units_of(rank.block, 0.0);
+    layer.divides_experts = kind.moe && frees_units() && divided > 0.0;
     // Blocks between two checkpoints are written again together; tensor ranks may divide a checkpoint.
     if (!kind.kept && strategy_.recompute.kind == RecomputeKind::Full) {
       layer.stored_less = (1.0 - stored_inputs_per_block(strategy_, framework_)) * residual_;
@@ -415,9 +425,7 @@ class StageWalk {
   void forward(std::size_t chunk, const ModelPart& part) {
     part.embedding ? end_reduction() : end_reduction(MemoryKind::Activations);
     UnitState& state = states_[chunk];
-    std::optional<ChunkPass<Amount>>& pass = passes_[chunk].forward[state.key()];
-    if (!pass) pass = forward_pass(chunks_[chunk], part, state);
-    run(*pass);
+    run(passes_[chunk].forward.of(state.key(), [&] { return forward_pass(chunks_[chunk], part, state); }));
     state.whole = keeps_weights();
     state.lent = part.head && strategy_.fused_cross_entropy;
     if (!autograd() && !part.head) send(sent_forward_);
@@ -426,12 +434,13 @@ class StageWalk {
   void backward(std::size_t chunk, const ModelPart& part, bool first, bool last) {
     part.head ? end_reduction() : end_reduction(MemoryKind::ActivationGradients);
     UnitState& state = states_[chunk];
-    std::optional<BackwardPass>& pass = passes_[chunk].backward[state.key() + (first ? 8u : 0u) + (last ? 4u : 0u)];
-    if (!pass) pass = backward_pass(chunks_[chunk], part, state, first, last);
-    run(pass->pass);
+    const BackwardPass& pass = passes_[chunk].backward.of(state.key() + (first ? 8u : 0u) + (last ? 4u : 0u), [&] {
+      return backward_pass(chunks_[chunk], part, state, first, last);
+    });
+    run(pass.pass);
+    under_reduction_ = pass.under_reduction;
     state.whole = false;
     state.lent = state.lent && !reduces(last);
-    under_reduction_ = pass->under_reduction;
     if (!autograd() && !part.embedding) send(sent_backward_);
   }
 
@@ -479,29 +488,72 @@ class StageWalk {
 
   // The passes of a chunk, from nothing.
 
-  // Whole weights: from the start of a gather, one unit ahead, until the unit's layer has run.
-  struct Gathers {
-    const Chunk& layers;
-    bool backward;
-    int ahead;
-    int held;  // units from this one on are there when the pass begins
-    bool frees;
-    int started = 0;
-
-    const Unit& unit(int place) const { return layers[backward ? layers.size() - 1 - place : place].unit; }
-    void start(Account<Amount>& account, int place) {
-      for (; started <= place && started < held; ++started) {
-        account.take(MemoryKind::Gathered, unit(started).sent);
-        account.take(MemoryKind::Gathered, unit(started).whole);
+  // Whole weights: from the start of a gather, some units ahead, until the unit's layer has run.
+  class Gathers {
+   public:
+    Gathers() = default;
+    // Of the layers that have such units.  `here`: those from this one on are there when the pass begins.
+    Gathers(const Chunk& layers, Unit Units::*unit, bool backward, int ahead, int here) : unit_(unit), ahead_(ahead) {
+      const int size = layers.size();
+      for (int i = 0; i < size; ++i) {
+        const Layer& layer = layers[backward ? size - 1 - i : i];
+        if (unit == &Units::shared || layer.divides_experts) units_.push_back(&(layer.units.*unit));
+        if (i + 1 == here) held_ = static_cast<int>(units_.size());
       }
     }
-    void lend(Account<Amount>& account, int place) {
-      start(account, place);
-      if (place < held) account.give(MemoryKind::Gathered, unit(place).sent);
-      start(account, place + ahead);
+
+    void lend(Account<Amount>& account) {
+      start(account, place_);
+      if (place_ < held_) account.give(MemoryKind::Gathered, units_[index(place_)]->sent);
+      start(account, place_ + ahead_);
     }
-    void take_back(Account<Amount>& account, int place) {
-      if (frees) account.give(MemoryKind::Gathered, unit(place).whole);
+    // Frees the unit that was lent last, or keeps it.
+    void take_back(Account<Amount>& account, bool frees) {
+      if (frees) account.give(MemoryKind::Gathered, units_[index(place_)]->whole);
+      ++place_;
+    }
+    void skip(int places) { place_ += places, started_ += places; }
+
+   private:
+    void start(Account<Amount>& account, int place) {
+      for (; started_ <= place && started_ < held_; ++started_) {
+        account.take(MemoryKind::Gathered, units_[index(started_)]->sent);
+        account.take(MemoryKind::Gathered, units_[index(started_)]->whole);
+      }
+    }
+
+    std::vector<const Unit*> units_;
+    Unit Units::*unit_ = nullptr;
+    int ahead_ = 0;
+    int held_ = 0;
+    int started_ = 0, place_ = 0;
+  };
+
+  // Both kinds of unit.
+  struct AllGathers {
+    Gathers shared, experts;
+    bool frees;
+    bool any;  // units are freed at all
+    AllGathers(const Chunk& layers, bool backward, int ahead, int here, bool frees_them, bool any_units)
+        : shared(any_units ? Gathers(layers, &Units::shared, backward, ahead, here) : Gathers()),
+          experts(any_units ? Gathers(layers, &Units::experts, backward, ahead, here) : Gathers()),
+          frees(frees_them),
+          any(any_units) {}
+
+    void lend(Account<Amount>& account, const Layer& layer) {
+      if (!any) return;
+      shared.lend(account);
+      if (layer.divides_experts) experts.lend(account);
+    }
+    void take_back(Account<Amount>& account, const Layer& layer, bool keeps = false) {
+      if (!any) return;
+      shared.take_back(account, frees && !keeps);
+      if (layer.divides_experts) experts.take_back(account, frees && !keeps);
+    }
+    void skip(int places, const Layer& layer) {
+      if (!any) return;
+      shared.skip(places);
+      if (layer.divides_experts) experts.skip(places);
     }
   };
 
@@ -510,19 +562,19 @@ class StageWalk {
   class Repeats {
    public:
     // Layers that need not be visited before `place`.
-    int skip(Account<Amount>& account, Gathers& gathers, const Chunk& layers, int place) {
+    int skip(Account<Amount>& account, AllGathers& gathers, const Chunk& layers, int place, bool backward, int ahead) {
       const int size = layers.size();
-      const auto at = [&](int i) { return &layers[gathers.backward ? size - 1 - i : i]; };
+      const auto at = [&](int i) { return &layers[backward ? size - 1 - i : i]; };
       run_ = place > 0 && at(place) == at(place - 1) ? run_ + 1 : 0;
       if (run_ == 1) before_ = account.now();
       if (run_ != 2) return 0;
       int same = place;
       while (same + 1 < size && at(same + 1) == at(place)) ++same;
-      const int skipped = std::max(0, same - place - 2 - gathers.ahead);
+      const int skipped = std::max(0, same - place - 2 - ahead);
       Amount change = account.now();
       change -= before_;
       account.grow(change, skipped);
-      gathers.started += skipped;
+      gathers.skip(skipped, *at(place));
       return skipped;
     }
 
@@ -542,31 +594,27 @@ class StageWalk {
     Account<Amount> account;
     if (!part.embedding) account.take(MemoryKind::Activations, residual_);
     const bool shares_table = frees_units() && tied(layers, contents_.rank());
-    Gathers gathers{.layers = layers,
-                    .backward = false,
-                    .ahead = gathers_ahead(),
-                    .held = state.whole ? 0 : layers.size(),
-                    .frees = !keeps_weights()};
+    AllGathers gathers(layers, false, gathers_ahead(), state.whole ? 0 : layers.size(), !keeps_weights(), frees_units());
     Repeats repeats;
     for (int i = 0; i < layers.size(); ++i) {
-      i += repeats.skip(account, gathers, layers, i);
+      i += repeats.skip(account, gathers, layers, i, false, gathers_ahead());
       const Layer& layer = layers[i];
       account.at(layers.index(i));
-      gathers.lend(account, i);
+      gathers.lend(account, layer);
       const bool makes_gradients = layer.kind == UnitKind::Head && strategy_.fused_cross_entropy;
       if (makes_gradients && !state.lent) account.take(MemoryKind::GradientBuffers, lent_gradients(layers, layer));
       account.run(of<Amount>(layer.memory->forward.rise), of<Amount>(layer.memory->forward.net));
       account.give(MemoryKind::Activations, layer.stored_less);
-      if (!(shares_table && i == 0)) gathers.take_back(account, i);
+      gathers.take_back(account, layer, shares_table && i == 0);
     }
-    if (shares_table) gathers.take_back(account, 0);
+    if (shares_table && !keeps_weights()) account.give(MemoryKind::Gathered, layers.front().units.shared.whole);
     if (!part.head && !framework_.kept.stage_outputs) account.give(MemoryKind::Activations, residual_);
     return {.of_layers = account.of_layers(), .of_loss = account.of_loss(), .net = account.now()};
   }
 
   // A fused loss makes the gradient of the head, or of the table that it shares, in the forward pass.
   Bytes lent_gradients(const Chunk& layers, const Layer& head) const {
-    return tied(layers, contents_.rank()) ? layers.front().unit.gradients : head.unit.gradients;
+    return tied(layers, contents_.rank()) ? layers.front().units.gradients() : head.units.gradients();
   }
 
   struct BackwardPass {
@@ -581,33 +629,30 @@ class StageWalk {
     const bool shares_table = frees_units() && tied(layers, contents_.rank());
     const int count = layers.size();
     Repeats repeats;
-    Gathers gathers{.layers = layers,
-                    .backward = true,
-                    .ahead = gathers_ahead(),
-                    .held = state.whole ? 0 : (shares_table ? count - 1 : count),
-                    .frees = true};
-    Bytes reduced;
+    AllGathers gathers(layers, true, gathers_ahead(), state.whole ? 0 : (shares_table ? count - 1 : count), true, frees_units());
+    Bytes reduced, reduced_experts;
     if (shares_table) {
-      if (!state.whole) account.take(MemoryKind::Gathered, layers.front().unit.whole + layers.front().unit.sent);
-      if (!state.whole) account.give(MemoryKind::Gathered, layers.front().unit.sent);
-      if (!state.lent && (first || reduces(false))) account.take(MemoryKind::GradientBuffers, layers.front().unit.gradients);
+      if (!state.whole) account.take(MemoryKind::Gathered, layers.front().units.shared.whole + layers.front().units.shared.sent);
+      if (!state.whole) account.give(MemoryKind::Gathered, layers.front().units.shared.sent);
+      if (!state.lent && (first || reduces(false))) account.take(MemoryKind::GradientBuffers, layers.front().units.gradients());
     }
     for (int i = 0; i < count; ++i) {
-      i += repeats.skip(account, gathers, layers, i);
+      i += repeats.skip(account, gathers, layers, i, true, gathers_ahead());
       const Layer& layer = layers[count - 1 - i];
       account.at(layers.index(count - 1 - i));
-      gathers.lend(account, i);
+      gathers.lend(account, layer);
       take_gradients(account, layers, layer, state, first);
       differentiate(account, layer, first, last, i + 1 == count || layers[count - 2 - i].kind == UnitKind::Embedding);
-      gathers.take_back(account, i);
+      gathers.take_back(account, layer);
       if (!reduces(last)) continue;
-      account.give(MemoryKind::GradientBuffers, reduced);
-      reduced = layer.unit.gradients;
+      account.give(MemoryKind::GradientBuffers, std::exchange(reduced, layer.units.shared.gradients));
+      if (layer.divides_experts)
+        account.give(MemoryKind::GradientBuffers, std::exchange(reduced_experts, layer.units.experts.gradients));
     }
     if (!part.head && framework_.kept.stage_outputs) account.give(MemoryKind::Activations, residual_);
     if (!part.embedding) account.give(MemoryKind::ActivationGradients, residual_);
     return {.pass = {.of_layers = account.of_layers(), .of_loss = account.of_loss(), .net = account.now()},
-            .under_reduction = reduced};
+            .under_reduction = reduced + reduced_experts};
   }
 
   // Whether whole gradients of a unit are reduced after this backward pass; else micro-batches add to them.
@@ -618,7 +663,7 @@ class StageWalk {
     const bool shared = tied(layers, contents_.rank());
     if (layer.kind == UnitKind::Embedding && shared) return;  // with the head
     const bool lent = layer.kind == UnitKind::Head && !shared && state.lent;
-    if (!lent && (first || reduces(false))) account.take(MemoryKind::GradientBuffers, layer.unit.gradients);
+    if (!lent && (first || reduces(false))) account.take(MemoryKind::GradientBuffers, layer.units.gradients());
   }
 
   // `end`: of the chunk.
@@ -683,9 +728,30 @@ class StageWalk {
   static MemoryTerms terms_of(double) { return {}; }
   static MemoryTerms terms_of(const MemoryTerms& terms) { return terms; }
 
+  // Few of the kinds that a pass can be of come up.
+  template <class Pass>
+  class Known {
+   public:
+    template <class Make>
+    const Pass& of(std::size_t kind, const Make& make) {
+      for (std::size_t i = 0; i < count_; ++i) {
+        if (kinds_[i] == kind) return passes_[i];
+      }
+      const std::size_t place = count_ < kSize ? count_++ : kSize - 1;
+      kinds_[place] = kind;
+      return passes_[place] = make();
+    }
+
+   private:
+    static constexpr std::size_t kSize = 4;
+    std::array<std::size_t, kSize> kinds_{};
+    std::array<Pass, kSize> passes_;
+    std::size_t count_ = 0;
+  };
+
   struct Passes {
-    std::array<std::optional<ChunkPass<Amount>>, 4> forward;  // by the state of the units
-    std::array<std::optional<BackwardPass>, 16> backward;     // and whether it is the first or the last one
+    Known<ChunkPass<Amount>> forward;  // by the state of the units
+    Known<BackwardPass> backward;      // and whether it is the first or the last one
   };
 
   const Run& run_;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "sim/operators/attention_core.h"
+#include "sim/operators/block_dataflow.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/linear.h"
@@ -11,9 +12,6 @@
 
 namespace llmsim::sim {
 namespace {
-
-// Of 0.5 x (1 + tanh(...)) written out, beside x itself: 0.5 x, the tangent, and one more than it.
-constexpr double kComposedGeluKeeps = 3.0;
 
 bool gathers_again(const Strategy& strategy, const Framework& framework) {
   return framework.sharded.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);

@@ -10,9 +10,6 @@
 namespace llmsim::sim {
 namespace {
 
-// Of 0.5 x (1 + tanh(...)) written out, beside x itself: 0.5 x, the tangent, and one more than it.
-constexpr double kComposedGeluKeeps = 3.0;
-
 using Tensor = Dataflow::Tensor;
 using Role = Dataflow::Role;
 

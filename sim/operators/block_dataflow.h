@@ -22,6 +22,9 @@
 
 namespace llmsim::sim {
 
+// Of 0.5 x (1 + tanh(...)) written out, saved beside x itself: 0.5 x, the tangent, and one more than it.
+inline constexpr double kComposedGeluKeeps = 3.0;
+
 // `framework`: as it runs under the strategy (effective_framework).
 Dataflow block_dataflow(const Transformer& model, const Strategy& strategy, const Framework& framework, LayerKind kind);
 

@@ -8,7 +8,6 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr double kIndex = 8.0;
 constexpr double kIndicesPerRow = 3.0;
 
 double real(std::int64_t count) { return static_cast<double>(count); }
@@ -76,8 +75,8 @@ class ExpertLowering {
     add(lower_linear(wide(), "router", shape_.tokens, experts, model_.hidden_size), {experts}, false);
     if (moe_.router_bias) bias_gradient(shape_.tokens, real(experts));
     stream(OperatorKind::Softmax, "router_choice", real(shape_.tokens * experts), router_traffic(framework_, element_));
-    const double kept =
-        real(shape_.tokens * experts) * size_of(DType::Fp32).value() + real(shape_.sent) * (element_ + kIndicesPerRow * kIndex);
+    const double kept = real(shape_.tokens * experts) * size_of(DType::Fp32).value() +
+                        real(shape_.sent) * (element_ + kIndicesPerRow * kRowIndexBytes);
     keep(Bytes(kept));
   }
 
@@ -86,7 +85,7 @@ class ExpertLowering {
     permute("expert_dispatch", gathers() ? arrived_elements() : sent_elements());
     if (exchanges() && !gathers()) {
       out_.forward.push_back(
-          collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert, Bytes(kIndex * moe_.num_experts)));
+          collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert, Bytes(kRowIndexBytes * moe_.num_experts)));
       exchange("expert_dispatch", dispatched_bytes());
     }
     if (expert_tensor_ > 1) conjugate("expert_gather", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);

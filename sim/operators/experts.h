@@ -48,6 +48,8 @@
 
 namespace llmsim::sim {
 
+inline constexpr double kRowIndexBytes = 8.0;  // of a row: its expert, its place, its token
+
 struct ExpertShape {
   bool routes_shards = false;
   std::int64_t tokens = 0;           // that this rank routes

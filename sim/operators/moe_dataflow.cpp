@@ -8,8 +8,6 @@ namespace {
 using Tensor = Dataflow::Tensor;
 using Role = Dataflow::Role;
 
-constexpr double kIndex = 8.0;
-
 class MoeDataflow {
  public:
   MoeDataflow(LayerDataflow& layer, Tensor input)
@@ -73,13 +71,13 @@ class MoeDataflow {
     const Tensor probabilities = layer_.add(logits * kFp32Bytes);
     layer_.flow.step(Module::Moe).reads(high).writes(probabilities).saves(probabilities);
     weights_ = layer_.add(sent() * e_);
-    indices_ = layer_.add(3.0 * sent() * kIndex, Role::Statistic);
+    indices_ = layer_.add(3.0 * sent() * kRowIndexBytes, Role::Statistic);
     layer_.flow.step(Module::Moe)
         .reads(probabilities)
         .writes(weights_)
         .writes(indices_)
         .saves(indices_)
-        .forward_workspace(Bytes(sent() * std::max(kFp32Bytes, kIndex)));
+        .forward_workspace(Bytes(sent() * std::max(kFp32Bytes, kRowIndexBytes)));
   }
 
   void dispatch() {

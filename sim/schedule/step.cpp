@@ -17,7 +17,8 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
   host.gradient_bytes = size_of(DType::Fp32).value();
   host.main_gradient_bytes = 0.0;
   const UpdateOperators step = lower_update(run.strategy.optimizer, host, true, owned, owned);
-  const Bytes moved = step.clip.moved + run.framework.host_copies.update_slowdown * step.update.moved;
+  const Bytes clipped = run.strategy.gradient_clip ? step.clip.moved : Bytes(0.0);
+  const Bytes moved = clipped + run.framework.host_copies.update_slowdown * step.update.moved;
   const Bytes up{run.strategy.offload.parameters ? 0.0 : owned * storage.weight_bytes};
   return moved / run.cluster.host_memory_share() + up / run.cluster.host_link_share();
 }
@@ -42,8 +43,8 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
   Seconds time;
   if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
-    const bool in_backward = run.framework.update.in_backward && op != &step.update;
-    if (!in_backward)
+    const bool clips = run.strategy.gradient_clip && !run.framework.update.in_backward;
+    if (op == &step.update || clips)
       time += std::max(streaming_time(*op, false, machine),
                        arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
   }

@@ -97,7 +97,7 @@ class StepSimulation {
 };
 
 // Time of the update.  `parameters` are the trained values of the stage that has most, on one tensor rank, without `experts`:
-// routed ones that are divided over expert ranks.
+// routed ones that are divided over expert ranks.  Without gradient_clip the norm is not taken.
 Seconds update_time(const Run& run, double parameters, double experts = 0.0);
 
 }  // namespace llmsim::sim

@@ -175,7 +175,7 @@ struct Framework {
   bool norms_in_fp32 = false;              // norms read and save fp32 copies of 16-bit activations
   double dropout = 0.0;                    // > 0: dropout masks are stored (1 byte each) and dropout kernels run
   bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one GEMM
-  bool autograd = true;                     // false: this project's runtime, whose kernels save and free what they must by hand
+  bool autograd = true;                    // false: this project's runtime, whose kernels save and free what they must by hand
   bool recompute_stops_early = false;      // a replayed block ends where its last GEMM has its input
   // Backward collectives of column-parallel GEMMs run beside the gradients that do not need them, whatever tensor_overlap
   // says.

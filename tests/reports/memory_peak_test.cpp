@@ -17,24 +17,23 @@ std::string text_at(const Table& table, std::size_t row, std::size_t column) {
 
 // Two points: 2 GiB, and 4 GiB in the loss of the third micro-batch.
 sim::MemoryCurve two_points() {
+  sim::MemoryTerms logits;
+  logits[sim::MemoryKind::Logits] = 4 * sim::GiB;
   return {.stage = 1,
-          .points = {{.instant = "idle", .allocated = 2 * sim::GiB, .reserved = 2.5 * sim::GiB},
-                     {.instant = "loss",
-                      .micro_batch = 2,
-                      .allocated = 4 * sim::GiB,
-                      .reserved = 4.5 * sim::GiB,
-                      .terms = {{"logits", 4 * sim::GiB}}}},
-          .highest = 1};
+          .points = {{.phase = "idle", .allocated = 2 * sim::GiB},
+                     {.phase = "loss", .micro_batch = 2, .allocated = 4 * sim::GiB, .terms = logits}},
+          .highest = 1,
+          .fragmentation = 1.5};
 }
 
-TEST(MemoryPeak, TheInstantIsCountedFromOne) {
+TEST(MemoryPeak, ThePlaceIsCountedFromOne) {
   sim::Prediction p = sample_prediction();
-  EXPECT_EQ(peak_instant_text(p), "stage 1 of 2, loss of micro-batch 2 of 4");
-  p.memory_peak.instant = "backward", p.memory_peak.layer = 1;
-  EXPECT_EQ(peak_instant_text(p), "stage 1 of 2, backward pass of layer 2 of 2, micro-batch 2 of 4");
+  EXPECT_EQ(peak_phase_text(p), "stage 1 of 2, loss of micro-batch 2 of 4");
+  p.memory_peak.phase = "backward", p.memory_peak.layer = 1;
+  EXPECT_EQ(peak_phase_text(p), "stage 1 of 2, backward pass of layer 2 of 2, micro-batch 2 of 4");
   p.run.strategy.pp = 1;
-  p.memory_peak = {.instant = "update"};
-  EXPECT_EQ(peak_instant_text(p), "optimizer update");
+  p.memory_peak = {.phase = "update"};
+  EXPECT_EQ(peak_phase_text(p), "optimizer update");
 }
 
 TEST(MemoryPeak, TheTableAddsUpToThePeakAndToWhatIsNeeded) {

@@ -49,10 +49,10 @@ inline sim::Prediction sample_prediction() {
   p.memory.context = 1 * sim::GiB;
   p.memory.capacity = 10 * sim::GiB;
   p.memory.stages = {
-      {.stage = 0, .instant = "loss", .peak = 3 * sim::GiB, .terms = {{"weights", 1 * sim::GiB}, {"activations", 2 * sim::GiB}}},
-      {.stage = 1, .instant = "loss", .peak = 2 * sim::GiB, .terms = {{"weights", 1 * sim::GiB}, {"logits", 1 * sim::GiB}}}};
+      {.stage = 0, .phase = "loss", .peak = 3 * sim::GiB, .terms = {{"weights", 1 * sim::GiB}, {"activations", 2 * sim::GiB}}},
+      {.stage = 1, .phase = "loss", .peak = 2 * sim::GiB, .terms = {{"weights", 1 * sim::GiB}, {"logits", 1 * sim::GiB}}}};
   p.memory_peak = {
-      .stage = 0, .instant = "loss", .micro_batch = 1, .passes_in_flight = 2, .blocks_in_flight = 2, .parameters = 5e8};
+      .stage = 0, .phase = "loss", .micro_batch = 1, .passes_in_flight = 2, .blocks_in_flight = 2, .parameters = 5e8};
   p.communication = {{.collective = "all_reduce",
                       .group = "dp",
                       .ranks = 4,

@@ -35,15 +35,13 @@ double term(const StageMemory& stage, const std::string& name) {
   return 0.0;
 }
 
-double count(const TrainingRun& run) { return static_cast<double>(parameters(run.model).total()); }
-
 TEST(Footprint, MixedPrecisionAdamHoldsSixteenBytesPerParameter) {
   // 2 weights + 2 gradients + 4 master + 8 states; accumulation keeps gradients through the step.
   const TrainingRun run = small_run();
   const StageMemory stage = footprint(run).stages[0];
   const double states =
       term(stage, "weights") + term(stage, "gradients") + term(stage, "master_weights") + term(stage, "optimizer_states");
-  EXPECT_DOUBLE_EQ(states, 16.0 * count(run));
+  EXPECT_DOUBLE_EQ(states, 16.0 * parameter_count(run));
 }
 
 TEST(Footprint, TermsAddUpToThePeak) {
@@ -59,7 +57,7 @@ TEST(Footprint, TermsAddUpToThePeak) {
 
 TEST(Footprint, ShardingDividesItsStatesByTheRanks) {
   TrainingRun run = small_run(8);
-  const double n = count(run);
+  const double n = parameter_count(run);
   const auto shares = [&](Sharding sharding) {
     run.strategy.sharding = sharding;
     const StageMemory stage = footprint(run).stages[0];
@@ -77,7 +75,7 @@ TEST(Footprint, DividedGradientsAreWholeUntilTheStepsOnlyReduction) {
   run.model.vocab_size = 64;  // logits that weigh nothing
   run.strategy.sharding = Sharding::Zero2;
   const auto buffers = [&](const char* name) { return term({.terms = phase(run, name).terms}, "gradient_buffers"); };
-  const double whole = 2.0 * count(run);
+  const double whole = 2.0 * parameter_count(run);
   EXPECT_DOUBLE_EQ(buffers("loss"), whole);  // of the second micro-batch, beside an eighth of them
   EXPECT_DOUBLE_EQ(buffers("backward"), whole);
   EXPECT_EQ(buffers("update"), 0.0);
@@ -102,7 +100,7 @@ TEST(Footprint, AnOptimizerInTheBackwardPassHoldsOneGradient) {
     EXPECT_STREQ(stage.phase, "update");
     return std::pair{term(stage, "gradients"), term(stage, "optimizer_temporaries")};
   };
-  EXPECT_EQ(at_update(), std::pair(2.0 * count(run), 100.0 * count(run)));
+  EXPECT_EQ(at_update(), std::pair(2.0 * parameter_count(run), 100.0 * parameter_count(run)));
   run.framework.update.in_backward = true;
   const double largest = rank_parameters(run.model, run.strategy).embedding;  // 33792 * 1024
   const auto [gradients, temporaries] = at_update();
@@ -117,7 +115,7 @@ TEST(Footprint, AnUpdateUnitByUnitHasTheTemporariesOfTheLargest) {
     run.strategy.sharding = sharding;
     return term({.terms = phase(run, "update").terms}, "optimizer_temporaries");
   };
-  EXPECT_DOUBLE_EQ(temporaries(Sharding::None), 4.0 * count(run));
+  EXPECT_DOUBLE_EQ(temporaries(Sharding::None), 4.0 * parameter_count(run));
   run.framework.update.unit_by_unit = true;
   const double embedding = (32768.0 + 1024.0) * 1024.0;
   EXPECT_DOUBLE_EQ(temporaries(Sharding::None), 4.0 * embedding);
@@ -156,7 +154,7 @@ TEST(Footprint, AdaptersTrainOnlyTheirOwnParameters) {
   // q and v of 8 layers: rank * (in + out) = 8 * 2048 each.
   const double trained = 8.0 * 2.0 * 8.0 * 2048.0;
   EXPECT_DOUBLE_EQ(term(stage, "optimizer_states"), 8.0 * trained);
-  EXPECT_DOUBLE_EQ(term(stage, "weights"), 2.0 * count(run) + 2.0 * trained);
+  EXPECT_DOUBLE_EQ(term(stage, "weights"), 2.0 * parameter_count(run) + 2.0 * trained);
 }
 
 TEST(Footprint, OffloadMovesTheOptimizerToTheHost) {
@@ -164,10 +162,10 @@ TEST(Footprint, OffloadMovesTheOptimizerToTheHost) {
   run.strategy.offload.optimizer = true;
   const Memory memory = footprint(run);
   EXPECT_EQ(term(memory.stages[0], "optimizer_states"), 0.0);
-  EXPECT_DOUBLE_EQ(memory.host.device.value(), (12.0 + 4.0) * count(run));  // and fp32 gradients
+  EXPECT_DOUBLE_EQ(memory.host.device.value(), (12.0 + 4.0) * parameter_count(run));  // and fp32 gradients
 }
 
-TEST(Footprint, ThePeakIsTheHighestInstantOfTheTimeline) {
+TEST(Footprint, ThePeakIsTheHighestPhaseOfTheTimeline) {
   for (const auto recompute : {RecomputeKind::None, RecomputeKind::Full}) {
     TrainingRun run = small_run(8);
     run.strategy.dp = 2, run.strategy.pp = 4;
@@ -177,11 +175,11 @@ TEST(Footprint, ThePeakIsTheHighestInstantOfTheTimeline) {
     ASSERT_EQ(memory.stages.size(), 4u);
     for (const StageMemory& stage : memory.stages) {
       Bytes highest{};
-      for (const MemoryPhase& instant : memory_timeline(run, prices, stage.stage)) {
-        highest = std::max(highest, instant.allocated);
+      for (const MemoryPhase& one : memory_timeline(run, prices, stage.stage)) {
+        highest = std::max(highest, one.allocated);
         Bytes sum{};
-        for (const MemoryTerm& t : instant.terms) sum += t.size;
-        EXPECT_DOUBLE_EQ(sum.value(), instant.allocated.value());
+        for (const MemoryTerm& t : one.terms) sum += t.size;
+        EXPECT_DOUBLE_EQ(sum.value(), one.allocated.value());
       }
       EXPECT_EQ(stage.peak, highest);
     }
@@ -205,7 +203,7 @@ TEST(Footprint, MainGradientsLiveOnlyWhileTheOptimizerRuns) {
   run.framework.storage.main_gradient_bytes = 4.0;
   for (const MemoryPhase& one : memory_timeline(run, layer_prices(run), 0)) {
     const double main = term({.terms = one.terms}, "main_gradients");
-    EXPECT_EQ(main, std::string(one.phase) == "update" ? 4.0 * count(run) : 0.0) << one.phase;
+    EXPECT_EQ(main, std::string(one.phase) == "update" ? 4.0 * parameter_count(run) : 0.0) << one.phase;
   }
 }
 
@@ -299,16 +297,16 @@ TEST(Footprint, GatheredWeightsStayUpToTheLiveLimit) {
     run.framework.sharded.live_parameters = limit;
     return term(footprint(run).stages[0], "gathered_weights");
   };
-  EXPECT_DOUBLE_EQ(gathered(1e8), 2e8);                // 16-bit copies of 1e8 parameters
-  EXPECT_DOUBLE_EQ(gathered(1e12), 2.0 * count(run));  // never more than there are
-  EXPECT_GE(gathered(1.0), 2.0 * 32768.0 * 1024.0);    // never less than the embedding
+  EXPECT_DOUBLE_EQ(gathered(1e8), 2e8);                          // 16-bit copies of 1e8 parameters
+  EXPECT_DOUBLE_EQ(gathered(1e12), 2.0 * parameter_count(run));  // never more than there are
+  EXPECT_GE(gathered(1.0), 2.0 * 32768.0 * 1024.0);              // never less than the embedding
 }
 
 TEST(Footprint, WeightsThatAreNotFreedAfterForwardAreAllThere) {
   TrainingRun run = small_run(8);
   run.strategy.sharding = Sharding::Zero3;
   run.framework.sharded.regathers_in_backward = false;
-  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * count(run));
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * parameter_count(run));
 }
 
 TEST(Footprint, AWholeModelAsOneUnitGathersAllItsBlocks) {
@@ -326,7 +324,7 @@ TEST(Footprint, AWholeModelAsOneUnitGathersAllItsBlocks) {
 TEST(Footprint, BucketsThatCopyHoldReplicatedGradientsTwice) {
   TrainingRun run = small_run(8);
   run.framework.gradients.copied_into_buckets = true;
-  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gradient_buckets"), 2.0 * count(run));
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gradient_buckets"), 2.0 * parameter_count(run));
   run.strategy.sharding = Sharding::Zero1;
   EXPECT_EQ(term(footprint(run).stages[0], "gradient_buckets"), 0.0);
 }
@@ -336,7 +334,7 @@ TEST(Footprint, FrozenWeightsThatNothingFreesStayGathered) {
   run.strategy.sharding = Sharding::Zero3;
   run.strategy.adapters = Adapters{.rank = 8};
   run.framework.sharded.keeps_frozen = true;
-  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * count(run));
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "gathered_weights"), 2.0 * parameter_count(run));
 }
 
 TEST(Footprint, ReservedBytesAreThoseThatLastAndTheOthersWithTheirGaps) {
@@ -347,7 +345,7 @@ TEST(Footprint, ReservedBytesAreThoseThatLastAndTheOthersWithTheirGaps) {
   const StageMemory stage = footprint(run).stages[0];
   const Bytes idle = memory_timeline(run, prices, 0)[0].allocated;
   ASSERT_STREQ(stage.phase, "loss");
-  EXPECT_DOUBLE_EQ(stage.reserved.value(), (idle + 1.25 * (stage.peak - idle)).value() + 2.0 * count(run));
+  EXPECT_DOUBLE_EQ(stage.reserved.value(), (idle + 1.25 * (stage.peak - idle)).value() + 2.0 * parameter_count(run));
 }
 
 TEST(Footprint, AVerdictCountsTheGapsThatStayAndTheContext) {

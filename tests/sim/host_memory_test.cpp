@@ -11,16 +11,14 @@ namespace {
 
 HostMemory memory_of(const TrainingRun& run) { return host_memory(run, layer_prices(run)); }
 
-double count(const TrainingRun& run) { return static_cast<double>(parameters(run.model).total()); }
-
 TEST(HostMemory, WithoutOffloadThereIsNothing) { EXPECT_EQ(memory_of(small_run(8)).node, Bytes(0.0)); }
 
 TEST(HostMemory, AnOffloadedOptimizerKeepsItsStatesAndFp32Gradients) {
   TrainingRun run = small_run();
   run.strategy.offload.optimizer = true;
-  EXPECT_DOUBLE_EQ(memory_of(run).device.value(), (4.0 + 8.0 + 4.0) * count(run));
+  EXPECT_DOUBLE_EQ(memory_of(run).device.value(), (4.0 + 8.0 + 4.0) * parameter_count(run));
   run.framework.host_copies.gradients_return = true;  // and the sums in 16 bits
-  EXPECT_DOUBLE_EQ(memory_of(run).device.value(), (4.0 + 8.0 + 4.0 + 2.0) * count(run));
+  EXPECT_DOUBLE_EQ(memory_of(run).device.value(), (4.0 + 8.0 + 4.0 + 2.0) * parameter_count(run));
 }
 
 TEST(HostMemory, RanksOfANodeShareAShardedModel) {
@@ -28,7 +26,7 @@ TEST(HostMemory, RanksOfANodeShareAShardedModel) {
   run.strategy.sharding = Sharding::Zero3;
   run.strategy.offload = {.optimizer = true, .parameters = true};
   // Eight of sixteen ranks: half of 16 + 2 bytes per parameter.
-  EXPECT_DOUBLE_EQ(memory_of(run).node.value(), 18.0 * count(run) / 2.0);
+  EXPECT_DOUBLE_EQ(memory_of(run).node.value(), 18.0 * parameter_count(run) / 2.0);
 }
 
 TEST(HostMemory, CheckpointsOfAllBlocksButTwo) {
@@ -44,7 +42,7 @@ TEST(HostMemory, EachProcessMayLoadTheWholeModel) {
   run.framework.host_load_bytes = 4.0;
   const HostMemory memory = memory_of(run);
   EXPECT_TRUE(memory.loading);
-  EXPECT_DOUBLE_EQ(memory.node.value(), 8.0 * 4.0 * count(run));
+  EXPECT_DOUBLE_EQ(memory.node.value(), 8.0 * 4.0 * parameter_count(run));
 }
 
 TEST(HostMemory, ARunThatDoesNotFitIsAnAnswer) {

@@ -1,6 +1,7 @@
 // A small run with round numbers, for tests that work results out by hand.
 #pragma once
 
+#include "sim/model/parameters.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {
@@ -86,5 +87,7 @@ inline Run small_run(int num_devices = 1) {
   run.framework.host.per_kernel = Seconds(0.0);
   return run;
 }
+
+inline double parameter_count(const Run& run) { return static_cast<double>(parameters(run.model).total()); }
 
 }  // namespace llmsim::sim

@@ -22,7 +22,7 @@ enum class Formats { Fp32, Bf16, Autocast };
 
 using Case = std::tuple<bool, Family, Formats, bool, bool>;  // meta device, ..., flash attention, chunked loss
 
-class StepTapeOfOneProcess : public testing::TestWithParam<Case> {};
+class StepMemoryOfOneProcess : public testing::TestWithParam<Case> {};
 
 TrainingSetup setup_of(const Case& parameters) {
   const auto& [meta, family, formats, flash, chunked] = parameters;
@@ -44,7 +44,7 @@ constexpr Sizes kSizes[] = {{200, 3, 2, 2, 1000}, {64, 2, 3, 1, 96}, {32, 2, 1, 
 
 // Kernels of 16-bit GEMMs on the CPU take workspace from the same allocator: up to 1 % of a step of 20 MB and more, and never
 // less than nothing.
-TEST_P(StepTapeOfOneProcess, IsWhatTheAllocatorsCounted) {
+TEST_P(StepMemoryOfOneProcess, IsWhatTheAllocatorsCounted) {
   const bool exact = std::get<0>(GetParam()) || std::get<2>(GetParam()) == Formats::Fp32;
   for (const Sizes& sizes : kSizes) {
     const bool first = &sizes == std::begin(kSizes);
@@ -80,19 +80,19 @@ const auto kFp32 = testing::Values(Formats::Fp32);
 const auto kYes = testing::Values(true), kNo = testing::Values(false);
 
 // The chunked loss is the same whatever the attention: MLA is tried with the plain one.
-INSTANTIATE_TEST_SUITE_P(All, StepTapeOfOneProcess,
+INSTANTIATE_TEST_SUITE_P(All, StepMemoryOfOneProcess,
                          testing::Combine(testing::Bool(), kDense, kFormats, testing::Bool(), testing::Bool()), name_of);
-INSTANTIATE_TEST_SUITE_P(Mla, StepTapeOfOneProcess, testing::Combine(testing::Bool(), kMla, kFp32, testing::Bool(), kNo),
+INSTANTIATE_TEST_SUITE_P(Mla, StepMemoryOfOneProcess, testing::Combine(testing::Bool(), kMla, kFp32, testing::Bool(), kNo),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(LowPrecisionMla, StepTapeOfOneProcess,
+INSTANTIATE_TEST_SUITE_P(LowPrecisionMla, StepMemoryOfOneProcess,
                          testing::Combine(kYes, testing::Values(Family::Mla), testing::Values(Formats::Bf16, Formats::Autocast),
                                           testing::Bool(), kNo),
                          name_of);
 
-class StepTapeOfForms : public testing::TestWithParam<std::tuple<Case, Form>> {};
+class StepMemoryOfForms : public testing::TestWithParam<std::tuple<Case, Form>> {};
 
 // Every stage, on its last tensor rank; of ranks with the same stage the first and the last, which have other shards.
-TEST_P(StepTapeOfForms, IsWhatTheAllocatorsCounted) {
+TEST_P(StepMemoryOfForms, IsWhatTheAllocatorsCounted) {
   const auto& [parameters, form] = GetParam();
   TrainingSetup setup = setup_of(parameters);
   divide(setup, form);
@@ -123,34 +123,34 @@ std::string name_of_form(const testing::TestParamInfo<std::tuple<Case, Form>>& t
   return name_of({std::get<0>(tested.param), 0}) + "_" + std::get<1>(tested.param).name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Meta, StepTapeOfForms,
+INSTANTIATE_TEST_SUITE_P(Meta, StepMemoryOfForms,
                          testing::Combine(testing::Combine(kYes, kDense, kFormats, testing::Bool(), testing::Bool()),
                                           testing::ValuesIn(forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(Cpu, StepTapeOfForms,
+INSTANTIATE_TEST_SUITE_P(Cpu, StepMemoryOfForms,
                          testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, testing::Bool()),
                                           testing::ValuesIn(forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(MlaMeta, StepTapeOfForms,
+INSTANTIATE_TEST_SUITE_P(MlaMeta, StepMemoryOfForms,
                          testing::Combine(testing::Combine(kYes, kMla, kFormats, kYes, kNo), testing::ValuesIn(forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(MlaCpu, StepTapeOfForms,
+INSTANTIATE_TEST_SUITE_P(MlaCpu, StepMemoryOfForms,
                          testing::Combine(testing::Combine(kNo, kMla, kFp32, kYes, kNo), testing::ValuesIn(forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(ShardedMeta, StepTapeOfForms,
+INSTANTIATE_TEST_SUITE_P(ShardedMeta, StepMemoryOfForms,
                          testing::Combine(testing::Combine(kYes, kDense, kFormats, kYes, testing::Bool()),
                                           testing::ValuesIn(sharded_forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(ShardedCpu, StepTapeOfForms,
+INSTANTIATE_TEST_SUITE_P(ShardedCpu, StepMemoryOfForms,
                          testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
                          name_of_form);
-INSTANTIATE_TEST_SUITE_P(ShardedMla, StepTapeOfForms,
+INSTANTIATE_TEST_SUITE_P(ShardedMla, StepMemoryOfForms,
                          testing::Combine(testing::Combine(kYes, kMla, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
                          name_of_form);
 
-class StepTapeOfLargeModels : public testing::TestWithParam<LargeTraining> {};
+class StepMemoryOfLargeModels : public testing::TestWithParam<LargeTraining> {};
 
-TEST_P(StepTapeOfLargeModels, IsWhatTheAllocatorsCounted) {
+TEST_P(StepMemoryOfLargeModels, IsWhatTheAllocatorsCounted) {
   const TrainingSetup setup = setup_of(GetParam());
   for (const int stage : some_stages(GetParam())) {
     const sim::HeldBytes actual = counted_step(setup, 8 * stage + 7).held,
@@ -161,14 +161,14 @@ TEST_P(StepTapeOfLargeModels, IsWhatTheAllocatorsCounted) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StepTapeOfLargeModels, testing::ValuesIn(large_trainings()),
+INSTANTIATE_TEST_SUITE_P(All, StepMemoryOfLargeModels, testing::ValuesIn(large_trainings()),
                          [](const auto& tested) { return tested.param.name; });
 
 // The order of passes and the number of chunks are the simulator's on both sides: that they are right is worked out here.
 
 // A stage s of p under 1F1B holds the activations of p - s micro-batches when its first backward pass begins, as one under GPipe
 // does that has no more of them in a step.
-TEST(StepTape, OneForwardOneBackwardHoldsAMicroBatchForEachStageThatFollows) {
+TEST(StepMemory, OneForwardOneBackwardHoldsAMicroBatchForEachStageThatFollows) {
   const auto held_in_blocks = [](sim::PipelineSchedule schedule, int stage, int micro_batches) {
     TrainingSetup setup = small_training(Family::Llama);
     setup.device = c10::kMeta;
@@ -189,7 +189,7 @@ TEST(StepTape, OneForwardOneBackwardHoldsAMicroBatchForEachStageThatFollows) {
 
 // Of t = 128 tokens and V / h = 256 / 64 = 4 a chunk has 128 / 4 = 32.  While one is lost there are, over what stays for the
 // backward pass, the norm's output t h, the chunk's logits and their exponentials, 32 V each, and a sum: fp32.
-TEST(StepTape, AChunkedLossHoldsTheLogitsOfOneChunk) {
+TEST(StepMemory, AChunkedLossHoldsTheLogitsOfOneChunk) {
   TrainingSetup setup = small_training(Family::Gpt2);
   setup.device = c10::kMeta;
   setup.model.num_layers = 1;
