@@ -6,6 +6,7 @@
 #include "sim/model/catalogue.h"
 #include "sim/model/flops.h"
 #include "sim/plausibility.h"
+#include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
