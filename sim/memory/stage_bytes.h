@@ -1,9 +1,9 @@
-// The bytes that one rank of a pipeline stage has of everything, each at its largest; when each is there, footprint.h tells.
+// The bytes of one rank of a pipeline stage that are not activations: states, buffers, and what units of sharded weights hold.
+// When each is there, step_walk.h tells.
 //
-// States are the framework's bytes per parameter, divided by the shard ranks.  Kept activations are those of a block x blocks x
-// micro-batches in flight, or where the chunks of a stage differ as many of each as the schedule has in flight; the embedding
-// counts with the micro-batches of the first chunk and the head with those of the last: one, or all of them under GPipe.  Where
-// passes are split they are followed in their order (held_activations.h).
+// States are the framework's bytes per parameter (storage_of, shards.h), divided by the shard ranks; routed experts that expert
+// ranks divide by the fewer that have the same ones.  Units of frameworks with flat ones are padded to their ranks.
+// Source: ours.
 #pragma once
 
 #include "sim/cost/layer_prices.h"

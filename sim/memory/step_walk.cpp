@@ -121,7 +121,6 @@ struct Layer {
   UnitKind kind = UnitKind::Block;
   const LayerMemory* memory = nullptr;
   Bytes stored_less{};   // of the layer's checkpoint, what others store or the host has
-  Bytes brought_back{};  // before its backward pass
   Bytes rerun_before{};  // other layers between the same checkpoints that are there again
   Units units;
   bool divides_experts = false;

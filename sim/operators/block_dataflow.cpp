@@ -109,7 +109,7 @@ class BlockDataflow {
   }
 
   void mlp_half() {
-    if (!parallel() || model_.norms_per_layer >= 2) normed_ = add_norm(layer_, stream_, {}, layer_.keeps_input(all_adapted()));
+    if (!parallel() || model_.norms_per_layer >= 2) normed_ = add_norm(layer_, stream_);
     Tensor output = kind_ == LayerKind::Moe ? add_moe(layer_, normed_) : mlp();
     if (parallel()) {
       layer_.flow.add_in_place(attention_, output);
@@ -134,7 +134,7 @@ class BlockDataflow {
 
   // Post-norm, dropout and the sum with the residual stream.
   void end_half(Tensor output) {
-    if (model_.norms_per_layer >= 4) output = add_norm(layer_, output, {}, false);
+    if (model_.norms_per_layer >= 4) output = add_norm(layer_, output);
     if (framework_.dropout > 0.0) layer_.save_extra(Module::Residual, Bytes(layer_.residual_elements()));
     layer_.flow.add_in_place(stream_, output);
     stream_ = output;

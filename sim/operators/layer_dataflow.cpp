@@ -119,7 +119,7 @@ NormKernel norm_kernel(const LayerDataflow& layer, double rows, double width) {
 
 }  // namespace
 
-Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optional<double> width, bool) {
+Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optional<double> width) {
   using Role = Dataflow::Role;
   const double rows = layer.own_tokens(), values = width.value_or(layer.model().hidden_size);
   const NormKernel kernel = norm_kernel(layer, rows, values);

@@ -77,6 +77,6 @@ class LayerDataflow {
 };
 
 // The norm of `x`, whose rows are this rank's tokens; `width`: of the normalised values, the hidden size unless given.
-Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optional<double> width = {}, bool saves_output = false);
+Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optional<double> width = {});
 
 }  // namespace llmsim::sim

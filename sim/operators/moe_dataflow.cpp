@@ -83,14 +83,14 @@ class MoeDataflow {
   void dispatch() {
     Tensor rows = layer_.add(row_bytes(sent()));
     layer_.flow.step(Module::Moe).reads(whole_).writes(rows);
-    rows_ = moved(rows, sent(), this->rows());
+    rows_ = moved(rows);
   }
 
   // To other ranks, and sorted by expert.
-  Tensor moved(Tensor rows, double, double arrive) {
+  Tensor moved(Tensor rows) {
     if (!exchanges()) return rows;
-    rows = replaced(Module::Moe, rows, row_bytes(arrive));
-    return shape_.experts > 1 ? replaced(Module::Moe, rows, row_bytes(arrive)) : rows;
+    rows = replaced(Module::Moe, rows, row_bytes(this->rows()));
+    return shape_.experts > 1 ? replaced(Module::Moe, rows, row_bytes(this->rows())) : rows;
   }
 
   void experts() {
