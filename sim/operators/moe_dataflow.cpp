@@ -157,7 +157,14 @@ class MoeDataflow {
     Dataflow::Step& step = layer_.flow.step(Module::SharedDown).reads(shared_).writes(sum);
     layer_.save_input(step, shared_);
     step.backward_workspace(gradient_workspace(model_.hidden_size * f, model_.bias.mlp ? model_.hidden_size : 0.0));
-    if (shape_.routes_shards) sum = replaced(Module::SharedDown, sum, row_bytes(tokens_));
+    // Without autograd the combination, which goes back first, is there already.
+    const Bytes combined(layer_.autograd() || moe_.shared_expert_gate ? 0.0 : row_bytes(tokens_));
+    step.forward_workspace(combined);
+    if (shape_.routes_shards) {
+      const Tensor part = layer_.add(row_bytes(tokens_));
+      layer_.flow.step(Module::SharedDown).reads(sum).writes(part).forward_workspace(combined);
+      sum = part;
+    }
     if (!moe_.shared_expert_gate) return sum;
     // Without autograd it is multiplied as it is added, and its gradient takes its place.
     const Tensor gated = layer_.add(layer_.autograd() ? row_bytes(tokens_) : 0.0);

@@ -23,15 +23,12 @@ void set_formats(TrainingSetup& setup, Formats formats) {
   setup.autocast = formats == Formats::Autocast;
 }
 
-// `gap`: of the peak, where it is known that the simulator misses some of it.
-void expect_equal(const TrainingSetup& setup, int rank, int stage, double gap = 0.0) {
-  const int shard = 0;
+void expect_equal(const TrainingSetup& setup, int rank, int stage, int shard = 0) {
   const sim::RankCounts actual = counted_step(setup, rank), expected = sim::rank_counts(simulated_run(setup), stage, shard);
   const std::string name = sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
   EXPECT_EQ(actual.held.persistent, expected.held.persistent) << name;
   EXPECT_EQ(actual.held.after_forward, expected.held.after_forward) << name;
-  EXPECT_GE(actual.held.peak, expected.held.peak) << name;
-  EXPECT_LE(static_cast<double>(actual.held.peak), (1.0 + gap) * static_cast<double>(expected.held.peak)) << name;
+  EXPECT_EQ(actual.held.peak, expected.held.peak) << name;
   EXPECT_EQ(actual.forward, expected.forward) << name;
   EXPECT_EQ(actual.backward, expected.backward) << name;
   EXPECT_EQ(actual.parameters, expected.parameters) << name;
@@ -122,13 +119,10 @@ TEST_P(MoeOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
     EXPECT_THROW(counted_step(setup, 0), Error);
     return;
   }
-  // A gap of 0.2 % that is not explained: shared experts of ranks that route their own tokens, made again in fp32.
-  const bool gap = form.name == "llama_shared" && divided.name == "tp_2_sp_whole" && formats == Formats::Fp32;
   for (const sim::Recompute& recompute : main_recomputes()) {
     setup.strategy.recompute = recompute;
     for (int stage = 0; stage < divided.stages; ++stage) {
-      const int rank = stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline);
-      expect_equal(setup, rank, stage, gap ? 0.0025 : 0.0);
+      expect_equal(setup, stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline), stage);
     }
   }
 }
