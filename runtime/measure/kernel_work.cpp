@@ -59,19 +59,21 @@ class Workshop {
   std::optional<Work> work() {
     if (is_of_experts(op_)) return experts();
     switch (op_.kind) {
-      case sim::OperatorKind::Gemm: return op_.batch > 1 && label() != "head" ? batched_gemm() : linear_gemm();
+      case sim::OperatorKind::Gemm: return op_.batch > 1 && op_.module != sim::Module::Head ? batched_gemm() : linear_gemm();
       case sim::OperatorKind::Attention: return attention();
       case sim::OperatorKind::Norm: return norm_work();
       case sim::OperatorKind::Softmax: return softmax();
       case sim::OperatorKind::Activation: return activation_work();
       case sim::OperatorKind::Rotary: return rotary();
       case sim::OperatorKind::Copy: return layout();
-      case sim::OperatorKind::Residual: return label() == "bias_gradient" ? bias_gradient() : residual();
+      case sim::OperatorKind::Residual: return residual();
+      case sim::OperatorKind::BiasGradient: return bias_gradient();
       case sim::OperatorKind::Embedding: return embedding();
       case sim::OperatorKind::CrossEntropy: return loss();
       case sim::OperatorKind::Cast: return cast();
       case sim::OperatorKind::Optimizer: return optimizer();
-      case sim::OperatorKind::GradientNorm: return label() == "gradient_norm" ? gradient_norm() : gradient_clip();
+      case sim::OperatorKind::GradientNorm: return gradient_norm();
+      case sim::OperatorKind::GradientScale: return op_.module == sim::Module::Update ? gradient_clip() : gradient_scale();
       default: return std::nullopt;
     }
   }
@@ -111,7 +113,7 @@ class Workshop {
       return {.run = repeat([=] { add_linear_weight_gradient(dy, x, sums->next(), {}); }), .beside = {}};
     }
     const at::Tensor x = random({m, k});
-    const bool data_gradient = one_.backward || (label() == "head" && m < n && k > n);
+    const bool data_gradient = one_.backward || (op_.module == sim::Module::Head && m < n && k > n);
     const auto weights = rotation(static_cast<double>(n * k) * element(), [&] {
       return data_gradient ? random({k, n}) : random({n, k});
     });
@@ -349,7 +351,6 @@ class Workshop {
     const LossContext context{.tokens_of_step = static_cast<double>(shape_.tokens())};
     const at::Tensor logits = tokens(shape_.vocab), targets = ids();
     const at::ScalarType type = logits.scalar_type();
-    if (label() != "cross_entropy") return gradient_scale();
     if (!one_.backward && one_.strategy.fused_cross_entropy) {
       return {.run = [=] { cross_entropy_backward(cross_entropy(logits, targets, context).kept, targets, context, type); },
               .beside = {}};

@@ -141,10 +141,9 @@ std::vector<KernelCase> in_rounds(std::vector<std::vector<KernelCase>>& groups) 
 
 // Operators that MLA alone has.
 bool is_of_mla(const sim::Operator& op) {
-  const std::string_view label = op.label;
-  if (op.kind == sim::OperatorKind::Attention || op.kind == sim::OperatorKind::Rotary) return true;
-  return label.starts_with("mla_") || label.starts_with("query_") || label == "assemble_keys" ||
-         label.starts_with("attention_scores") || label.starts_with("attention_values");
+  if (op.module == sim::Module::CoreAttention)
+    return op.kind == sim::OperatorKind::Attention || op.kind == sim::OperatorKind::Gemm;
+  return op.module == sim::Module::Qkv || op.module == sim::Module::MlaUp;
 }
 
 std::vector<KernelCase> unmasked_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
@@ -153,7 +152,7 @@ std::vector<KernelCase> unmasked_cases_of(const sim::Transformer& model, const s
                         .model = model,
                         .strategy = strategy,
                         .shape = rank_shape(executed(model), strategy, {})};
-  const sim::BlockOperators block = lower_block(model, strategy, {}, sim::RecomputeKind::None);
+  const sim::LayerOperators block = lower_block(model, strategy, {}, sim::RecomputeKind::None);
   std::vector<KernelCase> cases;
   add(cases, like, block.forward, false);
   add(cases, like, block.backward, true);
@@ -195,10 +194,10 @@ std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strat
                   .strategy = strategy,
                   .shape = rank_shape(model, strategy, {})};
   std::vector<KernelCase> cases;
-  const sim::BlockOperators block = lower_block(model, strategy, framework, sim::RecomputeKind::None);
+  const sim::LayerOperators block = lower_block(model, strategy, framework, sim::RecomputeKind::None);
   add(cases, like, block.forward, false);
   add(cases, like, block.backward, true);
-  for (const sim::EndOperators& end : {lower_embedding(model, strategy, framework), lower_head(model, strategy, framework)}) {
+  for (const sim::LayerOperators& end : {lower_embedding(model, strategy, framework), lower_head(model, strategy, framework)}) {
     add(cases, like, end.forward, false);
     add(cases, like, end.backward, true);
   }
@@ -214,8 +213,14 @@ std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strat
 }
 
 bool is_of_experts(const sim::Operator& op) {
-  const std::string_view label = op.label;
-  return op.kind != sim::OperatorKind::Activation && (label.starts_with("expert_") || label == "router_choice");
+  switch (op.module) {
+    case sim::Module::Router: return op.kind == sim::OperatorKind::Softmax;
+    case sim::Module::Combine: return true;
+    case sim::Module::Dispatch:
+    case sim::Module::ExpertUp:
+    case sim::Module::ExpertDown: return op.kind != sim::OperatorKind::Cast && op.kind != sim::OperatorKind::BiasGradient;
+    default: return false;
+  }
 }
 
 std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
@@ -226,7 +231,7 @@ std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim
                         .strategy = strategy,
                         .shape = rank_shape(model, strategy, {})};
   const sim::LinearContext linear{.precision = strategy.precision, .framework = &framework, .adapters = {}};
-  const sim::ExpertOperators experts = lower_experts(model, strategy, framework, linear);
+  const sim::LayerOperators experts = lower_experts(model, strategy, framework, linear);
   std::vector<KernelCase> all, cases;
   add(all, like, experts.forward, false);
   add(all, like, experts.backward, true);

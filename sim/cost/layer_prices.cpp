@@ -5,6 +5,7 @@
 #include "sim/base/error.h"
 #include "sim/operators/block.h"
 #include "sim/operators/block_dataflow.h"
+#include "sim/operators/block_recompute.h"
 #include "sim/operators/ends.h"
 #include "sim/operators/ends_dataflow.h"
 
@@ -36,30 +37,9 @@ BlockPrice mean(const BlockPrice& first, const BlockPrice& second, double share)
           .recompute = mean(first.recompute, second.recompute, share),
           .backward = mean(first.backward, second.backward, share),
           .saved = bytes(first.saved, second.saved),
-          .restored = bytes(first.restored, second.restored),
           .offloaded = bytes(first.offloaded, second.offloaded),
-          .gradients = bytes(first.gradients, second.gradients),
           .weight_inputs = bytes(first.weight_inputs, second.weight_inputs),
           .memory = first.memory};
-}
-
-// `dropped` bytes are gone when the forward pass ends, and there again when the backward pass begins.
-void drop(LayerMemory& memory, Bytes dropped) {
-  memory.forward.net.activations -= dropped;
-  memory.backward.rise.recomputed += dropped;
-  memory.backward.net.activations += dropped;
-}
-
-LayerMemory block_memory(const Transformer& model, const Strategy& strategy, const Framework& framework, RecomputeKind kind,
-                         const BlockOperators& block, LayerKind layers) {
-  const Dataflow flow = block_dataflow(model, strategy, framework, layers);
-  const bool by_operator = kind == RecomputeKind::Op;
-  Recompute recompute = strategy.recompute;
-  recompute.kind = by_operator ? RecomputeKind::None : kind;
-  const Dataflow::Recomputation plan = recomputation_of(flow, recompute, model, framework, layers);
-  LayerMemory memory{.forward = flow.forward(plan), .backward = flow.backward(plan), .everything = flow.saved()};
-  if (by_operator) drop(memory, block.restored);
-  return memory;
 }
 
 LayerMemory end_memory(const Dataflow& flow) {
@@ -68,16 +48,18 @@ LayerMemory end_memory(const Dataflow& flow) {
 
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const Framework& framework,
                       const OperatorPricer* pricer, RecomputeKind recompute, LayerKind kind) {
-  const BlockOperators block = lower_block(model, strategy, framework, recompute, kind);
+  const LayerOperators block = lower_block(model, strategy, framework, recompute, kind);
+  const Dataflow flow = block_dataflow(model, strategy, framework, kind);
+  Recompute chosen = strategy.recompute;
+  chosen.kind = recompute;
+  const Dataflow::Recomputation plan = recomputation_of(flow, chosen, model, framework, kind);
   BlockPrice price{.forward = {},
                    .recompute = {},
                    .backward = {},
-                   .saved = block.saved,
-                   .restored = block.restored,
-                   .offloaded = block.offloaded,
-                   .gradients = block.gradients,
+                   .saved = flow.saved(plan),
+                   .offloaded = offloaded_inputs(flow, plan, strategy.offload.modules),
                    .weight_inputs = weight_gradient_factors(block.backward),
-                   .memory = block_memory(model, strategy, framework, recompute, block, kind)};
+                   .memory = {.forward = flow.forward(plan), .backward = flow.backward(plan), .everything = flow.saved()}};
   if (!pricer) return price;
   price.forward = pricer->price(block.forward, false);
   price.recompute = pricer->price(block.recompute, false);
@@ -100,12 +82,10 @@ BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework
   return block;
 }
 
-EndPrice price_end(const EndOperators& end, const Dataflow& flow, const OperatorPricer* pricer) {
+EndPrice price_end(const LayerOperators& end, const Dataflow& flow, const OperatorPricer* pricer) {
   EndPrice price{.forward = {},
                  .recompute = {},
                  .backward = {},
-                 .saved = end.saved,
-                 .working = end.working,
                  .weight_inputs = weight_gradient_factors(end.backward),
                  .memory = end_memory(flow)};
   if (!pricer) return price;

@@ -34,10 +34,8 @@ struct BlockPrice {
   PassPrice forward;
   PassPrice recompute;
   PassPrice backward;
-  Bytes saved{};
-  Bytes restored{};
-  Bytes offloaded{};  // of what is saved, inputs of modules that go to the host
-  Bytes gradients{};
+  Bytes saved{};      // from the forward to the backward pass
+  Bytes offloaded{};  // of it, inputs of modules that go to the host
   Bytes weight_inputs{};  // what weight gradients that are made later wait with: factors of their GEMMs
   LayerMemory memory;
 };
@@ -46,8 +44,6 @@ struct EndPrice {
   PassPrice forward;
   PassPrice recompute;
   PassPrice backward;
-  Bytes saved{};
-  Bytes working{};
   Bytes weight_inputs{};
   LayerMemory memory;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 namespace llmsim::sim {
 
@@ -13,26 +12,31 @@ StreamingForms streaming_forms(const Transformer& model, const Strategy& strateg
           .chunked_loss = strategy.fused_cross_entropy};
 }
 
-bool is_streaming(OperatorKind kind) { return OperatorKind::Norm <= kind && kind <= OperatorKind::GradientNorm; }
+bool is_streaming(OperatorKind kind) { return OperatorKind::Norm <= kind && kind <= OperatorKind::GradientScale; }
+
+namespace {
+
+// Rows that a router sends.
+bool is_of_rows(Module module) { return Module::Dispatch <= module && module <= Module::ExpertDown; }
+
+}  // namespace
 
 StreamingKernel streaming_kernel(const Operator& op, const StreamingForms& forms) {
-  const std::string_view label = op.label;
   switch (op.kind) {
     case OperatorKind::Norm: return forms.norm == Norm::RmsNorm ? StreamingKernel::RmsNorm : StreamingKernel::LayerNorm;
-    case OperatorKind::Softmax: return label == "router_choice" ? StreamingKernel::ExpertChoice : StreamingKernel::Softmax;
+    case OperatorKind::Softmax: return op.module == Module::Router ? StreamingKernel::ExpertChoice : StreamingKernel::Softmax;
     case OperatorKind::Activation: return forms.gated_mlp ? StreamingKernel::GatedActivation : StreamingKernel::Gelu;
     case OperatorKind::Rotary: return StreamingKernel::Rotary;
-    case OperatorKind::Copy: return label.starts_with("expert_") ? StreamingKernel::RowMove : StreamingKernel::Copy;
-    case OperatorKind::Residual:
-      if (label == "expert_combination") return StreamingKernel::WeightedSum;
-      return label == "bias_gradient" ? StreamingKernel::ColumnSum : StreamingKernel::Add;
+    case OperatorKind::Copy: return is_of_rows(op.module) ? StreamingKernel::RowMove : StreamingKernel::Copy;
+    case OperatorKind::Residual: return op.module == Module::Combine ? StreamingKernel::WeightedSum : StreamingKernel::Add;
+    case OperatorKind::BiasGradient: return StreamingKernel::ColumnSum;
     case OperatorKind::Embedding: return StreamingKernel::Lookup;
     case OperatorKind::CrossEntropy:
-      if (label == "gradient_scale") return StreamingKernel::Scale;
       return forms.chunked_loss ? StreamingKernel::ChunkedCrossEntropy : StreamingKernel::CrossEntropy;
     case OperatorKind::Cast: return StreamingKernel::Cast;
     case OperatorKind::Optimizer: return StreamingKernel::Optimizer;
-    case OperatorKind::GradientNorm: return label == "gradient_clip" ? StreamingKernel::Scale : StreamingKernel::SquareSum;
+    case OperatorKind::GradientNorm: return StreamingKernel::SquareSum;
+    case OperatorKind::GradientScale: return StreamingKernel::Scale;
     default: return StreamingKernel::Copy;
   }
 }

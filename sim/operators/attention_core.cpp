@@ -24,7 +24,7 @@ class CoreLowering {
         tokens_(model.seq_len / ranks_),
         causal_(!model.encoder) {}
 
-  AttentionCore lower() {
+  LayerOperators lower() {
     if (!strategy_.flash_attention) {
       unfused();
     } else if (ranks_ == 1) {
@@ -55,14 +55,12 @@ class CoreLowering {
     Operator others = flash(heads_, tokens_, halves ? std::max<std::int64_t>(1, tokens_ / 2) : tokens_, static_cast<int>(steps),
                             whole - diagonal);
     others.causal = false;
-    others.saved = Bytes(0.0);
     add_kernel(others, even() ? 1.0 : 2.0);
     const Bytes message = keys_and_values();
     core_.forward.push_back(hop("context_keys", message, static_cast<int>(steps), true));
     core_.backward.push_back(hop("context_keys_gradients", 2.0 * message, static_cast<int>(steps), true));
     core_.backward.push_back(hop("context_last_gradients", message, 1, false));
     merge(static_cast<double>(steps));
-    core_.working = 4.0 * message + static_cast<double>(steps) * outputs() * size_of(dtype_);
   }
 
   // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k and v.
@@ -81,7 +79,6 @@ class CoreLowering {
     Operator op = flash(heads_, tokens_, keys(), 1, area(model_.seq_len) / static_cast<double>(ranks_));
     add_kernel(op, even() || model_.sliding_window ? 1.0 : 2.0 - 1.0 / static_cast<double>(ranks_));
     core_.backward.push_back(collective("context_key_gradients", CollectiveKind::ReduceScatter, GroupKind::Context, whole));
-    core_.working = 2.0 * whole;
   }
 
   void exchange_heads() {
@@ -90,7 +87,6 @@ class CoreLowering {
     add_exchange("context_queries", q);
     add_kernel(flash(heads_ / ranks_, model_.seq_len, keys(), 1, area(model_.seq_len)));
     add_exchange("context_output", out);
-    core_.working = q + kv;
   }
 
   void add_exchange(const char* label, Bytes message) {
@@ -127,7 +123,6 @@ class CoreLowering {
     const double io = static_cast<double>(strategy_.micro_batch * (query_dim_ + value_dim_)) *
                       (static_cast<double>(heads * m) + kv * static_cast<double>(std::max(m, n)));
     op.moved = Bytes(io * element_ * launches);
-    op.saved = static_cast<double>(op.batch * m) * size_of(DType::Fp32);  // log-sum-exp
     return op;
   }
 
@@ -141,7 +136,6 @@ class CoreLowering {
     const double query = static_cast<double>(query_dim_), value = static_cast<double>(value_dim_);
     op.repeats = (3.0 * query + 2.0 * value) / (2.0 * (query + value)) * imbalance;
     op.moved = 2.0 * op.moved;
-    op.saved = Bytes(0.0);
     op.kernels = 2 * op.launches;
     core_.backward.push_back(op);
   }
@@ -157,26 +151,14 @@ class CoreLowering {
           streaming(OperatorKind::Softmax, "position_bias", scores, bias.forward_bytes, bias.forward_kernels));
     }
     const bool one_kernel = framework_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
-    stream(OperatorKind::Softmax, "softmax", scores, softmax_traffic(framework_, element_, one_kernel));
-    const double kept = framework_.dropout > 0.0 ? 2 * element_ + 1 : element_;
-    core_.forward.back().saved += Bytes(scores * kept);
+    core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores, softmax_traffic(framework_, element_, one_kernel));
     core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_));
     core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));
-    core_.working = Bytes(gradients_of_scores() * scores * element_);
-    stream(OperatorKind::Copy, "attention_layout", queries() + outputs(), layout_traffic(framework_, element_));
-  }
-
-  // That of the probabilities becomes that of the scores: another tensor under eager frameworks, the same one in fused kernels.
-  // Source: Megatron-LM fused_kernels/scaled_masked_softmax_cuda.cu: "backward pass is completely in-place".
-  double gradients_of_scores() const { return framework_.fusion == ElementwiseFusion::Eager ? 2.0 : 1.0; }
-
-  void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
-    if (traffic.forward_kernels == 0) return;
-    core_.forward.push_back(streaming(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
-    core_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
+    core_.add(OperatorKind::Copy, Module::CoreAttention, "attention_layout", queries() + outputs(),
+              layout_traffic(framework_, element_));
   }
 
   std::int64_t keys() const { return std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len)); }
@@ -209,12 +191,12 @@ class CoreLowering {
   std::int64_t value_dim_;
   std::int64_t tokens_;
   bool causal_;
-  AttentionCore core_;
+  LayerOperators core_;
 };
 
 }  // namespace
 
-AttentionCore lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   return CoreLowering(model, strategy, framework).lower();
 }
 

@@ -22,22 +22,14 @@
 #pragma once
 
 #include "sim/model/transformer.h"
-#include "sim/operators/operator.h"
+#include "sim/operators/layer_operators.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-struct AttentionCore {
-  OperatorList forward;
-  OperatorList backward;
-  // Keys, values and gradients of other ranks that are on the device at once, or partial results; unfused: gradients of the
-  // scores, two tensors under eager frameworks and one where softmax goes back in place.
-  Bytes working{};
-};
-
 // Requires a valid strategy; model.sliding_window is that of the layer.
-AttentionCore lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework);
+LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework);
 
 // Whether a layer with this window sends its keys as the strategy says, or gathers them because a ring would pass most in vain.
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy);

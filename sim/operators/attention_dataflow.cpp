@@ -63,14 +63,28 @@ class CoreDataflow {
   // Its log-sum-exps are saved beside all that goes in and comes out.
   void fused(Tensor output) {
     const Tensor sums = layer_.add(layer_.tokens * heads() * kFp32Bytes, Role::Statistic);
-    Dataflow::Step& step = inputs(layer_.flow.step(Module::CoreAttention)).writes(output).writes(sums);
+    Dataflow::Step& step = inputs(layer_.flow.step(Module::CoreAttention)).writes(output).writes(sums).fused_attention();
     for (const Tensor saved : {heads_.q, heads_.k, heads_.v, output, sums}) step.saves(saved);
     const AttentionKernel kernel = layer_.framework().attention_kernel;
     if (kernel == AttentionKernel::Blockwise || kernel == AttentionKernel::BlockwiseFp32) {
       const BlockwiseKernel::Peak peak = blockwise().peak();
       step.forward_workspace(Bytes(peak.forward)).backward_workspace(Bytes(peak.backward));
     }
-    if (strategy_.cp > 1) step.backward_workspace(lower_attention_core(model_, strategy_, layer_.framework()).working);
+    if (strategy_.cp > 1) step.backward_workspace(context_workspace(output));
+  }
+
+  // Keys, values and gradients of other ranks that are on the device at once, or partial results.
+  Bytes context_workspace(Tensor output) const {
+    const double ranks = strategy_.cp;
+    const Bytes own = layer_.size(heads_.k) + layer_.size(heads_.v);
+    switch (context_scheme_of(model_, strategy_)) {
+      case ContextScheme::Ring: return 4.0 * own + (ranks - 1.0) * layer_.size(output);
+      case ContextScheme::AllGather: return 2.0 * ranks * own;
+      case ContextScheme::AllToAll: break;
+    }
+    // Fewer key and value heads than ranks are sent to several of them.
+    const double kv_heads = model_.mla ? heads() : std::max(1.0, model_.num_kv_heads / layer_.ranks);
+    return layer_.size(heads_.q) + std::max(1.0, ranks / kv_heads) * own;
   }
 
   Dataflow::Step& inputs(Dataflow::Step& step) const { return step.reads(heads_.q).reads(heads_.k).reads(heads_.v); }

@@ -25,31 +25,21 @@
 //
 // With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
 // t/n tokens; without, the reductions are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels
-// (inputs, output gradients): low_precision_bytes a value; sums travel in 16 bits.  Kept for backward (`Operator::saved`),
-// 16-bit, GPT with dropout and fused kernels: 34 t h + 5 a s t bytes at n = 1.  Source of the activation count: Korthikanti et
-// al., "Reducing Activation Recomputation in Large Transformer Models", 2022.
+// (inputs, output gradients): low_precision_bytes a value; sums travel in 16 bits.
+// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022; what a block saves for the
+// backward pass stands in block_dataflow.h.
 #pragma once
 
 #include "sim/model/transformer.h"
-#include "sim/operators/operator.h"
+#include "sim/operators/layer_operators.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-struct BlockOperators {
-  OperatorList forward;
-  OperatorList backward;
-  OperatorList recompute;  // replayed before the backward pass
-  Bytes saved;             // kept between forward and backward of one micro-batch
-  Bytes offloaded;         // of which the inputs of chosen modules go to the host (module_inputs.h)
-  Bytes restored;          // what recomputation brings back before the block's backward pass
-  Bytes gradients;         // activation gradients that live at the widest point of the block's backward pass
-};
-
 // A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of block).
 // `kind`: which of the model's layers; one with experts needs model.moe.  Requires a valid strategy.
-BlockOperators lower_block(const Transformer& model, const Strategy& strategy, const Framework& framework,
+LayerOperators lower_block(const Transformer& model, const Strategy& strategy, const Framework& framework,
                            RecomputeKind recompute, LayerKind kind = LayerKind::Dense);
 
 }  // namespace llmsim::sim

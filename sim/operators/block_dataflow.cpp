@@ -120,22 +120,31 @@ class BlockDataflow {
 
   Tensor mlp() {
     const double f = layer_.tokens * model_.ffn_size / layer_.ranks, e = layer_.element;
-    const Tensor up = layer_.add((model_.gated_mlp ? 2.0 : 1.0) * f * e), inner = layer_.add(f * e);
-    layer_.column_gemm(Module::MlpUp, normed_, {up}, layer_.size(up).value() / e, model_.bias.mlp,
+    const Tensor gate = model_.gated_mlp ? layer_.add(f * e) : Dataflow::kNone, up = layer_.add(f * e), inner = layer_.add(f * e);
+    layer_.column_gemm(Module::MlpUp, normed_, {gate, up}, (model_.gated_mlp ? 2.0 : 1.0) * f, model_.bias.mlp,
                        layer_.keeps_input(all_adapted()));
     if (model_.gated_mlp && eager()) layer_.save_extra(Module::Activation, Bytes(f * e));  // silu(gate)
     if (!model_.gated_mlp && eager() && framework_.composed_activation)
       layer_.save_extra(Module::Activation, Bytes(kComposedGeluKeeps * f * e));
-    layer_.flow.step(Module::Activation).reads(up).writes(inner).saves(up);
+    layer_.flow.step(Module::Activation).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
     if (all_adapted()) layer_.save_adapter_dropout(f);
     layer_.flow.end_of_needed();
     return layer_.row_gemm(Module::MlpDown, inner, model_.bias.mlp, layer_.keeps_input(all_adapted()), !parallel());
+  }
+
+  // A policy may keep what a GEMM returns: the residual stream goes on in another tensor.
+  Tensor copied(Tensor output) {
+    const Tensor sum = layer_.flow.add(layer_.residual());
+    layer_.flow.step(Module::Residual).writes(sum);
+    layer_.flow.add_in_place(output, sum);
+    return sum;
   }
 
   // Post-norm, dropout and the sum with the residual stream.
   void end_half(Tensor output) {
     if (model_.norms_per_layer >= 4) output = add_norm(layer_, output);
     if (framework_.dropout > 0.0) layer_.save_extra(Module::Residual, Bytes(layer_.residual_elements()));
+    if (strategy_.recompute.kind == RecomputeKind::Op) output = copied(output);
     layer_.flow.add_in_place(stream_, output);
     stream_ = output;
   }
@@ -154,37 +163,6 @@ class BlockDataflow {
 
 Dataflow block_dataflow(const Transformer& model, const Strategy& strategy, const Framework& framework, LayerKind kind) {
   return BlockDataflow(model, strategy, framework, kind).flow();
-}
-
-ModuleSet repeated_modules(const RecomputedModules& modules, const Transformer& model, bool moe) {
-  ModuleSet repeated;
-  const auto repeat = [&](bool chosen, std::initializer_list<Module> of) {
-    for (const Module module : of) {
-      if (chosen) repeated.add(module);
-    }
-  };
-  repeat(modules.core_attention, {Module::CoreAttention});
-  repeat(modules.mla_up, {Module::MlaUp});
-  repeat(modules.norms, {Module::Norm});
-  repeat(modules.mlp && !moe, {Module::MlpUp, Module::Activation});
-  repeat(modules.activation && !moe, {Module::Activation});
-  repeat(modules.moe && moe, {Module::Moe, Module::ExpertUp, Module::ExpertActivation, Module::ExpertDown, Module::SharedUp,
-                              Module::SharedActivation});
-  repeat(modules.shared_experts && moe, {Module::SharedUp, Module::SharedActivation});
-  repeat((modules.moe || modules.shared_experts) && moe && model.moe->shared_expert_gate, {Module::SharedDown});
-  repeat((modules.activation || modules.expert_activation) && moe, {Module::ExpertActivation});
-  repeat(modules.activation && moe, {Module::SharedActivation});
-  return repeated;
-}
-
-Dataflow::Recomputation recomputation_of(const Dataflow& block, const Recompute& recompute, const Transformer& model,
-                                         const Framework& framework, LayerKind kind) {
-  if (recompute.kind == RecomputeKind::None) return block.keep_all();
-  if (recompute.kind != RecomputeKind::Selective) {
-    const bool needed = framework.dropout > 0.0 || model.norms_per_layer >= 4;
-    return block.recompute_all(framework.recompute_stops_early && !needed);
-  }
-  return block.recompute(repeated_modules(recompute.modules, model, kind == LayerKind::Moe), {Module::CoreAttention});
 }
 
 }  // namespace llmsim::sim

@@ -11,8 +11,10 @@
 //   activation   its inputs; eager gates silu(gate), a GELU written out its intermediate results
 //   residual     the dropout mask
 //
+// GPT in 16 bits with dropout and fused kernels saves 34 t h + 5 a s t bytes at n = 1.
 // With sequence parallelism column-parallel GEMMs gather their input for as long as they run, forward and backward, and
 // row-parallel ones reduce-scatter what they write.
+// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -27,12 +29,5 @@ inline constexpr double kComposedGeluKeeps = 3.0;
 
 // `framework`: as it runs under the strategy (effective_framework).
 Dataflow block_dataflow(const Transformer& model, const Strategy& strategy, const Framework& framework, LayerKind kind);
-
-// Whose steps selective recomputation repeats, in a dense block or in one with experts.
-ModuleSet repeated_modules(const RecomputedModules& modules, const Transformer& model, bool moe);
-
-// What the backward pass of such a block repeats under a recomputation that is neither None nor Op.
-Dataflow::Recomputation recomputation_of(const Dataflow& block, const Recompute& recompute, const Transformer& model,
-                                         const Framework& framework, LayerKind kind);
 
 }  // namespace llmsim::sim

@@ -1,173 +1,137 @@
 #include "sim/operators/block_recompute.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
+#include <map>
 
-#include "sim/strategy/stages.h"
+#include "sim/operators/block_dataflow.h"
 
 namespace llmsim::sim {
 namespace {
 
-class BlockRecompute {
- public:
-  BlockRecompute(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
-                 const Framework& framework)
-      : block_(block),
-        parts_(parts),
-        model_(model),
-        strategy_(strategy),
-        framework_(framework),
-        element_(size_of(activation_dtype(strategy.precision)).value()),
-        input_(stage_output(model, strategy)) {}
+// Unless a norm or a dropout mask after the last GEMM is needed again.
+bool stops_early(const Transformer& model, const Framework& framework) {
+  return framework.recompute_stops_early && framework.dropout == 0.0 && model.norms_per_layer < 4;
+}
 
-  void apply(RecomputeKind recompute) {
-    const Bytes everything = total_saved(block_.forward);
-    block_.saved = everything;
-    switch (recompute) {
-      case RecomputeKind::None: break;
-      case RecomputeKind::Selective: recompute_modules(strategy_.recompute.modules); break;
-      case RecomputeKind::Full:
-      case RecomputeKind::EveryN: recompute_all(); break;
-      case RecomputeKind::Op: recompute_operators(strategy_.recompute.saved); break;
+// Up to the first operator whose results nothing needs again; the casts before a GEMM make what it saves.
+OperatorList needed_operators(const OperatorList& forward, const Transformer& model, const Framework& framework) {
+  if (!stops_early(model, framework)) return forward;
+  ModuleSet last{Module::MlpDown, Module::Combine};
+  if (model.moe && !model.moe->shared_expert_gate) last.add({Module::SharedDown});
+  const auto end = std::find_if(forward.begin(), forward.end(),
+                                [&](const Operator& op) { return last.has(op.module) && op.kind != OperatorKind::Cast; });
+  return {forward.begin(), end};
+}
+
+// Of the modules that selective recomputation repeats, with those whose results the rest of the layer needs no second time.
+ModuleSet executed_modules(const RecomputedModules& modules, const Transformer& model, bool moe) {
+  ModuleSet executed = repeated_modules(modules, model, moe);
+  if (modules.mlp && !moe) executed.add({Module::MlpDown});
+  if (modules.moe && moe) executed.add({Module::Combine, Module::SharedDown});
+  if (modules.shared_experts && moe) executed.add({Module::MoeInput, Module::SharedDown});
+  return executed;
+}
+
+OperatorList operators_of(const OperatorList& operators, ModuleSet modules) {
+  OperatorList chosen;
+  std::copy_if(operators.begin(), operators.end(), std::back_inserter(chosen),
+               [&](const Operator& op) { return modules.has(op.module); });
+  return chosen;
+}
+
+// Weights that are cast for the backward pass anyway are not cast again for the replay.
+OperatorList without_casts(OperatorList operators, const Framework& framework) {
+  if (framework.casts_weights_in_backward)
+    std::erase_if(operators, [](const Operator& op) { return op.kind == OperatorKind::Cast; });
+  return operators;
+}
+
+// The columns of a GEMM that a policy does not keep.
+Operator part_of(const Operator& whole, double share, DType output) {
+  Operator part =
+      gemm(whole.label, whole.batch, whole.m, std::llround(share * static_cast<double>(whole.n)), whole.k, whole.dtype, output);
+  part.module = whole.module;
+  return part;
+}
+
+// Backward passes have collectives of their own for what they need.
+OperatorList recomputed_by_operator(const OperatorList& needed, const Dataflow& block, const Dataflow::Recomputation& plan,
+                                    DType activation) {
+  OperatorList repeated;
+  std::map<Module, int> gemms;
+  for (const Operator& op : needed) {
+    const bool core = op.module == Module::CoreAttention;
+    if (core && block.repeats(plan, Module::CoreAttention)) repeated.push_back(op);
+    if (core || op.kind == OperatorKind::Collective) continue;
+    if (op.kind != OperatorKind::Gemm) {
+      repeated.push_back(op);
+      continue;
     }
-    block_.restored = everything - block_.saved;
+    const double share = block.repeated_share(plan, op.module, gemms[op.module]++);
+    if (share > 0.0) repeated.push_back(part_of(op, share, activation));
   }
-
- private:
-  void recompute_modules(const RecomputedModules& modules) {
-    if (modules.core_attention) {
-      again(parts_.core);
-      block_.saved -= strategy_.flash_attention ? Bytes(0.0) : parts_.inputs.core_inner;
-    }
-    if (modules.mla_up) {
-      again(parts_.mla_up);
-      block_.saved -= parts_.mla_saved;
-    }
-    if (modules.norms) {
-      for (std::size_t i = 0; i < block_.forward.size(); ++i) {
-        if (block_.forward[i].kind == OperatorKind::Norm) again({i, i + 1});
-      }
-      block_.saved -= parts_.norms_saved;
-    }
-    if (modules.second_half(parts_.moe)) {
-      again({parts_.mlp.first, std::min(parts_.mlp.last, last_needed())});
-      block_.saved -= parts_.mlp_inner_saved + total_saved(parts_.activations);
-    } else {
-      if (modules.shared_experts) recompute_shared_experts();
-      recompute_activations(modules);
-    }
-  }
-
-  // Without them in the model nothing.
-  void recompute_shared_experts() {
-    if (parts_.shared_up.first == parts_.shared_up.last) return;
-    again(parts_.gathered);
-    again(parts_.shared_up);
-    again({parts_.shared_down.first, std::max(parts_.shared_down.first, std::min(parts_.shared_down.last, last_needed()))});
-    block_.saved -= parts_.shared_saved;
-  }
-
-  void recompute_activations(const RecomputedModules& modules) {
-    for (const BlockActivation& activation : parts_.activations) {
-      if (!modules.activation && !(modules.expert_activation && activation.of_experts)) continue;
-      if (modules.shared_experts && parts_.moe && !activation.of_experts) continue;  // made again with the rest of them
-      again({activation.place, activation.place + 1});
-      block_.saved -= activation.saved;
-    }
-  }
-
-  void recompute_all() {
-    again({0, last_needed()});
-    block_.saved = input_;
-  }
-
-  // Nothing of what follows is needed again, unless a norm or a dropout mask there is.
-  std::size_t last_needed() const {
-    const bool needed = framework_.dropout > 0.0 || model_.norms_per_layer >= 4;
-    return framework_.recompute_stops_early && !needed ? parts_.needed : block_.forward.size();
-  }
-
-  // Weights that are cast for the backward pass anyway are not cast again for the replay.
-  void again(OperatorRange range) {
-    const auto begin = block_.forward.begin();
-    std::copy_if(begin + static_cast<std::ptrdiff_t>(range.first), begin + static_cast<std::ptrdiff_t>(range.last),
-                 std::back_inserter(block_.recompute),
-                 [&](const Operator& op) { return !(framework_.casts_weights_in_backward && op.kind == OperatorKind::Cast); });
-  }
-
-  void recompute_operators(SavedGemms kept) {
-    block_.saved = input_;
-    keep_attention(kept == SavedGemms::EverySecond && strategy_.flash_attention);
-    int count = 0;
-    for (const BlockGemm& gemm : parts_.gemms) keep_parts(gemm, kept, count);
-    for (std::size_t i = 0; i < last_needed(); ++i) {
-      const Operator& op = block_.forward[i];
-      const bool core = parts_.core.first <= i && i < parts_.core.last;
-      if (!core && op.kind != OperatorKind::Gemm && op.kind != OperatorKind::Collective) block_.recompute.push_back(op);
-      if (!core && op.collective == CollectiveKind::ReduceScatter && op.kind == OperatorKind::Collective)
-        block_.saved += kept == SavedGemms::EverySecond ? input_ : Bytes(0.0);
-    }
-  }
-
-  // Its output and log-sum-exp are kept, or the kernel runs again.
-  void keep_attention(bool kept) {
-    if (!kept) return again(parts_.core);
-    for (std::size_t i = parts_.core.first; i < parts_.core.last; ++i) {
-      const Operator& op = block_.forward[i];
-      if (op.kind != OperatorKind::Attention || op.saved <= Bytes(0.0)) continue;
-      block_.saved += static_cast<double>(op.batch * op.m) * (size_of(DType::Fp32) + static_cast<double>(op.k) * Bytes(element_));
-    }
-  }
-
-  // A compiler that sees the whole step keeps the output of a row-parallel GEMM as reduced over the tensor ranks, and not that
-  // of the last one, which nothing needs.  A policy that sees one operator at a time keeps what the operator returns.
-  Bytes kept_output(const BlockGemm& one, SavedGemms kept, std::int64_t part) const {
-    const Operator& op = block_.forward[one.gemm];
-    const Bytes whole(static_cast<double>(op.batch * op.m * part) * element_);
-    if (kept == SavedGemms::EverySecond || !one.row_parallel) return whole;
-    return &one == &parts_.gemms.back() ? Bytes(0.0) : input_;
-  }
-
-  // Keeps the outputs of some parts of a GEMM (q of q, k, v) and makes the others again.  `count` runs over the block's parts.
-  void keep_parts(const BlockGemm& one, SavedGemms kept, int& count) {
-    const Operator& whole = block_.forward[one.gemm];
-    const bool wide = size_of(whole.dtype) >= size_of(DType::Bf16);
-    std::int64_t made_again = 0;
-    for (const std::int64_t part : one.parts) {
-      if (part == 0) continue;
-      ++count;
-      const bool keeps = kept == SavedGemms::All || (kept == SavedGemms::Qkv && &one == &parts_.gemms.front()) ||
-                         (kept == SavedGemms::EverySecond && wide && count % 2 == 1);
-      if (keeps)
-        block_.saved += kept_output(one, kept, part);
-      else
-        made_again += part;
-    }
-    if (made_again == 0 || one.gemm >= last_needed()) return;
-    block_.recompute.push_back(
-        gemm(whole.label, whole.batch, whole.m, made_again, whole.k, whole.dtype, activation_dtype(strategy_.precision)));
-  }
-
-  BlockOperators& block_;
-  const BlockParts& parts_;
-  const Transformer& model_;
-  const Strategy& strategy_;
-  const Framework& framework_;
-  double element_;
-  Bytes input_;  // of the block: the residual stream
-};
+  return repeated;
+}
 
 }  // namespace
 
-Bytes total_saved(const std::vector<BlockActivation>& activations) {
-  Bytes sum;
-  for (const BlockActivation& activation : activations) sum += activation.saved;
-  return sum;
+OperatorList recomputed_operators(const OperatorList& forward, const Transformer& model, const Strategy& strategy,
+                                  const Framework& framework, RecomputeKind recompute, LayerKind kind) {
+  if (recompute == RecomputeKind::None) return {};
+  const OperatorList needed = needed_operators(forward, model, framework);
+  if (recompute == RecomputeKind::Op) {
+    const Dataflow block = block_dataflow(model, strategy, framework, kind);
+    return recomputed_by_operator(needed, block, recomputation_of(block, strategy.recompute, model, framework, kind),
+                                  activation_dtype(strategy.precision));
+  }
+  if (recompute != RecomputeKind::Selective) return without_casts(needed, framework);
+  const ModuleSet modules = executed_modules(strategy.recompute.modules, model, kind == LayerKind::Moe);
+  return without_casts(operators_of(needed, modules), framework);
 }
 
-void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
-                     const Framework& framework, RecomputeKind recompute) {
-  BlockRecompute(block, parts, model, strategy, framework).apply(recompute);
+Dataflow::Recomputation recomputation_of(const Dataflow& block, const Recompute& recompute, const Transformer& model,
+                                         const Framework& framework, LayerKind kind) {
+  switch (recompute.kind) {
+    case RecomputeKind::None: break;
+    case RecomputeKind::Selective:
+      return block.recompute(repeated_modules(recompute.modules, model, kind == LayerKind::Moe), {Module::CoreAttention});
+    case RecomputeKind::Full:
+    case RecomputeKind::EveryN: return block.recompute_all(stops_early(model, framework));
+    case RecomputeKind::Op: return block.recompute_by_operator(recompute.saved, stops_early(model, framework));
+  }
+  return block.keep_all();
+}
+
+ModuleSet repeated_modules(const RecomputedModules& modules, const Transformer& model, bool moe) {
+  ModuleSet repeated;
+  const auto repeat = [&](bool chosen, std::initializer_list<Module> of) {
+    if (chosen) repeated.add(of);
+  };
+  repeat(modules.core_attention, {Module::CoreAttention});
+  repeat(modules.mla_up, {Module::MlaUp});
+  repeat(modules.norms, {Module::Norm});
+  repeat(modules.mlp && !moe, {Module::MlpUp, Module::Activation});
+  repeat(modules.activation && !moe, {Module::Activation});
+  repeat(modules.moe && moe, {Module::MoeInput, Module::Router, Module::Dispatch, Module::ExpertUp, Module::ExpertActivation,
+                              Module::ExpertDown, Module::SharedUp, Module::SharedActivation});
+  repeat(modules.shared_experts && moe, {Module::SharedUp, Module::SharedActivation});
+  repeat((modules.moe || modules.shared_experts) && moe && model.moe->shared_expert_gate, {Module::SharedDown});
+  repeat((modules.activation || modules.expert_activation) && moe, {Module::ExpertActivation});
+  repeat(modules.activation && moe, {Module::SharedActivation});
+  return repeated;
+}
+
+Bytes offloaded_inputs(const Dataflow& block, const Dataflow::Recomputation& recomputation, const OffloadedModules& modules) {
+  ModuleSet attention_half, mlp_half;
+  if (modules.attention_norm) attention_half.add({Module::Norm});
+  if (modules.qkv) attention_half.add({Module::Qkv});
+  if (modules.core_attention) attention_half.add({Module::CoreAttention});
+  if (modules.attention_output) attention_half.add({Module::AttentionOutput});
+  if (modules.mlp_norm) mlp_half.add({Module::Norm});
+  if (modules.mlp_input) mlp_half.add({Module::MlpUp, Module::ExpertUp});
+  if (modules.activation) mlp_half.add({Module::Activation, Module::ExpertActivation});
+  return block.saved_inputs(recomputation, attention_half, mlp_half);
 }
 
 }  // namespace llmsim::sim

@@ -1,59 +1,33 @@
-// What a recomputed block replays before its backward pass, and what it keeps instead of everything.
+// What a block executes again before its backward pass: filters over its operators and its tensors, by their modules.
+//
+//   Full, EveryN  all, from the block's input
+//   Selective     the modules that the strategy names
+//   Op            all but the GEMMs (or some of their parts) whose outputs a policy keeps
+//
+// A replay that stops early ends where nothing that follows is needed again: where the block's last GEMM has its input.
+// Sources: strategy/recompute.h.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include "sim/operators/block.h"
-#include "sim/operators/module_inputs.h"
+#include "sim/model/transformer.h"
+#include "sim/operators/dataflow.h"
+#include "sim/operators/operator.h"
+#include "sim/strategy/framework.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-// One GEMM of a block: its place among the forward operators, and the widths of the matrices that stand side by side in it.
-struct BlockGemm {
-  using Widths = std::array<std::int64_t, 5>;  // 0: none
-  std::size_t gemm = 0;
-  Widths parts{};
-  bool row_parallel = false;
-};
+// Of a block's forward operators (EveryN: of a block that is recomputed).
+OperatorList recomputed_operators(const OperatorList& forward, const Transformer& model, const Strategy& strategy,
+                                  const Framework& framework, RecomputeKind recompute, LayerKind kind);
 
-// An activation function of a block: its place among the forward operators, and what is kept of what it gives.
-struct BlockActivation {
-  std::size_t place = 0;
-  bool of_experts = false;  // routed ones
-  Bytes saved{};
-};
+// Of its tensors.
+Dataflow::Recomputation recomputation_of(const Dataflow& block, const Recompute& recompute, const Transformer& model,
+                                         const Framework& framework, LayerKind kind);
 
-Bytes total_saved(const std::vector<BlockActivation>& activations);
+// Whose tensors selective recomputation writes again, in a dense block or in one with experts.
+ModuleSet repeated_modules(const RecomputedModules& modules, const Transformer& model, bool moe);
 
-// Where the parts of a block stand among its forward operators, and the bytes that recomputing them makes superfluous.
-struct BlockParts {
-  std::vector<BlockGemm> gemms;
-  OperatorRange core;
-  OperatorRange mlp;  // or the MoE layer in its place
-  bool moe = false;
-  OperatorRange gathered;                // the gather of an MoE model's tokens
-  OperatorRange shared_up, shared_down;  // ExpertOperators
-  OperatorRange mla_up;                  // from the latents to queries, keys and values
-  std::vector<BlockActivation> activations;
-  std::size_t needed = 0;  // nothing from this operator on is needed again, but for norms and dropout masks
-  ModuleInputs inputs;
-  Bytes norms_saved{};
-  Bytes mlp_inner_saved{};
-  Bytes mla_saved{};
-  Bytes shared_saved{};
-};
-
-// Fills `recompute`, `saved` and `restored` of a block whose forward operators are complete.
-//
-//   Full       replays all, keeps the block's input
-//   Selective  replays the modules that the strategy names, keeps what is not theirs
-//   Op         replays all but the GEMMs (or some of their parts) whose outputs a policy keeps
-//
-// A replay that stops early ends where nothing that follows is needed again: where the block's last GEMM has its input.
-void recompute_block(BlockOperators& block, const BlockParts& parts, const Transformer& model, const Strategy& strategy,
-                     const Framework& framework, RecomputeKind recompute);
+// What the modules of a block that are offloaded have on the host: their inputs, as far as they are saved.
+Bytes offloaded_inputs(const Dataflow& block, const Dataflow::Recomputation& recomputation, const OffloadedModules& modules);
 
 }  // namespace llmsim::sim

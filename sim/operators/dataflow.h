@@ -19,51 +19,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <vector>
 
 #include "sim/base/quantity.h"
+#include "sim/operators/module.h"
+#include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {
-
-// The modules of a layer, by what they do.
-enum class Module : std::uint8_t {
-  Norm,           // and what it writes
-  Qkv,            // queries, keys and values, or the latents they come from
-  MlaUp,          // from the latents to queries, keys and values
-  CoreAttention,  // scores, softmax, weighted sum
-  AttentionOutput,
-  Residual,
-  MlpUp,
-  Activation,
-  MlpDown,
-  Moe,  // router, dispatch and combination
-  ExpertUp,
-  ExpertActivation,
-  ExpertDown,
-  SharedUp,
-  SharedActivation,
-  SharedDown,
-  Embedding,
-  Head,
-  Loss
-};
-
-// A set of modules.
-class ModuleSet {
- public:
-  ModuleSet() = default;
-  ModuleSet(std::initializer_list<Module> modules) {
-    for (const Module module : modules) add(module);
-  }
-  void add(Module module) { bits_ |= bit(module); }
-  bool has(Module module) const { return (bits_ & bit(module)) != 0; }
-
- private:
-  static std::uint32_t bit(Module module) { return std::uint32_t{1} << static_cast<unsigned>(module); }
-  std::uint32_t bits_ = 0;
-};
 
 // What is alive, by what it is for.
 struct LiveBytes {
@@ -97,6 +60,11 @@ class Dataflow {
     Step& forward_workspace(Bytes size) { return forward_ = size, *this; }
     Step& backward_workspace(Bytes size) { return backward_ = size, *this; }
     Step& gradient_in_place() { return in_place_ = true, *this; }  // that of what it reads replaces that of what it wrote
+    // What a policy of recomputation tells steps apart by.
+    Step& gemm(bool low_precision) { return gemm_ = true, low_precision_ = low_precision, *this; }
+    Step& row_parallel() { return row_parallel_ = true, *this; }
+    Step& reduce_scatter() { return reduce_scatter_ = true, *this; }
+    Step& fused_attention() { return fused_attention_ = true, *this; }
     // The gradient of the first tensor that it reads replaces `saved`, of the same size.
     Step& gradient_in(Tensor saved) { return replaced_ = saved, *this; }
 
@@ -115,6 +83,7 @@ class Dataflow {
     bool second_half_ = false;
     bool adds_ = false;
     bool in_place_ = false;
+    bool gemm_ = false, low_precision_ = false, row_parallel_ = false, reduce_scatter_ = false, fused_attention_ = false;
     Tensor replaced_ = kNone;
     Tensors reads_{}, writes_{}, saves_{};
     Bytes forward_{}, backward_{};
@@ -138,6 +107,7 @@ class Dataflow {
   struct Recomputation {
     std::vector<bool> repeated;  // steps
     std::vector<bool> dropped;   // tensors that the forward pass does not leave
+    std::vector<bool> cached;    // tensors that it leaves though no step saves them: outputs that a policy keeps
     bool from_input = false;     // before the backward pass begins; else each half when the pass enters it
     bool holds_output = false;   // what was written again to the end stays until the backward pass has ended
   };
@@ -147,10 +117,20 @@ class Dataflow {
   Recomputation recompute(ModuleSet modules, ModuleSet keeps_output) const;
   // Of everything but the input; `stops_early`: but what follows end_of_needed().
   Recomputation recompute_all(bool stops_early) const;
+  // Of that all but the GEMMs whose outputs `saved` keeps.  GEMMs are counted by their outputs in execution order.  EverySecond
+  // keeps what an operator returns, and the outputs of fused attention and of reduce-scatters; the policies of a compiler keep
+  // the output of a row-parallel GEMM as summed over the tensor ranks, and not the last, which nothing needs.
+  Recomputation recompute_by_operator(SavedGemms saved, bool stops_early) const;
+
+  // Of the outputs of the `ordinal`-th GEMM of a module the share that is written again.
+  double repeated_share(const Recomputation& recomputation, Module module, int ordinal) const;
+  bool repeats(const Recomputation& recomputation, Module module) const;
 
   // What the layer has saved when its forward pass has ended: the input, where it is saved, and not the output.
   Bytes saved(const Recomputation& recomputation) const;
   Bytes saved() const { return saved(keep_all()); }
+  // Of it what the steps of some modules save of their inputs and for themselves, not what they give to other modules.
+  Bytes saved_inputs(const Recomputation& recomputation, ModuleSet first_half, ModuleSet second_half) const;
 
   PassBytes forward(const Recomputation& recomputation) const;
   PassBytes backward(const Recomputation& recomputation) const;
@@ -164,6 +144,10 @@ class Dataflow {
     Role role = Role::Activation;
   };
   static std::size_t index(Tensor tensor) { return static_cast<std::size_t>(tensor); }
+  bool reads_elsewhere(Module module, Tensor tensor) const;
+  struct KeptOutputs;
+  KeptOutputs kept_outputs(const Step& step, SavedGemms saved, bool last, int& outputs) const;
+  Tensor summed(Tensor partial) const;
 
   std::vector<Record> tensors_;
   std::vector<Step> steps_;

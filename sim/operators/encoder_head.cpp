@@ -23,7 +23,7 @@ class EncoderHeadLowering {
     linear_.frozen = strategy.adapters.has_value();
   }
 
-  EncoderHeadOperators lower() {
+  LayerOperators lower() {
     pick_rows();
     gemm("head_transform", predicted_, model_.hidden_size);
     stream(OperatorKind::Activation, "head_activation", predicted_, activation_traffic(false, framework_, element_));
@@ -49,17 +49,11 @@ class EncoderHeadLowering {
   }
 
   void gemm(const char* label, std::int64_t rows, std::int64_t out) {
-    const LinearOperators linear = lower_linear(linear_, label, rows, out, model_.hidden_size);
-    head_.forward.insert(head_.forward.end(), linear.forward.begin(), linear.forward.end());
-    head_.backward.insert(head_.backward.end(), linear.backward.begin(), linear.backward.end());
-    if (!linear_.frozen) head_.saved += Bytes(elements(rows) * linear_input_bytes(linear_));
+    head_.add(lower_linear(linear_, label, rows, out, model_.hidden_size));
   }
 
-  // Keeps its input.
   void stream(OperatorKind kind, const char* label, std::int64_t rows, const Traffic& traffic) {
-    head_.forward.push_back(streaming(kind, label, elements(rows), traffic.forward_bytes, traffic.forward_kernels));
-    head_.backward.push_back(streaming(kind, label, elements(rows), traffic.backward_bytes, traffic.backward_kernels));
-    head_.saved += Bytes(elements(rows) * element_);
+    head_.add(kind, Module::Head, label, elements(rows), traffic);
   }
 
   double elements(std::int64_t rows) const { return static_cast<double>(rows) * model_.hidden_size; }
@@ -73,7 +67,7 @@ class EncoderHeadLowering {
   std::int64_t predicted_;
   double element_;
   LinearContext linear_;
-  EncoderHeadOperators head_;
+  LayerOperators head_;
 };
 
 }  // namespace
@@ -82,8 +76,8 @@ std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
   return std::max<std::int64_t>(1, std::llround(predicted_share(model) * static_cast<double>(tokens)));
 }
 
-EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                                        std::int64_t tokens) {
+LayerOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                                  std::int64_t tokens) {
   return EncoderHeadLowering(model, strategy, framework, tokens).lower();
 }
 

@@ -13,23 +13,17 @@
 #include <cstdint>
 
 #include "sim/model/transformer.h"
-#include "sim/operators/operator.h"
+#include "sim/operators/layer_operators.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-struct EncoderHeadOperators {
-  OperatorList forward;
-  OperatorList backward;
-  Bytes saved{};
-};
-
 // Those of `tokens` tokens whose logits are made, at least one.
 std::int64_t predicted_of(const Transformer& model, std::int64_t tokens);
 
 // Requires model.encoder; `tokens` of micro_batch sequences are on this rank.
-EncoderHeadOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                                        std::int64_t tokens);
+LayerOperators lower_encoder_head(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                                  std::int64_t tokens);
 
 }  // namespace llmsim::sim

@@ -29,14 +29,7 @@ Bytes whole_residual(const Transformer& model, const EndShape& shape) {
   return Bytes(static_cast<double>(shape.tokens) * model.hidden_size * shape.element);
 }
 
-void add_loss(EndOperators& ends, LossOperators loss) {
-  ends.forward.insert(ends.forward.end(), loss.forward.begin(), loss.forward.end());
-  ends.backward.insert(ends.backward.end(), loss.backward.begin(), loss.backward.end());
-  ends.recompute = std::move(loss.recompute);
-  ends.working = loss.working;
-}
-
-void add_tensor_collectives(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Framework& framework,
+void add_tensor_collectives(LayerOperators& ends, const Transformer& model, const Strategy& strategy, const Framework& framework,
                             const EndShape& shape) {
   if (strategy.tp == 1) return;
   const Bytes message = whole_residual(model, shape);
@@ -51,15 +44,14 @@ void add_tensor_collectives(EndOperators& ends, const Transformer& model, const 
   ends.backward.push_back(collective("head_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
 }
 
-void add_norm(EndOperators& ends, const char* label, const Transformer& model, const Framework& framework,
+void add_norm(LayerOperators& ends, const char* label, const Transformer& model, const Framework& framework,
               const EndShape& shape) {
   const Traffic traffic = norm_traffic(model.norm, framework, shape.element);
-  ends.forward.push_back(streaming(OperatorKind::Norm, label, shape.residual, traffic.forward_bytes, traffic.forward_kernels));
-  ends.backward.push_back(streaming(OperatorKind::Norm, label, shape.residual, traffic.backward_bytes, traffic.backward_kernels));
+  ends.add(OperatorKind::Norm, Module::Norm, label, shape.residual, traffic);
 }
 
 // To the tokens of every sequence the same rows; backward the sum over the sequences.
-void add_positions(EndOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
+void add_positions(LayerOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
   const double lookups = static_cast<double>(shape.tokens) * model.hidden_size, table = lookups / strategy.micro_batch;
   const auto add = [&](OperatorList& operators, double values, int kernels) {
     operators.push_back(streaming(OperatorKind::Residual, "positions", 1.0, values * shape.element, kernels));
@@ -69,24 +61,30 @@ void add_positions(EndOperators& ends, const Transformer& model, const Strategy&
 }
 
 // Each token reads the row of its segment, which is added; backward the rows of a segment are summed.
-void add_segments(EndOperators& ends, const EndShape& shape) {
+void add_segments(LayerOperators& ends, const EndShape& shape) {
   ends.forward.push_back(streaming(OperatorKind::Residual, "segments", shape.residual, 4.0 * shape.element, 2));
   ends.backward.push_back(streaming(OperatorKind::Residual, "segments", shape.residual, shape.element, 1));
 }
 
 // Of the table alone where the head has another: a tied one is cast for the head's GEMMs.
-void add_table_casts(EndOperators& ends, const Transformer& model, const Strategy& strategy) {
+void add_table_casts(LayerOperators& ends, const Transformer& model, const Strategy& strategy) {
   if (model.tied_embeddings && strategy.pp == 1) return;
   const double values = static_cast<double>(model.vocab_size) / strategy.tp * model.hidden_size;
   for (OperatorList* pass : {&ends.forward, &ends.backward})
     pass->push_back(streaming(OperatorKind::Cast, "weight_cast", values, 2.0 + kFp32Bytes, 1));
 }
 
+LayerOperators of_module(Module module, const LayerOperators& operators) {
+  LayerOperators all;
+  all.add(module, operators);
+  return all;
+}
+
 }  // namespace
 
-EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+LayerOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   const EndShape shape = shape_of(model, strategy);
-  EndOperators ends;
+  LayerOperators ends;
   const double lookups = static_cast<double>(shape.tokens) * model.hidden_size;
   ends.forward.push_back(streaming(OperatorKind::Embedding, "embedding", lookups, 2 * shape.element, 1));
   ends.backward.push_back(streaming(OperatorKind::Embedding, "embedding", lookups, 3 * shape.element, 2));
@@ -101,22 +99,18 @@ EndOperators lower_embedding(const Transformer& model, const Strategy& strategy,
   if (model.encoder && model.encoder->segment_types > 0) add_segments(ends, shape);
   if (framework.casts_weights_in_backward && shape.element < kFp32Bytes) add_table_casts(ends, model, strategy);
   if (model.embedding_norm) add_norm(ends, "embedding_norm", model, framework, shape);
-  if (framework.dropout > 0.0) {
+  if (framework.dropout > 0.0)
     ends.forward.push_back(streaming(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));
-    ends.saved = Bytes(shape.residual);
-  }
-  return ends;
+  return of_module(Module::Embedding, ends);
 }
 
 namespace {
 
-void append(OperatorList& list, const OperatorList& more) { list.insert(list.end(), more.begin(), more.end()); }
-
 // What a multi-token-prediction layer has beside its block: norms of the hidden state and of the next token's embedding, and the
 // GEMM that joins them, (t, h, 2 h).
-EndOperators lower_prediction_input(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                                    const EndShape& shape) {
-  EndOperators ends = lower_embedding(model, strategy, framework);
+LayerOperators lower_prediction_input(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                                      const EndShape& shape) {
+  LayerOperators ends = lower_embedding(model, strategy, framework);
   add_norm(ends, "prediction_norm", model, framework, shape);
   add_norm(ends, "prediction_norm", model, framework, shape);
   const std::int64_t h = model.hidden_size;
@@ -125,48 +119,32 @@ EndOperators lower_prediction_input(const Transformer& model, const Strategy& st
   const Bytes joined = 2.0 * whole_residual(model, shape);
   const bool divided = strategy.tp > 1;
   if (divided) ends.forward.push_back(collective("prediction_input", CollectiveKind::AllGather, GroupKind::Tensor, joined));
-  const LinearOperators gemm = lower_linear(context, "prediction_input", shape.tokens, h / strategy.tp, 2 * h);
-  append(ends.forward, gemm.forward);
-  append(ends.backward, gemm.backward);
+  ends.add(lower_linear(context, "prediction_input", shape.tokens, h / strategy.tp, 2 * h));
   if (divided) ends.backward.push_back(collective("prediction_input", CollectiveKind::ReduceScatter, GroupKind::Tensor, joined));
-  ends.saved += Bytes(shape.residual * (4.0 * shape.element + 2.0 * linear_input_bytes(context)));
   return ends;
 }
 
 // The head's own norm and loss run once more for each prediction layer; all logits wait for the backward pass.
-void add_predictions(EndOperators& ends, const EndOperators& head, const EndOperators& input, int layers) {
+void add_predictions(LayerOperators& ends, const LayerOperators& head, const LayerOperators& input, int layers) {
   for (int i = 0; i < layers; ++i) {
-    append(ends.forward, input.forward);
-    append(ends.forward, head.forward);
-    append(ends.recompute, head.recompute);
-    append(ends.backward, head.backward);
-    append(ends.backward, input.backward);
-    ends.saved += head.saved + input.saved;
-    ends.working += head.working;
+    ends.add({.forward = input.forward, .backward = {}, .recompute = {}});
+    ends.add(head);
+    ends.add({.forward = {}, .backward = input.backward, .recompute = {}});
   }
-}
-
-// What stands between the last layer and the logits of an encoder.
-void add_encoder_head(EndOperators& ends, const Transformer& model, const Strategy& strategy, const Framework& framework,
-                      const EndShape& shape) {
-  const EncoderHeadOperators head = lower_encoder_head(model, strategy, framework, shape.tokens);
-  append(ends.forward, head.forward);
-  append(ends.backward, head.backward);
-  ends.saved += head.saved;
 }
 
 }  // namespace
 
-EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+LayerOperators lower_head(const Transformer& model, const Strategy& strategy, const Framework& framework) {
   const EndShape shape = shape_of(model, strategy);
-  EndOperators ends;
+  LayerOperators ends;
   if (model.final_norm) add_norm(ends, "final_norm", model, framework, shape);
-  ends.saved = Bytes((model.encoder ? 1.0 : 2.0) * shape.residual * shape.element);  // an encoder's layers keep their own inputs
   add_tensor_collectives(ends, model, strategy, framework, shape);
-  if (model.encoder) add_encoder_head(ends, model, strategy, framework, shape);
-  add_loss(ends, lower_loss(model, strategy, framework, predicted_of(model, shape.tokens)));
+  if (model.encoder) ends.add(lower_encoder_head(model, strategy, framework, shape.tokens));
+  ends = of_module(Module::Head, ends);
+  ends.add(lower_loss(model, strategy, framework, predicted_of(model, shape.tokens)));
   if (model.mtp_layers > 0)
-    add_predictions(ends, EndOperators(ends), lower_prediction_input(model, strategy, framework, shape), model.mtp_layers);
+    add_predictions(ends, LayerOperators(ends), lower_prediction_input(model, strategy, framework, shape), model.mtp_layers);
   return ends;
 }
 

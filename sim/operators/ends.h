@@ -8,21 +8,13 @@
 #pragma once
 
 #include "sim/model/transformer.h"
-#include "sim/operators/operator.h"
+#include "sim/operators/layer_operators.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 
-struct EndOperators {
-  OperatorList forward;
-  OperatorList backward;
-  OperatorList recompute;  // repeated in the backward pass
-  Bytes saved;             // per micro-batch in flight
-  Bytes working;           // while the loss is computed: logits, their fp32 copy and gradient
-};
-
-EndOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Framework& framework);
-EndOperators lower_head(const Transformer& model, const Strategy& strategy, const Framework& framework);
+LayerOperators lower_embedding(const Transformer& model, const Strategy& strategy, const Framework& framework);
+LayerOperators lower_head(const Transformer& model, const Strategy& strategy, const Framework& framework);
 
 }  // namespace llmsim::sim

@@ -25,8 +25,7 @@ class HeadDataflow {
         framework_(framework),
         layer_(model, strategy, framework),
         tokens_(static_cast<double>(predicted_of(model, static_cast<std::int64_t>(layer_.tokens)))),
-        columns_(static_cast<double>(model.vocab_size / strategy.tp)),
-        loss_(lower_loss(model, strategy, framework, static_cast<std::int64_t>(tokens_))) {}
+        columns_(static_cast<double>(model.vocab_size / strategy.tp)) {}
 
   Dataflow flow() {
     const Tensor stream = layer_.flow.add(layer_.residual());
@@ -44,12 +43,17 @@ class HeadDataflow {
 
   void head(Tensor stream) {
     const Tensor normed = model_.final_norm && !model_.encoder ? add_norm(layer_, stream) : stream;
-    if (model_.encoder)
-      layer_.save_extra(Module::Head,
-                        lower_encoder_head(model_, strategy_, framework_, static_cast<std::int64_t>(layer_.tokens)).saved);
+    if (model_.encoder) layer_.save_extra(Module::Head, saved_by_encoder_head());
     const bool chunked = strategy_.fused_cross_entropy &&
                          (framework_.loss.fused == FusedLoss::Gradient || framework_.loss.fused == FusedLoss::Recomputed);
     chunked ? loss_of_chunks(normed) : loss_of_logits(normed);
+  }
+
+  // Inputs of the dense layer, its activation and norm, of the pooler, its activation and the classifier.
+  Bytes saved_by_encoder_head() const {
+    const double linear = trains() ? layer_.input_bytes() : 0.0, e = layer_.element;
+    const double sequences = model_.encoder->next_sentence ? strategy_.micro_batch : 0.0;
+    return Bytes(model_.hidden_size * (tokens_ * (linear + 2.0 * e) + sequences * (2.0 * linear + e)));
   }
 
   // The hidden state and the next token's embedding, normalised and joined, give the stream of a further prediction.
@@ -116,8 +120,8 @@ class HeadDataflow {
   void fused_loss(Tensor made) {
     Dataflow::Step& loss = layer_.flow.step(Module::Loss).reads(made).saves(made);
     if (framework_.loss.fused != FusedLoss::Logits) return copies(loss, made, 2.0);
-    const Bytes rest = loss_.working - 2.0 * layer_.size(made);
-    loss.forward_workspace(std::max(rest, Bytes(0.0)));
+    const Bytes chunk(2.0 * kFp32Bytes * logits() / chunks());
+    loss.forward_workspace(chunk).backward_workspace(chunk);
   }
 
   // Logits of a chunk of tokens at a time.
@@ -131,8 +135,8 @@ class HeadDataflow {
       layer_.flow.step(Module::Loss)
           .reads(input)
           .saves(normed)
-          .forward_workspace(loss_.working)
-          .backward_workspace(loss_.working);
+          .forward_workspace(recomputed_chunk())
+          .backward_workspace(recomputed_chunk());
       return;
     }
     const Tensor gradient = layer_.add(layer_.size(input).value(), Role::Statistic);
@@ -144,7 +148,17 @@ class HeadDataflow {
     const double waiting = trains() ? weights() * layer_.element : 0.0;
     const Tensor of_weights = layer_.add(waiting, Role::LogitsCopy);
     loss.writes(of_weights).saves(of_weights);
-    loss.forward_workspace(std::max(Bytes(0.0), loss_.working - Bytes(waiting) - layer_.size(input)));
+    const double e = layer_.element, cast = casts_weights() ? weights() * e : 0.0;
+    loss.forward_workspace(Bytes(logits() / chunks() * (e < kFp32Bytes ? 2.0 * e + kFp32Bytes : e) + cast));
+  }
+
+  bool casts_weights() const { return framework_.casts_weights_per_microbatch && layer_.element < kFp32Bytes; }
+  double chunks() const { return static_cast<double>(loss_chunks(model_, framework_, static_cast<std::int64_t>(tokens_))); }
+  // Its logits with their fp32 copies or their gradient, and the gradient of the head's weights: of the chunk and the sum.
+  Bytes recomputed_chunk() const {
+    const double e = layer_.element, in_place = framework_.loss.gradient_in_place ? 0.0 : e;
+    const double beside = framework_.loss.fp32_logits ? framework_.loss.fp32_logit_copies * kFp32Bytes : in_place;
+    return Bytes(logits() * (e + beside) / chunks() + (trains() ? 2.0 * weights() * e : 0.0));
   }
 
   // The largest chunk from its logits to their gradient, and that of the head's weights.
@@ -165,7 +179,6 @@ class HeadDataflow {
   LayerDataflow layer_;
   double tokens_;   // whose logits are made
   double columns_;  // of the logits on this rank
-  LossOperators loss_;
 };
 
 }  // namespace

@@ -8,7 +8,11 @@
 //   plain, fp32 logits   logits t V/n e, and k - 1 fp32 copies from the forward pass, one more in the backward pass, whose cast
 //                        replaces the logits
 //   plain, 16-bit        logits; their gradient is another tensor, or replaces them
-//   fused                what loss.h states: chunks of logits while the loss is made; gradients that wait for the backward pass
+//   Kernel               t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the next makes of it
+//   Logits               t V/n (2 e + 8 / c), c chunks of tokens: logits and their gradient are whole, fp32 copies of one chunk
+//   Recomputed           t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum
+//   Gradient             t V/n (2 e + 4) / c, or t V/n e / c in fp32, and the gradients of the head (V/n h e) and of its input
+//                        (t h e), which wait for backward; V/n h e of the weights where the framework casts them
 //
 // The head of an encoder is encoder_head.h's, and works on predicted tokens.  Multi-token prediction repeats the head.
 #pragma once

@@ -30,20 +30,17 @@ class ExpertLowering {
     linear_.adapters.reset();
   }
 
-  ExpertOperators lower() {
+  LayerOperators lower() {
     route();
     const std::size_t forward = out_.forward.size(), backward = out_.backward.size();
     dispatch();
     if (shape_.shared_ffn > 0) shared_up();
     experts();
     give_back();
-    if (shape_.shared_ffn == 0 || !moe_.shared_expert_gate) out_.needed = out_.forward.size();
     if (shape_.shared_ffn > 0) shared_down();
     combine();
     mark_ragged(out_.forward, forward);
     mark_ragged(out_.backward, backward);
-    const double ffn = real(shape_.rows * shape_.ffn), rows = row_elements();
-    out_.gradients = Bytes((width_ * ffn + std::max(ffn, rows)) * element_);
     return std::move(out_);
   }
 
@@ -57,7 +54,6 @@ class ExpertLowering {
   bool exchanges() const { return ranks_ > 1; }
   bool deduplicates() const { return exchanges() && dispatch_ == ExpertDispatch::Deduplicated; }
   bool gathers() const { return exchanges() && dispatch_ == ExpertDispatch::AllGather; }
-  Bytes input_of(double elements) const { return Bytes(elements * linear_input_bytes(linear_)); }
 
   // GEMMs outside the experts multiply in the activation format.
   LinearContext wide() const {
@@ -72,44 +68,44 @@ class ExpertLowering {
 
   void route() {
     const std::int64_t experts = moe_.num_experts;
-    add(lower_linear(wide(), "router", shape_.tokens, experts, model_.hidden_size), {experts}, false);
-    if (moe_.router_bias) bias_gradient(shape_.tokens, real(experts));
-    stream(OperatorKind::Softmax, "router_choice", real(shape_.tokens * experts), router_traffic(framework_, element_));
-    const double kept = real(shape_.tokens * experts) * size_of(DType::Fp32).value() +
-                        real(shape_.sent) * (element_ + kIndicesPerRow * kRowIndexBytes);
-    keep(Bytes(kept));
+    out_.add(Module::Router, lower_linear(wide(), "router", shape_.tokens, experts, model_.hidden_size));
+    if (moe_.router_bias) bias_gradient(Module::Router, shape_.tokens, real(experts));
+    const double probabilities = real(shape_.tokens * experts);
+    out_.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities, router_traffic(framework_, element_));
   }
 
   void dispatch() {
     if (gathers()) gather_tokens();
     permute("expert_dispatch", gathers() ? arrived_elements() : sent_elements());
     if (exchanges() && !gathers()) {
-      out_.forward.push_back(
-          collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert, Bytes(kRowIndexBytes * moe_.num_experts)));
+      out_.add_forward(Module::Dispatch, collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
+                                                    Bytes(kRowIndexBytes * moe_.num_experts)));
       exchange("expert_dispatch", dispatched_bytes());
     }
     if (expert_tensor_ > 1) conjugate("expert_gather", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
     if (exchanges() && !gathers()) sort_chunks("expert_sort");
-    out_.rows_saved = input_of(row_elements());
-    keep(out_.rows_saved);
   }
 
   // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
   Bytes gathered_tokens() const { return Bytes(token_elements() * ranks_ * element_); }
   void gather_tokens() {
-    out_.forward.push_back(collective("expert_dispatch", CollectiveKind::AllGather, GroupKind::Expert, gathered_tokens()));
-    out_.backward.push_back(collective("expert_dispatch", CollectiveKind::ReduceScatter, GroupKind::Expert, gathered_tokens()));
+    pair(Module::Dispatch, "expert_dispatch", CollectiveKind::AllGather, CollectiveKind::ReduceScatter, GroupKind::Expert,
+         gathered_tokens());
   }
   void scatter_tokens() {
-    out_.forward.push_back(collective("expert_combine", CollectiveKind::ReduceScatter, GroupKind::Expert, gathered_tokens()));
-    out_.backward.push_back(collective("expert_combine", CollectiveKind::AllGather, GroupKind::Expert, gathered_tokens()));
+    pair(Module::Combine, "expert_combine", CollectiveKind::ReduceScatter, CollectiveKind::AllGather, GroupKind::Expert,
+         gathered_tokens());
+  }
+
+  // A collective and that of the gradients.
+  void pair(Module module, const char* label, CollectiveKind forward, CollectiveKind backward, GroupKind group, Bytes message) {
+    out_.add_forward(module, collective(label, forward, group, message));
+    out_.add_backward(module, collective(label, backward, group, message));
   }
 
   // Rows over the ranks that divide an expert.
   void conjugate(const char* label, CollectiveKind forward, CollectiveKind backward) {
-    const Bytes message(row_elements() * element_);
-    out_.forward.push_back(collective(label, forward, GroupKind::ExpertTensor, message));
-    out_.backward.push_back(collective(label, backward, GroupKind::ExpertTensor, message));
+    pair(Module::Dispatch, label, forward, backward, GroupKind::ExpertTensor, Bytes(row_elements() * element_));
   }
 
   void experts() {
@@ -119,16 +115,13 @@ class ExpertLowering {
                            .rows = shape_.rows,
                            .rows_per_expert = shape_.rows_per_expert,
                            .one_kernel = framework_.experts.grouped_kernel};
-    if (pads_rows()) stream(OperatorKind::Copy, "expert_pad", row_elements(), permutation_traffic(element_));
-    add(lower_expert_linear(linear_, "expert_up", group, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
-    if (moe_.expert_bias) bias_gradient(shape_.rows, real(width_ * f));
-    activate("expert_activation", real(shape_.rows * f));
-    out_.activations.back().of_experts = true;
-    out_.activation_input = Bytes(width_ * real(shape_.rows * f) * element_);
-    if (keeps_unweighted()) keep_activation(Bytes(real(shape_.rows * f) * element_));
-    add(lower_expert_linear(linear_, "expert_down", group, h, f), {h}, false);
+    if (pads_rows()) move_rows(Module::ExpertUp, "expert_pad", row_elements());
+    out_.add(Module::ExpertUp, lower_expert_linear(linear_, "expert_up", group, width_ * f, h));
+    if (moe_.expert_bias) bias_gradient(Module::ExpertUp, shape_.rows, real(width_ * f));
+    activate(Module::ExpertActivation, "expert_activation", real(shape_.rows * f));
+    out_.add(Module::ExpertDown, lower_expert_linear(linear_, "expert_down", group, h, f));
     if (moe_.expert_bias) last_bias();
-    if (pads_rows()) stream(OperatorKind::Copy, "expert_unpad", row_elements(), permutation_traffic(element_));
+    if (pads_rows()) move_rows(Module::ExpertDown, "expert_unpad", row_elements());
   }
 
   // Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends them so.
@@ -138,9 +131,9 @@ class ExpertLowering {
 
   // A GEMM whose result is weighted afterwards has its bias in its own kernel.
   void last_bias() {
-    if (!framework_.experts.biases_one_by_one) return bias_gradient(shape_.rows, real(model_.hidden_size));
+    if (!framework_.experts.biases_one_by_one) return bias_gradient(Module::ExpertDown, shape_.rows, real(model_.hidden_size));
     const int experts = static_cast<int>(shape_.busy_experts);
-    stream(OperatorKind::Residual, "expert_bias", row_elements(), weighted_bias_traffic(element_, experts));
+    out_.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", row_elements(), weighted_bias_traffic(element_, experts));
   }
 
   void give_back() {
@@ -148,86 +141,58 @@ class ExpertLowering {
     if (expert_tensor_ > 1) conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (exchanges() && !gathers()) exchange("expert_combine", element_);
     permute("expert_return", gathers() ? arrived_elements() : sent_elements());
-    if (!framework_.kept.weighted_in_experts) keep(Bytes((gathers() ? arrived_elements() : sent_elements()) * element_));
   }
 
   // By expert, and back by token; a kernel that deduplicates does it as it sends and receives.
   void permute(const char* label, double elements) {
-    if (!deduplicates()) stream(OperatorKind::Copy, label, elements, permutation_traffic(element_));
+    if (!deduplicates()) move_rows(Module::Dispatch, label, elements);
   }
 
   void combine() {
     const double rows = gathers() ? arrived_elements() : sent_elements();
-    stream(OperatorKind::Residual, "expert_combination", rows, combination_traffic(framework_, element_, moe_.top_k));
+    out_.add(OperatorKind::Residual, Module::Combine, "expert_combination", rows,
+             combination_traffic(framework_, element_, moe_.top_k));
     if (gathers()) scatter_tokens();
-    if (shape_.shared_ffn > 0) {
-      out_.forward.push_back(streaming(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
-    }
+    if (shape_.shared_ffn > 0)
+      out_.add_forward(Module::Residual, streaming(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
   }
 
   // The tokens of all tensor ranks, which share out the width of shared experts.
-  void share_tokens(const char* label, CollectiveKind forward, CollectiveKind backward) {
-    if (!shape_.routes_shards) return;
-    const Bytes message(token_elements() * tensor_ * element_);
-    out_.forward.push_back(collective(label, forward, GroupKind::Tensor, message));
-    out_.backward.push_back(collective(label, backward, GroupKind::Tensor, message));
+  void share_tokens(Module module, const char* label, CollectiveKind forward, CollectiveKind backward) {
+    if (shape_.routes_shards)
+      pair(module, label, forward, backward, GroupKind::Tensor, Bytes(token_elements() * tensor_ * element_));
   }
 
   void shared_up() {
     const std::int64_t h = model_.hidden_size, f = shape_.shared_ffn, tokens = shared_tokens();
-    const std::size_t first = out_.forward.size();
-    share_tokens("shared_input", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
-    add(lower_linear(linear_, "shared_up", tokens, width_ * f, h), {f, model_.gated_mlp ? f : 0}, false);
-    if (model_.bias.mlp) bias_gradient(tokens, real(width_ * f));
-    activate("shared_activation", real(tokens * f));
-    if (moe_.shared_expert_gate) add(lower_linear(wide(), "shared_gate", shape_.tokens, 1, h), {1}, false);
-    note_shared(out_.shared_up, first);
+    share_tokens(Module::SharedUp, "shared_input", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
+    out_.add(Module::SharedUp, lower_linear(linear_, "shared_up", tokens, width_ * f, h));
+    if (model_.bias.mlp) bias_gradient(Module::SharedUp, tokens, real(width_ * f));
+    activate(Module::SharedActivation, "shared_activation", real(tokens * f));
+    if (moe_.shared_expert_gate) out_.add(Module::SharedUp, lower_linear(wide(), "shared_gate", shape_.tokens, 1, h));
   }
 
   void shared_down() {
     const std::int64_t h = model_.hidden_size;
-    const std::size_t first = out_.forward.size();
-    add(lower_linear(linear_, "shared_down", shared_tokens(), h, shape_.shared_ffn), {h}, true);
-    share_tokens("shared_output", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
-    if (moe_.shared_expert_gate) {
-      keep(Bytes((token_elements() + real(shape_.tokens)) * element_));
-      out_.needed = out_.forward.size();
-      out_.backward.push_back(streaming(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
-    }
-    if (model_.bias.mlp) bias_gradient(shape_.tokens, real(h));
-    note_shared(out_.shared_down, first);
+    out_.add(Module::SharedDown, lower_linear(linear_, "shared_down", shared_tokens(), h, shape_.shared_ffn));
+    share_tokens(Module::SharedDown, "shared_output", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
+    if (moe_.shared_expert_gate)
+      out_.add_backward(Module::SharedDown, streaming(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
+    if (model_.bias.mlp) bias_gradient(Module::SharedDown, shape_.tokens, real(h));
   }
 
-  void note_shared(OperatorRange& range, std::size_t first) {
-    range = {first, out_.forward.size()};
-    for (std::size_t i = first; i < range.last; ++i) out_.shared_saved += out_.forward[i].saved;
-  }
-
-  // The inputs of the activation are the inner state; its output feeds the next GEMM.
-  void activate(const char* label, double elements) {
-    keep(Bytes(width_ * elements * element_));
-    out_.activations.push_back({.place = out_.forward.size()});
-    stream(OperatorKind::Activation, label, elements, activation_traffic(model_.gated_mlp, framework_, element_));
-    Bytes kept = input_of(elements);
-    if (model_.gated_mlp && framework_.fusion == ElementwiseFusion::Eager) kept += Bytes(elements * element_);  // silu(gate)
-    keep_activation(kept);
-  }
-
-  // The weights' gradient needs what they multiply; a fused gate makes it again from its inputs.
-  bool keeps_unweighted() const {
-    return framework_.kept.weighted_in_experts && !(model_.gated_mlp && framework_.fusion != ElementwiseFusion::Eager);
-  }
-
-  void keep_activation(Bytes size) {
-    out_.forward.back().saved += size;
-    out_.activations.back().saved += size;
+  void activate(Module module, const char* label, double elements) {
+    out_.add(OperatorKind::Activation, module, label, elements, activation_traffic(model_.gated_mlp, framework_, element_));
   }
 
   // `bytes` of an element on its way there; gradients come back in the activation format.
   void exchange(const char* label, double bytes) {
     const double elements = std::max(sent_elements(), arrived_elements());
-    out_.forward.push_back(collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * bytes)));
-    out_.backward.push_back(collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * element_)));
+    const auto rows = [&](double size) {
+      return collective(label, CollectiveKind::AllToAll, GroupKind::Expert, Bytes(elements * size));
+    };
+    out_.add_forward(Module::Dispatch, rows(bytes));
+    out_.add_backward(Module::Dispatch, rows(element_));
   }
 
   double dispatched_bytes() const {
@@ -238,31 +203,16 @@ class ExpertLowering {
   // Rows arrive by rank, and are wanted by expert.
   void sort_chunks(const char* label) {
     if (shape_.experts == 1 || deduplicates()) return;
-    stream(OperatorKind::Copy, label, row_elements(), permutation_traffic(element_));
+    move_rows(Module::Dispatch, label, row_elements());
   }
 
-  void bias_gradient(std::int64_t tokens, double width) {
+  void move_rows(Module module, const char* label, double elements) {
+    out_.add(OperatorKind::Copy, module, label, elements, permutation_traffic(element_));
+  }
+
+  void bias_gradient(Module module, std::int64_t tokens, double width) {
     if (framework_.gradients.fused_bias || linear_.frozen) return;
-    out_.backward.push_back(streaming(OperatorKind::Residual, "bias_gradient", real(tokens) * width, element_, 1));
-  }
-
-  void stream(OperatorKind kind, const char* label, double elements, const Traffic& traffic) {
-    out_.forward.push_back(streaming(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
-    out_.backward.push_back(streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
-  }
-
-  void add(const LinearOperators& linear, const BlockGemm::Widths& parts, bool row_parallel) {
-    const auto own = std::find_if(linear.forward.begin(), linear.forward.end(),
-                                  [](const Operator& op) { return op.kind == OperatorKind::Gemm; });
-    const std::size_t place = out_.forward.size() + static_cast<std::size_t>(own - linear.forward.begin());
-    out_.gemms.push_back({.gemm = place, .parts = parts, .row_parallel = row_parallel});
-    out_.forward.insert(out_.forward.end(), linear.forward.begin(), linear.forward.end());
-    out_.backward.insert(out_.backward.end(), linear.backward.begin(), linear.backward.end());
-  }
-
-  void keep(Bytes size) {
-    out_.forward.back().saved += size;
-    out_.inner_saved += size;
+    out_.add_backward(module, streaming(OperatorKind::BiasGradient, "bias_gradient", real(tokens) * width, element_, 1));
   }
 
   const Transformer& model_;
@@ -276,7 +226,7 @@ class ExpertLowering {
   int tensor_;
   double element_;
   int width_;
-  ExpertOperators out_;
+  LayerOperators out_;
 };
 
 }  // namespace
@@ -305,8 +255,8 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, con
   return shape;
 }
 
-ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                              const LinearContext& linear) {
+LayerOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                             const LinearContext& linear) {
   return ExpertLowering(model, strategy, framework, linear).lower();
 }
 

@@ -35,14 +35,10 @@
 // core/transformer/moe/token_dispatcher.py.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "sim/model/transformer.h"
-#include "sim/operators/block_recompute.h"
 #include "sim/operators/linear.h"
-#include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
@@ -69,22 +65,7 @@ bool routes_shards(const Strategy& strategy, const Framework& framework);
 // Requires an MoE model and a valid strategy.
 ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Framework& framework);
 
-struct ExpertOperators {
-  OperatorList forward;
-  OperatorList backward;
-  std::vector<BlockGemm> gemms;  // places among the forward operators, as of the activations
-  std::vector<BlockActivation> activations;
-  std::size_t needed = 0;   // forward operators before this one are replayed by a recomputation that stops early
-  OperatorRange shared_up;  // of shared experts: from their input to the input of their last GEMM, and their gate
-  OperatorRange shared_down;
-  Bytes shared_saved{};      // what the two keep
-  Bytes inner_saved{};       // everything but what the activations add
-  Bytes rows_saved{};        // of it: the input of the experts
-  Bytes activation_input{};  // and of their activation
-  Bytes gradients{};         // of activations, at the widest point
-};
-
-ExpertOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                              const LinearContext& linear);
+LayerOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                             const LinearContext& linear);
 
 }  // namespace llmsim::sim

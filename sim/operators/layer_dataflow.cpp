@@ -1,6 +1,6 @@
 #include "sim/operators/layer_dataflow.h"
 
-#include "sim/operators/block_dataflow.h"
+#include "sim/operators/block_recompute.h"
 
 namespace llmsim::sim {
 
@@ -61,6 +61,7 @@ void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<T
   }
   Dataflow::Step& step = flow.step(module).reads(input);
   for (const Tensor output : y) step.writes(output);
+  step.gemm(multiplies_low_precision());
   if (saves_input) save_input(step, x);
   const Bytes gathered = gathers && saves_input ? ranks * size(x) : Bytes(0.0);
   step.backward_workspace(gathered + weight_gradient_workspace(columns * in, bias ? columns : 0.0));
@@ -68,7 +69,7 @@ void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<T
 
 LayerDataflow::Tensor LayerDataflow::own_gemm(Module module, Tensor x, double width) {
   const Tensor y = flow.add(Bytes(own_tokens() * width * element));
-  Dataflow::Step& step = flow.step(module).reads(x).writes(y);
+  Dataflow::Step& step = flow.step(module).reads(x).writes(y).gemm(multiplies_low_precision());
   save_input(step, x);
   step.backward_workspace(weight_gradient_workspace(width * model_.hidden_size, 0.0));
   return y;
@@ -77,7 +78,7 @@ LayerDataflow::Tensor LayerDataflow::own_gemm(Module module, Tensor x, double wi
 LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, bool bias, bool saves_input, bool reduces) {
   const double in = size(x) / Bytes(tokens * element);
   const Tensor partial = flow.add(whole_residual());
-  Dataflow::Step& step = flow.step(module).reads(x).writes(partial);
+  Dataflow::Step& step = flow.step(module).reads(x).writes(partial).gemm(multiplies_low_precision()).row_parallel();
   if (saves_input) save_input(step, x);
   step.backward_workspace(weight_gradient_workspace(model_.hidden_size * in, bias ? model_.hidden_size : 0.0));
   return reduces ? reduce(module, partial) : partial;
@@ -86,7 +87,7 @@ LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, bool bias
 LayerDataflow::Tensor LayerDataflow::reduce(Module module, Tensor partial) {
   if (!gathers) return partial;
   const Tensor sum = flow.add(residual());
-  flow.step(module).reads(partial).writes(sum);
+  flow.step(module).reads(partial).writes(sum).reduce_scatter();
   return sum;
 }
 

@@ -50,6 +50,8 @@ class LayerDataflow {
   // saved anyway (the output of attention), or where a recomputed module writes x again.
   // Source: Megatron-LM core/transformer/attention.py and transformer_layer.py, set_save_original_input.
   void save_input(Dataflow::Step& step, Tensor x);
+  double input_bytes() const { return linear_input_bytes(linear_); }  // of an element that a linear layer saves
+  bool multiplies_low_precision() const { return is_low_precision(matmul_dtype(strategy_.precision)); }
   // Linear layers keep their input for the weight gradient; frozen ones have none.
   bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || framework_.kept.frozen_inputs; }
 

@@ -22,7 +22,7 @@ Operator quantise(const LinearContext& context, const char* label, double elemen
 Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "scale_output", elements, 4.0, 1); }
 
 // Casts around the three GEMMs of a low-precision linear layer; the weight once more where the backward pass gathers it again.
-void add_casts(LinearOperators& linear, const LinearContext& context, double tokens, double out, double in, double weights) {
+void add_casts(LayerOperators& linear, const LinearContext& context, double tokens, double out, double in, double weights) {
   linear.forward.push_back(quantise(context, "quantise_input", tokens * in, false));
   linear.backward.push_back(quantise(context, "quantise_gradient", tokens * out, false));
   if (!context.framework->low_precision.caches_weights) {
@@ -38,7 +38,7 @@ void add_casts(LinearOperators& linear, const LinearContext& context, double tok
 // Autocast makes a 16-bit copy of fp32 weights in every forward pass, and fp32 gradients of the copy's.
 Operator cast(const char* label, double elements) { return streaming(OperatorKind::Cast, label, elements, 6.0, 1); }
 
-void add_adapter(LinearOperators& linear, std::int64_t tokens, std::int64_t out, std::int64_t in, std::int64_t rank) {
+void add_adapter(LayerOperators& linear, std::int64_t tokens, std::int64_t out, std::int64_t in, std::int64_t rank) {
   const DType dtype = DType::Bf16;
   linear.forward.push_back(gemm("adapter_down", 1, tokens, rank, in, dtype, dtype));
   linear.forward.push_back(gemm("adapter_up", 1, tokens, out, rank, dtype, dtype));
@@ -89,7 +89,7 @@ bool casts_weights(const LinearContext& context) {
 
 bool casts_again(const LinearContext& context) { return casts_weights(context) && context.framework->casts_weights_in_backward; }
 
-void add_weight_gradient(LinearOperators& linear, const LinearContext& context, Operator gemm, double weights) {
+void add_weight_gradient(LayerOperators& linear, const LinearContext& context, Operator gemm, double weights) {
   gemm.weight_gradient = true;
   linear.backward.push_back(gemm);
   if (casts_weights(context)) linear.backward.push_back(cast("gradient_cast", weights));
@@ -97,11 +97,11 @@ void add_weight_gradient(LinearOperators& linear, const LinearContext& context, 
 
 }  // namespace
 
-LinearOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
-                             std::int64_t in) {
+LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
+                            std::int64_t in) {
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
   const double weights = static_cast<double>(out) * static_cast<double>(in);
-  LinearOperators linear;
+  LayerOperators linear;
   if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
   if (is_low_precision(dtype)) {
     add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out), static_cast<double>(in), weights);
@@ -119,13 +119,13 @@ LinearOperators lower_linear(const LinearContext& context, const char* label, st
   return linear;
 }
 
-LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
-                                    std::int64_t in) {
+LayerOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
+                                   std::int64_t in) {
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
   ExpertRows group = rows;
   if (is_low_precision(dtype)) group.multiple = row_multiple(scaling_of(context));
   const double weights = static_cast<double>(group.experts) * static_cast<double>(out) * static_cast<double>(in);
-  LinearOperators linear;
+  LayerOperators linear;
   if (casts_weights(context)) linear.forward.push_back(cast("weight_cast", weights));
   if (is_low_precision(dtype)) {
     add_casts(linear, context, static_cast<double>(group.rows + group.padding()), static_cast<double>(out),

@@ -10,7 +10,7 @@
 
 #include <optional>
 
-#include "sim/operators/operator.h"
+#include "sim/operators/layer_operators.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
@@ -24,13 +24,8 @@ struct LinearContext {
   bool requantises_weights = false;  // sharded weights are gathered, and quantised, again in the backward pass
 };
 
-struct LinearOperators {
-  OperatorList forward;
-  OperatorList backward;
-};
-
-LinearOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
-                             std::int64_t in);
+LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
+                            std::int64_t in);
 
 // Rows that some experts share out among themselves: each has a matrix of its own.
 struct ExpertRows {
@@ -49,8 +44,8 @@ struct ExpertRows {
 
 // The same for each expert and its rows: one GEMM of `busy` small ones, with the FLOPs and bytes of all rows.  Low-precision
 // GEMMs work on padded ones (row_multiple).
-LinearOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
-                                    std::int64_t in);
+LayerOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
+                                   std::int64_t in);
 
 // Bytes of one element of a linear layer's input as kept for the weight gradient, with its scales.
 double linear_input_bytes(const LinearContext& context);

@@ -23,14 +23,13 @@ class LossLowering {
         element_(size_of(activation_dtype(strategy.precision)).value()),
         chunks_(loss_chunks(model, framework, tokens)) {}
 
-  LossOperators plain() {
+  LayerOperators plain() {
     add_linear();
     add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(framework_, element_), 1);
-    loss_.working = Bytes(logits() * (element_ + beside_logit()));
     return std::move(loss_);
   }
 
-  LossOperators fused() {
+  LayerOperators fused() {
     switch (framework_.loss.fused) {
       case FusedLoss::Kernel: return kernel();
       case FusedLoss::Logits: return whole_logits();
@@ -41,23 +40,21 @@ class LossLowering {
   }
 
  private:
-  LossOperators kernel() {
+  LayerOperators kernel() {
     add_linear();
     const double bytes = element_ + 2.0 * kFp32Bytes;
     add_entropy(loss_.forward, loss_.backward,
                 {.forward_bytes = bytes, .forward_kernels = 2, .backward_bytes = bytes, .backward_kernels = 2}, 1);
-    loss_.working = Bytes(logits() * (element_ + 2.0 * kFp32Bytes));
     return std::move(loss_);
   }
 
-  LossOperators whole_logits() {
+  LayerOperators whole_logits() {
     add_linear();
     add_entropy(loss_.forward, loss_.backward, cross_entropy_traffic(framework_, element_), static_cast<int>(chunks_));
-    loss_.working = Bytes(logits() * (2.0 * element_ + 2.0 * kFp32Bytes / static_cast<double>(chunks_)));
     return std::move(loss_);
   }
 
-  LossOperators recomputed() {
+  LayerOperators recomputed() {
     const double e = element_;
     add_cast();
     loss_.forward.push_back(logits_gemm());
@@ -69,12 +66,10 @@ class LossLowering {
         streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes, traffic.forward_kernels));
     loss_.backward.push_back(input_gradient());
     if (trains()) loss_.backward.push_back(weight_gradient());
-    const double gradients = trains() ? 2.0 * weights() * e : 0.0;
-    loss_.working = Bytes(logits() * (e + beside_logit()) / static_cast<double>(chunks_) + gradients);
     return std::move(loss_);
   }
 
-  LossOperators gradient_in_forward() {
+  LayerOperators gradient_in_forward() {
     const double e = element_;
     const bool wide = e >= kFp32Bytes;
     add_cast();
@@ -88,10 +83,8 @@ class LossLowering {
     if (trains()) loss_.forward.push_back(weight_gradient());
     const double waiting = (trains() ? weights() : 0.0) + static_cast<double>(tokens_) * model_.hidden_size;
     if (framework_.loss.scales_gradients)
-      loss_.backward.push_back(streaming(OperatorKind::CrossEntropy, "gradient_scale", waiting, 2.0 * e, 2));
+      loss_.backward.push_back(streaming(OperatorKind::GradientScale, "gradient_scale", waiting, 2.0 * e, 2));
     if (casts() && framework_.casts_weights_in_backward) loss_.backward.push_back(weight_cast());
-    const double chunk = logits() / static_cast<double>(chunks_);
-    loss_.working = Bytes(chunk * (wide ? e : 2.0 * e + kFp32Bytes) + waiting * e + (casts() ? weights() * e : 0.0));
     return std::move(loss_);
   }
 
@@ -104,7 +97,7 @@ class LossLowering {
         .framework = &framework_,
         .adapters = {},
         .frozen = !trains()};
-    LinearOperators head = lower_linear(context, "head", tokens_, columns_, model_.hidden_size);
+    LayerOperators head = lower_linear(context, "head", tokens_, columns_, model_.hidden_size);
     loss_.forward = std::move(head.forward);
     loss_.backward = std::move(head.backward);
   }
@@ -156,11 +149,6 @@ class LossLowering {
   DType dtype() const { return activation_dtype(strategy_.precision); }
   bool trains() const { return !strategy_.adapters; }
   bool casts() const { return framework_.casts_weights_per_microbatch && element_ < kFp32Bytes; }
-  // Bytes beside a logit: its fp32 copies, or its gradient in the format of the logits.
-  double beside_logit() const {
-    if (framework_.loss.fp32_logits) return framework_.loss.fp32_logit_copies * kFp32Bytes;
-    return framework_.loss.gradient_in_place ? 0.0 : element_;
-  }
   double logits() const { return static_cast<double>(tokens_) * static_cast<double>(columns_); }
   double weights() const { return static_cast<double>(columns_) * model_.hidden_size; }
   std::int64_t chunk_tokens() const { return ceil_div(tokens_, chunks_); }
@@ -173,14 +161,19 @@ class LossLowering {
   std::int64_t columns_;
   double element_;
   std::int64_t chunks_;
-  LossOperators loss_;
+  LayerOperators loss_;
 };
 
 }  // namespace
 
-LossOperators lower_loss(const Transformer& model, const Strategy& strategy, const Framework& framework, std::int64_t tokens) {
+LayerOperators lower_loss(const Transformer& model, const Strategy& strategy, const Framework& framework, std::int64_t tokens) {
   LossLowering lowering(model, strategy, framework, tokens);
-  return strategy.fused_cross_entropy ? lowering.fused() : lowering.plain();
+  LayerOperators loss = strategy.fused_cross_entropy ? lowering.fused() : lowering.plain();
+  for (OperatorList* pass : {&loss.forward, &loss.backward, &loss.recompute}) {
+    for (Operator& op : *pass)
+      op.module = op.kind == OperatorKind::Gemm || op.kind == OperatorKind::Cast ? Module::Head : Module::Loss;
+  }
+  return loss;
 }
 
 std::int64_t loss_chunks(const Transformer& model, const Framework& framework, std::int64_t tokens) {

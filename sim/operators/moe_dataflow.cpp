@@ -26,7 +26,7 @@ class MoeDataflow {
     whole_ = input_;
     if (layer_.gathers && !shape_.routes_shards) {
       whole_ = layer_.add(ranks() * layer_.size(input_).value());
-      layer_.flow.step(Module::Moe).reads(input_).writes(whole_);
+      layer_.flow.step(Module::MoeInput).reads(input_).writes(whole_);
     }
     route();
     dispatch();
@@ -39,7 +39,7 @@ class MoeDataflow {
     if (moe_.shared_expert_gate) layer_.flow.end_of_needed();
     const Tensor sum = combine();
     if (shared != Dataflow::kNone) layer_.flow.add_in_place(shared, sum);
-    return layer_.gathers && !shape_.routes_shards ? layer_.reduce(Module::MlpDown, sum) : sum;
+    return layer_.gathers && !shape_.routes_shards ? layer_.reduce(Module::Combine, sum) : sum;
   }
 
  private:
@@ -56,23 +56,27 @@ class MoeDataflow {
     return next;
   }
 
+  bool low_precision() const { return layer_.multiplies_low_precision(); }
+  // What a gated MLP's first GEMM gives beside the values.
+  Tensor gate_of(double elements) { return model_.gated_mlp ? layer_.add(elements * e_) : Dataflow::kNone; }
   Bytes gradient_workspace(double weights, double bias) const { return layer_.weight_gradient_workspace(weights, bias); }
 
   // Logits, probabilities in fp32, the choice, its weights and where the rows go.
   void route() {
     const double experts = moe_.num_experts, logits = tokens_ * experts;
     const Tensor raw = layer_.add(logits * e_);
-    layer_.flow.step(Module::Moe)
+    layer_.flow.step(Module::Router)
         .reads(whole_)
         .writes(raw)
+        .gemm(false)
         .saves(input_)
         .backward_workspace(gradient_workspace(experts * model_.hidden_size, moe_.router_bias ? experts : 0.0));
-    const Tensor high = e_ < kFp32Bytes ? replaced(Module::Moe, raw, logits * kFp32Bytes) : raw;
+    const Tensor high = e_ < kFp32Bytes ? replaced(Module::Router, raw, logits * kFp32Bytes) : raw;
     const Tensor probabilities = layer_.add(logits * kFp32Bytes);
-    layer_.flow.step(Module::Moe).reads(high).writes(probabilities).saves(probabilities);
+    layer_.flow.step(Module::Router).reads(high).writes(probabilities).saves(probabilities);
     weights_ = layer_.add(sent() * e_);
     indices_ = layer_.add(3.0 * sent() * kRowIndexBytes, Role::Statistic);
-    layer_.flow.step(Module::Moe)
+    layer_.flow.step(Module::Router)
         .reads(probabilities)
         .writes(weights_)
         .writes(indices_)
@@ -82,51 +86,51 @@ class MoeDataflow {
 
   void dispatch() {
     Tensor rows = layer_.add(row_bytes(sent()));
-    layer_.flow.step(Module::Moe).reads(whole_).writes(rows);
+    layer_.flow.step(Module::Dispatch).reads(whole_).writes(rows);
     rows_ = moved(rows);
   }
 
   // To other ranks, and sorted by expert.
   Tensor moved(Tensor rows) {
     if (!exchanges()) return rows;
-    rows = replaced(Module::Moe, rows, row_bytes(this->rows()));
-    return shape_.experts > 1 ? replaced(Module::Moe, rows, row_bytes(this->rows())) : rows;
+    rows = replaced(Module::Dispatch, rows, row_bytes(this->rows()));
+    return shape_.experts > 1 ? replaced(Module::Dispatch, rows, row_bytes(this->rows())) : rows;
   }
 
   void experts() {
     const double h = model_.hidden_size, f = static_cast<double>(shape_.ffn), count = rows() * f;
-    const Tensor up = layer_.add(width_ * count * e_);
-    Dataflow::Step& first = layer_.flow.step(Module::ExpertUp).reads(rows_).writes(up);
+    const Tensor gate = gate_of(count), up = layer_.add(count * e_);
+    Dataflow::Step& first = layer_.flow.step(Module::ExpertUp).reads(rows_).writes(gate).writes(up).gemm(low_precision());
     layer_.save_input(first, rows_);
     first.backward_workspace(gradient_workspace(width_ * f * h, moe_.expert_bias ? width_ * f : 0.0));
-    const Tensor inner = activate(Module::ExpertActivation, up, count);
+    const Tensor inner = activate(Module::ExpertActivation, gate, up, count);
     const bool unweighted = framework_.kept.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
     if (unweighted) layer_.save_extra(Module::ExpertActivation, Bytes(count * e_));
     results_ = layer_.add(row_bytes(rows()));
-    Dataflow::Step& second = layer_.flow.step(Module::ExpertDown).reads(inner).writes(results_);
+    Dataflow::Step& second = layer_.flow.step(Module::ExpertDown).reads(inner).writes(results_).gemm(low_precision());
     layer_.save_input(second, inner);
     second.backward_workspace(gradient_workspace(h * f, moe_.expert_bias ? h : 0.0));
   }
 
-  Tensor activate(Module module, Tensor up, double elements) {
+  Tensor activate(Module module, Tensor gate, Tensor up, double elements) {
     if (eager_gate()) layer_.save_extra(module, Bytes(elements * e_));  // silu(gate)
     const Tensor inner = layer_.add(elements * e_);
-    layer_.flow.step(module).reads(up).writes(inner).saves(up);
+    layer_.flow.step(module).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
     return inner;
   }
 
   void give_back() {
     if (exchanges()) {
-      if (shape_.experts > 1) results_ = replaced(Module::ExpertDown, results_, row_bytes(rows()));
-      results_ = replaced(Module::ExpertDown, results_, row_bytes(sent()));
+      if (shape_.experts > 1) results_ = replaced(Module::Dispatch, results_, row_bytes(rows()));
+      results_ = replaced(Module::Dispatch, results_, row_bytes(sent()));
     }
-    results_ = replaced(Module::ExpertDown, results_, row_bytes(sent()));  // by token
+    results_ = replaced(Module::Dispatch, results_, row_bytes(sent()));  // by token
   }
 
   // The weighted sum of each token's rows, whose gradients are made in the place of the rows.
   Tensor combine() {
     const Tensor sum = layer_.add(row_bytes(tokens_));
-    Dataflow::Step& step = layer_.flow.step(Module::MlpDown).reads(results_).reads(weights_).writes(sum).saves(weights_);
+    Dataflow::Step& step = layer_.flow.step(Module::Combine).reads(results_).reads(weights_).writes(sum).saves(weights_);
     if (!framework_.kept.weighted_in_experts) step.saves(results_);
     if (!layer_.autograd()) step.gradient_in(results_).backward_workspace(Bytes(row_bytes(tokens_)));
     return sum;
@@ -136,25 +140,25 @@ class MoeDataflow {
     const double f = static_cast<double>(shape_.shared_ffn), count = shared_tokens() * f;
     Tensor x = whole_;
     if (shape_.routes_shards) x = replaced(Module::SharedUp, input_, row_bytes(shared_tokens()));
-    const Tensor up = layer_.add(width_ * count * e_);
-    Dataflow::Step& step = layer_.flow.step(Module::SharedUp).reads(x).writes(up);
+    const Tensor gate = gate_of(count), up = layer_.add(count * e_);
+    Dataflow::Step& step = layer_.flow.step(Module::SharedUp).reads(x).writes(gate).writes(up).gemm(low_precision());
     const bool gathers_again = shape_.routes_shards && layer_.autograd();  // the runtime keeps what it has gathered
     layer_.save_input(step, shape_.routes_shards && !gathers_again ? x : input_);
     step.backward_workspace((gathers_again ? layer_.size(x) : Bytes(0.0)) +
                             gradient_workspace(width_ * f * model_.hidden_size, model_.bias.mlp ? width_ * f : 0.0));
-    shared_ = up;
+    shared_gate_ = gate, shared_ = up;
     if (moe_.shared_expert_gate) layer_.save_extra(Module::SharedUp, Bytes(tokens_ * e_));
   }
 
   // Where its backward pass is: beside the first of the experts'.
   void shared_activation() {
-    shared_ = activate(Module::SharedActivation, shared_, shared_tokens() * static_cast<double>(shape_.shared_ffn));
+    shared_ = activate(Module::SharedActivation, shared_gate_, shared_, shared_tokens() * static_cast<double>(shape_.shared_ffn));
   }
 
   Tensor shared_down() {
     const double f = static_cast<double>(shape_.shared_ffn);
     Tensor sum = layer_.add(row_bytes(shared_tokens()));
-    Dataflow::Step& step = layer_.flow.step(Module::SharedDown).reads(shared_).writes(sum);
+    Dataflow::Step& step = layer_.flow.step(Module::SharedDown).reads(shared_).writes(sum).gemm(low_precision()).row_parallel();
     layer_.save_input(step, shared_);
     step.backward_workspace(gradient_workspace(model_.hidden_size * f, model_.bias.mlp ? model_.hidden_size : 0.0));
     // Without autograd the combination, which goes back first, is there already.
@@ -187,7 +191,7 @@ class MoeDataflow {
   Tensor input_;
   Tensor whole_ = Dataflow::kNone;
   Tensor weights_ = Dataflow::kNone, indices_ = Dataflow::kNone, rows_ = Dataflow::kNone, results_ = Dataflow::kNone;
-  Tensor shared_ = Dataflow::kNone;
+  Tensor shared_gate_ = Dataflow::kNone, shared_ = Dataflow::kNone;
 };
 
 }  // namespace

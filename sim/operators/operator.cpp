@@ -17,12 +17,14 @@ const char* name_of(OperatorKind kind) {
     case OperatorKind::Activation: return "activation";
     case OperatorKind::Rotary: return "rotary";
     case OperatorKind::Residual: return "residual";
+    case OperatorKind::BiasGradient: return "bias_gradient";
     case OperatorKind::Copy: return "copy";
     case OperatorKind::Embedding: return "embedding";
     case OperatorKind::CrossEntropy: return "cross_entropy";
     case OperatorKind::Cast: return "cast";
     case OperatorKind::Optimizer: return "optimizer";
     case OperatorKind::GradientNorm: return "gradient_norm";
+    case OperatorKind::GradientScale: return "gradient_scale";
     case OperatorKind::Collective: return "collective";
     case OperatorKind::HostCopy: return "host_copy";
   }
@@ -73,12 +75,6 @@ Flops total_flops(const OperatorList& operators) {
 Bytes total_moved(const OperatorList& operators) {
   Bytes sum;
   for (const Operator& op : operators) sum += op.moved;
-  return sum;
-}
-
-Bytes total_saved(const OperatorList& operators) {
-  Bytes sum;
-  for (const Operator& op : operators) sum += op.saved;
   return sum;
 }
 

@@ -1,7 +1,7 @@
 // The vocabulary: one kind of work that a device does in a training step.
 //
-// A step is a list of operators.  FLOPs, bytes moved, bytes kept for the backward pass, kernels and communication are all fields
-// of the same record, so the memory table and the time table cannot disagree about what the model is.
+// A step is a list of operators in execution order, each with its module.  FLOPs, bytes moved, kernels and communication are
+// fields of the same record; which tensors the modules save for the backward pass stands in dataflow.h.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
+#include "sim/operators/module.h"
 #include "sim/strategy/mesh.h"
 
 namespace llmsim::sim {
@@ -20,13 +21,15 @@ enum class OperatorKind {
   Softmax,     // unfused attention scores: scale, mask, softmax, dropout
   Activation,  // GELU, SwiGLU
   Rotary,
-  Residual,  // bias, dropout and residual add
-  Copy,      // transposes and contiguous copies
+  Residual,      // bias, dropout and residual add
+  BiasGradient,  // the sum of an output's gradient over the tokens
+  Copy,          // transposes and contiguous copies
   Embedding,
   CrossEntropy,
   Cast,       // to another number format, quantisation included
   Optimizer,  // update of parameters
   GradientNorm,
+  GradientScale,  // in place
   Collective,
   HostCopy  // over the host link
 };
@@ -45,7 +48,8 @@ enum class TensorOverlap { None, Feeds, Follows, DataGradient, WeightGradient };
 
 struct Operator {
   OperatorKind kind = OperatorKind::Gemm;
-  const char* label = "";     // "qkv", "attention", "mlp_down"; a string literal
+  Module module = Module::Norm;
+  const char* label = "";     // "qkv", "attention", "mlp_down"; a string literal, to be printed
   DType dtype = DType::Bf16;  // arithmetic format
   std::int64_t batch = 1;
   std::int64_t m = 0;
@@ -60,7 +64,6 @@ struct Operator {
   double repeats = 1.0;  // work the kernel executes over `flops`: flash backward makes the scores again
   Bytes moved{};         // device memory read and written
   double rate = 1.0;     // memory-bound: bandwidth relative to what the device achieves
-  Bytes saved{};         // kept from forward until the backward pass has used it
   int kernels = 1;       // launches
   int launches = 1;      // Attention, Collective: equal kernels or messages one after the other; flops, moved are of all
 
@@ -91,7 +94,6 @@ Operator collective(const char* label, CollectiveKind kind, GroupKind group, Byt
 // Sums over a list.
 Flops total_flops(const OperatorList& operators);
 Bytes total_moved(const OperatorList& operators);
-Bytes total_saved(const OperatorList& operators);
 int total_kernels(const OperatorList& operators);
 
 }  // namespace llmsim::sim

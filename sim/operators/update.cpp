@@ -74,8 +74,9 @@ UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& st
   const int passes = one_pass ? 2 : static_cast<int>(unfused_values(optimizer) / 2.0);
   UpdateOperators operators{
       .norm = streaming(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
-      .clip = streaming(OperatorKind::GradientNorm, "gradient_clip", gradients, 2.0 * gradient, 1),
+      .clip = streaming(OperatorKind::GradientScale, "gradient_clip", gradients, 2.0 * gradient, 1),
       .update = streaming(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
+  for (Operator* op : {&operators.norm, &operators.clip, &operators.update}) op->module = Module::Update;
   if (optimizer == OptimizerKind::Adam8bit) operators.update.flops = kEightBitOperations * parameters * FLOP;
   return operators;
 }

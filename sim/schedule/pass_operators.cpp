@@ -69,7 +69,7 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
     wide.precision = Precision::Bf16;
     high_precision_ = kinds(wide, pricer);
   }
-  const auto end = [&](const EndOperators& operators) {
+  const auto end = [&](const LayerOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
                 .recompute = priced(operators.recompute, pricer, false, true),
                 .backward = priced(operators.backward, pricer, true, false)};
@@ -94,7 +94,7 @@ PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strat
   const auto lowered = [&](const Transformer& model) {
     return lower_block(model, strategy, framework, strategy.recompute.kind, kind);
   };
-  const auto all = [&](const BlockOperators& operators) {
+  const auto all = [&](const LayerOperators& operators) {
     Priced list{.forward = priced(operators.forward, pricer, false, false),
                 .recompute = priced(operators.recompute, pricer, false, true),
                 .backward = priced(operators.backward, pricer, true, false)};
@@ -105,7 +105,7 @@ PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strat
     if (back.expert > Seconds(0.0)) hide_exchanges(list.backward, operators.backward, back.expert, backward.expert);
     return list;
   };
-  const BlockOperators operators = lowered(run_.model);
+  const LayerOperators operators = lowered(run_.model);
   Priced list = all(operators);
   const double share = full_attention_share(run_.model);
   if (share > 0.0 && run_.model.sliding_window) {

@@ -30,13 +30,13 @@ class StageSum {
   }
 
   // `recomputed` of `blocks` blocks.
-  void add(const BlockOperators& block, double blocks, double recomputed) {
+  void add(const LayerOperators& block, double blocks, double recomputed) {
     add(work.forward, block.forward, blocks);
     add(work.backward, block.backward, blocks);
     add(work.backward, block.recompute, recomputed);
   }
 
-  void add(const EndOperators& end) {
+  void add(const LayerOperators& end) {
     add(work.forward, end.forward, 1.0);
     add(work.backward, end.recompute, 1.0);
     add(work.backward, end.backward, 1.0);
@@ -92,13 +92,13 @@ Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
 StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   const Recompute& recompute = run.strategy.recompute;
-  const EndOperators embedding = lower_embedding(run.model, run.strategy, framework);
-  const EndOperators head = lower_head(run.model, run.strategy, framework);
+  const LayerOperators embedding = lower_embedding(run.model, run.strategy, framework);
+  const LayerOperators head = lower_head(run.model, run.strategy, framework);
   StageSum sum(stage_layout(run.strategy).chunk_microbatches());
   for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
     const auto has_some = [kind](const ModelPart& part) { return blocks_of_kind(part, kind) > 0; };
     if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
-    const BlockOperators block = lower_block(run.model, run.strategy, framework, recompute.kind, kind);
+    const LayerOperators block = lower_block(run.model, run.strategy, framework, recompute.kind, kind);
     for (const ModelPart& part : parts) sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
   }
   for (const ModelPart& part : parts) {

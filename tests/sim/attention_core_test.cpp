@@ -21,7 +21,7 @@ TrainingRun context_run(ContextScheme scheme, int ranks = 2) {
   return run;
 }
 
-AttentionCore core_of(const TrainingRun& run) { return lower_attention_core(run.model, run.strategy, run.framework); }
+LayerOperators core_of(const TrainingRun& run) { return lower_attention_core(run.model, run.strategy, run.framework); }
 
 const Operator& only_collective(const OperatorList& operators) {
   return *std::find_if(operators.begin(), operators.end(),
@@ -37,7 +37,7 @@ TEST(AttentionCore, EverySchemeDividesTheSameWorkByTheRanks) {
   EXPECT_DOUBLE_EQ(total_flops(core_of(small_run()).forward).value(), kWhole);
   for (const ContextScheme scheme : {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
     for (const int ranks : {2, 4, 8}) {
-      const AttentionCore core = core_of(context_run(scheme, ranks));
+      const LayerOperators core = core_of(context_run(scheme, ranks));
       EXPECT_DOUBLE_EQ(total_flops(core.forward).value(), kWhole / ranks) << name_of(scheme);
       EXPECT_DOUBLE_EQ(total_flops(core.backward).value(), 2.0 * kWhole / ranks) << name_of(scheme);
     }
@@ -48,26 +48,16 @@ TEST(AttentionCore, UnfusedGemmsOfTf32RunOnTheMatrixUnits) {
   TrainingRun run = small_run();
   run.strategy.flash_attention = false;
   run.strategy.precision = Precision::Fp32;
-  const AttentionCore vector = core_of(run);
+  const LayerOperators vector = core_of(run);
   run.strategy.precision = Precision::Tf32;
-  const AttentionCore matrix = core_of(run);
+  const LayerOperators matrix = core_of(run);
   EXPECT_EQ(vector.forward.front().dtype, DType::Fp32);
   EXPECT_EQ(matrix.forward.front().dtype, DType::Tf32);
   EXPECT_EQ(total_moved(matrix.forward), total_moved(vector.forward));  // the tensors are the same
 }
 
-TEST(AttentionCore, UnfusedBackwardHoldsGradientsOfTheScores) {
-  TrainingRun run = small_run();
-  run.strategy.flash_attention = false;
-  const double scores = 8.0 * 1024.0 * 1024.0 * 2.0;  // bytes, of 8 heads
-  run.framework.fusion = ElementwiseFusion::Eager;    // of probabilities and of scores
-  EXPECT_DOUBLE_EQ(core_of(run).working.value(), 2.0 * scores);
-  run.framework.fusion = ElementwiseFusion::Fused;
-  EXPECT_DOUBLE_EQ(core_of(run).working.value(), scores);
-}
-
 TEST(AttentionCore, ARingComputesItsOwnTriangleAndHalfOfEachOtherPiece) {
-  const AttentionCore core = core_of(context_run(ContextScheme::Ring, 4));
+  const LayerOperators core = core_of(context_run(ContextScheme::Ring, 4));
   const Operator &own = core.forward[0], &others = core.forward[1];
   EXPECT_TRUE(own.causal);
   EXPECT_EQ(own.m, 256);
@@ -85,7 +75,7 @@ TEST(AttentionCore, TheTokensOfAnEncoderSeeTheWholeSquare) {
       TrainingRun run = context_run(scheme, 4);
       run.model.encoder = Encoder{};
       run.strategy.cp_balanced = balanced;
-      const AttentionCore core = core_of(run);
+      const LayerOperators core = core_of(run);
       EXPECT_DOUBLE_EQ(total_flops(core.forward).value(), 2.0 * kWhole / 4) << name_of(scheme);
       for (const Operator& op : core.forward) {
         EXPECT_FALSE(op.causal) << name_of(scheme);
@@ -96,7 +86,7 @@ TEST(AttentionCore, TheTokensOfAnEncoderSeeTheWholeSquare) {
 }
 
 TEST(AttentionCore, ARingSendsKeysAndValuesOnAndTheirGradientsBack) {
-  const AttentionCore core = core_of(context_run(ContextScheme::Ring));
+  const LayerOperators core = core_of(context_run(ContextScheme::Ring));
   EXPECT_EQ(only_collective(core.forward).collective, CollectiveKind::SendRecv);
   EXPECT_DOUBLE_EQ(only_collective(core.forward).message.value(), kKeysAndValues);
   EXPECT_EQ(only_collective(core_of(context_run(ContextScheme::Ring, 8)).forward).launches, 7);
@@ -104,13 +94,13 @@ TEST(AttentionCore, ARingSendsKeysAndValuesOnAndTheirGradientsBack) {
 }
 
 TEST(AttentionCore, GatheringMovesTheKeysOfTheWholeSequence) {
-  const AttentionCore core = core_of(context_run(ContextScheme::AllGather));
+  const LayerOperators core = core_of(context_run(ContextScheme::AllGather));
   EXPECT_EQ(only_collective(core.forward).collective, CollectiveKind::AllGather);
   EXPECT_DOUBLE_EQ(only_collective(core.forward).message.value(), 2.0 * kKeysAndValues);
 }
 
 TEST(AttentionCore, ExchangingHeadsMovesQueriesKeysValuesAndOutput) {
-  const AttentionCore core = core_of(context_run(ContextScheme::AllToAll, 4));
+  const LayerOperators core = core_of(context_run(ContextScheme::AllToAll, 4));
   double bytes = 0.0;
   for (const Operator& op : core.forward) bytes += op.message.value();
   EXPECT_DOUBLE_EQ(bytes, 4.0 * 256.0 * 1024.0 * 2.0);

@@ -1,7 +1,10 @@
 #include "sim/operators/block_recompute.h"
 
+#include <optional>
+
 #include <gtest/gtest.h>
 
+#include "sim/operators/block.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
@@ -11,18 +14,23 @@ namespace {
 constexpr double kUnit = 2.0 * kTokens * kHidden * kHidden;  // FLOP of a GEMM with h^2 weights
 constexpr double kRow = 2.0 * kTokens * kHidden;             // bytes of h values of each token
 
-BlockOperators block_of(TrainingRun run, const char* recompute) {
+LayerOperators block_of(TrainingRun run, const char* recompute) {
   run.strategy.recompute = *recompute_from(recompute);
   return lower_block(run.model, run.strategy, run.framework, run.strategy.recompute.kind);
 }
 
+double saved_by(TrainingRun run, const char* recompute) {
+  run.strategy.recompute = *recompute_from(recompute);
+  return saved_by_block(run, std::nullopt).value();
+}
+
 // The sample block has GEMMs q, k, v, out of h^2 and up, down of 4 h^2 weights.
 TEST(BlockRecompute, EverySecondGemmIsMadeAgain) {
-  const BlockOperators block = block_of(small_run(), "op");
+  const LayerOperators block = block_of(small_run(), "op");
   EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), (1.0 + 1.0 + 4.0) * kUnit);  // k, out, down
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 0);
   // input, q, v, up, attention's output and its log-sum-exp
-  EXPECT_DOUBLE_EQ(block.saved.value(), (1.0 + 1.0 + 1.0 + 4.0 + 1.0) * kRow + 4.0 * kTokens * 8.0);
+  EXPECT_DOUBLE_EQ(saved_by(small_run(), "op"), (1.0 + 1.0 + 1.0 + 4.0 + 1.0) * kRow + 4.0 * kTokens * 8.0);
 }
 
 TEST(BlockRecompute, AGatedBlockKeepsItsDownGemmAndMakesItsUpGemmAgain) {
@@ -39,17 +47,17 @@ TEST(BlockRecompute, EightBitGemmsAreUnknownToThePolicy) {
 }
 
 TEST(BlockRecompute, KeepingAllGemmsRepeatsAttentionAndStreamsOnly) {
-  const BlockOperators block = block_of(small_run(), "op=all");
+  const LayerOperators block = block_of(small_run(), "op=all");
   EXPECT_EQ(gemm_flops(block.recompute), 0.0);
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 1);
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Norm), 2);
-  EXPECT_DOUBLE_EQ(block.saved.value(), (1.0 + 3.0 + 1.0 + 4.0) * kRow);  // input, qkv, out, up
+  EXPECT_DOUBLE_EQ(saved_by(small_run(), "op=all"), (1.0 + 3.0 + 1.0 + 4.0) * kRow);  // input, qkv, out, up
 }
 
 TEST(BlockRecompute, KeepingQkvRepeatsTheOtherGemms) {
-  const BlockOperators block = block_of(small_run(), "op=qkv");
+  const LayerOperators block = block_of(small_run(), "op=qkv");
   EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), 9.0 * kUnit);
-  EXPECT_DOUBLE_EQ(block.saved.value(), 4.0 * kRow);
+  EXPECT_DOUBLE_EQ(saved_by(small_run(), "op=qkv"), 4.0 * kRow);
 }
 
 TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastGemm) {
@@ -62,10 +70,10 @@ TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastGemm) {
 }
 
 TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
-  const Bytes whole = block_of(small_run(), "none").saved;
-  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=mlp").saved).value(), 8.0 * kRow);         // of up and of GELU
-  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=activation").saved).value(), 4.0 * kRow);  // of GELU
-  EXPECT_DOUBLE_EQ((whole - block_of(small_run(), "selective=layernorm").saved).value(), 2.0 * kRow);   // of two norms
+  const double whole = saved_by(small_run(), "none");
+  EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=mlp"), 8.0 * kRow);         // of up and of GELU
+  EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=activation"), 4.0 * kRow);  // of GELU
+  EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=layernorm"), 2.0 * kRow);   // of two norms
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(small_run(), "selective=mlp").recompute), 8.0 * kUnit);
   EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Norm), 2);
   EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Attention), 0);
@@ -78,7 +86,31 @@ TEST(BlockRecompute, ACoreThatIsMadeAgainDropsItsScoresUnderEveryFusion) {
     run.strategy.flash_attention = false;
     run.framework.fusion = fusion;
     // 8 heads x 1024 x 1024 scores of 2 bytes
-    EXPECT_DOUBLE_EQ((block_of(run, "none").saved - block_of(run, "selective").saved).value(), 8.0 * kTokens * kTokens * 2.0);
+    EXPECT_DOUBLE_EQ(saved_by(run, "none") - saved_by(run, "selective"), 8.0 * kTokens * kTokens * 2.0);
+  }
+}
+
+// Whatever a forward pass leaves, the backward pass frees: its input stands in the place of its output then.
+TEST(BlockRecompute, BothPassesGiveBackWhatTheyTook) {
+  for (const Transformer& model : {small_model(), small_moe()}) {
+    for (const char* recompute : {"none", "full", "selective", "selective=mlp+moe", "selective=layernorm+activation",
+                                  "selective=shared_experts+moe_act", "op", "op=all", "op=qkv"}) {
+      for (const int form : {0, 1, 2, 3}) {
+        TrainingRun run = small_run(4);
+        run.model = model;
+        run.model.gated_mlp = form % 2 == 1;
+        run.framework.recompute_stops_early = form < 2;
+        run.framework.dropout = form == 3 ? 0.1 : 0.0;
+        run.strategy.flash_attention = form != 2;
+        if (form > 0) run.strategy.tp = 2, run.strategy.sequence_parallel = form > 1;
+        run.strategy.recompute = *recompute_from(recompute);
+        const LayerKind kind = model.moe ? LayerKind::Moe : LayerKind::Dense;
+        const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
+        const auto plan = recomputation_of(block, run.strategy.recompute, run.model, run.framework, kind);
+        const double left = block.forward(plan).net.total().value();
+        EXPECT_NEAR(block.backward(plan).net.total().value(), -left, 1e-9 * left) << recompute << form << bool(model.moe);
+      }
+    }
   }
 }
 

@@ -26,13 +26,13 @@ constexpr double kSequence = 1024.0;
 TEST(Block, ForwardGemmsMultiplyEveryMatrixOnce) {
   // h = 1024: qkv 3 h^2, projection h^2, MLP 8 h^2 weights, two FLOPs for each weight and token.
   const TrainingRun run = small_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 12.0 * kHidden * kHidden * kTokens);
 }
 
 TEST(Block, BackwardIsTwiceTheForwardGemms) {
   const TrainingRun run = small_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.backward), 2.0 * gemm_flops(block.forward));
 }
 
@@ -50,8 +50,8 @@ TEST(Block, KeepsThePublishedBytesOfAGptWithDropout) {
   TrainingRun run = small_run();
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
-  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden));
+  EXPECT_DOUBLE_EQ(saved_by_block(run).value(),
+                   kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) + norm_sums(kTokens));
 }
 
 TEST(Block, SequenceParallelismDividesAllOfThatByTheTensorRanks) {
@@ -59,8 +59,8 @@ TEST(Block, SequenceParallelismDividesAllOfThatByTheTensorRanks) {
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
-  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) / 4.0);
+  EXPECT_DOUBLE_EQ(saved_by_block(run).value(),
+                   (kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) + norm_sums(kTokens)) / 4.0);
 }
 
 TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
@@ -69,13 +69,13 @@ TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
   run.strategy.dp = 1, run.strategy.tp = 4;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
-  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0));
+  EXPECT_DOUBLE_EQ(saved_by_block(run).value(),
+                   kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0) + norm_sums(kTokens));
 }
 
 TEST(Block, FlashOutputsThatAreTransposedAreKeptTwice) {
   TrainingRun run = small_run();
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved; };
+  const auto saved = [&] { return saved_by_block(run); };
   const Bytes once = saved();
   run.framework.kept.flash_output_copied = true;
   EXPECT_EQ(saved(), once);  // one sequence: a view
@@ -90,23 +90,21 @@ TEST(Block, SelectiveRecomputationDropsTheScores) {
   TrainingRun run = small_run();
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Selective);
-  EXPECT_DOUBLE_EQ(block.saved.value(), kTokens * kHidden * 34.0);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Selective);
+  EXPECT_DOUBLE_EQ(saved_by_block(run, RecomputeKind::Selective).value(), kTokens * kHidden * 34.0 + norm_sums(kTokens));
   EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), 4.0 * kTokens * kSequence * kHidden);
 }
 
 TEST(Block, FullRecomputationKeepsTheInputAndRepeatsTheForwardPass) {
   const TrainingRun run = small_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Full);
-  EXPECT_DOUBLE_EQ(block.saved.value(), 2.0 * kTokens * kHidden);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Full);
+  EXPECT_DOUBLE_EQ(saved_by_block(run, RecomputeKind::Full).value(), 2.0 * kTokens * kHidden);
   EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
-  const BlockOperators kept = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
-  EXPECT_EQ(block.saved + block.restored, kept.saved);
 }
 
 TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
   const TrainingRun run = small_run();
-  const auto saved = [&](RecomputeKind kind) { return lower_block(run.model, run.strategy, run.framework, kind).saved; };
+  const auto saved = [&](RecomputeKind kind) { return saved_by_block(run, kind); };
   EXPECT_LT(saved(RecomputeKind::Op), saved(RecomputeKind::None));
   EXPECT_GT(saved(RecomputeKind::Op), saved(RecomputeKind::Full));
 }
@@ -114,7 +112,7 @@ TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
 TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.tp = 4;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), 2.0 * residual);
@@ -123,7 +121,7 @@ TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
 TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * residual);
@@ -137,7 +135,7 @@ TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
   run.strategy.precision = Precision::Fp8;
   run.framework.low_precision.gathers_inputs = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
@@ -155,7 +153,7 @@ TEST(Block, TensorRanksShareTheGemms) {
 TEST(Block, GroupedQueriesNarrowTheProjectionOnly) {
   TrainingRun run = small_run();
   run.model.num_kv_heads = 2;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   // qkv is (8 + 2 * 2) heads of 128 instead of 24: 1.5 h^2 instead of 3 h^2.
   EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 10.5 * kHidden * kHidden * kTokens);
 }
@@ -180,10 +178,10 @@ TEST(Block, BiasGradientsReadTheOutputGradientsOnce) {
   // qkv 3 h, projection h, MLP 4 h and h values of 2 bytes for each token; nothing where the GEMM's epilogue sums them.
   TrainingRun run = small_run();
   run.model.bias = Biases::gpt();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "bias_gradient"), kTokens * 9.0 * kHidden * 2.0);
   run.framework.gradients.fused_bias = true;
-  const BlockOperators fused = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators fused = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(fused.backward, "bias_gradient"), 0.0);
 }
 
@@ -191,7 +189,7 @@ TEST(Block, AutocastCastsWeightsAndTheirGradients) {
   // 12 h^2 weights: fp32 read and 16 bits written in forward, the other way round in backward.
   TrainingRun run = small_run();
   run.framework.casts_weights_per_microbatch = true;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(block.forward, "weight_cast"), 12.0 * kHidden * kHidden * 6.0);
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "gradient_cast"), 12.0 * kHidden * kHidden * 6.0);
 }
@@ -203,7 +201,7 @@ TEST(Block, AutocastWithoutACacheCastsWeightsOnceAPass) {
   const double cast = 12.0 * kHidden * kHidden * 6.0;
   for (const RecomputeKind recompute : {RecomputeKind::None, RecomputeKind::Full}) {
     run.strategy.recompute.kind = recompute;
-    const BlockOperators block = lower_block(run.model, run.strategy, run.framework, recompute);
+    const LayerOperators block = lower_block(run.model, run.strategy, run.framework, recompute);
     EXPECT_DOUBLE_EQ(moved_by(block.forward, "weight_cast"), cast);
     EXPECT_DOUBLE_EQ(moved_by(block.backward, "weight_cast"), cast);
     EXPECT_DOUBLE_EQ(moved_by(block.recompute, "weight_cast"), 0.0);
@@ -228,9 +226,8 @@ TEST(Block, AnEagerLlamaKeepsFourWidthsForEachNormAndEveryFactorOfItsMlp) {
   run.model.norm = Norm::RmsNorm;
   run.model.gated_mlp = true;
   run.framework.fusion = ElementwiseFusion::Eager;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
-  const double log_sum_exp = 8.0 * kTokens * 4.0;
-  EXPECT_DOUBLE_EQ(block.saved.value(), 2.0 * kTokens * kHidden * (8.0 + 4.0 + 16.0) + log_sum_exp);
+  const double sums = (8.0 + 2.0) * kTokens * 4.0;  // of the scores of 8 heads and of two norms
+  EXPECT_DOUBLE_EQ(saved_by_block(run).value(), 2.0 * kTokens * kHidden * (8.0 + 4.0 + 16.0) + sums);
 }
 
 TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
@@ -241,20 +238,20 @@ TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
   run.model.gated_mlp = true;
   run.framework.fusion = ElementwiseFusion::Eager;
   run.strategy.adapters = Adapters{.rank = 8};
-  const double unit = 2.0 * kTokens * kHidden, log_sum_exp = 8.0 * kTokens * 4.0;
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved.value(); };
-  EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0) + log_sum_exp);
+  const double unit = 2.0 * kTokens * kHidden, sums = (8.0 + 2.0) * kTokens * 4.0;
+  const auto saved = [&] { return saved_by_block(run).value(); };
+  EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0) + sums);
   run.framework.kept.frozen_inputs = true;  // the second norm's output and the GEMM
-  EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + log_sum_exp);
+  EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + sums);
   run.framework.kept.frozen_inputs = false;
   run.framework.kept.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
-  EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0 + 1.5) + log_sum_exp);
+  EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0 + 1.5) + sums);
 }
 
 TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
   TrainingRun run = small_run();
   run.model.num_kv_heads = 2;
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved.value(); };
+  const auto saved = [&] { return saved_by_block(run).value(); };
   const double grouped = saved();
   run.framework.kept.expanded_kv_heads = true;
   EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);  // k and v, 16-bit
@@ -263,7 +260,7 @@ TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
 TEST(Block, AGeluWrittenOutKeepsThreeMoreTensors) {
   TrainingRun run = small_run();
   run.framework.fusion = ElementwiseFusion::Eager;
-  const auto saved = [&] { return lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved.value(); };
+  const auto saved = [&] { return saved_by_block(run).value(); };
   const double one_kernel = saved();
   run.framework.composed_activation = true;
   EXPECT_DOUBLE_EQ(saved() - one_kernel, 3.0 * 2.0 * kTokens * 4096.0);
@@ -274,11 +271,11 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
   run.strategy.dp = 1, run.strategy.tp = 4;
   const double residual = 2.0 * kTokens * kHidden;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), residual);
   run.strategy.sequence_parallel = true;
-  const BlockOperators sequence = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators sequence = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::ReduceScatter), residual);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::AllGather), residual);
 }
@@ -286,13 +283,14 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
 TEST(Block, AParallelBlockMayJoinItsInputGemms) {
   TrainingRun run = small_run();
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
-  const BlockOperators apart = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators apart = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const Bytes saved = saved_by_block(run);
   run.framework.fuses_parallel_inputs = true;
-  const BlockOperators joined = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators joined = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_EQ(count_of(apart.forward, OperatorKind::Gemm), 4);
   EXPECT_EQ(count_of(joined.forward, OperatorKind::Gemm), 3);
   EXPECT_DOUBLE_EQ(gemm_flops(joined.forward), gemm_flops(apart.forward));
-  EXPECT_EQ(joined.saved, apart.saved);
+  EXPECT_EQ(saved_by_block(run), saved);
   EXPECT_EQ(count_of(joined.forward, OperatorKind::Norm), 1);
 }
 
@@ -324,10 +322,10 @@ TEST(Block, TheBiasOfAlibiIsLaidUnderTheScores) {
 
 TEST(Block, NormalisedQueriesAndKeysAreKeptTwice) {
   TrainingRun run = small_run();
-  const Bytes plain = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).saved;
+  const Bytes plain = saved_by_block(run);
   run.model.qk_norm = QkNorm::PerHead;
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
-  EXPECT_DOUBLE_EQ((block.saved - plain).value(), 2.0 * kTokens * kHidden * 2.0);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  EXPECT_DOUBLE_EQ((saved_by_block(run) - plain).value(), 2.0 * kTokens * kHidden * 2.0);
   EXPECT_DOUBLE_EQ(moved_by(block.forward, "qk_norm"), 2.0 * kTokens * kHidden * 4.0);  // read and write
 }
 

@@ -73,6 +73,24 @@ TEST(Dataflow, ACheckpointWithinALayerKeepsWhatOthersRead) {
   expect(layer.flow.forward(plan), 100.0, 100.0);
 }
 
+// Of two GEMMs the first one's output, z, is kept beside the input x; all else is written again.
+TEST(Dataflow, APolicyKeepsEverySecondGemm) {
+  Dataflow flow;
+  const auto x = flow.add(Bytes(10.0)), y = flow.add(Bytes(10.0)), z = flow.add(Bytes(40.0)), o = flow.add(Bytes(10.0));
+  flow.set_input(x);
+  flow.set_output(o);
+  flow.step(Module::Norm).reads(x).writes(y).saves(x);
+  flow.step(Module::MlpUp).reads(y).writes(z).saves(y).gemm(false);
+  flow.step(Module::MlpDown).reads(z).writes(o).saves(z).gemm(false);
+  const auto plan = flow.recompute_by_operator(SavedGemms::EverySecond, false);
+  EXPECT_EQ(flow.saved(plan), Bytes(50.0));
+  EXPECT_EQ(flow.repeated_share(plan, Module::MlpUp, 0), 0.0);
+  EXPECT_EQ(flow.repeated_share(plan, Module::MlpDown, 0), 1.0);
+  expect(flow.forward(plan), 50.0, 50.0);  // y goes when z is there
+  // y 10 and o 10 are written again, dz 40; dy 10 in the place of the freed dz and z; x goes when dx is there.
+  expect(flow.backward(plan), 60.0, -50.0);
+}
+
 TEST(Dataflow, AWorkspaceIsThereWhileItsStepRuns) {
   Dataflow flow;
   const auto x = flow.add(Bytes(10.0)), y = flow.add(Bytes(20.0));

@@ -8,6 +8,7 @@
 #include "sim/model/flops.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
+#include "sim/operators/ends_dataflow.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -34,12 +35,23 @@ const Operator& labelled(const OperatorList& operators, std::string_view label) 
 // One sequence of 1024 tokens, h = 1024: 128 rows pass h^2, one passes h^2 + 2 h.
 TEST(EncoderHead, OnlyPredictedTokensPassIt) {
   const TrainingRun run = encoder_run();
-  const EncoderHeadOperators head = lower_encoder_head(run.model, run.strategy, run.framework, 1024);
+  const LayerOperators head = lower_encoder_head(run.model, run.strategy, run.framework, 1024);
   const double gemms = 128.0 * 1024 * 1024 + 1024.0 * 1024 + 2.0 * 1024;
   EXPECT_DOUBLE_EQ(total_flops(head.forward) / FLOP, 2.0 * gemms);
   EXPECT_DOUBLE_EQ(total_flops(head.backward) / FLOP, 4.0 * gemms);
-  // Inputs of dense layer, activation and norm, of pooler and tanh and of the two classes, in two bytes.
-  EXPECT_DOUBLE_EQ(head.saved.value(), 2.0 * 1024 * (3 * 128 + 3 * 1));
+}
+
+// Inputs of dense layer, activation and norm for each predicted row, of pooler, tanh and the two classes for each sequence, in
+// two bytes; a row has its logits too, and a copy in fp32.
+TEST(EncoderHead, SavesInputsOfItsLayers) {
+  TrainingRun run = encoder_run();
+  const auto saved = [&] { return head_dataflow(run.model, run.strategy, run.framework).saved().value(); };
+  const double both = saved(), row = 3.0 * 1024 * 2 + run.model.vocab_size * (2.0 + 4.0);
+  run.model.encoder->next_sentence = false;
+  EXPECT_DOUBLE_EQ(both - saved(), 3.0 * 1024 * 2);
+  const double few = saved(), share = run.model.encoder->predicted_share;
+  run.model.encoder->predicted_share = 2.0 * share;
+  EXPECT_DOUBLE_EQ(saved() - few, 128.0 * row);
 }
 
 TEST(EncoderHead, LogitsAreOfPredictedTokens) {
@@ -60,8 +72,8 @@ TEST(EncoderHead, AtLeastOneTokenIsPredicted) {
 // The operators of all blocks and the head are the FLOPs that the model's shape promises.
 TEST(EncoderHead, OperatorsAddUpToTheModel) {
   const TrainingRun run = encoder_run();
-  const BlockOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
-  const EndOperators head = lower_head(run.model, run.strategy, run.framework);
+  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators head = lower_head(run.model, run.strategy, run.framework);
   const double flops = run.model.num_layers * (total_flops(block.forward) / FLOP) + total_flops(head.forward) / FLOP;
   EXPECT_NEAR(flops / (1024.0 * (forward_flops_per_token(run.model, true) / FLOP)), 1.0, 1e-12);
 }

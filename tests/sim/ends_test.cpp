@@ -24,7 +24,7 @@ TEST(Embedding, LearnedPositionsAreAddedApartWhereAFrameworkDoes) {
   const double table = 2.0 * run.model.seq_len * run.model.hidden_size;
   EXPECT_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "positions"), 0.0);
   run.framework.positions_apart = true;
-  const EndOperators ends = lower_embedding(run.model, run.strategy, run.framework);
+  const LayerOperators ends = lower_embedding(run.model, run.strategy, run.framework);
   EXPECT_DOUBLE_EQ(moved_by(ends.forward, "positions"), (2.0 * 2.0 + 1.0) * table);
   EXPECT_DOUBLE_EQ(moved_by(ends.backward, "positions"), (2.0 + 4.0) * table);
   run.model.position = Position::Rope;
@@ -37,7 +37,7 @@ TEST(Embedding, TablesAreCastInBothPassesWhereAFrameworkDoes) {
   run.model.tied_embeddings = false;
   run.framework.casts_weights_per_microbatch = run.framework.casts_weights_in_backward = true;
   const double cast = 6.0 * run.model.vocab_size * run.model.hidden_size;
-  const EndOperators apart = lower_embedding(run.model, run.strategy, run.framework);
+  const LayerOperators apart = lower_embedding(run.model, run.strategy, run.framework);
   EXPECT_DOUBLE_EQ(moved_by(apart.forward, "weight_cast"), cast);
   EXPECT_DOUBLE_EQ(moved_by(apart.backward, "weight_cast"), cast);
   run.model.tied_embeddings = true;

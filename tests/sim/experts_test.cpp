@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/operators/block.h"
+#include "sim/operators/moe_dataflow.h"
 #include "tests/sim/operator_lists.h"
 
 namespace llmsim::sim {
@@ -27,11 +28,20 @@ struct ExpertsCase {
   Strategy strategy;
   Framework framework;
 
-  ExpertOperators lower() const {
+  LayerOperators lower() const {
     return lower_experts(model, strategy, framework, {.precision = strategy.precision, .framework = &framework, .adapters = {}});
   }
-  BlockOperators block(RecomputeKind recompute) const {
+  LayerOperators block(RecomputeKind recompute) const {
     return lower_block(model, strategy, framework, recompute, LayerKind::Moe);
+  }
+  Bytes saved(RecomputeKind recompute = RecomputeKind::None) const { return saved_by_block(*this, recompute, LayerKind::Moe); }
+  // By the MoE layer alone; its input is saved by the router.
+  Bytes saved_inside() const {
+    LayerDataflow layer(model, strategy, framework);
+    const Dataflow::Tensor input = layer.flow.add(Bytes(0.0));
+    layer.flow.set_input(input);
+    layer.flow.set_output(add_moe(layer, input));
+    return layer.flow.saved();
   }
 };
 
@@ -51,7 +61,7 @@ double count_of(const OperatorList& list, CollectiveKind kind) {
 }
 
 TEST(Experts, EachRowIsMultipliedOnce) {
-  const ExpertOperators experts = ExpertsCase().lower();
+  const LayerOperators experts = ExpertsCase().lower();
   // Router 2 * 8 * 4 * 16; up 2 * 16 rows * 12 * 16; down 2 * 16 * 16 * 6; backward twice as much.
   const Flops forward = 2.0 * (8.0 * 4.0 * 16.0 + 16.0 * 12.0 * 16.0 + 16.0 * 16.0 * 6.0) * FLOP;
   EXPECT_EQ(total_flops(experts.forward), forward);
@@ -77,7 +87,7 @@ TEST(Experts, RowsGoToTheirExpertsAndBack) {
   ExpertsCase c;
   EXPECT_EQ(count_of(c.lower().forward, CollectiveKind::AllToAll), 0.0);
   c.strategy.dp = c.strategy.ep = 2;
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 3.0);  // counts, dispatch, combination
   EXPECT_EQ(count_of(experts.backward, CollectiveKind::AllToAll), 2.0);
   EXPECT_EQ(named(experts.forward, "expert_counts").message, Bytes(4.0 * 8.0));
@@ -99,26 +109,25 @@ TEST(Experts, SharedExpertsSeeEveryToken) {
 TEST(Experts, RecomputationMakesAllGemmsAgain) {
   ExpertsCase c;
   c.framework.recompute_stops_early = true;
-  const BlockOperators block = c.block(RecomputeKind::Full);
+  const LayerOperators block = c.block(RecomputeKind::Full);
   EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
-  EXPECT_EQ(block.saved, Bytes(8.0 * 16.0 * 2.0));  // the block's input
+  EXPECT_EQ(c.saved(RecomputeKind::Full), Bytes(8.0 * 16.0 * 2.0));  // the block's input
 }
 
 TEST(Experts, RecomputationOfTheMlpLeavesThemAlone) {
   ExpertsCase c;
   c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}};
-  const BlockOperators block = c.block(RecomputeKind::Selective);
+  const LayerOperators block = c.block(RecomputeKind::Selective);
   EXPECT_TRUE(block.recompute.empty());
-  EXPECT_EQ(block.saved, c.block(RecomputeKind::None).saved);
+  EXPECT_EQ(c.saved(RecomputeKind::Selective), c.saved());
 }
 
 TEST(Experts, AreMadeAgainWithTheMoe) {
   ExpertsCase c;
   c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .moe = true}};
-  const BlockOperators block = c.block(RecomputeKind::Selective);
+  const LayerOperators block = c.block(RecomputeKind::Selective);
   EXPECT_EQ(total_flops(block.recompute), total_flops(c.lower().forward));
-  const ExpertOperators experts = c.lower();
-  EXPECT_EQ(c.block(RecomputeKind::None).saved - block.saved, experts.inner_saved + total_saved(experts.activations));
+  EXPECT_EQ(c.saved() - c.saved(RecomputeKind::Selective), c.saved_inside());
   // An MLP in its place, in the model's dense blocks, stays.
   EXPECT_TRUE(lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense).recompute.empty());
 }
@@ -126,18 +135,22 @@ TEST(Experts, AreMadeAgainWithTheMoe) {
 TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
   ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
-  const Bytes whole = c.block(RecomputeKind::None).saved;
+  const Bytes whole = c.saved();
   const auto recomputed = [&](RecomputedModules modules, LayerKind kind) {
     c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = modules};
     return lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, kind);
+  };
+  const auto saved = [&](RecomputedModules modules) {
+    c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = modules};
+    return c.saved(RecomputeKind::Selective);
   };
   // Eager kernels keep the GEMM's input and silu(gate), in 16 bits: 16 rows of 6 values, and 8 tokens of 5.
   const Bytes routed(2.0 * 16.0 * 6.0 * 2.0), shared(2.0 * 8.0 * 5.0 * 2.0);
   const RecomputedModules theirs{.core_attention = false, .expert_activation = true};
   const RecomputedModules all{.core_attention = false, .activation = true};
-  EXPECT_EQ(whole - recomputed(theirs, LayerKind::Moe).saved, routed);
+  EXPECT_EQ(whole - saved(theirs), routed);
   EXPECT_EQ(recomputed(theirs, LayerKind::Moe).recompute.size(), 1u);
-  EXPECT_EQ(whole - recomputed(all, LayerKind::Moe).saved, routed + shared);
+  EXPECT_EQ(whole - saved(all), routed + shared);
   EXPECT_EQ(recomputed(all, LayerKind::Moe).recompute.size(), 2u);
   EXPECT_TRUE(recomputed(theirs, LayerKind::Dense).recompute.empty());
   EXPECT_EQ(recomputed(all, LayerKind::Dense).recompute.size(), 1u);
@@ -148,15 +161,15 @@ TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
 TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
   ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
-  const Bytes whole = c.block(RecomputeKind::None).saved;
+  const Bytes whole = c.saved();
   for (const bool activation : {false, true}) {
     c.strategy.recompute = {.kind = RecomputeKind::Selective,
                             .modules = {.core_attention = false, .activation = activation, .shared_experts = true}};
     c.framework.recompute_stops_early = false;
-    const BlockOperators block = c.block(RecomputeKind::Selective);
+    const LayerOperators block = c.block(RecomputeKind::Selective);
     const Bytes routed(activation ? 2.0 * 16.0 * 6.0 * 2.0 : 0.0);
     EXPECT_EQ(total_flops(block.recompute), (2.0 * 8 * 10 * 16 + 2.0 * 8 * 16 * 5) * FLOP);
-    EXPECT_EQ(whole - block.saved, Bytes(8.0 * (10 + 5 + 5) * 2.0) + routed);
+    EXPECT_EQ(whole - c.saved(RecomputeKind::Selective), Bytes(8.0 * (10 + 5 + 5) * 2.0) + routed);
     c.framework.recompute_stops_early = true;
     EXPECT_EQ(total_flops(c.block(RecomputeKind::Selective).recompute), 2.0 * 8 * 10 * 16 * FLOP);
   }
@@ -167,10 +180,10 @@ TEST(Experts, SharedOnesEndWithAGemmThatNothingNeedsAgain) {
   ExpertsCase c;
   c.framework.recompute_stops_early = true;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
-  const BlockOperators ungated = c.block(RecomputeKind::Full);
+  const LayerOperators ungated = c.block(RecomputeKind::Full);
   EXPECT_EQ(total_flops(ungated.forward) - total_flops(ungated.recompute), 2.0 * 8.0 * 16.0 * 5.0 * FLOP);
   c.model.moe->shared_expert_gate = true;  // its gradient reads what the gate multiplied
-  const BlockOperators gated = c.block(RecomputeKind::Full);
+  const LayerOperators gated = c.block(RecomputeKind::Full);
   EXPECT_EQ(total_flops(gated.recompute), total_flops(gated.forward));
 }
 
@@ -179,9 +192,7 @@ TEST(Experts, SharedOnesEndWithAGemmThatNothingNeedsAgain) {
 TEST(Experts, KeepRowsAndTheChoice) {
   ExpertsCase c;
   c.framework.fusion = ElementwiseFusion::Fused;
-  const ExpertOperators experts = c.lower();
-  EXPECT_EQ(total_saved(experts.forward), Bytes(128.0 + 416.0 + 1024.0 + 576.0));
-  EXPECT_EQ(experts.inner_saved + total_saved(experts.activations), total_saved(experts.forward));
+  EXPECT_EQ(c.saved_inside(), Bytes(128.0 + 416.0 + 1024.0 + 576.0));
 }
 
 // Two tensor ranks of four tokens each, which both have whole experts: 4 tokens visit 2 each, 8 rows a rank, and the four experts
@@ -197,13 +208,13 @@ TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
   EXPECT_EQ(shape.rows, 8);
   EXPECT_EQ(shape.experts, 2);
   EXPECT_EQ(shape.ffn, 6);
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   // Router 2 * 4 * 4 * 16, GEMMs of 8 rows.
   EXPECT_EQ(total_flops(experts.forward), 2.0 * (4.0 * 4.0 * 16.0 + 8.0 * 12.0 * 16.0 + 8.0 * 16.0 * 6.0) * FLOP);
   EXPECT_EQ(named(experts.forward, "expert_dispatch").kind, OperatorKind::Copy);
   EXPECT_EQ(named(experts.forward, "expert_combine").message, Bytes(8.0 * 16.0 * 2.0));
   // Attention gathers its tokens and scatters its sums; the experts need neither.
-  const BlockOperators block = c.block(RecomputeKind::None);
+  const LayerOperators block = c.block(RecomputeKind::None);
   EXPECT_EQ(count_of(block.forward, CollectiveKind::AllGather), 1.0);
   EXPECT_EQ(count_of(block.forward, CollectiveKind::ReduceScatter), 1.0);
 }
@@ -217,7 +228,7 @@ TEST(Experts, RanksThatDivideAnExpertGatherItsRowsAfterTheyHaveArrived) {
   EXPECT_EQ(shape.sent, 8);   // of four tokens
   EXPECT_EQ(shape.rows, 16);  // those of both tensor ranks
   EXPECT_EQ(shape.ffn, 3);
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   EXPECT_EQ(named(experts.forward, "expert_gather").message, Bytes(16.0 * 16.0 * 2.0));
   EXPECT_EQ(named(experts.forward, "expert_gather").group, GroupKind::ExpertTensor);
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::ReduceScatter), 1.0);
@@ -230,7 +241,7 @@ TEST(Experts, SharedOnesGatherTheTokensThatTensorRanksRouteApart) {
   c.strategy.tp = c.strategy.ep = 2;
   c.strategy.sequence_parallel = true;
   c.strategy.etp = 1;
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   EXPECT_EQ(named(experts.forward, "shared_input").message, Bytes(8.0 * 16.0 * 2.0));
   EXPECT_EQ(named(experts.forward, "shared_up").m, 8);
   EXPECT_EQ(named(experts.forward, "shared_up").n, 6);  // gate and up, 3 wide on each rank
@@ -240,7 +251,7 @@ TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
   ExpertsCase c;
   c.strategy.dp = c.strategy.ep = 2;
   c.strategy.moe_dispatch = ExpertDispatch::AllGather;
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 0.0);
   EXPECT_EQ(named(experts.forward, "expert_dispatch").message, Bytes(2.0 * 8.0 * 16.0 * 2.0));  // tokens of both ranks
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::ReduceScatter), 1.0);
@@ -296,7 +307,7 @@ TEST(Experts, RowsOfLowPrecisionGemmsMayBeCopiedToAPaddedTensor) {
   ExpertsCase c;
   c.framework.experts.copies_to_pad = true;
   c.strategy.precision = Precision::Fp8;
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   for (const char* label : {"expert_pad", "expert_unpad"}) {
     EXPECT_EQ(named(experts.forward, label).moved, Bytes(16 * 16 * 4.0)) << label;
     EXPECT_EQ(named(experts.backward, label).moved, Bytes(16 * 16 * 4.0)) << label;
@@ -320,7 +331,7 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
   const int before = total_kernels(c.lower().backward);
 
   c.framework.experts.biases_one_by_one = true;
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   const Operator &forward = named(experts.forward, "expert_bias"), &backward = named(experts.backward, "expert_bias");
   EXPECT_EQ(forward.moved, Bytes(16 * 16 * 28.0));
   EXPECT_EQ(forward.kernels, 4 * 2 + 2);
@@ -335,16 +346,14 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
 TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
   ExpertsCase c;
   c.framework.kept.weighted_in_experts = false;
-  const ExpertOperators outside = c.lower();
+  const Bytes outside = c.saved_inside();
   c.framework.kept.weighted_in_experts = true;
-  const ExpertOperators inside = c.lower();
   // 16 rows: not 16 outputs of 2 bytes each, but 6 activations of an expert.
-  EXPECT_EQ(outside.inner_saved - inside.inner_saved, Bytes(16.0 * 16.0 * 2.0));
-  EXPECT_EQ(total_saved(inside.activations) - total_saved(outside.activations), Bytes(16.0 * 6.0 * 2.0));
+  EXPECT_EQ(outside - c.saved_inside(), Bytes(16.0 * 16.0 * 2.0 - 16.0 * 6.0 * 2.0));
   c.framework.fusion = ElementwiseFusion::Fused;
-  const ExpertOperators fused = c.lower();
+  const Bytes fused = c.saved_inside();
   c.framework.kept.weighted_in_experts = false;
-  EXPECT_EQ(total_saved(fused.activations), total_saved(c.lower().activations));
+  EXPECT_EQ(c.saved_inside() - fused, Bytes(16.0 * 16.0 * 2.0));
 }
 
 TEST(Experts, TokensMayTravelInTheFormatOfTheGemms) {
@@ -355,7 +364,7 @@ TEST(Experts, TokensMayTravelInTheFormatOfTheGemms) {
   EXPECT_DOUBLE_EQ(exchanged(c.lower().forward, "expert_dispatch"), 2.0 * rows);
   c.framework.experts.dispatches_low_precision = true;
   c.framework.low_precision.scaling = LowPrecisionScaling::Blockwise;
-  const ExpertOperators experts = c.lower();
+  const LayerOperators experts = c.lower();
   EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_dispatch"), (1.0 + 4.0 / 128.0) * rows);
   EXPECT_DOUBLE_EQ(exchanged(experts.forward, "expert_combine"), 2.0 * rows);
   EXPECT_DOUBLE_EQ(exchanged(experts.backward, "expert_dispatch"), 2.0 * rows);

@@ -8,7 +8,7 @@ namespace {
 constexpr std::int64_t kInputTokens = 512, kOut = 256, kIn = 128;
 constexpr double kInputs = 512.0 * 128, kGradients = 512.0 * 256, kWeights = 256.0 * 128;
 
-LinearOperators lowered(const Framework& framework, Precision precision, bool requantises = false) {
+LayerOperators lowered(const Framework& framework, Precision precision, bool requantises = false) {
   return lower_linear({.precision = precision, .framework = &framework, .adapters = {}, .requantises_weights = requantises},
                       "linear", kInputTokens, kOut, kIn);
 }
@@ -27,13 +27,13 @@ Framework framework_with(LowPrecisionScaling scaling) {
 
 TEST(Linear, DelayedScalesCastAndTransposeInOnePass) {
   // Read 2 bytes, write two low-precision copies of 1.
-  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::Delayed), Precision::Fp8);
+  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::Delayed), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 4.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 4.0 * kGradients);
 }
 
 TEST(Linear, CurrentScalesReadEverythingOnceMore) {
-  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::Current), Precision::Fp8);
+  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::Current), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 6.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
 }
@@ -49,20 +49,20 @@ TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
   framework.fusion = ElementwiseFusion::Compiled;
   framework.low_precision.row_cast_rate = 0.5;
   // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 + 3, those of scales beside them.
-  const LinearOperators linear = lowered(framework, Precision::Mxfp8);
+  const LayerOperators linear = lowered(framework, Precision::Mxfp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (6.0 + 2.0 / 32.0) * kGradients);
   EXPECT_DOUBLE_EQ(linear.backward.front().rate, 6.0 / 9.0);
 }
 
 TEST(Linear, RowwiseScalesCastAlongBothAxesAndScaleBackwardOutputs) {
   // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward GEMMs are read and written in 16 bits.
-  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::Rowwise), Precision::Fp8);
+  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::Rowwise), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 8.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 8.0 * kGradients + 4.0 * (kInputs + kWeights));
 }
 
 TEST(Linear, HighPrecisionWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
-  const LinearOperators linear = lowered(framework_with(LowPrecisionScaling::RowwiseHighPrecisionGradient), Precision::Fp8);
+  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::RowwiseHighPrecisionGradient), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 3.0 * kInputs + 8.0 * kWeights);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 3.0 * kGradients + 4.0 * kInputs);
   EXPECT_EQ(linear.backward.back().dtype, DType::Bf16);
@@ -90,7 +90,7 @@ TEST(Linear, Nvfp4ReadsTheMaximaOfATensorAndItsTransformFirst) {
 TEST(Linear, BlockwiseScalesAreThoseOfTilesAndOfBlocksOfWeights) {
   Framework framework = framework_with(LowPrecisionScaling::Blockwise);
   framework.fusion = ElementwiseFusion::Fused;
-  const LinearOperators linear = lowered(framework, Precision::Fp8);
+  const LayerOperators linear = lowered(framework, Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kGradients);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward),
                    (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kInputs + (2.0 + 2.0 * (1.0 + 4.0 / 16384.0)) * kWeights);

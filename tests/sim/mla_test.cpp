@@ -34,7 +34,7 @@ struct MlaCase {
   Strategy strategy;
   Framework framework;
 
-  BlockOperators block(RecomputeKind recompute = RecomputeKind::None) const {
+  LayerOperators block(RecomputeKind recompute = RecomputeKind::None) const {
     return lower_block(model, strategy, framework, recompute);
   }
 };
@@ -57,7 +57,7 @@ TEST(Mla, TensorRanksShareHeadsAndGatherTheLatents) {
   MlaCase c;
   c.strategy.tp = 2;
   c.strategy.sequence_parallel = true;
-  const BlockOperators block = c.block();
+  const LayerOperators block = c.block();
   EXPECT_EQ(named(block.forward, "query_down").m, 4);  // its own tokens, all of the bottleneck
   EXPECT_EQ(named(block.forward, "query_down").n, 6);
   EXPECT_EQ(named(block.forward, "query_up").m, 8);
@@ -71,7 +71,7 @@ TEST(Mla, TensorRanksShareHeadsAndGatherTheLatents) {
 TEST(Mla, QueriesWithoutABottleneckAreOneGemm) {
   MlaCase c;
   c.model.mla->q_lora_rank.reset();
-  const BlockOperators block = c.block();
+  const LayerOperators block = c.block();
   EXPECT_EQ(named(block.forward, "query_up").k, 16);
   EXPECT_EQ(named(block.forward, "query_up").n, 12);
 }
@@ -79,10 +79,10 @@ TEST(Mla, QueriesWithoutABottleneckAreOneGemm) {
 // Made again from the latents: queries and keys 8 * 2 * 6 each and values 8 * 2 * 3, in 16 bits.
 TEST(Mla, MayBeMadeAgainFromItsLatents) {
   MlaCase c;
-  const BlockOperators kept = c.block();
+  const Bytes whole = saved_by_block(c);
   c.strategy.recompute.modules = {.core_attention = false, .mla_up = true};
-  const BlockOperators again = c.block(RecomputeKind::Selective);
-  EXPECT_EQ(kept.saved - again.saved, Bytes((96.0 + 96.0 + 48.0) * 2.0));
+  const LayerOperators again = c.block(RecomputeKind::Selective);
+  EXPECT_EQ(whole - saved_by_block(c, RecomputeKind::Selective), Bytes((96.0 + 96.0 + 48.0) * 2.0));
   EXPECT_EQ(total_flops(again.recompute), 2.0 * 8.0 * (6.0 * 12.0 + 5.0 * 14.0) * FLOP);
 }
 

@@ -5,7 +5,8 @@
 #include "sim/memory/footprint.h"
 #include "sim/memory/host_memory.h"
 #include "sim/memory/offloaded_activations.h"
-#include "sim/operators/block.h"
+#include "sim/operators/block_dataflow.h"
+#include "sim/operators/block_recompute.h"
 #include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 
@@ -13,11 +14,15 @@ namespace llmsim::sim {
 namespace {
 
 constexpr double kTensor = 1024.0 * 1024.0 * 2.0;  // one tensor of tokens and hidden size, in 16 bits
+constexpr double kSums = 2.0 * 1024.0 * 2.0;       // mean and deviation of a norm's rows
 
 Bytes offloaded(TrainingRun run, const char* modules, RecomputeKind recompute = RecomputeKind::None) {
   run.strategy.offload.modules = *offloaded_modules_from(modules);
   const LayerKind kind = run.model.moe ? LayerKind::Moe : LayerKind::Dense;
-  return lower_block(run.model, run.strategy, run.framework, recompute, kind).offloaded;
+  const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
+  Recompute chosen = run.strategy.recompute;
+  chosen.kind = recompute;
+  return offloaded_inputs(block, recomputation_of(block, chosen, run.model, run.framework, kind), run.strategy.offload.modules);
 }
 
 TEST(Offload, ModulesHaveMegatronsNames) {
@@ -31,13 +36,13 @@ TEST(Offload, ModulesHaveMegatronsNames) {
 
 TEST(Offload, InputsOfModulesWeighWhatTheyAre) {
   const TrainingRun run = small_run();
-  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm").value(), kTensor);
+  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm").value(), kTensor + kSums);
   EXPECT_DOUBLE_EQ(offloaded(run, "qkv_linear").value(), kTensor);
   EXPECT_DOUBLE_EQ(offloaded(run, "attn_proj").value(), kTensor);
-  EXPECT_DOUBLE_EQ(offloaded(run, "mlp_norm").value(), kTensor);
+  EXPECT_DOUBLE_EQ(offloaded(run, "mlp_norm").value(), kTensor + kSums);
   EXPECT_DOUBLE_EQ(offloaded(run, "expert_fc1").value(), kTensor);
   EXPECT_DOUBLE_EQ(offloaded(run, "moe_act").value(), 4.0 * kTensor);  // ffn_size = 4 h
-  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+moe_act").value(), 5.0 * kTensor);
+  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+moe_act").value(), 5.0 * kTensor + kSums);
   // Queries, keys and values; 8 heads keep the logarithm of a sum in fp32 for each of 1024 queries.
   EXPECT_DOUBLE_EQ(offloaded(run, "core_attn").value(), 3.0 * kTensor + 8.0 * 1024.0 * 4.0);
 }
@@ -53,7 +58,7 @@ TEST(Offload, WhatIsMadeAgainDoesNotGo) {
   TrainingRun run = small_run();
   run.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .norms = true}};
   EXPECT_EQ(offloaded(run, "qkv_linear+expert_fc1", RecomputeKind::Selective), Bytes(0.0));
-  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+qkv_linear", RecomputeKind::Selective).value(), kTensor);
+  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+qkv_linear", RecomputeKind::Selective).value(), kTensor + kSums);
   // An MoE layer made again has no rows to send, the recomputation of dense MLPs leaves them.
   TrainingRun moe = run;
   moe.model = small_moe();

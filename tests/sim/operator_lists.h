@@ -1,9 +1,12 @@
-// Looking things up in lists of operators.
+// Looking things up in lists of operators, and what blocks save for their backward passes.
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
+#include "sim/operators/block_dataflow.h"
+#include "sim/operators/block_recompute.h"
 #include "sim/operators/operator.h"
 
 namespace llmsim::sim {
@@ -22,5 +25,18 @@ inline double gemm_flops(const OperatorList& list) {
   for (const Operator& op : list) sum += op.kind == OperatorKind::Gemm ? op.flops.value() : 0.0;
   return sum;
 }
+
+// Of a block under the strategy's recomputation, as `recompute` where that is given.
+template <class Run>
+Bytes saved_by_block(const Run& run, std::optional<RecomputeKind> recompute = RecomputeKind::None,
+                     LayerKind kind = LayerKind::Dense) {
+  const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
+  Recompute chosen = run.strategy.recompute;
+  chosen.kind = recompute.value_or(chosen.kind);
+  return block.saved(recomputation_of(block, chosen, run.model, run.framework, kind));
+}
+
+// Mean and deviation of two layer norms, of `rows` rows, in 16 bits.
+constexpr double norm_sums(double rows) { return 2.0 * 2.0 * 2.0 * rows; }
 
 }  // namespace llmsim::sim
