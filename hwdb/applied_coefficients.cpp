@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "sim/hardware/power_limit.h"
+#include "sim/hardware/device.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "hwdb/run_record.h"
 #include "sim/base/quantity.h"
-#include "sim/base/streaming_kernel.h"
+#include "sim/hardware/device.h"
 #include "sim/operators/operator.h"
 #include "sim/schedule/rank_counts.h"
 

@@ -1,8 +1,54 @@
 #include "sim/hardware/device.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "sim/base/error.h"
 
 namespace llmsim::sim {
+
+namespace {
+
+constexpr Named<AttentionKernel> kKernels[] = {{AttentionKernel::Flash1, "flash-1"},
+                                               {AttentionKernel::FlashTriton, "flash-triton"},
+                                               {AttentionKernel::Flash2, "flash-2"},
+                                               {AttentionKernel::Flash3, "flash-3"},
+                                               {AttentionKernel::Cudnn, "cudnn"},
+                                               {AttentionKernel::ComposableKernel, "composable-kernel"},
+                                               {AttentionKernel::Aotriton, "aotriton"},
+                                               {AttentionKernel::AotritonFirst, "aotriton-first"},
+                                               {AttentionKernel::Splash, "splash"},
+                                               {AttentionKernel::Blockwise, "blockwise"},
+                                               {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
+
+}  // namespace
+
+NameTable<AttentionKernel> name_table(AttentionKernel) { return kKernels; }
+
+const char* name_of(StreamingKernel kernel) {
+  switch (kernel) {
+    case StreamingKernel::LayerNorm: return "layer_norm";
+    case StreamingKernel::RmsNorm: return "rms_norm";
+    case StreamingKernel::Softmax: return "softmax";
+    case StreamingKernel::Gelu: return "gelu";
+    case StreamingKernel::GatedActivation: return "gated_activation";
+    case StreamingKernel::Rotary: return "rotary";
+    case StreamingKernel::Add: return "add";
+    case StreamingKernel::ColumnSum: return "column_sum";
+    case StreamingKernel::Copy: return "copy";
+    case StreamingKernel::Lookup: return "lookup";
+    case StreamingKernel::CrossEntropy: return "cross_entropy";
+    case StreamingKernel::ChunkedCrossEntropy: return "chunked_cross_entropy";
+    case StreamingKernel::Cast: return "cast";
+    case StreamingKernel::Optimizer: return "optimizer";
+    case StreamingKernel::SquareSum: return "square_sum";
+    case StreamingKernel::Scale: return "scale";
+    case StreamingKernel::ExpertChoice: return "expert_choice";
+    case StreamingKernel::RowMove: return "row_move";
+    case StreamingKernel::WeightedSum: return "weighted_sum";
+  }
+  return "";
+}
 
 std::string supported_formats(const Device& device) {
   std::string names;
@@ -22,6 +68,11 @@ FlopsPerSecond Device::peak(DType dtype) const {
   const std::string formats = supported_formats(*this);
   if (formats.empty()) throw Error(id + " has no known rate in any format; `llmsim hardware add` stores one of your own");
   throw Error(id + " cannot multiply in " + name_of(dtype) + "; it supports " + formats);
+}
+
+double power_limited_clock(double clock, const PowerLimit& device, const PowerLimit& like) {
+  const double power = device.watts / like.watts * (like.peak / device.peak);
+  return std::min(1.0, clock * std::pow(power, kPowerExponent));
 }
 
 }  // namespace llmsim::sim

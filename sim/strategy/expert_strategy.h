@@ -6,7 +6,7 @@
 // experts.
 #pragma once
 
-#include "sim/base/named.h"
+#include "sim/base/field.h"
 
 namespace llmsim::sim {
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
+#include "sim/hardware/device.h"
 #include "sim/strategy/low_precision_recipe.h"
 
 namespace llmsim::sim {

@@ -25,7 +25,7 @@
 #include <optional>
 #include <string>
 
-#include "sim/base/named.h"
+#include "sim/base/field.h"
 
 namespace llmsim::sim {
 

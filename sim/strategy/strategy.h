@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "sim/base/dtype.h"
-#include "sim/base/named.h"
+#include "sim/base/field.h"
 #include "sim/strategy/expert_strategy.h"
 #include "sim/strategy/offload.h"
 #include "sim/strategy/recompute.h"
