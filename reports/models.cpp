@@ -6,7 +6,6 @@
 #include "reports/json.h"
 
 #include "sim/base/error.h"
-#include "sim/model/conventions.h"
 #include "sim/model/flops.h"
 #include "sim/model/parameters.h"
 

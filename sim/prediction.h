@@ -9,7 +9,7 @@
 #include "sim/base/quantity.h"
 #include "sim/memory/footprint.h"
 #include "sim/memory/peak.h"
-#include "sim/model/conventions.h"
+#include "sim/model/flops.h"
 #include "sim/model/parameters.h"
 #include "sim/run.h"
 #include "sim/schedule/step.h"

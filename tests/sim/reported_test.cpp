@@ -1,10 +1,9 @@
-#include "sim/model/reported.h"
+#include "sim/model/flops.h"
 
 #include <gtest/gtest.h>
 
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
-#include "sim/model/flops.h"
 #include "sim/plausibility.h"
 #include "sim/predict.h"
 #include "tests/sim/sample_run.h"
