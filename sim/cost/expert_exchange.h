@@ -14,7 +14,7 @@
 #pragma once
 
 #include "sim/cost/collective.h"
-#include "sim/strategy/expert_strategy.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
 

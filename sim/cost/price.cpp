@@ -5,7 +5,7 @@
 
 #include "sim/base/error.h"
 #include "sim/cost/step_factors.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 namespace {

@@ -1,7 +1,5 @@
-// FLOPs of training by the shape of the model alone; the conventions by which publications count them; and what a published rate
-// or utilisation means.
-//
-// FLOPs that one token of a training sequence needs, by the shape of the model alone.
+// FLOPs of training: what one token needs by the shape of the model alone, the conventions by which publications count a step,
+// and what a published rate or utilisation means.
 //
 // A multiply-add is 2 FLOP.  Counted are matrix multiplications and the two GEMMs of attention; norms, activations, softmax,
 // biases and the embedding lookup (no GEMM) are not.  The backward pass does twice the forward's work, so training needs 3 *
@@ -79,7 +77,7 @@ struct Convention {
 // What the conventions need of a step.
 struct StepWork {
   double tokens = 0.0;  // per step, whole cluster
-  Flops model{};        // exact, by the shape of the model (flops.h)
+  Flops model{};        // exact, by the shape of the model
   Flops hardware{};     // executed
   Seconds step_time{};
   int num_devices = 1;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "sim/base/quantity.h"
-#include "sim/strategy/offload.h"
 #include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {

@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 

@@ -5,7 +5,7 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/schedule/step.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "sim/schedule/data_exchange.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 namespace {

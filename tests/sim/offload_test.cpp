@@ -1,4 +1,4 @@
-#include "sim/strategy/offload.h"
+#include "sim/strategy/recompute.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,9 @@
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "sim/strategy/stages.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
