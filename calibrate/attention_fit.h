@@ -10,7 +10,7 @@
 #include <span>
 
 #include "calibrate/least_squares.h"
-#include "sim/cost/attention.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 

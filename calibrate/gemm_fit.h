@@ -14,7 +14,7 @@
 #include <span>
 
 #include "calibrate/least_squares.h"
-#include "sim/cost/gemm.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 

@@ -15,7 +15,7 @@
 
 #include "calibrate/measured_kernels.h"
 #include "hwdb/database.h"
-#include "sim/cost/gemm.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 

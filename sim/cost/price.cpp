@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
-#include "sim/cost/step_factors.h"
+#include "sim/cost/contention.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {

@@ -5,12 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "sim/cost/attention.h"
 #include "sim/cost/collective.h"
 #include "sim/cost/contention.h"
-#include "sim/cost/expert_exchange.h"
-#include "sim/cost/gemm.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 #include "sim/operators/operator.h"
 #include "sim/run.h"
 

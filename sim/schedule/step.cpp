@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "sim/cost/contention.h"
-#include "sim/cost/gemm.h"
-#include "sim/cost/step_factors.h"
+#include "sim/cost/kernels.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/update.h"
 

@@ -1,4 +1,4 @@
-#include "sim/cost/attention.h"
+#include "sim/cost/kernels.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sim/cost/expert_exchange.h"
+#include "sim/cost/collective.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sim/cost/step_factors.h"
+#include "sim/cost/contention.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 #include <cmath>
 

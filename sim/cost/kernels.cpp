@@ -1,10 +1,12 @@
-#include "sim/cost/gemm.h"
+#include "sim/cost/kernels.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 namespace llmsim::sim {
+
 namespace {
 
 struct Tile {
@@ -114,5 +116,106 @@ GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine) {
 }
 
 Seconds gemm_time(const Operator& gemm, const GemmMachine& machine) { return gemm_factors(gemm, machine).time(); }
+
+namespace {
+
+constexpr double kQueryBlock = 128.0;
+
+// 1 at 128, the fitted factor at 64, linear in 1/d between and below.
+double head_factor(double d, double factor_64) {
+  if (d >= 128.0) return 1.0;
+  const double slope = (1.0 / factor_64 - 1.0) / (1.0 / 64.0 - 1.0 / 128.0);
+  return 1.0 / (1.0 + slope * (1.0 / d - 1.0 / 128.0));
+}
+
+}  // namespace
+
+AttentionMachine attention_machine(const Device& device, DType dtype, AttentionKernel kernel) {
+  return {.peak = device.peak(dtype),
+          .compute_units = device.compute_units,
+          .bandwidth = device.achieved.memory_fraction * device.memory_bandwidth,
+          .coefficients = device.achieved.attention[static_cast<std::size_t>(kernel)],
+          .kernel_time = device.achieved.gemm[static_cast<std::size_t>(dtype)].kernel_time};
+}
+
+AttentionFactors attention_factors(const Operator& attention, bool backward, const AttentionMachine& machine) {
+  const AttentionCoefficients& c = machine.coefficients;
+  const double keys = static_cast<double>(attention.n), d = static_cast<double>(attention.k);
+  const double half = attention.causal ? c.seq_half : c.seq_half / 3.0;
+  const double blocks = static_cast<double>(attention.batch) * std::max(1.0, static_cast<double>(attention.m) / kQueryBlock);
+  AttentionFactors factors{.peak = machine.peak, .efficiency = backward ? c.backward : c.forward};
+  factors.head_size = head_factor(d, c.head_dim_64_factor);
+  factors.occupancy = std::min(1.0, blocks / machine.compute_units);
+  factors.useful = 1.0 / attention.repeats;
+  const double long_sequence = factors.efficiency * factors.head_size * factors.occupancy;
+  const double reached = long_sequence * keys / (keys + half);
+  factors.sequence = reached / long_sequence;
+  factors.compute = attention.repeats * attention.flops / (machine.peak * reached);
+  factors.memory = attention.moved / machine.bandwidth;
+  factors.kernel_time = attention.launches * machine.kernel_time;
+  return factors;
+}
+
+Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine) {
+  return attention_factors(attention, backward, machine).time();
+}
+
+StreamingForms streaming_forms(const Transformer& model, const Strategy& strategy) {
+  return {.dtype = activation_dtype(strategy.precision),
+          .norm = model.norm,
+          .gated_mlp = model.gated_mlp,
+          .chunked_loss = strategy.fused_cross_entropy};
+}
+
+bool is_streaming(OperatorKind kind) { return OperatorKind::Norm <= kind && kind <= OperatorKind::GradientNorm; }
+
+StreamingKernel streaming_kernel(const Operator& op, const StreamingForms& forms) {
+  const std::string_view label = op.label;
+  switch (op.kind) {
+    case OperatorKind::Norm: return forms.norm == Norm::RmsNorm ? StreamingKernel::RmsNorm : StreamingKernel::LayerNorm;
+    case OperatorKind::Softmax: return label == "router_choice" ? StreamingKernel::ExpertChoice : StreamingKernel::Softmax;
+    case OperatorKind::Activation: return forms.gated_mlp ? StreamingKernel::GatedActivation : StreamingKernel::Gelu;
+    case OperatorKind::Rotary: return StreamingKernel::Rotary;
+    case OperatorKind::Copy: return label.starts_with("expert_") ? StreamingKernel::RowMove : StreamingKernel::Copy;
+    case OperatorKind::Residual:
+      if (label == "expert_combination") return StreamingKernel::WeightedSum;
+      return label == "bias_gradient" ? StreamingKernel::ColumnSum : StreamingKernel::Add;
+    case OperatorKind::Embedding: return StreamingKernel::Lookup;
+    case OperatorKind::CrossEntropy:
+      if (label == "gradient_scale") return StreamingKernel::Scale;
+      return forms.chunked_loss ? StreamingKernel::ChunkedCrossEntropy : StreamingKernel::CrossEntropy;
+    case OperatorKind::Cast: return StreamingKernel::Cast;
+    case OperatorKind::Optimizer: return StreamingKernel::Optimizer;
+    case OperatorKind::GradientNorm: return label == "gradient_clip" ? StreamingKernel::Scale : StreamingKernel::SquareSum;
+    default: return StreamingKernel::Copy;
+  }
+}
+
+StreamingMachine streaming_machine(const Device& device, const StreamingForms& forms) {
+  return {.bandwidth = device.achieved.memory_fraction * device.memory_bandwidth,
+          .cache = device.cache,
+          .kernel_time = device.achieved.kernel_time,
+          .rates = device.achieved.streaming[static_cast<std::size_t>(forms.dtype)],
+          .forms = forms};
+}
+
+double streamed_share(Bytes moved, Bytes cache) {
+  if (cache <= Bytes(0.0)) return 1.0;
+  if (moved <= Bytes(0.0)) return 0.0;
+  return std::clamp(0.5 + 0.5 * std::log2(moved / cache), 0.0, 1.0);
+}
+
+double relative_rate(const StreamingRate& rate, Bytes moved, Bytes cache) {
+  if (rate.cached == rate.streamed) return rate.streamed;
+  const double w = streamed_share(moved, cache);
+  return std::exp((1.0 - w) * std::log(rate.cached) + w * std::log(rate.streamed));
+}
+
+Seconds streaming_time(const Operator& op, bool backward, const StreamingMachine& machine) {
+  const auto& rates = backward ? machine.rates.backward : machine.rates.forward;
+  const StreamingRate& rate = rates[static_cast<std::size_t>(streaming_kernel(op, machine.forms))];
+  const double relative = relative_rate(rate, op.moved, machine.cache);
+  return op.moved / (op.rate * relative * machine.bandwidth) + op.kernels * machine.kernel_time;
+}
 
 }  // namespace llmsim::sim
