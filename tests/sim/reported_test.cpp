@@ -4,7 +4,6 @@
 
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
-#include "sim/plausibility.h"
 #include "sim/predict.h"
 #include "tests/sim/sample_run.h"
 
