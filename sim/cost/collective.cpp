@@ -30,6 +30,9 @@ constexpr std::array<Protocol, 3> kProtocols{{
      .network_hop = 2.7 / 14.0,
      .bandwidth = 0.25},
 }};
+constexpr std::array<const char*, 3> kProtocolNames{"Simple", "LL128", "LL"};  // by CollectiveProtocol
+constexpr std::array<const char*, 9> kRoutes{"none",   "ring", "tree", "in-switch",   "hierarchical",
+                                             "direct", "pair", "host", "deduplicated"};  // by CollectiveRoute
 constexpr double kTreeBandwidth = 0.92;
 // A step of a tree forwards what it has got only chunk by chunk: it holds back this much of a large message at every level.
 // 80 us per level and direction pair between 4 and 512 nodes of 8 H100 at 340 GB/s.
@@ -52,6 +55,12 @@ BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& plac
     case FabricKind::Loopback: return fabric.device_bandwidth;
   }
   return fabric.device_bandwidth;
+}
+
+// Achieved injection of one node.
+BytesPerSecond node_bandwidth(const Cluster& cluster, double efficiency) {
+  const BytesPerSecond adapters = efficiency * cluster.device.achieved.scale_out_fraction * cluster.network.node_bandwidth;
+  return cluster.network.transport == Transport::Sockets ? std::min(adapters, cluster.network.socket_bandwidth) : adapters;
 }
 
 Seconds hops(const GroupLinks& links, const Protocol& protocol, double fabric, double network) {
@@ -197,16 +206,6 @@ BytesPerSecond GroupLinks::bus_bandwidth() const {
   return place.ranks_per_domain == 1 ? ring : std::min(fabric, ring);
 }
 
-namespace {
-
-// Achieved injection of one node.
-BytesPerSecond node_bandwidth(const Cluster& cluster, double efficiency) {
-  const BytesPerSecond adapters = efficiency * cluster.device.achieved.scale_out_fraction * cluster.network.node_bandwidth;
-  return cluster.network.transport == Transport::Sockets ? std::min(adapters, cluster.network.socket_bandwidth) : adapters;
-}
-
-}  // namespace
-
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency) {
   GroupLinks links{.place = place_group(strategy, kind, cluster)};
   const Achieved& achieved = cluster.device.achieved;
@@ -260,29 +259,8 @@ double bus_factor(CollectiveKind kind, int ranks) {
   return 1.0;
 }
 
-const char* name_of(CollectiveRoute route) {
-  switch (route) {
-    case CollectiveRoute::None: return "none";
-    case CollectiveRoute::Ring: return "ring";
-    case CollectiveRoute::Tree: return "tree";
-    case CollectiveRoute::InSwitch: return "in-switch";
-    case CollectiveRoute::Hierarchical: return "hierarchical";
-    case CollectiveRoute::Direct: return "direct";
-    case CollectiveRoute::Pair: return "pair";
-    case CollectiveRoute::Host: return "host";
-    case CollectiveRoute::Deduplicated: return "deduplicated";
-  }
-  return "";
-}
-
-const char* name_of(CollectiveProtocol protocol) {
-  switch (protocol) {
-    case CollectiveProtocol::Simple: return "Simple";
-    case CollectiveProtocol::LL128: return "LL128";
-    case CollectiveProtocol::LL: return "LL";
-  }
-  return "";
-}
+const char* name_of(CollectiveRoute route) { return kRoutes[static_cast<std::size_t>(route)]; }
+const char* name_of(CollectiveProtocol protocol) { return kProtocolNames[static_cast<std::size_t>(protocol)]; }
 
 namespace {
 

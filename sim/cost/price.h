@@ -107,7 +107,7 @@ class OperatorPricer {
   double context_loss_ = 0.0;
   double expert_loss_ = 0.0;
   StreamingMachine streaming_machine_;
-  double attention_rate_;  // in a step, relative to alone (step_factors.h)
+  double attention_rate_;  // in a step, relative to alone (contention.h)
   double attention_backward_rate_;
   double gemm_rate_;
   double low_precision_gemm_rate_;

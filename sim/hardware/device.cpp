@@ -6,7 +6,6 @@
 #include "sim/base/error.h"
 
 namespace llmsim::sim {
-
 namespace {
 
 constexpr Named<AttentionKernel> kKernels[] = {{AttentionKernel::Flash1, "flash-1"},
@@ -21,34 +20,16 @@ constexpr Named<AttentionKernel> kKernels[] = {{AttentionKernel::Flash1, "flash-
                                                {AttentionKernel::Blockwise, "blockwise"},
                                                {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
 
+constexpr std::array<const char*, kNumStreamingKernels> kStreamingKernels{
+    "layer_norm", "rms_norm", "softmax",       "gelu",          "gated_activation",      "rotary", "add",
+    "column_sum", "copy",     "lookup",        "cross_entropy", "chunked_cross_entropy", "cast",   "optimizer",
+    "square_sum", "scale",    "expert_choice", "row_move",      "weighted_sum"};
+
 }  // namespace
 
 NameTable<AttentionKernel> name_table(AttentionKernel) { return kKernels; }
 
-const char* name_of(StreamingKernel kernel) {
-  switch (kernel) {
-    case StreamingKernel::LayerNorm: return "layer_norm";
-    case StreamingKernel::RmsNorm: return "rms_norm";
-    case StreamingKernel::Softmax: return "softmax";
-    case StreamingKernel::Gelu: return "gelu";
-    case StreamingKernel::GatedActivation: return "gated_activation";
-    case StreamingKernel::Rotary: return "rotary";
-    case StreamingKernel::Add: return "add";
-    case StreamingKernel::ColumnSum: return "column_sum";
-    case StreamingKernel::Copy: return "copy";
-    case StreamingKernel::Lookup: return "lookup";
-    case StreamingKernel::CrossEntropy: return "cross_entropy";
-    case StreamingKernel::ChunkedCrossEntropy: return "chunked_cross_entropy";
-    case StreamingKernel::Cast: return "cast";
-    case StreamingKernel::Optimizer: return "optimizer";
-    case StreamingKernel::SquareSum: return "square_sum";
-    case StreamingKernel::Scale: return "scale";
-    case StreamingKernel::ExpertChoice: return "expert_choice";
-    case StreamingKernel::RowMove: return "row_move";
-    case StreamingKernel::WeightedSum: return "weighted_sum";
-  }
-  return "";
-}
+const char* name_of(StreamingKernel kernel) { return kStreamingKernels[static_cast<std::size_t>(kernel)]; }
 
 std::string supported_formats(const Device& device) {
   std::string names;

@@ -76,7 +76,7 @@ inline constexpr int kNumStreamingKernels = 19;
 // "layer_norm", "rms_norm", ...
 const char* name_of(StreamingKernel kernel);
 
-// How GEMMs on a device fall short of its peak.  See cost/gemm.h for the formula.
+// How GEMMs on a device fall short of its peak.  See cost/kernels.h for the formula.
 struct GemmCoefficients {
   double max_efficiency = 0.80;           // fraction of peak that a large aligned GEMM sustains
   double k_half = 256.0;                  // K at which the fill and drain of a tile's K loop cost as much as the loop
@@ -89,7 +89,7 @@ struct GemmCoefficients {
   Seconds kernel_time{3e-6};              // start-up and epilogue of one kernel
 };
 
-// How attention kernels fall short of the matrix peak.  See cost/attention.h.
+// How attention kernels fall short of the matrix peak.  See cost/kernels.h.
 struct AttentionCoefficients {
   double forward = 0.50;             // fraction of the 16-bit peak of a long, full, head_dim 128 forward pass
   double backward = 0.40;            // of a backward pass
@@ -97,7 +97,7 @@ struct AttentionCoefficients {
   double head_dim_64_factor = 0.80;  // rate at head_dim 64 relative to 128
 };
 
-// Rate of a streaming kernel relative to the achieved memory bandwidth.  See cost/streaming.h.
+// Rate of a streaming kernel relative to the achieved memory bandwidth.  See cost/kernels.h.
 struct StreamingRate {
   double cached = 1.0;    // operands fit the last-level cache
   double streamed = 1.0;  // they do not
@@ -136,7 +136,7 @@ struct Achieved {
   // studies, which disagree (llm-foundry 0.4 +- 0.2, MaxText 1.5 +- 0.5, torchtitan 1.7 +- 0.7, Megatron-Bridge -2.9 +- 0.9).
   double memory_interference = 0.60;
   // Processes of one host (FabricKind::Loopback) share its cores with what carries their messages, and its caches and memory
-  // with each other; all 0 and without effect for other devices.  See cost/step_factors.h.
+  // with each other; all 0 and without effect for other devices.  See cost/contention.h.
   HostSharing sharing;
   double device_spread = 0.0175;  // standard deviation of speed between equal devices (5 % between the best and worst of eight)
 };
@@ -178,6 +178,13 @@ struct Device {
 // "fp32, fp16, bf16": the formats with a peak.
 std::string supported_formats(const Device& device);
 
+struct PowerLimit {
+  double watts = 0.0;
+  FlopsPerSecond peak;  // of the matrix units in 16 bits
+};
+
+constexpr double kPowerExponent = 0.63;  // a below
+
 // Clock of a device whose GEMMs nobody has measured, from one of the same chip with another power limit.
 //
 // Under a long training step matrix units run as fast as the power limit allows.  A unit at clock f takes power f^(1/a), so n
@@ -189,13 +196,7 @@ std::string supported_formats(const Device& device);
 // peak, ln 1.2 / ln (4/3) = 0.63 (ROCm blogs, measuring max-achievable FLOPs, part 2); the best bf16 GEMMs of one collector on
 // B200, B300, GB200 and GB300 (1000 to 1400 W) grow with the power limit to the power of 0.61 (ai-dynamo/aiconfigurator
 // @095f58a). Assumes the same architecture, whose units take the same power at the same clock.
-constexpr double kPowerExponent = 0.63;
-
-struct PowerLimit {
-  double watts = 0.0;
-  FlopsPerSecond peak;  // of the matrix units in 16 bits
-};
-
+//
 // `clock`: the sustained clock of `like`, relative to short runs.  Requires positive limits and peaks.
 double power_limited_clock(double clock, const PowerLimit& device, const PowerLimit& like);
 

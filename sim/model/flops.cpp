@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "sim/model/parameters.h"
 
@@ -49,11 +50,6 @@ Count block_weights(const Transformer& m) {
 }
 
 }  // namespace
-
-std::int64_t matmul_parameters(const Transformer& model) {
-  const HeadWeights head = head_weights(model);
-  return block_weights(model) + head.of_predicted + head.of_first;
-}
 
 double attended_keys(const Transformer& model, int layer, bool causal) {
   const double tokens = model.seq_len;

@@ -6,7 +6,6 @@
 // forward.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,11 +15,6 @@
 #include "sim/model/transformer.h"
 
 namespace llmsim::sim {
-
-// Weights that multiply a token's activations: projections, MLP, the top_k visited and the shared experts, router, and the head
-// (tied or not, once more for each multi-token-prediction layer, and with the layers of an encoder's head, which work on some
-// tokens only).  Neither embedding lookup, norms nor biases.
-std::int64_t matmul_parameters(const Transformer& model);
 
 // Keys that a query of layer `layer` meets, averaged over a sequence of S = seq_len tokens; w is the layer's window, at most S:
 //
@@ -39,17 +33,17 @@ Flops attention_flops_per_token(const Transformer& model, int layer, bool causal
 // pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);
 
-// 2 matmul_parameters + the attention of all layers, multi-token-prediction layers included; of an encoder the head's share.
-// Without windows, experts and MLA three times this is the usual 6 (N - embedding) + 12 L H d S, half the second
-// term if causal.
+// 2 W + the attention of all layers, multi-token-prediction layers included.  W are the weights that multiply a token's
+// activations: projections, MLP, the top_k visited and the shared experts, router, and the head (tied or not, once more for each
+// multi-token-prediction layer; of an encoder its share); neither embedding lookup, norms nor biases.  Without windows, experts
+// and MLA three times this is the usual 6 (N - embedding) + 12 L H d S, half the second term if causal.
 Flops forward_flops_per_token(const Transformer& model, bool causal);
 
 // What training needs for one token: a forward pass and two backward, of causal attention half.  Where
 // the weights are frozen and adapters of `adapter_parameters` (of the whole model) are trained instead,
 // no gradients of frozen weights:
 //
-//   3 forward      with adapters:  3 forward - 2 matmul_parameters (of an encoder the head's share)
-//                                  + 6 adapter_parameters
+//   3 forward      with adapters:  3 forward - 2 W + 6 adapter_parameters
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters = 0.0);
 
 // FLOPs of a training step under the conventions that publications use.  They differ by up to 1.6x for the same step.

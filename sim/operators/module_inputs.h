@@ -1,4 +1,4 @@
-// The inputs that the modules of a block keep for their backward passes, by the names of strategy/offload.h.
+// The inputs that the modules of a block keep for their backward passes, by the names of strategy/recompute.h.
 #pragma once
 
 #include "sim/base/quantity.h"

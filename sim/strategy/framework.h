@@ -64,7 +64,7 @@ struct HostTimes {
   bool operator==(const HostTimes&) const = default;
 };
 
-// What a run pays whose steps are the same to the bit (cost/step_factors.h).
+// What a run pays whose steps are the same to the bit (cost/contention.h).
 struct Determinism {
   bool fills_new_tensors = false;
   double attention_backward = 1.0;  // rate of attention's backward pass relative to the kernel that sums in any order
