@@ -43,6 +43,12 @@ void CollectiveTally::add(const CollectiveTally& other, double times) {
   time += times * other.time;
 }
 
+Seconds time_of(const CollectiveTallies& tallies) {
+  Seconds sum;
+  for (const CollectiveTally& tally : tallies) sum += tally.time;
+  return sum;
+}
+
 void LaunchTally::add(const Operator& op) {
   kernels += op.kernels;
   if (op.kind == OperatorKind::Gemm && is_low_precision(op.dtype)) low_precision_gemms += 1.0;

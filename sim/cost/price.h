@@ -26,6 +26,8 @@ struct CollectiveTally {
 };
 using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by CollectiveKind
 
+Seconds time_of(const CollectiveTallies& tallies);
+
 // What the host calls.
 struct LaunchTally {
   double kernels = 0.0;

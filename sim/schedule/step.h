@@ -60,6 +60,7 @@ class StepSimulation {
 
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
+  const ChunkTimes& times(int stage, int chunk) const { return chunks_[part_index(stage, chunk)]; }
   const PartPasses& passes(int stage, int chunk) const { return passes_[part_index(stage, chunk)]; }
   std::vector<ModelPart> parts_of(int stage) const;
 
