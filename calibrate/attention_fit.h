@@ -1,4 +1,4 @@
-// Fits the coefficients of flash attention (sim/cost/attention.h) to measured rates of one implementation on one device.
+// Fits the coefficients of flash attention (sim/cost/kernels.h) to measured rates of one implementation on one device.
 //
 // Residuals are  ln(predicted / measured)  with Huber weights.  Tables give forward, backward or both together, so three weak
 // priors stand beside them, each as  0.08 (u - u0) / spread  of u = ln value:  backward / forward = 0.82 (spread
@@ -10,7 +10,7 @@
 #include <span>
 
 #include "calibrate/least_squares.h"
-#include "sim/cost/attention.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 

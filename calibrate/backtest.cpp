@@ -8,7 +8,7 @@
 
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"
-#include "sim/plausibility.h"
+#include "sim/predict.h"
 
 namespace llmsim::calibrate {
 namespace {

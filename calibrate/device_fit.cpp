@@ -14,7 +14,7 @@
 #include "calibrate/gemm_fit.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 namespace {

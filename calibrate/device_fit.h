@@ -14,7 +14,7 @@
 //                      its sums, are fitted (collective_fit.h)
 //   sharing            of ranks that are processes of one host: with a collective that takes s times as long beside GEMMs,
 //                      which take p times as long beside collectives, hiding it costs s (1 - 1/p) of its time, the median
-//                      of fp32 overlaps; n ranks that do the same take 1 + (n - 1) x times as long (sim/cost/step_factors.h)
+//                      of fp32 overlaps; n ranks that do the same take 1 + (n - 1) x times as long (sim/cost/contention.h)
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Fits the coefficients of GEMMs (sim/cost/gemm.h) to measured times.
+// Fits the coefficients of GEMMs (sim/cost/kernels.h) to measured times.
 //
 // Minimises the sum of squared  ln(predicted / measured)  with Huber weights (least_squares.h), plus one term for each prior:
 //
@@ -14,7 +14,7 @@
 #include <span>
 
 #include "calibrate/least_squares.h"
-#include "sim/cost/gemm.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "hwdb/settings.h"
-#include "sim/base/text.h"
+#include "sim/base/error.h"
 
 namespace llmsim::calibrate {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "calibrate/statistics.h"
 #include "hwdb/hardware.h"
-#include "sim/hardware/power_limit.h"
+#include "sim/hardware/device.h"
 
 namespace llmsim::calibrate {
 namespace {

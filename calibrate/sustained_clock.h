@@ -1,6 +1,6 @@
 // The clock that a device keeps through a training step, over that of the short GEMMs to which its curve was fitted.
 //
-// Devices with the same chip: under a limit of W watts all sustain a rate of c W^a (sim/hardware/power_limit.h), and their clock
+// Devices with the same chip: under a limit of W watts all sustain a rate of c W^a (sim/hardware/device.h), and their clock
 // is that over the rate of their short GEMMs, which differ by the limit too,
 //
 //   clock = min(1, c W^a / rate),    ln c the mean of ln(ratio rate / W^a) over all sources and devices
@@ -15,7 +15,7 @@
 
 #include "calibrate/measured_kernels.h"
 #include "hwdb/database.h"
-#include "sim/cost/gemm.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 

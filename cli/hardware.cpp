@@ -10,7 +10,6 @@
 #include "hwdb/user_hardware.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
-#include "sim/base/text.h"
 
 namespace llmsim::cli {
 namespace {

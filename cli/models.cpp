@@ -11,7 +11,6 @@
 #include "hwdb/spelling.h"
 #include "reports/models.h"
 #include "sim/base/error.h"
-#include "sim/base/text.h"
 
 namespace llmsim::cli {
 namespace {

@@ -12,7 +12,6 @@
 #include "reports/prediction.h"
 #include "sim/base/error.h"
 #include "sim/memory/memory_curve.h"
-#include "sim/plausibility.h"
 #include "sim/predict.h"
 
 namespace llmsim::cli {

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "sim/hardware/power_limit.h"
+#include "sim/hardware/device.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -100,7 +100,7 @@ void limit_power(const Database& database, const HardwareRecord& record, sim::Cl
             achieved.sustained_clock,
             std::hypot(error, 0.05),
             Evidence::Assumed,
-            "as " + like + ", whose limit is " + printed(limit_like->watts, "W") + " (sim/hardware/power_limit.h)",
+            "as " + like + ", whose limit is " + printed(limit_like->watts, "W") + " (sim/hardware/device.h)",
             "",
             Origin::Shipped};
 }

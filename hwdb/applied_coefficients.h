@@ -17,7 +17,7 @@ using CoefficientSources = std::map<std::string, Coefficient>;  // by key: the r
 void apply_coefficients(const Database& database, HardwareKind kind, const HardwareRecord& record, sim::Cluster& cluster,
                         CoefficientSources& sources);
 
-// The clock of a device whose GEMMs are taken from the same chip under another power limit (sim/hardware/power_limit.h), unless
+// The clock of a device whose GEMMs are taken from the same chip under another power limit (sim/hardware/device.h), unless
 // it has a clock of its own.
 void limit_power(const Database& database, const HardwareRecord& record, sim::Cluster& cluster, CoefficientSources& sources);
 

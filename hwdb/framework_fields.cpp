@@ -5,7 +5,7 @@
 
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
-#include "sim/strategy/framework_fields.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy_fields.h"
 
 namespace llmsim::hwdb {

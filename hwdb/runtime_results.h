@@ -7,9 +7,9 @@
 
 #include "hwdb/run_record.h"
 #include "sim/base/quantity.h"
-#include "sim/base/streaming_kernel.h"
+#include "sim/hardware/device.h"
 #include "sim/operators/operator.h"
-#include "sim/schedule/rank_counts.h"
+#include "sim/schedule/stage_work.h"
 
 namespace llmsim::hwdb {
 

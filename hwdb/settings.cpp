@@ -7,7 +7,6 @@
 
 #include "hwdb/framework_fields.h"
 #include "sim/base/error.h"
-#include "sim/base/text.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -5,8 +5,7 @@
 
 #include "reports/json.h"
 
-#include "sim/base/text.h"
-#include "sim/model/conventions.h"
+#include "sim/base/error.h"
 #include "sim/model/flops.h"
 #include "sim/model/parameters.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "sim/base/error.h"
-#include "sim/model/reported.h"
+#include "sim/model/flops.h"
 
 namespace llmsim::reports {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reports/table.h"
-#include "sim/model/reported.h"
+#include "sim/model/flops.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {

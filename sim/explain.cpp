@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "sim/cost/expert_exchange.h"
+#include "sim/cost/collective.h"
 #include "sim/cost/price.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"

@@ -6,10 +6,9 @@
 
 #include <vector>
 
-#include "sim/cost/attention.h"
 #include "sim/cost/collective.h"
-#include "sim/cost/gemm.h"
-#include "sim/cost/step_factors.h"
+#include "sim/cost/contention.h"
+#include "sim/cost/kernels.h"
 #include "sim/run.h"
 #include "sim/schedule/stage_work.h"
 

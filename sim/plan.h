@@ -1,32 +1,19 @@
 // Searches all strategies for a model on a number of devices.
 //
-// Every valid combination of tp, pp, dp, micro-batch, sequence parallelism, virtual stages, sharding and recomputation is
-// evaluated by the same code as predict(); nothing is pruned by a heuristic.  GPipe is left out because it takes as long as 1F1B
-// and holds more; zero-bubble schedules and DualPipe are tried where they are asked for, because few frameworks have them; ZeRO-2
-// and ZeRO-3 are tried without pipelining only, because they exchange whole gradients or weights for every micro-batch.
+// Every strategy of search_space.h that keeps the rules is evaluated by the same code as predict(); nothing is pruned by a
+// heuristic.
 #pragma once
 
-#include <array>
-#include <functional>
 #include <map>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sim/predict.h"
-#include "sim/strategy/strategy_fields.h"
+#include "sim/search_space.h"
 
 namespace llmsim::sim {
 
 enum class Objective { Throughput, Cost, Memory, Time };
-
-// The fields that a search chooses; recompute is one as a whole.
-inline constexpr std::array<std::string_view, 10> kSearchedFields{
-    "tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages", "pipeline_schedule", "sharding", "recompute"};
-
-// The values that a search may give to fields of a strategy, by key; "recompute" as people type it (text_of(Recompute)).
-using Restriction = std::map<std::string, std::vector<FieldValue>>;
 
 // What to plan.  Every plan equals predict() of its run.  Of the searched fields everything that makes sense is tried, or the
 // values of the restriction; the rest is as in `base`.

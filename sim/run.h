@@ -42,6 +42,8 @@ struct Run {
 };
 
 // Vocabulary as the framework trains it: padded to a multiple of vocab_multiple * tensor_parallel.
-int trained_vocab_size(const Run& run);
+inline int trained_vocab_size(const Run& run) {
+  return padded_vocab_size(run.model.vocab_size, run.framework.vocab_multiple, run.strategy.tp);
+}
 
 }  // namespace llmsim::sim

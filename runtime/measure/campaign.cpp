@@ -20,7 +20,7 @@
 #include "runtime/measure/shapes.h"
 #include "runtime/measure/step_bench.h"
 #include "runtime/parallel/rank_groups.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {
 namespace {

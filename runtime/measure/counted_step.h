@@ -13,7 +13,7 @@
 
 #include "runtime/measure/step_bench.h"
 #include "runtime/model/trainer.h"
-#include "sim/schedule/rank_counts.h"
+#include "sim/schedule/stage_work.h"
 
 namespace llmsim::runtime {
 

@@ -13,7 +13,7 @@
 #include "runtime/library/operator_call.h"
 #include "runtime/library/timer.h"
 #include "runtime/measure/kernel_bench.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "runtime/library/device.h"
 #include "runtime/library/timer.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {
 namespace {

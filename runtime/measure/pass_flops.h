@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/library/operator_trace.h"
-#include "sim/schedule/rank_counts.h"
+#include "sim/schedule/stage_work.h"
 
 namespace llmsim::runtime {
 

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "sim/base/error.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 #include "sim/model/catalogue.h"
 #include "sim/model/parameters.h"
 #include "sim/operators/block.h"

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/timer.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {
 namespace {

@@ -1,8 +1,9 @@
-// The one exception of the project: input that the user can fix.
+// The one exception of the project, input that the user can fix, and the words of its messages.
 #pragma once
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace llmsim {
 
@@ -14,3 +15,21 @@ class Error : public std::runtime_error {
 };
 
 }  // namespace llmsim
+
+namespace llmsim::sim {
+
+// "a, b, c" with ", " between the words.
+inline std::string joined(const std::vector<std::string>& words, const char* separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+// "a, b or c".
+inline std::string alternatives(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
+}
+
+}  // namespace llmsim::sim

@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 
-#include "sim/base/text.h"
+#include "sim/base/error.h"
 
 namespace llmsim::sim {
 namespace {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 namespace llmsim::sim {
+
 namespace {
 
 // Latencies of NCCL's protocols: base, and hops relative to those of Simple (3.4 us on NVLink, 14 us on the network).
@@ -29,6 +30,9 @@ constexpr std::array<Protocol, 3> kProtocols{{
      .network_hop = 2.7 / 14.0,
      .bandwidth = 0.25},
 }};
+constexpr std::array<const char*, 3> kProtocolNames{"Simple", "LL128", "LL"};  // by CollectiveProtocol
+constexpr std::array<const char*, 9> kRoutes{"none",   "ring", "tree", "in-switch",   "hierarchical",
+                                             "direct", "pair", "host", "deduplicated"};  // by CollectiveRoute
 constexpr double kTreeBandwidth = 0.92;
 // A step of a tree forwards what it has got only chunk by chunk: it holds back this much of a large message at every level.
 // 80 us per level and direction pair between 4 and 512 nodes of 8 H100 at 340 GB/s.
@@ -51,6 +55,12 @@ BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& plac
     case FabricKind::Loopback: return fabric.device_bandwidth;
   }
   return fabric.device_bandwidth;
+}
+
+// Achieved injection of one node.
+BytesPerSecond node_bandwidth(const Cluster& cluster, double efficiency) {
+  const BytesPerSecond adapters = efficiency * cluster.device.achieved.scale_out_fraction * cluster.network.node_bandwidth;
+  return cluster.network.transport == Transport::Sockets ? std::min(adapters, cluster.network.socket_bandwidth) : adapters;
 }
 
 Seconds hops(const GroupLinks& links, const Protocol& protocol, double fabric, double network) {
@@ -196,16 +206,6 @@ BytesPerSecond GroupLinks::bus_bandwidth() const {
   return place.ranks_per_domain == 1 ? ring : std::min(fabric, ring);
 }
 
-namespace {
-
-// Achieved injection of one node.
-BytesPerSecond node_bandwidth(const Cluster& cluster, double efficiency) {
-  const BytesPerSecond adapters = efficiency * cluster.device.achieved.scale_out_fraction * cluster.network.node_bandwidth;
-  return cluster.network.transport == Transport::Sockets ? std::min(adapters, cluster.network.socket_bandwidth) : adapters;
-}
-
-}  // namespace
-
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency) {
   GroupLinks links{.place = place_group(strategy, kind, cluster)};
   const Achieved& achieved = cluster.device.achieved;
@@ -259,28 +259,42 @@ double bus_factor(CollectiveKind kind, int ranks) {
   return 1.0;
 }
 
-const char* name_of(CollectiveRoute route) {
-  switch (route) {
-    case CollectiveRoute::None: return "none";
-    case CollectiveRoute::Ring: return "ring";
-    case CollectiveRoute::Tree: return "tree";
-    case CollectiveRoute::InSwitch: return "in-switch";
-    case CollectiveRoute::Hierarchical: return "hierarchical";
-    case CollectiveRoute::Direct: return "direct";
-    case CollectiveRoute::Pair: return "pair";
-    case CollectiveRoute::Host: return "host";
-    case CollectiveRoute::Deduplicated: return "deduplicated";
-  }
-  return "";
+const char* name_of(CollectiveRoute route) { return kRoutes[static_cast<std::size_t>(route)]; }
+const char* name_of(CollectiveProtocol protocol) { return kProtocolNames[static_cast<std::size_t>(protocol)]; }
+
+namespace {
+
+// Of so many equal places those that a token with k experts visits.
+double visited(double places, int top_k) { return places * (1.0 - std::pow(1.0 - 1.0 / places, top_k)); }
+
+// Domains where a token's groups of experts are.
+double allowed_domains(double domains, const ExpertRoute& route) {
+  return std::min(domains, route.groups_per_token * std::max(1.0, domains / route.num_groups));
 }
 
-const char* name_of(CollectiveProtocol protocol) {
-  switch (protocol) {
-    case CollectiveProtocol::Simple: return "Simple";
-    case CollectiveProtocol::LL128: return "LL128";
-    case CollectiveProtocol::LL: return "LL";
-  }
-  return "";
+}  // namespace
+
+ExchangedBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place) {
+  const double ranks = place.ranks, domains = place.domains;
+  const Bytes tokens = message / route.top_k;
+  return {.fabric = (ranks - domains) / ranks * visited(ranks, route.top_k) * tokens,
+          .network = (domains - 1.0) / domains * visited(allowed_domains(domains, route), route.top_k) * tokens};
+}
+
+CollectiveTerms expert_exchange_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
+  const CollectiveTerms rows = collective_terms(CollectiveKind::AllToAll, message, links);
+  if (route.dispatch != ExpertDispatch::Deduplicated || links.place.ranks == 1) return rows;
+  const Seconds empty = collective_time(CollectiveKind::AllToAll, Bytes(0.0), links);
+  const ExchangedBytes sent = deduplicated_bytes(message, route, links.place);
+  const Seconds near = sent.fabric / links.fabric;
+  const double sharers = links.place.ranks_per_domain;
+  const Seconds slower = links.place.domains == 1 ? near : std::max(near, sharers * sent.network / links.network);
+  const CollectiveTerms tokens{.route = CollectiveRoute::Deduplicated, .alpha = empty, .time = empty + slower};
+  return tokens.time < rows.time ? tokens : rows;
+}
+
+Seconds expert_exchange_time(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
+  return expert_exchange_terms(message, route, links).time;
 }
 
 }  // namespace llmsim::sim

@@ -118,22 +118,13 @@ BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*ki
   return wide == 0 ? prices.*kind : mean(prices.*kind, *prices.wide.*kind, static_cast<double>(wide) / blocks);
 }
 
-BlockPrice mean_of(const Run& run, const LayerPrices& prices, const ModelPart& part, BlockPrice BlockPrices::*dense,
-                   BlockPrice BlockPrices::*moe) {
-  if (!prices.wide) return mean_of_kinds(prices.*dense, prices.*moe, part);
-  const HighPrecisionBlocks wide = high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
-  return mean_of_kinds(mean_of_widths(prices, dense, wide.dense, part.dense_blocks()),
-                       mean_of_widths(prices, moe, wide.moe, part.moe_blocks), part);
-}
-
 }  // namespace
 
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelPart& part) {
-  return mean_of(run, prices, part, &BlockPrices::block, &BlockPrices::moe_block);
-}
-
-BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const ModelPart& part) {
-  return mean_of(run, prices, part, &BlockPrices::kept_block, &BlockPrices::kept_moe_block);
+  if (!prices.wide) return mean_of_kinds(prices.block, prices.moe_block, part);
+  const HighPrecisionBlocks wide = high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
+  return mean_of_kinds(mean_of_widths(prices, &BlockPrices::block, wide.dense, part.dense_blocks()),
+                       mean_of_widths(prices, &BlockPrices::moe_block, wide.moe, part.moe_blocks), part);
 }
 
 namespace {

@@ -63,7 +63,6 @@ struct LayerPrices : BlockPrices {
 
 // The mean block of a part: `blocks` of it are the part's.  Bytes are means too.
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelPart& part);
-BlockPrice mean_kept_block(const Run& run, const LayerPrices& prices, const ModelPart& part);
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "sim/base/error.h"
-#include "sim/cost/step_factors.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/cost/contention.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 namespace {
@@ -41,6 +41,12 @@ void CollectiveTally::add(const CollectiveTally& other, double times) {
   count += times * other.count;
   message += times * other.message;
   time += times * other.time;
+}
+
+Seconds time_of(const CollectiveTallies& tallies) {
+  Seconds sum;
+  for (const CollectiveTally& tally : tallies) sum += tally.time;
+  return sum;
 }
 
 void LaunchTally::add(const Operator& op) {

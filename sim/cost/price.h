@@ -5,12 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "sim/cost/attention.h"
 #include "sim/cost/collective.h"
 #include "sim/cost/contention.h"
-#include "sim/cost/expert_exchange.h"
-#include "sim/cost/gemm.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 #include "sim/operators/operator.h"
 #include "sim/run.h"
 
@@ -28,6 +25,8 @@ struct CollectiveTally {
   void add(const CollectiveTally& other, double times);
 };
 using CollectiveTallies = std::array<CollectiveTally, kNumCollectives>;  // by CollectiveKind
+
+Seconds time_of(const CollectiveTallies& tallies);
 
 // What the host calls.
 struct LaunchTally {
@@ -110,7 +109,7 @@ class OperatorPricer {
   double context_loss_ = 0.0;
   double expert_loss_ = 0.0;
   StreamingMachine streaming_machine_;
-  double attention_rate_;  // in a step, relative to alone (step_factors.h)
+  double attention_rate_;  // in a step, relative to alone (contention.h)
   double attention_backward_rate_;
   double gemm_rate_;
   double low_precision_gemm_rate_;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/base/named.h"
+#include "sim/base/field.h"
 #include "sim/base/quantity.h"
 #include "sim/hardware/device.h"
 

@@ -1,8 +1,35 @@
 #include "sim/hardware/device.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "sim/base/error.h"
 
 namespace llmsim::sim {
+namespace {
+
+constexpr Named<AttentionKernel> kKernels[] = {{AttentionKernel::Flash1, "flash-1"},
+                                               {AttentionKernel::FlashTriton, "flash-triton"},
+                                               {AttentionKernel::Flash2, "flash-2"},
+                                               {AttentionKernel::Flash3, "flash-3"},
+                                               {AttentionKernel::Cudnn, "cudnn"},
+                                               {AttentionKernel::ComposableKernel, "composable-kernel"},
+                                               {AttentionKernel::Aotriton, "aotriton"},
+                                               {AttentionKernel::AotritonFirst, "aotriton-first"},
+                                               {AttentionKernel::Splash, "splash"},
+                                               {AttentionKernel::Blockwise, "blockwise"},
+                                               {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
+
+constexpr std::array<const char*, kNumStreamingKernels> kStreamingKernels{
+    "layer_norm", "rms_norm", "softmax",       "gelu",          "gated_activation",      "rotary", "add",
+    "column_sum", "copy",     "lookup",        "cross_entropy", "chunked_cross_entropy", "cast",   "optimizer",
+    "square_sum", "scale",    "expert_choice", "row_move",      "weighted_sum"};
+
+}  // namespace
+
+NameTable<AttentionKernel> name_table(AttentionKernel) { return kKernels; }
+
+const char* name_of(StreamingKernel kernel) { return kStreamingKernels[static_cast<std::size_t>(kernel)]; }
 
 std::string supported_formats(const Device& device) {
   std::string names;
@@ -22,6 +49,11 @@ FlopsPerSecond Device::peak(DType dtype) const {
   const std::string formats = supported_formats(*this);
   if (formats.empty()) throw Error(id + " has no known rate in any format; `llmsim hardware add` stores one of your own");
   throw Error(id + " cannot multiply in " + name_of(dtype) + "; it supports " + formats);
+}
+
+double power_limited_clock(double clock, const PowerLimit& device, const PowerLimit& like) {
+  const double power = device.watts / like.watts * (like.peak / device.peak);
+  return std::min(1.0, clock * std::pow(power, kPowerExponent));
 }
 
 }  // namespace llmsim::sim

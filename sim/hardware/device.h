@@ -1,18 +1,82 @@
-// One accelerator as the framework sees it (an MI250X counts as two: its GCDs).
+// One accelerator as the framework sees it (an MI250X counts as two: its GCDs), the kernels that it runs, and what they achieve.
 #pragma once
 
 #include <array>
 #include <optional>
 #include <string>
 
-#include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
+#include "sim/base/field.h"
 #include "sim/base/quantity.h"
-#include "sim/base/streaming_kernel.h"
 
 namespace llmsim::sim {
 
-// How GEMMs on a device fall short of its peak.  See cost/gemm.h for the formula.
+// Implementations of attention that never write the scores to memory.  They differ by up to four times on one device, and which
+// one runs is a habit of the framework and its date: Framework::attention_kernel names it, Achieved::attention holds what it
+// reaches.
+//
+//   Flash1           FlashAttention, until July 2023
+//   FlashTriton      FlashAttention written in Triton, as MPT models used it until 2024
+//   Flash2           FlashAttention-2, which PyTorch's scaled_dot_product_attention calls on NVIDIA devices; of Ampere's design,
+//                    so that Hopper and Blackwell lend it a third and a fifth of their matrix units
+//   Flash3           FlashAttention-3 (Hopper)
+//   Cudnn            cuDNN's fused attention: TransformerEngine's choice from Hopper on
+//   ComposableKernel  AMD's Composable Kernel: the ROCm ports of FlashAttention-2 and TransformerEngine
+//   Aotriton         what PyTorch calls on ROCm
+//   AotritonFirst    the same before PyTorch's nightly build of 2024-09-30, with a backward pass several times slower
+//   Splash           Pallas kernels on TPUs
+//   Blockwise        blocks of 128 queries, each from plain GEMMs and elementwise operators: what the runtime runs where the
+//                    library has no kernel; in 16 bits
+//   BlockwiseFp32    the same in fp32: its elementwise part is no slower, its GEMMs are
+enum class AttentionKernel {
+  Flash1,
+  FlashTriton,
+  Flash2,
+  Flash3,
+  Cudnn,
+  ComposableKernel,
+  Aotriton,
+  AotritonFirst,
+  Splash,
+  Blockwise,
+  BlockwiseFp32
+};
+
+inline constexpr int kNumAttentionKernels = 11;
+
+// "flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton", "aotriton-first", "splash",
+// "blockwise", "blockwise-fp32".
+NameTable<AttentionKernel> name_table(AttentionKernel);
+
+// Kernels of the operators that only stream data, as far as they differ in speed where arithmetic costs more than the bytes.
+enum class StreamingKernel {
+  LayerNorm,
+  RmsNorm,
+  Softmax,
+  Gelu,
+  GatedActivation,
+  Rotary,
+  Add,           // residuals
+  ColumnSum,     // gradients of biases
+  Copy,          // into another layout
+  Lookup,        // of the embedding, and the sums of its gradient
+  CrossEntropy,  // loss, and gradient of the logits, in two passes
+  ChunkedCrossEntropy,
+  Cast,
+  Optimizer,
+  SquareSum,     // norm of gradients
+  Scale,         // of gradients, in place
+  ExpertChoice,  // of a router: softmax, the largest, the order of rows
+  RowMove,       // rows of a matrix into another order
+  WeightedSum    // of the rows of a token
+};
+
+inline constexpr int kNumStreamingKernels = 19;
+
+// "layer_norm", "rms_norm", ...
+const char* name_of(StreamingKernel kernel);
+
+// How GEMMs on a device fall short of its peak.  See cost/kernels.h for the formula.
 struct GemmCoefficients {
   double max_efficiency = 0.80;           // fraction of peak that a large aligned GEMM sustains
   double k_half = 256.0;                  // K at which the fill and drain of a tile's K loop cost as much as the loop
@@ -25,7 +89,7 @@ struct GemmCoefficients {
   Seconds kernel_time{3e-6};              // start-up and epilogue of one kernel
 };
 
-// How attention kernels fall short of the matrix peak.  See cost/attention.h.
+// How attention kernels fall short of the matrix peak.  See cost/kernels.h.
 struct AttentionCoefficients {
   double forward = 0.50;             // fraction of the 16-bit peak of a long, full, head_dim 128 forward pass
   double backward = 0.40;            // of a backward pass
@@ -33,7 +97,7 @@ struct AttentionCoefficients {
   double head_dim_64_factor = 0.80;  // rate at head_dim 64 relative to 128
 };
 
-// Rate of a streaming kernel relative to the achieved memory bandwidth.  See cost/streaming.h.
+// Rate of a streaming kernel relative to the achieved memory bandwidth.  See cost/kernels.h.
 struct StreamingRate {
   double cached = 1.0;    // operands fit the last-level cache
   double streamed = 1.0;  // they do not
@@ -72,7 +136,7 @@ struct Achieved {
   // studies, which disagree (llm-foundry 0.4 +- 0.2, MaxText 1.5 +- 0.5, torchtitan 1.7 +- 0.7, Megatron-Bridge -2.9 +- 0.9).
   double memory_interference = 0.60;
   // Processes of one host (FabricKind::Loopback) share its cores with what carries their messages, and its caches and memory
-  // with each other; all 0 and without effect for other devices.  See cost/step_factors.h.
+  // with each other; all 0 and without effect for other devices.  See cost/contention.h.
   HostSharing sharing;
   double device_spread = 0.0175;  // standard deviation of speed between equal devices (5 % between the best and worst of eight)
 };
@@ -113,5 +177,27 @@ struct Device {
 
 // "fp32, fp16, bf16": the formats with a peak.
 std::string supported_formats(const Device& device);
+
+struct PowerLimit {
+  double watts = 0.0;
+  FlopsPerSecond peak;  // of the matrix units in 16 bits
+};
+
+constexpr double kPowerExponent = 0.63;  // a below
+
+// Clock of a device whose GEMMs nobody has measured, from one of the same chip with another power limit.
+//
+// Under a long training step matrix units run as fast as the power limit allows.  A unit at clock f takes power f^(1/a), so n
+// units under a limit W run at f ~ (W / n)^a.  With the data sheet's peak P ~ n,
+//
+//   clock / clock_like = ((W / P) / (W_like / P_like))^a       a = 0.63, clocks relative to that of the data sheet
+//
+// and never above the clock of short runs.  Source of a: MI325X (1000 W) sustains 20 % more than MI300X (750 W) with the same
+// peak, ln 1.2 / ln (4/3) = 0.63 (ROCm blogs, measuring max-achievable FLOPs, part 2); the best bf16 GEMMs of one collector on
+// B200, B300, GB200 and GB300 (1000 to 1400 W) grow with the power limit to the power of 0.61 (ai-dynamo/aiconfigurator
+// @095f58a). Assumes the same architecture, whose units take the same power at the same clock.
+//
+// `clock`: the sustained clock of `like`, relative to short runs.  Requires positive limits and peaks.
+double power_limited_clock(double clock, const PowerLimit& device, const PowerLimit& like);
 
 }  // namespace llmsim::sim

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sim/memory/shards.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 

@@ -1,6 +1,10 @@
 #include "sim/model/flops.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "sim/model/parameters.h"
 
 namespace llmsim::sim {
 
@@ -47,11 +51,6 @@ Count block_weights(const Transformer& m) {
 
 }  // namespace
 
-std::int64_t matmul_parameters(const Transformer& model) {
-  const HeadWeights head = head_weights(model);
-  return block_weights(model) + head.of_predicted + head.of_first;
-}
-
 double attended_keys(const Transformer& model, int layer, bool causal) {
   const double tokens = model.seq_len;
   const std::optional<int> window = window_of_layer(model, layer);
@@ -83,6 +82,59 @@ Flops training_flops_per_token(const Transformer& model, double adapter_paramete
   if (adapter_parameters == 0.0) return 3.0 * forward;
   const Flops weights = 2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
   return 3.0 * forward - weights + 6.0 * adapter_parameters * FLOP;
+}
+
+std::vector<Convention> conventions(const Transformer& model, const StepWork& work) {
+  const Parameters counts = parameters(model);
+  const double all = static_cast<double>(counts.active());
+  const double no_embedding =
+      all - static_cast<double>(model.tied_embeddings ? counts.positions : counts.embedding + counts.positions);
+  const double layers = model.num_layers, h = model.hidden_size, s = model.seq_len;
+  const double square = 12.0 * layers * model.num_heads * model.head_dim * s;
+  const double megatron = 72.0 * layers * h * h * (1.0 + s / (6.0 * h) + model.vocab_size / (12.0 * h * layers));
+  const Flops per_token{work.tokens};
+  std::vector<Convention> list;
+  const auto add = [&](const char* name, Flops flops) {
+    const FlopsPerSecond rate = flops / work.step_time / work.num_devices;
+    list.push_back({.name = name, .flops_per_step = flops, .flops_per_device = rate, .mfu = rate / work.peak});
+  };
+  add("6N", 6.0 * all * per_token);
+  add("6N_no_embedding", 6.0 * no_embedding * per_token);
+  add("palm", (6.0 * all + square) * per_token);
+  add("palm_causal", (6.0 * all + square / 2.0) * per_token);
+  add("palm_no_embedding", (6.0 * no_embedding + square) * per_token);
+  add("megatron", megatron * per_token);
+  add("gemm_causal", work.model);
+  add("hardware", work.hardware);
+  return list;
+}
+
+namespace {
+
+// Published rates are rounded to two digits or so.
+constexpr double kRounding = 0.03;
+
+}  // namespace
+
+Reading reading_of(const Convention& convention, FlopsPerSecond reported, const StepWork& work) {
+  Reading reading{.convention = convention.name};
+  reading.step_time = convention.flops_per_step / reported / work.num_devices;
+  reading.exact = work.model / reading.step_time / work.num_devices;
+  reading.exact_mfu = reading.exact / work.peak;
+  return reading;
+}
+
+std::optional<Convention> convention_behind(std::span<const Convention> conventions, FlopsPerSecond reported, Seconds measured,
+                                            int num_devices) {
+  std::optional<Convention> nearest;
+  double least = kRounding;
+  for (const Convention& convention : conventions) {
+    const double miss = std::abs(std::log(convention.flops_per_step / measured / num_devices / reported));
+    if (miss > least) continue;
+    least = miss;
+    nearest = convention;
+  }
+  return nearest;
 }
 
 }  // namespace llmsim::sim

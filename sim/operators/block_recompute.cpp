@@ -29,7 +29,7 @@ ModuleSet executed_modules(const RecomputedModules& modules, const Transformer& 
   ModuleSet executed = repeated_modules(modules, model, moe);
   if (modules.mlp && !moe) executed.add({Module::MlpDown});
   if (modules.moe && moe) executed.add({Module::Combine, Module::SharedDown});
-  if (modules.shared_experts && moe) executed.add({Module::MoeInput, Module::SharedDown});
+  if (modules.shared_experts && moe && model.moe->num_shared_experts > 0) executed.add({Module::MoeInput, Module::SharedDown});
   return executed;
 }
 

@@ -25,7 +25,7 @@
 // An all-gather dispatch has all tokens of the expert ranks on each of them, t h x, instead of rows; results are
 // reduce-scattered. Rows may be dispatched in the low-precision format of the GEMMs (dispatches_low_precision), results and
 // gradients come back in the activation format.  A deduplicating one sends a token once to a rank and a node however many of its
-// experts are there, permutes as it sends, and is priced by cost/expert_exchange.h.
+// experts are there, permutes as it sends, and is priced by cost/collective.h.
 //
 // Kept for backward, e bytes an activation: rows, inputs of both GEMMs, the rows before the combination, the probabilities in
 // fp32, weights, and three 8-byte indices for each row (chosen expert, order, token).  Where the weights multiply an expert's

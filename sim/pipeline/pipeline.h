@@ -18,7 +18,7 @@
 
 namespace llmsim::sim {
 
-// Times of one part of the model (stage_layout.h) for one micro-batch.
+// Times of one part of the model (stages.h) for one micro-batch.
 struct ChunkTimes {
   Seconds forward{};
   Seconds backward{};           // whole: gradients of data and weights

@@ -14,7 +14,7 @@
 //             all-to-alls of each hide beside the compute of the other.  p + 1 micro-batches in flight.  Where a chunk's F, B and
 //             W are equal the bubble is (p / 2 - 1)(F&B + (B + W) - 3 W); elsewhere it is at most that, as long as B >= W.
 //
-// Bubbles of the first two are those of stages that update when they have ended (stage_layout.h): what a stage waits for between
+// Bubbles of the first two are those of stages that update when they have ended (stages.h): what a stage waits for between
 // its own first and last pass, and the most of all stages.
 //
 // Orders are fixed, whatever the times: the papers' handcrafted ones.  (Their authors' programs also search for orders that suit
@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 

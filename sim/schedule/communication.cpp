@@ -1,11 +1,10 @@
 #include "sim/schedule/communication.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/schedule/step.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 namespace {
@@ -52,12 +51,6 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
   }
 }
 
-Seconds time_of(const CollectiveTallies& tallies) {
-  Seconds sum;
-  for (const CollectiveTally& tally : tallies) sum += tally.time;
-  return sum;
-}
-
 // What is exposed of both groups is shared out by their times.
 void add_experts(std::vector<CommunicationTerm>& list, const Run& run, const LayerPrices& prices,
                  const std::vector<ModelPart>& parts, Seconds exposed) {
@@ -102,9 +95,12 @@ void add_call(std::vector<CommunicationTerm>& list, const DataCall& call, double
                   .exposed = call.exposed});
 }
 
+CollectiveKind reduction_of(const DataExchange& exchange) {
+  return exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+}
+
 // Gathers of weights and reductions of gradients; what is exposed of the two reductions is shared out by their times.
 void add_shards(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const GroupExchange& group) {
-  const CollectiveKind reduction = exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
   add_call(list,
            {.kind = CollectiveKind::AllGather,
             .group = group.kind,
@@ -115,7 +111,7 @@ void add_shards(std::vector<CommunicationTerm>& list, const DataExchange& exchan
             .exposed = group.gather_exposed},
            group.all.count);
   add_call(list,
-           {.kind = reduction,
+           {.kind = reduction_of(exchange),
             .group = group.kind,
             .ranks = group.ranks,
             .calls = exchange.reductions_per_step(),
@@ -250,44 +246,33 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
 
 namespace {
 
-class DistinctCollectives {
- public:
-  explicit DistinctCollectives(const Strategy& strategy) : strategy_(strategy) {}
-
-  void add(const RepeatedCollective& collective) {
-    if (collective.message <= Bytes(0.0) || collective.calls <= 0.0 || group_ranks(strategy_, collective.group) <= 1) return;
-    const auto same = [&](const RepeatedCollective& other) {
-      return other.kind == collective.kind && other.group == collective.group && other.message == collective.message;
-    };
-    const auto found = std::find_if(list_.begin(), list_.end(), same);
-    if (found == list_.end()) {
-      list_.push_back(collective);
-    } else {
-      found->calls += collective.calls;
-    }
+// What some ranks carry out in a step: each kind, group and message once, with all its calls.
+void add_distinct(std::vector<RepeatedCollective>& list, const Strategy& strategy, const RepeatedCollective& collective) {
+  if (collective.message <= Bytes(0.0) || collective.calls <= 0.0 || group_ranks(strategy, collective.group) <= 1) return;
+  const auto found = std::find_if(list.begin(), list.end(), [&](const RepeatedCollective& other) {
+    return other.kind == collective.kind && other.group == collective.group && other.message == collective.message;
+  });
+  if (found == list.end()) {
+    list.push_back(collective);
+  } else {
+    found->calls += collective.calls;
   }
-
-  std::vector<RepeatedCollective> take() { return std::move(list_); }
-
- private:
-  const Strategy& strategy_;
-  std::vector<RepeatedCollective> list_;
-};
+}
 
 // Weights and gradients of the parameters that a group of ranks shares, and sums of shards over their replicas.
-void add_parameters(DistinctCollectives& list, const Run& run, const DataExchange& exchange,
+void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strategy, const DataExchange& exchange,
                     const std::vector<ExchangedUnits>& all, GroupKind group, int shard_ranks) {
-  const CollectiveKind reduction = exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
   for (const ExchangedUnits& unit : all) {
     const Bytes gradients{unit.trained * exchange.gradient_wire_bytes()};
     const double reductions = unit.count * exchange.reductions_per_step();
-    list.add({.kind = CollectiveKind::AllGather,
-              .group = group,
-              .message = Bytes(unit.parameters * exchange.weight_wire_bytes()),
-              .calls = unit.count * exchange.gathers_per_step()});
-    list.add({.kind = reduction, .group = group, .message = gradients, .calls = reductions});
-    if (!run.strategy.replicates_shards()) continue;
-    list.add({.group = GroupKind::Replicate, .message = gradients / shard_ranks, .calls = reductions});
+    add_distinct(list, strategy,
+                 {.kind = CollectiveKind::AllGather,
+                  .group = group,
+                  .message = Bytes(unit.parameters * exchange.weight_wire_bytes()),
+                  .calls = unit.count * exchange.gathers_per_step()});
+    add_distinct(list, strategy, {.kind = reduction_of(exchange), .group = group, .message = gradients, .calls = reductions});
+    if (!strategy.replicates_shards()) continue;
+    add_distinct(list, strategy, {.group = GroupKind::Replicate, .message = gradients / shard_ranks, .calls = reductions});
   }
 }
 
@@ -298,13 +283,14 @@ std::vector<RepeatedCollective> step_collectives(const Run& run) {
   const StepSimulation simulation(run, prices);
   const std::vector<ModelPart> parts = simulation.parts_of(simulation.busiest());
   const DataExchange& exchange = simulation.exchange();
-  DistinctCollectives list(run.strategy);
-  for (const RepeatedCollective& collective : stage_work(run, parts).collectives) list.add(collective);
-  add_parameters(list, run, exchange, exchange.exchanged_units(parts), exchange.shard_group(), run.strategy.shard_ranks());
-  list.add({.group = exchange.shard_group(), .message = exchange.norm_message()});
-  add_parameters(list, run, exchange, exchange.exchanged_expert_units(parts), GroupKind::ExpertData,
-                 run.strategy.expert_shard_ranks());
-  return list.take();
+  const Strategy& strategy = run.strategy;
+  std::vector<RepeatedCollective> list;
+  for (const RepeatedCollective& collective : stage_work(run, parts).collectives) add_distinct(list, strategy, collective);
+  add_parameters(list, strategy, exchange, exchange.exchanged_units(parts), exchange.shard_group(), strategy.shard_ranks());
+  add_distinct(list, strategy, {.group = exchange.shard_group(), .message = exchange.norm_message()});
+  add_parameters(list, strategy, exchange, exchange.exchanged_expert_units(parts), GroupKind::ExpertData,
+                 strategy.expert_shard_ranks());
+  return list;
 }
 
 }  // namespace llmsim::sim

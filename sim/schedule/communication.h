@@ -8,8 +8,8 @@
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"
 #include "sim/schedule/data_exchange.h"
+#include "sim/schedule/passes.h"
 #include "sim/schedule/stage_work.h"
-#include "sim/schedule/terms.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {

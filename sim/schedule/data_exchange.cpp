@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
 double gradient_wire_bytes(const Run& run) {

@@ -1,5 +1,7 @@
 #include "sim/schedule/pass_operators.h"
 
+#include <utility>
+
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 
@@ -154,6 +156,48 @@ std::vector<PassOperator> PassOperators::of(const ModelPart& part, PassKind pass
   }
   if (forward && part.head) append(list, head_, pass, true, std::nullopt);
   if (!forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);
+  return list;
+}
+
+namespace {
+
+// The operators of one of two joined passes, one after the other.
+struct JoinedSide {
+  std::vector<PassOperator> operators;
+  std::size_t place = 0;
+  Seconds done{}, total{};
+
+  bool through() const { return place == operators.size(); }
+  // Share of their time; more than 1 when all are through.
+  double progress() const { return through() ? 2.0 : total > Seconds(0.0) ? done / total : 0.0; }
+};
+
+JoinedSide side_of(std::vector<PassOperator> operators, const JoinedPass& joined, Seconds pass, Seconds exchange) {
+  const double shown = exchange > Seconds(0.0) ? joined.exposed / exchange : 1.0;
+  const double longer = pass > exchange ? 1.0 + joined.slowdown / (pass - exchange) : 1.0;
+  JoinedSide side{.operators = std::move(operators)};
+  for (PassOperator& op : side.operators) {
+    op.time *= op.exchange ? shown : longer;
+    side.total += op.time;
+  }
+  return side;
+}
+
+}  // namespace
+
+std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward, std::vector<PassOperator> backward,
+                                             const ChunkTimes& forward_times, const ChunkTimes& backward_times, double loss) {
+  const JoinedPasses joined = joined_passes(forward_times, backward_times, loss);
+  JoinedSide ahead = side_of(std::move(forward), joined.forward, forward_times.forward, forward_times.forward_exchange);
+  JoinedSide back = side_of(std::move(backward), joined.backward, backward_times.backward, backward_times.backward_exchange);
+  std::vector<JoinedOperator> list;
+  while (!ahead.through() || !back.through()) {
+    const bool first = ahead.progress() <= back.progress();
+    JoinedSide& side = first ? ahead : back;
+    const PassOperator& op = side.operators[side.place++];
+    side.done += op.time;
+    list.push_back({.op = op, .backward = !first});
+  }
   return list;
 }
 

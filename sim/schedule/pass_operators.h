@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim/cost/price.h"
-#include "sim/pipeline/stage_order.h"
+#include "sim/pipeline/pipeline.h"
 #include "sim/run.h"
 #include "sim/strategy/stages.h"
 
@@ -54,5 +54,16 @@ class PassOperators {
   Kinds blocks_, high_precision_;  // as the run multiplies, and those that a low-precision recipe leaves in 16 bits
   Priced embedding_, head_;
 };
+
+// An operator of one of two joined passes (pipeline.h).
+struct JoinedOperator {
+  PassOperator op;
+  bool backward = false;  // of the backward pass
+};
+
+// The operators of both, in the order of how far either pass is: of its times, each with its share of what is exposed of the
+// pass's exchanges or of how much longer its compute takes.
+std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward, std::vector<PassOperator> backward,
+                                             const ChunkTimes& forward_times, const ChunkTimes& backward_times, double loss);
 
 }  // namespace llmsim::sim

@@ -6,13 +6,66 @@
 // How they add up is ours; each part names its source: overlap.h, host_waits.h, data_exchange.h, cost/contention.h.
 #pragma once
 
+#include <array>
+
+#include "sim/base/quantity.h"
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"
 #include "sim/schedule/data_exchange.h"
-#include "sim/schedule/terms.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
+
+// The named terms into which the time of a stage is cut.  Every second of a step belongs to exactly one of them.
+enum class Term {
+  ForwardGemm,
+  ForwardAttention,
+  ForwardMemoryBound,
+  BackwardGemm,
+  BackwardAttention,
+  BackwardMemoryBound,
+  Recompute,
+  HeadAndLoss,
+  Embedding,
+  TensorExposed,   // tensor-parallel collectives that no GEMM hides
+  ContextExposed,  // keys and values of other context ranks that attention does not hide
+  ExpertExposed,   // tokens on the way to and from experts of other ranks
+  GatherExposed,   // weights of sharded models that arrive after they are needed
+  ReduceExposed,   // gradients still on the way when compute has ended
+  Contention,      // compute slowed down by collectives beside it
+  GradientCopies,  // gradients added up and copied into and out of buckets, weights out of gathered buffers
+  LaunchWait,      // the device waits for the host to launch kernels
+  OffloadExposed,  // host link
+  PipelineBubble,  // the stage is idle in the simulated pipeline
+  Remainder,       // time of the pipeline that no other term has; zero but for rounding, as a test holds
+  Straggler,       // a synchronous step waits for the slowest device
+  Optimizer,
+  Host  // work of the host between steps
+};
+
+inline constexpr int kNumTerms = static_cast<int>(Term::Host) + 1;
+
+// "forward_gemm", "pipeline_bubble", "remainder", ...: stable keys of the breakdown.
+const char* name_of(Term term);
+
+// One duration per term.
+class Terms {
+ public:
+  Seconds& operator[](Term term) { return times_[static_cast<std::size_t>(term)]; }
+  Seconds operator[](Term term) const { return times_[static_cast<std::size_t>(term)]; }
+
+  // Bubble and remainder are added to each other first, which gives exactly the time that the simulated pipeline has beyond the
+  // work of the stage: the remainder is that time less the bubble.
+  Seconds total() const;
+
+  Terms& operator+=(const Terms& other);
+  friend Terms operator+(Terms a, const Terms& b) { return a += b; }
+  friend Terms operator-(Terms a, const Terms& b) { return a += -1.0 * b; }
+  friend Terms operator*(double factor, Terms terms);
+
+ private:
+  std::array<Seconds, kNumTerms> times_{};
+};
 
 struct PartPasses {
   Terms forward;

@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "sim/cost/contention.h"
-#include "sim/cost/gemm.h"
-#include "sim/cost/step_factors.h"
+#include "sim/cost/kernels.h"
 #include "sim/memory/shards.h"
 #include "sim/operators/update.h"
 
@@ -188,7 +187,7 @@ Terms StepSimulation::joined_terms(int stage) const {
   const std::vector<PipelinePass> order = stage_order(shape_, stage);
   for (std::size_t i = 0; i + 1 < order.size(); ++i) {
     if (!order[i].joins_next) continue;
-    terms += joined_terms(chunks_[part_index(stage, order[i].chunk)], chunks_[part_index(stage, order[i + 1].chunk)]);
+    terms += joined_terms(times(stage, order[i].chunk), times(stage, order[i + 1].chunk));
   }
   return terms;
 }

@@ -1,7 +1,7 @@
 // One optimizer step of the whole machine: the passes of every stage, the pipeline, the data-parallel exchange, the update.
 //
 // A step ends with the last event of any stage or, where stages need not wait for one another between steps, after the longest
-// time from a stage's first event to its last (updates_unsynchronised in strategy/stage_layout.h).  It is cut into named terms of
+// time from a stage's first event to its last (updates_unsynchronised in strategy/stages.h).  It is cut into named terms of
 // the busiest stage, whose passes take longest, that add up to the step time: what it computed (by pass and kind), what it waited
 // for (exposed collectives, launches, host link), and the pipeline bubble: how long it is idle in the simulated pipeline, before,
 // between and after its passes until the last stage has ended.  What the passes as they were simulated and their terms disagree
@@ -60,6 +60,7 @@ class StepSimulation {
 
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
+  const ChunkTimes& times(int stage, int chunk) const { return chunks_[part_index(stage, chunk)]; }
   const PartPasses& passes(int stage, int chunk) const { return passes_[part_index(stage, chunk)]; }
   std::vector<ModelPart> parts_of(int stage) const;
 

@@ -29,7 +29,7 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"
-#include "sim/schedule/terms.h"
+#include "sim/schedule/passes.h"
 
 namespace llmsim::sim {
 

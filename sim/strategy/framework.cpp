@@ -3,6 +3,7 @@
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
+
 namespace {
 
 constexpr Named<ElementwiseFusion> kFusions[] = {
@@ -23,5 +24,127 @@ Framework effective_framework(const Framework& framework, const Strategy& strate
   if (strategy.compile && framework.fusion == ElementwiseFusion::Eager) effective.fusion = ElementwiseFusion::Compiled;
   return effective;
 }
+
+namespace {
+
+#define FIELD(member) LLMSIM_FIELD(Framework, member)
+
+Field<Framework> ranged(Field<Framework> field, double least, double most) {
+  field.least = least, field.most = most;
+  return field;
+}
+
+}  // namespace
+
+const std::vector<Field<Framework>>& framework_fields() {
+  static const std::vector<Field<Framework>> all = {
+      FIELD(fusion),
+      FIELD(attention_kernel),
+      FIELD(casts_weights_per_microbatch),
+      FIELD(casts_weights_in_backward),
+      FIELD(positions_apart),
+      FIELD(composed_activation),
+      FIELD(autograd),
+      FIELD(norms_in_fp32),
+      FIELD(dropout),
+      FIELD(fuses_parallel_inputs),
+      FIELD(recompute_stops_early),
+      FIELD(hides_column_gradients),
+      FIELD(divides_sent_activations),
+      FIELD(divides_sent_gradients),
+      FIELD(host_load_bytes),
+      FIELD(efficiency),
+      FIELD(gemm_efficiency),
+      FIELD(collective_efficiency),
+      ranged(FIELD(vocab_multiple), 1, 65536),
+      FIELD(spread_faster),
+      FIELD(spread_slower),
+      FIELD(storage.weight_bytes),
+      FIELD(storage.gradient_bytes),
+      FIELD(storage.main_gradient_bytes),
+      FIELD(storage.master_bytes),
+      FIELD(storage.state_bytes),
+      FIELD(low_precision.scaling),
+      FIELD(low_precision.copies),
+      FIELD(low_precision.caches_weights),
+      FIELD(low_precision.stores_weights),
+      ranged(FIELD(low_precision.high_precision_first), 0, 4096),
+      ranged(FIELD(low_precision.high_precision_last), 0, 4096),
+      FIELD(low_precision.head),
+      FIELD(low_precision.saves_inputs),
+      FIELD(low_precision.gathers),
+      FIELD(low_precision.gathers_inputs),
+      FIELD(low_precision.row_cast_rate),
+      FIELD(low_precision.gemm_efficiency),
+      FIELD(loss.fp32_logits),
+      FIELD(loss.gradient_in_place),
+      FIELD(loss.fp32_logit_copies),
+      FIELD(loss.fused),
+      FIELD(loss.scales_gradients),
+      ranged(FIELD(loss.chunks), 0, 65536),
+      FIELD(gradients.reduced_in_fp32),
+      FIELD(gradients.reduced_every_microbatch),
+      FIELD(gradients.accumulated_by_gemm),
+      FIELD(gradients.fused_bias),
+      FIELD(gradients.copies),
+      FIELD(gradients.bucket),
+      FIELD(gradients.bucket_per_rank),
+      FIELD(gradients.copied_into_buckets),
+      FIELD(gradients.scatters_alone),
+      FIELD(gradients.persist),
+      FIELD(sharded.regathers_in_backward),
+      FIELD(sharded.gathered_blocks),
+      FIELD(sharded.gradient_blocks),
+      FIELD(sharded.live_parameters),
+      FIELD(sharded.flat_units),
+      FIELD(sharded.unit_blocks),
+      FIELD(sharded.modules_are_units),
+      ranged(FIELD(sharded.prefetch_units), 0, 1000),
+      FIELD(sharded.root_stays_gathered),
+      FIELD(sharded.keeps_frozen),
+      FIELD(sharded.weight_copies),
+      FIELD(experts.routes_shards),
+      FIELD(experts.grouped_kernel),
+      FIELD(experts.copies_to_pad),
+      FIELD(experts.biases_one_by_one),
+      FIELD(experts.dispatches_low_precision),
+      FIELD(kept.stage_outputs),
+      FIELD(kept.partitioned_checkpoints),
+      FIELD(kept.expanded_kv_heads),
+      FIELD(kept.fused_qkv),
+      FIELD(kept.frozen_inputs),
+      FIELD(kept.flash_output_copied),
+      FIELD(kept.weighted_in_experts),
+      FIELD(kept.parts_per_block),
+      FIELD(kept.adapter_dropout),
+      FIELD(update.fused),
+      FIELD(update.unit_by_unit),
+      FIELD(update.sums_norm),
+      FIELD(update.in_backward),
+      FIELD(update.temporary_bytes),
+      FIELD(determinism.fills_new_tensors),
+      FIELD(determinism.attention_backward),
+      FIELD(host.per_kernel),
+      FIELD(host.per_recomputed_block),
+      FIELD(host.per_low_precision_gemm),
+      FIELD(host.per_unit),
+      FIELD(host.per_step),
+      FIELD(host_copies.checkpoints_down),
+      FIELD(host_copies.checkpoints_up),
+      FIELD(host_copies.gradients_return),
+      FIELD(host_copies.last_gradient_bytes),
+      FIELD(host_copies.gradient_cast),
+      FIELD(host_copies.update_slowdown),
+      FIELD(reserve.framework),
+      FIELD(reserve.matmul_workspace),
+      FIELD(reserve.transformer_engine),
+      ranged(FIELD(reserve.grouped_gemm_streams), 0, 64),
+      FIELD(reserve.fragmentation),
+      FIELD(reserve.unrecoverable_gaps),
+  };
+  return all;
+}
+
+#undef FIELD
 
 }  // namespace llmsim::sim

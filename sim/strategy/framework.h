@@ -6,10 +6,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "sim/base/attention_kernel.h"
 #include "sim/base/dtype.h"
+#include "sim/base/field.h"
 #include "sim/base/quantity.h"
+#include "sim/hardware/device.h"
 #include "sim/strategy/low_precision_recipe.h"
 
 namespace llmsim::sim {
@@ -62,7 +64,7 @@ struct HostTimes {
   bool operator==(const HostTimes&) const = default;
 };
 
-// What a run pays whose steps are the same to the bit (cost/step_factors.h).
+// What a run pays whose steps are the same to the bit (cost/contention.h).
 struct Determinism {
   bool fills_new_tensors = false;
   double attention_backward = 1.0;  // rate of attention's backward pass relative to the kernel that sums in any order
@@ -217,5 +219,11 @@ struct Framework {
 
 // The framework as it runs under a strategy: a compiler turns eager operators into fused kernels.
 Framework effective_framework(const Framework& framework, const Strategy& strategy);
+
+// The fields of a framework's behaviour by name, for facts/frameworks.json, coefficients, settings and rules.
+//
+// A key is the path of its member: "gradients.reduced_in_fp32".  Times are in seconds, sizes in bytes, rates in bytes per second;
+// none is negative.
+const std::vector<Field<Framework>>& framework_fields();
 
 }  // namespace llmsim::sim

@@ -24,11 +24,6 @@ LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision preci
   return precision == Precision::Nvfp4 ? LowPrecisionScaling::Nvfp4 : recipe.scaling;
 }
 
-bool has_block_scales(LowPrecisionScaling scaling) {
-  return scaling == LowPrecisionScaling::Blockwise || scaling == LowPrecisionScaling::Mxfp8 ||
-         scaling == LowPrecisionScaling::Nvfp4;
-}
-
 double scale_bytes(LowPrecisionScaling scaling, bool weight) {
   switch (scaling) {
     case LowPrecisionScaling::Blockwise: return kFp32Bytes / (weight ? kBlockwise * kBlockwise : kBlockwise);

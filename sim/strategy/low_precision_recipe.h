@@ -54,9 +54,6 @@ struct LowPrecisionRecipe {
 // What a precision multiplies with.
 LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision precision);
 
-// Whether scales follow blocks along the GEMM, so that a transposed copy has others.
-bool has_block_scales(LowPrecisionScaling scaling);
-
 // Bytes of scales for each element of one copy.
 double scale_bytes(LowPrecisionScaling scaling, bool weight);
 

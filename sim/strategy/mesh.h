@@ -13,7 +13,7 @@ namespace llmsim::sim {
 // Replicate are its inner and outer part under Hsdp.  Embedding is the first and the last pipeline stage, which each have a copy
 // of a tied table; Mirror two stages of a DualPipe that hold the same parts, the first and the last like stage s and p - 1 - s.
 // Expert is the ranks of a stage that have different experts, ExpertData those that have the same
-// ones, ExpertTensor those that divide one (expert_strategy.h).
+// ones, ExpertTensor those that divide one (strategy.h).
 enum class GroupKind {
   Tensor,
   Context,

@@ -2,12 +2,43 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdlib>
-
-#include "sim/strategy/named_modules.h"
+#include <optional>
+#include <string>
 
 namespace llmsim::sim {
 namespace {
+
+// Switches of a block's modules and the names that people type for them: "core_attn+mlp".  `Modules` is a plain struct of bools;
+// a table gives each name its member.
+template <class Modules>
+struct NamedModule {
+  const char* name;
+  bool Modules::*flag;
+};
+
+// Names of the modules that are switched on, joined by `separator`; empty for none.
+template <class Modules, std::size_t N>
+std::string names_of(const Modules& modules, const std::array<NamedModule<Modules>, N>& table, const char* separator) {
+  std::string text;
+  for (const NamedModule<Modules>& module : table) {
+    if (modules.*module.flag) text += (text.empty() ? "" : separator) + std::string(module.name);
+  }
+  return text;
+}
+
+// `modules` with those switched on that `names`, joined by "+", tells; none where one is unknown.
+template <class Modules, std::size_t N>
+std::optional<Modules> with_named(Modules modules, const std::array<NamedModule<Modules>, N>& table, std::string names) {
+  for (names += '+'; !names.empty(); names.erase(0, names.find('+') + 1)) {
+    const std::string name = names.substr(0, names.find('+'));
+    const auto known = std::find_if(table.begin(), table.end(), [&](const auto& module) { return name == module.name; });
+    if (known == table.end()) return std::nullopt;
+    modules.*known->flag = true;
+  }
+  return modules;
+}
 
 constexpr int kMostBlocks = 4096;
 
@@ -21,6 +52,14 @@ constexpr std::array<RecomputedModule, 8> kRecomputedModules{{{"core_attn", &Rec
                                                               {"moe_act", &RecomputedModules::expert_activation},
                                                               {"shared_experts", &RecomputedModules::shared_experts},
                                                               {"mla_up_proj", &RecomputedModules::mla_up}}};
+
+constexpr std::array<NamedModule<OffloadedModules>, 7> kOffloadedModules{{{"attn_norm", &OffloadedModules::attention_norm},
+                                                                          {"qkv_linear", &OffloadedModules::qkv},
+                                                                          {"core_attn", &OffloadedModules::core_attention},
+                                                                          {"attn_proj", &OffloadedModules::attention_output},
+                                                                          {"mlp_norm", &OffloadedModules::mlp_norm},
+                                                                          {"expert_fc1", &OffloadedModules::mlp_input},
+                                                                          {"moe_act", &OffloadedModules::activation}}};
 
 constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"},
                                                     {RecomputeKind::Selective, "selective"},
@@ -115,6 +154,14 @@ std::string text_of(const RecomputedModules& modules, const char* separator) {
 
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names) {
   return with_named(kNoModules, kRecomputedModules, names);
+}
+
+std::string text_of(const OffloadedModules& modules, const char* separator) {
+  return names_of(modules, kOffloadedModules, separator);
+}
+
+std::optional<OffloadedModules> offloaded_modules_from(const std::string& names) {
+  return with_named(OffloadedModules{}, kOffloadedModules, names);
 }
 
 NameTable<RecomputeKind> name_table(RecomputeKind) { return kRecomputeKinds; }

@@ -32,6 +32,12 @@ constexpr Named<PipelineSchedule> kSchedules[] = {{PipelineSchedule::GPipe, "gpi
 constexpr Named<ContextScheme> kContextSchemes[] = {
     {ContextScheme::Ring, "ring"}, {ContextScheme::AllGather, "all-gather"}, {ContextScheme::AllToAll, "all-to-all"}};
 
+constexpr Named<ExpertDispatch> kDispatches[] = {{ExpertDispatch::AllToAll, "alltoall"},
+                                                 {ExpertDispatch::AllGather, "allgather"},
+                                                 {ExpertDispatch::Deduplicated, "deepep"},
+                                                 {ExpertDispatch::Deduplicated, "hybridep"},
+                                                 {ExpertDispatch::Deduplicated, "flex"}};
+
 }  // namespace
 
 DType matmul_dtype(Precision precision) {
@@ -93,5 +99,6 @@ NameTable<OptimizerKind> name_table(OptimizerKind) { return kOptimizers; }
 NameTable<Sharding> name_table(Sharding) { return kShardings; }
 NameTable<PipelineSchedule> name_table(PipelineSchedule) { return kSchedules; }
 NameTable<ContextScheme> name_table(ContextScheme) { return kContextSchemes; }
+NameTable<ExpertDispatch> name_table(ExpertDispatch) { return kDispatches; }
 
 }  // namespace llmsim::sim

@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "sim/base/dtype.h"
-#include "sim/base/named.h"
-#include "sim/strategy/expert_strategy.h"
-#include "sim/strategy/offload.h"
+#include "sim/base/field.h"
 #include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {
@@ -38,6 +36,20 @@ enum class ContextScheme { Ring, AllGather, AllToAll };
 // The order of forward and backward passes, see pipeline/pipeline.h; ZbH1 and ZbV are zero-bubble schedules.
 enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, ZbV, DualPipe };
 
+// How the experts of an MoE model are divided, and how tokens reach them.
+//
+// The ranks of one pipeline stage, tp * cp * dp of them, hold every expert etp * ep * edp = tp * cp * dp ways: etp ranks share
+// one expert, ep groups of them have different ones, and edp of those sets are copies.  Experts are numbered as the rest of the
+// model is: etp fastest, then ep, then edp.  With etp = tp the expert ranks lie inside dp * cp; with etp = 1 a rank has whole
+// experts.
+//
+// What carries tokens to the ranks that have their experts, and results back:
+//   AllToAll      one row for each expert that a token visits, by an all-to-all of the collective library
+//   AllGather     all tokens of the expert ranks are gathered, each rank picks its own; results are reduce-scattered
+//   Deduplicated  a kernel of its own sends a token once to each node and once to each rank that it visits, however many of its
+//                 experts are there (DeepEP, HybridEP)
+enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
+
 // Parameter-efficient fine-tuning: the base weights are frozen and low-rank adapters of `rank` are trained on the linear layers.
 struct Adapters {
   int rank = 8;
@@ -46,7 +58,7 @@ struct Adapters {
 };
 
 struct Strategy {
-  // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks (expert_strategy.h).
+  // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks (ExpertDispatch).
   int dp = 1;  // data-parallel ranks
   int tp = 1;  // tensor-parallel ranks
   int pp = 1;  // pipeline stages
@@ -56,7 +68,7 @@ struct Strategy {
   bool cp_balanced = true;         // each context rank holds an early and a late piece of a sequence (zigzag): equal causal work
   bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
 
-  // Experts, see expert_strategy.h.
+  // Experts, see ExpertDispatch.
   std::optional<int> etp = {};  // ranks that divide each expert; none: as many as divide the rest (tp)
   ExpertDispatch moe_dispatch = ExpertDispatch::AllToAll;
   bool moe_overlap = false;                 // dispatch and combine run beside the opposite pass of another micro-batch
@@ -117,5 +129,7 @@ NameTable<OptimizerKind> name_table(OptimizerKind);
 NameTable<Sharding> name_table(Sharding);
 NameTable<PipelineSchedule> name_table(PipelineSchedule);
 NameTable<ContextScheme> name_table(ContextScheme);
+// "alltoall", "allgather", "deepep"; "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
+NameTable<ExpertDispatch> name_table(ExpertDispatch);
 
 }  // namespace llmsim::sim

@@ -6,8 +6,7 @@
 
 #include "calibrate/collective_fit.h"
 #include "sim/base/error.h"
-#include "sim/cost/gemm.h"
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::calibrate {
 namespace {

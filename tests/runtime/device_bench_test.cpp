@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/cost/streaming.h"
+#include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <ostream>
 
-#include "sim/schedule/rank_counts.h"
+#include "sim/schedule/stage_work.h"
 
 namespace llmsim::sim {
 

@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include <string>
-
 #include "sim/operators/ends.h"
 #include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"

@@ -176,6 +176,13 @@ TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
   EXPECT_TRUE(lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense).recompute.size() == 1u);
 }
 
+TEST(Experts, AModelWithoutSharedOnesGathersNothingForThem) {
+  ExpertsCase c;
+  c.strategy.tp = 2, c.strategy.sequence_parallel = true;
+  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .shared_experts = true}};
+  EXPECT_TRUE(c.block(RecomputeKind::Selective).recompute.empty());
+}
+
 TEST(Experts, SharedOnesEndWithAGemmThatNothingNeedsAgain) {
   ExpertsCase c;
   c.framework.recompute_stops_early = true;

@@ -4,8 +4,6 @@
 
 #include <vector>
 
-#include "sim/schedule/exposed_gather.h"
-
 namespace llmsim::sim {
 namespace {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "sim/base/error.h"
-#include "sim/strategy/framework_fields.h"
+#include "sim/strategy/framework.h"
 
 namespace llmsim::sim {
 namespace {

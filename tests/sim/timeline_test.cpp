@@ -10,7 +10,7 @@
 #include "sim/predict.h"
 #include "sim/schedule/pass_operators.h"
 #include "sim/schedule/step.h"
-#include "sim/strategy/stage_layout.h"
+#include "sim/strategy/stages.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

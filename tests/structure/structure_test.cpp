@@ -37,8 +37,9 @@ const std::map<std::string, Names> third_party_owners{
 // The floors of sim, the lowest first: a folder, or a file at the top of sim by its stem.  What is on one floor does not know the
 // others there.
 const std::vector<Names> sim_floors{
-    {"base"},   {"model", "hardware"}, {"strategy"},   {"run"},          {"operators"},          {"cost"}, {"pipeline"},
-    {"memory"}, {"schedule"},          {"prediction"}, {"plausibility"}, {"predict", "explain"}, {"plan"},
+    {"base"}, {"model", "hardware"}, {"strategy"}, {"run"},      {"operators"},
+    {"cost"}, {"pipeline"},          {"memory"},   {"schedule"}, {"predict", "explain", "search_space"},
+    {"plan"},
 };
 
 const SourceTree& sources() {

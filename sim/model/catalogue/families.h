@@ -1,4 +1,4 @@
-// The parts of the catalogue, one function for each file of this folder.  For catalogue.cpp only.
+// The parts of the catalogue, for catalogue.cpp and the files of this folder only.
 //
 // A `published` count is an exact integer that a publisher or a well-known source prints; the source says which:
 //   "HF <repository>"  number of parameters in the repository's safetensors (shown on its model card) or its weights' index

@@ -1,4 +1,4 @@
-#include "sim/hardware/power_limit.h"
+#include "sim/hardware/device.h"
 
 #include <gtest/gtest.h>
 
