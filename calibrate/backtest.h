@@ -37,8 +37,8 @@ struct BacktestRow {
   std::optional<sim::Bytes> measured_peak, predicted_peak;
   std::optional<std::string> measured_outcome, predicted_outcome;  // predicted: "ok", "oom", "infeasible"
   std::optional<std::string> skipped;                              // why there is no prediction
-  std::vector<std::string> warnings{};  // measured figures that cannot be right, see sim/predict.h
-  bool unread = false;                  // skipped because the run could not be read, or its id appeared before
+  std::vector<std::string> warnings{};                             // measured figures that cannot be right, see sim/predict.h
+  bool unread = false;  // skipped because the run could not be read, or its id appeared before
 };
 
 // Scored times and memory peaks of one group.  Errors of times are none where the group has none scored.

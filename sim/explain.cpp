@@ -63,13 +63,6 @@ class Kernels {
   std::vector<PassedOperator> list_;
 };
 
-void add_blocks(Kernels& kernels, const Transformer& model, const Strategy& strategy, const Framework& framework) {
-  const int layers = model.num_layers + model.mtp_layers, moe_layers = count_moe_layers(model, 0, layers);
-  const auto add = [&](LayerKind kind) { kernels.add(lower_block(model, strategy, framework, strategy.recompute.kind, kind)); };
-  if (moe_layers < layers) add(LayerKind::Dense);
-  if (moe_layers > 0) add(LayerKind::Moe);
-}
-
 // Layers with a sliding window and without, in low precision and in 16 bits where a recipe leaves some so.
 std::vector<PassedOperator> kernels_of(const Run& run, OperatorKind kind) {
   const Framework framework = effective_framework(run.framework, run.strategy);
@@ -81,7 +74,11 @@ std::vector<PassedOperator> kernels_of(const Run& run, OperatorKind kind) {
     strategies.emplace_back(run.strategy).precision = Precision::Bf16;
   }
   for (const Strategy& strategy : strategies) {
-    for (const Transformer& model : models) add_blocks(kernels, model, strategy, framework);
+    for (const Transformer& model : models) {
+      for (const LayerKind layers : layer_kinds(model)) {
+        kernels.add(lower_block(model, strategy, framework, strategy.recompute.kind, layers));
+      }
+    }
   }
   kernels.add(lower_embedding(run.model, run.strategy, framework));
   kernels.add(lower_head(run.model, run.strategy, framework));
@@ -166,7 +163,7 @@ std::vector<ExplainedAttention> explained_attention(const Run& run) {
 std::vector<ExplainedCollective> explained_collectives(const Run& run) {
   std::vector<ExplainedCollective> list;
   for (const RepeatedCollective& call : step_collectives(run)) {
-    const GroupLinks links = group_links(run.strategy, call.group, run.cluster, run.framework.collective_efficiency);
+    const GroupLinks links = group_links(run, call.group);
     const bool tokens = call.group == GroupKind::Expert && call.kind == CollectiveKind::AllToAll;
     list.push_back({.call = call,
                     .place = links.place,

@@ -105,34 +105,6 @@ void require_possible(const Prediction& p) {
               " are beyond the peak of the device; `llmsim hardware show` lists them");
 }
 
-}  // namespace
-
-Prediction predict(const Run& asked) {
-  asked.model.validate();
-  Prediction prediction{.run = asked};
-  const Run& run = prediction.run;
-  prediction.infeasible = broken_rule(run.model, run.strategy, run.cluster);
-  prediction.parameters = parameters(asked.model);
-  prediction.asked_vocab_size = asked.model.vocab_size;
-  if (prediction.infeasible) return prediction;
-  prediction.run.model.vocab_size = trained_vocab_size(asked);
-  const LayerPrices prices = layer_prices(run);
-  add_step(prediction, simulate_step(run, prices));
-  add_slow_state(prediction);
-  prediction.model_flops = model_flops(asked);
-  prediction.hardware_flops = hardware_flops(run, prices);
-  prediction.memory = memory_footprint(run, prices);
-  explain_peaks(prediction.memory, run, prices);
-  prediction.memory_peak = memory_peak(run, prices, prediction.memory);
-  add_rates(prediction);
-  require_possible(prediction);
-  add_out_of_memory(prediction);
-  prediction.warnings = implausible_figures(prediction);
-  return prediction;
-}
-
-namespace {
-
 constexpr double kFarOff = 3.0;
 
 std::string percent(double share) { return std::to_string(std::lround(100.0 * share)) + " %"; }
@@ -160,8 +132,6 @@ void add_beyond_the_system(const Cluster& cluster, std::vector<std::string>& lin
   }
 }
 
-}  // namespace
-
 std::vector<std::string> implausible_figures(const Prediction& p) {
   std::vector<std::string> lines;
   add_beyond_the_system(p.run.cluster, lines);
@@ -179,6 +149,32 @@ std::vector<std::string> implausible_figures(const Prediction& p) {
                     " of the data sheet's memory bandwidth of " + p.run.cluster.device.id + ": its memory_fraction is too good");
   }
   return lines;
+}
+
+}  // namespace
+
+Prediction predict(const Run& asked) {
+  asked.model.validate();
+  Prediction prediction{.run = asked};
+  const Run& run = prediction.run;
+  prediction.infeasible = broken_rule(run.model, run.strategy, run.cluster);
+  prediction.parameters = parameters(asked.model);
+  prediction.asked_vocab_size = asked.model.vocab_size;
+  if (prediction.infeasible) return prediction;
+  prediction.run.model.vocab_size = trained_vocab_size(asked);
+  const LayerPrices prices = layer_prices(run);
+  add_step(prediction, simulate_step(run, prices));
+  add_slow_state(prediction);
+  prediction.model_flops = model_flops(asked);
+  prediction.hardware_flops = hardware_flops(run, prices);
+  prediction.memory = memory_footprint(run, prices);
+  explain_peaks(prediction.memory, run, prices);
+  prediction.memory_peak = memory_peak(run, prices, prediction.memory);
+  add_rates(prediction);
+  require_possible(prediction);
+  add_out_of_memory(prediction);
+  prediction.warnings = implausible_figures(prediction);
+  return prediction;
 }
 
 std::vector<std::string> implausible_measurement(const Prediction& p, Seconds measured) {

@@ -52,8 +52,11 @@ struct Prediction {
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 
-  int asked_vocab_size = 0;             // before the framework padded it
-  std::vector<std::string> warnings{};  // figures that no real machine gives, see implausible_figures
+  int asked_vocab_size = 0;  // before the framework padded it
+  // Figures that no real machine gives, a sign of a wrong coefficient; each names its limit and what to look at.  A hardware rate
+  // above the peak, or above what the device's best measured GEMMs reach; memory traffic above the data sheet's bandwidth; more
+  // devices than the named system has, or devices that it does not have.
+  std::vector<std::string> warnings{};
 
   bool feasible() const { return !infeasible; }
 };
@@ -63,16 +66,8 @@ struct Prediction {
 // The prediction's run has the vocabulary as the framework pads it.
 Prediction predict(const Run& asked);
 
-// Results that no real machine gives: a sign of a wrong coefficient, or of a wrong figure in a record.
-//
-// Each is one line that names the figure, its limit, and what to look at.
-//
-// A hardware rate above the peak, or above what the device's best measured GEMMs reach; memory traffic above the data sheet's
-// bandwidth; more devices than the named system has, or devices that it does not have.
-std::vector<std::string> implausible_figures(const Prediction& prediction);
-
-// A measured step that does more than the peak, or that takes less than a third or more than three times of what is predicted.
-// The prediction must have a step time.
+// What is wrong with a measured figure of a record, a line each: a step that does more than the peak, or that takes less than a
+// third or more than three times of what is predicted.  The prediction must have a step time.
 std::vector<std::string> implausible_measurement(const Prediction& prediction, Seconds measured);
 
 }  // namespace llmsim::sim

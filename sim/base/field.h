@@ -203,6 +203,13 @@ struct Field {
   double most = std::numeric_limits<double>::infinity();  //
 };
 
+// The field with this range.
+template <class AnyField>
+AnyField ranged(AnyField field, double least, double most) {
+  field.least = least, field.most = most;
+  return field;
+}
+
 // Whether numbers in a value lie in the range of a field.
 bool in_range(const FieldValue& value, double least, double most);
 

@@ -228,6 +228,10 @@ GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& 
   return links;
 }
 
+GroupLinks group_links(const Run& run, GroupKind kind) {
+  return group_links(run.strategy, kind, run.cluster, run.framework.collective_efficiency);
+}
+
 CollectiveTerms collective_terms(CollectiveKind kind, Bytes message, const GroupLinks& links) {
   if (links.place.ranks <= 1 || message <= Bytes(0.0)) return {};
   if (links.loopback && links.place.domains == 1) return host_terms(kind, message, links);

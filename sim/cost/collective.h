@@ -46,6 +46,7 @@
 
 #include "sim/hardware/cluster.h"
 #include "sim/operators/operator.h"
+#include "sim/run.h"
 #include "sim/strategy/mesh.h"
 #include "sim/strategy/strategy.h"
 
@@ -71,6 +72,7 @@ struct GroupLinks {
 
 // Links of the groups of `kind`; `efficiency` scales bandwidths (a framework's collective_efficiency).
 GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency);
+GroupLinks group_links(const Run& run, GroupKind kind);
 
 // How a message goes over the ranks.  InSwitch: a ring whose switch adds; Pair: from one rank to the next; Host: exchanges
 // through the kernel of one host; Deduplicated: of tokens, below.

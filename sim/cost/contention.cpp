@@ -78,8 +78,7 @@ double share(double part) { return std::min(kLargestShare, part); }
 
 double memory_share(const GroupLinks& links, const Device& device, double bytes_per_wire_byte) {
   if (links.place.ranks <= 1) return 0.0;
-  const BytesPerSecond memory = device.achieved.memory_fraction * device.memory_bandwidth;
-  return share(bytes_per_wire_byte * links.bus_bandwidth() / memory);
+  return share(bytes_per_wire_byte * links.bus_bandwidth() / device.achieved_bandwidth());
 }
 
 DeviceShare core_share(const GroupLinks& links, const Device& device) {

@@ -91,7 +91,7 @@ Seconds overlapped(Seconds compute, Seconds memory) {
 GemmMachine gemm_machine(const Device& device, DType dtype) {
   return {.peak = device.peak(dtype),
           .compute_units = device.compute_units,
-          .bandwidth = device.achieved.memory_fraction * device.memory_bandwidth,
+          .bandwidth = device.achieved_bandwidth(),
           .coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)]};
 }
 
@@ -132,7 +132,7 @@ double head_factor(double d, double factor_64) {
 AttentionMachine attention_machine(const Device& device, DType dtype, AttentionKernel kernel) {
   return {.peak = device.peak(dtype),
           .compute_units = device.compute_units,
-          .bandwidth = device.achieved.memory_fraction * device.memory_bandwidth,
+          .bandwidth = device.achieved_bandwidth(),
           .coefficients = device.achieved.attention[static_cast<std::size_t>(kernel)],
           .kernel_time = device.achieved.gemm[static_cast<std::size_t>(dtype)].kernel_time};
 }
@@ -196,7 +196,7 @@ StreamingKernel streaming_kernel(const Operator& op, const StreamingForms& forms
 }
 
 StreamingMachine streaming_machine(const Device& device, const StreamingForms& forms) {
-  return {.bandwidth = device.achieved.memory_fraction * device.memory_bandwidth,
+  return {.bandwidth = device.achieved_bandwidth(),
           .cache = device.cache,
           .kernel_time = device.achieved.kernel_time,
           .rates = device.achieved.streaming[static_cast<std::size_t>(forms.dtype)],

@@ -98,13 +98,12 @@ EndPrice price_end(const LayerOperators& end, const Dataflow& flow, const Operat
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy, const Framework& framework,
                   const OperatorPricer* pricer) {
-  const auto price = [&](BlockPrice& block, BlockPrice& kept, LayerKind layers) {
-    block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, layers);
-    kept = strategy.recompute.mixes() ? price_block(run, strategy, framework, pricer, RecomputeKind::None, layers) : block;
-  };
-  const int layers = run.model.num_layers + run.model.mtp_layers, moe_layers = count_moe_layers(run.model, 0, layers);
-  if (moe_layers < layers) price(prices.block, prices.kept_block, LayerKind::Dense);
-  if (moe_layers > 0) price(prices.moe_block, prices.kept_moe_block, LayerKind::Moe);
+  for (const LayerKind kind : layer_kinds(run.model)) {
+    BlockPrice& block = kind == LayerKind::Moe ? prices.moe_block : prices.block;
+    BlockPrice& kept = kind == LayerKind::Moe ? prices.kept_moe_block : prices.kept_block;
+    block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, kind);
+    kept = strategy.recompute.mixes() ? price_block(run, strategy, framework, pricer, RecomputeKind::None, kind) : block;
+  }
 }
 
 BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& moe, const ModelPart& part) {

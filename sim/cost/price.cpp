@@ -81,10 +81,10 @@ void PassPrice::add(const PassPrice& other, double times) {
 }
 
 OperatorPricer::OperatorPricer(const Run& run)
-    : tensor_links_(group_links(run.strategy, GroupKind::Tensor, run.cluster, run.framework.collective_efficiency)),
-      context_links_(group_links(run.strategy, GroupKind::Context, run.cluster, run.framework.collective_efficiency)),
-      expert_links_(group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency)),
-      expert_tensor_links_(group_links(run.strategy, GroupKind::ExpertTensor, run.cluster, run.framework.collective_efficiency)),
+    : tensor_links_(group_links(run, GroupKind::Tensor)),
+      context_links_(group_links(run, GroupKind::Context)),
+      expert_links_(group_links(run, GroupKind::Expert)),
+      expert_tensor_links_(group_links(run, GroupKind::ExpertTensor)),
       route_(expert_route(run)),
       pairs_passes_(run.strategy.moe_overlap && run.strategy.pipeline_schedule != PipelineSchedule::DualPipe),
       ranks_(run.strategy.tp),

@@ -1,5 +1,7 @@
 #include "sim/hardware/cluster.h"
 
+#include <array>
+
 namespace llmsim::sim {
 namespace {
 
@@ -13,15 +15,8 @@ constexpr Named<CollectiveAlgorithm> kAlgorithms[] = {{CollectiveAlgorithm::Auto
 }  // namespace
 
 const char* name_of(FabricKind kind) {
-  switch (kind) {
-    case FabricKind::Switch: return "switch";
-    case FabricKind::Mesh: return "mesh";
-    case FabricKind::Paired: return "paired";
-    case FabricKind::Torus: return "torus";
-    case FabricKind::Host: return "host";
-    case FabricKind::Loopback: return "loopback";
-  }
-  return "";
+  constexpr std::array<const char*, 6> names{"switch", "mesh", "paired", "torus", "host", "loopback"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 NameTable<Transport> name_table(Transport) { return kTransports; }

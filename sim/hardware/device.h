@@ -170,6 +170,9 @@ struct Device {
 
   Achieved achieved;
 
+  // Of memory, by streaming kernels.
+  BytesPerSecond achieved_bandwidth() const { return achieved.memory_fraction * memory_bandwidth; }
+
   // Best matrix rate for a format, falling back to a wider one where the device lacks it (bf16 on V100 -> none).
   // Throws Error where no fallback exists.
   FlopsPerSecond peak(DType dtype) const;

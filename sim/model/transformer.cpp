@@ -145,6 +145,12 @@ int count_moe_layers(const Transformer& model, int first, int count) {
   return sum;
 }
 
+std::vector<LayerKind> layer_kinds(const Transformer& model) {
+  const int layers = model.num_layers + model.mtp_layers, moe_layers = count_moe_layers(model, 0, layers);
+  if (moe_layers == 0) return {LayerKind::Dense};
+  return moe_layers < layers ? std::vector{LayerKind::Dense, LayerKind::Moe} : std::vector{LayerKind::Moe};
+}
+
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
   const int interval = model.sliding_window_interval;
   if (interval > 1 && layer % interval == interval - 1) return std::nullopt;

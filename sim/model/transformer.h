@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace llmsim::sim {
 
@@ -133,6 +134,9 @@ int query_head_dim(const Transformer& model);
 // True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction layers continue the pattern.
 bool is_moe_layer(const Transformer& model, int layer);
 LayerKind kind_of_layer(const Transformer& model, int layer);
+
+// The kinds that the model has, those of multi-token prediction included.
+std::vector<LayerKind> layer_kinds(const Transformer& model);
 
 // Layers with experts among `count` layers from `first` on.
 int count_moe_layers(const Transformer& model, int first, int count);

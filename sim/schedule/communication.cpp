@@ -209,7 +209,7 @@ void add_closing(std::vector<CommunicationTerm>& list, const Run& run, const std
 }  // namespace
 
 Seconds repeated_time(const Run& run, const RepeatedCollective& collective) {
-  const GroupLinks links = group_links(run.strategy, collective.group, run.cluster, run.framework.collective_efficiency);
+  const GroupLinks links = group_links(run, collective.group);
   return collective.calls * collective_time(collective.kind, collective.message, links);
 }
 

@@ -18,9 +18,9 @@ DataExchange::DataExchange(const Run& run, const RankParameters& rank)
     : run_(run),
       rank_(rank),
       storage_(storage_of(run.strategy, run.framework)),
-      shard_links_(group_links(run.strategy, shard_group(), run.cluster, run.framework.collective_efficiency)),
-      replicate_links_(group_links(run.strategy, GroupKind::Replicate, run.cluster, run.framework.collective_efficiency)),
-      expert_links_(group_links(run.strategy, GroupKind::ExpertData, run.cluster, run.framework.collective_efficiency)),
+      shard_links_(group_links(run, shard_group())),
+      replicate_links_(group_links(run, GroupKind::Replicate)),
+      expert_links_(group_links(run, GroupKind::ExpertData)),
       beside_shard_(rates_beside(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
       beside_replicate_(rates_beside(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
 

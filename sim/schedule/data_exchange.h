@@ -28,7 +28,7 @@
 #include "sim/cost/contention.h"
 #include "sim/memory/shards.h"
 #include "sim/run.h"
-#include "sim/schedule/overlap.h"
+#include "sim/schedule/waits.h"
 
 namespace llmsim::sim {
 

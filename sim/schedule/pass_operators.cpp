@@ -84,10 +84,10 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
 }
 
 PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const OperatorPricer& pricer) const {
-  const int layers = run_.model.num_layers + run_.model.mtp_layers, moe_layers = count_moe_layers(run_.model, 0, layers);
   Kinds both;
-  if (moe_layers < layers) both.dense = block(LayerKind::Dense, strategy, pricer);
-  if (moe_layers > 0) both.moe = block(LayerKind::Moe, strategy, pricer);
+  for (const LayerKind kind : layer_kinds(run_.model)) {
+    (kind == LayerKind::Moe ? both.moe : both.dense) = block(kind, strategy, pricer);
+  }
   return both;
 }
 

@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "sim/memory/offloaded_activations.h"
-#include "sim/schedule/host_waits.h"
-#include "sim/schedule/overlap.h"
+#include "sim/schedule/waits.h"
 
 namespace llmsim::sim {
 
@@ -153,9 +152,7 @@ class PassBuilder {
 
   // Time to copy this much of every trained parameter through device memory.
   Seconds copied(double bytes_per_parameter) const {
-    const Device& device = run_.cluster.device;
-    return Bytes(bytes_per_parameter * exchange_.trained_parameters(part_)) /
-           (device.achieved.memory_fraction * device.memory_bandwidth);
+    return Bytes(bytes_per_parameter * exchange_.trained_parameters(part_)) / run_.cluster.device.achieved_bandwidth();
   }
 
   // Of a pass: all, or what captured graphs leave out.

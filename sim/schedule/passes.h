@@ -1,9 +1,9 @@
 // The forward and backward pass of one model part for one micro-batch, term by term.
 //
 // A pass is its operators' device time; the host's launch time where that is longer; the part of the exchange of weights and
-// gradients that does not fit under it (see overlap.h); and the host link under offload.
+// gradients that does not fit under it (see waits.h); and the host link under offload.
 //
-// How they add up is ours; each part names its source: overlap.h, host_waits.h, data_exchange.h, cost/contention.h.
+// How they add up is ours; each part names its source: waits.h, data_exchange.h, cost/contention.h.
 #pragma once
 
 #include <array>

@@ -76,8 +76,8 @@ std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::v
 // runtime/measure/counted_step.h while the runtime's own step runs.  The two are equal, or the simulator is wrong.
 //
 //   parameters  of the rank's part of the model, whole (before they are sharded)
-//   FLOPs       of GEMMs and of blockwise attention, by pass (schedule/stage_work.h)
-//   sent        of each kind of group and collective: calls and bytes of a step (schedule/stage_work.h, schedule/communication.h)
+//   FLOPs       of GEMMs and of blockwise attention, by pass
+//   sent        of each kind of group and collective: calls and bytes of a step (those above, and schedule/communication.h)
 //   held        bytes (memory/step_walk.h)
 //
 // Source: what it is held to, the runtime.

@@ -76,7 +76,7 @@ Seconds transfer_time(const Run& run, bool backward) {
 // Of GEMMs beside all-to-alls between expert ranks.
 double exchange_loss(const Run& run) {
   if (run.strategy.pipeline_schedule != PipelineSchedule::DualPipe) return 0.0;
-  const GroupLinks links = group_links(run.strategy, GroupKind::Expert, run.cluster, run.framework.collective_efficiency);
+  const GroupLinks links = group_links(run, GroupKind::Expert);
   return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
 }
 

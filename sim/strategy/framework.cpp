@@ -29,11 +29,6 @@ namespace {
 
 #define FIELD(member) LLMSIM_FIELD(Framework, member)
 
-Field<Framework> ranged(Field<Framework> field, double least, double most) {
-  field.least = least, field.most = most;
-  return field;
-}
-
 }  // namespace
 
 const std::vector<Field<Framework>>& framework_fields() {

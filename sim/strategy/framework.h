@@ -54,7 +54,7 @@ struct ParameterStorage {
   bool operator==(const ParameterStorage&) const = default;
 };
 
-// Time of the host for each thing it calls; a step is never faster than these allow (schedule/host_waits.h).
+// Time of the host for each thing it calls; a step is never faster than these allow (schedule/waits.h).
 struct HostTimes {
   Seconds per_kernel{6e-6};             // to launch one kernel, eager
   Seconds per_recomputed_block{0.0};    // bookkeeping of a checkpointed block: random states, graph rebuilding

@@ -1,25 +1,14 @@
 #include "sim/strategy/mesh.h"
 
 #include <algorithm>
+#include <array>
 
 namespace llmsim::sim {
 
 const char* name_of(GroupKind kind) {
-  switch (kind) {
-    case GroupKind::Tensor: return "tp";
-    case GroupKind::Context: return "cp";
-    case GroupKind::Data:
-    case GroupKind::DataContext:
-    case GroupKind::Shard: return "dp";
-    case GroupKind::Replicate: return "dp_replicate";
-    case GroupKind::Pipeline: return "pp";
-    case GroupKind::Expert: return "ep";
-    case GroupKind::ExpertData: return "edp";
-    case GroupKind::ExpertTensor: return "etp";
-    case GroupKind::Embedding: return "embedding";
-    case GroupKind::Mirror: return "pp_mirror";
-  }
-  return "";
+  constexpr std::array<const char*, 12> names{"tp", "cp", "dp",  "dp",  "dp",        "dp_replicate",
+                                              "pp", "ep", "edp", "etp", "embedding", "pp_mirror"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 int group_ranks(const Strategy& strategy, GroupKind kind) {

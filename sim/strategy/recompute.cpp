@@ -18,12 +18,12 @@ struct NamedModule {
   bool Modules::*flag;
 };
 
-// Names of the modules that are switched on, joined by `separator`; empty for none.
+// Names of the modules that are switched on, joined by "+"; empty for none.
 template <class Modules, std::size_t N>
-std::string names_of(const Modules& modules, const std::array<NamedModule<Modules>, N>& table, const char* separator) {
+std::string names_of(const Modules& modules, const std::array<NamedModule<Modules>, N>& table) {
   std::string text;
   for (const NamedModule<Modules>& module : table) {
-    if (modules.*module.flag) text += (text.empty() ? "" : separator) + std::string(module.name);
+    if (modules.*module.flag) text += (text.empty() ? "" : "+") + std::string(module.name);
   }
   return text;
 }
@@ -148,17 +148,13 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   return equals ? Recompute{.kind = *kind, .blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
 }
 
-std::string text_of(const RecomputedModules& modules, const char* separator) {
-  return names_of(modules, kRecomputedModules, separator);
-}
+std::string text_of(const RecomputedModules& modules) { return names_of(modules, kRecomputedModules); }
 
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names) {
   return with_named(kNoModules, kRecomputedModules, names);
 }
 
-std::string text_of(const OffloadedModules& modules, const char* separator) {
-  return names_of(modules, kOffloadedModules, separator);
-}
+std::string text_of(const OffloadedModules& modules) { return names_of(modules, kOffloadedModules); }
 
 std::optional<OffloadedModules> offloaded_modules_from(const std::string& names) {
   return with_named(OffloadedModules{}, kOffloadedModules, names);

@@ -76,9 +76,9 @@ std::string text_of(const Recompute& recompute);
 // The inverse; none where the text is nothing of that.
 std::optional<Recompute> recompute_from(const std::string& text);
 
-// Names of modules joined by `separator`: "core_attn+mlp".
-std::string text_of(const RecomputedModules& modules, const char* separator = "+");
-// The inverse for names joined by "+"; none where one is unknown.
+// Names of modules: "core_attn+mlp".
+std::string text_of(const RecomputedModules& modules);
+// The inverse; none where one is unknown.
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names);
 
 NameTable<RecomputeKind> name_table(RecomputeKind);  // "every_n"
@@ -123,9 +123,9 @@ struct Offload {
   auto operator<=>(const Offload&) const = default;
 };
 
-// Names joined by `separator`: "core_attn+moe_act"; empty for none.
-std::string text_of(const OffloadedModules& modules, const char* separator = "+");
-// The inverse for names joined by "+"; none where one is unknown.
+// "core_attn+moe_act"; empty for none.
+std::string text_of(const OffloadedModules& modules);
+// The inverse; none where one is unknown.
 std::optional<OffloadedModules> offloaded_modules_from(const std::string& names);
 
 }  // namespace llmsim::sim

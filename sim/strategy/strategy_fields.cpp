@@ -55,11 +55,6 @@ constexpr double kSequences = 1 << 24;
 constexpr double kBlocks = 65536;
 constexpr double kLoad = 1024;
 
-Field<S> ranged(Field<S> field, double least, double most) {
-  field.least = least, field.most = most;
-  return field;
-}
-
 bool has_contexts(const S& s) { return s.cp > 1; }
 bool has_stages(const S& s) { return s.pp > 1; }
 bool has_shards(const S& s) { return s.sharding != Sharding::None && s.shard_size > 0; }

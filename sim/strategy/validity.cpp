@@ -168,23 +168,23 @@ std::string nearest_tensor_ranks(const Transformer& model, int value) {
   });
 }
 
-std::string gemm(const Strategy& s) {
-  return std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " + std::to_string(s.pp) + " * " + std::to_string(s.cp) +
-         " = " + std::to_string(std::llround(mesh_product(s)));
-}
+// "tp = 3".
+std::string equals(const std::string& name, std::int64_t value) { return name + " = " + std::to_string(value); }
 
 std::string mesh_message(const Strategy& s, int devices) {
-  return "dp * tp * pp * cp = " + gemm(s) + ", but there are " + std::to_string(devices) + " devices" + mesh_advice(s, devices);
+  const std::string sizes =
+      std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " + std::to_string(s.pp) + " * " + std::to_string(s.cp);
+  return "dp * tp * pp * cp = " + sizes + " = " + std::to_string(std::llround(mesh_product(s))) + ", but there are " +
+         std::to_string(devices) + " devices" + mesh_advice(s, devices);
 }
 
-std::string divides_message(const char* name, std::int64_t value, const char* whole_name, std::int64_t whole) {
-  return std::string(name) + " = " + std::to_string(value) + " does not divide " + whole_name + " = " + std::to_string(whole) +
-         " (nearest: " + nearest_divisors(whole, value) + ")";
+std::string divides_message(const std::string& name, std::int64_t value, const std::string& whole_name, std::int64_t whole) {
+  return equals(name, value) + " does not divide " + equals(whole_name, whole) + " (nearest: " + nearest_divisors(whole, value) +
+         ")";
 }
 
 std::string tensor_message(const Transformer& model, const Strategy& s, const char* name, int whole) {
-  return "tp = " + std::to_string(s.tp) + " does not divide " + name + " = " + std::to_string(whole) +
-         " (nearest: " + nearest_tensor_ranks(model, s.tp) + ")";
+  return equals("tp", s.tp) + " does not divide " + equals(name, whole) + " (nearest: " + nearest_tensor_ranks(model, s.tp) + ")";
 }
 
 std::string sequence_message(const Transformer& model, const Strategy& s) {
@@ -194,28 +194,27 @@ std::string sequence_message(const Transformer& model, const Strategy& s) {
 
 std::string interleaved_message(const Strategy& s) {
   const std::int64_t batch = product_of(s.dp, s.micro_batch) * s.pp;
-  return "num_microbatches = " + std::to_string(s.num_microbatches()) + " is less than pp = " + std::to_string(s.pp) +
-         ", which the interleaved schedule needs (nearest: global_batch = " + std::to_string(batch) +
-         ", or pp = " + std::to_string(s.num_microbatches()) + ", or virtual_stages = 1)";
+  return equals("num_microbatches", s.num_microbatches()) + " is less than " + equals("pp", s.pp) +
+         ", which the interleaved schedule needs (nearest: " + equals("global_batch", batch) + ", or " +
+         equals("pp", s.num_microbatches()) + ", or virtual_stages = 1)";
 }
 
 std::string layers_message(const Transformer& model, const Strategy& s) {
   const int layers = dealt_layers(model, s);
-  std::string text = "pp * virtual_stages = " + std::to_string(product_of(s.pp, s.virtual_stages)) +
-                     " is more than the layers of the model, " + std::to_string(layers);
-  if (s.pp <= layers) return text + " (nearest: virtual_stages = " + std::to_string(layers / s.pp) + ")";
-  return text + " (nearest: pp = " + std::to_string(std::max(1, layers / s.virtual_stages)) + ")";
+  const std::string nearest =
+      s.pp <= layers ? equals("virtual_stages", layers / s.pp) : equals("pp", std::max(1, layers / s.virtual_stages));
+  return equals("pp * virtual_stages", product_of(s.pp, s.virtual_stages)) + " is more than the layers of the model, " +
+         std::to_string(layers) + " (nearest: " + nearest + ")";
 }
 
 std::optional<std::string> expert_message(const char* rule, const Transformer& model, const Strategy& s) {
   const std::int64_t etp = s.expert_tensor_ranks();
   const bool apart = etp != s.tp;
-  if (rule == kDenseExperts)
-    return "ep = " + std::to_string(s.ep) + " needs an MoE model, which the model is not (nearest: ep = 1)";
+  if (rule == kDenseExperts) return equals("ep", s.ep) + " needs an MoE model, which the model is not (nearest: ep = 1)";
   if (rule == kExperts) return divides_message("ep", s.ep, "num_experts", model.moe->num_experts);
   if (rule == kExpertTensor) return divides_message("etp", etp, "tp", s.tp);
   if (rule == kExpertTokens)
-    return "etp = " + std::to_string(etp) + " is not tp = " + std::to_string(s.tp) +
+    return equals("etp", etp) + " is not " + equals("tp", s.tp) +
            ", which needs sequence parallelism: each tensor rank dispatches tokens of its own (nearest: etp = tp)";
   if (rule == kExpertLoad) return "moe_imbalance and moe_capacity are relative to the mean load: 1 or more";
   if (rule == kExpertFfn) return divides_message(apart ? "etp" : "tp", etp, "moe.expert_ffn_size", model.moe->expert_ffn_size);
@@ -224,59 +223,49 @@ std::optional<std::string> expert_message(const char* rule, const Transformer& m
   // With etp = tp both sides are tp times what people think in.
   const std::int64_t ranks = rule == kExpertRanks ? product_of(s.dp, s.cp) : s.shard_size;
   const std::string name = rule == kExpertRanks ? "dp * cp" : "shard_size";
-  if (!apart) return divides_message("ep", s.ep, name.c_str(), ranks);
-  return divides_message("etp * ep", etp * s.ep, ("tp * " + name).c_str(), ranks * s.tp);
+  if (!apart) return divides_message("ep", s.ep, name, ranks);
+  return divides_message("etp * ep", etp * s.ep, "tp * " + name, ranks * s.tp);
 }
 
 // Nearest numbers of micro-batches that a DualPipe takes, as batches.
 std::string both_ends_message(const Strategy& s) {
   const int m = s.num_microbatches(), least = 2 * s.pp;
   const std::int64_t each = product_of(s.dp, s.micro_batch);
-  std::string text = "num_microbatches = " + std::to_string(m) +
-                     ", but dualpipe feeds half of them into each end: an even number" +
-                     " of at least 2 * pp = " + std::to_string(least) + " is needed (nearest: global_batch = ";
-  if (m < least) return text + std::to_string(least * each) + ")";
-  return text + std::to_string((m - 1) * each) + " or " + std::to_string((m + 1) * each) + ")";
+  const std::string nearest =
+      m < least ? std::to_string(least * each) : std::to_string((m - 1) * each) + " or " + std::to_string((m + 1) * each);
+  return equals("num_microbatches", m) + ", but dualpipe feeds half of them into each end: an even number of at least " +
+         equals("2 * pp", least) + " is needed (nearest: global_batch = " + nearest + ")";
 }
 
-std::string stage_layers_text(const Strategy& s) {
-  std::string text = "stage_layers = [";
-  for (const int layers : s.stage_layers) text += (text.back() == '[' ? "" : ", ") + std::to_string(layers);
-  return text + "]";
-}
-
+// Of schedules and their chunks.
 std::optional<std::string> chunks_message(const char* rule, const Transformer& model, const Strategy& s) {
   const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.pipeline_schedule);
-  const std::string virtual_stages = "virtual_stages = " + std::to_string(s.virtual_stages);
+  const std::string virtual_stages = equals("virtual_stages", s.virtual_stages);
+  std::string stage_layers = "stage_layers = [";
+  for (const int layers : s.stage_layers) stage_layers += (stage_layers.back() == '[' ? "" : ", ") + std::to_string(layers);
+  stage_layers += "]";
   if (rule == kOneChunk)
     return schedule + " has one chunk per stage, but " + virtual_stages + " (nearest: interleaved, or virtual_stages = 1)";
   if (rule == kChunks)
     return schedule + " needs several chunks per stage, but " + virtual_stages + " (nearest: 1f1b, or virtual_stages = 2)";
   if (rule == kStageCount)
-    return stage_layers_text(s) + " has " + std::to_string(s.stage_layers.size()) + " numbers, but pp = " + std::to_string(s.pp) +
-           " and " + virtual_stages;
+    return stage_layers + " has " + std::to_string(s.stage_layers.size()) + " numbers, but " + equals("pp", s.pp) + " and " +
+           virtual_stages;
   if (rule == kStageSum) {
     const std::int64_t sum = std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0});
-    return stage_layers_text(s) + " adds up to " + std::to_string(sum) + ", but num_layers = " + std::to_string(model.num_layers);
+    return stage_layers + " adds up to " + std::to_string(sum) + ", but " + equals("num_layers", model.num_layers);
   }
-  if (rule == kStageLeast) return stage_layers_text(s) + ": each stage needs a layer for each of its chunks, " + virtual_stages;
-  return std::nullopt;
-}
-
-std::optional<std::string> split_schedule_message(const char* rule, const Strategy& s) {
-  const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.pipeline_schedule);
-  const std::string virtual_stages = "virtual_stages = " + std::to_string(s.virtual_stages);
-  const int pp = s.pp;
+  if (rule == kStageLeast) return stage_layers + ": each stage needs a layer for each of its chunks, " + virtual_stages;
   if (rule == kSplitStages) return schedule + " needs pp > 1, but pp = 1 (nearest: pp = 2)";
   if (rule == kOnePart)
     return schedule + " has one part of the model per stage, but " + virtual_stages + " (nearest: virtual_stages = 1)";
   if (rule == kTwoParts)
     return schedule + " has two parts of the model per stage, but " + virtual_stages + " (nearest: virtual_stages = 2)";
-  if (rule == kEvenStages) {
-    return schedule + " needs an even pp, but pp = " + std::to_string(pp) + " (nearest: pp = " + std::to_string(pp - 1) + " or " +
-           std::to_string(pp + 1) + ")";
-  }
+  if (rule == kEvenStages)
+    return schedule + " needs an even pp, but " + equals("pp", s.pp) + " (nearest: " + equals("pp", s.pp - 1) + " or " +
+           std::to_string(s.pp + 1) + ")";
   if (rule == kBothEnds) return both_ends_message(s);
+  if (rule == kVirtual) return virtual_stages + " needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)";
   return std::nullopt;
 }
 
@@ -290,20 +279,13 @@ std::string message_for(const char* rule, const Transformer& model, const Strate
   if (rule == kContextHeads) return divides_message("cp * tp", context, "num_heads", model.num_heads);
   if (rule == kContextKvHeads) return divides_message("cp * tp", context, "num_kv_heads", model.num_kv_heads);
   if (rule == kZigzag) return divides_message("2 * cp", 2 * std::int64_t{s.cp}, "seq_len", model.seq_len);
-  if (rule == kContextFlash)
-    return "cp = " + std::to_string(s.cp) + " needs flash attention: kernels that return partial results";
-  if (rule == kBatch) {
-    return divides_message("dp * micro_batch", product_of(s.dp, s.micro_batch), "global_batch", s.global_batch);
-  }
+  if (rule == kContextFlash) return equals("cp", s.cp) + " needs flash attention: kernels that return partial results";
+  if (rule == kBatch) return divides_message("dp * micro_batch", product_of(s.dp, s.micro_batch), "global_batch", s.global_batch);
   if (rule == kShard) return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.dp, s.cp));
   if (rule == kInterleaved) return interleaved_message(s);
-  if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
-  if (const std::optional<std::string> message = split_schedule_message(rule, s)) return *message;
-  if (const std::optional<std::string> message = chunks_message(rule, model, s)) return *message;
   if (rule == kLayers) return layers_message(model, s);
-  if (rule == kVirtual)
-    return "virtual_stages = " + std::to_string(s.virtual_stages) +
-           " needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)";
+  if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
+  if (const std::optional<std::string> message = chunks_message(rule, model, s)) return *message;
   return "every size of the mesh and of the batch must be from 1 to " + std::to_string(kLargestSize);
 }
 

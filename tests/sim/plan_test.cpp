@@ -172,7 +172,7 @@ std::string text_of(const Strategy& s) {
 
 bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 
-// Every strategy of the documented space (plan.h) that no rule forbids and that fits, by plain loops over all numbers.
+// Every strategy of the documented space (search_space.h) that no rule forbids and that fits, by plain loops over all numbers.
 class BruteForce {
  public:
   explicit BruteForce(const TrainingRun& base) : run_(base), devices_(base.cluster.num_devices) {}
