@@ -8,7 +8,6 @@
 
 #include "sim/base/quantity.h"
 #include "sim/memory/footprint.h"
-#include "sim/memory/peak.h"
 #include "sim/model/conventions.h"
 #include "sim/model/parameters.h"
 #include "sim/run.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "sim/memory/partial_gradients.h"
 #include "sim/memory/shards.h"
+#include "sim/memory/stage_contents.h"
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "sim/schedule/data_exchange.h"

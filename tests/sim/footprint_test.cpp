@@ -35,6 +35,9 @@ double term(const StageMemory& stage, const std::string& name) {
   return 0.0;
 }
 
+// What a norm saves beside its input: 2 values of 2 bytes for each of 1024 tokens.
+constexpr Bytes kNormSums(2.0 * 2.0 * 1024.0);
+
 TEST(Footprint, MixedPrecisionAdamHoldsSixteenBytesPerParameter) {
   // 2 weights + 2 gradients + 4 master + 8 states; accumulation keeps gradients through the step.
   const TrainingRun run = small_run();
@@ -126,8 +129,7 @@ TEST(Footprint, TheFirstStageOfAPipelineHoldsMostMicroBatches) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4;
   const Memory memory = footprint(run);
-  // With the sums of two norms, 2 values of 2 bytes for each of 1024 tokens.
-  const double block = 2.0 * 4.0 * 1024.0 + layer_prices(run).block.saved.value();
+  const double block = (layer_prices(run).block.saved + 2.0 * kNormSums).value();
   // 2 blocks a stage; 4, 3, 2, 1 micro-batches in flight.
   EXPECT_DOUBLE_EQ(term(memory.stages[0], "activations"), 4 * 2 * block);
   EXPECT_DOUBLE_EQ(term(memory.stages[2], "activations"), 2 * 2 * block);
@@ -213,9 +215,9 @@ TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
   run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.virtual_stages = 2;
   run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
   const LayerPrices prices = layer_prices(run);
-  // The norm's sums, 2 values of 2 bytes for each of 1024 tokens, belong to neither.
-  EXPECT_NEAR(term({.terms = phase(run, "loss", 3).terms}, "activations"), (5.0 * prices.block.saved + prices.head.saved).value(),
-              (5.0 * 2.0 + 1.0) * 4.0 * 1024.0 + 5.0 * 4.0 * 1024.0 * 16.0);
+  // With the sums of two norms in each block and of one in the head.
+  const Bytes expected = 5.0 * (prices.block.saved + 2.0 * kNormSums) + prices.head.saved + kNormSums;
+  EXPECT_EQ(term({.terms = phase(run, "loss", 3).terms}, "activations"), expected.value());
 }
 
 TrainingRun four_stages(PipelineSchedule schedule) {
@@ -229,10 +231,10 @@ TEST(Footprint, WaitingWeightGradientsKeepTheFactorsOfTheirGemms) {
   // Two blocks a stage.  Stage 2 of ZB-H1 has 2 micro-batches whole and 2 waiting.
   const TrainingRun run = four_stages(PipelineSchedule::ZbH1);
   const LayerPrices prices = layer_prices(run);
-  // A micro-batch in flight has its last input beside it, which the backward pass has received a gradient for.
-  EXPECT_NEAR(term({.terms = phase(run, "forward", 2).terms}, "activations") /
-                  (2.0 * 2.0 * prices.block.saved + 2.0 * 2.0 * prices.block.weight_inputs).value(),
-              1.0, 0.02);
+  // While the last block of a forward pass runs, its output, which is then sent, is there too.
+  const Bytes whole = prices.block.saved + 2.0 * kNormSums, waiting = prices.block.weight_inputs;
+  const Bytes output(1024.0 * 1024.0 * 2.0);
+  EXPECT_EQ(term({.terms = phase(run, "forward", 2).terms}, "activations"), (2.0 * 2.0 * (whole + waiting) + output).value());
   // Inputs of qkv, output, up and down, h h h 4h, and the gradients 3h h 4h h of what they give: 16 h, times 1024 tokens in bf16.
   EXPECT_DOUBLE_EQ(prices.block.weight_inputs.value(), 16.0 * 1024.0 * 1024.0 * 2.0);
 }

@@ -1,11 +1,13 @@
-#include "sim/memory/memory_curve.h"
+#include "sim/memory/step_walk.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "sim/memory/footprint.h"
+#include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -123,6 +125,122 @@ TEST(MemoryCurve, BlocksBetweenTwoCheckpointsAreWrittenAgainTogether) {
   const MemoryCurve four = timeline_of(run);
   EXPECT_DOUBLE_EQ((term_of(four.peak(), "recomputed_activations") - one).value(),
                    3.0 * layer_prices(run).block.memory.everything.value());
+}
+
+MemoryPeak peak_of(const TrainingRun& run) {
+  const LayerPrices prices = layer_prices(run);
+  return memory_peak(run, prices, memory_footprint(run, prices));
+}
+
+// Four stages of two layers, eight micro-batches, gradients that stay.
+TrainingRun pipeline() {
+  TrainingRun run = small_run();
+  run.cluster = ideal_cluster(4);
+  run.strategy.pp = 4;
+  run.framework.gradients.persist = true;
+  return run;
+}
+
+TEST(MemoryPeak, TheFirstStageIsFullestWhenItsFirstBackwardPassBegins) {
+  TrainingRun run = pipeline();
+  run.model.vocab_size = 64;  // logits that weigh nothing
+  const MemoryPeak peak = peak_of(run);
+  EXPECT_EQ(peak.stage, 0);
+  EXPECT_STREQ(peak.phase, "backward");
+  EXPECT_EQ(peak.micro_batch, 0);
+  EXPECT_EQ(peak.layer, 1);  // the last of its two
+  EXPECT_EQ(peak.passes_in_flight, 4);
+  EXPECT_EQ(peak.blocks_in_flight, 8);
+  EXPECT_EQ(peak.parameters, StageContents(run.model, run.strategy).held(0));
+}
+
+TEST(MemoryPeak, LargeLogitsMakeItTheLossOfTheLastStage) {
+  TrainingRun run = pipeline();
+  run.model.vocab_size = 262144;
+  const MemoryPeak peak = peak_of(run);
+  EXPECT_EQ(peak.stage, 3);
+  EXPECT_STREQ(peak.phase, "loss");
+  EXPECT_EQ(peak.micro_batch, 0);
+  EXPECT_FALSE(peak.layer);
+  EXPECT_EQ(peak.blocks_in_flight, 2);
+}
+
+TEST(MemoryPeak, TemporariesOfAnUpdateHaveNoMicroBatch) {
+  TrainingRun run = small_run();
+  run.framework.update.temporary_bytes = 64.0;
+  const MemoryPeak peak = peak_of(run);
+  EXPECT_STREQ(peak.phase, "update");
+  EXPECT_FALSE(peak.micro_batch);
+  EXPECT_EQ(peak.passes_in_flight, 0);
+}
+
+// Whatever the run.  A search and the tables follow the same step, the one in bytes and the other in bytes by term, and the
+// search leaves out micro-batches that repeat others.
+
+constexpr unsigned kSeeds = 4000;
+constexpr double kRounding = 1e-12;  // relative: sums of doubles in different orders
+
+std::string description(const TrainingRun& run, unsigned seed, int stage) {
+  const Strategy& s = run.strategy;
+  std::string text = "seed " + std::to_string(seed) + ", stage " + std::to_string(stage) + " of " + std::to_string(s.pp);
+  text += run.framework.autograd ? ", autograd, " : ", runtime, ";
+  text += run.model.moe ? "MoE, " : "dense, ";
+  text += name_of(s.sharding) + std::string(", ") + name_of(s.pipeline_schedule) + ", recompute " + text_of(s.recompute);
+  return text + ", " + std::to_string(s.num_microbatches()) + " micro-batches";
+}
+
+template <class Check>
+int for_each_stage(const Check& check) {
+  int runs = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    const std::optional<TrainingRun> run = random_run(seed);
+    if (!run) continue;
+    ++runs;
+    const LayerPrices prices = layer_bytes(*run);
+    const StageContents contents(run->model, run->strategy);
+    for (int stage = 0; stage < run->strategy.pp; ++stage) {
+      SCOPED_TRACE(description(*run, seed, stage));
+      check(*run, prices, contents, stage);
+      if (testing::Test::HasFailure()) return runs;
+    }
+  }
+  return runs;
+}
+
+Bytes highest(const std::vector<MemoryPoint>& points) {
+  Bytes most = points.front().allocated;
+  for (const MemoryPoint& point : points) most = std::max(most, point.allocated);
+  return most;
+}
+
+TEST(StepWalk, APeakIsTheHighestPointOfItsTable) {
+  const int runs = for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
+    const StagePeak peak = stage_peak(run, prices, contents, stage);
+    const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage, false);
+    EXPECT_NEAR(highest(points) / peak.peak, 1.0, kRounding);
+    EXPECT_NEAR(points.front().allocated / peak.idle, 1.0, kRounding);
+    EXPECT_NEAR(points.back().allocated / peak.idle, 1.0, kRounding);  // a step gives back what it takes
+  });
+  EXPECT_GT(runs, 500);
+}
+
+TEST(StepWalk, ThePeakOfTheWholeStepIsThatOfTheMicroBatchesThatAreFollowed) {
+  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
+    const Bytes peak = stage_peak(run, prices, contents, stage).peak;
+    EXPECT_NEAR(highest(stage_points(run, prices, contents, stage, true)) / peak, 1.0, kRounding);
+  });
+}
+
+TEST(StepWalk, TermsAddUpAndNoneIsNegative) {
+  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
+    for (const MemoryPoint& point : stage_points(run, prices, contents, stage, false)) {
+      EXPECT_NEAR(point.terms.total() / point.allocated, 1.0, kRounding) << point.phase;
+      for (int i = 0; i < kNumMemoryKinds; ++i) {
+        const auto kind = static_cast<MemoryKind>(i);
+        EXPECT_GE(point.terms[kind], -kRounding * point.allocated) << point.phase << ": " << name_of(kind);
+      }
+    }
+  });
 }
 
 }  // namespace
