@@ -11,7 +11,7 @@
 #include "reports/explain.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
-#include "sim/memory/memory_curve.h"
+#include "sim/memory/footprint.h"
 #include "sim/predict.h"
 
 namespace llmsim::cli {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "reports/table.h"
-#include "sim/memory/memory_curve.h"
+#include "sim/memory/footprint.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {

@@ -7,7 +7,7 @@
 #include "reports/provenance.h"
 #include "reports/reported.h"
 #include "reports/table.h"
-#include "sim/memory/memory_curve.h"
+#include "sim/memory/footprint.h"
 #include "sim/predict.h"
 
 namespace llmsim::reports {

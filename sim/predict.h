@@ -11,7 +11,6 @@
 
 #include "sim/base/quantity.h"
 #include "sim/memory/footprint.h"
-#include "sim/memory/peak.h"
 #include "sim/model/flops.h"
 #include "sim/model/parameters.h"
 #include "sim/run.h"

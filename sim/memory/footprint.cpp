@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "sim/memory/stage_contents.h"
-#include "sim/memory/step_walk.h"
 
 namespace llmsim::sim {
 namespace {
@@ -84,6 +83,33 @@ Bytes context_memory(const Run& run) {
   const int kinds = (s.dp > 1) + (s.tp > 1) + (s.pp > 1) + (s.cp > 1) + (s.ep > 1);
   const int further = kinds > 1 ? kinds : 0;
   return run.cluster.device.context_memory + further * run.cluster.device.communicator_memory;
+}
+
+MemoryPeak memory_peak(const Run& run, const LayerPrices& prices, const Memory& memory) {
+  const int stage = memory.fullest().stage;
+  const MemoryPoint point = memory_curve(run, prices, stage, false).peak();
+  return {.stage = stage,
+          .phase = point.phase,
+          .micro_batch = point.micro_batch,
+          .layer = point.layer,
+          .passes_in_flight = point.passes_in_flight,
+          .blocks_in_flight = point.blocks_in_flight,
+          .parameters = StageContents(run.model, run.strategy).held(stage)};
+}
+
+Bytes MemoryCurve::reserved(const MemoryPoint& point) const {
+  const Bytes idle = points.front().allocated;
+  return idle + fragmentation * (point.allocated - idle);
+}
+
+MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, bool whole_step) {
+  const StageContents contents(run.model, run.strategy);
+  MemoryCurve curve{.stage = stage, .fragmentation = run.framework.reserve.fragmentation};
+  curve.points = stage_points(run, prices, contents, stage, whole_step);
+  for (std::size_t i = 0; i < curve.points.size(); ++i) {
+    if (curve.points[i].allocated > curve.peak().allocated) curve.highest = i;
+  }
+  return curve;
 }
 
 }  // namespace llmsim::sim

@@ -1,4 +1,5 @@
-// Memory of a run: the peak of every pipeline stage, what an allocator makes of it, and whether it fits.
+// Memory of a run: the peak of every pipeline stage and where in the step it is, what an allocator makes of it, whether it fits,
+// and the curve of a stage through a step.
 //
 // step_walk.h follows the passes of a stage; here its highest point is made an answer.
 //
@@ -13,12 +14,14 @@
 // optimized_hf_llama_class_for_training lie between 1.1 and 1.6, median 1.23.
 #pragma once
 
-#include <string>
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/host_memory.h"
-#include "sim/memory/memory_terms.h"
+#include "sim/memory/memory_account.h"
+#include "sim/memory/step_walk.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {
@@ -71,5 +74,34 @@ void explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices);
 
 // Context of a process: the driver's, and a communicator for each kind of group beside the one of all devices.
 Bytes context_memory(const Run& run);
+
+// Where in a step the memory of a run has its peak, and how much is in flight then.  What lives there are the terms of the
+// stage's peak, which add up to it.
+struct MemoryPeak {
+  int stage = 0;
+  const char* phase = "";            // "idle", "forward", "loss", "backward", "update"
+  std::optional<int> micro_batch{};  // none outside passes
+  std::optional<int> layer{};        // of the model; none at its ends
+  int passes_in_flight = 0;          // of one chunk each, whose activations are kept; 0: not known, or none
+  int blocks_in_flight = 0;          // that keep some
+  double parameters = 0.0;           // of the stage on one rank, before they are sharded
+};
+
+// Of the fullest stage: the first micro-batch that reaches the peak.
+MemoryPeak memory_peak(const Run& run, const LayerPrices& prices, const Memory& memory);
+
+// The memory of one stage through a step, pass by pass, and what an allocator reserves for it.
+struct MemoryCurve {
+  int stage = 0;
+  std::vector<MemoryPoint> points{};
+  std::size_t highest = 0;     // the first point of them that no other is above
+  double fragmentation = 1.0;  // of what a step allocates and frees
+
+  const MemoryPoint& peak() const { return points[highest]; }
+  Bytes reserved(const MemoryPoint& point) const;
+};
+
+// Requires a stage of a valid run.  `whole_step`: of all micro-batches, or of as few as reach the peak.
+MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, bool whole_step = true);
 
 }  // namespace llmsim::sim

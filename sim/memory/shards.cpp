@@ -64,12 +64,16 @@ void set_moe_block(RankParameters& rank, const Transformer& model, const BlockPa
   rank.experts = (static_cast<double>(block.experts) - down_biases) / strategy.expert_tensor_ranks() + down_biases;
 }
 
-// Both kinds of block of a model with experts.
+// Both kinds of block of a model with experts, as far as it has them.
 void set_blocks(RankParameters& rank, const Transformer& model, const Strategy& strategy) {
   rank.block = rank.block_replicated = 0.0;
-  for (int layer = 0; layer < model.num_layers; ++layer) {
+  bool dense = false, moe = false;  // seen
+  for (int layer = 0; layer < model.num_layers && !(dense && moe); ++layer) {
+    bool& seen = is_moe_layer(model, layer) ? moe : dense;
+    if (seen) continue;
+    seen = true;
     const BlockParameters block = block_parameters(model, layer);
-    if (is_moe_layer(model, layer))
+    if (&seen == &moe)
       set_moe_block(rank, model, block, strategy);
     else
       set_dense_block(rank, model, block, strategy.tp);

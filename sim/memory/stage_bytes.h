@@ -7,7 +7,7 @@
 #pragma once
 
 #include "sim/cost/layer_prices.h"
-#include "sim/memory/memory_terms.h"
+#include "sim/memory/memory_account.h"
 #include "sim/memory/stage_contents.h"
 #include "sim/run.h"
 

@@ -12,7 +12,7 @@
 // A stage's first input is received, and its last output sent: a message waits until enough later ones want to go the same way.
 //
 // Micro-batches that repeat earlier ones are left out: a stage of 1F1B has its peak behind it three of them after its warm-up, an
-// interleaved one after 3 p.
+// interleaved one after 3 p (walked_stage.h).  What a pass of a chunk allocates chunk_passes.h works out, once for each kind.
 // Source: ours; Megatron-LM core/pipeline_parallel/schedules.py, PyTorch FSDP's hooks and runtime/parallel/data_parallel.h for
 // the order of events.
 #pragma once
@@ -21,17 +21,17 @@
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
-#include "sim/memory/memory_terms.h"
+#include "sim/memory/memory_account.h"
 #include "sim/memory/stage_contents.h"
 #include "sim/run.h"
 
 namespace llmsim::sim {
 
-// The highest point of a pass, or of what is between passes.
+// The highest point of a pass, with what is received, sent and taken around it, or of what is between passes.
 struct MemoryPoint {
-  const char* phase = "";            // "idle", "forward", "loss", "backward", "update"
+  const char* phase = "";            // "idle", "forward", "loss", "backward", "weight gradients", "update"
   std::optional<int> micro_batch{};  // none outside passes
-  std::optional<int> layer{};        // of the model, whose pass it is; none at the ends
+  std::optional<int> layer{};        // of the model, whose pass it is; none at the ends and around a pass
   int passes_in_flight = 0;          // of one chunk each, whose activations are saved
   int blocks_in_flight = 0;
   Bytes allocated{};  // sum of the terms

@@ -51,12 +51,26 @@ Count shared_experts(const Transformer& m) {
   return m.moe->num_shared_experts * mlp(m, m.moe->shared_expert_ffn_size, m.bias.mlp) + gate;
 }
 
-void add_block(Parameters& sum, const BlockParameters& block) {
-  sum.attention += block.attention;
-  sum.mlp += block.mlp;
-  sum.experts += block.experts;
-  sum.router += block.router;
-  sum.norms += block.norms;
+BlockParameters block_of(const Transformer& m, bool moe) {
+  BlockParameters block;
+  block.attention = attention(m);
+  block.norms = m.norms_per_layer * norm(m, m.hidden_size);
+  if (moe) {
+    block.mlp = shared_experts(m);
+    block.experts = m.moe->num_experts * one_expert(m);
+    block.router = linear(m.hidden_size, m.moe->num_experts, m.moe->router_bias);
+  } else {
+    block.mlp = mlp(m, m.ffn_size, m.bias.mlp);
+  }
+  return block;
+}
+
+void add_blocks(Parameters& sum, const BlockParameters& block, Count number) {
+  sum.attention += number * block.attention;
+  sum.mlp += number * block.mlp;
+  sum.experts += number * block.experts;
+  sum.router += number * block.router;
+  sum.norms += number * block.norms;
 }
 
 // A projection of [hidden state, next token's embedding] to the hidden size, a norm for each of the two, a block, and a norm
@@ -68,19 +82,7 @@ Count mtp_layer(const Transformer& m, int layer) {
 
 }  // namespace
 
-BlockParameters block_parameters(const Transformer& model, int layer) {
-  BlockParameters block;
-  block.attention = attention(model);
-  block.norms = model.norms_per_layer * norm(model, model.hidden_size);
-  if (is_moe_layer(model, layer)) {
-    block.mlp = shared_experts(model);
-    block.experts = model.moe->num_experts * one_expert(model);
-    block.router = linear(model.hidden_size, model.moe->num_experts, model.moe->router_bias);
-  } else {
-    block.mlp = mlp(model, model.ffn_size, model.bias.mlp);
-  }
-  return block;
-}
+BlockParameters block_parameters(const Transformer& model, int layer) { return block_of(model, is_moe_layer(model, layer)); }
 
 std::int64_t encoder_head_parameters(const Transformer& model) {
   if (!model.encoder) return 0;
@@ -95,12 +97,12 @@ Parameters parameters(const Transformer& model) {
   sum.embedding = model.vocab_size * h;
   if (model.position == Position::Learned) sum.positions = (model.max_positions ? model.max_positions : model.seq_len) * h;
   if (model.encoder) sum.positions += model.encoder->segment_types * h;
-  const int num_layers = model.num_layers + model.mtp_layers;
-  for (int layer = 0; layer < num_layers; ++layer) {
-    if (layer < model.num_layers) add_block(sum, block_parameters(model, layer));
-    if (layer >= model.num_layers) sum.mtp += mtp_layer(model, layer);
-    if (is_moe_layer(model, layer)) sum.inactive += (model.moe->num_experts - model.moe->top_k) * one_expert(model);
-  }
+  const int moe_layers = count_moe_layers(model, 0, model.num_layers);
+  if (moe_layers < model.num_layers) add_blocks(sum, block_of(model, false), model.num_layers - moe_layers);
+  if (moe_layers > 0) add_blocks(sum, block_of(model, true), moe_layers);
+  for (int i = 0; i < model.mtp_layers; ++i) sum.mtp += mtp_layer(model, model.num_layers + i);
+  const Count all_moe_layers = count_moe_layers(model, 0, model.num_layers + model.mtp_layers);
+  if (model.moe) sum.inactive = all_moe_layers * (model.moe->num_experts - model.moe->top_k) * one_expert(model);
   sum.norms += (model.embedding_norm ? norm(model, h) : 0) + (model.final_norm ? norm(model, h) : 0);
   if (!model.tied_embeddings) sum.head = linear(h, model.vocab_size, model.bias.head);
   if (model.tied_embeddings && model.bias.head) sum.head = model.vocab_size;

@@ -140,9 +140,10 @@ LayerKind kind_of_layer(const Transformer& model, int layer) {
 }
 
 int count_moe_layers(const Transformer& model, int first, int count) {
-  int sum = 0;
-  for (int layer = first; model.moe && layer < first + count; ++layer) sum += is_moe_layer(model, layer) ? 1 : 0;
-  return sum;
+  if (!model.moe) return 0;
+  const int interval = model.moe->layer_interval;
+  const auto before = [&](int layer) { return (std::max(0, layer - model.moe->num_dense_layers) + interval - 1) / interval; };
+  return before(first + count) - before(first);
 }
 
 std::vector<LayerKind> layer_kinds(const Transformer& model) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/memory/offloaded_activations.h"
+#include "sim/memory/host_memory.h"
 #include "sim/schedule/waits.h"
 
 namespace llmsim::sim {

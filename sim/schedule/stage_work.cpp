@@ -4,7 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "sim/memory/partial_gradients.h"
 #include "sim/memory/shards.h"
 #include "sim/memory/stage_contents.h"
 #include "sim/memory/step_walk.h"

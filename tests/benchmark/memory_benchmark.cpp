@@ -4,7 +4,6 @@
 
 #include "sim/cost/layer_prices.h"
 #include "sim/memory/footprint.h"
-#include "sim/memory/memory_curve.h"
 #include "sim/model/catalogue.h"
 #include "tests/sim/sample_run.h"
 

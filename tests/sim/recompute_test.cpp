@@ -4,7 +4,6 @@
 
 #include "sim/memory/footprint.h"
 #include "sim/memory/host_memory.h"
-#include "sim/memory/offloaded_activations.h"
 #include "sim/operators/block_dataflow.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/predict.h"

@@ -136,5 +136,22 @@ TEST(Transformer, PadsTheVocabularyForTensorParallelRanks) {
   EXPECT_EQ(padded_vocab_size(50257, 1, 1), 50257);
 }
 
+TEST(MoeLayers, AreCountedWithoutLookingAtEach) {
+  Transformer model;
+  EXPECT_EQ(count_moe_layers(model, 0, 10), 0);
+  for (const int dense : {0, 1, 3}) {
+    for (const int interval : {1, 2, 3}) {
+      model.moe = Moe{.num_dense_layers = dense, .layer_interval = interval};
+      for (int first = 0; first < 8; ++first) {
+        for (int count = 0; count < 8; ++count) {
+          int sum = 0;
+          for (int layer = first; layer < first + count; ++layer) sum += is_moe_layer(model, layer) ? 1 : 0;
+          EXPECT_EQ(count_moe_layers(model, first, count), sum) << dense << " " << interval << " " << first << " " << count;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace llmsim::sim

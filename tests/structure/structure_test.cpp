@@ -59,7 +59,7 @@ bool exists(const std::string& path) { return sources().texts.contains(path); }
 
 std::string stem(const std::string& path) { return std::filesystem::path(path).stem().string(); }
 
-// "memory" of sim/memory/peak.h, "predict" of sim/predict.h.
+// "memory" of sim/memory/footprint.h, "predict" of sim/predict.h.
 std::string room_of(const std::string& path) {
   const std::string below = path.substr(path.find('/') + 1);
   return below.find('/') == std::string::npos ? stem(below) : top_folder(below);

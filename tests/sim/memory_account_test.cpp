@@ -1,8 +1,7 @@
-#include "sim/memory/memory_terms.h"
+#include "sim/memory/memory_account.h"
 
 #include <gtest/gtest.h>
 
-#include "sim/memory/memory_curve.h"
 #include "sim/memory/stage_bytes.h"
 #include "tests/sim/sample_run.h"
 
@@ -19,6 +18,32 @@ TEST(MemoryTerms, TellWhatIsThereAndAddUp) {
   EXPECT_STREQ(terms.present()[0].name, "weights");
   EXPECT_EQ(terms.present()[0].size, Bytes(4.0));
   EXPECT_STREQ(terms.present()[1].name, "framework");
+}
+
+TEST(Account, RemembersTheMostThatEverWas) {
+  Account<double> account;
+  account.take(MemoryKind::Weights, Bytes(10.0));
+  account.run(5.0, 2.0);  // 15, then 12
+  account.give(MemoryKind::Weights, Bytes(4.0));
+  account.at(3);
+  account.pass(MemoryKind::Temporaries, Bytes(9.0));  // 17, then 8
+  EXPECT_EQ(account.now(), 8.0);
+  EXPECT_EQ(account.highest().total, 17.0);
+  EXPECT_EQ(account.highest().layer, 3);
+  account.at(kLossLayer);
+  account.take(MemoryKind::Logits, Bytes(1.0));
+  EXPECT_EQ(account.of_loss().total, 9.0);
+  EXPECT_EQ(account.of_layers().total, 17.0);
+}
+
+TEST(Account, OfTermsSaysWhatWasThere) {
+  Account<MemoryTerms> account;
+  account.take(MemoryKind::Weights, Bytes(10.0));
+  account.pass(MemoryKind::Temporaries, Bytes(9.0));
+  account.take(MemoryKind::Activations, Bytes(1.0));
+  EXPECT_EQ(account.highest().amount[MemoryKind::Temporaries], Bytes(9.0));
+  EXPECT_EQ(account.highest().amount[MemoryKind::Activations], Bytes(0.0));
+  EXPECT_EQ(account.now().total(), Bytes(11.0));
 }
 
 // Of N parameters weights and gradients of 2 bytes, master weights of 4 and states of 8.

@@ -1,4 +1,4 @@
-#include "sim/memory/memory_terms.h"
+#include "sim/memory/memory_account.h"
 
 namespace llmsim::sim {
 namespace {
@@ -49,6 +49,23 @@ std::vector<MemoryTerm> MemoryTerms::present() const {
     if ((*this)[kind] > Bytes(0.0)) list.push_back({name_of(kind), (*this)[kind]});
   }
   return list;
+}
+
+template <>
+MemoryTerms amount_of<MemoryTerms>(MemoryKind kind, Bytes size) {
+  MemoryTerms terms;
+  terms[kind] = size;
+  return terms;
+}
+
+template <>
+MemoryTerms amount_of<MemoryTerms>(const LiveBytes& live) {
+  MemoryTerms terms;
+  terms[MemoryKind::Activations] = live.activations;
+  terms[MemoryKind::Recomputed] = live.recomputed;
+  terms[MemoryKind::ActivationGradients] = live.gradients;
+  terms[MemoryKind::Logits] = live.logits;
+  return terms;
 }
 
 }  // namespace llmsim::sim

@@ -1,0 +1,162 @@
+#include "sim/memory/chunk_layers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/memory/host_memory.h"
+#include "sim/memory/memory_account.h"
+
+namespace llmsim::sim {
+namespace {
+
+double padded(double parameters, double ranks) { return std::ceil(parameters / ranks) * ranks; }
+
+// A copy of the weights in the format of the GEMMs for each pass of a unit.
+bool casts_units(const Framework& framework) {
+  return framework.casts_weights_per_microbatch && framework.casts_weights_in_backward;
+}
+
+// How the units of a run are made.
+class UnitSizes {
+ public:
+  UnitSizes(const Strategy& strategy, const Framework& framework)
+      : strategy_(strategy), rules_(unit_rules(strategy, framework)), storage_(storage_of(strategy, framework)) {
+    element_ = size_of(activation_dtype(strategy.precision)).value();
+    high_precision_ = storage_.weight_bytes > element_;
+    whole_ = rules_.shards_weights || (high_precision_ && casts_units(framework));
+  }
+
+  Units of(double shared, double experts) const {
+    if (!rules_.freed) return {};
+    return {.shared = unit(shared, strategy_.shard_ranks()), .experts = unit(experts, strategy_.expert_shard_ranks())};
+  }
+  bool freed() const { return rules_.freed; }
+
+ private:
+  Unit unit(double parameters, double ranks) const {
+    Unit unit;
+    const double all = padded(parameters, ranks);
+    if (whole_) unit.whole = Bytes(all * element_);
+    if (rules_.shards_weights && high_precision_) unit.sent = Bytes(all / ranks * element_);
+    if (rules_.shards_gradients) unit.gradients = Bytes(all * storage_.gradient_bytes);
+    return unit;
+  }
+
+  const Strategy& strategy_;
+  UnitRules rules_;
+  ParameterStorage storage_;
+  double element_ = 0.0;
+  bool high_precision_ = false, whole_ = false;
+};
+
+// What tells blocks apart.
+struct BlockKind {
+  bool moe = false, kept = false, high_precision = false, offloads = false;
+  int since_checkpoint = 0;  // blocks
+  bool operator==(const BlockKind&) const = default;
+};
+
+bool is_high_precision(const Run& run, const LayerPrices& prices, int layer) {
+  if (!prices.wide) return false;
+  const ModelPart one{.blocks = 1, .first_layer = layer};
+  return high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, one).all() > 0;
+}
+
+BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelPart& part, int block) {
+  const Strategy& strategy = run.strategy;
+  const int layer = part.first_layer + block;
+  BlockKind kind{.moe = is_moe_layer(run.model, layer),
+                 .kept = strategy.recompute.mixes() && !strategy.recompute.repeats(block),
+                 .high_precision = is_high_precision(run, prices, layer)};
+  // The runtime sends checkpoints alone.
+  const bool offloads = strategy.offload.activations && (run.framework.autograd || !kind.kept);
+  kind.offloads = offloads && block < offloading_blocks(strategy, part.blocks);
+  if (!kind.kept && strategy.recompute.kind == RecomputeKind::Full)
+    kind.since_checkpoint = static_cast<int>(std::fmod(block, checkpoint_spacing(strategy, run.framework)));
+  return kind;
+}
+
+const BlockPrice& price_of(const LayerPrices& prices, const BlockKind& kind) {
+  const BlockPrices& blocks = kind.high_precision ? *prices.wide : prices;
+  if (kind.moe) return kind.kept ? blocks.kept_moe_block : blocks.moe_block;
+  return kind.kept ? blocks.kept_block : blocks.block;
+}
+
+Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& rank, const UnitSizes& units,
+               const BlockKind& kind) {
+  const BlockPrice& price = price_of(prices, kind);
+  const double divided = rank.experts_divided ? rank.experts : 0.0;
+  Layer layer{.memory = &price.memory};
+  layer.units = kind.moe ? units.of(rank.moe_block + rank.experts - divided, divided) : units.of(rank.block, 0.0);
+  layer.divides_experts = kind.moe && units.freed() && divided > 0.0;
+  if (!kind.kept && run.strategy.recompute.kind == RecomputeKind::Full) {
+    const double stored = stored_inputs_per_block(run.strategy, run.framework);
+    layer.stored_less = (1.0 - stored) * stage_output(run.model, run.strategy);
+    layer.rerun_before = kind.since_checkpoint * price.memory.everything;
+  }
+  if (kind.offloads) layer.stored_less += offloaded_by_block(run, price);
+  return layer;
+}
+
+}  // namespace
+
+UnitRules unit_rules(const Strategy& strategy, const Framework& framework) {
+  UnitRules rules;
+  rules.freed = framework.sharded.flat_units && !framework.sharded.root_stays_gathered;
+  rules.shards_weights = strategy.sharding >= Sharding::Zero3;
+  rules.shards_gradients = strategy.sharding >= Sharding::Zero2;
+  rules.stay_whole = rules.freed && rules.shards_weights && !framework.sharded.regathers_in_backward;
+  rules.reduced_every_microbatch = framework.gradients.reduced_every_microbatch;
+  rules.ahead = rules.shards_weights ? framework.sharded.prefetch_units : 0;
+  return rules;
+}
+
+void Chunk::add(const Layer& layer, int index) {
+  kinds_.push_back(layer);
+  add_again(kinds_.size() - 1, index);
+}
+
+void Chunk::add_again(std::size_t kind, int index) {
+  const auto place = static_cast<std::uint16_t>(kind);
+  order_.push_back({place, index});
+  if (kinds_[kind].divides_experts) with_experts_.push_back(place);
+}
+
+bool same_layers(const LayerPrices& prices, const ModelPart& one, const ModelPart& other) {
+  const bool anywhere = !prices.wide && (one.moe_blocks == 0 || one.moe_blocks == one.blocks);
+  return one == other && (anywhere || one.first_layer == other.first_layer);
+}
+
+Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank, const ModelPart& part) {
+  const UnitSizes units(run.strategy, run.framework);
+  Chunk layers(part, rank.tied);
+  if (part.embedding)
+    layers.add({.kind = UnitKind::Embedding, .memory = &prices.embedding.memory, .units = units.of(rank.embedding, 0.0)},
+               kNoLayer);
+  const std::size_t first = layers.kinds().size();
+  std::vector<BlockKind> known;
+  for (int block = 0; block < part.blocks; ++block) {
+    const BlockKind kind = kind_of(run, prices, part, block);
+    const auto found = std::find(known.begin(), known.end(), kind);
+    if (found != known.end()) {
+      layers.add_again(first + static_cast<std::size_t>(found - known.begin()), block);
+      continue;
+    }
+    known.push_back(kind);
+    layers.add(block_of(run, prices, rank, units, kind), block);
+  }
+  if (part.head) {
+    const double head = rank.tied && part.has_table() ? rank.head_layers : rank.head;
+    layers.add({.kind = UnitKind::Head, .memory = &prices.head.memory, .units = units.of(head, 0.0)}, kLossLayer);
+  }
+  return layers;
+}
+
+Bytes offloaded_bytes(const Run& run, const Chunk& layers) {
+  Bytes size;
+  if (!run.strategy.offload.activations) return size;
+  for (int i = 0; i < layers.size(); ++i) size += layers[i].stored_less;
+  return size;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,152 @@
+#include "sim/memory/chunk_passes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "sim/memory/unit_gathers.h"
+
+namespace llmsim::sim {
+namespace {
+
+// A fused loss makes the gradient of the head, or of the table that it shares, in the forward pass.
+Bytes gradients_of_head(const Chunk& chunk, const Layer& head) {
+  return chunk.shares_table() ? chunk.front().units.gradients() : head.units.gradients();
+}
+
+// Whole gradients of a layer, unless the forward pass has taken them for a fused loss, or an earlier micro-batch.
+template <class Amount>
+void take_whole_gradients(Account<Amount>& account, const Chunk& chunk, const Layer& layer, const PassRules& rules,
+                          UnitState state, bool first) {
+  if (layer.kind == UnitKind::Embedding && chunk.shares_table()) return;  // with the head
+  const bool lent = layer.kind == UnitKind::Head && !chunk.shares_table() && state.lent;
+  if (!lent && (first || rules.units.reduces(false))) account.take(MemoryKind::GradientBuffers, layer.units.gradients());
+}
+
+// The table that head and embedding share, for the whole backward pass.
+template <class Amount>
+void take_shared_table(Account<Amount>& account, const Chunk& chunk, const PassRules& rules, UnitState state, bool first) {
+  const Unit& table = chunk.front().units.shared;
+  if (!state.whole) {
+    account.take(MemoryKind::Gathered, table.whole + table.sent);
+    account.give(MemoryKind::Gathered, table.sent);
+  }
+  if (!state.lent && (first || rules.units.reduces(false)))
+    account.take(MemoryKind::GradientBuffers, chunk.front().units.gradients());
+}
+
+// Whole gradients of the block before, beside what this one has given back until its own appear.
+Bytes waiting_gradients(const Layer& layer, const PassRules& rules) {
+  return std::max(Bytes(0.0), rules.whole_gradients - layer.memory->forward.net.total());
+}
+
+// Of a block, around the backward pass of its operators.
+struct BlockGradients {
+  Bytes at_hand{};    // whole, while it runs
+  Bytes own{};        // that it leaves
+  Bytes unreduced{};  // of the step's first micro-batch to its last
+};
+
+BlockGradients block_gradients(const Layer& layer, const PassRules& rules, BackwardTurn turn, bool end) {
+  if (layer.kind != UnitKind::Block) return {};
+  BlockGradients block;
+  if (turn.first) block.own = rules.gradients;
+  if (rules.units.counted()) return block;
+  block.at_hand = end && turn.last ? rules.whole_gradients : waiting_gradients(layer, rules);
+  block.unreduced = rules.unreduced_gradients;
+  return block;
+}
+
+// `end`: of the chunk's blocks, where a block's own gradients come before all that it saved is given back.
+template <class Amount>
+void differentiate(Account<Amount>& account, const Layer& layer, const PassRules& rules, BackwardTurn turn, bool end) {
+  const BlockGradients block = block_gradients(layer, rules, turn, end);
+  account.take(MemoryKind::Activations, layer.stored_less);
+  account.take(MemoryKind::Recomputed, layer.rerun_before);
+  if (turn.last) account.give(MemoryKind::GradientBuffers, block.unreduced);
+  if (end) account.take(MemoryKind::Gradients, block.own);
+  account.take(MemoryKind::GradientBuffers, block.at_hand);
+  account.run(amount_of<Amount>(layer.memory->backward.rise), amount_of<Amount>(layer.memory->backward.net));
+  account.give(MemoryKind::GradientBuffers, block.at_hand);
+  if (!end) account.take(MemoryKind::Gradients, block.own);
+  if (turn.first) account.take(MemoryKind::GradientBuffers, block.unreduced);
+  account.give(MemoryKind::Recomputed, layer.rerun_before);
+}
+
+template <class Amount>
+ChunkPass<Amount> result_of(const Account<Amount>& account, Bytes under_reduction) {
+  return {
+      .of_layers = account.of_layers(), .of_loss = account.of_loss(), .net = account.now(), .under_reduction = under_reduction};
+}
+
+}  // namespace
+
+PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks) {
+  const double each = std::max(1, blocks);
+  PassRules rules{.units = unit_rules(run.strategy, run.framework), .residual = stage_output(run.model, run.strategy)};
+  rules.sent_outputs_stay = run.framework.kept.stage_outputs;
+  rules.loss_makes_gradient = run.strategy.fused_cross_entropy;
+  if (!run.framework.gradients.persist) rules.gradients = bytes.gradients / each;
+  rules.whole_gradients = bytes.gradient_buffers;
+  rules.unreduced_gradients = bytes.unreduced_gradients / each;
+  return rules;
+}
+
+template <class Amount>
+ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitState state) {
+  const PassLayers layers(chunk, Direction::Forward);
+  const bool frees = !rules.units.stay_whole, shares_table = rules.units.freed && chunk.shares_table();
+  Account<Amount> account;
+  UnitGathers gathers(layers, rules.units, state.whole ? 0 : layers.size(), frees);
+  EqualLayers<Amount> equal;
+  if (!chunk.part().embedding) account.take(MemoryKind::Activations, rules.residual);
+  for (int i = 0; i < layers.size(); ++i) {
+    i += equal.skip(account, gathers, layers, i, rules.units.ahead);
+    const Layer& layer = layers[i];
+    account.at(layers.index(i));
+    gathers.lend(account, layer);
+    if (layer.kind == UnitKind::Head && rules.loss_makes_gradient && !state.lent)
+      account.take(MemoryKind::GradientBuffers, gradients_of_head(chunk, layer));
+    account.run(amount_of<Amount>(layer.memory->forward.rise), amount_of<Amount>(layer.memory->forward.net));
+    account.give(MemoryKind::Activations, layer.stored_less);
+    gathers.take_back(account, layer, shares_table && i == 0);
+  }
+  if (shares_table && frees) account.give(MemoryKind::Gathered, chunk.front().units.shared.whole);
+  if (!chunk.part().head && !rules.sent_outputs_stay) account.give(MemoryKind::Activations, rules.residual);
+  return result_of(account, Bytes(0.0));
+}
+
+template <class Amount>
+ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, UnitState state, BackwardTurn turn) {
+  const PassLayers layers(chunk, Direction::Backward);
+  const bool shares_table = rules.units.freed && chunk.shares_table();
+  const int count = layers.size(), apart = shares_table ? 1 : 0;  // the embedding's unit comes with the head
+  Account<Amount> account;
+  UnitGathers gathers(layers, rules.units, state.whole ? 0 : count - apart, true);
+  EqualLayers<Amount> equal;
+  Bytes reduced, reduced_experts;  // gradients of the last layers, while others run
+  if (!chunk.part().head) account.take(MemoryKind::ActivationGradients, rules.residual);
+  if (shares_table) take_shared_table(account, chunk, rules, state, turn.first);
+  for (int i = 0; i < count; ++i) {
+    i += equal.skip(account, gathers, layers, i, rules.units.ahead);
+    const Layer& layer = layers[i];
+    account.at(layers.index(i));
+    gathers.lend(account, layer);
+    take_whole_gradients(account, chunk, layer, rules, state, turn.first);
+    differentiate(account, layer, rules, turn, i + 1 == count || layers[i + 1].kind == UnitKind::Embedding);
+    gathers.take_back(account, layer);
+    if (!rules.units.reduces(turn.last)) continue;
+    account.give(MemoryKind::GradientBuffers, std::exchange(reduced, layer.units.shared.gradients));
+    if (layer.divides_experts)
+      account.give(MemoryKind::GradientBuffers, std::exchange(reduced_experts, layer.units.experts.gradients));
+  }
+  if (!chunk.part().head && rules.sent_outputs_stay) account.give(MemoryKind::Activations, rules.residual);
+  if (!chunk.part().embedding) account.give(MemoryKind::ActivationGradients, rules.residual);
+  return result_of(account, reduced + reduced_experts);
+}
+
+template ChunkPass<double> forward_pass<double>(const Chunk&, const PassRules&, UnitState);
+template ChunkPass<double> backward_pass<double>(const Chunk&, const PassRules&, UnitState, BackwardTurn);
+template ChunkPass<MemoryTerms> forward_pass<MemoryTerms>(const Chunk&, const PassRules&, UnitState);
+template ChunkPass<MemoryTerms> backward_pass<MemoryTerms>(const Chunk&, const PassRules&, UnitState, BackwardTurn);
+
+}  // namespace llmsim::sim

@@ -1,0 +1,119 @@
+// Valid runs of all kinds, for properties that hold whatever the run.
+#pragma once
+
+#include <optional>
+#include <random>
+
+#include "sim/strategy/validity.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+
+class RandomChoice {
+ public:
+  explicit RandomChoice(unsigned seed) : random_(seed) {}
+
+  // The same on every machine, unlike std::uniform_int_distribution.
+  int below(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
+  bool yes() { return below(2) == 0; }
+  template <class Value>
+  Value of(std::initializer_list<Value> values) {
+    return values.begin()[below(static_cast<int>(values.size()))];
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+// Dense, MoE in every layer, in every second or after some dense ones; 4 to 20 layers.
+inline Transformer random_model(RandomChoice& choose) {
+  Transformer model = choose.of({small_model(), small_moe(), small_moe()});
+  model.num_layers = 4 + choose.below(17);
+  model.vocab_size = choose.of({64, 4096, 32768});
+  model.tied_embeddings = choose.yes();
+  model.gated_mlp = choose.yes();
+  model.position = choose.of({Position::Learned, Position::Rope});
+  if (!model.moe) return model;
+  model.moe->layer_interval = choose.of({1, 2, 3});
+  model.moe->num_dense_layers = choose.of({0, 0, 1, 3});
+  if (choose.yes()) model.moe->num_shared_experts = 1, model.moe->shared_expert_ffn_size = 512;
+  return model;
+}
+
+// Autograd with buffers as frameworks have them, or this project's runtime, whose units are counted one by one.
+inline Framework random_framework(RandomChoice& choose) {
+  Framework framework;
+  framework.fusion = ElementwiseFusion::Fused;
+  framework.autograd = choose.yes();
+  framework.gradients.persist = !framework.autograd || choose.below(4) > 0;
+  framework.gradients.reduced_every_microbatch = choose.yes();
+  framework.kept.stage_outputs = framework.autograd && choose.yes();
+  framework.kept.partitioned_checkpoints = framework.autograd && choose.yes();
+  framework.kept.parts_per_block = framework.autograd ? choose.of({1.0, 2.0}) : 1.0;
+  framework.sharded.flat_units = !framework.autograd || choose.yes();
+  framework.sharded.root_stays_gathered = framework.autograd && choose.yes();
+  framework.sharded.regathers_in_backward = choose.yes();
+  framework.sharded.prefetch_units = choose.below(4);
+  framework.update.unit_by_unit = choose.yes();
+  framework.update.fused = choose.yes();
+  if (choose.yes()) framework.storage.main_gradient_bytes = 4.0;
+  if (choose.yes()) {
+    framework.storage = {.weight_bytes = 4.0, .gradient_bytes = 4.0, .master_bytes = 0.0};
+    framework.casts_weights_per_microbatch = framework.casts_weights_in_backward = true;
+  }
+  return framework;
+}
+
+inline Recompute random_recompute(RandomChoice& choose) {
+  return choose.of<Recompute>({{.kind = RecomputeKind::None},
+                               {.kind = RecomputeKind::Selective},
+                               {.kind = RecomputeKind::Full},
+                               {.kind = RecomputeKind::Full, .every_n = 2},
+                               {.kind = RecomputeKind::Full, .every_n = 3},
+                               {.kind = RecomputeKind::Full, .blocks = 1},
+                               {.kind = RecomputeKind::EveryN, .every_n = 2},
+                               {.kind = RecomputeKind::EveryN, .every_n = 3, .share = 2}});
+}
+
+inline Strategy random_strategy(RandomChoice& choose) {
+  Strategy strategy;
+  strategy.dp = choose.of({1, 2, 4}), strategy.tp = choose.of({1, 2, 4}), strategy.pp = choose.of({1, 2, 4, 8});
+  strategy.ep = choose.of({1, 2, 4});
+  if (choose.below(4) == 0) strategy.etp = 1;
+  strategy.sequence_parallel = strategy.tp > 1 && choose.yes();
+  strategy.sharding = choose.of({Sharding::None, Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3});
+  strategy.pipeline_schedule =
+      choose.of({PipelineSchedule::OneForwardOneBackward, PipelineSchedule::Interleaved, PipelineSchedule::Interleaved,
+                 PipelineSchedule::GPipe, PipelineSchedule::ZbH1, PipelineSchedule::ZbV, PipelineSchedule::DualPipe});
+  if (strategy.pipeline_schedule == PipelineSchedule::Interleaved) strategy.virtual_stages = choose.of({2, 3});
+  if (strategy.pipeline_schedule == PipelineSchedule::ZbV) strategy.virtual_stages = 2;
+  strategy.micro_batch = choose.of({1, 2});
+  const int num_microbatches = choose.yes() ? strategy.pp * (1 + choose.below(6)) : 1 + choose.below(48);
+  strategy.global_batch = strategy.dp * strategy.micro_batch * num_microbatches;
+  strategy.recompute = random_recompute(choose);
+  strategy.fused_cross_entropy = choose.yes();
+  strategy.flash_attention = choose.yes();
+  return strategy;
+}
+
+// None where the choices break a rule.
+inline std::optional<TrainingRun> random_run(unsigned seed) {
+  RandomChoice choose(seed);
+  TrainingRun run;
+  run.model = random_model(choose);
+  run.framework = random_framework(choose);
+  run.strategy = random_strategy(choose);
+  // The runtime sends checkpoints alone, all of them.
+  const bool autograd = run.framework.autograd, offloads = choose.below(4) == 0;
+  if (offloads && (autograd || run.strategy.recompute.kind == RecomputeKind::Full)) {
+    run.strategy.offload.activations = true;
+    if (autograd) run.strategy.offload.blocks = choose.below(2);
+    if (autograd && choose.yes()) run.strategy.offload.modules = {.mlp_input = true, .activation = true};
+  }
+  if (choose.below(6) == 0) run.strategy.offload.optimizer = true;
+  run.cluster = ideal_cluster(run.strategy.num_devices());
+  if (broken_rule_name(run.model, run.strategy, run.cluster.num_devices)) return std::nullopt;
+  return run;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,264 @@
+#include "sim/memory/step_walk.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "sim/memory/footprint.h"
+#include "tests/sim/random_run.h"
+#include "tests/sim/sample_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+MemoryCurve timeline_of(const TrainingRun& run, int stage = 0, bool whole_step = true) {
+  return memory_curve(run, layer_prices(run), stage, whole_step);
+}
+
+Bytes term_of(const MemoryPoint& point, std::string_view name) {
+  for (const MemoryTerm& term : point.terms.present()) {
+    if (name == term.name) return term.size;
+  }
+  return Bytes(0.0);
+}
+
+// One device, two micro-batches of one sequence, gradients that stay.
+TrainingRun two_passes() {
+  TrainingRun run = small_run();
+  run.strategy.global_batch = 2;
+  run.framework.gradients.persist = true;
+  return run;
+}
+
+TEST(MemoryCurve, EveryPassHasItsPointAndTheStepBeginsAndEndsIdle) {
+  std::vector<std::string_view> phases;
+  const MemoryCurve timeline = timeline_of(two_passes());
+  for (const MemoryPoint& point : timeline.points) phases.emplace_back(point.phase);
+  EXPECT_EQ(phases, (std::vector<std::string_view>{"idle", "forward", "loss", "backward", "forward", "loss", "backward", "update",
+                                                   "idle"}));
+  EXPECT_EQ(timeline.points.front().allocated, timeline.points.back().allocated);
+  for (const MemoryPoint& point : timeline.points) {
+    EXPECT_DOUBLE_EQ(point.terms.total().value(), point.allocated.value()) << point.phase;
+    EXPECT_GE(timeline.reserved(point), point.allocated) << point.phase;
+  }
+}
+
+TEST(MemoryCurve, PointsNameMicroBatchAndLayer) {
+  TrainingRun run = two_passes();
+  run.model.vocab_size = 64;  // logits that weigh nothing
+  const MemoryCurve timeline = timeline_of(run);
+  const MemoryPoint& backward = timeline.points[6];
+  EXPECT_STREQ(backward.phase, "backward");
+  EXPECT_EQ(backward.micro_batch, 1);
+  EXPECT_EQ(backward.layer, 7);  // the first block of the backward pass is the highest
+  EXPECT_EQ(backward.passes_in_flight, 1);
+  EXPECT_EQ(backward.blocks_in_flight, 8);
+}
+
+TEST(MemoryCurve, ThePeakIsThatOfTheFootprint) {
+  TrainingRun run = two_passes();
+  for (const int stages : {1, 2, 4}) {
+    run.strategy.pp = stages;
+    run.cluster = ideal_cluster(stages);
+    run.strategy.global_batch = 8;
+    const LayerPrices prices = layer_prices(run);
+    const Memory memory = memory_footprint(run, prices);
+    for (int stage = 0; stage < stages; ++stage) {
+      const MemoryCurve timeline = memory_curve(run, prices, stage);
+      const StageMemory& closed = memory.stages[static_cast<std::size_t>(stage)];
+      EXPECT_NEAR(timeline.peak().allocated / closed.peak, 1.0, 1e-12) << stage << " of " << stages;
+    }
+  }
+}
+
+TEST(MemoryCurve, UnequalChunksHaveThePeakOfTheFootprintToo) {
+  TrainingRun run = two_passes();
+  run.model.num_layers = 11;  // of eight chunks two on each of four stages: three of one block, five of two
+  run.strategy.pp = 4, run.strategy.virtual_stages = 2;
+  run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
+  run.strategy.global_batch = 32;
+  run.cluster = ideal_cluster(4);
+  const LayerPrices prices = layer_prices(run);
+  const Memory memory = memory_footprint(run, prices);
+  for (int stage = 0; stage < 4; ++stage) {
+    const double ratio = memory_curve(run, prices, stage).peak().allocated / memory.stages[static_cast<std::size_t>(stage)].peak;
+    EXPECT_NEAR(ratio, 1.0, 1e-12) << stage;
+  }
+}
+
+TEST(MemoryCurve, AsManyMicroBatchesAsReachThePeakAreEnough) {
+  TrainingRun run = two_passes();
+  run.strategy.pp = 4;
+  run.strategy.global_batch = 64;
+  run.cluster = ideal_cluster(4);
+  const MemoryCurve whole = timeline_of(run, 1), shorter = timeline_of(run, 1, false);
+  EXPECT_LT(shorter.points.size(), whole.points.size());
+  EXPECT_EQ(shorter.peak().allocated, whole.peak().allocated);
+  EXPECT_EQ(shorter.peak().micro_batch, whole.peak().micro_batch);
+  EXPECT_EQ(shorter.points[shorter.points.size() - 3].micro_batch, 63);  // the step's last one
+}
+
+TEST(MemoryCurve, GradientsComeBlockByBlockWhereNothingKeepsThem) {
+  TrainingRun run = two_passes();
+  run.model.vocab_size = 64;
+  run.strategy.micro_batch = 2;  // a block keeps more activations than it has gradients
+  run.framework.gradients.persist = false;
+  const MemoryCurve timeline = timeline_of(run);
+  EXPECT_EQ(term_of(timeline.points.front(), "gradients"), Bytes(0.0));
+  const auto backward = std::find_if(timeline.points.begin(), timeline.points.end(),
+                                     [](const MemoryPoint& point) { return point.phase == std::string_view("backward"); });
+  EXPECT_EQ(term_of(*backward, "gradients"), Bytes(0.0));  // before those of its last block
+  const MemoryPoint& update = *(timeline.points.end() - 2);
+  EXPECT_DOUBLE_EQ(term_of(update, "gradients").value(),
+                   term_of(update, "weights") / Bytes(run.framework.storage.weight_bytes) * run.framework.storage.gradient_bytes);
+}
+
+// Stage 2 of ZB-H1, two blocks: when the data gradients of the first micro-batch are made, the second one is whole in flight, and
+// the factors of the first one's weight gradients wait; with the gradients that stay by then, that is more than any layer had.
+TEST(MemoryCurve, WhatWeightGradientsWaitWithIsShownFromTheDataGradientsOn) {
+  TrainingRun run = two_passes();
+  run.strategy.pp = 4, run.strategy.pipeline_schedule = PipelineSchedule::ZbH1;
+  run.strategy.global_batch = 8;
+  run.framework.gradients.persist = false;
+  run.cluster = ideal_cluster(4);
+  const MemoryCurve timeline = timeline_of(run, 2);
+  const MemoryPoint& backward = timeline.points[3];  // after idle and two forward passes
+  EXPECT_STREQ(backward.phase, "backward");
+  EXPECT_FALSE(backward.layer);
+  const BlockPrice block = layer_prices(run).block;
+  const Bytes norm_sums(2.0 * 4.0 * 1024.0);
+  EXPECT_EQ(term_of(backward, "activations"), 2.0 * (block.saved + norm_sums) + 2.0 * block.weight_inputs);
+}
+
+// Of 4 blocks between two checkpoints the last is the first to go back, beside what the other three have written again.
+TEST(MemoryCurve, BlocksBetweenTwoCheckpointsAreWrittenAgainTogether) {
+  TrainingRun run = two_passes();
+  run.model.vocab_size = 64;
+  run.strategy.recompute.kind = RecomputeKind::Full;
+  const Bytes one = term_of(timeline_of(run).peak(), "recomputed_activations");
+  run.strategy.recompute.every_n = 4;
+  const MemoryCurve four = timeline_of(run);
+  EXPECT_DOUBLE_EQ((term_of(four.peak(), "recomputed_activations") - one).value(),
+                   3.0 * layer_prices(run).block.memory.everything.value());
+}
+
+MemoryPeak peak_of(const TrainingRun& run) {
+  const LayerPrices prices = layer_prices(run);
+  return memory_peak(run, prices, memory_footprint(run, prices));
+}
+
+// Four stages of two layers, eight micro-batches, gradients that stay.
+TrainingRun pipeline() {
+  TrainingRun run = small_run();
+  run.cluster = ideal_cluster(4);
+  run.strategy.pp = 4;
+  run.framework.gradients.persist = true;
+  return run;
+}
+
+TEST(MemoryPeak, TheFirstStageIsFullestWhenItsFirstBackwardPassBegins) {
+  TrainingRun run = pipeline();
+  run.model.vocab_size = 64;  // logits that weigh nothing
+  const MemoryPeak peak = peak_of(run);
+  EXPECT_EQ(peak.stage, 0);
+  EXPECT_STREQ(peak.phase, "backward");
+  EXPECT_EQ(peak.micro_batch, 0);
+  EXPECT_EQ(peak.layer, 1);  // the last of its two
+  EXPECT_EQ(peak.passes_in_flight, 4);
+  EXPECT_EQ(peak.blocks_in_flight, 8);
+  EXPECT_EQ(peak.parameters, StageContents(run.model, run.strategy).held(0));
+}
+
+TEST(MemoryPeak, LargeLogitsMakeItTheLossOfTheLastStage) {
+  TrainingRun run = pipeline();
+  run.model.vocab_size = 262144;
+  const MemoryPeak peak = peak_of(run);
+  EXPECT_EQ(peak.stage, 3);
+  EXPECT_STREQ(peak.phase, "loss");
+  EXPECT_EQ(peak.micro_batch, 0);
+  EXPECT_FALSE(peak.layer);
+  EXPECT_EQ(peak.blocks_in_flight, 2);
+}
+
+TEST(MemoryPeak, TemporariesOfAnUpdateHaveNoMicroBatch) {
+  TrainingRun run = small_run();
+  run.framework.update.temporary_bytes = 64.0;
+  const MemoryPeak peak = peak_of(run);
+  EXPECT_STREQ(peak.phase, "update");
+  EXPECT_FALSE(peak.micro_batch);
+  EXPECT_EQ(peak.passes_in_flight, 0);
+}
+
+// Whatever the run.  A search and the tables follow the same step, the one in bytes and the other in bytes by term, and the
+// search leaves out micro-batches that repeat others.
+
+constexpr unsigned kSeeds = 4000;
+constexpr double kRounding = 1e-12;  // relative: sums of doubles in different orders
+
+std::string description(const TrainingRun& run, unsigned seed, int stage) {
+  const Strategy& s = run.strategy;
+  std::string text = "seed " + std::to_string(seed) + ", stage " + std::to_string(stage) + " of " + std::to_string(s.pp);
+  text += run.framework.autograd ? ", autograd, " : ", runtime, ";
+  text += run.model.moe ? "MoE, " : "dense, ";
+  text += name_of(s.sharding) + std::string(", ") + name_of(s.pipeline_schedule) + ", recompute " + text_of(s.recompute);
+  return text + ", " + std::to_string(s.num_microbatches()) + " micro-batches";
+}
+
+template <class Check>
+int for_each_stage(const Check& check) {
+  int runs = 0;
+  for (unsigned seed = 0; seed < kSeeds; ++seed) {
+    const std::optional<TrainingRun> run = random_run(seed);
+    if (!run) continue;
+    ++runs;
+    const LayerPrices prices = layer_bytes(*run);
+    const StageContents contents(run->model, run->strategy);
+    for (int stage = 0; stage < run->strategy.pp; ++stage) {
+      SCOPED_TRACE(description(*run, seed, stage));
+      check(*run, prices, contents, stage);
+      if (testing::Test::HasFailure()) return runs;
+    }
+  }
+  return runs;
+}
+
+Bytes highest(const std::vector<MemoryPoint>& points) {
+  Bytes most = points.front().allocated;
+  for (const MemoryPoint& point : points) most = std::max(most, point.allocated);
+  return most;
+}
+
+TEST(StepWalk, APeakIsTheHighestPointOfItsTable) {
+  const int runs = for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
+    const StagePeak peak = stage_peak(run, prices, contents, stage);
+    const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage, false);
+    EXPECT_NEAR(highest(points) / peak.peak, 1.0, kRounding);
+    EXPECT_NEAR(points.front().allocated / peak.idle, 1.0, kRounding);
+    EXPECT_NEAR(points.back().allocated / peak.idle, 1.0, kRounding);  // a step gives back what it takes
+  });
+  EXPECT_GT(runs, 500);
+}
+
+TEST(StepWalk, ThePeakOfTheWholeStepIsThatOfTheMicroBatchesThatAreFollowed) {
+  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
+    const Bytes peak = stage_peak(run, prices, contents, stage).peak;
+    EXPECT_NEAR(highest(stage_points(run, prices, contents, stage, true)) / peak, 1.0, kRounding);
+  });
+}
+
+TEST(StepWalk, TermsAddUpAndNoneIsNegative) {
+  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
+    for (const MemoryPoint& point : stage_points(run, prices, contents, stage, false)) {
+      EXPECT_NEAR(point.terms.total() / point.allocated, 1.0, kRounding) << point.phase;
+      for (int i = 0; i < kNumMemoryKinds; ++i) {
+        const auto kind = static_cast<MemoryKind>(i);
+        EXPECT_GE(point.terms[kind], -kRounding * point.allocated) << point.phase << ": " << name_of(kind);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace llmsim::sim
