@@ -70,7 +70,9 @@ struct Layer {
 // The layers in model order; equal ones are one Layer.
 class Chunk {
  public:
-  Chunk(const ModelPart& part, bool tied) : part_(part), shares_table_(tied && part.embedding && part.head) {}
+  Chunk(const ModelPart& part, bool tied) : part_(part), shares_table_(tied && part.embedding && part.head) {
+    order_.reserve(static_cast<std::size_t>(part.blocks) + 2);
+  }
 
   // Block `index` of the chunk, or kNoLayer, kLossLayer (memory_account.h).
   void add(const Layer& layer, int index);

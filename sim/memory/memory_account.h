@@ -128,6 +128,8 @@ class Account {
   }
   // From here on high points belong to a layer, kNoLayer or kLossLayer.
   void at(int layer) { layer_ = layer; }
+  // What is there is what was there before.
+  void return_to(const Amount& before) { now_ = before; }
   // From here on peaks are those of what is still to come.
   void forget_peak() { layers_ = loss_ = {}; }
 

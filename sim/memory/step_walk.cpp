@@ -1,6 +1,7 @@
 #include "sim/memory/step_walk.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -120,9 +121,11 @@ Walk<Amount> walk_of(const WalkedStage& stage) {
 // The loss, summed over micro-batches.
 Bytes step_loss(const WalkedStage& stage) { return stage.autograd() ? Bytes(0.0) : size_of(DType::Fp32); }
 
-// All passes of the stage; after each one `visit(pass, followed)`.
+// The passes of so many micro-batches; of all but the first `count` it is known that they change neither the peak nor, in the
+// end, what is there.  After each one `visit(pass, followed)`.
 template <class Amount, class Visit>
-void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microbatches, const Visit& visit) {
+void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microbatches, std::optional<int> count,
+                   const Visit& visit) {
   PipelineShape shape = stage.shape;
   shape.num_microbatches = num_microbatches;
   const bool deals_in_groups = shape.schedule == PipelineSchedule::Interleaved;
@@ -133,13 +136,15 @@ void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microba
   walk.account.take(MemoryKind::Buffers, step_loss(stage));
   std::vector<int> seen(stage.chunks.size(), 0);  // backward passes of each chunk
   const int of_each = shape.layout().chunk_microbatches();
-  for (const PipelinePass& pass : stage_order(shape, stage.number)) {
+  const Amount before = walk.account.now();
+  for (const PipelinePass& pass : count ? first_passes(shape, stage.number, *count) : stage_order(shape, stage.number)) {
     int& backwards = seen[static_cast<std::size_t>(pass.chunk)];
     const BackwardTurn turn{.first = backwards == 0, .last = backwards + 1 == of_each};
     const Followed<Amount> followed = follow(walk, stage, pass, turn);
     backwards += makes_gradients(pass.kind);
     visit(pass, followed);
   }
+  if (count) walk.account.return_to(before);
   walk.account.give(MemoryKind::Gathered, gathered);
   walk.account.give(MemoryKind::Activations, on_its_way);
   walk.account.give(MemoryKind::PipelineBuffers,
@@ -227,12 +232,13 @@ StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageConte
   StagePeak result{.idle = Bytes(walk.account.now()), .temporaries = own.bytes.temporaries, .host = own.bytes.host};
   Bytes on_host = result.host;
   bool turned = false;
-  follow_passes(walk, own, own.followed_microbatches(), [&](const PipelinePass& pass, const Followed<double>& followed) {
-    if (pass.backward() && !std::exchange(turned, true)) result.after_forward = Bytes(followed.before);
-    if (pass.kind == PassKind::WeightGradient) return;
-    on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).offloaded;
-    result.host_peak = std::max(result.host_peak, on_host);
-  });
+  follow_passes(walk, own, own.followed_microbatches(), own.passes_to_peak(),
+                [&](const PipelinePass& pass, const Followed<double>& followed) {
+                  if (pass.backward() && !std::exchange(turned, true)) result.after_forward = Bytes(followed.before);
+                  if (pass.kind == PassKind::WeightGradient) return;
+                  on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).offloaded;
+                  result.host_peak = std::max(result.host_peak, on_host);
+                });
   result.host_peak = std::max(result.host_peak, result.host + own.bytes.host_update);
   const double of_passes = walk.account.highest().total;
   update(walk.account, own, shard);
@@ -249,7 +255,7 @@ std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
   add_point(points, "idle", walk.account.now());
   const int all = own.shape.num_microbatches, num_microbatches = whole_step ? all : own.followed_microbatches();
   int passes = 0, blocks = 0;  // in flight
-  follow_passes(walk, own, num_microbatches, [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
+  follow_passes(walk, own, num_microbatches, std::nullopt, [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
     const ModelPart& part = own.chunk(pass.chunk).part;
     if (!pass.backward()) ++passes, blocks += part.blocks;
     std::vector<MemoryPoint> added = points_of(pass, part, done, walk.account.highest());

@@ -57,6 +57,14 @@ int WalkedStage::followed_microbatches() const {
   return std::min(all, kRoundsOfInterleaving * p);
 }
 
+std::optional<int> WalkedStage::passes_to_peak() const {
+  if (!autograd() || rules.units.freed || rules.gradients_come_and_go()) return std::nullopt;
+  const int p = shape.stages, v = shape.virtual_stages, warmup = warmup_passes(shape, number);
+  if (shape.schedule == PipelineSchedule::OneForwardOneBackward) return warmup + 2;
+  if (shape.schedule == PipelineSchedule::Interleaved && shape.num_microbatches % p == 0) return warmup + 2 * p * v;
+  return std::nullopt;
+}
+
 WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageContents& contents, int number) {
   const StageBytes bytes = stage_bytes(run, prices, contents, number);
   WalkedStage stage{.run = run,

@@ -12,26 +12,6 @@ namespace {
 // some thousand durations.
 constexpr double kRounding = 2e-13;
 
-// The forward or the backward passes of a stage in their order: a group of micro-batches through
-// chunk after chunk.
-struct PassCursor {
-  int first = 0;   // micro-batch of the group
-  int size = 0;    // of the group
-  int within = 0;  // the group
-  int turn = 0;    // chunks that the group has passed
-
-  int microbatch() const { return first + within; }
-
-  void advance(int group, int chunks, int num_microbatches) {
-    if (++within < size) return;
-    within = 0;
-    if (++turn < chunks) return;
-    turn = 0;
-    first += size;
-    size = std::min(group, num_microbatches - first);
-  }
-};
-
 struct StageState {
   Seconds clock{};
   Seconds idle{};    // until then, since its first pass began

@@ -3,34 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <limits>
 
 namespace llmsim::sim {
 namespace {
-
-// The k-th forward (or backward) pass of a stage: groups of micro-batches go through chunk after chunk.
-PipelinePass interleaved_pass(int k, const PipelineShape& shape, int group, bool backward) {
-  const int first = k / (group * shape.virtual_stages) * group;
-  const int size = std::min(group, shape.num_microbatches - first);
-  const int within = k - first * shape.virtual_stages;
-  const int chunk = within / size;
-  return {.chunk = backward ? shape.virtual_stages - 1 - chunk : chunk,
-          .microbatch = first + within % size,
-          .kind = backward ? PassKind::Backward : PassKind::Forward};
-}
-
-// Warm-up forwards, then one forward and one backward in turn, then the remaining backwards.
-std::vector<PipelinePass> whole_backward_order(const PipelineShape& shape, int stage) {
-  const int total = shape.num_microbatches * shape.virtual_stages, warmup = warmup_passes(shape, stage);
-  const int group = microbatch_group(shape);
-  std::vector<PipelinePass> order;
-  order.reserve(2 * static_cast<std::size_t>(total));
-  int forwards = 0, backwards = 0;
-  while (backwards < total) {
-    const bool backward = forwards == total || forwards - backwards > warmup;
-    order.push_back(interleaved_pass(backward ? backwards++ : forwards++, shape, group, backward));
-  }
-  return order;
-}
 
 // Appends passes; each kind of pass of each chunk takes its micro-batches in their order.
 class OrderWriter {
@@ -220,12 +196,33 @@ int warmup_passes(const PipelineShape& shape, int stage) {
   }
 }
 
+// Warm-up forwards, then one forward and one backward in turn, then the remaining backwards.
+std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count) {
+  const int m = shape.num_microbatches, v = shape.virtual_stages, total = m * v;
+  const int warmup = warmup_passes(shape, stage), group = v == 1 ? 1 : microbatch_group(shape);
+  PassCursor forward{.size = std::min(group, m)}, backward = forward;
+  std::vector<PipelinePass> order;
+  order.reserve(static_cast<std::size_t>(std::min(2 * total, count)));
+  for (int forwards = 0, backwards = 0; backwards < total && forwards + backwards < count;) {
+    if (forwards == total || forwards - backwards > warmup) {
+      order.push_back({.chunk = v - 1 - backward.turn, .microbatch = backward.microbatch(), .kind = PassKind::Backward});
+      backward.advance(group, v, m);
+      ++backwards;
+    } else {
+      order.push_back({.chunk = forward.turn, .microbatch = forward.microbatch(), .kind = PassKind::Forward});
+      forward.advance(group, v, m);
+      ++forwards;
+    }
+  }
+  return order;
+}
+
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage) {
   switch (shape.schedule) {
     case PipelineSchedule::ZbH1: return zb_h1_order(shape, stage);
     case PipelineSchedule::ZbV: return zb_v_order(shape, stage);
     case PipelineSchedule::DualPipe: return DualPipeStage(shape, stage).order();
-    default: return whole_backward_order(shape, stage);
+    default: return first_passes(shape, stage, std::numeric_limits<int>::max());
   }
 }
 

@@ -27,6 +27,7 @@
 // 2412.19437, and deepseek-ai/DualPipe (README @89f5de1, dualpipe.py @bb214e8), whose table counts B as B + W.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "sim/base/quantity.h"
@@ -69,6 +70,26 @@ struct PipelinePass {
 // itself.
 int microbatch_group(const PipelineShape& shape);
 
+// The forward or the backward passes of a stage with whole backward passes, one after the other: a group of micro-batches through
+// chunk after chunk.
+struct PassCursor {
+  int first = 0;   // micro-batch of the group
+  int size = 0;    // of the group
+  int within = 0;  // the group
+  int turn = 0;    // chunks that the group has passed
+
+  int microbatch() const { return first + within; }
+
+  void advance(int group, int chunks, int num_microbatches) {
+    if (++within < size) return;
+    within = 0;
+    if (++turn < chunks) return;
+    turn = 0;
+    first += size;
+    size = std::min(group, num_microbatches - first);
+  }
+};
+
 // Forward passes that a stage runs before its first backward pass, in schedules with whole backward
 // passes.
 int warmup_passes(const PipelineShape& shape, int stage);
@@ -76,6 +97,8 @@ int warmup_passes(const PipelineShape& shape, int stage);
 // `simulate_pipeline` runs the stages' orders against each other, and the runtime executes them.  ZB-V requires virtual_stages =
 // 2, DualPipe even numbers of stages and micro-batches and num_microbatches >= 2 stages.
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
+// The first so many of them, or all, in schedules with whole backward passes.
+std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count);
 
 // Messages of one direction that a stage has under way at once when each is waited for as late as possible: with fewer, stages
 // whose sends wait for a receiver would wait for one another in a ring.  1, unless interleaving deals micro-batches in groups

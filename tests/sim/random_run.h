@@ -25,10 +25,10 @@ class RandomChoice {
   std::mt19937 random_;
 };
 
-// Dense, MoE in every layer, in every second or after some dense ones; 4 to 13 layers.
+// Dense, MoE in every layer, in every second or after some dense ones; 4 to 20 layers.
 inline Transformer random_model(RandomChoice& choose) {
   Transformer model = choose.of({small_model(), small_moe(), small_moe()});
-  model.num_layers = 4 + choose.below(10);
+  model.num_layers = 4 + choose.below(17);
   model.vocab_size = choose.of({64, 4096, 32768});
   model.tied_embeddings = choose.yes();
   model.gated_mlp = choose.yes();
@@ -45,7 +45,7 @@ inline Framework random_framework(RandomChoice& choose) {
   Framework framework;
   framework.fusion = ElementwiseFusion::Fused;
   framework.autograd = choose.yes();
-  framework.gradients.persist = !framework.autograd || choose.yes();
+  framework.gradients.persist = !framework.autograd || choose.below(4) > 0;
   framework.gradients.reduced_every_microbatch = choose.yes();
   framework.kept.stage_outputs = framework.autograd && choose.yes();
   framework.kept.partitioned_checkpoints = framework.autograd && choose.yes();
@@ -78,17 +78,18 @@ inline Recompute random_recompute(RandomChoice& choose) {
 inline Strategy random_strategy(RandomChoice& choose) {
   Strategy strategy;
   strategy.dp = choose.of({1, 2, 4}), strategy.tp = choose.of({1, 2, 4}), strategy.pp = choose.of({1, 2, 4, 8});
-  strategy.ep = choose.of({1, 1, 2, 4});
+  strategy.ep = choose.of({1, 2, 4});
   if (choose.below(4) == 0) strategy.etp = 1;
   strategy.sequence_parallel = strategy.tp > 1 && choose.yes();
-  strategy.sharding = choose.of({Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3});
+  strategy.sharding = choose.of({Sharding::None, Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3});
   strategy.pipeline_schedule =
       choose.of({PipelineSchedule::OneForwardOneBackward, PipelineSchedule::Interleaved, PipelineSchedule::Interleaved,
                  PipelineSchedule::GPipe, PipelineSchedule::ZbH1, PipelineSchedule::ZbV, PipelineSchedule::DualPipe});
   if (strategy.pipeline_schedule == PipelineSchedule::Interleaved) strategy.virtual_stages = choose.of({2, 3});
   if (strategy.pipeline_schedule == PipelineSchedule::ZbV) strategy.virtual_stages = 2;
   strategy.micro_batch = choose.of({1, 2});
-  strategy.global_batch = strategy.dp * strategy.micro_batch * (1 + choose.below(48));
+  const int num_microbatches = choose.yes() ? strategy.pp * (1 + choose.below(6)) : 1 + choose.below(48);
+  strategy.global_batch = strategy.dp * strategy.micro_batch * num_microbatches;
   strategy.recompute = random_recompute(choose);
   strategy.fused_cross_entropy = choose.yes();
   strategy.flash_attention = choose.yes();
@@ -102,9 +103,12 @@ inline std::optional<TrainingRun> random_run(unsigned seed) {
   run.model = random_model(choose);
   run.framework = random_framework(choose);
   run.strategy = random_strategy(choose);
-  if (choose.below(4) == 0) {
-    run.strategy.offload = {.activations = true, .blocks = choose.of({0, 1})};
-    if (run.framework.autograd && choose.yes()) run.strategy.offload.modules = {.mlp_input = true, .activation = true};
+  // The runtime sends checkpoints alone, all of them.
+  const bool autograd = run.framework.autograd, offloads = choose.below(4) == 0;
+  if (offloads && (autograd || run.strategy.recompute.kind == RecomputeKind::Full)) {
+    run.strategy.offload.activations = true;
+    if (autograd) run.strategy.offload.blocks = choose.below(2);
+    if (autograd && choose.yes()) run.strategy.offload.modules = {.mlp_input = true, .activation = true};
   }
   if (choose.below(6) == 0) run.strategy.offload.optimizer = true;
   run.cluster = ideal_cluster(run.strategy.num_devices());

@@ -229,5 +229,17 @@ TEST(Pipeline, AVTurnsWithoutATransfer) {
   EXPECT_NEAR(times.finish[0].value(), 24.0 + 1 + 10 + 3 + 10 + 2, 1e-9);
 }
 
+TEST(StageOrder, FirstPassesAreItsBeginning) {
+  for (const int chunks : {1, 3}) {
+    const PipelineSchedule schedule = chunks == 1 ? PipelineSchedule::OneForwardOneBackward : PipelineSchedule::Interleaved;
+    const PipelineShape shape{.schedule = schedule, .stages = 4, .virtual_stages = chunks, .num_microbatches = 10};
+    const std::vector<PipelinePass> whole = stage_order(shape, 1);
+    EXPECT_EQ(whole.size(), static_cast<std::size_t>(2 * 10 * chunks));
+    const std::vector<PipelinePass> first = first_passes(shape, 1, 13);
+    EXPECT_EQ(first, std::vector<PipelinePass>(whole.begin(), whole.begin() + 13));
+    EXPECT_EQ(first_passes(shape, 1, 1000), whole);
+  }
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -115,6 +115,23 @@ TEST(MemoryCurve, GradientsComeBlockByBlockWhereNothingKeepsThem) {
                    term_of(update, "weights") / Bytes(run.framework.storage.weight_bytes) * run.framework.storage.gradient_bytes);
 }
 
+// Stage 2 of ZB-H1, two blocks: when the data gradients of the first micro-batch are made, the second one is whole in flight, and
+// the factors of the first one's weight gradients wait; with the gradients that stay by then, that is more than any layer had.
+TEST(MemoryCurve, WhatWeightGradientsWaitWithIsShownFromTheDataGradientsOn) {
+  TrainingRun run = two_passes();
+  run.strategy.pp = 4, run.strategy.pipeline_schedule = PipelineSchedule::ZbH1;
+  run.strategy.global_batch = 8;
+  run.framework.gradients.persist = false;
+  run.cluster = ideal_cluster(4);
+  const MemoryCurve timeline = timeline_of(run, 2);
+  const MemoryPoint& backward = timeline.points[3];  // after idle and two forward passes
+  EXPECT_STREQ(backward.phase, "backward");
+  EXPECT_FALSE(backward.layer);
+  const BlockPrice block = layer_prices(run).block;
+  const Bytes norm_sums(2.0 * 4.0 * 1024.0);
+  EXPECT_EQ(term_of(backward, "activations"), 2.0 * (block.saved + norm_sums) + 2.0 * block.weight_inputs);
+}
+
 // Of 4 blocks between two checkpoints the last is the first to go back, beside what the other three have written again.
 TEST(MemoryCurve, BlocksBetweenTwoCheckpointsAreWrittenAgainTogether) {
   TrainingRun run = two_passes();
