@@ -120,8 +120,7 @@ class HeadDataflow {
   void fused_loss(Tensor made) {
     Dataflow::Step& loss = layer_.flow.step(Module::Loss).reads(made).saves(made);
     if (framework_.loss.fused != FusedLoss::Logits) return copies(loss, made, 2.0);
-    const Bytes chunk(2.0 * kFp32Bytes * logits() / chunks());
-    loss.forward_workspace(chunk).backward_workspace(chunk);
+    loss.forward_workspace(Bytes(2.0 * kFp32Bytes * logits() / chunks()));
   }
 
   // Logits of a chunk of tokens at a time.

@@ -9,7 +9,8 @@
 //                        replaces the logits
 //   plain, 16-bit        logits; their gradient is another tensor, or replaces them
 //   Kernel               t V/n (e + 8): the fp32 copy that one of its kernels makes, and what the next makes of it
-//   Logits               t V/n (2 e + 8 / c), c chunks of tokens: logits and their gradient are whole, fp32 copies of one chunk
+//   Logits               forward t V/n (e + 8 / c), c chunks of tokens: fp32 copies are of one chunk; backward t V/n 2 e, logits
+//                        and their gradient
 //   Recomputed           t V/n (e + 4 k) / c, and the head's gradient twice: of a chunk and the sum
 //   Gradient             t V/n (2 e + 4) / c, or t V/n e / c in fp32, and the gradients of the head (V/n h e) and of its input
 //                        (t h e), which wait for backward; V/n h e of the weights where the framework casts them

@@ -128,8 +128,7 @@ TEST(MemoryCurve, WhatWeightGradientsWaitWithIsShownFromTheDataGradientsOn) {
   EXPECT_STREQ(backward.phase, "backward");
   EXPECT_FALSE(backward.layer);
   const BlockPrice block = layer_prices(run).block;
-  const Bytes norm_sums(2.0 * 4.0 * 1024.0);
-  EXPECT_EQ(term_of(backward, "activations"), 2.0 * (block.saved + norm_sums) + 2.0 * block.weight_inputs);
+  EXPECT_EQ(term_of(backward, "activations"), 2.0 * block.saved + 2.0 * block.weight_inputs);
 }
 
 // Of 4 blocks between two checkpoints the last is the first to go back, beside what the other three have written again.
