@@ -61,7 +61,7 @@ class Dataflow {
     Step& backward_workspace(Bytes size) { return backward_ = size, *this; }
     Step& gradient_in_place() { return in_place_ = true, *this; }  // that of what it reads replaces that of what it wrote
     // What a policy of recomputation tells steps apart by.
-    Step& gemm(bool low_precision) { return gemm_ = true, low_precision_ = low_precision, *this; }
+    Step& gemm(PolicySaves saves = PolicySaves::EverySecond) { return gemm_ = true, saved_ = saves, *this; }
     Step& row_parallel() { return row_parallel_ = true, *this; }
     Step& reduce_scatter() { return reduce_scatter_ = true, *this; }
     Step& fused_attention() { return fused_attention_ = true, *this; }
@@ -83,7 +83,8 @@ class Dataflow {
     bool second_half_ = false;
     bool adds_ = false;
     bool in_place_ = false;
-    bool gemm_ = false, low_precision_ = false, row_parallel_ = false, reduce_scatter_ = false, fused_attention_ = false;
+    bool gemm_ = false, row_parallel_ = false, reduce_scatter_ = false, fused_attention_ = false;
+    PolicySaves saved_ = PolicySaves::EverySecond;
     Tensor replaced_ = kNone;
     Tensors reads_{}, writes_{}, saves_{};
     Bytes forward_{}, backward_{};

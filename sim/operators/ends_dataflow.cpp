@@ -106,7 +106,12 @@ class HeadDataflow {
       if (framework_.loss.gradient_in_place) loss.gradient_in(made);
       return;
     }
-    copies(loss, made, framework_.loss.fp32_logit_copies);
+    copies(loss, made, fp32_copies());
+  }
+
+  double fp32_copies() const {
+    const bool shared = divided() && framework_.loss.parallel_logit_copies > 0.0;
+    return shared ? framework_.loss.parallel_logit_copies : framework_.loss.fp32_logit_copies;
   }
 
   // `count` fp32 copies at once, the last of them in the backward pass.
@@ -156,7 +161,7 @@ class HeadDataflow {
   // Its logits with their fp32 copies or their gradient, and the gradient of the head's weights: of the chunk and the sum.
   Bytes recomputed_chunk() const {
     const double e = layer_.element, in_place = framework_.loss.gradient_in_place ? 0.0 : e;
-    const double beside = framework_.loss.fp32_logits ? framework_.loss.fp32_logit_copies * kFp32Bytes : in_place;
+    const double beside = framework_.loss.fp32_logits ? fp32_copies() * kFp32Bytes : in_place;
     return Bytes(logits() * (e + beside) / chunks() + (trains() ? 2.0 * weights() * e : 0.0));
   }
 

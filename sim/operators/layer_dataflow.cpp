@@ -61,7 +61,7 @@ void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<T
   }
   Dataflow::Step& step = flow.step(module).reads(input);
   for (const Tensor output : y) step.writes(output);
-  step.gemm(multiplies_low_precision());
+  step.gemm(policy_saves());
   if (saves_input) save_input(step, x);
   const Bytes gathered = gathers && saves_input ? ranks * size(x) : Bytes(0.0);
   step.backward_workspace(gathered + weight_gradient_workspace(columns * in, bias ? columns : 0.0));
@@ -69,7 +69,7 @@ void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<T
 
 LayerDataflow::Tensor LayerDataflow::own_gemm(Module module, Tensor x, double width) {
   const Tensor y = flow.add(Bytes(own_tokens() * width * element));
-  Dataflow::Step& step = flow.step(module).reads(x).writes(y).gemm(multiplies_low_precision());
+  Dataflow::Step& step = flow.step(module).reads(x).writes(y).gemm(policy_saves());
   save_input(step, x);
   step.backward_workspace(weight_gradient_workspace(width * model_.hidden_size, 0.0));
   return y;
@@ -78,7 +78,7 @@ LayerDataflow::Tensor LayerDataflow::own_gemm(Module module, Tensor x, double wi
 LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, bool bias, bool saves_input, bool reduces) {
   const double in = size(x) / Bytes(tokens * element);
   const Tensor partial = flow.add(whole_residual());
-  Dataflow::Step& step = flow.step(module).reads(x).writes(partial).gemm(multiplies_low_precision()).row_parallel();
+  Dataflow::Step& step = flow.step(module).reads(x).writes(partial).gemm(policy_saves()).row_parallel();
   if (saves_input) save_input(step, x);
   step.backward_workspace(weight_gradient_workspace(model_.hidden_size * in, bias ? model_.hidden_size : 0.0));
   return reduces ? reduce(module, partial) : partial;
@@ -108,7 +108,7 @@ NormKernel norm_kernel(const LayerDataflow& layer, double rows, double width) {
     return {.statistics = Bytes(2.0 * rows * e), .backward = Bytes(parameters * width * e)};
   }
   const double high = rows * width * kFp32Bytes, sums = rows * kFp32Bytes, output = rows * width * e;
-  if (layer.framework().fusion != ElementwiseFusion::Eager) return {.statistics = Bytes(sums)};
+  if (!composes_rms_norm(layer.framework())) return {.statistics = Bytes(sums)};
   const double scale = weight && e < kFp32Bytes ? width * kFp32Bytes : 0.0;
   const double weights = weight ? width * (kFp32Bytes + (gradient < kFp32Bytes ? gradient : 0.0)) : 0.0;
   const double first = 2.0 * high + std::max(weights, scale + sums);
@@ -130,7 +130,7 @@ Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optiona
       layer.flow.step(width ? Module::Qkv : Module::Norm).reads(x).writes(y).writes(statistics).saves(statistics);
   step.forward_workspace(kernel.forward).backward_workspace(kernel.backward);
   const bool eager_rms =
-      layer.autograd() && layer.model().norm == Norm::RmsNorm && !width && layer.framework().fusion == ElementwiseFusion::Eager;
+      layer.autograd() && layer.model().norm == Norm::RmsNorm && !width && composes_rms_norm(layer.framework());
   const auto save = [&](double bytes) {
     const Dataflow::Tensor copy = layer.add(rows * values * bytes, Role::Statistic);
     step.writes(copy).saves(copy);

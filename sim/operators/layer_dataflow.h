@@ -51,7 +51,10 @@ class LayerDataflow {
   // Source: Megatron-LM core/transformer/attention.py and transformer_layer.py, set_save_original_input.
   void save_input(Dataflow::Step& step, Tensor x);
   double input_bytes() const { return linear_input_bytes(linear_); }  // of an element that a linear layer saves
-  bool multiplies_low_precision() const { return is_low_precision(matmul_dtype(strategy_.precision)); }
+  // Of the outputs of linear layers, by a policy that keeps every second GEMM.
+  PolicySaves policy_saves() const {
+    return is_low_precision(matmul_dtype(strategy_.precision)) ? framework_.low_precision.policy_saves : PolicySaves::EverySecond;
+  }
   // Linear layers keep their input for the weight gradient; frozen ones have none.
   bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || framework_.kept.frozen_inputs; }
 

@@ -56,7 +56,6 @@ class MoeDataflow {
     return next;
   }
 
-  bool low_precision() const { return layer_.multiplies_low_precision(); }
   // What a gated MLP's first GEMM gives beside the values.
   Tensor gate_of(double elements) { return model_.gated_mlp ? layer_.add(elements * e_) : Dataflow::kNone; }
   Bytes gradient_workspace(double weights, double bias) const { return layer_.weight_gradient_workspace(weights, bias); }
@@ -68,7 +67,7 @@ class MoeDataflow {
     layer_.flow.step(Module::Router)
         .reads(whole_)
         .writes(raw)
-        .gemm(false)
+        .gemm()
         .saves(input_)
         .backward_workspace(gradient_workspace(experts * model_.hidden_size, moe_.router_bias ? experts : 0.0));
     const Tensor high = e_ < kFp32Bytes ? replaced(Module::Router, raw, logits * kFp32Bytes) : raw;
@@ -100,14 +99,14 @@ class MoeDataflow {
   void experts() {
     const double h = model_.hidden_size, f = static_cast<double>(shape_.ffn), count = rows() * f;
     const Tensor gate = gate_of(count), up = layer_.add(count * e_);
-    Dataflow::Step& first = layer_.flow.step(Module::ExpertUp).reads(rows_).writes(gate).writes(up).gemm(low_precision());
+    Dataflow::Step& first = layer_.flow.step(Module::ExpertUp).reads(rows_).writes(gate).writes(up).gemm(layer_.policy_saves());
     layer_.save_input(first, rows_);
     first.backward_workspace(gradient_workspace(width_ * f * h, moe_.expert_bias ? width_ * f : 0.0));
     const Tensor inner = activate(Module::ExpertActivation, gate, up, count);
     const bool unweighted = framework_.kept.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
     if (unweighted) layer_.save_extra(Module::ExpertActivation, Bytes(count * e_));
     results_ = layer_.add(row_bytes(rows()));
-    Dataflow::Step& second = layer_.flow.step(Module::ExpertDown).reads(inner).writes(results_).gemm(low_precision());
+    Dataflow::Step& second = layer_.flow.step(Module::ExpertDown).reads(inner).writes(results_).gemm(layer_.policy_saves());
     layer_.save_input(second, inner);
     second.backward_workspace(gradient_workspace(h * f, moe_.expert_bias ? h : 0.0));
   }
@@ -141,7 +140,7 @@ class MoeDataflow {
     Tensor x = whole_;
     if (shape_.routes_shards) x = replaced(Module::SharedUp, input_, row_bytes(shared_tokens()));
     const Tensor gate = gate_of(count), up = layer_.add(count * e_);
-    Dataflow::Step& step = layer_.flow.step(Module::SharedUp).reads(x).writes(gate).writes(up).gemm(low_precision());
+    Dataflow::Step& step = layer_.flow.step(Module::SharedUp).reads(x).writes(gate).writes(up).gemm(layer_.policy_saves());
     const bool gathers_again = shape_.routes_shards && layer_.autograd();  // the runtime keeps what it has gathered
     layer_.save_input(step, shape_.routes_shards && !gathers_again ? x : input_);
     step.backward_workspace((gathers_again ? layer_.size(x) : Bytes(0.0)) +
@@ -158,7 +157,8 @@ class MoeDataflow {
   Tensor shared_down() {
     const double f = static_cast<double>(shape_.shared_ffn);
     Tensor sum = layer_.add(row_bytes(shared_tokens()));
-    Dataflow::Step& step = layer_.flow.step(Module::SharedDown).reads(shared_).writes(sum).gemm(low_precision()).row_parallel();
+    Dataflow::Step& step =
+        layer_.flow.step(Module::SharedDown).reads(shared_).writes(sum).gemm(layer_.policy_saves()).row_parallel();
     layer_.save_input(step, shared_);
     step.backward_workspace(gradient_workspace(model_.hidden_size * f, model_.bias.mlp ? model_.hidden_size : 0.0));
     // Without autograd the combination, which goes back first, is there already.

@@ -12,7 +12,7 @@ bool eager(const Framework& framework) { return framework.fusion == ElementwiseF
 }  // namespace
 
 Traffic norm_traffic(Norm norm, const Framework& framework, double e) {
-  if (eager(framework) && norm == Norm::RmsNorm) {
+  if (norm == Norm::RmsNorm && composes_rms_norm(framework)) {
     // to fp32, square, mean, add-rsqrt, GEMM, cast back, weight GEMM
     return {.forward_bytes = 2 * e + 5 * kFp32Bytes + kFp32Bytes + 3 * e,
             .forward_kernels = 6,

@@ -21,7 +21,10 @@ NameTable<FusedLoss> name_table(FusedLoss) { return kFusedLosses; }
 
 Framework effective_framework(const Framework& framework, const Strategy& strategy) {
   Framework effective = framework;
-  if (strategy.compile && framework.fusion == ElementwiseFusion::Eager) effective.fusion = ElementwiseFusion::Compiled;
+  if (strategy.compile && framework.fusion == ElementwiseFusion::Eager) {
+    effective.fusion = ElementwiseFusion::Compiled;
+    if (framework.loss.compiled) effective.loss.fp32_logits = false;
+  }
   return effective;
 }
 
@@ -41,6 +44,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(composed_activation),
       FIELD(autograd),
       FIELD(norms_in_fp32),
+      FIELD(fused_rms_norm),
       FIELD(dropout),
       FIELD(fuses_parallel_inputs),
       FIELD(recompute_stops_early),
@@ -67,12 +71,15 @@ const std::vector<Field<Framework>>& framework_fields() {
       ranged(FIELD(low_precision.high_precision_last), 0, 4096),
       FIELD(low_precision.head),
       FIELD(low_precision.saves_inputs),
+      FIELD(low_precision.policy_saves),
       FIELD(low_precision.gathers),
       FIELD(low_precision.gathers_inputs),
       FIELD(low_precision.row_cast_rate),
       FIELD(low_precision.gemm_efficiency),
       FIELD(loss.fp32_logits),
       FIELD(loss.gradient_in_place),
+      FIELD(loss.parallel_logit_copies),
+      FIELD(loss.compiled),
       FIELD(loss.fp32_logit_copies),
       FIELD(loss.fused),
       FIELD(loss.scales_gradients),

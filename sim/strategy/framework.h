@@ -76,6 +76,8 @@ struct LossHabits {
   bool fp32_logits = true;                // the logits are cast up to fp32
   bool gradient_in_place = false;         // without that copy: the gradient replaces the logits
   double fp32_logit_copies = 2.0;         // of which this many live at once: the copy and its gradient
+  double parallel_logit_copies = 0.0;     // the same where tensor ranks share the vocabulary; 0: as many
+  bool compiled = false;                  // with the model, where that is: no fp32 copy is written
   FusedLoss fused = FusedLoss::Gradient;  // what a fused cross entropy is
   bool scales_gradients = true;           // Gradient: what waited is multiplied by the gradient of the loss, as autograd does
   int chunks = 0;                         // of its tokens; 0: as many as make a chunk's logits as large as its input
@@ -174,6 +176,7 @@ struct Framework {
   bool casts_weights_in_backward = false;  // and once more for the backward pass; the embedding's table too, in both
   bool positions_apart = false;            // learned positions are added, and their gradients summed, by kernels of their own
   bool composed_activation = false;        // GELU written out as elementwise operators, each a kernel in eager mode
+  bool fused_rms_norm = false;             // one kernel in eager mode, which saves its input as it is
   bool norms_in_fp32 = false;              // norms read and save fp32 copies of 16-bit activations
   double dropout = 0.0;                    // > 0: dropout masks are stored (1 byte each) and dropout kernels run
   bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one GEMM
@@ -219,6 +222,11 @@ struct Framework {
 
 // The framework as it runs under a strategy: a compiler turns eager operators into fused kernels.
 Framework effective_framework(const Framework& framework, const Strategy& strategy);
+
+// Whether an RMSNorm is elementwise kernels on fp32 copies.
+inline bool composes_rms_norm(const Framework& framework) {
+  return framework.fusion == ElementwiseFusion::Eager && !framework.fused_rms_norm;
+}
 
 // The fields of a framework's behaviour by name, for facts/frameworks.json, coefficients, settings and rules.
 //

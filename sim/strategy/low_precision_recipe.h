@@ -17,6 +17,7 @@
 // 2023; arXiv 2509.25149 (nvfp4); row multiples: Megatron-LM core/fp8_utils.py, core/fp4_utils.py, DeepGEMM's contiguous layout.
 #pragma once
 
+#include "sim/strategy/recompute.h"
 #include "sim/strategy/stages.h"
 #include "sim/strategy/strategy.h"
 
@@ -37,17 +38,18 @@ NameTable<LowPrecisionScaling> name_table(LowPrecisionScaling);  // "delayed", "
 // Habits of a framework.
 struct LowPrecisionRecipe {
   LowPrecisionScaling scaling = LowPrecisionScaling::Delayed;  // of fp8; the formats mxfp8 and nvfp4 bring their own
-  double copies = 2.0;           // of a tensor with one scale: 2 where the device multiplies in one layout only
-  bool caches_weights = false;   // weights are quantised once per step, not per micro-batch, and stay beside the 16-bit ones
-  bool stores_weights = false;   // there are no 16-bit weights: the low-precision ones are updated from the master weights
-  bool head = false;             // the output projection multiplies in the low-precision format too
-  bool saves_inputs = false;     // inputs of linear layers are kept in the low-precision format
-  bool gathers = false;          // weights are quantised before they are gathered
-  bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
-  int high_precision_first = 0;  // blocks that multiply in 16 bits: the first ones
-  int high_precision_last = 0;   // and the last ones
-  double gemm_efficiency = 1.0;  // rate of GEMMs with the scales of this recipe, relative to one scale a tensor
-  double row_cast_rate = 1.0;    // block scales: bandwidth of the cast along rows, relative to other compiled kernels
+  double copies = 2.0;          // of a tensor with one scale: 2 where the device multiplies in one layout only
+  bool caches_weights = false;  // weights are quantised once per step, not per micro-batch, and stay beside the 16-bit ones
+  bool stores_weights = false;  // there are no 16-bit weights: the low-precision ones are updated from the master weights
+  bool head = false;            // the output projection multiplies in the low-precision format too
+  bool saves_inputs = false;    // inputs of linear layers are kept in the low-precision format
+  PolicySaves policy_saves = PolicySaves::None;  // of their outputs, where recomputation goes operator by operator
+  bool gathers = false;                          // weights are quantised before they are gathered
+  bool gathers_inputs = false;                   // so are the inputs and output gradients that tensor ranks gather
+  int high_precision_first = 0;                  // blocks that multiply in 16 bits: the first ones
+  int high_precision_last = 0;                   // and the last ones
+  double gemm_efficiency = 1.0;                  // rate of GEMMs with the scales of this recipe, relative to one scale a tensor
+  double row_cast_rate = 1.0;  // block scales: bandwidth of the cast along rows, relative to other compiled kernels
   bool operator==(const LowPrecisionRecipe&) const = default;
 };
 

@@ -69,6 +69,8 @@ constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"
 
 constexpr Named<SavedGemms> kSavedGemms[] = {
     {SavedGemms::EverySecond, "every-second"}, {SavedGemms::All, "all"}, {SavedGemms::Qkv, "qkv"}};
+constexpr Named<PolicySaves> kPolicySaves[] = {
+    {PolicySaves::None, "none"}, {PolicySaves::EverySecond, "every-second"}, {PolicySaves::All, "all"}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
@@ -162,5 +164,6 @@ std::optional<OffloadedModules> offloaded_modules_from(const std::string& names)
 
 NameTable<RecomputeKind> name_table(RecomputeKind) { return kRecomputeKinds; }
 NameTable<SavedGemms> name_table(SavedGemms) { return kSavedGemms; }
+NameTable<PolicySaves> name_table(PolicySaves) { return kPolicySaves; }
 
 }  // namespace llmsim::sim

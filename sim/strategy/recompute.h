@@ -14,8 +14,8 @@
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
 //   op          operator by operator.  Cheap ones are made again; of the GEMMs are kept
 //                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v, out, gate, up, down; the
-//                                    outputs of attention and of reduce-scatters too; 8-bit GEMMs are none of those that
-//                                    the policy knows, so all of them are made again
+//                                    outputs of attention and of reduce-scatters too; 8-bit GEMMs as the framework's
+//                                    policy knows them: not at all, as 16-bit ones, or all of them
 //                 all                MaxText's "minimal"; attention is made again
 //                 qkv                MaxText's "save_qkv_proj" and, on the host, "qkv_proj_offloaded"
 //
@@ -53,6 +53,9 @@ inline constexpr RecomputedModules kAllRecomputedModules{true, true, true, true,
 
 enum class SavedGemms { EverySecond, All, Qkv };
 
+// What the policy "every second" does with a GEMM: it does not know it, counts it, or keeps its output in any case.
+enum class PolicySaves { None, EverySecond, All };
+
 struct Recompute {
   RecomputeKind kind = RecomputeKind::None;
   int every_n = 1;
@@ -83,6 +86,7 @@ std::optional<RecomputedModules> recomputed_modules_from(const std::string& name
 
 NameTable<RecomputeKind> name_table(RecomputeKind);  // "every_n"
 NameTable<SavedGemms> name_table(SavedGemms);        // "every-second", "all", "qkv"
+NameTable<PolicySaves> name_table(PolicySaves);      // "none", "every-second", "all"
 
 // What lives on the host instead of the device.
 //

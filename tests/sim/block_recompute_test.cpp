@@ -40,10 +40,14 @@ TEST(BlockRecompute, AGatedBlockKeepsItsDownGemmAndMakesItsUpGemmAgain) {
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), (1.0 + 1.0 + 4.0) * kUnit);
 }
 
-TEST(BlockRecompute, EightBitGemmsAreUnknownToThePolicy) {
+TEST(BlockRecompute, EightBitGemmsAreMadeAgainUnlessThePolicyKnowsThem) {
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 12.0 * kUnit);
+  run.framework.low_precision.policy_saves = PolicySaves::EverySecond;
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 6.0 * kUnit);
+  run.framework.low_precision.policy_saves = PolicySaves::All;
+  EXPECT_DOUBLE_EQ(gemm_flops(block_of(run, "op").recompute), 0.0);
 }
 
 TEST(BlockRecompute, KeepingAllGemmsRepeatsAttentionAndStreamsOnly) {

@@ -80,8 +80,8 @@ TEST(Dataflow, APolicyKeepsEverySecondGemm) {
   flow.set_input(x);
   flow.set_output(o);
   flow.step(Module::Norm).reads(x).writes(y).saves(x);
-  flow.step(Module::MlpUp).reads(y).writes(z).saves(y).gemm(false);
-  flow.step(Module::MlpDown).reads(z).writes(o).saves(z).gemm(false);
+  flow.step(Module::MlpUp).reads(y).writes(z).saves(y).gemm();
+  flow.step(Module::MlpDown).reads(z).writes(o).saves(z).gemm();
   const auto plan = flow.recompute_by_operator(SavedGemms::EverySecond, false);
   EXPECT_EQ(flow.saved(plan), Bytes(50.0));
   EXPECT_EQ(flow.repeated_share(plan, Module::MlpUp, 0), 0.0);
