@@ -344,7 +344,7 @@ PRECISION = [
                                       state_dtype="fp32" if match[0].endswith("and moments") else match[1])),
     (r"fp32 gradients, main parameters and moments", keys(gradient_dtype="fp32", master_dtype="fp32", state_dtype="fp32")),
     (r"fp32 (weights|shards)", keys(weight_dtype="fp32", master_dtype="none")),
-    (r"^bf16 weights", keys(weight_dtype="bf16")),
+    (r"^bf16 (base )?weights", keys(weight_dtype="bf16")),
     (r"layers 0-(\d+), the rest bf16", last_layers),
     (r"LayerNorm in fp32", keys(norm_dtype="fp32")),
     (r"fp32 master weights|amp_bf16|hybrid|e4m3|nf4|adapters|cuBLAS|expert grouped GEMM|both configurations|float8 linear|autocast",
