@@ -164,6 +164,54 @@ TEST_P(StepMemoryOfLargeModels, IsWhatTheAllocatorsCounted) {
 INSTANTIATE_TEST_SUITE_P(All, StepMemoryOfLargeModels, testing::ValuesIn(large_trainings()),
                          [](const auto& tested) { return tested.param.name; });
 
+// Whole models of the catalogue on 1 to 8 ranks: 144 strategies.
+class StepMemoryOfKnownModels : public testing::TestWithParam<std::tuple<const char*, Formats, Form>> {};
+
+TEST_P(StepMemoryOfKnownModels, IsWhatTheAllocatorsCounted) {
+  const auto& [model, formats, form] = GetParam();
+  TrainingSetup setup;
+  setup.device = c10::kMeta;
+  setup.strategy.precision = formats == Formats::Fp32 ? sim::Precision::Fp32 : sim::Precision::Bf16;
+  divide(setup, form);
+  setup.model = sim::find_model(model)->model;
+  setup.model.seq_len = 1024;
+  setup.model.vocab_size = (setup.model.vocab_size + 127) / 128 * 128;
+  if (form.sharding != sim::Sharding::None && form.stages > 1) setup.model.tied_embeddings = false;
+  for (const sim::RecomputeKind recompute :
+       {sim::RecomputeKind::None, sim::RecomputeKind::Selective, sim::RecomputeKind::Full, sim::RecomputeKind::EveryN}) {
+    setup.strategy.recompute = {.kind = recompute, .every_n = recompute == sim::RecomputeKind::EveryN ? 2 : 1};
+    for (int stage = 0; stage < form.stages; ++stage) {
+      const int rank = stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline) + form.tensor - 1;
+      const sim::HeldBytes actual = counted_step(setup, rank).held, expected = sim::rank_counts(simulated_run(setup), stage).held;
+      const std::string name = sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
+      EXPECT_EQ(actual.persistent, expected.persistent) << name;
+      EXPECT_EQ(actual.after_forward, expected.after_forward) << name;
+      EXPECT_EQ(actual.peak, expected.peak) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StepMemoryOfKnownModels,
+                         testing::Combine(testing::Values("gpt2", "llama-3-8b"), testing::Values(Formats::Fp32, Formats::Bf16),
+                                          testing::Values(Form{.name = "one"}, Form{.name = "tp_4", .tensor = 4},
+                                                          Form{.name = "tp_4_sp", .tensor = 4, .sequence_parallel = true},
+                                                          Form{.name = "pp_4", .stages = 4}, Form{.name = "dp_8", .data = 8},
+                                                          Form{.name = "zero1_8", .data = 8, .sharding = sim::Sharding::Zero1},
+                                                          Form{.name = "zero2_8", .data = 8, .sharding = sim::Sharding::Zero2},
+                                                          Form{.name = "zero3_8", .data = 8, .sharding = sim::Sharding::Zero3},
+                                                          Form{.name = "tp_2_sp_pp_2_zero1_2",
+                                                               .tensor = 2,
+                                                               .sequence_parallel = true,
+                                                               .stages = 2,
+                                                               .data = 2,
+                                                               .sharding = sim::Sharding::Zero1})),
+                         [](const auto& tested) {
+                           std::string model = std::get<0>(tested.param);
+                           std::replace(model.begin(), model.end(), '-', '_');
+                           return model + (std::get<1>(tested.param) == Formats::Fp32 ? "_fp32_" : "_bf16_") +
+                                  std::get<2>(tested.param).name;
+                         });
+
 // The order of passes and the number of chunks are the simulator's on both sides: that they are right is worked out here.
 
 // A stage s of p under 1F1B holds the activations of p - s micro-batches when its first backward pass begins, as one under GPipe
