@@ -2,85 +2,63 @@
 
 #include <algorithm>
 
+#include "sim/model/layer_weights.h"
+
 namespace llmsim::sim {
 namespace {
 
-// The same of MLA: the GEMMs that make queries and values, or all of them.
-double mla_widths(const Transformer& model, const Mla& mla, bool all) {
-  const double h = model.hidden_size, heads = model.num_heads, rank = mla.kv_lora_rank, query = mla.q_lora_rank.value_or(0);
-  const double up = (query > 0.0 ? query : h) + heads * query_head_dim(model);
-  const double values = rank + heads * (mla.qk_nope_head_dim + mla.v_head_dim);
-  if (!all) return up + values;
-  const double down = (query > 0.0 ? h + query : 0.0) + h + rank + mla.qk_rope_head_dim;
-  return up + values + down + attention_output_width(model) + h;
-}
-
-// Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in + out) values.
+// Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in + out) values.  Those of queries
+// and values alone, or of all; experts stay as they are.
 double adapted_widths(const Transformer& model, const Adapters& adapters) {
-  const double h = model.hidden_size;
-  if (model.mla) return mla_widths(model, *model.mla, adapters.all_linear);
-  const double q = static_cast<double>(model.num_heads) * model.head_dim,
-               kv = static_cast<double>(model.num_kv_heads) * model.head_dim;
-  double widths = (h + q) + (h + kv);
-  if (adapters.all_linear) {
-    widths += (h + kv) + (q + h);
-    if (model.moe) return widths;  // experts stay as they are
-    widths += (model.gated_mlp ? 3.0 : 2.0) * (h + model.ffn_size);
+  const auto width = [](const LayerWeight& weight) { return weight.side_by_side * weight.rows + weight.columns; };
+  const LayerWeights weights = layer_weights(model, LayerKind::Dense);
+  std::int64_t widths = 0;
+  for (const LayerWeight& weight : weights) {
+    const bool adapted = weight.part == LayerPart::Attention || !model.moe;
+    if (adapters.all_linear && weight.rows > 0 && adapted) widths += width(weight);
   }
-  return widths;
+  if (adapters.all_linear) return static_cast<double>(widths);
+  if (model.mla) return static_cast<double>(width(weights[WeightName::QueryUp]) + width(weights[WeightName::MlaUp]));
+  return 2.0 * model.hidden_size + static_cast<double>(model.num_heads + model.num_kv_heads) * model.head_dim;
 }
 
-// The bottlenecks of MLA with their norms, which every tensor rank has whole.
-double mla_parameters(const Transformer& model) {
-  if (!model.mla) return 0.0;
-  const double h = model.hidden_size, bias = model.bias.qkv ? 1.0 : 0.0, query = model.mla->q_lora_rank.value_or(0);
-  const double rank = model.mla->kv_lora_rank, rope = model.mla->qk_rope_head_dim;
-  return (h + bias) * (query + rank + rope) + query + rank;
+// A layer on one tensor rank.
+struct RankLayer {
+  double block = 0.0;  // but for routed experts
+  double replicated = 0.0;
+  double partial = 0.0;
+  double experts = 0.0;
+};
+
+RankLayer rank_layer(const Transformer& model, const Strategy& strategy, LayerKind kind) {
+  std::int64_t divided = 0, replicated = 0, partial = 0, divided_experts = 0, replicated_experts = 0;
+  for (const LayerWeight& weight : layer_weights(model, kind)) {
+    const bool expert = weight.part == LayerPart::Experts;
+    (expert ? replicated_experts : weight.partial ? partial : replicated) += weight.replicated();
+    (expert ? divided_experts : divided) += weight.parameters() - weight.replicated();
+  }
+  const auto rank = [](std::int64_t part, int ranks, std::int64_t whole) {
+    return static_cast<double>(part) / ranks + static_cast<double>(whole);
+  };
+  return {.block = rank(divided, strategy.tp, replicated + partial),
+          .replicated = static_cast<double>(replicated),
+          .partial = static_cast<double>(partial),
+          .experts = rank(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep};
 }
 
-double norm_parameters(const Transformer& model) {
-  return model.norm_weight ? model.hidden_size * (model.bias.norm ? 2.0 : 1.0) : 0.0;
-}
-
-void set_dense_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, double tensor) {
-  const double attention_bias = model.bias.attention_output ? model.hidden_size : 0.0;
-  const double mlp_bias = model.bias.mlp ? model.hidden_size : 0.0;
-  rank.block_replicated = static_cast<double>(block.norms) + attention_bias + mlp_bias + mla_parameters(model);
-  rank.block =
-      (static_cast<double>(block.attention + block.mlp + block.norms) - rank.block_replicated) / tensor + rank.block_replicated;
-}
-
-void set_moe_block(RankParameters& rank, const Transformer& model, const BlockParameters& block, const Strategy& strategy) {
-  const double tensor = strategy.tp;
-  const Moe& moe = *model.moe;
-  const double h = model.hidden_size, gate = moe.shared_expert_gate ? h : 0.0;
-  const double row_biases = (model.bias.attention_output ? h : 0.0) + (model.bias.mlp ? moe.num_shared_experts * h : 0.0);
-  const double down_biases = moe.expert_bias ? moe.num_experts * h : 0.0;
-  const double latents = mla_parameters(model);
-  rank.moe_replicated = static_cast<double>(block.norms) + row_biases + latents;
-  rank.moe_partial = static_cast<double>(block.router) + gate;
-  rank.moe_block = (static_cast<double>(block.attention + block.mlp) - row_biases - gate - latents) / tensor +
-                   rank.moe_replicated + rank.moe_partial;
-  rank.experts = (static_cast<double>(block.experts) - down_biases) / strategy.expert_tensor_ranks() + down_biases;
-}
-
-// Both kinds of block of a model with experts, as far as it has them.
+// The kinds of layer that the model has.
 void set_blocks(RankParameters& rank, const Transformer& model, const Strategy& strategy) {
-  rank.block = rank.block_replicated = 0.0;
-  bool dense = false, moe = false;  // seen
-  for (int layer = 0; layer < model.num_layers && !(dense && moe); ++layer) {
-    bool& seen = is_moe_layer(model, layer) ? moe : dense;
-    if (seen) continue;
-    seen = true;
-    const BlockParameters block = block_parameters(model, layer);
-    if (&seen == &moe)
-      set_moe_block(rank, model, block, strategy);
-    else
-      set_dense_block(rank, model, block, strategy.tp);
+  const int moe_layers = count_moe_layers(model, 0, model.num_layers);
+  if (moe_layers < model.num_layers) {
+    const RankLayer dense = rank_layer(model, strategy, LayerKind::Dense);
+    rank.block = dense.block, rank.block_replicated = dense.replicated;
   }
-  rank.experts /= strategy.ep;
-  rank.experts_divided = strategy.experts_apart();
-  if (model.embedding_norm) rank.embedding += norm_parameters(model);
+  if (moe_layers > 0) {
+    const RankLayer moe = rank_layer(model, strategy, LayerKind::Moe);
+    rank.moe_block = moe.block, rank.moe_replicated = moe.replicated, rank.moe_partial = moe.partial;
+    rank.experts = moe.experts;
+    rank.experts_divided = strategy.experts_apart();
+  }
 }
 
 // 4-bit values with one fp32 scale per 64 of them.
@@ -99,17 +77,11 @@ StateShards shards_over(double ranks, const Strategy& strategy) {
 
 RankParameters rank_parameters(const Transformer& model, const Strategy& strategy) {
   const double tensor = strategy.tp;
-  const Parameters whole = parameters(model);
-  const double layers = model.num_layers;
-  const double matrices = static_cast<double>(whole.attention + whole.mlp + whole.experts + whole.router);
+  const Parameters whole = parameters_of_ends(model);
   RankParameters rank;
-  const double final_norm = model.final_norm ? norm_parameters(model) : 0.0;
+  const auto norm = static_cast<double>(norm_parameters(model));
   const double encoder_head = static_cast<double>(encoder_head_parameters(model));
-  rank.head_layers = final_norm + encoder_head;
-  const double row_biases = model.hidden_size * ((model.bias.attention_output ? 1.0 : 0.0) + (model.bias.mlp ? 1.0 : 0.0));
-  const double latents = mla_parameters(model);
-  rank.block_replicated = (static_cast<double>(whole.norms) - final_norm) / layers + row_biases + latents;
-  rank.block = (matrices / layers - row_biases - latents) / tensor + rank.block_replicated;
+  rank.head_layers = (model.final_norm ? norm : 0.0) + encoder_head;
   rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
   const double head =
       model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head) - encoder_head;
@@ -117,9 +89,11 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   rank.tied = model.tied_embeddings;
   rank.predicts = model.mtp_layers > 0;
   const double h = model.hidden_size;
-  rank.prediction = model.mtp_layers * (2.0 * h * h / tensor + 3.0 * norm_parameters(model));
+  rank.prediction = model.mtp_layers * (2.0 * h * h / tensor + 3.0 * norm);
   rank.adapted = strategy.adapters.has_value();
-  if (model.moe) set_blocks(rank, model, strategy);
+  set_blocks(rank, model, strategy);
+  if (model.embedding_norm && model.moe) rank.embedding += norm;
+  if (model.embedding_norm && !model.moe) rank.block += norm / model.num_layers, rank.block_replicated += norm / model.num_layers;
   if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
   return rank;
 }

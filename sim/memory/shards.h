@@ -11,8 +11,8 @@
 
 namespace llmsim::sim {
 
-// Parameters on one tensor rank, before data-parallel sharding.  Matrices and the biases of column-parallel GEMMs are divided
-// by tensor_parallel; norms, positions and the biases of row-parallel GEMMs (projection, down) are replicated.
+// Parameters on one tensor rank, before data-parallel sharding: of layers by layer_weights.h, the tables divided by
+// tensor_parallel, positions and norms replicated.
 struct RankParameters {
   double block = 0.0;             // one block with an MLP; 0 where the model has none
   double block_replicated = 0.0;  // of which every tensor rank has the same

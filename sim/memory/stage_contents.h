@@ -1,18 +1,10 @@
 // What each stage of a pipeline consists of: its chunks of the model, the parameters of one rank, which of them have gradients
 // that tensor ranks must sum, and the passes in flight.
 //
-// Gradients of which every tensor rank has a part, summed over the tensor ranks when the data ranks are through:
-//
-//   of own tokens     under sequence parallelism a tensor rank sees its own tokens alone: what every tensor rank has (norms,
-//                     biases of row-parallel GEMMs)
-//   of partial sums   the router and the gate of shared experts, whatever the tokens: their gradients come out of divided GEMMs
-//
-// Where data ranks divide gradients or states, each sums what its shard has of them.  A unit's parameters lie in this order, and
-// its shard is an equal piece of them all (runtime/model/block.h, experts.h, ends.h); brackets: own tokens, braces: partial sums:
-//
-//   block      [norm] qkv, projection [bias] [norm] up, down [bias]
-//   MoE model  [norm] qkv, projection [bias] [norm] {router} shared up, down [bias] {gate} experts
-//   head       [final norm] output projection
+// Gradients of which every tensor rank has a part (model/layer_weights.h) are summed over the tensor ranks when the data ranks
+// are through.  Where data ranks divide gradients or states, each sums what its shard has of them: a unit's parameters lie in the
+// order of the layer's weights, routed experts last, those of the head with the final norm first, and a shard is an equal piece
+// of them all.
 #pragma once
 
 #include <vector>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "sim/model/layer_weights.h"
 #include "sim/model/parameters.h"
 
 namespace llmsim::sim {
@@ -11,25 +12,6 @@ namespace llmsim::sim {
 namespace {
 
 using Count = std::int64_t;
-
-Count attention_weights(const Transformer& m) {
-  const Count h = m.hidden_size, output = attention_output_width(m);
-  const Count query_width = Count{m.num_heads} * query_head_dim(m);
-  if (!m.mla) return h * query_width + 2 * h * m.num_kv_heads * m.head_dim + output * h;
-  const Mla& mla = *m.mla;
-  const Count query = mla.q_lora_rank ? *mla.q_lora_rank * (h + query_width) : h * query_width;
-  const Count down = h * (mla.kv_lora_rank + mla.qk_rope_head_dim);
-  const Count up = Count{mla.kv_lora_rank} * m.num_heads * (mla.qk_nope_head_dim + mla.v_head_dim);
-  return query + down + up + output * h;
-}
-
-Count mlp_weights(const Transformer& m, int layer) {
-  const Count h = m.hidden_size, matrices = m.gated_mlp ? 3 : 2;
-  if (!is_moe_layer(m, layer)) return matrices * h * m.ffn_size;
-  const Moe& moe = *m.moe;
-  const Count width = Count{moe.top_k} * moe.expert_ffn_size + Count{moe.num_shared_experts} * moe.shared_expert_ffn_size;
-  return matrices * h * width + h * moe.num_experts + (moe.shared_expert_gate ? h : 0);
-}
 
 // Matrices of the head by the tokens of a sequence that they multiply.
 struct HeadWeights {
@@ -43,10 +25,17 @@ HeadWeights head_weights(const Transformer& m) {
   return {.of_predicted = vocab + h * h, .of_first = m.encoder->next_sentence ? h * h + 2 * h : 0};
 }
 
-Count block_weights(const Transformer& m) {
+// That multiply a token in one layer.
+Count layer_matrices(const Transformer& m, LayerKind kind) {
   Count total = 0;
-  for (int layer = 0; layer < m.num_layers + m.mtp_layers; ++layer) total += attention_weights(m) + mlp_weights(m, layer);
+  for (const LayerWeight& weight : layer_weights(m, kind)) total += weight.multiplied();
   return total;
+}
+
+Count block_weights(const Transformer& m) {
+  const int layers = m.num_layers + m.mtp_layers, moe_layers = count_moe_layers(m, 0, layers);
+  return (layers - moe_layers) * layer_matrices(m, LayerKind::Dense) +
+         (moe_layers > 0 ? moe_layers * layer_matrices(m, LayerKind::Moe) : 0);
 }
 
 }  // namespace

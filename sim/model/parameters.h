@@ -36,7 +36,7 @@ struct Parameters {
   std::int64_t without_embedding() const { return total() - embedding - positions; }
 };
 
-// Parameters of layer `layer` (from 0).
+// Parameters of layer `layer` (from 0): the sums of layer_weights.h.
 BlockParameters block_parameters(const Transformer& model, int layer);
 
 // What an encoder has between its last layer and the projection to the vocabulary, and its classifier of sentences:
@@ -45,6 +45,12 @@ BlockParameters block_parameters(const Transformer& model, int layer);
 //
 // 0 of a decoder.  Part of `head` also where the projection is tied.
 std::int64_t encoder_head_parameters(const Transformer& model);
+
+// Weight and bias of one norm over the hidden size.
+std::int64_t norm_parameters(const Transformer& model);
+
+// What stands before the first and after the last layer: embedding, positions, norms and head.
+Parameters parameters_of_ends(const Transformer& model);
 
 // Parameters of the model.  Equals the published integer for every model of the catalogue.
 Parameters parameters(const Transformer& model);

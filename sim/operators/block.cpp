@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/model/layer_weights.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/operators/experts.h"
@@ -22,6 +23,7 @@ class BlockLowering {
   BlockLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, LayerKind kind)
       : model_(model),
         kind_(kind),
+        weights_(layer_weights(model, kind, strategy.tp)),
         strategy_(strategy),
         framework_(framework),
         linear_{.precision = strategy.precision,
@@ -49,7 +51,7 @@ class BlockLowering {
     norm("attention_norm");
     model_.mla ? mla_inputs(*model_.mla) : attention_inputs();
     block_.add(Module::CoreAttention, lower_attention_core(model_, strategy_, framework_));
-    gemm(Module::AttentionOutput, "attention_output", attention_output_width(model_) / tensor_, model_.hidden_size);
+    gemm(Module::AttentionOutput, WeightName::AttentionOutput);
     if (!model_.parallel_block) reduce(Module::AttentionOutput);
     if (model_.norms_per_layer >= 4) norm("post_attention_norm");
     if (!model_.parallel_block) residual("attention_residual");
@@ -57,46 +59,49 @@ class BlockLowering {
 
   // Queries, keys and values.
   void attention_inputs() {
-    const std::int64_t h = model_.hidden_size, d = model_.head_dim;
     const std::int64_t heads = model_.num_heads / tensor_, kv_heads = std::max(1, model_.num_kv_heads / tensor_);
-    const double queries_and_keys = static_cast<double>(tokens_ * (heads + kv_heads) * d);
+    const double queries_and_keys = static_cast<double>(tokens_ * (heads + kv_heads) * model_.head_dim);
     gather(Module::Qkv);
-    const std::int64_t width = (heads + 2 * kv_heads) * d;
-    fuses_inputs() ? gemm(Module::Qkv, "qkv_mlp_up", h, width + mlp_up_width()) : gemm(Module::Qkv, "qkv", h, width);
+    fuses_inputs() ? joined_inputs() : gemm(Module::Qkv, WeightName::Qkv);
     if (model_.qk_norm != QkNorm::None) qk_norm(queries_and_keys);
     if (model_.position == Position::Rope)
       block_.add(OperatorKind::Rotary, Module::Qkv, "rotary", queries_and_keys, rotary_traffic(framework_, element_));
   }
 
+  // One GEMM of qkv and the MLP's input.
+  void joined_inputs() {
+    const LayerWeight qkv = rank_weight(WeightName::Qkv), up = rank_weight(WeightName::MlpUp);
+    block_.add(Module::Qkv, lower_linear(linear_, "qkv_mlp_up", tokens_, qkv.columns + up.columns, qkv.rows));
+  }
+
   void mla_inputs(const Mla& mla) {
-    const std::int64_t h = model_.hidden_size, heads = model_.num_heads / tensor_, d = query_head_dim(model_);
-    if (mla.q_lora_rank) down("query_down", "query_norm", *mla.q_lora_rank, 0);
-    down("mla_down", "mla_norm", mla.kv_lora_rank, mla.qk_rope_head_dim);
-    mla.q_lora_rank ? share_mla(*mla.q_lora_rank) : gather(Module::MlaUp);
-    share_mla(mla.kv_lora_rank + mla.qk_rope_head_dim);
-    gemm(Module::MlaUp, "query_up", mla.q_lora_rank.value_or(static_cast<int>(h)), heads * d);
-    gemm(Module::MlaUp, "mla_up", mla.kv_lora_rank, heads * (mla.qk_nope_head_dim + mla.v_head_dim));
-    const double t = static_cast<double>(tokens_), per_head = t * static_cast<double>(heads);
+    if (mla.q_lora_rank) down(WeightName::QueryDown, WeightName::QueryNorm);
+    down(WeightName::MlaDown, WeightName::MlaNorm);
+    mla.q_lora_rank ? share_mla(WeightName::QueryDown) : gather(Module::MlaUp);
+    share_mla(WeightName::MlaDown);
+    gemm(Module::MlaUp, WeightName::QueryUp);
+    gemm(Module::MlaUp, WeightName::MlaUp);
+    const double t = static_cast<double>(tokens_), per_head = t * (model_.num_heads / tensor_);
     block_.add(OperatorKind::Rotary, Module::MlaUp, "rotary", (per_head + t) * mla.qk_rope_head_dim,
                rotary_traffic(framework_, element_));
-    block_.add(OperatorKind::Copy, Module::MlaUp, "assemble_keys", per_head * static_cast<double>(d),
+    block_.add(OperatorKind::Copy, Module::MlaUp, "assemble_keys", per_head * query_head_dim(model_),
                permutation_traffic(element_));
   }
 
-  // Into a bottleneck: the GEMM, and the norm of its first `rank` values.
-  void down(const char* label, const char* norm_label, int rank, int beside) {
+  // Into a bottleneck: the GEMM, and the norm of its first values.
+  void down(WeightName matrix, WeightName norm) {
     const std::int64_t tokens = strategy_.sequence_parallel ? tokens_ / tensor_ : tokens_;
-    block_.add(Module::Qkv, lower_linear(linear_, label, tokens, rank + beside, model_.hidden_size));
-    block_.add(OperatorKind::Norm, Module::Qkv, norm_label, static_cast<double>(tokens) * rank,
+    block_.add(Module::Qkv, lower_linear(linear_, weights_[matrix], tokens));
+    block_.add(OperatorKind::Norm, Module::Qkv, name_of(norm), static_cast<double>(tokens * weights_[norm].columns),
                norm_traffic(model_.norm, framework_, element_));
   }
 
   // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the GEMMs up: where those are
   // made again they are gathered again, and once more for the gradient of the weights, as before any column-parallel GEMM
   // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
-  void share_mla(int width) {
+  void share_mla(WeightName down) {
     if (tensor_ == 1) return;
-    const Bytes message(static_cast<double>(tokens_) * width * element_);
+    const Bytes message(static_cast<double>(tokens_ * weights_[down].columns) * element_);
     if (!strategy_.sequence_parallel) {
       block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
       return;
@@ -107,16 +112,15 @@ class BlockLowering {
   }
 
   bool norms_twice() const { return !model_.parallel_block || model_.norms_per_layer >= 2; }
-  std::int64_t mlp_up_width() const { return model_.ffn_size / tensor_ * (model_.gated_mlp ? 2 : 1); }
 
   void mlp_half() {
-    const std::int64_t h = model_.hidden_size, f = model_.ffn_size / tensor_;
     if (norms_twice()) norm("mlp_norm");
     if (!model_.parallel_block) gather(Module::MlpUp);
-    if (!fuses_inputs()) gemm(Module::MlpUp, "mlp_up", h, mlp_up_width());
-    block_.add(OperatorKind::Activation, Module::Activation, "activation", static_cast<double>(tokens_ * f),
+    if (!fuses_inputs()) gemm(Module::MlpUp, WeightName::MlpUp);
+    block_.add(OperatorKind::Activation, Module::Activation, "activation",
+               static_cast<double>(tokens_ * rank_weight(WeightName::MlpDown).rows),
                activation_traffic(model_.gated_mlp, framework_, element_));
-    gemm(Module::MlpDown, "mlp_down", f, h);
+    gemm(Module::MlpDown, WeightName::MlpDown);
     end_half(Module::MlpDown);
   }
 
@@ -214,13 +218,14 @@ class BlockLowering {
 
   Bytes whole_residual() const { return Bytes(static_cast<double>(tokens_) * model_.hidden_size * element_); }
 
+  LayerWeight rank_weight(WeightName name) const { return weights_[name].on_rank(tensor_); }
+
   // The GEMM of tokens and all matrices that stand side by side: q, k and v; gate and up.
-  void gemm(Module module, const char* label, std::int64_t in, std::int64_t out) {
-    block_.add(module, lower_linear(linear_, label, tokens_, out, in));
-  }
+  void gemm(Module module, WeightName name) { block_.add(module, lower_linear(linear_, rank_weight(name), tokens_)); }
 
   const Transformer& model_;
   LayerKind kind_;
+  LayerWeights weights_;
   const Strategy& strategy_;
   const Framework& framework_;
   LinearContext linear_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/model/layer_weights.h"
 #include "sim/operators/traffic.h"
 
 namespace llmsim::sim {
@@ -17,6 +18,7 @@ class ExpertLowering {
   ExpertLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, const LinearContext& linear)
       : model_(model),
         moe_(*model.moe),
+        weights_(layer_weights(model, LayerKind::Moe)),
         framework_(framework),
         linear_(linear),
         shape_(expert_shape(model, strategy, framework)),
@@ -25,7 +27,7 @@ class ExpertLowering {
         expert_tensor_(shape_.routes_shards ? strategy.expert_tensor_ranks() : 1),
         tensor_(strategy.tp),
         element_(size_of(activation_dtype(strategy.precision)).value()),
-        width_(model.gated_mlp ? 2 : 1) {
+        expert_ranks_(strategy.expert_tensor_ranks()) {
     linear_.frozen = linear_.adapters.has_value();
     linear_.adapters.reset();
   }
@@ -67,10 +69,10 @@ class ExpertLowering {
   }
 
   void route() {
-    const std::int64_t experts = moe_.num_experts;
-    out_.add(Module::Router, lower_linear(wide(), "router", shape_.tokens, experts, model_.hidden_size));
-    if (moe_.router_bias) bias_gradient(Module::Router, shape_.tokens, real(experts));
-    const double probabilities = real(shape_.tokens * experts);
+    const LayerWeight router = weights_[WeightName::Router];
+    out_.add(Module::Router, lower_linear(wide(), router, shape_.tokens));
+    bias_gradient(Module::Router, router, shape_.tokens);
+    const double probabilities = real(shape_.tokens * router.columns);
     out_.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities, router_traffic(framework_, element_));
   }
 
@@ -109,18 +111,19 @@ class ExpertLowering {
   }
 
   void experts() {
-    const std::int64_t h = model_.hidden_size, f = shape_.ffn;
+    const LayerWeight up = weights_[WeightName::ExpertUp].on_rank(expert_ranks_);
+    const LayerWeight down = weights_[WeightName::ExpertDown].on_rank(expert_ranks_);
     const ExpertRows group{.experts = shape_.experts,
                            .busy = shape_.busy_experts,
                            .rows = shape_.rows,
                            .rows_per_expert = shape_.rows_per_expert,
                            .one_kernel = framework_.experts.grouped_kernel};
     if (pads_rows()) move_rows(Module::ExpertUp, "expert_pad", row_elements());
-    out_.add(Module::ExpertUp, lower_expert_linear(linear_, "expert_up", group, width_ * f, h));
-    if (moe_.expert_bias) bias_gradient(Module::ExpertUp, shape_.rows, real(width_ * f));
-    activate(Module::ExpertActivation, "expert_activation", real(shape_.rows * f));
-    out_.add(Module::ExpertDown, lower_expert_linear(linear_, "expert_down", group, h, f));
-    if (moe_.expert_bias) last_bias();
+    out_.add(Module::ExpertUp, lower_expert_linear(linear_, up, group));
+    bias_gradient(Module::ExpertUp, up, shape_.rows);
+    activate(Module::ExpertActivation, "expert_activation", real(shape_.rows * down.rows));
+    out_.add(Module::ExpertDown, lower_expert_linear(linear_, down, group));
+    if (down.biases > 0) last_bias(down);
     if (pads_rows()) move_rows(Module::ExpertDown, "expert_unpad", row_elements());
   }
 
@@ -130,8 +133,8 @@ class ExpertLowering {
   }
 
   // A GEMM whose result is weighted afterwards has its bias in its own kernel.
-  void last_bias() {
-    if (!framework_.experts.biases_one_by_one) return bias_gradient(Module::ExpertDown, shape_.rows, real(model_.hidden_size));
+  void last_bias(const LayerWeight& down) {
+    if (!framework_.experts.biases_one_by_one) return bias_gradient(Module::ExpertDown, down, shape_.rows);
     const int experts = static_cast<int>(shape_.busy_experts);
     out_.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", row_elements(), weighted_bias_traffic(element_, experts));
   }
@@ -164,21 +167,22 @@ class ExpertLowering {
   }
 
   void shared_up() {
-    const std::int64_t h = model_.hidden_size, f = shape_.shared_ffn, tokens = shared_tokens();
+    const LayerWeight up = weights_[WeightName::SharedUp].on_rank(tensor_);
     share_tokens(Module::SharedUp, "shared_input", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
-    out_.add(Module::SharedUp, lower_linear(linear_, "shared_up", tokens, width_ * f, h));
-    if (model_.bias.mlp) bias_gradient(Module::SharedUp, tokens, real(width_ * f));
-    activate(Module::SharedActivation, "shared_activation", real(tokens * f));
-    if (moe_.shared_expert_gate) out_.add(Module::SharedUp, lower_linear(wide(), "shared_gate", shape_.tokens, 1, h));
+    out_.add(Module::SharedUp, lower_linear(linear_, up, shared_tokens()));
+    bias_gradient(Module::SharedUp, up, shared_tokens());
+    activate(Module::SharedActivation, "shared_activation", real(shared_tokens() * shape_.shared_ffn));
+    if (moe_.shared_expert_gate)
+      out_.add(Module::SharedUp, lower_linear(wide(), weights_[WeightName::SharedGate], shape_.tokens));
   }
 
   void shared_down() {
-    const std::int64_t h = model_.hidden_size;
-    out_.add(Module::SharedDown, lower_linear(linear_, "shared_down", shared_tokens(), h, shape_.shared_ffn));
+    const LayerWeight down = weights_[WeightName::SharedDown].on_rank(tensor_);
+    out_.add(Module::SharedDown, lower_linear(linear_, down, shared_tokens()));
     share_tokens(Module::SharedDown, "shared_output", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (moe_.shared_expert_gate)
       out_.add_backward(Module::SharedDown, streaming(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
-    if (model_.bias.mlp) bias_gradient(Module::SharedDown, shape_.tokens, real(h));
+    bias_gradient(Module::SharedDown, down, shape_.tokens);
   }
 
   void activate(Module module, const char* label, double elements) {
@@ -210,13 +214,15 @@ class ExpertLowering {
     out_.add(OperatorKind::Copy, module, label, elements, permutation_traffic(element_));
   }
 
-  void bias_gradient(Module module, std::int64_t tokens, double width) {
-    if (framework_.gradients.fused_bias || linear_.frozen) return;
-    out_.add_backward(module, streaming(OperatorKind::BiasGradient, "bias_gradient", real(tokens) * width, element_, 1));
+  void bias_gradient(Module module, const LayerWeight& weight, std::int64_t tokens) {
+    if (weight.biases == 0 || framework_.gradients.fused_bias || linear_.frozen) return;
+    const double elements = real(tokens * weight.columns);
+    out_.add_backward(module, streaming(OperatorKind::BiasGradient, "bias_gradient", elements, element_, 1));
   }
 
   const Transformer& model_;
   const Moe& moe_;
+  LayerWeights weights_;
   const Framework& framework_;
   LinearContext linear_;
   ExpertShape shape_;
@@ -225,7 +231,7 @@ class ExpertLowering {
   int expert_tensor_;  // among which arrived rows are gathered
   int tensor_;
   double element_;
-  int width_;
+  int expert_ranks_;  // that divide an expert
   LayerOperators out_;
 };
 

@@ -119,8 +119,13 @@ LayerOperators lower_linear(const LinearContext& context, const char* label, std
   return linear;
 }
 
-LayerOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
-                                   std::int64_t in) {
+LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight, std::int64_t tokens) {
+  return lower_linear(context, name_of(weight.name), tokens, weight.columns, weight.rows);
+}
+
+LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight, const ExpertRows& rows) {
+  const char* label = name_of(weight.name);
+  const std::int64_t out = weight.columns, in = weight.rows;
   const DType dtype = matmul_dtype(context.precision), wide = activation_dtype(context.precision);
   ExpertRows group = rows;
   if (is_low_precision(dtype)) group.multiple = row_multiple(scaling_of(context));

@@ -10,6 +10,7 @@
 
 #include <optional>
 
+#include "sim/model/layer_weights.h"
 #include "sim/operators/layer_operators.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
@@ -26,6 +27,8 @@ struct LinearContext {
 
 LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
                             std::int64_t in);
+// Under the name of the weight, as it stands on a rank (LayerWeight::on_rank).
+LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight, std::int64_t tokens);
 
 // Rows that some experts share out among themselves: each has a matrix of its own.
 struct ExpertRows {
@@ -44,8 +47,7 @@ struct ExpertRows {
 
 // The same for each expert and its rows: one GEMM of `busy` small ones, with the FLOPs and bytes of all rows.  Low-precision
 // GEMMs work on padded ones (row_multiple).
-LayerOperators lower_expert_linear(const LinearContext& context, const char* label, const ExpertRows& rows, std::int64_t out,
-                                   std::int64_t in);
+LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight, const ExpertRows& rows);
 
 // Bytes of one element of a linear layer's input as kept for the weight gradient, with its scales.
 double linear_input_bytes(const LinearContext& context);

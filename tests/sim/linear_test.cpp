@@ -110,9 +110,8 @@ TEST(Linear, SavedLowPrecisionInputsKeepTheirScales) {
 
 Operator expert_gemm(const Framework& framework, Precision precision) {
   const ExpertRows group{.experts = 4, .busy = 4, .rows = 400, .rows_per_expert = 100, .one_kernel = true};
-  const OperatorList forward =
-      lower_expert_linear({.precision = precision, .framework = &framework, .adapters = {}}, "expert", group, 256, 128).forward;
-  return forward.back();
+  const LayerWeight weight{.name = WeightName::ExpertUp, .rows = 128, .columns = 256};
+  return lower_expert_linear({.precision = precision, .framework = &framework, .adapters = {}}, weight, group).forward.back();
 }
 
 TEST(Linear, RowsOfLowPrecisionExpertsArePaddedByHalfAMultiple) {
