@@ -11,7 +11,7 @@
 #include <ATen/ATen.h>
 
 #include "runtime/parallel/gradient_pieces.h"
-#include "runtime/parallel/local_communicator.h"
+#include "tests/runtime/local_communicator.h"
 
 namespace llmsim::runtime {
 namespace {
