@@ -10,7 +10,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/parallel/gradient_pieces.h"
+#include "runtime/parallel/model_parallel_gradients.h"
 #include "tests/runtime/local_communicator.h"
 
 namespace llmsim::runtime {
