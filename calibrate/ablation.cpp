@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "calibrate/computed_times.h"
+#include "calibrate/backtest.h"
 #include "calibrate/setting.h"
 #include "calibrate/statistics.h"
 #include "sim/base/error.h"

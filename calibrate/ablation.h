@@ -35,7 +35,7 @@ struct AblationPair {
   std::optional<double> measured_time, predicted_time;  // ratios on / off
   std::optional<double> measured_peak, predicted_peak;
   double noise = 0.0;     // |ln ratio| of times that a sign needs
-  bool computed = false;  // the study's times were computed, not measured (computed_times.h)
+  bool computed = false;  // the study's times were computed, not measured (backtest.h)
 
   bool decides() const;                      // the measured times differ by more than noise
   bool right() const;                        // the predicted ratio lies on the same side of 1

@@ -13,7 +13,7 @@
 #include <set>
 #include <sstream>
 
-#include "calibrate/computed_times.h"
+#include "calibrate/backtest.h"
 #include "calibrate/leave_one_out.h"
 #include "calibrate/spreads.h"
 #include "hwdb/coefficient_file.h"

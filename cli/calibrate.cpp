@@ -1,4 +1,4 @@
-#include "cli/calibrate.h"
+#include "cli/commands.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,11 +13,10 @@
 #include <vector>
 
 #include "calibrate/device_fit.h"
-#include "cli/calibrate_verify.h"
-#include "cli/database_option.h"
 #include "cli/number_list.h"
+#include "cli/output.h"
 #include "cli/runtime_program.h"
-#include "hwdb/measured_device.h"
+#include "hwdb/measured_rows.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/runtime_results.h"
 #include "hwdb/user_hardware.h"

@@ -1,4 +1,4 @@
-#include "cli/calibrate_verify.h"
+#include "cli/commands.h"
 
 #include <unistd.h>
 
@@ -8,11 +8,11 @@
 #include <memory>
 
 #include "calibrate/count_comparison.h"
-#include "cli/database_option.h"
+#include "cli/output.h"
 #include "cli/runtime_program.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/runtime_results.h"
-#include "reports/count_comparison.h"
+#include "reports/validation.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {

@@ -1,10 +1,10 @@
-#include "cli/hardware.h"
+#include "cli/commands.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 
-#include "cli/database_option.h"
+#include "cli/output.h"
 #include "hwdb/hardware.h"
 #include "hwdb/input_file.h"
 #include "hwdb/user_hardware.h"
@@ -14,10 +14,18 @@
 namespace llmsim::cli {
 namespace {
 
+struct HardwareOptions {
+  std::string name;      // show: id or alias
+  std::string file;      // add: the user's hardware
+  bool replace = false;  // add: names that exist already
+  OutputOptions output;
+  std::string database;
+};
+
 using hwdb::HardwareKind;
 using reports::Kind;
 
-const char* name_of(HardwareKind kind) { return kind == HardwareKind::System ? "system" : "accelerator"; }
+const char* kind_text(HardwareKind kind) { return kind == HardwareKind::System ? "system" : "accelerator"; }
 
 // The name under which a row is found: an alias may point an id elsewhere ("mi250x" is a GCD, the module has an alias of its
 // own).
@@ -39,37 +47,12 @@ void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKin
   for (const hwdb::HardwareRow& row : database.list(kind)) {
     const sim::Cluster cluster = hwdb::cluster(database, lookup_name(database, kind, row), 1).cluster;
     const sim::Device& device = cluster.device;
-    table.add_row({row.id, name_of(kind), row.name, device.id, rate_cell(peak_16_bit(device)), device.usable_memory,
+    table.add_row({row.id, kind_text(kind), row.name, device.id, rate_cell(peak_16_bit(device)), device.usable_memory,
                    device.memory_bandwidth, std::int64_t{cluster.devices_per_node}, std::string(name_of(cluster.fabric.kind)),
                    cluster.fabric.device_bandwidth, cluster.network.node_bandwidth,
                    std::string(row.origin == hwdb::Origin::User ? "user" : "shipped"),
                    sim::joined(database.aliases(kind, row.id), " ")});
   }
-}
-
-}  // namespace
-
-void add_hardware(CLI::App& program, int& status) {
-  CLI::App* command = program.add_subcommand("hardware", "accelerators and systems: list, show with sources, add one's own");
-  command->require_subcommand(1);
-  const auto options = std::make_shared<HardwareOptions>();
-
-  CLI::App* list = command->add_subcommand("list", "all accelerators and systems");
-  add_output_options(*list, options->output);
-  add_database_option(*list, options->database);
-  list->callback([options, &status] { status = run_hardware_list(*options); });
-
-  CLI::App* show = command->add_subcommand("show", "every fact of an accelerator or system, with evidence and source");
-  show->add_option("name", options->name, "id or alias; example: h100")->required()->type_name("ID");
-  add_output_options(*show, options->output);
-  add_database_option(*show, options->database);
-  show->callback([options, &status] { status = run_hardware_show(*options); });
-
-  CLI::App* add = command->add_subcommand("add", "store hardware of one's own; hwdb/README.md has a complete example");
-  add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")->required()->type_name("FILE");
-  add->add_flag("--replace", options->replace, "let the file's names hide shipped or earlier ones");
-  add_database_option(*add, options->database);
-  add->callback([options, &status] { status = run_hardware_add(*options); });
 }
 
 int run_hardware_list(const HardwareOptions& options) {
@@ -120,6 +103,31 @@ int run_hardware_add(const HardwareOptions& options) {
   if (added.num_coefficients > 0) table.add_note(std::to_string(added.num_coefficients) + " coefficients");
   write_result(reports::render(table, reports::Format::Table, style_of(options.output)), options.output);
   return 0;
+}
+
+}  // namespace
+
+void add_hardware(CLI::App& program, int& status) {
+  CLI::App* command = program.add_subcommand("hardware", "accelerators and systems: list, show with sources, add one's own");
+  command->require_subcommand(1);
+  const auto options = std::make_shared<HardwareOptions>();
+
+  CLI::App* list = command->add_subcommand("list", "all accelerators and systems");
+  add_output_options(*list, options->output);
+  add_database_option(*list, options->database);
+  list->callback([options, &status] { status = run_hardware_list(*options); });
+
+  CLI::App* show = command->add_subcommand("show", "every fact of an accelerator or system, with evidence and source");
+  show->add_option("name", options->name, "id or alias; example: h100")->required()->type_name("ID");
+  add_output_options(*show, options->output);
+  add_database_option(*show, options->database);
+  show->callback([options, &status] { status = run_hardware_show(*options); });
+
+  CLI::App* add = command->add_subcommand("add", "store hardware of one's own; hwdb/README.md has a complete example");
+  add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")->required()->type_name("FILE");
+  add->add_flag("--replace", options->replace, "let the file's names hide shipped or earlier ones");
+  add_database_option(*add, options->database);
+  add->callback([options, &status] { status = run_hardware_add(*options); });
 }
 
 }  // namespace llmsim::cli

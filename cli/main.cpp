@@ -8,15 +8,9 @@
 #include <sstream>
 #include <string>
 
-#include "cli/calibrate.h"
-#include "cli/hardware.h"
+#include "cli/commands.h"
 #include "cli/misspelling.h"
-#include "cli/models.h"
 #include "cli/output.h"
-#include "cli/plan.h"
-#include "cli/predict.h"
-#include "cli/trace.h"
-#include "cli/validate.h"
 
 namespace llmsim::cli {
 namespace {
@@ -52,8 +46,7 @@ int run(int argc, char** argv) {
   add_plan(program, status);
   add_predict(program, status);
   add_trace(program, status);
-  ValidateOptions validate;
-  add_validate(program, validate)->callback([&] { status = run_validate(validate); });
+  add_validate(program, status);
   add_calibrate(program, status);
   add_hardware(program, status);
   add_models(program, status);

@@ -1,9 +1,11 @@
 // Where and in which form a result is printed.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 
+#include <CLI/App.hpp>
+
+#include "hwdb/database.h"
 #include "reports/table.h"
 
 namespace llmsim::cli {
@@ -36,5 +38,20 @@ void say_why_not(std::string message);
 
 // Prints a result.  A reader that closed the pipe is no error.  Throws Error where the file or standard output cannot be written.
 void write_result(const std::string& text, const OutputOptions& options);
+
+// Which database a command reads.
+
+// --db PATH.
+void add_database_option(CLI::App& command, std::string& path);
+
+// The database at `path`, or at the default path where it is empty; there the shipped facts stand
+// in for a file that cannot be opened.
+hwdb::Database open_database(const std::string& path);
+
+// The same, and an Error where it cannot be written.
+hwdb::Database open_database_to_write(const std::string& path);
+
+// "path, facts of DATE (DIGEST)": for the provenance of an answer.
+std::string name_of(const hwdb::Database& database);
 
 }  // namespace llmsim::cli

@@ -1,4 +1,4 @@
-#include "cli/plan.h"
+#include "cli/commands.h"
 
 #include <CLI/Error.hpp>
 #include <algorithm>
@@ -6,8 +6,9 @@
 #include <iostream>
 #include <memory>
 
-#include "cli/database_option.h"
 #include "cli/number_list.h"
+#include "cli/output.h"
+#include "cli/run_options.h"
 #include "cli/run_request.h"
 #include "reports/plan.h"
 #include "sim/base/error.h"
@@ -15,6 +16,14 @@
 
 namespace llmsim::cli {
 namespace {
+
+struct PlanOptions {
+  RunOptions run;
+  std::string objective = "throughput";
+  std::string top = "10";
+  OutputOptions output;
+  std::string database;
+};
 
 // Plans that are predicted in full, so that the winner can be compared with other families than the first few.
 constexpr int kCompared = 60;
@@ -34,6 +43,28 @@ sim::Plan timed_plan(const sim::PlanQuery& query, sim::Seconds& duration) {
   sim::Plan plan = sim::plan(query);
   duration = sim::Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return plan;
+}
+
+int run_plan(const PlanOptions& options) {
+  const reports::Format format = format_of(options.output);
+  const int top = static_cast<int>(number_in("--top", options.top, {.least = 1, .most = 1000}));
+  const sim::Objective objective = objective_of(options.objective);
+  const hwdb::Database database = open_database(options.database);
+  reports::PlanAnswer answer{.query = query_of(options.run, database),
+                             .plan = {},
+                             .shown = static_cast<std::size_t>(top),
+                             .duration = {},
+                             .provenance = {.database = name_of(database)}};
+  answer.query.objective = objective;
+  answer.query.top = std::max(top, kCompared);
+  answer.plan = timed_plan(answer.query, answer.duration);
+  write_result(reports::render(answer, format, style_of(options.output)), options.output);
+  if (answer.plan.plans.empty()) {
+    say_why_not(reports::why_nothing_fits(answer.plan));
+    return 3;
+  }
+  for (const std::string& warning : answer.plan.plans.front().warnings) std::cerr << "warning: " << warning << "\n";
+  return 0;
 }
 
 }  // namespace
@@ -59,28 +90,6 @@ void add_plan(CLI::App& program, int& status) {
     if (!options->run.gpus) throw CLI::RequiredError("--gpus");
     status = run_plan(*options);
   });
-}
-
-int run_plan(const PlanOptions& options) {
-  const reports::Format format = format_of(options.output);
-  const int top = static_cast<int>(number_in("--top", options.top, {.least = 1, .most = 1000}));
-  const sim::Objective objective = objective_of(options.objective);
-  const hwdb::Database database = open_database(options.database);
-  reports::PlanAnswer answer{.query = query_of(options.run, database),
-                             .plan = {},
-                             .shown = static_cast<std::size_t>(top),
-                             .duration = {},
-                             .provenance = {.database = name_of(database)}};
-  answer.query.objective = objective;
-  answer.query.top = std::max(top, kCompared);
-  answer.plan = timed_plan(answer.query, answer.duration);
-  write_result(reports::render(answer, format, style_of(options.output)), options.output);
-  if (answer.plan.plans.empty()) {
-    say_why_not(reports::why_nothing_fits(answer.plan));
-    return 3;
-  }
-  for (const std::string& warning : answer.plan.plans.front().warnings) std::cerr << "warning: " << warning << "\n";
-  return 0;
 }
 
 }  // namespace llmsim::cli

@@ -1,11 +1,12 @@
-#include "cli/predict.h"
+#include "cli/commands.h"
 
 #include <CLI/Error.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 
-#include "cli/database_option.h"
+#include "cli/output.h"
+#include "cli/run_options.h"
 #include "cli/run_request.h"
 #include "hwdb/run_resolver.h"
 #include "reports/explain.h"
@@ -16,6 +17,17 @@
 
 namespace llmsim::cli {
 namespace {
+
+struct PredictOptions {
+  std::string run_file;  // empty: the run is described by options
+  RunOptions run;
+  std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};  // a published figure to explain
+  std::optional<std::string> explain{};                                        // instead of the usual answer
+  bool memory_timeline = false;
+  std::optional<int> memory_stage{};  // none: the fullest
+  OutputOptions output;
+  std::string database;
+};
 
 void add_reported_options(CLI::App& c, PredictOptions& o) {
   const auto add = [&](const char* name, std::optional<std::string>& value, const char* type, const char* help) {
@@ -110,6 +122,26 @@ void add_measured_warnings(sim::Prediction& prediction, const hwdb::Measured& me
     prediction.warnings.push_back(std::move(line));
 }
 
+int run_predict(const PredictOptions& options) {
+  const reports::Format format = format_of(options.output);
+  const std::optional<reports::Explained> explained = explained_of(options);
+  const hwdb::Database database = open_database(options.database);
+  const Request request = request_of(options, database);
+  const std::optional<reports::Reported> reported = reported_of(options, request.measured);
+  sim::Prediction prediction = sim::predict(request.run);
+  add_measured_warnings(prediction, request.measured);
+  const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
+  const reports::Provenance provenance{.database = name_of(database)};
+  const reports::Style style = style_of(options.output);
+  const bool explains = explained && !prediction.memory.stages.empty();  // a run that breaks a rule has nothing to explain
+  write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
+                        : reports::render(prediction, provenance, format, style, reported, curve),
+               options.output);
+  if (prediction.feasible()) return 0;
+  say_why_not(prediction.infeasible->message);
+  return 3;
+}
+
 }  // namespace
 
 void add_predict(CLI::App& program, int& status) {
@@ -133,26 +165,6 @@ void add_predict(CLI::App& program, int& status) {
     if (options->run_file.empty() && options->run.model.empty()) throw CLI::RequiredError("RUN.json or --model");
     status = run_predict(*options);
   });
-}
-
-int run_predict(const PredictOptions& options) {
-  const reports::Format format = format_of(options.output);
-  const std::optional<reports::Explained> explained = explained_of(options);
-  const hwdb::Database database = open_database(options.database);
-  const Request request = request_of(options, database);
-  const std::optional<reports::Reported> reported = reported_of(options, request.measured);
-  sim::Prediction prediction = sim::predict(request.run);
-  add_measured_warnings(prediction, request.measured);
-  const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
-  const reports::Provenance provenance{.database = name_of(database)};
-  const reports::Style style = style_of(options.output);
-  const bool explains = explained && !prediction.memory.stages.empty();  // a run that breaks a rule has nothing to explain
-  write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
-                        : reports::render(prediction, provenance, format, style, reported, curve),
-               options.output);
-  if (prediction.feasible()) return 0;
-  say_why_not(prediction.infeasible->message);
-  return 3;
 }
 
 }  // namespace llmsim::cli

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/database_option.h"
+#include "cli/output.h"
 #include "sim/run.h"
 #include "sim/strategy/strategy_fields.h"
 

@@ -1,12 +1,12 @@
-#include "cli/trace.h"
+#include "cli/commands.h"
 
 #include <CLI/Error.hpp>
 #include <limits>
 #include <memory>
 
-#include "cli/database_option.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
+#include "cli/run_options.h"
 #include "cli/run_request.h"
 #include "hwdb/run_record.h"
 #include "hwdb/run_resolver.h"
@@ -16,6 +16,16 @@
 
 namespace llmsim::cli {
 namespace {
+
+struct TraceOptions {
+  std::string run_file;  // empty: the run is described by options
+  RunOptions run;
+  std::string microbatches = "0";
+  bool operators = false;
+  bool no_operators = false;
+  std::string file;  // empty: standard output
+  std::string database;
+};
 
 constexpr NumberRange kMicroBatches{0, 1 << 24};
 
@@ -30,6 +40,19 @@ sim::TimelineOptions timeline_options(const TraceOptions& options) {
   if (options.no_operators) timeline.operator_microbatches = 0;
   if (options.operators) timeline.operator_microbatches = std::numeric_limits<int>::max();
   return timeline;
+}
+
+int run_trace(const TraceOptions& options) {
+  const sim::TimelineOptions timeline = timeline_options(options);
+  const hwdb::Database database = open_database(options.database);
+  const sim::Prediction prediction = sim::predict(asked_run(options, database));
+  if (prediction.infeasible) say_why_not(prediction.infeasible->message);
+  if (prediction.step_time <= sim::Seconds(0.0)) return 3;
+  const sim::Run& run = prediction.run;
+  write_result(
+      reports::trace_json(sim::step_timeline(run, sim::layer_prices(run), timeline), run, {.database = name_of(database)}),
+      {.format = "json", .file = options.file});
+  return prediction.feasible() ? 0 : 3;
 }
 
 }  // namespace
@@ -62,19 +85,6 @@ void add_trace(CLI::App& program, int& status) {
     if (options->run_file.empty() && options->run.model.empty()) throw CLI::RequiredError("RUN.json or --model");
     status = run_trace(*options);
   });
-}
-
-int run_trace(const TraceOptions& options) {
-  const sim::TimelineOptions timeline = timeline_options(options);
-  const hwdb::Database database = open_database(options.database);
-  const sim::Prediction prediction = sim::predict(asked_run(options, database));
-  if (prediction.infeasible) say_why_not(prediction.infeasible->message);
-  if (prediction.step_time <= sim::Seconds(0.0)) return 3;
-  const sim::Run& run = prediction.run;
-  write_result(
-      reports::trace_json(sim::step_timeline(run, sim::layer_prices(run), timeline), run, {.database = name_of(database)}),
-      {.format = "json", .file = options.file});
-  return prediction.feasible() ? 0 : 3;
 }
 
 }  // namespace llmsim::cli

@@ -1,4 +1,4 @@
-#include "cli/validate.h"
+#include "cli/commands.h"
 
 #include <unistd.h>
 
@@ -7,26 +7,37 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
 
 #include <CLI/CLI.hpp>
 
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
-#include "calibrate/computed_times.h"
 #include "calibrate/source_tables.h"
-#include "cli/database_option.h"
 #include "cli/output.h"
 #include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/source_tables.h"
-#include "reports/ablation.h"
 #include "reports/source_tables.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
 
 namespace llmsim::cli {
 namespace {
+
+struct ValidateOptions {
+  std::vector<std::string> files;  // run files, or folders of them; empty: the regression set of the project
+  std::string scope = "all";       // "dense", "moe", "all"
+  std::string format = "table";
+  bool ablations = false;               // what settings are worth, as ratios, instead of errors by group
+  bool rows = false;                    // with ablations: every pair
+  std::string comparisons;              // file of stated pairs; empty: the project's, if `files` is empty
+  std::string tables;                   // folder of descriptions of source tables; empty: none
+  bool skipped = false;                 // list every run without a prediction, not only scored ones
+  std::optional<std::string> database;  // none: that of the user
+};
 
 namespace fs = std::filesystem;
 
@@ -179,6 +190,19 @@ std::string tables_text(Validation& validation, const ValidateOptions& options, 
                                          : reports::render(reports::source_summary(projects), format);
 }
 
+int run_validate(const ValidateOptions& options) {
+  const std::optional<reports::Format> format = reports::format_named(options.format);
+  if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
+  Validation validation(options);
+  require_predictions(validation.backtest, options);
+  print_warnings(validation);
+  const std::string text = !options.tables.empty() ? tables_text(validation, options, *format)
+                           : options.ablations     ? ablations_text(validation, options, *format)
+                                                   : validation_text(validation.backtest, options, *format);
+  write_result(text, {});
+  return 0;
+}
+
 }  // namespace
 
 std::vector<std::string> run_files(const std::vector<std::string>& paths) {
@@ -201,42 +225,30 @@ std::vector<std::string> run_files(const std::vector<std::string>& paths) {
   return files;
 }
 
-CLI::App* add_validate(CLI::App& app, ValidateOptions& options) {
-  CLI::App* command = app.add_subcommand("validate", "Hold predictions against measured runs, by group");
-  command->add_option("files", options.files,
+void add_validate(CLI::App& program, int& status) {
+  const auto options = std::make_shared<ValidateOptions>();
+  CLI::App* command = program.add_subcommand("validate", "Hold predictions against measured runs, by group");
+  command->add_option("files", options->files,
                       "run files or folders of them; default: the published runs that ship with the project");
-  command->add_option("--scope", options.scope, "dense, moe (experts, expert or context parallelism) or all")
+  command->add_option("--scope", options->scope, "dense, moe (experts, expert or context parallelism) or all")
       ->capture_default_str();
-  command->add_option("--format", options.format, "table, markdown, csv, json or latex")->capture_default_str();
+  command->add_option("--format", options->format, "table, markdown, csv, json or latex")->capture_default_str();
   CLI::Option* ablations =
-      command->add_flag("--ablations", options.ablations,
+      command->add_flag("--ablations", options->ablations,
                         "what settings are worth: step times and peaks of runs that differ in one setting, as ratios");
-  command->add_flag("--rows", options.rows, "with --ablations: every pair of runs")->needs(ablations);
+  command->add_flag("--rows", options->rows, "with --ablations: every pair of runs")->needs(ablations);
   command
-      ->add_option("--comparisons", options.comparisons,
+      ->add_option("--comparisons", options->comparisons,
                    "with --ablations: file of pairs and speed-ups that studies state; default: the project's, without files")
       ->needs(ablations);
   command
-      ->add_option("--tables", options.tables,
+      ->add_option("--tables", options->tables,
                    "folder of descriptions of source tables: write each project's tables, predicted beside measured, as Markdown "
                    "beside its description, and print a summary")
       ->excludes(ablations);
-  command->add_flag("--skipped", options.skipped, "list every run without a prediction, with the reason");
-  command->add_option("--db", options.database, "database file; default: that of the user");
-  return command;
-}
-
-int run_validate(const ValidateOptions& options) {
-  const std::optional<reports::Format> format = reports::format_named(options.format);
-  if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
-  Validation validation(options);
-  require_predictions(validation.backtest, options);
-  print_warnings(validation);
-  const std::string text = !options.tables.empty() ? tables_text(validation, options, *format)
-                           : options.ablations     ? ablations_text(validation, options, *format)
-                                                   : validation_text(validation.backtest, options, *format);
-  write_result(text, {});
-  return 0;
+  command->add_flag("--skipped", options->skipped, "list every run without a prediction, with the reason");
+  command->add_option("--db", options->database, "database file; default: that of the user");
+  command->callback([options, &status] { status = run_validate(*options); });
 }
 
 }  // namespace llmsim::cli

@@ -1,8 +1,8 @@
 #include "hwdb/coefficients.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
+#include <type_traits>
 
 namespace llmsim::hwdb {
 namespace {
@@ -12,8 +12,15 @@ using sim::AttentionKernel;
 using sim::Cluster;
 using sim::GemmCoefficients;
 
-constexpr std::array<sim::DType, sim::kNumDTypes> kDTypes = {sim::DType::Fp32, sim::DType::Tf32, sim::DType::Fp16,
-                                                             sim::DType::Bf16, sim::DType::Fp8,  sim::DType::Fp4};
+template <typename Member>
+std::vector<Member> all_of(std::size_t count) {
+  std::vector<Member> members;
+  for (std::size_t i = 0; i < count; ++i) members.push_back(static_cast<Member>(i));
+  return members;
+}
+
+const std::vector<sim::DType> kDTypes = all_of<sim::DType>(sim::kNumDTypes);
+const std::vector<AttentionKernel> kKernels = all_of<AttentionKernel>(sim::kNumAttentionKernels);
 
 // One kind of coefficient: how to read and to write it.
 template <typename Owner>
@@ -23,176 +30,95 @@ struct Field {
   const char* unit;
   double (*get)(const Owner&);
   void (*set)(Owner&, double);
+  bool of_hosts = false;  // of processes of one host; 0 and without effect elsewhere
 };
 
-constexpr CoefficientRange kRatio{0.0, 1.0};
-constexpr CoefficientRange kSmallTime{0.0, 1.0};
+template <typename Member>
+double number_of(Member member) {
+  if constexpr (requires { member.value(); })
+    return member.value();
+  else
+    return static_cast<double>(member);
+}
 
-const std::array<Field<GemmCoefficients>, 9> kGemmFields = {{
-    {"max_efficiency",
-     {0.01, 1.2},
-     "",
-     [](const auto& g) { return g.max_efficiency; },
-     [](auto& g, double v) { g.max_efficiency = v; }},
-    {"k_half", {0.0, 65536.0}, "", [](const auto& g) { return g.k_half; }, [](auto& g, double v) { g.k_half = v; }},
-    {"wave_quantisation", kRatio, "", [](const auto& g) { return g.wave_quantisation; },
-     [](auto& g, double v) { g.wave_quantisation = v; }},
-    {"misaligned_factor",
-     {0.01, 1.0},
-     "",
-     [](const auto& g) { return g.misaligned_factor; },
-     [](auto& g, double v) { g.misaligned_factor = v; }},
-    {"misaligned_batch_factor",
-     {0.01, 1.0},
-     "",
-     [](const auto& g) { return g.misaligned_batch_factor; },
-     [](auto& g, double v) { g.misaligned_batch_factor = v; }},
-    {"smallest_tile",
-     {1.0, 64.0},
-     "",
-     [](const auto& g) { return double(g.smallest_tile); },
-     [](auto& g, double v) { g.smallest_tile = static_cast<int>(v); }},
-    {"alignment",
-     {1.0, 1024.0},
-     "",
-     [](const auto& g) { return double(g.alignment); },
-     [](auto& g, double v) { g.alignment = static_cast<int>(v); }},
-    {"weight_gradient_factor",
-     {0.01, 2.0},
-     "",
-     [](const auto& g) { return g.weight_gradient_factor; },
-     [](auto& g, double v) { g.weight_gradient_factor = v; }},
-    {"kernel_time_s", kSmallTime, "s", [](const auto& g) { return g.kernel_time.value(); },
-     [](auto& g, double v) { g.kernel_time = sim::Seconds(v); }},
-}};
+template <typename Member>
+constexpr const char* unit_of() {
+  return std::is_same_v<Member, sim::Seconds>          ? "s"
+         : std::is_same_v<Member, sim::Bytes>          ? "B"
+         : std::is_same_v<Member, sim::BytesPerSecond> ? "B/s"
+                                                       : "";
+}
 
-const std::array<Field<AttentionCoefficients>, 4> kAttentionFields = {{
-    {"forward", {0.01, 1.2}, "", [](const auto& a) { return a.forward; }, [](auto& a, double v) { a.forward = v; }},
-    {"backward", {0.001, 1.2}, "", [](const auto& a) { return a.backward; }, [](auto& a, double v) { a.backward = v; }},
-    {"seq_half", {0.0, 65536.0}, "", [](const auto& a) { return a.seq_half; }, [](auto& a, double v) { a.seq_half = v; }},
-    {"head_dim_64_factor",
-     {0.01, 2.0},
-     "",
-     [](const auto& a) { return a.head_dim_64_factor; },
-     [](auto& a, double v) { a.head_dim_64_factor = v; }},
-}};
+// The member that `Access` reaches.
+template <typename Owner, typename Access>
+Field<Owner> field(const char* name, double least, double most, Access) {
+  using Member = std::remove_cvref_t<std::invoke_result_t<Access, Owner&>>;
+  return {.name = name,
+          .range = {least, most},
+          .unit = unit_of<Member>(),
+          .get = [](const Owner& owner) { return number_of(Access{}(owner)); },
+          .set = [](Owner& owner, double value) { Access{}(owner) = static_cast<Member>(value); }};
+}
 
-const std::array<Field<Cluster>, 23> kFields = {{
-    {"kernel_time_s", kSmallTime, "s", [](const auto& c) { return c.device.achieved.kernel_time.value(); },
-     [](auto& c, double v) { c.device.achieved.kernel_time = sim::Seconds(v); }},
-    {"memory_fraction",
-     {0.01, 1.1},
-     "",
-     [](const auto& c) { return c.device.achieved.memory_fraction; },
-     [](auto& c, double v) { c.device.achieved.memory_fraction = v; }},
-    {"sustained_clock",
-     {0.1, 1.5},
-     "",
-     [](const auto& c) { return c.device.achieved.sustained_clock; },
-     [](auto& c, double v) { c.device.achieved.sustained_clock = v; }},
-    {"host_call_factor",
-     {0.1, 20.0},
-     "",
-     [](const auto& c) { return c.device.achieved.host_call_factor; },
-     [](auto& c, double v) { c.device.achieved.host_call_factor = v; }},
-    {"training_rate",
-     {0.1, 2.0},
-     "",
-     [](const auto& c) { return c.device.achieved.training_rate; },
-     [](auto& c, double v) { c.device.achieved.training_rate = v; }},
-    {"collective_fraction",
-     {0.01, 1.1},
-     "",
-     [](const auto& c) { return c.device.achieved.collective_fraction; },
-     [](auto& c, double v) { c.device.achieved.collective_fraction = v; }},
-    {"scale_out_fraction",
-     {0.01, 1.1},
-     "",
-     [](const auto& c) { return c.device.achieved.scale_out_fraction; },
-     [](auto& c, double v) { c.device.achieved.scale_out_fraction = v; }},
-    {"collective_unit_bytes_per_s",
-     {0.0, 1e13},
-     "B/s",
-     [](const auto& c) { return c.device.achieved.collective_unit_bandwidth.value(); },
-     [](auto& c, double v) { c.device.achieved.collective_unit_bandwidth = sim::BytesPerSecond(v); }},
-    {"collective_traffic",
-     {0.0, 8.0},
-     "",
-     [](const auto& c) { return c.device.achieved.collective_traffic; },
-     [](auto& c, double v) { c.device.achieved.collective_traffic = v; }},
-    {"memory_interference", kRatio, "", [](const auto& c) { return c.device.achieved.memory_interference; },
-     [](auto& c, double v) { c.device.achieved.memory_interference = v; }},
-    {"collective_units",
-     {1.0, 1024.0},
-     "",
-     [](const auto& c) { return c.device.achieved.collective_units; },
-     [](auto& c, double v) { c.device.achieved.collective_units = v; }},
-    {"device_spread", kRatio, "", [](const auto& c) { return c.device.achieved.device_spread; },
-     [](auto& c, double v) { c.device.achieved.device_spread = v; }},
-    {"context_bytes",
-     {0.0, 1e11},
-     "B",
-     [](const auto& c) { return c.device.context_memory.value(); },
-     [](auto& c, double v) { c.device.context_memory = sim::Bytes(v); }},
-    {"communicator_bytes",
-     {0.0, 1e11},
-     "B",
-     [](const auto& c) { return c.device.communicator_memory.value(); },
-     [](auto& c, double v) { c.device.communicator_memory = sim::Bytes(v); }},
-    {"matmul_workspace_bytes",
-     {0.0, 1e11},
-     "B",
-     [](const auto& c) { return c.device.matmul_workspace.value(); },
-     [](auto& c, double v) { c.device.matmul_workspace = sim::Bytes(v); }},
-    {"host_bytes_per_s",
-     {1e6, 1e14},
-     "B/s",
-     [](const auto& c) { return c.device.host_bandwidth.value(); },
-     [](auto& c, double v) { c.device.host_bandwidth = sim::BytesPerSecond(v); }},
-    {"host_memory_bytes_per_s",
-     {1e6, 1e14},
-     "B/s",
-     [](const auto& c) { return c.device.host_memory_bandwidth.value(); },
-     [](auto& c, double v) { c.device.host_memory_bandwidth = sim::BytesPerSecond(v); }},
-    {"devices_per_host_link",
-     {1.0, 64.0},
-     "",
-     [](const auto& c) { return double(c.devices_per_host_link); },
-     [](auto& c, double v) { c.devices_per_host_link = static_cast<int>(v); }},
-    {"fabric.latency_s", kSmallTime, "s", [](const auto& c) { return c.fabric.latency.value(); },
-     [](auto& c, double v) { c.fabric.latency = sim::Seconds(v); }},
-    {"network.ring_decay", kRatio, "", [](const auto& c) { return c.network.ring_decay; },
-     [](auto& c, double v) { c.network.ring_decay = v; }},
-    {"network.slow_fraction",
-     {0.01, 1.0},
-     "",
-     [](const auto& c) { return c.network.slow_fraction; },
-     [](auto& c, double v) { c.network.slow_fraction = v; }},
-    {"network.socket_bytes_per_s",
-     {1e6, 1e14},
-     "B/s",
-     [](const auto& c) { return c.network.socket_bandwidth.value(); },
-     [](auto& c, double v) { c.network.socket_bandwidth = sim::BytesPerSecond(v); }},
-    {"network.latency_s", kSmallTime, "s", [](const auto& c) { return c.network.latency.value(); },
-     [](auto& c, double v) { c.network.latency = sim::Seconds(v); }},
-}};
+Field<Cluster> of_hosts(Field<Cluster> field) {
+  field.of_hosts = true;
+  return field;
+}
 
-// Of processes of one host; 0 and without effect elsewhere.
-constexpr CoefficientRange kNeighbours{0.0, 100.0};
+#define COEFFICIENT(Owner, name, least, most, member) \
+  field<Owner>(                                       \
+      name, least, most, [](auto& owner) -> auto& { return owner.member; })
 
-const std::array<Field<Cluster>, 4> kHostFields = {{
-    {"sharing.collectives", kRatio, "", [](const auto& c) { return c.device.achieved.sharing.collectives; },
-     [](auto& c, double v) { c.device.achieved.sharing.collectives = v; }},
-    {"sharing.gemms", kNeighbours, "", [](const auto& c) { return c.device.achieved.sharing.gemms; },
-     [](auto& c, double v) { c.device.achieved.sharing.gemms = v; }},
-    {"sharing.streaming", kNeighbours, "", [](const auto& c) { return c.device.achieved.sharing.streaming; },
-     [](auto& c, double v) { c.device.achieved.sharing.streaming = v; }},
-    {"fabric.sum_bytes_per_s",
-     {1e6, 1e14},
-     "B/s",
-     [](const auto& c) { return c.fabric.sum_bandwidth.value(); },
-     [](auto& c, double v) { c.fabric.sum_bandwidth = sim::BytesPerSecond(v); }},
-}};
+const std::vector<Field<GemmCoefficients>> kGemmFields = {
+    COEFFICIENT(GemmCoefficients, "max_efficiency", 0.01, 1.2, max_efficiency),
+    COEFFICIENT(GemmCoefficients, "k_half", 0.0, 65536.0, k_half),
+    COEFFICIENT(GemmCoefficients, "wave_quantisation", 0.0, 1.0, wave_quantisation),
+    COEFFICIENT(GemmCoefficients, "misaligned_factor", 0.01, 1.0, misaligned_factor),
+    COEFFICIENT(GemmCoefficients, "misaligned_batch_factor", 0.01, 1.0, misaligned_batch_factor),
+    COEFFICIENT(GemmCoefficients, "smallest_tile", 1.0, 64.0, smallest_tile),
+    COEFFICIENT(GemmCoefficients, "alignment", 1.0, 1024.0, alignment),
+    COEFFICIENT(GemmCoefficients, "weight_gradient_factor", 0.01, 2.0, weight_gradient_factor),
+    COEFFICIENT(GemmCoefficients, "kernel_time_s", 0.0, 1.0, kernel_time),
+};
+
+const std::vector<Field<AttentionCoefficients>> kAttentionFields = {
+    COEFFICIENT(AttentionCoefficients, "forward", 0.01, 1.2, forward),
+    COEFFICIENT(AttentionCoefficients, "backward", 0.001, 1.2, backward),
+    COEFFICIENT(AttentionCoefficients, "seq_half", 0.0, 65536.0, seq_half),
+    COEFFICIENT(AttentionCoefficients, "head_dim_64_factor", 0.01, 2.0, head_dim_64_factor),
+};
+
+const std::vector<Field<Cluster>> kFields = {
+    COEFFICIENT(Cluster, "kernel_time_s", 0.0, 1.0, device.achieved.kernel_time),
+    COEFFICIENT(Cluster, "memory_fraction", 0.01, 1.1, device.achieved.memory_fraction),
+    COEFFICIENT(Cluster, "sustained_clock", 0.1, 1.5, device.achieved.sustained_clock),
+    COEFFICIENT(Cluster, "host_call_factor", 0.1, 20.0, device.achieved.host_call_factor),
+    COEFFICIENT(Cluster, "training_rate", 0.1, 2.0, device.achieved.training_rate),
+    COEFFICIENT(Cluster, "collective_fraction", 0.01, 1.1, device.achieved.collective_fraction),
+    COEFFICIENT(Cluster, "scale_out_fraction", 0.01, 1.1, device.achieved.scale_out_fraction),
+    COEFFICIENT(Cluster, "collective_unit_bytes_per_s", 0.0, 1e13, device.achieved.collective_unit_bandwidth),
+    COEFFICIENT(Cluster, "collective_traffic", 0.0, 8.0, device.achieved.collective_traffic),
+    COEFFICIENT(Cluster, "memory_interference", 0.0, 1.0, device.achieved.memory_interference),
+    COEFFICIENT(Cluster, "collective_units", 1.0, 1024.0, device.achieved.collective_units),
+    COEFFICIENT(Cluster, "device_spread", 0.0, 1.0, device.achieved.device_spread),
+    COEFFICIENT(Cluster, "context_bytes", 0.0, 1e11, device.context_memory),
+    COEFFICIENT(Cluster, "communicator_bytes", 0.0, 1e11, device.communicator_memory),
+    COEFFICIENT(Cluster, "matmul_workspace_bytes", 0.0, 1e11, device.matmul_workspace),
+    COEFFICIENT(Cluster, "host_bytes_per_s", 1e6, 1e14, device.host_bandwidth),
+    COEFFICIENT(Cluster, "host_memory_bytes_per_s", 1e6, 1e14, device.host_memory_bandwidth),
+    COEFFICIENT(Cluster, "devices_per_host_link", 1.0, 64.0, devices_per_host_link),
+    COEFFICIENT(Cluster, "fabric.latency_s", 0.0, 1.0, fabric.latency),
+    COEFFICIENT(Cluster, "network.ring_decay", 0.0, 1.0, network.ring_decay),
+    COEFFICIENT(Cluster, "network.slow_fraction", 0.01, 1.0, network.slow_fraction),
+    COEFFICIENT(Cluster, "network.socket_bytes_per_s", 1e6, 1e14, network.socket_bandwidth),
+    COEFFICIENT(Cluster, "network.latency_s", 0.0, 1.0, network.latency),
+    of_hosts(COEFFICIENT(Cluster, "sharing.collectives", 0.0, 1.0, device.achieved.sharing.collectives)),
+    of_hosts(COEFFICIENT(Cluster, "sharing.gemms", 0.0, 100.0, device.achieved.sharing.gemms)),
+    of_hosts(COEFFICIENT(Cluster, "sharing.streaming", 0.0, 100.0, device.achieved.sharing.streaming)),
+    of_hosts(COEFFICIENT(Cluster, "fabric.sum_bytes_per_s", 1e6, 1e14, fabric.sum_bandwidth)),
+};
+
+#undef COEFFICIENT
 
 // Streaming rates have a field for each kernel, pass and place: "rms_norm.forward_cached".
 struct StreamingField {
@@ -252,12 +178,6 @@ void add_streaming_values(sim::Achieved achieved, sim::DType dtype, std::vector<
   }
 }
 
-const std::array<AttentionKernel, sim::kNumAttentionKernels> kKernels = [] {
-  std::array<AttentionKernel, sim::kNumAttentionKernels> kernels{};
-  for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i] = static_cast<AttentionKernel>(i);
-  return kernels;
-}();
-
 GemmCoefficients& coefficients_of(sim::Achieved& achieved, sim::DType dtype) {
   return achieved.gemm[static_cast<std::size_t>(dtype)];
 }
@@ -265,24 +185,19 @@ AttentionCoefficients& coefficients_of(sim::Achieved& achieved, AttentionKernel 
   return achieved.attention[static_cast<std::size_t>(kernel)];
 }
 
-template <typename Fields>
-auto named_field(const Fields& fields, std::string_view name) {
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.name == name; });
+template <typename Owner>
+const Field<Owner>* named_field(const std::vector<Field<Owner>>& fields, std::string_view name) {
+  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& one) { return one.name == name; });
   return found == fields.end() ? nullptr : &*found;
-}
-
-const Field<Cluster>* cluster_field(std::string_view name) {
-  const auto* field = named_field(kFields, name);
-  return field ? field : named_field(kHostFields, name);
 }
 
 // A family of coefficients that a device has once for each member: gemm.bf16.k_half, attention.flash-2.forward.  Without the
 // member, the key means all of them.
-template <typename Member, std::size_t kMembers, typename Owner, std::size_t kNumFields>
+template <typename Member, typename Owner>
 struct Family {
   std::string_view prefix;
-  const std::array<Member, kMembers>& members;
-  const std::array<Field<Owner>, kNumFields>& fields;
+  const std::vector<Member>& members;
+  const std::vector<Field<Owner>>& fields;
 
   struct Key {
     std::optional<Member> member;
@@ -329,9 +244,8 @@ struct Family {
   }
 };
 
-const Family<sim::DType, sim::kNumDTypes, GemmCoefficients, 9> kGemm{"gemm.", kDTypes, kGemmFields};
-const Family<AttentionKernel, sim::kNumAttentionKernels, AttentionCoefficients, 4> kAttention{"attention.", kKernels,
-                                                                                              kAttentionFields};
+const Family<sim::DType, GemmCoefficients> kGemm{"gemm.", kDTypes, kGemmFields};
+const Family<AttentionKernel, AttentionCoefficients> kAttention{"attention.", kKernels, kAttentionFields};
 
 }  // namespace
 
@@ -339,7 +253,6 @@ const std::vector<std::string>& coefficient_keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> all;
     for (const auto& entry : kFields) all.emplace_back(entry.name);
-    for (const auto& entry : kHostFields) all.emplace_back(entry.name);
     kGemm.add_keys(all);
     kAttention.add_keys(all);
     for (const sim::DType dtype : kDTypes) {
@@ -351,7 +264,7 @@ const std::vector<std::string>& coefficient_keys() {
 }
 
 std::optional<CoefficientRange> coefficient_range(std::string_view key) {
-  if (const auto* entry = cluster_field(key)) return entry->range;
+  if (const auto* entry = named_field(kFields, key)) return entry->range;
   if (const auto* entry = kGemm.parsed(key).field) return entry->range;
   if (const auto* entry = kAttention.parsed(key).field) return entry->range;
   if (streaming_key_named(key)) return kStreamingRange;
@@ -359,13 +272,13 @@ std::optional<CoefficientRange> coefficient_range(std::string_view key) {
 }
 
 std::vector<std::string> keys_set_by(std::string_view key) {
-  if (cluster_field(key) || streaming_key_named(key)) return {std::string(key)};
+  if (named_field(kFields, key) || streaming_key_named(key)) return {std::string(key)};
   const std::vector<std::string> keys = kGemm.keys(kGemm.parsed(key));
   return keys.empty() ? kAttention.keys(kAttention.parsed(key)) : keys;
 }
 
 void set_coefficient(sim::Cluster& cluster, std::string_view key, double value) {
-  if (const auto* entry = cluster_field(key)) return entry->set(cluster, value);
+  if (const auto* entry = named_field(kFields, key)) return entry->set(cluster, value);
   if (const auto gemm = kGemm.parsed(key); gemm.field) return kGemm.set(cluster.device.achieved, gemm, value);
   if (const auto streaming = streaming_key_named(key)) {
     streaming->field.in(cluster.device.achieved.streaming[static_cast<std::size_t>(streaming->dtype)]) = value;
@@ -384,9 +297,8 @@ std::vector<CoefficientValue> coefficient_values(const sim::Cluster& cluster) {
     add_streaming_values(cluster.device.achieved, dtype, values);
   }
   for (const AttentionKernel kernel : kKernels) kAttention.add_values(cluster.device.achieved, kernel, values);
-  for (const auto& entry : kFields) values.push_back({entry.name, entry.get(cluster), entry.unit});
-  for (const auto& entry : kHostFields) {
-    if (entry.get(cluster) != 0.0) values.push_back({entry.name, entry.get(cluster), entry.unit});
+  for (const auto& entry : kFields) {
+    if (!entry.of_hosts || entry.get(cluster) != 0.0) values.push_back({entry.name, entry.get(cluster), entry.unit});
   }
   return values;
 }

@@ -4,7 +4,7 @@
 
 #include "hwdb/applied_coefficients.h"
 #include "hwdb/cluster_links.h"
-#include "hwdb/device_record.h"
+#include "hwdb/hardware_record.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
 

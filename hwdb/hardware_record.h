@@ -11,6 +11,7 @@
 #include "hwdb/coefficients.h"
 #include "hwdb/database.h"
 #include "hwdb/json_reader.h"
+#include "sim/hardware/device.h"
 #include "sim/run.h"
 
 namespace llmsim::hwdb {
@@ -65,5 +66,15 @@ std::string printed(const CoefficientValue& coefficient);
 
 // One direction of PCIe Gen4 x16, where no host link is published.
 inline constexpr sim::BytesPerSecond kPcieGen4{31.5e9};
+
+// A device's peaks, sizes and price from its record, and what was measured on it; what neither says is assumed, and noted so.
+//
+// Private to hwdb.
+
+// Without coefficients; notes every value but the host link's, which a coefficient may replace.
+sim::Device recorded_device(const Database& database, const HardwareRecord& record, Ledger& ledger);
+
+// Mean of the measured host-to-device rates, the practical rate of the record, or a part of the theoretical one.
+Sourced host_bandwidth(const Database& database, const HardwareRecord& record);
 
 }  // namespace llmsim::hwdb

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "hwdb/huggingface/families.h"
+#include "hwdb/huggingface/model_config.h"
 #include "hwdb/input_file.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"

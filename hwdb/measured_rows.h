@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hwdb/database.h"
+#include "sim/hardware/cluster.h"
 
 namespace llmsim::hwdb {
 
@@ -29,5 +30,18 @@ MeasuredRow fields(const Measurement& measurement);
 
 // One entry per point, named by the columns; or the objects of the record's own `rows`.
 std::vector<MeasuredRow> rows(const Measurement& measurement);
+
+// A measured device as a document of one's own hardware (user_hardware.h).
+
+// What joins the ranks of one node; a bandwidth of 0 is unknown.
+struct MeasuredFabric {
+  sim::FabricKind kind = sim::FabricKind::Host;
+  int devices = 1;
+  sim::BytesPerSecond bandwidth{};
+};
+
+// JSON with the device as an accelerator and these coefficients of it.  `source` says what measured it.
+std::string hardware_document(const sim::Device& device, const MeasuredFabric& fabric,
+                              const std::vector<Coefficient>& coefficients, const std::string& source);
 
 }  // namespace llmsim::hwdb

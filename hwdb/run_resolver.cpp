@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
-#include "hwdb/recorded_experts.h"
 #include "hwdb/recorded_model.h"
 #include "sim/base/error.h"
 #include "sim/strategy/validity.h"
@@ -195,6 +195,14 @@ bool is_alone(const RecordedTraining& t, int num_devices) {
   return std::int64_t{stated<int>(t, "tp").value_or(1)} * stated<int>(t, "pp").value_or(1) == num_devices;
 }
 
+std::optional<int> tensor_ranks(const sim::Strategy& s, Assumptions& assume) {
+  const std::int64_t inside = std::int64_t{s.dp} * s.cp;
+  if (s.tp == 1 || inside % s.ep == 0 || inside * s.tp % s.ep != 0) return std::nullopt;
+  assume.note("training.etp", "1",
+              "ep = " + std::to_string(s.ep) + " does not divide dp * cp = " + std::to_string(inside) + ", but tp times as much");
+  return 1;
+}
+
 }  // namespace
 
 RunResolver::RunResolver(const Database& database, Frameworks frameworks)
@@ -279,6 +287,12 @@ Run RunResolver::resolve(const RunRecord& record, bool laid_out) {
     assume.refuse(what);
   }
   return run;
+}
+
+void set_expert_ranks(const RecordedTraining& training, sim::Strategy& strategy, Assumptions& assume) {
+  std::optional<int>& ranks = strategy.etp;
+  if (!training.strategy.contains("etp")) ranks = tensor_ranks(strategy, assume);
+  if (ranks == strategy.tp) ranks.reset();
 }
 
 }  // namespace llmsim::hwdb

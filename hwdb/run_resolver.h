@@ -4,10 +4,12 @@
 #include <map>
 #include <string>
 
+#include "hwdb/assumptions.h"
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/run_record.h"
 #include "sim/run.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::hwdb {
 
@@ -43,5 +45,13 @@ class RunResolver {
   Frameworks frameworks_;
   std::map<std::string, ClusterRecord> clusters_;
 };
+
+// Ranks that divide an expert, where a run does not say.
+//
+// Private to hwdb.
+
+// `strategy` has its mesh and what is stated of it.  Expert ranks that do not fit into dp * cp, but into tp * dp * cp, have whole
+// experts (etp = 1): no other mesh of that size exists.
+void set_expert_ranks(const RecordedTraining& training, sim::Strategy& strategy, Assumptions& assume);
 
 }  // namespace llmsim::hwdb

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "reports/evidence.h"
 #include "reports/json.h"
+#include "reports/provenance.h"
 #include "reports/units.h"
 #include "sim/explain.h"
 

@@ -5,9 +5,9 @@
 #include <iterator>
 #include <utility>
 
-#include "reports/evidence.h"
 #include "reports/json.h"
 #include "reports/memory_peak.h"
+#include "reports/provenance.h"
 #include "reports/strategy_text.h"
 
 namespace llmsim::reports {

@@ -22,22 +22,12 @@ using hwdb::RunRecord;
 using nlohmann::ordered_json;
 using sim::stated;
 
-template <class Value>
-Cell cell(const std::optional<Value>& value) {
-  return value ? Cell(*value) : Cell();
-}
-
-Cell cell(const std::optional<int>& value) { return value ? Cell(std::int64_t{*value}) : Cell(); }
-
 // A reason without the file and the run that it begins with: the line names the run, and a file's place differs by machine.
 std::string without_place(const std::string& reason, const std::string& id) {
   const std::string place = "run " + id + ": ";
   const std::size_t at = reason.find(place);
   return at == std::string::npos ? reason : reason.substr(at + place.size());
 }
-
-// |predicted / measured - 1| with its sign would not be symmetric; a logarithm is.
-Cell error(const std::optional<double>& log_ratio) { return log_ratio ? Cell(*log_ratio) : Cell(); }
 
 void append(std::string& text, const std::string& part, const char* between = ", ") {
   if (!part.empty()) text += (text.empty() ? "" : between) + part;
@@ -163,7 +153,7 @@ std::vector<Cell> run_cells(const RunRecord& r) {
 std::vector<Cell> figure_cells(const SourceRow& row) {
   return {cell(row.measured_time),
           cell(row.predicted_time),
-          error(row.time_error()),
+          cell(row.time_error()),
           cell(row.measured_tokens),
           cell(row.predicted_tokens),
           cell(row.reported_rate),
@@ -172,7 +162,7 @@ std::vector<Cell> figure_cells(const SourceRow& row) {
           cell(row.predicted_rate),
           cell(row.measured_peak),
           cell(row.predicted_peak),
-          error(row.peak_error()),
+          cell(row.peak_error()),
           cell(row.measured_outcome),
           cell(row.predicted_outcome),
           row.measured_time ? Cell(std::string(row.counts ? "yes" : "no")) : Cell(),

@@ -32,6 +32,12 @@ struct Column {
 using Cell = std::variant<std::monostate, std::string, std::int64_t, double, sim::Bytes, sim::Seconds, sim::Flops,
                           sim::BytesPerSecond, sim::FlopsPerSecond>;
 
+template <class Value>
+Cell cell(const std::optional<Value>& value) {
+  return value ? Cell(*value) : Cell();
+}
+inline Cell cell(const std::optional<int>& value) { return value ? Cell(std::int64_t{*value}) : Cell(); }
+
 // None instead of zero, so that a table shows where there is nothing.
 inline Cell count_or_none(std::int64_t value) { return value > 0 ? Cell(value) : Cell(); }
 

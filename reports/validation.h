@@ -1,9 +1,12 @@
 // Back-tests for people and machines: predicted against measured runs.
 #pragma once
 
+#include <span>
 #include <string>
 
+#include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
+#include "calibrate/count_comparison.h"
 #include "reports/table.h"
 
 namespace llmsim::reports {
@@ -17,5 +20,26 @@ Table skipped_table(const calibrate::Backtest& backtest);
 
 // {"runs": [...], "groups": [...], "overall": {...}}; times in seconds, sizes in bytes, null where there is no figure.
 std::string validation_json(const calibrate::Backtest& backtest);
+
+// What a setting is worth, predicted against measured.
+
+// One row per setting, then all of them, all with each study counting once, and what is scored apart: pairs, right signs of those
+// that noise leaves a sign, errors of the ratio of step times and of peaks.
+Table ablation_table(const calibrate::Ablations& ablations);
+
+// One row per pair: values, ratios measured and predicted, error, verdict on the sign, runs.
+Table ablation_rows_table(const calibrate::Ablations& ablations);
+
+// {"settings": [...], "overall": {...}, "measured": {...}, "topology": {...}, "software": {...}, "pairs": [...]}; ratios are on /
+// off, null where there is no figure.
+std::string ablation_json(const calibrate::Ablations& ablations);
+
+// Counted against predicted figures of training steps, a line each.
+
+// The note says how many there are and how many differ.
+Table count_comparison_table(std::span<const calibrate::CountComparison> comparisons);
+
+// {"comparisons": [{"name", "predicted", "measured", "equal"}]}
+std::string count_comparison_json(std::span<const calibrate::CountComparison> comparisons);
 
 }  // namespace llmsim::reports

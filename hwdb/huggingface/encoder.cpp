@@ -1,5 +1,5 @@
 // BERT and RoBERTa as transformers describes them: encoders with learned positions and a norm after the embedding.
-#include "hwdb/huggingface/families.h"
+#include "hwdb/huggingface/model_config.h"
 
 namespace llmsim::hwdb {
 namespace {

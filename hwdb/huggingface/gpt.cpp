@@ -1,7 +1,7 @@
 // GPT and its relatives: LayerNorm and a plain MLP.
 #include <algorithm>
 
-#include "hwdb/huggingface/families.h"
+#include "hwdb/huggingface/model_config.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -41,5 +42,21 @@ int rotary_seq_len(ModelConfig& config, std::optional<int> fallback = std::nullo
 
 // The window pattern of "layer_types" where the file lists one kind of attention per layer; else nothing changes.
 void read_layer_types(ModelConfig& config, sim::Transformer& model);
+
+// How each family of models writes its config.json.  Private to hwdb.
+
+// Readers by the model_type they understand.
+using Families = std::map<std::string, sim::Transformer (*)(ModelConfig&)>;
+
+Families rotary_families();
+Families moe_families();
+Families gpt_families();
+Families encoder_families();
+
+// RMSNorm, rotary positions, gated MLP, no biases; the figures that most families give under the same keys.
+sim::Transformer rotary(ModelConfig& config, bool tied_by_default);
+
+// The file of llm-train-bench: a GPT where it has neither an MLP width nor kv heads, else a Llama.
+sim::Transformer train_bench(ModelConfig& config);
 
 }  // namespace llmsim::hwdb

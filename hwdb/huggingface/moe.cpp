@@ -1,7 +1,7 @@
 // MoE models with a design of their own.
 #include <algorithm>
 
-#include "hwdb/huggingface/families.h"
+#include "hwdb/huggingface/model_config.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -1,5 +1,5 @@
 // Llama and the families that vary its block.
-#include "hwdb/huggingface/families.h"
+#include "hwdb/huggingface/model_config.h"
 
 namespace llmsim::hwdb {
 namespace {

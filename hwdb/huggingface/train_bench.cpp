@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "hwdb/huggingface/families.h"
+#include "hwdb/huggingface/model_config.h"
 
 namespace llmsim::hwdb {
 namespace {

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "runtime/library/host_copy.h"
 #include "runtime/library/memory_meter.h"
 #include "sim/base/error.h"
 

@@ -5,6 +5,9 @@
 // gradient's format is wider than the GEMM's, and the gradient of a bias is a sum over the tokens first.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 namespace llmsim::runtime {
@@ -23,5 +26,20 @@ void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::T
 
 // gradient += addend, whatever the two formats.  The cast is a tensor of its own.
 void accumulate(at::Tensor gradient, const at::Tensor& addend);
+
+// The GEMMs of several experts: each multiplies its own rows by its own matrix.
+//
+// Shapes: x (R, k) with the rows of expert 0 first, then those of expert 1, ...; weights (E, n, k), biases (E, n); y (R, n).
+// Memory: forward allocates y, the data gradient dx; weight gradients are added in place, one expert's after the other's, as
+// those above are.
+
+// `rows`: of each expert.
+at::Tensor expert_linear(const at::Tensor& x, const at::Tensor& weights, const at::Tensor& biases,
+                         const std::vector<std::int64_t>& rows);
+
+at::Tensor expert_linear_data_gradient(const at::Tensor& dy, const at::Tensor& weights, const std::vector<std::int64_t>& rows);
+
+void add_expert_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight_gradients,
+                                const at::Tensor& bias_gradients, const std::vector<std::int64_t>& rows);
 
 }  // namespace llmsim::runtime

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -52,5 +53,15 @@ struct PowerState {
   std::optional<double> watts;
 };
 PowerState power_state(c10::Device device);
+
+// How long work takes on a device: events in its stream on accelerators, the host's clock on the CPU.
+//
+// Where a libtorch has no elapsed time between events, the host's clock is read around a synchronised piece of work instead.
+
+// Until all work that was put on the device is done.
+void synchronize(c10::Device device);
+
+// Time of `work`, which puts kernels on the current stream of `device`.
+sim::Seconds timed(c10::Device device, const std::function<void()>& work);
 
 }  // namespace llmsim::runtime

@@ -6,8 +6,13 @@
 #include <mutex>
 #include <new>
 
+#include <ATen/ATen.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+
+#if LLMSIM_HAVE_CUDA_HEADERS
+#include <c10/cuda/CUDACachingAllocator.h>
+#endif
 
 namespace llmsim::runtime {
 namespace {
@@ -96,6 +101,23 @@ class MetaAllocator : public c10::Allocator {
   }
 };
 
+#if LLMSIM_HAVE_CUDA_HEADERS
+
+std::optional<PeakMemory> accelerator_peak(c10::Device device) {
+  const auto statistics = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+  return PeakMemory{.allocated = statistics.allocated_bytes[0].peak, .reserved = statistics.reserved_bytes[0].peak};
+}
+
+void reset_accelerator_peak(c10::Device device) { c10::cuda::CUDACachingAllocator::resetPeakStats(device.index()); }
+
+#else
+
+std::optional<PeakMemory> accelerator_peak(c10::Device) { return std::nullopt; }
+
+void reset_accelerator_peak(c10::Device) {}
+
+#endif
+
 }  // namespace
 
 void install_memory_meter() {
@@ -121,6 +143,27 @@ void reset_peak(MeteredDevice device) {
     Counter& held = counter(device, place);
     held.peak.store(held.now.load());
   }
+}
+
+std::optional<PeakMemory> peak_memory(c10::Device device) {
+  if (device.is_cuda()) return accelerator_peak(device);
+  return PeakMemory{.allocated = held_bytes(device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu).peak};
+}
+
+void reset_peak_memory(c10::Device device) {
+  if (device.is_cuda()) return reset_accelerator_peak(device);
+  reset_peak(device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu);
+}
+
+at::Tensor copied_to_host(const at::Tensor& tensor) {
+  const OnHost placed;
+  at::TensorOptions options = tensor.options();
+  if (tensor.is_cuda()) options = options.device(at::kCPU).pinned_memory(true);
+  return at::empty(tensor.sizes(), options).copy_(tensor);
+}
+
+at::Tensor copied_to_device(const at::Tensor& tensor, c10::Device device) {
+  return at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).device(device)).copy_(tensor);
 }
 
 }  // namespace llmsim::runtime

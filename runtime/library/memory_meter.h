@@ -5,6 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 namespace llmsim::runtime {
 
@@ -39,5 +43,27 @@ HeldBytes held_bytes(MeteredDevice device, Place place = Place::Device);
 
 // The peaks begin again at what is held now.
 void reset_peak(MeteredDevice device);
+
+// The most bytes that tensors held since a reset, and that their allocator took from the device.
+//
+// On the CPU the counted allocators know the first (memory_meter.h), and nothing is reserved.  On accelerators the caching
+// allocator knows both; asking it needs the CUDA headers at build time, without them there are no figures.
+
+struct PeakMemory {
+  std::int64_t allocated = 0;
+  std::optional<std::int64_t> reserved = {};
+};
+
+std::optional<PeakMemory> peak_memory(c10::Device device);
+
+void reset_peak_memory(c10::Device device);
+
+// Tensors that go to the memory of the host and come back.
+//
+// Of a GPU they are copied to pinned memory.  A CPU's memory is the host's: they are copied all the same and counted apart
+// (memory_meter.h), and so they are on the meta device.
+
+at::Tensor copied_to_host(const at::Tensor& tensor);
+at::Tensor copied_to_device(const at::Tensor& tensor, c10::Device device);
 
 }  // namespace llmsim::runtime

@@ -18,4 +18,8 @@ bool has_operator(const std::string& name);
 // they are.
 std::optional<std::vector<c10::IValue>> call_operator(const std::string& name, std::vector<c10::IValue> arguments);
 
+// Registers the shape-only kernels that a training step on the meta device needs and this libtorch does not have; later calls do
+// nothing.
+void install_meta_kernels();
+
 }  // namespace llmsim::runtime

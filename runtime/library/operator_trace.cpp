@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kAttention = "llmsim::attention";
 
 thread_local OperatorTrace* active = nullptr;
-thread_local int hidden = 0;
+thread_local int hidden_depth = 0;
 
 // Two factors of a GEMM: (..., m, k) and (..., k, n).
 std::int64_t gemm_flops(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
@@ -35,15 +35,15 @@ std::int64_t flops_of(std::string_view name, c10::ArrayRef<const c10::IValue> in
 struct InsideGemm : at::ObserverContext {};
 
 std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& function) {
-  if (active == nullptr || hidden > 0) return nullptr;
+  if (active == nullptr || hidden_depth > 0) return nullptr;
   active->add(function.name(), flops_of(function.name(), function.inputs()));
   if (!is_gemm(function.name())) return nullptr;
-  ++hidden;
+  ++hidden_depth;
   return std::make_unique<InsideGemm>();
 }
 
 void ended(const at::RecordFunction&, at::ObserverContext* context) {
-  if (context != nullptr) --hidden;
+  if (context != nullptr) --hidden_depth;
 }
 
 }  // namespace
@@ -79,10 +79,10 @@ std::int64_t OperatorTrace::attention_flops() const {
 std::int64_t OperatorTrace::gemm_flops() const { return flops() - attention_flops(); }
 
 CountedAs::CountedAs(const char* name, std::int64_t flops) {
-  if (active != nullptr && hidden == 0) active->add(name, flops);
-  ++hidden;
+  if (active != nullptr && hidden_depth == 0) active->add(name, flops);
+  ++hidden_depth;
 }
 
-CountedAs::~CountedAs() { --hidden; }
+CountedAs::~CountedAs() { --hidden_depth; }
 
 }  // namespace llmsim::runtime

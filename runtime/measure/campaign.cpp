@@ -15,7 +15,6 @@
 #include "runtime/library/memory_meter.h"
 #include "runtime/measure/device_bench.h"
 #include "runtime/measure/kernel_bench.h"
-#include "runtime/measure/progress.h"
 #include "runtime/measure/results.h"
 #include "runtime/measure/shapes.h"
 #include "runtime/measure/step_bench.h"

@@ -12,7 +12,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/library/timer.h"
+#include "runtime/library/device.h"
 #include "runtime/measure/kernel_bench.h"
 #include "sim/base/error.h"
 #include "sim/cost/collective.h"

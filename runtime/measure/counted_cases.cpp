@@ -9,9 +9,8 @@
 
 #include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
-#include "runtime/library/meta_kernels.h"
+#include "runtime/library/operator_call.h"
 #include "runtime/measure/counted_step.h"
-#include "runtime/measure/progress.h"
 #include "runtime/measure/results.h"
 #include "sim/model/catalogue.h"
 #include "sim/strategy/mesh.h"

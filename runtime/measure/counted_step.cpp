@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/memory_meter.h"
-#include "runtime/measure/pass_flops.h"
 #include "sim/strategy/mesh.h"
 
 namespace llmsim::runtime {
@@ -78,6 +77,14 @@ int shard_of(const sim::Strategy& strategy, int rank) {
 }
 
 }  // namespace
+
+void PassFlops::pass_done(bool backward) {
+  const sim::PassFlopCounts now{.gemms = trace_.gemm_flops(), .attention = trace_.attention_flops()};
+  sim::PassFlopCounts& pass = backward ? backward_ : forward_;
+  pass.gemms += now.gemms - before_.gemms;
+  pass.attention += now.attention - before_.attention;
+  before_ = now;
+}
 
 sim::RankCounts counted_step(const TrainingSetup& setup, int rank) {
   const Held held(setup.device);

@@ -11,11 +11,27 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "runtime/library/operator_trace.h"
 #include "runtime/measure/step_bench.h"
 #include "runtime/model/trainer.h"
 #include "sim/schedule/stage_work.h"
 
 namespace llmsim::runtime {
+
+// FLOPs of a training step's passes, forward and backward apart, as they are executed.  Counts from construction to destruction;
+// on a thread one OperatorTrace at a time.
+class PassFlops {
+ public:
+  // All that has been executed since the last call was this pass (StepObserver::pass_done).
+  void pass_done(bool backward);
+
+  const sim::PassFlopCounts& forward() const { return forward_; }
+  const sim::PassFlopCounts& backward() const { return backward_; }
+
+ private:
+  OperatorTrace trace_;
+  sim::PassFlopCounts before_, forward_, backward_;
+};
 
 // The second step: the first one may leave buffers behind.
 sim::RankCounts counted_step(const TrainingSetup& setup, int rank);

@@ -11,7 +11,6 @@
 #include "runtime/library/cuda_graph.h"
 #include "runtime/library/device.h"
 #include "runtime/library/operator_call.h"
-#include "runtime/library/timer.h"
 #include "runtime/measure/kernel_bench.h"
 #include "sim/cost/kernels.h"
 

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/device.h"
-#include "runtime/library/timer.h"
 #include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {

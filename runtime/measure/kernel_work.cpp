@@ -15,7 +15,6 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/cross_entropy.h"
 #include "runtime/kernels/embedding.h"
-#include "runtime/kernels/expert_linear.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/mla_heads.h"
 #include "runtime/kernels/norm.h"

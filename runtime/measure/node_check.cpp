@@ -8,7 +8,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/library/timer.h"
+#include "runtime/library/device.h"
 #include "runtime/measure/statistics.h"
 #include "sim/base/dtype.h"
 
@@ -22,7 +22,7 @@ constexpr double kSmallestGap = 0.15;   // of the fast repeats
 constexpr double kSmallestGroup = 0.2;  // of all repeats
 constexpr double kMostLinks = 0.5;      // of a rank's links are slow: it is the rank's fault
 
-double median_of(std::vector<double> values) {
+double upper_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -48,8 +48,8 @@ struct Compared {
       widths.push_back(timings.back().half_width);
     }
     if (all.empty()) return;
-    median = median_of(medians);
-    noise = median_of(widths);
+    median = upper_median(medians);
+    noise = upper_median(widths);
   }
 
   // Of those that are slow.

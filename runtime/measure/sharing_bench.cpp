@@ -9,7 +9,7 @@
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/library/timer.h"
+#include "runtime/library/device.h"
 #include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {

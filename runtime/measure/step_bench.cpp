@@ -14,10 +14,10 @@
 #include "runtime/kernels/library_attention.h"
 #include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/cuda_graph.h"
-#include "runtime/library/device_memory.h"
-#include "runtime/library/timer.h"
+#include "runtime/library/device.h"
+#include "runtime/library/memory_meter.h"
+#include "runtime/measure/counted_step.h"
 #include "runtime/measure/kernel_bench.h"
-#include "runtime/measure/pass_flops.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::runtime {

@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include "runtime/kernels/activation.h"
-#include "runtime/kernels/expert_linear.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/model/block.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/library/host_copy.h"
+#include "runtime/library/memory_meter.h"
 
 namespace llmsim::runtime {
 namespace {

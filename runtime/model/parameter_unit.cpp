@@ -2,7 +2,10 @@
 
 #include <functional>
 #include <numeric>
+#include <string>
 #include <utility>
+
+#include "sim/base/error.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -12,6 +15,19 @@ std::int64_t numel_of(const ParameterShape& shape) {
 }
 
 }  // namespace
+
+NumberFormats number_formats(sim::Precision precision, bool autocast) {
+  switch (precision) {
+    case sim::Precision::Fp32: return {};
+    case sim::Precision::Bf16:
+      if (autocast) return {.compute = c10::kBFloat16};
+      return {.compute = c10::kBFloat16, .weights = c10::kBFloat16, .gradients = c10::kBFloat16};
+    case sim::Precision::Fp8:
+      if (autocast) throw Error("autocast = true is for bf16, not for fp8");
+      return {.compute = c10::kBFloat16, .weights = c10::kBFloat16, .gradients = c10::kBFloat16};
+    default: throw Error(std::string("the runtime trains in fp32, bf16 and fp8, not in ") + sim::name_of(precision));
+  }
+}
 
 ParameterUnit::ParameterUnit(std::string name, std::vector<ParameterShape> shapes, int shards)
     : name_(std::move(name)), shapes_(std::move(shapes)) {

@@ -10,7 +10,7 @@
 #include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/cuda_graph.h"
 #include "runtime/model/initial_weights.h"
-#include "runtime/parallel/sharding.h"
+#include "runtime/parallel/data_parallel.h"
 #include "sim/base/error.h"
 #include "sim/operators/attention_dataflow.h"
 #include "sim/operators/loss.h"

@@ -90,4 +90,9 @@ class Communicator {
   CollectiveCounts counts_{};
 };
 
+// A group of which only one rank exists: collectives are counted and carry nothing.  With the meta device one process stands for
+// any rank of any cluster.
+
+std::unique_ptr<Communicator> counting_communicator(int rank, int size);
+
 }  // namespace llmsim::runtime

@@ -14,14 +14,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "runtime/kernels/adamw.h"
-#include "runtime/model/number_formats.h"
 #include "runtime/model/parameter_unit.h"
 #include "runtime/parallel/communicator.h"
+#include "runtime/parallel/rank_groups.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::runtime {
 
@@ -69,5 +71,9 @@ class DataParallel {
   // The optimizer step with gradients times `scale`, which are zero afterwards.
   virtual void update(std::int64_t step, const AdamWOptions& options, double scale) = 0;
 };
+
+// The form that a strategy asks for.  `groups` must outlive it.  Where states live is the strategy's word, not the habits'.
+std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeHabits habits,
+                                                 const RankGroups& groups);
 
 }  // namespace llmsim::runtime

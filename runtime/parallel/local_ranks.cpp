@@ -11,7 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runtime/parallel/core_share.h"
 #include "runtime/parallel/process_place.h"
 #include "runtime/parallel/roll_call.h"
 #include "runtime/parallel/world.h"

@@ -13,7 +13,7 @@ namespace llmsim::runtime {
 struct LocalRanksOptions {
   std::vector<std::string> command;  // program and arguments, the same for all; the program's path is not searched for
   int ranks = 1;
-  bool own_cores = false;  // bind each to its share of the cores (core_share.h)
+  bool own_cores = false;  // bind each to its share of the cores (process_place.h)
   // Once a first rank has ended in error, for the others to end by themselves; they end in error, too, when their operations do.
   std::chrono::milliseconds grace = std::chrono::seconds(10);
   // Once a first rank has ended well: between it and the last.

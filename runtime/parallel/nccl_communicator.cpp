@@ -1,6 +1,9 @@
 #include "runtime/parallel/nccl_communicator.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -14,7 +17,6 @@
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "runtime/parallel/nccl_library.h"
 #include "runtime/parallel/ordered_worker.h"
 #include "sim/base/error.h"
 
@@ -24,6 +26,77 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+// --- the library ---
+
+// The few functions of NCCL that the runtime calls, found in the library that libtorch's device part has loaded (NVIDIA:
+// libnccl.so.2; AMD: librccl.so.1, the same interface).  No header of either is needed to build.
+
+struct NcclUniqueId {
+  std::array<char, 128> bytes{};
+};
+
+using NcclComm = void*;    // ncclComm_t
+using NcclStream = void*;  // cudaStream_t, hipStream_t
+
+struct NcclLibrary {
+  // ncclResult_t is 0 for success, 7 for "in progress".
+  int (*get_unique_id)(NcclUniqueId*);
+  int (*comm_init_rank)(NcclComm*, int ranks, NcclUniqueId, int rank);
+  int (*comm_destroy)(NcclComm);
+  int (*comm_abort)(NcclComm);
+  int (*comm_get_async_error)(NcclComm, int* result);
+  int (*all_reduce)(const void*, void*, std::size_t count, int type, int operation, NcclComm, NcclStream);
+  int (*all_gather)(const void*, void*, std::size_t part_count, int type, NcclComm, NcclStream);
+  int (*reduce_scatter)(const void*, void*, std::size_t part_count, int type, int operation, NcclComm, NcclStream);
+  int (*broadcast)(const void*, void*, std::size_t count, int type, int root, NcclComm, NcclStream);
+  int (*send)(const void*, std::size_t count, int type, int to, NcclComm, NcclStream);
+  int (*receive)(void*, std::size_t count, int type, int from, NcclComm, NcclStream);
+  int (*group_start)();
+  int (*group_end)();
+  const char* (*error_string)(int result);
+};
+
+void* open_library() {
+  std::string reasons;
+  for (const char* name : {"libnccl.so.2", "librccl.so.1", "librccl.so"}) {
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_GLOBAL)) return library;
+    reasons += std::string(reasons.empty() ? "" : "; ") + dlerror();
+  }
+  throw Error("NCCL and RCCL are not there, so groups of GPUs cannot be made: " + reasons);
+}
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr) throw Error(std::string(name) + " is not in this NCCL: wants 2.7 or later");
+}
+
+NcclLibrary load() {
+  void* library = open_library();
+  NcclLibrary nccl{};
+  find(library, "ncclGetUniqueId", nccl.get_unique_id);
+  find(library, "ncclCommInitRank", nccl.comm_init_rank);
+  find(library, "ncclCommDestroy", nccl.comm_destroy);
+  find(library, "ncclCommAbort", nccl.comm_abort);
+  find(library, "ncclCommGetAsyncError", nccl.comm_get_async_error);
+  find(library, "ncclAllReduce", nccl.all_reduce);
+  find(library, "ncclAllGather", nccl.all_gather);
+  find(library, "ncclReduceScatter", nccl.reduce_scatter);
+  find(library, "ncclBroadcast", nccl.broadcast);
+  find(library, "ncclSend", nccl.send);
+  find(library, "ncclRecv", nccl.receive);
+  find(library, "ncclGroupStart", nccl.group_start);
+  find(library, "ncclGroupEnd", nccl.group_end);
+  find(library, "ncclGetErrorString", nccl.error_string);
+  return nccl;
+}
+
+// Throws Error that says what was looked for where neither library can be loaded.
+const NcclLibrary& nccl_library() {
+  static const NcclLibrary library = load();
+  return library;
+}
 
 constexpr int kSuccess = 0, kInProgress = 7;
 

@@ -1,7 +1,10 @@
 #include "runtime/parallel/process_place.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdlib>
 
 #include "sim/base/error.h"
@@ -164,6 +167,22 @@ std::vector<LaunchLine> launch_lines(const std::vector<std::string>& command, in
           {"srun", "srun --nodes=" + n + " --ntasks-per-node=" + per_node + words},
           {"mpirun", "mpirun -np " + std::to_string(nodes * ranks_per_node) + " --map-by ppr:" + per_node +
                          ":node -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500" + words}};
+}
+
+std::vector<int> allowed_cores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(static_cast<std::size_t>(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+std::vector<int> core_share(const std::vector<int>& cores, int rank, int ranks) {
+  const auto each = static_cast<std::ptrdiff_t>(cores.size()) / ranks;
+  return {cores.begin() + rank * each, cores.begin() + (rank + 1) * each};
 }
 
 }  // namespace llmsim::runtime

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/parallel/counting_communicator.h"
+#include "runtime/parallel/communicator.h"
 
 namespace llmsim::runtime {
 namespace {

@@ -1,4 +1,4 @@
-#include "calibrate/computed_times.h"
+#include "calibrate/backtest.h"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // llmsim calibrate: from a file of llmsim-runtime to a device, and to predictions on it.
-#include "cli/calibrate.h"
+#include "cli/commands.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // llmsim calibrate verify, on a file of counted steps.
-#include "cli/calibrate_verify.h"
+#include "cli/commands.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/models.h"
+#include "cli/commands.h"
 
 #include <string>
 

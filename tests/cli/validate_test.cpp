@@ -1,4 +1,4 @@
-#include "cli/validate.h"
+#include "cli/commands.h"
 
 #include <gtest/gtest.h>
 

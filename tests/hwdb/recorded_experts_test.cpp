@@ -1,4 +1,4 @@
-#include "hwdb/recorded_experts.h"
+#include "hwdb/run_resolver.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "reports/ablation.h"
+#include "reports/validation.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

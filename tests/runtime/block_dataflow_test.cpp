@@ -12,9 +12,9 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/library/memory_meter.h"
 #include "runtime/model/block.h"
-#include "runtime/model/simulated_run.h"
 #include "sim/operators/block_dataflow.h"
 #include "tests/runtime/divided_setup.h"
+#include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {

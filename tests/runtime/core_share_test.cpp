@@ -1,4 +1,4 @@
-#include "runtime/parallel/core_share.h"
+#include "runtime/parallel/process_place.h"
 
 #include <algorithm>
 #include <fstream>

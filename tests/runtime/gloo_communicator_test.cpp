@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "runtime/parallel/local_communicator.h"
 #include "sim/base/error.h"
+#include "tests/runtime/local_communicator.h"
 #include "tests/runtime/thread_ranks.h"
 
 namespace llmsim::runtime {

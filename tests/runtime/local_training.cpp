@@ -10,8 +10,8 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/parallel/gradient_pieces.h"
-#include "runtime/parallel/local_communicator.h"
+#include "runtime/parallel/model_parallel_gradients.h"
+#include "tests/runtime/local_communicator.h"
 
 namespace llmsim::runtime {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/measure/pass_flops.h"
+#include "runtime/measure/counted_step.h"
 
 #include <cstdint>
 

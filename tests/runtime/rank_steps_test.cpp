@@ -1,5 +1,5 @@
 // A rank that runs out of memory, with others that wait for it: the case is recorded with its name, and the next one measured.
-#include "runtime/measure/rank_steps.h"
+#include "runtime/measure/rank_campaign.h"
 
 #include <chrono>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/measure/progress.h"
+#include "runtime/measure/results.h"
 
 namespace llmsim::runtime {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/library/memory_meter.h"
-#include "runtime/library/meta_kernels.h"
+#include "runtime/library/operator_call.h"
 
 #ifdef __SANITIZE_ADDRESS__
 // What is too large for the allocator is an error of the caller, as it is without the sanitizer.

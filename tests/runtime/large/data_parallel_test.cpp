@@ -7,11 +7,11 @@
 
 #include "hwdb/frameworks.h"
 #include "runtime/measure/counted_step.h"
-#include "runtime/model/simulated_run.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
 #include "tests/error_of.h"
 #include "tests/runtime/print_counts.h"
+#include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {

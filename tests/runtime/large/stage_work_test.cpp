@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "runtime/measure/counted_step.h"
-#include "runtime/model/simulated_run.h"
 #include "runtime/model/trainer.h"
 #include "sim/base/error.h"
 #include "tests/runtime/divided_setup.h"
 #include "tests/runtime/print_counts.h"
+#include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "runtime/measure/counted_step.h"
-#include "runtime/model/simulated_run.h"
 #include "sim/strategy/mesh.h"
 #include "tests/runtime/divided_setup.h"
 #include "tests/runtime/print_counts.h"
+#include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
 
 namespace llmsim::runtime {

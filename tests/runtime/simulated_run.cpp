@@ -1,4 +1,4 @@
-#include "runtime/model/simulated_run.h"
+#include "tests/runtime/simulated_run.h"
 
 #include <algorithm>
 

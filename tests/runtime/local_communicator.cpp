@@ -1,4 +1,4 @@
-#include "runtime/parallel/local_communicator.h"
+#include "tests/runtime/local_communicator.h"
 
 #include <condition_variable>
 #include <map>

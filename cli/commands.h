@@ -1,0 +1,86 @@
+// The commands.  Each adds itself to the program; parsing it runs it and sets `status` to the exit status: 0, or 3 where the
+// answer is no (it says why).
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/output.h"
+
+namespace llmsim::cli {
+
+void add_plan(CLI::App& program, int& status);       // the best strategies, ranked
+void add_predict(CLI::App& program, int& status);    // one run in full
+void add_trace(CLI::App& program, int& status);      // one step as a trace of every pipeline stage and stream
+void add_validate(CLI::App& program, int& status);   // predicted against measured runs
+void add_calibrate(CLI::App& program, int& status);  // measure this machine: run, import, compare, verify
+void add_hardware(CLI::App& program, int& status);   // accelerators and systems: list, show, add
+void add_models(CLI::App& program, int& status);     // the catalogue, and any one model in full: list, show
+
+// --- validate ---
+
+// The run files in `paths`: files as they are, of folders every *.json in alphabetical order.  Throws Error for a path that does
+// not exist and for a folder without such files.
+std::vector<std::string> run_files(const std::vector<std::string>& paths);
+
+// --- models ---
+
+struct ModelListOptions {
+  std::string family;  // empty: all
+  OutputOptions output;
+};
+
+struct ModelShowOptions {
+  std::string name;                    // of the catalogue, or the path of a config.json
+  std::optional<std::string> seq_len;  // tokens of a training sequence; none: the model's own
+  OutputOptions output;
+};
+
+// 0.  Throw Error for an unknown name, family or format and for a bad file.
+int run_model_list(const ModelListOptions& options);
+int run_model_show(const ModelShowOptions& options);
+
+// --- calibrate ---
+
+struct CalibrateOptions {
+  std::vector<std::string> results;  // files of llmsim-runtime; `run` writes one
+  bool quick = false;
+  bool resume = false;
+  bool replace = false;
+  int ranks = 1;             // local processes that are measured together, after one alone
+  std::optional<int> nodes;  // print how to start them on so many nodes
+  std::optional<int> threads;
+  std::optional<double> budget;
+  std::string device;
+  std::string id;
+  OutputOptions output;
+  std::string database;
+};
+
+// Starts llmsim-runtime here, for one rank and then for `ranks`, and imports what it wrote; with `nodes`, prints the lines that
+// start the ranks there, and ends.
+int run_calibrate_run(const CalibrateOptions& options);
+
+// Fits the device and stores it as one's own hardware, with all coefficients.
+int run_calibrate_import(const CalibrateOptions& options);
+
+// Predicted against measured step times of the file's training steps, on the imported device.
+int run_calibrate_compare(const CalibrateOptions& options);
+
+// --- calibrate verify: what the simulator must get exactly right, counted in real training steps ---
+
+struct VerifyOptions {
+  std::vector<std::string> results;  // files of `llmsim-runtime --verify`; none: count here
+  OutputOptions output;
+  std::string database;
+};
+
+// Adds the subcommand to `calibrate`.
+void add_calibrate_verify(CLI::App& calibrate, int& status);
+
+// Prints a line for each figure, predicted and measured.  0 where all are equal, else 1.
+int run_calibrate_verify(const VerifyOptions& options);
+
+}  // namespace llmsim::cli
