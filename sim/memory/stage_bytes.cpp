@@ -1,8 +1,12 @@
 #include "sim/memory/stage_bytes.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
+#include <utility>
 
+#include "sim/model/layer_weights.h"
 #include "sim/operators/attention_dataflow.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/update.h"
@@ -244,7 +248,7 @@ class StageInventory {
     if (strategy_.dp > 1 || strategy_.sharding != Sharding::None) bytes.framework = run_.framework.reserve.framework;
     const Bytes workspace = run_.framework.reserve.matmul_workspace.value_or(run_.cluster.device.matmul_workspace);
     bytes.workspaces = run_.framework.reserve.matmul_workspaces * workspace;
-    if (run_.framework.reserve.transformer_engine) bytes.workspaces += engine_workspace();
+    if (run_.framework.reserve.transformer_engine) bytes.workspaces += engine_workspace() + dummy_weight_gradients();
     if (strategy_.pp > 1 && run_.framework.autograd)
       bytes.pipeline_buffers = kPipelineBuffers * stage_output(run_.model, strategy_);
     if (framework_holds_inputs()) bytes.buffers = masks() + positions() + step_tokens();
@@ -277,6 +281,29 @@ class StageInventory {
 
   Bytes engine_workspace() const {
     return run_.cluster.device.matmul_workspace >= kLargeWorkspace ? kLargeWorkspace : kEarlyEngineWorkspace;
+  }
+
+  // GEMMs that add to the main gradients give autograd a tensor all the same, one for all weights of a shape.
+  Bytes dummy_weight_gradients() const {
+    const bool needed = run_.framework.reserve.dummy_weight_gradients && run_.framework.gradients.accumulated_by_gemm;
+    if (!needed || strategy_.adapters) return Bytes(0.0);
+    std::array<std::pair<std::int64_t, std::int64_t>, 2 * kWeightNames> shapes;
+    auto end = shapes.begin();
+    double values = 0.0;
+    const auto add = [&](LayerKind kind) {
+      for (const LayerWeight& weight : layer_weights(run_.model, kind)) {
+        if (weight.rows == 0 || weight.part == LayerPart::Router) continue;
+        const LayerWeight own =
+            weight.on_rank(weight.part == LayerPart::Experts ? strategy_.expert_tensor_ranks() : strategy_.tp);
+        const std::pair shape{own.rows, own.columns};
+        if (std::find(shapes.begin(), end, shape) != end) continue;
+        *end++ = shape;
+        values += static_cast<double>(own.rows) * static_cast<double>(own.columns);
+      }
+    };
+    if (contents_.moe_blocks(stage_) < contents_.blocks(stage_)) add(LayerKind::Dense);
+    if (has_experts_) add(LayerKind::Moe);
+    return values * size_of(activation_dtype(strategy_.precision));
   }
 
   // A buffer that stays, of the tokens of all ranks among which rows are dispatched; one rank alone needs none.

@@ -28,6 +28,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "sim/model/transformer.h"
@@ -58,6 +59,8 @@ enum class WeightName : std::uint8_t {
   ExpertDown,
   PostMlpNorm
 };
+
+inline constexpr std::size_t kWeightNames = static_cast<std::size_t>(WeightName::PostMlpNorm) + 1;
 
 const char* name_of(WeightName name);  // "attention_norm", "qkv", ...
 
@@ -97,7 +100,7 @@ class LayerWeights {
   }
 
  private:
-  std::array<LayerWeight, static_cast<std::size_t>(WeightName::PostMlpNorm) + 1> weights_;
+  std::array<LayerWeight, kWeightNames> weights_;
   std::size_t size_ = 0;
 };
 

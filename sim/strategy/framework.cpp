@@ -140,6 +140,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(reserve.framework),
       FIELD(reserve.matmul_workspace),
       FIELD(reserve.transformer_engine),
+      FIELD(reserve.dummy_weight_gradients),
       ranged(FIELD(reserve.grouped_gemm_streams), 0, 64),
       FIELD(reserve.fragmentation),
       FIELD(reserve.unrecoverable_gaps),

@@ -160,6 +160,7 @@ struct MemoryReserve {
   int matmul_workspaces = 2;              // of the matrix library: one for the forward and one for the backward thread
   std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
   bool transformer_engine = false;        // TransformerEngine has a workspace of its own
+  bool dummy_weight_gradients = false;    // and a gradient that nobody reads for each shape of weight, where GEMMs accumulate
   int grouped_gemm_streams = 0;           // and one for each of the streams that run an expert's GEMMs
   double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
   double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
