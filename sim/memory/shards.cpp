@@ -12,53 +12,34 @@ namespace {
 double adapted_widths(const Transformer& model, const Adapters& adapters) {
   const auto width = [](const LayerWeight& weight) { return weight.side_by_side * weight.rows + weight.columns; };
   const LayerWeights weights = layer_weights(model, LayerKind::Dense);
-  std::int64_t widths = 0;
-  for (const LayerWeight& weight : weights) {
-    const bool adapted = weight.part == LayerPart::Attention || !model.moe;
-    if (adapters.all_linear && weight.rows > 0 && adapted) widths += width(weight);
+  if (adapters.all_linear) {
+    std::int64_t widths = 0;
+    for (const LayerWeight& weight : weights)
+      if (weight.rows > 0 && (weight.part == LayerPart::Attention || !model.moe)) widths += width(weight);
+    return static_cast<double>(widths);
   }
-  if (adapters.all_linear) return static_cast<double>(widths);
   if (model.mla) return static_cast<double>(width(weights[WeightName::QueryUp]) + width(weights[WeightName::MlaUp]));
   return 2.0 * model.hidden_size + static_cast<double>(model.num_heads + model.num_kv_heads) * model.head_dim;
 }
 
-// A layer on one tensor rank.
-struct RankLayer {
-  double block = 0.0;  // but for routed experts
-  double replicated = 0.0;
-  double partial = 0.0;
-  double experts = 0.0;
-};
-
-RankLayer rank_layer(const Transformer& model, const Strategy& strategy, LayerKind kind) {
+// A kind of layer on one tensor rank.
+void set_layer(RankParameters& rank, const Transformer& model, const Strategy& strategy, LayerKind kind) {
   std::int64_t divided = 0, replicated = 0, partial = 0, divided_experts = 0, replicated_experts = 0;
   for (const LayerWeight& weight : layer_weights(model, kind)) {
     const bool expert = weight.part == LayerPart::Experts;
     (expert ? replicated_experts : weight.partial ? partial : replicated) += weight.replicated();
     (expert ? divided_experts : divided) += weight.parameters() - weight.replicated();
   }
-  const auto rank = [](std::int64_t part, int ranks, std::int64_t whole) {
-    return static_cast<double>(part) / ranks + static_cast<double>(whole);
+  const auto held = [](std::int64_t shared_out, int ranks, std::int64_t by_all) {
+    return static_cast<double>(shared_out) / ranks + static_cast<double>(by_all);
   };
-  return {.block = rank(divided, strategy.tp, replicated + partial),
-          .replicated = static_cast<double>(replicated),
-          .partial = static_cast<double>(partial),
-          .experts = rank(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep};
-}
-
-// The kinds of layer that the model has.
-void set_blocks(RankParameters& rank, const Transformer& model, const Strategy& strategy) {
-  const int moe_layers = count_moe_layers(model, 0, model.num_layers);
-  if (moe_layers < model.num_layers) {
-    const RankLayer dense = rank_layer(model, strategy, LayerKind::Dense);
-    rank.block = dense.block, rank.block_replicated = dense.replicated;
-  }
-  if (moe_layers > 0) {
-    const RankLayer moe = rank_layer(model, strategy, LayerKind::Moe);
-    rank.moe_block = moe.block, rank.moe_replicated = moe.replicated, rank.moe_partial = moe.partial;
-    rank.experts = moe.experts;
-    rank.experts_divided = strategy.experts_apart();
-  }
+  const bool moe = kind == LayerKind::Moe;
+  (moe ? rank.moe_block : rank.block) = held(divided, strategy.tp, replicated + partial);
+  (moe ? rank.moe_replicated : rank.block_replicated) = static_cast<double>(replicated);
+  if (!moe) return;
+  rank.moe_partial = static_cast<double>(partial);
+  rank.experts = held(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep;
+  rank.experts_divided = strategy.experts_apart();
 }
 
 // 4-bit values with one fp32 scale per 64 of them.
@@ -91,7 +72,9 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const double h = model.hidden_size;
   rank.prediction = model.mtp_layers * (2.0 * h * h / tensor + 3.0 * norm);
   rank.adapted = strategy.adapters.has_value();
-  set_blocks(rank, model, strategy);
+  const int moe_layers = count_moe_layers(model, 0, model.num_layers);
+  if (moe_layers < model.num_layers) set_layer(rank, model, strategy, LayerKind::Dense);
+  if (moe_layers > 0) set_layer(rank, model, strategy, LayerKind::Moe);
   if (model.embedding_norm && model.moe) rank.embedding += norm;
   if (model.embedding_norm && !model.moe) rank.block += norm / model.num_layers, rank.block_replicated += norm / model.num_layers;
   if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;

@@ -18,11 +18,11 @@ struct Range {
 // A unit's parameters, and which of them are summed.
 class UnitLayout {
  public:
-  explicit UnitLayout(bool divides_tokens) : divides_tokens_(divides_tokens) {}
+  explicit UnitLayout(bool divides_tokens) : divides_tokens_(divides_tokens) { summed_.reserve(8); }
 
   void add(double elements) { size_ += elements; }
   void add_partial(double elements) {
-    summed_.push_back({size_, size_ + elements});
+    if (elements > 0.0) summed_.push_back({size_, size_ + elements});
     size_ += elements;
   }
   void add_own_tokens(double elements) { divides_tokens_ ? add_partial(elements) : add(elements); }
@@ -40,11 +40,8 @@ class UnitLayout {
   std::vector<Range> summed_;
 };
 
-// A layer's weights, but for routed experts that are divided over ranks of their own.  As units of the runtime have them:
-// two norms in every layer, no biases in MLA's projections.
-UnitLayout layer_unit(Transformer model, const Strategy& strategy, const RankParameters& rank, LayerKind kind) {
-  model.norms_per_layer = 2;
-  if (model.mla) model.bias.qkv = false;
+// A layer's weights, but for routed experts that are divided over ranks of their own.
+UnitLayout layer_unit(const Transformer& model, const Strategy& strategy, const RankParameters& rank, LayerKind kind) {
   UnitLayout layout(strategy.sequence_parallel);
   for (const LayerWeight& weight : layer_weights(model, kind)) {
     if (weight.part == LayerPart::Experts) continue;
@@ -107,11 +104,13 @@ double partial_gradients(const Transformer& model, const Strategy& strategy, con
   const RankParameters rank = rank_parameters(model, strategy);
   const auto in_shard = [&](const UnitLayout& layout) { return layout.in_shard(strategy.shard_ranks(), shard); };
   double values = 0.0;
+  int dense_blocks = 0, moe_blocks = 0;
   for (const ModelPart& part : parts) {
-    for (const auto& [kind, layers] : {std::pair{LayerKind::Dense, part.dense_blocks()}, {LayerKind::Moe, part.moe_blocks}})
-      if (layers > 0) values += layers * in_shard(layer_unit(model, strategy, rank, kind));
+    dense_blocks += part.dense_blocks(), moe_blocks += part.moe_blocks;
     if (part.head) values += in_shard(head_unit(strategy, rank, part));
   }
+  for (const auto& [kind, blocks] : {std::pair{LayerKind::Dense, dense_blocks}, {LayerKind::Moe, moe_blocks}})
+    if (blocks > 0) values += blocks * in_shard(layer_unit(model, strategy, rank, kind));
   return values;
 }
 

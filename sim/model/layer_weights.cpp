@@ -9,9 +9,10 @@ class Table {
   using enum WeightName;
 
  public:
-  Table(const Transformer& model, Count kv_heads) : model_(model), h_(model.hidden_size), kv_heads_(kv_heads) {}
+  Table(const Transformer& model, Count kv_heads, LayerWeights& list)
+      : model_(model), h_(model.hidden_size), kv_heads_(kv_heads), list_(list) {}
 
-  LayerWeights layer(LayerKind kind) {
+  void add_layer(LayerKind kind) {
     norm(AttentionNorm, 1);
     model_.mla ? mla(*model_.mla) : attention();
     if (model_.attention_sinks) add({.name = AttentionSinks, .columns = model_.num_heads, .divided = TensorAxis::Columns});
@@ -21,7 +22,6 @@ class Table {
     kind == LayerKind::Moe ? experts(*model_.moe)
                            : mlp(MlpUp, MlpDown, model_.ffn_size, {.part = LayerPart::Mlp, .biases = model_.bias.mlp});
     norm(PostMlpNorm, 4);
-    return list_;
   }
 
  private:
@@ -95,7 +95,7 @@ class Table {
 
   const Transformer& model_;
   Count h_, kv_heads_;
-  LayerWeights list_;
+  LayerWeights& list_;
 };
 
 }  // namespace
@@ -122,7 +122,9 @@ LayerWeight LayerWeight::on_rank(int ranks) const {
 }
 
 LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_ranks) {
-  return Table(model, std::max(model.num_kv_heads, kv_ranks)).layer(kind);
+  LayerWeights list;
+  Table(model, std::max(model.num_kv_heads, kv_ranks), list).add_layer(kind);
+  return list;
 }
 
 }  // namespace llmsim::sim

@@ -1,6 +1,7 @@
 #include "sim/operators/block.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "sim/model/layer_weights.h"
@@ -158,16 +159,20 @@ class BlockLowering {
   // The gradient of a bias is the sum of its GEMM's output gradient over the tokens.
   void bias_gradients() {
     if (framework_.gradients.fused_bias || strategy_.adapters) return;
-    const double heads = static_cast<double>(model_.num_heads + 2 * model_.num_kv_heads) * model_.head_dim / tensor_;
-    const double ffn = static_cast<double>(model_.ffn_size) / tensor_ * (model_.gated_mlp ? 2.0 : 1.0);
-    const auto add = [&](bool bias, Module module, double width, int kernels) {
-      if (!bias) return;
-      const double elements = static_cast<double>(tokens_) * width;
-      block_.add_backward(module, streaming(OperatorKind::BiasGradient, "bias_gradient", elements, element_, kernels));
+    const auto add = [&](Module module, std::initializer_list<WeightName> names) {
+      std::int64_t width = 0;
+      int kernels = 0;
+      for (const WeightName name : names) {
+        const std::int64_t bias = rank_weight(name).bias_parameters();
+        width += bias, kernels += bias > 0;
+      }
+      const double elements = static_cast<double>(tokens_ * width);
+      if (kernels > 0)
+        block_.add_backward(module, streaming(OperatorKind::BiasGradient, "bias_gradient", elements, element_, kernels));
     };
-    add(model_.bias.qkv, Module::Qkv, heads, 1);
-    add(model_.bias.attention_output, Module::AttentionOutput, model_.hidden_size, 1);
-    add(model_.bias.mlp && kind_ == LayerKind::Dense, Module::MlpUp, ffn + model_.hidden_size, 2);
+    add(Module::Qkv, {WeightName::Qkv, WeightName::QueryDown, WeightName::MlaDown});
+    add(Module::AttentionOutput, {WeightName::AttentionOutput});
+    add(Module::MlpUp, {WeightName::MlpUp, WeightName::MlpDown});
   }
 
   void norm(const char* label) {

@@ -1,9 +1,9 @@
 #include "sim/operators/update.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "sim/base/dtype.h"
+#include "sim/model/layer_weights.h"
 
 namespace llmsim::sim {
 namespace {
@@ -82,17 +82,17 @@ UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& st
 }
 
 OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel) {
-  const std::int64_t h = model.hidden_size, q = std::int64_t{model.num_heads} * model.head_dim / tensor_parallel;
-  const std::int64_t kv = std::int64_t{model.num_kv_heads} * model.head_dim / tensor_parallel,
-                     f = model.ffn_size / tensor_parallel;
   OperatorList operators;
-  for (const std::int64_t width : {q + 2 * kv, q, model.gated_mlp ? 2 * f : f, f}) {
-    const std::int64_t m = std::min(h, width), n = std::max(h, width);
-    const std::int64_t steps = kNewtonSchulzSteps;
-    for (const auto& [rows, inner] : {std::pair{m, n}, std::pair{m, m}}) {
-      operators.push_back(gemm("orthogonalise", steps, m, rows, inner, DType::Bf16, DType::Bf16));
-    }
-    operators.push_back(gemm("orthogonalise", steps, m, n, m, DType::Bf16, DType::Bf16));
+  for (const LayerWeight& weight : layer_weights(model, LayerKind::Dense)) {
+    if (weight.multiplied() == 0) continue;
+    const LayerWeight share = weight.on_rank(tensor_parallel);
+    const std::int64_t m = std::min(share.rows, share.columns), n = std::max(share.rows, share.columns);
+    const auto add = [&](std::int64_t columns, std::int64_t inner) {
+      operators.push_back(gemm("orthogonalise", kNewtonSchulzSteps, m, columns, inner, DType::Bf16, DType::Bf16));
+    };
+    add(m, n);
+    add(m, m);
+    add(n, m);
   }
   return operators;
 }

@@ -55,7 +55,7 @@ struct UpdateOperators {
 UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused, double parameters,
                              double gradients);
 
-// The GEMMs of Newton-Schulz for the matrices of one block on one tensor rank.
+// The GEMMs of Newton-Schulz for the matrices of one dense block on one tensor rank.
 OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel);
 
 }  // namespace llmsim::sim
