@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "calibrate/device_fit.h"
+#include "calibrate/statistics.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
 #include "cli/runtime_program.h"
@@ -157,12 +158,9 @@ std::vector<Comparison> comparisons(const hwdb::RuntimeResults& results, const h
 std::string summary(const std::vector<Comparison>& rows, const std::string& of) {
   std::vector<double> errors;
   for (const Comparison& row : rows) errors.push_back(std::abs(row.error()));
-  std::sort(errors.begin(), errors.end());
-  const std::size_t n = errors.size();
-  const double median = n % 2 == 1 ? errors[n / 2] : 0.5 * (errors[n / 2 - 1] + errors[n / 2]);
   char text[96];
-  std::snprintf(text, sizeof text, "%zu step(s)%s: median error %.1f %%, largest %.1f %%", n, of.c_str(), 100.0 * median,
-                100.0 * errors.back());
+  std::snprintf(text, sizeof text, "%zu step(s)%s: median error %.1f %%, largest %.1f %%", errors.size(), of.c_str(),
+                100.0 * calibrate::median(errors), 100.0 * *std::max_element(errors.begin(), errors.end()));
   return text;
 }
 

@@ -1,6 +1,5 @@
 #include "cli/commands.h"
 
-#include <CLI/Error.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
@@ -8,7 +7,6 @@
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/run_request.h"
-#include "hwdb/run_resolver.h"
 #include "reports/explain.h"
 #include "reports/prediction.h"
 #include "sim/base/error.h"
@@ -19,7 +17,6 @@ namespace llmsim::cli {
 namespace {
 
 struct PredictOptions {
-  std::string run_file;  // empty: the run is described by options
   RunOptions run;
   std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};  // a published figure to explain
   std::optional<std::string> explain{};                                        // instead of the usual answer
@@ -104,18 +101,6 @@ std::optional<reports::Reported> reported_of(const PredictOptions& options, cons
   return std::nullopt;
 }
 
-// What is predicted, and what was measured or published of it.
-struct Request {
-  sim::Run run;
-  hwdb::Measured measured;
-};
-
-Request request_of(const PredictOptions& options, const hwdb::Database& database) {
-  if (options.run_file.empty()) return {.run = run_of(options.run, database), .measured = {}};
-  const hwdb::RunRecord record = hwdb::read_run(options.run_file);
-  return {.run = hwdb::RunResolver(database).resolve(record), .measured = record.measured.value_or(hwdb::Measured{})};
-}
-
 void add_measured_warnings(sim::Prediction& prediction, const hwdb::Measured& measured) {
   if (!measured.step_time || prediction.step_time <= sim::Seconds(0.0)) return;
   for (std::string& line : sim::implausible_measurement(prediction, *measured.step_time))
@@ -126,7 +111,7 @@ int run_predict(const PredictOptions& options) {
   const reports::Format format = format_of(options.output);
   const std::optional<reports::Explained> explained = explained_of(options);
   const hwdb::Database database = open_database(options.database);
-  const Request request = request_of(options, database);
+  const Request request = request_of(options.run, database);
   const std::optional<reports::Reported> reported = reported_of(options, request.measured);
   sim::Prediction prediction = sim::predict(request.run);
   add_measured_warnings(prediction, request.measured);
@@ -147,12 +132,7 @@ int run_predict(const PredictOptions& options) {
 void add_predict(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand("predict", "one run in full: time, memory, communication, MFU, interval");
   const auto options = std::make_shared<PredictOptions>();
-  CLI::Option* file = command->add_option("RUN.json", options->run_file, "a run record, instead of options; example: run.json");
-  file->type_name("FILE");
-  add_run_options(*command, options->run);
-  for (CLI::Option* option : command->get_options()) {
-    if (option != file && option != command->get_help_ptr()) file->excludes(option);
-  }
+  add_run_or_file(*command, options->run);
   add_reported_options(*command, *options);
   add_timeline_options(*command, *options);
   add_explain_option(*command, *options);
@@ -162,7 +142,7 @@ void add_predict(CLI::App& program, int& status) {
       "Exit status: 0 predicted, 1 error, 2 usage, 3 the run cannot be carried out.\n"
       "Example: llmsim predict --model llama-70b --gpus 256 --tp 8 --pp 4 --micro-batch 1 --recompute selective");
   command->callback([options, &status] {
-    if (options->run_file.empty() && options->run.model.empty()) throw CLI::RequiredError("RUN.json or --model");
+    require_run(options->run);
     status = run_predict(*options);
   });
 }

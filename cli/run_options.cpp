@@ -1,5 +1,6 @@
 #include "cli/run_options.h"
 
+#include <CLI/Error.hpp>
 #include <algorithm>
 
 #include "hwdb/settings.h"
@@ -133,6 +134,19 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "MoE models), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; default none; example: --recompute "
       "selective=core_attn+mlp");
   add_recipe(c, o);
+}
+
+void add_run_or_file(CLI::App& c, RunOptions& o) {
+  CLI::Option* file = c.add_option("RUN.json", o.run_file, "a run record, instead of options; example: run.json");
+  file->type_name("FILE");
+  add_run_options(c, o);
+  for (CLI::Option* option : c.get_options()) {
+    if (option != file && option != c.get_help_ptr()) file->excludes(option);
+  }
+}
+
+void require_run(const RunOptions& options) {
+  if (options.run_file.empty() && options.model.empty()) throw CLI::RequiredError("RUN.json or --model");
 }
 
 void add_search_options(CLI::App& c, RunOptions& o) {

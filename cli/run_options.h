@@ -15,7 +15,8 @@
 namespace llmsim::cli {
 
 struct RunOptions {
-  std::string model;
+  std::string run_file{};  // a run record; empty: the run is described by the other options
+  std::string model{};
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
   std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{};
   std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};
@@ -26,6 +27,10 @@ struct RunOptions {
 
 // Options for one run, each with one value.
 void add_run_options(CLI::App& command, RunOptions& options);
+
+// The same, or the file of a run record in their place; require_run() throws CLI::RequiredError where neither is given.
+void add_run_or_file(CLI::App& command, RunOptions& options);
+void require_run(const RunOptions& options);
 
 // The same for a search: the mesh and the recipe take lists and ranges.
 void add_search_options(CLI::App& command, RunOptions& options);

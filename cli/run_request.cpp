@@ -13,7 +13,6 @@
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/huggingface.h"
-#include "hwdb/run_record.h"
 #include "hwdb/run_resolver.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
@@ -297,9 +296,7 @@ void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partia
 }
 
 std::string date_in(const std::string& text) {
-  const bool right =
-      text.size() == 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-") == std::string::npos;
-  if (!right) refuse("--date", text, "a day as YYYY-MM-DD");
+  if (!hwdb::is_date(text)) refuse("--date", text, "a day as YYYY-MM-DD");
   return text;
 }
 
@@ -392,6 +389,12 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   sim::Run run = resolved(std::move(record), model, notes, database);
   set_mesh(layout, run.strategy);
   return run;
+}
+
+Request request_of(const RunOptions& options, const hwdb::Database& database) {
+  if (options.run_file.empty()) return {.run = run_of(options, database)};
+  const hwdb::RunRecord record = hwdb::read_run(options.run_file);
+  return {.run = hwdb::RunResolver(database).resolve(record), .measured = record.measured.value_or(hwdb::Measured{})};
 }
 
 sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database) {

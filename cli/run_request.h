@@ -13,6 +13,7 @@
 
 #include "cli/run_options.h"
 #include "hwdb/database.h"
+#include "hwdb/run_record.h"
 #include "sim/plan.h"
 #include "sim/run.h"
 
@@ -21,6 +22,13 @@ namespace llmsim::cli {
 // One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does not multiply is kept as asked:
 // the simulator answers with the rule it breaks.
 sim::Run run_of(const RunOptions& options, const hwdb::Database& database);
+
+// What is predicted, and what was measured or published of it: the run of a record or of options.
+struct Request {
+  sim::Run run;
+  hwdb::Measured measured{};
+};
+Request request_of(const RunOptions& options, const hwdb::Database& database);
 
 // What to plan, with the lists that restrict the search.  Throws Error for an unknown name or a value out of range.
 sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database);

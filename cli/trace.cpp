@@ -1,6 +1,5 @@
 #include "cli/commands.h"
 
-#include <CLI/Error.hpp>
 #include <limits>
 #include <memory>
 
@@ -8,8 +7,6 @@
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/run_request.h"
-#include "hwdb/run_record.h"
-#include "hwdb/run_resolver.h"
 #include "reports/trace.h"
 #include "sim/predict.h"
 #include "sim/schedule/timeline.h"
@@ -18,7 +15,6 @@ namespace llmsim::cli {
 namespace {
 
 struct TraceOptions {
-  std::string run_file;  // empty: the run is described by options
   RunOptions run;
   std::string microbatches = "0";
   bool operators = false;
@@ -28,11 +24,6 @@ struct TraceOptions {
 };
 
 constexpr NumberRange kMicroBatches{0, 1 << 24};
-
-sim::Run asked_run(const TraceOptions& options, const hwdb::Database& database) {
-  if (options.run_file.empty()) return run_of(options.run, database);
-  return hwdb::RunResolver(database).resolve(hwdb::read_run(options.run_file));
-}
 
 sim::TimelineOptions timeline_options(const TraceOptions& options) {
   sim::TimelineOptions timeline;
@@ -45,7 +36,7 @@ sim::TimelineOptions timeline_options(const TraceOptions& options) {
 int run_trace(const TraceOptions& options) {
   const sim::TimelineOptions timeline = timeline_options(options);
   const hwdb::Database database = open_database(options.database);
-  const sim::Prediction prediction = sim::predict(asked_run(options, database));
+  const sim::Prediction prediction = sim::predict(request_of(options.run, database).run);
   if (prediction.infeasible) say_why_not(prediction.infeasible->message);
   if (prediction.step_time <= sim::Seconds(0.0)) return 3;
   const sim::Run& run = prediction.run;
@@ -60,12 +51,7 @@ int run_trace(const TraceOptions& options) {
 void add_trace(CLI::App& program, int& status) {
   CLI::App* command = program.add_subcommand("trace", "one step of a run, drawn: every pass of every stage, for Perfetto");
   const auto options = std::make_shared<TraceOptions>();
-  CLI::Option* file = command->add_option("RUN.json", options->run_file, "a run record, instead of options; example: run.json");
-  file->type_name("FILE");
-  add_run_options(*command, options->run);
-  for (CLI::Option* option : command->get_options()) {
-    if (option != file && option != command->get_help_ptr()) file->excludes(option);
-  }
+  add_run_or_file(*command, options->run);
   command
       ->add_option("--microbatches", options->microbatches,
                    "micro-batches whose passes are drawn one by one, the first of all; default 0, all; example: --microbatches 8")
@@ -82,7 +68,7 @@ void add_trace(CLI::App& program, int& status) {
       "The output is in the Chrome trace event format: open it at ui.perfetto.dev or chrome://tracing.\n"
       "Example: llmsim trace --model llama-70b --gpus 256 --tp 8 --pp 4 --microbatches 8 -o step.json");
   command->callback([options, &status] {
-    if (options->run_file.empty() && options->run.model.empty()) throw CLI::RequiredError("RUN.json or --model");
+    require_run(options->run);
     status = run_trace(*options);
   });
 }

@@ -6,6 +6,7 @@
 
 #include "hwdb/framework_fields.h"
 #include "hwdb/json_reader.h"
+#include "hwdb/run_record.h"
 #include "hwdb/settings.h"
 #include "hwdb/shipped_facts.h"
 #include "hwdb/spelling.h"
@@ -15,11 +16,6 @@ namespace llmsim::hwdb {
 namespace {
 
 using nlohmann::json;
-
-// A date as run files write it, so that dates compare as text.
-bool is_date(const std::string& text) {
-  return text.size() == 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-") == std::string::npos;
-}
 
 std::string read_until(ObjectReader& reader) {
   const std::string until = reader.text("until").value_or("");

@@ -211,16 +211,6 @@ Scored read_scored(ObjectReader reader) {
   return s;
 }
 
-// A date as the schema writes it, so that dates compare as text.
-std::optional<std::string> read_date(ObjectReader& reader) {
-  const std::optional<std::string> date = reader.text("date");
-  if (!date) return date;
-  const bool right =
-      date->size() == 10 && (*date)[4] == '-' && (*date)[7] == '-' && date->find_first_not_of("0123456789-") == std::string::npos;
-  if (!right) reader.refuse("date", "a date as \"YYYY-MM-DD\" is expected");
-  return date;
-}
-
 RunRecord read_record(const json& value, const std::string& file, const std::string& id, const std::string& group) {
   ObjectReader reader(value, file + ": run " + id);
   RunRecord record;
@@ -230,7 +220,8 @@ RunRecord read_record(const json& value, const std::string& file, const std::str
   reader.text("id");
   record.group = reader.text("group").value_or(group);
   record.source = reader.text("source");
-  record.date = read_date(reader);
+  record.date = reader.text("date");
+  if (record.date && !is_date(*record.date)) reader.refuse("date", "a date as \"YYYY-MM-DD\" is expected");
   record.notes = reader.text("notes");
   record.noise = reader.number("noise", 0.0);
   reader.any("inferred");
@@ -260,6 +251,10 @@ void add_run(RunFile& file, const json& value, std::set<std::string>& seen) {
 }
 
 }  // namespace
+
+bool is_date(const std::string& text) {
+  return text.size() == 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-") == std::string::npos;
+}
 
 RunFile parse_runs(const std::string& text, const std::string& file) {
   const json document = parse_json(text, file);

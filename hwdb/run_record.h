@@ -94,6 +94,9 @@ struct RunRecord {
   Scored scored;
 };
 
+// Whether a text is a date as run files write it, "YYYY-MM-DD", so that dates compare as text.
+bool is_date(const std::string& text);
+
 // A run that could not be read, with the one-line reason.
 struct RejectedRun {
   std::string id;

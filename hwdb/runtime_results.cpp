@@ -222,6 +222,17 @@ void add(RuntimeResults& results, const json& record, const std::string& where) 
   }
 }
 
+// Kernels of one rank say nothing of ranks with other shares of the cores.
+void require_same_device(const MeasuredMachine& first, const RuntimeResults& other) {
+  const MeasuredMachine& machine = other.machine;
+  if (machine.id != first.id)
+    throw Error(other.file + ": is of the device " + machine.id + ", the files before it of " + first.id);
+  if (machine.kind == "cpu" && machine.threads != first.threads) {
+    throw Error(other.file + ": threads = " + std::to_string(machine.threads) + ", " + std::to_string(first.threads) +
+                " in the files before it: measure all with the same --threads");
+  }
+}
+
 }  // namespace
 
 RuntimeResults parse_runtime_results(const std::string& text, const std::string& file) {
@@ -247,21 +258,6 @@ RuntimeResults parse_runtime_results(const std::string& text, const std::string&
   if (results.machine.id.empty()) throw Error(file + ": is empty; a result file of llmsim-runtime is expected");
   return results;
 }
-
-namespace {
-
-// Kernels of one rank say nothing of ranks with other shares of the cores.
-void require_same_device(const MeasuredMachine& first, const RuntimeResults& other) {
-  const MeasuredMachine& machine = other.machine;
-  if (machine.id != first.id)
-    throw Error(other.file + ": is of the device " + machine.id + ", the files before it of " + first.id);
-  if (machine.kind == "cpu" && machine.threads != first.threads) {
-    throw Error(other.file + ": threads = " + std::to_string(machine.threads) + ", " + std::to_string(first.threads) +
-                " in the files before it: measure all with the same --threads");
-  }
-}
-
-}  // namespace
 
 RuntimeResults read_runtime_results(const std::vector<std::string>& paths) {
   RuntimeResults all;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "hwdb/framework_fields.h"
@@ -14,129 +16,88 @@ namespace {
 using nlohmann::json;
 using enum SettingKind;
 
-// What a word or a switch means for the field that it sets; a value that is not listed is passed on as it is.
-using Meanings = std::vector<std::pair<std::string, json>>;
-
-// One more field than the table's columns have, or none: a setting that only rules of facts/frameworks.json read has no field.
-struct Effect {
-  const char* key;
-  const char* field;
-  Meanings meanings;
-};
-
-const Meanings& byte_counts() {
-  static const Meanings all = {{"none", 0}, {"fp8", 1}, {"int8", 1}, {"fp16", 2}, {"bf16", 2}, {"fp32", 4}};
-  return all;
-}
-
-const Meanings& is_fp32() {
-  static const Meanings all = {{"fp32", true}, {"fp16", false}, {"bf16", false}};
-  return all;
-}
-
-const std::vector<Effect>& effects() {
-  static const std::vector<Effect> all = {
-      {"weight_dtype", "storage.weight_bytes", byte_counts()},
-      {"gradient_dtype", "storage.gradient_bytes", byte_counts()},
-      {"main_gradient_dtype", "storage.main_gradient_bytes", byte_counts()},
-      {"master_dtype", "storage.master_bytes", byte_counts()},
-      {"state_dtype", "storage.state_bytes", byte_counts()},
-      {"gradient_reduce_dtype", "gradients.reduced_in_fp32", is_fp32()},
-      {"norm_dtype", "norms_in_fp32", is_fp32()},
-      {"fp8_recipe", "low_precision.scaling", {}},
-      {"fp8_all_gather", "low_precision.gathers", {}},
-      {"fp8_lm_head", "low_precision.head", {}},
-      {"first_layers_bf16", "low_precision.high_precision_first", {}},
-      {"last_layers_bf16", "low_precision.high_precision_last", {}},
-      {"moe_fp8_dispatch", "experts.dispatches_low_precision", {}},
-      {"attention_kernel", "attention_kernel", {}},
-      {"dropout", "dropout", {}},
-      {"fused_loss", "loss.fused", {}},
-      {"loss_chunks", "loss.chunks", {}},
-      {"fused_optimizer", "update.fused", {}},
-      {"optimizer_in_backward", "update.in_backward", {}},
-      {"optimizer_step", "default.optimizer_step", {}},
-      {"gradient_accumulation_fusion", "gradients.accumulated_by_gemm", {}},
-      {"grad_sync_every_microbatch", "gradients.reduced_every_microbatch", {}},
-      {"reduce_bucket_size", "gradients.bucket", {}},
-      {"reshard_after_forward", "sharded.regathers_in_backward", {}},
-      {"fsdp_unit_blocks", "sharded.unit_blocks", {}},
-      {"fsdp_prefetch_units", "sharded.prefetch_units", {}},
-      {"max_live_parameters", "sharded.live_parameters", {}},
-      {"partition_activations", "kept.partitioned_checkpoints", {}},
-      {"checkpointed_modules_per_block", "kept.parts_per_block", {}},
-      {"transformer_engine", "reserve.transformer_engine", {}},
-  };
-  return all;
-}
-
 constexpr double kMost = 1e15;
 
-Setting on_off(const char* key, const char* part_of, const char* help, const char* example = "true") {
-  return {key, Switch, 0.0, 0.0, {}, part_of, help, example};
+Setting on_off(const char* key, const char* field, const char* part_of, const char* help, const char* example = "true") {
+  return {key, field, Switch, 0.0, 0.0, {}, part_of, help, example};
 }
 
-Setting number_setting(const char* key, double least, double most, const char* part_of, const char* help, const char* example) {
-  return {key, Number, least, most, {}, part_of, help, example};
+Setting number_setting(const char* key, const char* field, double least, double most, const char* part_of, const char* help,
+                       const char* example) {
+  return {key, field, Number, least, most, {}, part_of, help, example};
 }
 
-Setting count(const char* key, int least, int most, const char* part_of, const char* help, const char* example) {
-  return {key, Count, 1.0 * least, 1.0 * most, {}, part_of, help, example};
+Setting count(const char* key, const char* field, int least, int most, const char* part_of, const char* help,
+              const char* example) {
+  return {key, field, Count, 1.0 * least, 1.0 * most, {}, part_of, help, example};
 }
 
-Setting word(const char* key, std::vector<std::string> words, const char* part_of, const char* help, const char* example) {
-  return {key, Word, 0.0, 0.0, std::move(words), part_of, help, example};
+Setting word(const char* key, const char* field, std::vector<std::string> words, const char* part_of, const char* help,
+             const char* example) {
+  return {key, field, Word, 0.0, 0.0, std::move(words), part_of, help, example};
 }
 
 std::vector<Setting> all_settings() {
   const std::vector<std::string> half{"fp32", "bf16", "fp16"};
   return {
-      word("weight_dtype", {"fp32", "bf16", "fp16", "fp8"}, "precision", "format in which weights are kept", "fp32"),
-      word("gradient_dtype", half, "precision", "format of gradients", "fp32"),
-      word("main_gradient_dtype", {"none", "fp32", "bf16"}, "precision",
+      word("weight_dtype", "storage.weight_bytes", {"fp32", "bf16", "fp16", "fp8"}, "precision",
+           "format in which weights are kept", "fp32"),
+      word("gradient_dtype", "storage.gradient_bytes", half, "precision", "format of gradients", "fp32"),
+      word("main_gradient_dtype", "storage.main_gradient_bytes", {"none", "fp32", "bf16"}, "precision",
            "format of a second gradient buffer, sharded with the states", "none"),
-      word("master_dtype", {"none", "fp32", "bf16"}, "precision", "format of the optimizer's own copy of the weights", "none"),
-      word("state_dtype", {"fp32", "bf16", "fp16", "int8", "fp8"}, "optimizer", "format of each optimizer state", "bf16"),
-      word("gradient_reduce_dtype", half, "precision", "format in which gradients are summed over ranks", "bf16"),
-      word("norm_dtype", half, "precision", "format in which norms save their input", "bf16"),
-      word("fp8_recipe", {"delayed", "current", "rowwise", "rowwise-gw-hp", "blockwise", "mxfp8", "nvfp4"}, "precision",
+      word("master_dtype", "storage.master_bytes", {"none", "fp32", "bf16"}, "precision",
+           "format of the optimizer's own copy of the weights", "none"),
+      word("state_dtype", "storage.state_bytes", {"fp32", "bf16", "fp16", "int8", "fp8"}, "optimizer",
+           "format of each optimizer state", "bf16"),
+      word("gradient_reduce_dtype", "gradients.reduced_in_fp32", half, "precision",
+           "format in which gradients are summed over ranks", "bf16"),
+      word("norm_dtype", "norms_in_fp32", half, "precision", "format in which norms save their input", "bf16"),
+      word("fp8_recipe", "low_precision.scaling",
+           {"delayed", "current", "rowwise", "rowwise-gw-hp", "blockwise", "mxfp8", "nvfp4"}, "precision",
            "scales of the low-precision GEMMs", "current"),
-      word("mxfp8_rounding", {"floor", "rceil"}, "precision", "rounding of mxfp8 scales", "rceil"),
-      on_off("fp8_all_gather", "precision", "weights are quantised before they are gathered"),
-      on_off("fp8_lm_head", "precision", "the LM head multiplies in low precision too"),
-      count("first_layers_bf16", 0, 4096, "precision", "first layers that a low-precision recipe leaves in 16 bits", "1"),
-      count("last_layers_bf16", 0, 4096, "precision", "last layers that a low-precision recipe leaves in 16 bits", "1"),
-      on_off("moe_fp8_dispatch", "precision", "tokens travel to experts in low precision"),
-      word("attention_kernel",
+      word("mxfp8_rounding", "", {"floor", "rceil"}, "precision", "rounding of mxfp8 scales", "rceil"),
+      on_off("fp8_all_gather", "low_precision.gathers", "precision", "weights are quantised before they are gathered"),
+      on_off("fp8_lm_head", "low_precision.head", "precision", "the LM head multiplies in low precision too"),
+      count("first_layers_bf16", "low_precision.high_precision_first", 0, 4096, "precision",
+            "first layers that a low-precision recipe leaves in 16 bits", "1"),
+      count("last_layers_bf16", "low_precision.high_precision_last", 0, 4096, "precision",
+            "last layers that a low-precision recipe leaves in 16 bits", "1"),
+      on_off("moe_fp8_dispatch", "experts.dispatches_low_precision", "precision", "tokens travel to experts in low precision"),
+      word("attention_kernel", "attention_kernel",
            {"flash-1", "flash-triton", "flash-2", "flash-3", "cudnn", "composable-kernel", "aotriton", "aotriton-first", "splash",
             "blockwise", "blockwise-fp32"},
            "flash_attention", "kernel that flash attention is", "cudnn"),
-      number_setting("dropout", 0, 0.999, "", "probability of dropout", "0.1"),
-      word("fused_loss", {"kernel", "logits", "recomputed", "gradient"}, "fused_cross_entropy",
+      number_setting("dropout", "dropout", 0, 0.999, "", "probability of dropout", "0.1"),
+      word("fused_loss", "loss.fused", {"kernel", "logits", "recomputed", "gradient"}, "fused_cross_entropy",
            "what a fused cross entropy does: one kernel over whole logits, fp32 copies in chunks, chunks that are recomputed, or "
            "chunks with their gradients",
            "gradient"),
-      count("loss_chunks", 0, 65536, "fused_cross_entropy",
+      count("loss_chunks", "loss.chunks", 0, 65536, "fused_cross_entropy",
             "chunks of the tokens in the loss, 0 for as many as keep a chunk's logits as large as its input", "8"),
-      on_off("fused_optimizer", "optimizer", "one kernel updates all parameters"),
-      on_off("optimizer_in_backward", "optimizer", "each parameter is updated as soon as its gradient exists"),
-      on_off("optimizer_step", "", "off: the step is a micro-step without update", "false"),
-      on_off("gradient_accumulation_fusion", "", "weight-gradient GEMMs add to the gradient buffer", "false"),
-      on_off("grad_sync_every_microbatch", "", "gradients are reduced after each micro-batch"),
-      number_setting("reduce_bucket_size", 1, kMost, "", "gradients in one bucket, elements", "5e8"),
-      on_off("reshard_after_forward", "", "off: zero3 keeps gathered weights for the backward pass", "false"),
-      number_setting("fsdp_unit_blocks", 0, 4096, "",
+      on_off("fused_optimizer", "update.fused", "optimizer", "one kernel updates all parameters"),
+      on_off("optimizer_in_backward", "update.in_backward", "optimizer",
+             "each parameter is updated as soon as its gradient exists"),
+      on_off("optimizer_step", "default.optimizer_step", "", "off: the step is a micro-step without update", "false"),
+      on_off("gradient_accumulation_fusion", "gradients.accumulated_by_gemm", "",
+             "weight-gradient GEMMs add to the gradient buffer", "false"),
+      on_off("grad_sync_every_microbatch", "gradients.reduced_every_microbatch", "",
+             "gradients are reduced after each micro-batch"),
+      number_setting("reduce_bucket_size", "gradients.bucket", 1, kMost, "", "gradients in one bucket, elements", "5e8"),
+      on_off("reshard_after_forward", "sharded.regathers_in_backward", "",
+             "off: zero3 keeps gathered weights for the backward pass", "false"),
+      number_setting("fsdp_unit_blocks", "sharded.unit_blocks", 0, 4096, "",
                      "blocks that zero3 gathers as one unit, 0 for the whole model, 0.5 for two units a block", "0"),
-      count("fsdp_prefetch_units", 0, 1000, "", "FSDP units gathered ahead of the one that runs", "2"),
-      number_setting("max_live_parameters", 1, kMost, "",
+      count("fsdp_prefetch_units", "sharded.prefetch_units", 0, 1000, "", "FSDP units gathered ahead of the one that runs", "2"),
+      number_setting("max_live_parameters", "sharded.live_parameters", 1, kMost, "",
                      "gathered parameters of zero3 that stay until there are so many, elements", "1e9"),
-      on_off("partition_activations", "", "stored block inputs are divided over the tensor ranks"),
-      count("checkpointed_modules_per_block", 1, 16, "recompute", "modules of a block that count when checkpoints are spaced",
-            "2"),
-      on_off("transformer_engine", "precision", "linear layers are TransformerEngine's"),
-      on_off("grouped_gemm", "", "the GEMMs of experts run grouped, on several streams"),
-      on_off("tuned_gemm", "", "GEMM kernels are tuned for the run's shapes (TunableOp)"),
-      on_off("deterministic", "", "steps are the same to the bit"),
+      on_off("partition_activations", "kept.partitioned_checkpoints", "",
+             "stored block inputs are divided over the tensor ranks"),
+      count("checkpointed_modules_per_block", "kept.parts_per_block", 1, 16, "recompute",
+            "modules of a block that count when checkpoints are spaced", "2"),
+      on_off("transformer_engine", "reserve.transformer_engine", "precision", "linear layers are TransformerEngine's"),
+      on_off("grouped_gemm", "", "", "the GEMMs of experts run grouped, on several streams"),
+      on_off("tuned_gemm", "", "", "GEMM kernels are tuned for the run's shapes (TunableOp)"),
+      on_off("deterministic", "", "", "steps are the same to the bit"),
   };
 }
 
@@ -148,10 +109,13 @@ json json_of(const sim::FieldValue& value) {
   return number;
 }
 
-json meaning_of(const Effect& effect, const sim::FieldValue& value) {
-  for (const auto& [word, meaning] : effect.meanings) {
-    if (sim::text_of(value) == word) return meaning;
-  }
+// In the field that a setting sets.  A number format is its bytes where these are stored, and fp32 or not where a field asks
+// that.
+json meaning_of(const Setting& setting, const sim::FieldValue& value) {
+  static const std::map<std::string, int> bytes = {{"none", 0}, {"fp8", 1}, {"int8", 1}, {"fp16", 2}, {"bf16", 2}, {"fp32", 4}};
+  const std::string_view field = setting.field;
+  if (field.starts_with("storage.")) return bytes.at(sim::text_of(value));
+  if (field.ends_with("_in_fp32")) return sim::text_of(value) == "fp32";
   return json_of(value);
 }
 
@@ -211,9 +175,8 @@ void apply_settings(const sim::SettingValues& settings, FrameworkChoice& choice)
       state_field(choice, "low_precision.stores_weights", true);
       continue;
     }
-    for (const Effect& effect : effects()) {
-      if (key == effect.key) state_field(choice, effect.field, meaning_of(effect, value));
-    }
+    const Setting* const setting = find_setting(key);
+    if (setting && *setting->field) state_field(choice, setting->field, meaning_of(*setting, value));
   }
   // DeepSpeed holds a bucket that fills and one that is reduced, of 16-bit gradients.
   if (const auto bucket = settings.find("reduce_bucket_size"); bucket != settings.end())

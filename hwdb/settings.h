@@ -17,6 +17,7 @@ enum class SettingKind { Switch, Number, Count, Word };
 
 struct Setting {
   const char* key;                 // in run files; the option has dashes for underscores
+  const char* field;               // of the framework's behaviour that it sets; empty: rules of facts/frameworks.json read it
   SettingKind kind;                // Count: a whole number
   double least, most;              // of a number
   std::vector<std::string> words;  // that a Word may be

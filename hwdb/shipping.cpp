@@ -168,6 +168,12 @@ std::string shipped_date() {
   return "";
 }
 
+std::int64_t schema_of(const Connection& connection) {
+  Statement version(connection, "PRAGMA user_version");
+  version.step();
+  return version.integer(0);
+}
+
 }  // namespace
 
 std::string_view name_of(Origin origin) { return origin == Origin::Shipped ? "shipped" : "user"; }
@@ -255,16 +261,6 @@ void insert_measurement(const Connection& connection, const Measurement& measure
       .bind(measurement.points)
       .run();
 }
-
-namespace {
-
-std::int64_t schema_of(const Connection& connection) {
-  Statement version(connection, "PRAGMA user_version");
-  version.step();
-  return version.integer(0);
-}
-
-}  // namespace
 
 bool is_current(const Connection& connection) {
   if (schema_of(connection) != kSchemaVersion) return false;

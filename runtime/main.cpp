@@ -93,83 +93,51 @@ void check_id(const std::string& id) {
     throw Error("--id = " + id + ": 1 to 64 lower-case letters, digits and '_' are expected");
 }
 
-enum Option : int {
-  Output = 256,
-  Resume,
-  Quick,
-  Kernels,
-  Steps,
-  Budget,
-  DeviceName,
-  Id,
-  Threads,
-  Collectives,
-  Check,
-  Verify,
-  Ranks,
-  Nodes,
-  Timeout,
-  Name,
-  Help
+// An option, and what it does to a command line; `text` is its value, if it has one.
+struct Option {
+  const char* name;
+  int value;  // required_argument, no_argument
+  void (*apply)(CommandLine& line, const char* text);
 };
 
-const option kOptions[] = {{"output", required_argument, nullptr, Output},
-                           {"resume", no_argument, nullptr, Resume},
-                           {"quick", no_argument, nullptr, Quick},
-                           {"kernels", no_argument, nullptr, Kernels},
-                           {"steps", no_argument, nullptr, Steps},
-                           {"budget", required_argument, nullptr, Budget},
-                           {"device", required_argument, nullptr, DeviceName},
-                           {"id", required_argument, nullptr, Id},
-                           {"threads", required_argument, nullptr, Threads},
-                           {"collectives", no_argument, nullptr, Collectives},
-                           {"check", no_argument, nullptr, Check},
-                           {"verify", no_argument, nullptr, Verify},
-                           {"ranks", required_argument, nullptr, Ranks},
-                           {"nodes", required_argument, nullptr, Nodes},
-                           {"timeout", required_argument, nullptr, Timeout},
-                           {"name", no_argument, nullptr, Name},
-                           {"help", no_argument, nullptr, Help},
-                           {nullptr, 0, nullptr, 0}};
-
-void apply(CommandLine& line, bool& kernels, bool& steps, int option) {
-  CampaignOptions& campaign = line.campaign;
-  switch (option) {
-    case Output: campaign.output = optarg; break;
-    case Resume: campaign.resume = true; break;
-    case Quick: campaign.quick = true; break;
-    case Kernels: kernels = true; break;
-    case Steps: steps = true; break;
-    case Budget: campaign.budget = sim::Seconds(positive_number("--budget", optarg)); break;
-    case DeviceName: line.device = optarg; break;
-    case Id: campaign.accelerator = optarg; break;
-    case Threads: campaign.threads = static_cast<int>(positive_number("--threads", optarg)); break;
-    case Collectives: line.collectives = true; break;
-    case Check: line.check = true; break;
-    case Verify: line.verify = true; break;
-    case Ranks: line.ranks = positive_count("--ranks", optarg); break;
-    case Nodes: line.nodes = positive_count("--nodes", optarg); break;
-    case Timeout: line.timeout = std::chrono::seconds(positive_count("--timeout", optarg)); break;
-    case Name: line.name = true; break;
-    default: line.help = true;
-  }
-}
+const Option kOptions[] = {
+    {"output", required_argument, [](CommandLine& line, const char* text) { line.campaign.output = text; }},
+    {"resume", no_argument, [](CommandLine& line, const char*) { line.campaign.resume = true; }},
+    {"quick", no_argument, [](CommandLine& line, const char*) { line.campaign.quick = true; }},
+    {"kernels", no_argument, [](CommandLine& line, const char*) { line.campaign.kernels = true; }},
+    {"steps", no_argument, [](CommandLine& line, const char*) { line.campaign.steps = true; }},
+    {"budget", required_argument,
+     [](CommandLine& line, const char* text) { line.campaign.budget = sim::Seconds(positive_number("--budget", text)); }},
+    {"device", required_argument, [](CommandLine& line, const char* text) { line.device = text; }},
+    {"id", required_argument, [](CommandLine& line, const char* text) { line.campaign.accelerator = text; }},
+    {"threads", required_argument,
+     [](CommandLine& line, const char* text) { line.campaign.threads = static_cast<int>(positive_number("--threads", text)); }},
+    {"collectives", no_argument, [](CommandLine& line, const char*) { line.collectives = true; }},
+    {"check", no_argument, [](CommandLine& line, const char*) { line.check = true; }},
+    {"verify", no_argument, [](CommandLine& line, const char*) { line.verify = true; }},
+    {"ranks", required_argument, [](CommandLine& line, const char* text) { line.ranks = positive_count("--ranks", text); }},
+    {"nodes", required_argument, [](CommandLine& line, const char* text) { line.nodes = positive_count("--nodes", text); }},
+    {"timeout", required_argument,
+     [](CommandLine& line, const char* text) { line.timeout = std::chrono::seconds(positive_count("--timeout", text)); }},
+    {"name", no_argument, [](CommandLine& line, const char*) { line.name = true; }},
+    {"help", no_argument, [](CommandLine& line, const char*) { line.help = true; }}};
 
 // None: the command line is wrong, and getopt has said how.
 std::optional<CommandLine> parsed(int argc, char** argv) {
   CommandLine line;
   line.campaign.threads = 0;
-  bool kernels = false, steps = false;
-  for (int option = 0; (option = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
-    if (option == '?') return std::nullopt;
-    apply(line, kernels, steps, option);
+  line.campaign.kernels = line.campaign.steps = false;
+  std::vector<option> options;
+  for (const Option& one : kOptions) options.push_back({one.name, one.value, nullptr, 0});
+  options.push_back({});
+  for (int result = 0, index = 0; (result = getopt_long(argc, argv, "", options.data(), &index)) != -1;) {
+    if (result == '?') return std::nullopt;
+    kOptions[index].apply(line, optarg);
   }
   if (optind < argc) {
     std::fprintf(stderr, "%s: unexpected argument '%s'\n", argv[0], argv[optind]);
     return std::nullopt;
   }
-  line.campaign.kernels = kernels;
-  line.campaign.steps = steps;
   return line;
 }
 

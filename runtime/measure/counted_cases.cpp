@@ -1,6 +1,7 @@
 #include "runtime/measure/counted_cases.h"
 
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,6 +44,10 @@ sim::Transformer small_model(bool llama) {
   return model;
 }
 
+std::string key_of(const sim::Transformer& model, Formats formats, const std::string& what) {
+  return model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + what;
+}
+
 TrainingSetup setup_of(sim::Transformer model, Formats formats, int micro_batches) {
   TrainingSetup setup;
   setup.model = std::move(model);
@@ -70,8 +75,8 @@ void add_small(std::vector<CountedCase>& cases) {
           TrainingSetup setup = setup_of(small_model(llama), formats, 2);
           setup.strategy.recompute = recompute;
           setup.strategy.flash_attention = setup.strategy.fused_cross_entropy = fused;
-          const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] +
-                                  " recompute=" + sim::text_of(recompute) + (fused ? " blockwise chunked-loss" : " unfused");
+          const std::string key = key_of(
+              setup.model, formats, "recompute=" + sim::text_of(recompute) + (fused ? " blockwise chunked-loss" : " unfused"));
           cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = {0}});
         }
       }
@@ -100,31 +105,39 @@ void add_wide_heads(std::vector<CountedCase>& cases) {
         setup.strategy.micro_batch = setup.strategy.global_batch = 16;
         setup.strategy.recompute = recompute;
         setup.strategy.flash_attention = false;
-        const std::string key =
-            setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " recompute=" + sim::text_of(recompute);
+        const std::string key = key_of(setup.model, formats, "recompute=" + sim::text_of(recompute));
         cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = {0}});
       }
     }
   }
 }
 
-// The last tensor rank of the first data rank, on each of `stages`.
-std::vector<int> ranks_on(const sim::Strategy& strategy, const std::vector<int>& stages) {
-  std::vector<int> ranks;
-  for (const int stage : stages) ranks.push_back(stage * sim::group_stride(strategy, sim::GroupKind::Pipeline) + strategy.tp - 1);
-  return ranks;
-}
-
-std::vector<int> all_stages(const sim::Strategy& strategy) {
-  std::vector<int> stages;
-  for (int stage = 0; stage < strategy.pp; ++stage) stages.push_back(stage);
-  return stages;
-}
-
 struct Form {
   const char* name;
   void (*divide)(sim::Strategy&);
 };
+
+// Counted: the last tensor rank of the first data rank, on each of `stages` or, where none are named, on all.
+void add_divided(std::vector<CountedCase>& cases, TrainingSetup setup, const std::string& key, std::vector<int> stages = {}) {
+  const sim::Strategy& strategy = setup.strategy;
+  if (stages.empty()) {
+    stages.resize(static_cast<std::size_t>(strategy.pp));
+    std::iota(stages.begin(), stages.end(), 0);
+  }
+  for (int& rank : stages) rank = rank * sim::group_stride(strategy, sim::GroupKind::Pipeline) + strategy.tp - 1;
+  cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(stages)});
+}
+
+// Four micro-batches on each data rank, with an equal load of all experts.
+void add_form(std::vector<CountedCase>& cases, const sim::Transformer& model, Formats formats, const Form& form) {
+  TrainingSetup setup = setup_of(model, formats, 1);
+  setup.balanced_experts = true;
+  form.divide(setup.strategy);
+  // The two copies of a tied table are no shards of the same rows.
+  if (setup.strategy.pp > 1 && setup.strategy.sharding != sim::Sharding::None) setup.model.tied_embeddings = false;
+  setup.strategy.global_batch = 4 * setup.strategy.dp;
+  add_divided(cases, setup, key_of(model, formats, form.name));
+}
 
 void shard(sim::Strategy& s, sim::Sharding sharding, int ranks) { s.sharding = sharding, s.dp = ranks; }
 
@@ -158,19 +171,10 @@ const Form kForms[] = {
 
 void add_forms(std::vector<CountedCase>& cases) {
   for (const bool llama : {false, true}) {
+    sim::Transformer model = small_model(llama);
+    model.num_layers = 5;
     for (const Formats formats : {Formats::Bf16, Formats::Autocast}) {
-      for (const Form& form : kForms) {
-        TrainingSetup setup = setup_of(small_model(llama), formats, 1);
-        setup.model.num_layers = 5;
-        form.divide(setup.strategy);
-        // The two copies of a tied table are no shards of the same rows.
-        const bool sharded = setup.strategy.sharding != sim::Sharding::None;
-        if (setup.strategy.pp > 1 && sharded) setup.model.tied_embeddings = false;
-        setup.strategy.global_batch = 4 * setup.strategy.dp;
-        const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
-        std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
-        cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
-      }
+      for (const Form& form : kForms) add_form(cases, model, formats, form);
     }
   }
 }
@@ -211,18 +215,9 @@ const Form kMoeForms[] = {
     {"pp-2-ep-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), experts(s, 2, 2); }},
 };
 
-// With an equal load of all experts.
 void add_moe_models(std::vector<CountedCase>& cases) {
   for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
-    for (const Form& form : kMoeForms) {
-      TrainingSetup setup = setup_of(small_moe(), formats, 1);
-      setup.balanced_experts = true;
-      form.divide(setup.strategy);
-      setup.strategy.global_batch = 4 * setup.strategy.dp;
-      const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
-      std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
-      cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
-    }
+    for (const Form& form : kMoeForms) add_form(cases, small_moe(), formats, form);
   }
 }
 
@@ -243,56 +238,34 @@ const Form kMlaForms[] = {
 void add_mla(std::vector<CountedCase>& cases) {
   for (const std::optional<int> query_rank : {std::optional<int>(24), std::optional<int>()}) {
     for (const Formats formats : {Formats::Fp32, Formats::Bf16, Formats::Autocast}) {
-      for (const Form& form : kMlaForms) {
-        TrainingSetup setup = setup_of(small_mla(query_rank), formats, 1);
-        form.divide(setup.strategy);
-        setup.strategy.global_batch = 4 * setup.strategy.dp;
-        const std::string key = setup.model.name + " " + kFormatNames[static_cast<int>(formats)] + " " + form.name;
-        std::vector<int> ranks = ranks_on(setup.strategy, all_stages(setup.strategy));
-        cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
-      }
+      for (const Form& form : kMlaForms) add_form(cases, small_mla(query_rank), formats, form);
     }
   }
 }
 
 struct LargeTraining {
-  const char* name;
   const char* model;
+  Form form;
   int micro_batches;
-  void (*divide)(sim::Strategy&);
   std::vector<int> stages;
 };
 
 void add_large(std::vector<CountedCase>& cases) {
-  const LargeTraining trainings[] = {
-      {"tp-8-sp-pp-4",
-       "llama-3-70b",
-       4,
-       [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 4, kOneForwardOneBackward); },
-       {0, 3}},
-      {"zero3-256-full",
-       "llama-3-70b",
-       1,
-       [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 256), s.recompute.kind = RecomputeKind::Full; },
-       {0}},
-      {"hsdp-256", "llama-3-70b", 1, [](sim::Strategy& s) { shard(s, sim::Sharding::Hsdp, 256), s.shard_size = 64; }, {0}},
-      {"tp-8-sp-pp-16",
-       "llama-3.1-405b",
-       16,
-       [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 16, kOneForwardOneBackward); },
-       {0, 8, 15}},
-      {"zero3-1024-full",
-       "llama-3.1-405b",
-       1,
-       [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 1024), s.recompute.kind = RecomputeKind::Full; },
-       {0}}};
+  const auto mesh = [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 4, kOneForwardOneBackward); };
+  const auto full = [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 256), s.recompute.kind = RecomputeKind::Full; };
+  const auto hsdp = [](sim::Strategy& s) { shard(s, sim::Sharding::Hsdp, 256), s.shard_size = 64; };
+  const auto deep = [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 16, kOneForwardOneBackward); };
+  const auto wide = [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 1024), s.recompute.kind = RecomputeKind::Full; };
+  const LargeTraining trainings[] = {{"llama-3-70b", {"tp-8-sp-pp-4", mesh}, 4, {0, 3}},
+                                     {"llama-3-70b", {"zero3-256-full", full}, 1, {0}},
+                                     {"llama-3-70b", {"hsdp-256", hsdp}, 1, {0}},
+                                     {"llama-3.1-405b", {"tp-8-sp-pp-16", deep}, 16, {0, 8, 15}},
+                                     {"llama-3.1-405b", {"zero3-1024-full", wide}, 1, {0}}};
   for (const LargeTraining& training : trainings) {
     TrainingSetup setup = setup_of(sim::find_model(training.model)->model, Formats::Bf16, 1);
-    training.divide(setup.strategy);
+    training.form.divide(setup.strategy);
     setup.strategy.global_batch = training.micro_batches * setup.strategy.dp;
-    const std::string key = std::string(training.model) + " bf16 " + training.name;
-    std::vector<int> ranks = ranks_on(setup.strategy, training.stages);
-    cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(ranks)});
+    add_divided(cases, setup, std::string(training.model) + " bf16 " + training.form.name, training.stages);
   }
 }
 

@@ -109,15 +109,15 @@ class Workshop {
     if (op_.weight_gradient) {
       const at::Tensor x = random({k, m}), dy = random({k, n});
       const auto sums = rotation(static_cast<double>(m * n) * element(), [&] { return random({n, m}); });
-      return {.run = repeat([=] { add_linear_weight_gradient(dy, x, sums->next(), {}); }), .beside = {}};
+      return {repeat([=] { add_linear_weight_gradient(dy, x, sums->next(), {}); })};
     }
     const at::Tensor x = random({m, k});
     const bool data_gradient = one_.backward || (op_.module == sim::Module::Head && m < n && k > n);
     const auto weights = rotation(static_cast<double>(n * k) * element(), [&] {
       return data_gradient ? random({k, n}) : random({n, k});
     });
-    if (data_gradient) return {.run = repeat([=] { linear_data_gradient(x, weights->next()); }), .beside = {}};
-    return {.run = repeat([=] { linear_forward(x, weights->next(), {}); }), .beside = {}};
+    if (data_gradient) return {repeat([=] { linear_data_gradient(x, weights->next()); })};
+    return {repeat([=] { linear_forward(x, weights->next(), {}); })};
   }
 
   // Of unfused attention: sums over the head size read the keys by rows, the backward ones read the scores by columns.
@@ -126,7 +126,7 @@ class Workshop {
     const bool by_columns = label() == "attention_values_wgrad" || label() == "attention_scores_dgrad_k";
     const at::Tensor a = by_columns ? random({op_.batch, op_.k, op_.m}).transpose(1, 2) : random({op_.batch, op_.m, op_.k});
     const at::Tensor b = over_heads ? random({op_.batch, op_.n, op_.k}).transpose(1, 2) : random({op_.batch, op_.k, op_.n});
-    return {.run = [=] { at::bmm(a, b); }, .beside = {}};
+    return {[=] { at::bmm(a, b); }};
   }
 
   std::int64_t fused_width() const { return (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim; }
@@ -137,12 +137,11 @@ class Workshop {
     if (one_.model.mla) return mla_attention();
     const at::Tensor z = tokens(fused_width()), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
     const HeadShape heads = shape_.head_shape();
-    if (!one_.backward) return {.run = [=] { blockwise_attention(split_heads(z, heads, {}), hidden); }, .beside = {}};
+    if (!one_.backward) return {[=] { blockwise_attention(split_heads(z, heads, {}), hidden); }};
     const Heads kept = split_heads(z, heads, {});
     const AttentionOutput forward = blockwise_attention(kept, hidden);
     const at::Tensor dout = random({shape_.tokens(), shape_.heads * shape_.head_dim});
-    return {.run = [=] { split_heads_backward(blockwise_attention_backward(dout, kept, forward, hidden), heads, {}); },
-            .beside = {}};
+    return {[=] { split_heads_backward(blockwise_attention_backward(dout, kept, forward, hidden), heads, {}); }};
   }
 
   const MlaHeadShape& mla() const { return shape_.mla; }
@@ -161,13 +160,11 @@ class Workshop {
     const MlaHeadShape shape = mla();
     const Heads heads = mla_heads();
     if (!one_.backward) {
-      return {.run = [=] { blockwise_attention({.q = mla_queries(rows, shape, {}), .k = heads.k, .v = heads.v}, hidden); },
-              .beside = {}};
+      return {[=] { blockwise_attention({.q = mla_queries(rows, shape, {}), .k = heads.k, .v = heads.v}, hidden); }};
     }
     const AttentionOutput forward = blockwise_attention(heads, hidden);
     const at::Tensor dout = tokens(shape.heads * shape.value);
-    return {.run = [=] { mla_queries_backward(blockwise_attention_backward(dout, heads, forward, hidden).q, shape, {}); },
-            .beside = {}};
+    return {[=] { mla_queries_backward(blockwise_attention_backward(dout, heads, forward, hidden).q, shape, {}); }};
   }
 
   Work mla_rotary() const {
@@ -180,16 +177,16 @@ class Workshop {
       mla_queries_backward(heads.q, shape, turn);
       mla_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, turn);
     };
-    if (!one_.backward) return {.run = [=] { forward(table); }, .beside = [=] { forward({}); }};
-    return {.run = [=] { backward(table); }, .beside = [=] { backward({}); }};
+    if (!one_.backward) return {[=] { forward(table); }, [=] { forward({}); }};
+    return {[=] { backward(table); }, [=] { backward({}); }};
   }
 
   Work assembled_keys() const {
     const MlaHeadShape shape = mla();
     const at::Tensor rows = key_rows(), shared = tokens(shape.rotary);
     const Heads heads = mla_heads();
-    if (!one_.backward) return {.run = [=] { mla_keys(rows, shared, shape, {}); }, .beside = {}};
-    return {.run = [=] { mla_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, {}); }, .beside = {}};
+    if (!one_.backward) return {[=] { mla_keys(rows, shared, shape, {}); }};
+    return {[=] { mla_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, {}); }};
   }
 
   // Queries into heads, and the output back.
@@ -198,8 +195,8 @@ class Workshop {
     const at::Tensor rows = query_rows();
     const Heads heads = mla_heads();
     const auto output = [=] { heads.v.transpose(1, 2).clone(at::MemoryFormat::Contiguous); };
-    if (!one_.backward) return {.run = [=] { mla_queries(rows, shape, {}), output(); }, .beside = {}};
-    return {.run = [=] { mla_queries_backward(heads.q, shape, {}), output(); }, .beside = {}};
+    if (!one_.backward) return {[=] { mla_queries(rows, shape, {}), output(); }};
+    return {[=] { mla_queries_backward(heads.q, shape, {}), output(); }};
   }
 
   std::optional<Work> experts() const {
@@ -219,7 +216,7 @@ class Workshop {
       const std::vector<std::int64_t> rows(static_cast<std::size_t>(experts), k);
       const at::Tensor x = random({experts * k, m}), dy = random({experts * k, n});
       const auto sums = rotation(static_cast<double>(experts * m * n) * element(), [&] { return random({experts, n, m}); });
-      return {.run = [=] { add_expert_weight_gradient(dy, x, sums->next(), {}, rows); }, .beside = {}};
+      return {[=] { add_expert_weight_gradient(dy, x, sums->next(), {}, rows); }};
     }
     const std::vector<std::int64_t> rows(static_cast<std::size_t>(experts), m);
     const at::Tensor x = random({experts * m, k});
@@ -227,8 +224,8 @@ class Workshop {
     const auto weights = rotation(static_cast<double>(experts * n * k) * element(), [&] {
       return backward ? random({experts, k, n}) : random({experts, n, k});
     });
-    if (backward) return {.run = [=] { expert_linear_data_gradient(x, weights->next(), rows); }, .beside = {}};
-    return {.run = [=] { expert_linear(x, weights->next(), {}, rows); }, .beside = {}};
+    if (backward) return {[=] { expert_linear_data_gradient(x, weights->next(), rows); }};
+    return {[=] { expert_linear(x, weights->next(), {}, rows); }};
   }
 
   std::int64_t rows() const { return shape_.tokens() * one_.model.moe->top_k; }
@@ -237,25 +234,25 @@ class Workshop {
     const std::int64_t experts = one_.model.moe->num_experts, top_k = one_.model.moe->top_k;
     const at::Tensor logits = tokens(experts);
     const auto choose = [=] { return choose_experts(logits, top_k, false); };
-    if (!one_.backward) return {.run = [=] { order_by_expert(choose().chosen, experts, false); }, .beside = {}};
+    if (!one_.backward) return {[=] { order_by_expert(choose().chosen, experts, false); }};
     const ExpertChoice choice = choose();
     const at::Tensor gradient = tokens(top_k);
-    return {.run = [=] { router_gradient(gradient, choice, logits.scalar_type()); }, .beside = {}};
+    return {[=] { router_gradient(gradient, choice, logits.scalar_type()); }};
   }
 
   // Rows by token to rows by expert: read anywhere, written in order; backward the other way round.
   Work moved_rows() const {
     const at::Tensor order = at::randperm(rows(), options_.dtype(at::kLong)), from = random({rows(), shape_.hidden});
-    if (!one_.backward) return {.run = [=] { from.index_select(0, order); }, .beside = {}};
-    return {.run = [=] { at::empty_like(from).index_copy_(0, order, from); }, .beside = {}};
+    if (!one_.backward) return {[=] { from.index_select(0, order); }};
+    return {[=] { at::empty_like(from).index_copy_(0, order, from); }};
   }
 
   Work weighted_sum() const {
     const std::int64_t top_k = one_.model.moe->top_k;
     const at::Tensor weights = tokens(top_k), of_tokens = random({rows(), shape_.hidden});
-    if (!one_.backward) return {.run = [=] { combined_rows(of_tokens, weights); }, .beside = {}};
+    if (!one_.backward) return {[=] { combined_rows(of_tokens, weights); }};
     const at::Tensor dy = tokens(shape_.hidden), gradient = at::empty_like(weights);
-    return {.run = [=] { combined_rows_backward(dy, of_tokens, weights, gradient); }, .beside = {}};
+    return {[=] { combined_rows_backward(dy, of_tokens, weights, gradient); }};
   }
 
   std::int64_t norm_width() const {
@@ -268,12 +265,12 @@ class Workshop {
     const std::int64_t width = norm_width();
     const at::Tensor x = tokens(width), weight = one_.model.norm_weight ? random({width}) : at::Tensor();
     const at::Tensor bias = weight.defined() && one_.model.bias.norm ? random({width}) : at::Tensor();
-    if (!one_.backward) return {.run = [=] { norm(kind, x, weight, bias); }, .beside = {}};
+    if (!one_.backward) return {[=] { norm(kind, x, weight, bias); }};
     const NormOutput forward = norm(kind, x, weight, bias);
     const at::Tensor dy = tokens(width);
     const at::Tensor dw = weight.defined() ? at::zeros_like(weight) : at::Tensor();
     const at::Tensor db = bias.defined() ? at::zeros_like(bias) : at::Tensor();
-    return {.run = [=] { norm_backward(kind, dy, x, forward, weight, bias, dw, db); }, .beside = {}};
+    return {[=] { norm_backward(kind, dy, x, forward, weight, bias, dw, db); }};
   }
 
   Work softmax() const {
@@ -281,15 +278,13 @@ class Workshop {
     const at::Tensor scores = random({shape_.batch * shape_.heads, s, s}), hidden = mask(s);
     const double minus_infinity = -std::numeric_limits<double>::infinity();
     if (!one_.backward) {
-      return {.run =
-                  [=] {
-                    scores.mul_(1.0).masked_fill_(hidden, minus_infinity);
-                    at::_softmax(scores, -1, false);
-                  },
-              .beside = {}};
+      return {[=] {
+        scores.mul_(1.0).masked_fill_(hidden, minus_infinity);
+        at::_softmax(scores, -1, false);
+      }};
     }
     const at::Tensor probabilities = at::_softmax(scores, -1, false);
-    return {.run = [=] { at::_softmax_backward_data(scores, probabilities, -1, scores.scalar_type()).mul_(1.0); }, .beside = {}};
+    return {[=] { at::_softmax_backward_data(scores, probabilities, -1, scores.scalar_type()).mul_(1.0); }};
   }
 
   // The backward pass of a gated activation multiplies dy in place: by ones, or it would fade to denormal numbers.
@@ -297,9 +292,9 @@ class Workshop {
     const bool gated = one_.model.gated_mlp;
     const at::Tensor x = tokens((gated ? 2 : 1) * shape_.ffn);
     if (gated) x.narrow(1, shape_.ffn, shape_.ffn).fill_(1.0);
-    if (!one_.backward) return {.run = [=] { activation(gated, x); }, .beside = {}};
+    if (!one_.backward) return {[=] { activation(gated, x); }};
     const at::Tensor silu = activation(gated, x).silu, dy = at::ones({shape_.tokens(), shape_.ffn}, options_);
-    return {.run = [=] { activation_backward(gated, dy, x, silu); }, .beside = {}};
+    return {[=] { activation_backward(gated, dy, x, silu); }};
   }
 
   Work rotary() const {
@@ -307,10 +302,9 @@ class Workshop {
     const HeadShape heads = shape_.head_shape();
     const RotaryTable table = rotary_table(shape_.seq_len, shape_.head_dim, options_);
     const at::Tensor z = tokens(fused_width());
-    if (!one_.backward) return {.run = [=] { split_heads(z, heads, table); }, .beside = [=] { split_heads(z, heads, {}); }};
+    if (!one_.backward) return {[=] { split_heads(z, heads, table); }, [=] { split_heads(z, heads, {}); }};
     const Heads gradients = split_heads(z, heads, {});
-    return {.run = [=] { split_heads_backward(gradients, heads, table); },
-            .beside = [=] { split_heads_backward(gradients, heads, {}); }};
+    return {[=] { split_heads_backward(gradients, heads, table); }, [=] { split_heads_backward(gradients, heads, {}); }};
   }
 
   // q, k and v into heads, and the output back.
@@ -321,28 +315,28 @@ class Workshop {
     const at::Tensor z = tokens(fused_width());
     const Heads split = split_heads(z, heads, {});
     const auto output = [split] { split.q.transpose(1, 2).clone(at::MemoryFormat::Contiguous); };
-    if (!one_.backward) return {.run = [=] { split_heads(z, heads, {}), output(); }, .beside = {}};
-    return {.run = [=] { split_heads_backward(split, heads, {}), output(); }, .beside = {}};
+    if (!one_.backward) return {[=] { split_heads(z, heads, {}), output(); }};
+    return {[=] { split_heads_backward(split, heads, {}), output(); }};
   }
 
   Work residual() const {
     const at::Tensor x = tokens(shape_.hidden), y = at::zeros_like(x);
-    return {.run = [=] { x.add_(y); }, .beside = {}};
+    return {[=] { x.add_(y); }};
   }
 
   Work bias_gradient() const {
     const auto width = static_cast<std::int64_t>(op_.moved.value() / element()) / shape_.tokens();
     const at::Tensor dy = tokens(width), sum = at::zeros({width}, options_);
-    return {.run = [=] { accumulate(sum, dy.sum(0)); }, .beside = {}};
+    return {[=] { accumulate(sum, dy.sum(0)); }};
   }
 
   at::Tensor ids() const { return at::randint(0, shape_.vocab, {shape_.tokens()}, options_.dtype(at::kLong)); }
 
   Work embedding() const {
     const at::Tensor table = random({shape_.vocab, shape_.hidden}), wanted = ids();
-    if (!one_.backward) return {.run = [=] { embed(wanted, table, {}); }, .beside = {}};
+    if (!one_.backward) return {[=] { embed(wanted, table, {}); }};
     const at::Tensor dx = tokens(shape_.hidden);
-    return {.run = [=] { add_embedding_gradient(dx, wanted, table, {}); }, .beside = {}};
+    return {[=] { add_embedding_gradient(dx, wanted, table, {}); }};
   }
 
   // The chunked loss makes its gradient at once; it is timed on all tokens together.
@@ -351,28 +345,27 @@ class Workshop {
     const at::Tensor logits = tokens(shape_.vocab), targets = ids();
     const at::ScalarType type = logits.scalar_type();
     if (!one_.backward && one_.strategy.fused_cross_entropy) {
-      return {.run = [=] { cross_entropy_backward(cross_entropy(logits, targets, context).kept, targets, context, type); },
-              .beside = {}};
+      return {[=] { cross_entropy_backward(cross_entropy(logits, targets, context).kept, targets, context, type); }};
     }
-    if (!one_.backward) return {.run = [=] { cross_entropy(logits, targets, context); }, .beside = {}};
+    if (!one_.backward) return {[=] { cross_entropy(logits, targets, context); }};
     const at::Tensor kept = cross_entropy(logits, targets, context).kept;
-    return {.run = [=] { cross_entropy_backward(kept, targets, context, type); }, .beside = {}};
+    return {[=] { cross_entropy_backward(kept, targets, context, type); }};
   }
 
   Work gradient_scale() const {
     const at::Tensor waiting = random({static_cast<std::int64_t>(op_.moved.value() / (2.0 * element()))});
-    return {.run = [=] { waiting.mul_(1.0); }, .beside = {}};
+    return {[=] { waiting.mul_(1.0); }};
   }
 
   Work cast() const {
     const auto bytes = static_cast<double>(one_.weights) * 6.0;
     if (label() == "gradient_cast") {
       const auto gradients = rotation(bytes, [&] { return random({one_.weights}); });
-      return {.run = [=] { gradients->next().to(at::kFloat); }, .beside = {}};
+      return {[=] { gradients->next().to(at::kFloat); }};
     }
     const at::ScalarType low_precision = options_.dtype().toScalarType();
     const auto weights = rotation(bytes, [&] { return wide(one_.weights); });
-    return {.run = [=] { weights->next().to(low_precision); }, .beside = {}};
+    return {[=] { weights->next().to(low_precision); }};
   }
 
   // With the gradients set to zero for the next step.
@@ -387,13 +380,11 @@ class Workshop {
       if (low_precision) slice.weight = random({one_.weights});
       return slice;
     });
-    return {.run =
-                [=] {
-                  AdamWSlice& slice = slices->next();
-                  adamw_steps({slice}, 10, {});
-                  slice.gradient.zero_();
-                },
-            .beside = {}};
+    return {[=] {
+      AdamWSlice& slice = slices->next();
+      adamw_steps({slice}, 10, {});
+      slice.gradient.zero_();
+    }};
   }
 
   auto cold_gradients() const {
@@ -401,11 +392,11 @@ class Workshop {
   }
   Work gradient_norm() const {
     const auto gradients = cold_gradients();
-    return {.run = [=] { squared_norm({gradients->next()}); }, .beside = {}};
+    return {[=] { squared_norm({gradients->next()}); }};
   }
   Work gradient_clip() const {
     const auto gradients = cold_gradients();
-    return {.run = [=] { gradients->next().mul_(1.0); }, .beside = {}};
+    return {[=] { gradients->next().mul_(1.0); }};
   }
 
   const KernelCase& one_;

@@ -165,12 +165,6 @@ void steps(const World& world, const RankCampaignOptions& options, const Campaig
   }
 }
 
-}  // namespace
-
-using nlohmann::json;
-
-namespace {
-
 std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -25,9 +26,10 @@ namespace {
 
 using nlohmann::json;
 
-sim::Transformer gpt2(int layers, int hidden, int vocab, int seq_len) {
+// What all families have in common; the name is "gpt2-4x256-v8192".
+sim::Transformer shape(const char* family, int layers, int hidden, int vocab, int seq_len) {
   sim::Transformer model;
-  model.name = "gpt2-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  model.name = std::string(family) + "-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
   model.num_layers = layers;
   model.hidden_size = hidden;
   model.num_heads = model.num_kv_heads = hidden / 64;
@@ -35,6 +37,11 @@ sim::Transformer gpt2(int layers, int hidden, int vocab, int seq_len) {
   model.ffn_size = 4 * hidden;
   model.vocab_size = vocab;
   model.seq_len = seq_len;
+  return model;
+}
+
+sim::Transformer gpt2(int layers, int hidden, int vocab, int seq_len) {
+  sim::Transformer model = shape("gpt2", layers, hidden, vocab, seq_len);
   model.tied_embeddings = true;
   model.bias = sim::Biases::gpt();
   model.position = sim::Position::Learned;
@@ -42,17 +49,10 @@ sim::Transformer gpt2(int layers, int hidden, int vocab, int seq_len) {
 }
 
 // Grouped queries, two to a key; the MLP 8/3 as wide as the model, rounded to 64.
-sim::Transformer llama(int layers, int hidden, int vocab, int seq_len) {
-  sim::Transformer model;
-  model.name = "llama-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
-  model.num_layers = layers;
-  model.hidden_size = hidden;
-  model.num_heads = hidden / 64;
+sim::Transformer llama(int layers, int hidden, int vocab, int seq_len, const char* family = "llama") {
+  sim::Transformer model = shape(family, layers, hidden, vocab, seq_len);
   model.num_kv_heads = model.num_heads / 2;
-  model.head_dim = 64;
   model.ffn_size = (8 * hidden / 3 + 63) / 64 * 64;
-  model.vocab_size = vocab;
-  model.seq_len = seq_len;
   model.gated_mlp = true;
   model.norm = sim::Norm::RmsNorm;
   model.position = sim::Position::Rope;
@@ -61,8 +61,7 @@ sim::Transformer llama(int layers, int hidden, int vocab, int seq_len) {
 
 // Two of eight experts half as wide as the model; together as wide as the MLP that each token would have.
 sim::Transformer moe(int layers, int hidden, int vocab, int seq_len) {
-  sim::Transformer model = llama(layers, hidden, vocab, seq_len);
-  model.name = "moe-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  sim::Transformer model = llama(layers, hidden, vocab, seq_len, "moe");
   model.moe = {.num_experts = 8, .top_k = 2, .expert_ffn_size = model.ffn_size / 2};
   return model;
 }
@@ -70,8 +69,7 @@ sim::Transformer moe(int layers, int hidden, int vocab, int seq_len) {
 // Heads of DeepSeek-V2 (arXiv:2405.04434) halved: queries of 64 + 32, values of 64.  Latents of half the model's width for the
 // queries and a quarter, as its Lite, for keys and values.
 sim::Transformer mla(int layers, int hidden, int vocab, int seq_len) {
-  sim::Transformer model = llama(layers, hidden, vocab, seq_len);
-  model.name = "mla-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  sim::Transformer model = llama(layers, hidden, vocab, seq_len, "mla");
   model.num_kv_heads = model.num_heads;
   model.mla = {
       .q_lora_rank = hidden / 2, .kv_lora_rank = hidden / 4, .qk_nope_head_dim = 64, .qk_rope_head_dim = 32, .v_head_dim = 64};

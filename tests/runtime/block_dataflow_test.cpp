@@ -13,6 +13,7 @@
 #include "runtime/library/memory_meter.h"
 #include "runtime/model/block.h"
 #include "sim/operators/block_dataflow.h"
+#include "sim/operators/block_recompute.h"
 #include "tests/runtime/divided_setup.h"
 #include "tests/runtime/simulated_run.h"
 #include "tests/runtime/training_setup.h"
