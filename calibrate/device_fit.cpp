@@ -73,7 +73,7 @@ class DeviceFitting {
     fit_launch();
     for (const DType dtype : measured_formats()) fit_gemms(dtype);
     for (const DType dtype : measured_formats()) fit_attention_kernel(dtype);
-    fit_streaming();
+    fit_memory_bound();
     fit_collectives();
     fit_sharing();
     return std::move(fit_);
@@ -216,14 +216,14 @@ class DeviceFitting {
     note("attention", dtype, errors);
   }
 
-  using StreamingGroup = std::tuple<DType, sim::StreamingKernel, bool>;
+  using MemoryBoundGroup = std::tuple<DType, sim::MemoryBoundKernel, bool>;
 
-  void fit_streaming() {
-    std::map<StreamingGroup, std::vector<const MeasuredKernel*>> groups;
+  void fit_memory_bound() {
+    std::map<MemoryBoundGroup, std::vector<const MeasuredKernel*>> groups;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.streaming) groups[{kernel.op.dtype, *kernel.streaming, kernel.backward}].push_back(&kernel);
+      if (kernel.memory_bound) groups[{kernel.op.dtype, *kernel.memory_bound, kernel.backward}].push_back(&kernel);
     }
-    for (const auto& [group, kernels] : groups) fit_streaming_group(group, kernels);
+    for (const auto& [group, kernels] : groups) fit_memory_bound_group(group, kernels);
   }
 
   // Relative to memory; none where the launches alone take longer.
@@ -233,12 +233,12 @@ class DeviceFitting {
     return kernel.op.moved / moving / fit_.device.memory_bandwidth;
   }
 
-  Seconds streamed_time(const MeasuredKernel& kernel, const sim::StreamingRate& rate) const {
+  Seconds streamed_time(const MeasuredKernel& kernel, const sim::MemoryBoundRate& rate) const {
     const double relative = sim::relative_rate(rate, kernel.op.moved, fit_.device.cache);
     return kernel.op.moved / (relative * fit_.device.memory_bandwidth) + kernel.op.kernels * fit_.device.achieved.kernel_time;
   }
 
-  void fit_streaming_group(const StreamingGroup& group, const std::vector<const MeasuredKernel*>& kernels) {
+  void fit_memory_bound_group(const MemoryBoundGroup& group, const std::vector<const MeasuredKernel*>& kernels) {
     const auto [dtype, kind, backward] = group;
     std::vector<Reading> cached, streamed;
     for (const MeasuredKernel* kernel : kernels) {
@@ -250,11 +250,11 @@ class DeviceFitting {
     if (cached.empty() && streamed.empty()) return;
     const Figure streamed_rate = figure(streamed.empty() ? cached : streamed);
     const Figure cached_rate = figure(cached.empty() ? streamed : cached);
-    const sim::StreamingRate rate{.cached = cached_rate.value, .streamed = streamed_rate.value};
-    sim::StreamingRates& rates = fit_.device.achieved.streaming[static_cast<std::size_t>(dtype)];
+    const sim::MemoryBoundRate rate{.cached = cached_rate.value, .streamed = streamed_rate.value};
+    sim::MemoryBoundRates& rates = fit_.device.achieved.memory_bound[static_cast<std::size_t>(dtype)];
     (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = rate;
     const std::string pass = backward ? "backward" : "forward";
-    const std::string key = std::string("streaming.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
+    const std::string key = std::string("memory_bound.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
     put(key, streamed_rate);
     put(key + "_cached", cached_rate);
     std::vector<double> errors;
@@ -326,7 +326,7 @@ class DeviceFitting {
     if (!is_host()) return;
     fit_overlap();
     fit_shared("gemm", "sharing.gemms", &sim::HostSharing::gemms);
-    fit_shared("copy", "sharing.streaming", &sim::HostSharing::streaming);
+    fit_shared("copy", "sharing.memory_bound", &sim::HostSharing::memory_bound);
   }
 
   void note(const std::string& what, DType dtype, const std::vector<double>& log_errors) {

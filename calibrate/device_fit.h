@@ -6,7 +6,7 @@
 //   peak of a format   the best rate of any GEMM; its GEMM coefficients are fitted against that peak (gemm_fit.h)
 //   attention          the blockwise kernel, in each format (attention_fit.h)
 //   kernel time        of an empty kernel
-//   streaming rates    of each kind, pass and format, cached and streamed: the median of
+//   memory-bound rates    of each kind, pass and format, cached and streamed: the median of
 //                        moved / ((t - kernels * kernel_time) B)
 //                      over the operators whose bytes fit the cache, and over the others; one stands for both where only one was
 //                      measured

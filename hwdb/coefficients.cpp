@@ -114,36 +114,36 @@ const std::vector<Field<Cluster>> kFields = {
     COEFFICIENT(Cluster, "network.latency_s", 0.0, 1.0, network.latency),
     of_hosts(COEFFICIENT(Cluster, "sharing.collectives", 0.0, 1.0, device.achieved.sharing.collectives)),
     of_hosts(COEFFICIENT(Cluster, "sharing.gemms", 0.0, 100.0, device.achieved.sharing.gemms)),
-    of_hosts(COEFFICIENT(Cluster, "sharing.streaming", 0.0, 100.0, device.achieved.sharing.streaming)),
+    of_hosts(COEFFICIENT(Cluster, "sharing.memory_bound", 0.0, 100.0, device.achieved.sharing.memory_bound)),
     of_hosts(COEFFICIENT(Cluster, "fabric.sum_bytes_per_s", 1e6, 1e14, fabric.sum_bandwidth)),
 };
 
 #undef COEFFICIENT
 
 // Streaming rates have a field for each kernel, pass and place: "rms_norm.forward_cached".
-struct StreamingField {
-  sim::StreamingKernel kernel = sim::StreamingKernel::Copy;
+struct MemoryBoundField {
+  sim::MemoryBoundKernel kernel = sim::MemoryBoundKernel::Copy;
   bool backward = false;
   bool cached = false;
 
   std::string name() const {
     return std::string(name_of(kernel)) + (backward ? ".backward" : ".forward") + (cached ? "_cached" : "");
   }
-  double& in(sim::StreamingRates& rates) const {
-    sim::StreamingRate& rate = (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kernel)];
+  double& in(sim::MemoryBoundRates& rates) const {
+    sim::MemoryBoundRate& rate = (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kernel)];
     return cached ? rate.cached : rate.streamed;
   }
 };
 
-constexpr CoefficientRange kStreamingRange{1e-3, 1e3};
-constexpr std::string_view kStreaming = "streaming.";
+constexpr CoefficientRange kMemoryBoundRange{1e-3, 1e3};
+constexpr std::string_view kMemoryBound = "memory_bound.";
 
-const std::vector<StreamingField>& streaming_fields() {
-  static const std::vector<StreamingField> fields = [] {
-    std::vector<StreamingField> all;
-    for (int kernel = 0; kernel < sim::kNumStreamingKernels; ++kernel) {
+const std::vector<MemoryBoundField>& memory_bound_fields() {
+  static const std::vector<MemoryBoundField> fields = [] {
+    std::vector<MemoryBoundField> all;
+    for (int kernel = 0; kernel < sim::kNumMemoryBoundKernels; ++kernel) {
       for (const bool backward : {false, true}) {
-        for (const bool cached : {false, true}) all.push_back({static_cast<sim::StreamingKernel>(kernel), backward, cached});
+        for (const bool cached : {false, true}) all.push_back({static_cast<sim::MemoryBoundKernel>(kernel), backward, cached});
       }
     }
     return all;
@@ -151,30 +151,30 @@ const std::vector<StreamingField>& streaming_fields() {
   return fields;
 }
 
-std::string streaming_key(sim::DType dtype, const StreamingField& field) {
-  return std::string(kStreaming) + name_of(dtype) + "." + field.name();
+std::string memory_bound_key(sim::DType dtype, const MemoryBoundField& field) {
+  return std::string(kMemoryBound) + name_of(dtype) + "." + field.name();
 }
 
-// The format and the field of "streaming.fp32.norm.forward".
-struct StreamingKey {
+// The format and the field of "memory_bound.fp32.norm.forward".
+struct MemoryBoundKey {
   sim::DType dtype = sim::DType::Fp32;
-  StreamingField field;
+  MemoryBoundField field;
 };
-std::optional<StreamingKey> streaming_key_named(std::string_view key) {
-  if (!key.starts_with(kStreaming)) return std::nullopt;
+std::optional<MemoryBoundKey> memory_bound_key_named(std::string_view key) {
+  if (!key.starts_with(kMemoryBound)) return std::nullopt;
   for (const sim::DType dtype : kDTypes) {
-    for (const StreamingField& field : streaming_fields()) {
-      if (streaming_key(dtype, field) == key) return StreamingKey{dtype, field};
+    for (const MemoryBoundField& field : memory_bound_fields()) {
+      if (memory_bound_key(dtype, field) == key) return MemoryBoundKey{dtype, field};
     }
   }
   return std::nullopt;
 }
 
 // Those that differ from the rate of memory.
-void add_streaming_values(sim::Achieved achieved, sim::DType dtype, std::vector<CoefficientValue>& values) {
-  for (const StreamingField& field : streaming_fields()) {
-    const double rate = field.in(achieved.streaming[static_cast<std::size_t>(dtype)]);
-    if (rate != 1.0) values.push_back({streaming_key(dtype, field), rate, ""});
+void add_memory_bound_values(sim::Achieved achieved, sim::DType dtype, std::vector<CoefficientValue>& values) {
+  for (const MemoryBoundField& field : memory_bound_fields()) {
+    const double rate = field.in(achieved.memory_bound[static_cast<std::size_t>(dtype)]);
+    if (rate != 1.0) values.push_back({memory_bound_key(dtype, field), rate, ""});
   }
 }
 
@@ -256,7 +256,7 @@ const std::vector<std::string>& coefficient_keys() {
     kGemm.add_keys(all);
     kAttention.add_keys(all);
     for (const sim::DType dtype : kDTypes) {
-      for (const StreamingField& field : streaming_fields()) all.push_back(streaming_key(dtype, field));
+      for (const MemoryBoundField& field : memory_bound_fields()) all.push_back(memory_bound_key(dtype, field));
     }
     return all;
   }();
@@ -267,12 +267,12 @@ std::optional<CoefficientRange> coefficient_range(std::string_view key) {
   if (const auto* entry = named_field(kFields, key)) return entry->range;
   if (const auto* entry = kGemm.parsed(key).field) return entry->range;
   if (const auto* entry = kAttention.parsed(key).field) return entry->range;
-  if (streaming_key_named(key)) return kStreamingRange;
+  if (memory_bound_key_named(key)) return kMemoryBoundRange;
   return std::nullopt;
 }
 
 std::vector<std::string> keys_set_by(std::string_view key) {
-  if (named_field(kFields, key) || streaming_key_named(key)) return {std::string(key)};
+  if (named_field(kFields, key) || memory_bound_key_named(key)) return {std::string(key)};
   const std::vector<std::string> keys = kGemm.keys(kGemm.parsed(key));
   return keys.empty() ? kAttention.keys(kAttention.parsed(key)) : keys;
 }
@@ -280,8 +280,8 @@ std::vector<std::string> keys_set_by(std::string_view key) {
 void set_coefficient(sim::Cluster& cluster, std::string_view key, double value) {
   if (const auto* entry = named_field(kFields, key)) return entry->set(cluster, value);
   if (const auto gemm = kGemm.parsed(key); gemm.field) return kGemm.set(cluster.device.achieved, gemm, value);
-  if (const auto streaming = streaming_key_named(key)) {
-    streaming->field.in(cluster.device.achieved.streaming[static_cast<std::size_t>(streaming->dtype)]) = value;
+  if (const auto memory_bound = memory_bound_key_named(key)) {
+    memory_bound->field.in(cluster.device.achieved.memory_bound[static_cast<std::size_t>(memory_bound->dtype)]) = value;
     return;
   }
   const auto attention = kAttention.parsed(key);
@@ -294,7 +294,7 @@ std::vector<CoefficientValue> coefficient_values(const sim::Cluster& cluster) {
   for (const sim::DType dtype : kDTypes) {
     if (cluster.device.matrix_peak[static_cast<std::size_t>(dtype)].value() <= 0.0) continue;
     kGemm.add_values(cluster.device.achieved, dtype, values);
-    add_streaming_values(cluster.device.achieved, dtype, values);
+    add_memory_bound_values(cluster.device.achieved, dtype, values);
   }
   for (const AttentionKernel kernel : kKernels) kAttention.add_values(cluster.device.achieved, kernel, values);
   for (const auto& entry : kFields) {

@@ -6,14 +6,14 @@
 //   attention.A.K     of one kind of attention kernel, A in flash-1 flash-triton flash-2 flash-3 cudnn composable-kernel aotriton
 //                     aotriton-first splash blockwise blockwise-fp32; K in forward backward seq_half head_dim_64_factor
 //   attention.K       of all kernels
-//   streaming.F.O.P   rate of a streaming kernel (sim/hardware/device.h) with activations of format F, relative to the
+//   memory_bound.F.O.P   rate of a memory-bound kernel (sim/hardware/device.h) with activations of format F, relative to the
 //                     achieved memory bandwidth; P in forward backward and, where the operands fit the last-level cache,
 //                     forward_cached backward_cached.  Listed where it is not 1.
 //   kernel_time_s, memory_fraction, sustained_clock, training_rate, host_call_factor, collective_fraction,
 //   scale_out_fraction, contention, device_spread
 //   context_bytes, communicator_bytes, matmul_workspace_bytes, host_bytes_per_s, host_memory_bytes_per_s,
 //   devices_per_host_link
-//   sharing.K         of processes of one host (sim/cost/contention.h); K in collectives gemms streaming.
+//   sharing.K         of processes of one host (sim/cost/contention.h); K in collectives gemms memory_bound.
 //                     Listed where it is not 0, as is fabric.sum_bytes_per_s
 //   fabric.latency_s, network.latency_s, network.ring_decay, network.slow_fraction, network.socket_bytes_per_s
 #pragma once

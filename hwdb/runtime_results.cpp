@@ -28,9 +28,9 @@ std::optional<sim::OperatorKind> kind_named(const std::string& name) {
   return std::nullopt;
 }
 
-std::optional<sim::StreamingKernel> streaming_kernel_named(const std::string& name) {
-  for (int i = 0; i < sim::kNumStreamingKernels; ++i) {
-    if (name == name_of(static_cast<sim::StreamingKernel>(i))) return static_cast<sim::StreamingKernel>(i);
+std::optional<sim::MemoryBoundKernel> memory_bound_kernel_named(const std::string& name) {
+  for (int i = 0; i < sim::kNumMemoryBoundKernels; ++i) {
+    if (name == name_of(static_cast<sim::MemoryBoundKernel>(i))) return static_cast<sim::MemoryBoundKernel>(i);
   }
   return std::nullopt;
 }
@@ -91,7 +91,7 @@ void read_work(ObjectReader& record, MeasuredKernel& kernel) {
   } else {
     kernel.op.flops = sim::Flops(record.number("flops", 0.0).value_or(0.0));
   }
-  const bool moves = shaped || kernel.streaming || kernel.library == "stream_copy";
+  const bool moves = shaped || kernel.memory_bound || kernel.library == "stream_copy";
   kernel.op.moved = sim::Bytes(moves ? positive_of(record, "moved_bytes") : record.number("moved_bytes", 0.0).value_or(0.0));
   kernel.op.kernels = record.count("kernels").value_or(1);
 }
@@ -107,7 +107,7 @@ MeasuredKernel kernel_of(const json& record, const std::string& where) {
     kernel.library = name;
   kernel.label = record.value("label", "");
   kernel.backward = record.value("pass", "forward") == "backward";
-  kernel.streaming = streaming_kernel_named(record.value("kernel", ""));
+  kernel.memory_bound = memory_bound_kernel_named(record.value("kernel", ""));
   kernel.op.dtype = dtype_named(record.value("dtype", "fp32"));
   kernel.op.causal = record.value("causal", false);
   kernel.op.weight_gradient = record.value("weight_gradient", false);

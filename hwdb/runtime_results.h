@@ -30,7 +30,7 @@ struct MeasuredKernel {
   std::string label;
   sim::Operator op;  // kind, dtype, shape, FLOPs, bytes; op.label is empty
   bool backward = false;
-  std::optional<sim::StreamingKernel> streaming;  // which kernel, of operators that stream
+  std::optional<sim::MemoryBoundKernel> memory_bound;  // which kernel, of operators that stream
   sim::Seconds median{};
   double spread = 0.0;
 };

@@ -59,18 +59,30 @@ UPDATE coefficients SET key = replace(replace(replace(key,
   'narrow_product', 'low_precision_gemm'), 'narrow', 'low_precision'), 'sharing.products', 'sharing.gemms');
 )sql";
 
+// And those that schema 2 had.
+constexpr const char* kRenamedInSchema3 = R"sql(
+UPDATE coefficients SET key = replace(replace(replace(key,
+  'sharing.streaming', 'sharing.memory_bound'), 'streaming.', 'memory_bound.'), 'kept.', 'saved.');
+)sql";
+
 std::optional<double> node_injection(const json& system) {
   const auto inter = system.find("inter");
   if (inter == system.end() || !inter->is_object()) return std::nullopt;
   return number(*inter, "node_injection_bytes_per_s_per_direction");
 }
 
-void insert_aliases(const Connection& connection, std::string_view kind, const json& record, Origin origin) {
+void insert_aliases(const Connection& connection, std::string_view kind, const json& record,
+                    Origin origin) {
   const auto aliases = record.find("aliases");
   if (aliases == record.end()) return;
-  Statement insert(connection, "INSERT OR REPLACE INTO aliases(kind, alias, id, origin) VALUES(?, ?, ?, ?)");
+  Statement insert(connection,
+                   "INSERT OR REPLACE INTO aliases(kind, alias, id, origin) VALUES(?, ?, ?, ?)");
   for (const json& alias : *aliases) {
-    insert.bind(kind).bind(folded(alias.get<std::string>())).bind(text(record, "id")).bind(name_of(origin)).run();
+    insert.bind(kind)
+        .bind(folded(alias.get<std::string>()))
+        .bind(text(record, "id"))
+        .bind(name_of(origin))
+        .run();
   }
 }
 
@@ -108,7 +120,8 @@ Measurement measurement_from(const std::string& subject, json record) {
   if (measurement.accelerator.empty()) measurement.accelerator = text(record, "system");
   measurement.source = source_of(record);
   measurement.origin = Origin::Shipped;
-  for (const auto& [columns, rows] : {std::pair("columns", "rows"), std::pair("curve_columns", "curve")}) {
+  for (const auto& [columns, rows] :
+       {std::pair("columns", "rows"), std::pair("curve_columns", "curve")}) {
     if (!record.contains(columns) || !record.contains(rows)) continue;
     measurement.columns = record[columns].dump();
     measurement.points = record[rows].dump();
@@ -119,14 +132,18 @@ Measurement measurement_from(const std::string& subject, json record) {
   return measurement;
 }
 
-// A list of records, an object that is one record, or an object of named records (the collective models).
-void insert_measurements(const Connection& connection, const std::string& subject, const json& value) {
+// A list of records, an object that is one record, or an object of named records (the collective
+// models).
+void insert_measurements(const Connection& connection, const std::string& subject,
+                         const json& value) {
   if (value.is_array()) {
-    for (const json& record : value) insert_measurement(connection, measurement_from(subject, record));
+    for (const json& record : value)
+      insert_measurement(connection, measurement_from(subject, record));
   } else if (value.contains("source")) {
     insert_measurement(connection, measurement_from(subject, value));
   } else {
-    for (const auto& [name, records] : value.items()) insert_measurements(connection, subject + "." + name, records);
+    for (const auto& [name, records] : value.items())
+      insert_measurements(connection, subject + "." + name, records);
   }
 }
 
@@ -149,8 +166,11 @@ void insert_facts(const Connection& connection, const std::string& key, const js
 }
 
 void delete_shipped(const Connection& connection) {
-  connection.execute("DELETE FROM curves WHERE measurement IN (SELECT id FROM measurements WHERE origin = 'shipped')");
-  for (const char* table : {"accelerators", "systems", "aliases", "networks", "measurements", "coefficients"}) {
+  connection.execute(
+      "DELETE FROM curves WHERE measurement IN (SELECT id FROM measurements WHERE origin = "
+      "'shipped')");
+  for (const char* table :
+       {"accelerators", "systems", "aliases", "networks", "measurements", "coefficients"}) {
     connection.execute(std::string("DELETE FROM ") + table + " WHERE origin = 'shipped'");
   }
 }
@@ -180,7 +200,8 @@ std::string_view name_of(Origin origin) { return origin == Origin::Shipped ? "sh
 
 std::string folded(std::string_view name) {
   std::string result(name);
-  for (char& c : result) c = c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : result)
+    c = c == '-' || c == ' ' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return result;
 }
 
@@ -190,16 +211,19 @@ std::string source_of(const json& record) {
   if (source->is_string()) return source->get<std::string>();
   std::string all;
   for (const auto& [fields, where] : source->items()) {
-    all += (all.empty() ? "" : "; ") + fields + ": " + (where.is_string() ? where.get<std::string>() : where.dump());
+    all += (all.empty() ? "" : "; ") + fields + ": " +
+           (where.is_string() ? where.get<std::string>() : where.dump());
   }
   return all;
 }
 
-void insert_hardware(const Connection& connection, HardwareKind kind, const json& record, Origin origin) {
+void insert_hardware(const Connection& connection, HardwareKind kind, const json& record,
+                     Origin origin) {
   const std::string evidence = origin == Origin::User ? "given" : "data_sheet";
   const std::string id = text(record, "id");
   if (kind == HardwareKind::Accelerator) {
-    Statement(connection, "INSERT OR REPLACE INTO accelerators VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+    Statement(connection,
+              "INSERT OR REPLACE INTO accelerators VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
         .bind(id)
         .bind(name_of(origin))
         .bind(text(record, "name"))
@@ -231,7 +255,8 @@ void insert_hardware(const Connection& connection, HardwareKind kind, const json
 
 void insert_coefficient(const Connection& connection, const Coefficient& coefficient) {
   Statement(connection,
-            "INSERT OR REPLACE INTO coefficients(scope, id, key, origin, value, standard_error, evidence, source, "
+            "INSERT OR REPLACE INTO coefficients(scope, id, key, origin, value, standard_error, "
+            "evidence, source, "
             "fitted_from) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)")
       .bind(coefficient.scope)
       .bind(coefficient.id)
@@ -247,7 +272,8 @@ void insert_coefficient(const Connection& connection, const Coefficient& coeffic
 
 void insert_measurement(const Connection& connection, const Measurement& measurement) {
   Statement(connection,
-            "INSERT INTO measurements(subject, accelerator, origin, evidence, source, record) VALUES(?, ?, ?, ?, ?, ?)")
+            "INSERT INTO measurements(subject, accelerator, origin, evidence, source, record) "
+            "VALUES(?, ?, ?, ?, ?, ?)")
       .bind(measurement.subject)
       .bind(measurement.accelerator)
       .bind(name_of(measurement.origin))
@@ -272,12 +298,15 @@ void ship(const Connection& connection) {
   const std::int64_t schema = schema_of(connection);
   if (schema == 0) connection.execute(kTables);
   if (schema == 1) connection.execute(kRenamedInSchema2);
+  if (schema == 1 || schema == 2) connection.execute(kRenamedInSchema3);
   delete_shipped(connection);
   for (const ShippedFacts& facts : shipped_facts()) {
     const json document = json::parse(facts.text);
     for (const auto& [key, value] : document.items()) insert_facts(connection, key, value);
   }
-  Statement(connection, "INSERT OR REPLACE INTO meta VALUES('facts_hash', ?)").bind(shipped_facts_hash()).run();
+  Statement(connection, "INSERT OR REPLACE INTO meta VALUES('facts_hash', ?)")
+      .bind(shipped_facts_hash())
+      .run();
   connection.execute("PRAGMA application_id = " + std::to_string(kApplicationId));
   connection.execute("PRAGMA user_version = " + std::to_string(kSchemaVersion));
 }

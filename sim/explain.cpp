@@ -167,7 +167,7 @@ std::vector<ExplainedCollective> explained_collectives(const Run& run) {
     const bool tokens = call.group == GroupKind::Expert && call.kind == CollectiveKind::AllToAll;
     list.push_back({.call = call,
                     .place = links.place,
-                    .terms = tokens ? expert_exchange_terms(call.message, expert_route(run), links)
+                    .terms = tokens ? expert_all_to_all_terms(call.message, expert_route(run), links)
                                     : collective_terms(call.kind, call.message, links)});
   }
   return list;

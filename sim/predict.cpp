@@ -28,7 +28,7 @@ Flops hardware_flops(const Run& run, const LayerPrices& prices) {
   const int layers = run.model.num_layers + run.model.mtp_layers, moe_layers = count_moe_layers(run.model, 0, layers);
   Flops blocks = (layers - moe_layers) * (prices.block.forward.flops + prices.block.backward.flops);
   blocks += moe_layers * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
-  for (const ModelPart& part : model_parts(run.model, s)) {
+  for (const ModelChunk& part : model_parts(run.model, s)) {
     const double share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
     const double recomputed = s.recompute.blocks_of(part.blocks);
     blocks += (1.0 - share) * recomputed * prices.block.recompute.flops + share * recomputed * prices.moe_block.recompute.flops;

@@ -122,7 +122,7 @@ class Bench {
     const Seconds gemms_alone = median([&] { return timed(options_.device, [&] { gemms_.run(gemms_alike); }); }, 0.2 * share);
     const Seconds gemms_beside =
         median([&] { return beside_collectives(kind, group, buffers, gemms_alike, collectives_over); }, 0.2 * share);
-    const Seconds collective_beside = median([&] { return beside_gemms(kind, group, buffers, 2 * gemms_alike); }, 0.2 * share);
+    const Seconds collective_beside = median([&] { return overlapped_with_gemms(kind, group, buffers, 2 * gemms_alike); }, 0.2 * share);
     json record = described("overlap", kind, dtype, shape, bytes);
     record.update({{"gemm_size", options_.gemm_size},
                    {"gemms", gemms_alike},
@@ -187,7 +187,7 @@ class Bench {
   }
 
   // Waited for on another thread, whose stream is not that of the GEMMs.
-  Seconds beside_gemms(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count) {
+  Seconds overlapped_with_gemms(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count) {
     const auto start = Clock::now();
     auto pending = started(kind, group, buffers);
     auto arrived = std::async(std::launch::async, [&] {

@@ -25,7 +25,7 @@ json description(const KernelCase& one) {
               {"flops", op.flops.value()},
               {"moved_bytes", op.moved.value()},
               {"kernels", op.kernels}};
-  if (is_streaming(op.kind)) record["kernel"] = name_of(streaming_kernel(op, streaming_forms(one.model, one.strategy)));
+  if (is_memory_bound(op.kind)) record["kernel"] = name_of(memory_bound_kernel(op, memory_bound_forms(one.model, one.strategy)));
   const bool attention = op.kind == sim::OperatorKind::Attention;
   if (op.kind == sim::OperatorKind::Gemm || attention) {
     record.update({{"batch", op.batch}, {"m", op.m}, {"n", op.n}, {"k", op.k}, {"weight_gradient", op.weight_gradient}});

@@ -1,7 +1,7 @@
 // Times operators, one record each.
 //
 //   {"type": "kernel", "key": ..., "kind": "gemm", "label": "mlp_up", "pass": "forward", "dtype": "fp32", "batch", "m", "n", "k",
-//    "kernel": "rms_norm" (of streaming operators: sim/hardware/device.h),
+//    "kernel": "rms_norm" (of memory-bound operators: sim/hardware/device.h),
 //    "causal", "weight_gradient", "attention": "blockwise", "flops", "repeats", "moved_bytes", "kernels",
 //    "outcome": "ok", "median_s", "spread", "half_width", "repeats_n", "clock_hz", "watts"}
 //

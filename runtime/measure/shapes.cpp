@@ -121,8 +121,8 @@ std::string variant_of(const KernelCase& one) {
     return one.op.weight_gradient ? "experts accumulated" : "experts";
   if (one.op.kind == sim::OperatorKind::Gemm) return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
   if (one.op.kind == sim::OperatorKind::Attention) return one.model.mla ? "mla" : one.model.encoder ? "unmasked" : "";
-  if (!is_streaming(one.op.kind)) return "";
-  return name_of(streaming_kernel(one.op, streaming_forms(one.model, one.strategy)));
+  if (!is_memory_bound(one.op.kind)) return "";
+  return name_of(memory_bound_kernel(one.op, memory_bound_forms(one.model, one.strategy)));
 }
 
 Group group_of(const KernelCase& one) { return {one.op.kind, variant_of(one), one.backward, one.dtype}; }
@@ -206,8 +206,8 @@ std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strat
   const sim::UpdateOperators update = lower_update(strategy.optimizer, storage_of(like.dtype), /*fused=*/false, weights, weights);
   add(cases, like, {update.norm, update.clip, update.update}, false);
   if (like.dtype != sim::DType::Fp32) {
-    add(cases, like, {streaming(sim::OperatorKind::Cast, "weight_cast", weights, kCastBytes, 1)}, false);
-    add(cases, like, {streaming(sim::OperatorKind::Cast, "gradient_cast", weights, kCastBytes, 1)}, true);
+    add(cases, like, {memory_bound(sim::OperatorKind::Cast, "weight_cast", weights, kCastBytes, 1)}, false);
+    add(cases, like, {memory_bound(sim::OperatorKind::Cast, "gradient_cast", weights, kCastBytes, 1)}, true);
   }
   return cases;
 }

@@ -48,7 +48,7 @@ struct BlockContext {
   RotaryTable rotary;                                                // empty: no rotation
 };
 
-// What a block keeps from forward to backward.  Undefined members have been dropped and are made again.
+// What a block keeps from forward to backward.  Undefined members have been dropped and are recomputed.
 struct BlockTape {
   at::Tensor x;
   NormOutput attention_norm;
@@ -83,7 +83,7 @@ class Block {
   // Fills `tape` with what backward needs under `recompute`: Full keeps x alone, Selective drops what its modules name.
   at::Tensor forward(at::Tensor x, BlockTape& tape, const sim::Recompute& recompute) const;
 
-  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is made again when it is needed.
+  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is recomputed when it is needed.
   at::Tensor backward(at::Tensor dy, BlockTape tape) const;
 
  private:

@@ -17,8 +17,8 @@ VocabularyShard shard_of(const RankShape& shape) {
 
 }  // namespace
 
-std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_apart) {
-  std::vector<ParameterShape> list{{.name = "embedding", .sizes = {shape.vocab, shape.hidden}, .tied_apart = tied_apart}};
+std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_across_stages) {
+  std::vector<ParameterShape> list{{.name = "embedding", .sizes = {shape.vocab, shape.hidden}, .tied_across_stages = tied_across_stages}};
   if (model.position == sim::Position::Learned) {
     const std::int64_t rows = model.max_positions > 0 ? model.max_positions : model.seq_len;
     list.push_back({.name = "positions", .sizes = {rows, shape.hidden}, .replicated = true});
@@ -31,7 +31,7 @@ std::vector<ParameterShape> head_parameters(const sim::Transformer& model, const
   add_norm_parameters(list, model, "final_norm");
   if (tied_here) return list;
   const bool copy = model.tied_embeddings;
-  list.push_back({.name = copy ? "embedding" : "head", .sizes = {shape.vocab, shape.hidden}, .tied_apart = copy});
+  list.push_back({.name = copy ? "embedding" : "head", .sizes = {shape.vocab, shape.hidden}, .tied_across_stages = copy});
   return list;
 }
 

@@ -18,7 +18,7 @@
 namespace llmsim::runtime {
 
 // The table first, then learned positions where the model has them.
-std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_apart);
+std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_across_stages);
 // The final norm; then the output projection: of a tied model a copy of the table, unless the table itself is here.
 std::vector<ParameterShape> head_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_here);
 

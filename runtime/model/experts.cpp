@@ -153,7 +153,7 @@ at::Tensor Experts::outer(ExpertsTape& tape, Keep keep) const {
   return routes_shards() ? y : context_.tensor.row_output(std::move(y));
 }
 
-// Undefined members are made again: all of them, or those of the activations.
+// Undefined members are recomputed: all of them, or those of the activations.
 void Experts::drop(ExpertsTape& tape, const sim::RecomputedModules& modules) {
   if (modules.moe) {
     tape = {};

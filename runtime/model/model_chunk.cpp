@@ -16,7 +16,7 @@ int shards_of(const sim::Strategy& strategy, int ranks) { return strategy.shardi
 
 }  // namespace
 
-ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strategy, const sim::ModelPart& part, int first_block,
+ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strategy, const sim::ModelChunk& part, int first_block,
                        LossPlan loss, DataParallel& data)
     : context_(context),
       recompute_(strategy.recompute),
@@ -26,9 +26,9 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
   const int shards = shards_of(strategy, strategy.shard_ranks());
   tied_here_ = part.embedding && part.head && context.model.tied_embeddings;
   if (part.embedding) {
-    const bool tied_apart = context.model.tied_embeddings && !part.head;
+    const bool tied_across_stages = context.model.tied_embeddings && !part.head;
     embedding_unit_ =
-        std::make_unique<ParameterUnit>("embedding", embedding_parameters(context.model, context.shape, tied_apart), shards);
+        std::make_unique<ParameterUnit>("embedding", embedding_parameters(context.model, context.shape, tied_across_stages), shards);
     embedding_ = std::make_unique<Embedding>(context, *embedding_unit_);
   }
   for (int i = 0; i < part.blocks; ++i) add_block(strategy, first_block + i);
@@ -42,7 +42,7 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
 void ModelChunk::add_block(const sim::Strategy& strategy, int layer) {
   const std::string name = "blocks." + std::to_string(layer), prefix = name + ".";
   const sim::LayerKind kind = sim::kind_of_layer(context_.model, layer);
-  const bool moe = kind == sim::LayerKind::Moe, apart = moe && strategy.experts_apart();
+  const bool moe = kind == sim::LayerKind::Moe, apart = moe && strategy.divides_experts();
   std::vector<ParameterShape> shapes = block_parameters(context_, kind, prefix), experts;
   if (moe) add_expert_parameters(apart ? experts : shapes, context_, prefix);
   const std::size_t first = shapes.size() - (context_.model.moe && context_.model.moe->expert_bias ? 4 : 2);

@@ -1,6 +1,6 @@
 // A contiguous part of a model on one rank: some blocks, with the embedding before or the head after them where it has them.
 //
-// Under activation offload the input of a block that is made again waits on the host.
+// Under activation offload the input of a block that is recomputed waits on the host.
 //
 // forward() fills a tape for one micro-batch, backward() uses it up.  Between the two any number of other micro-batches may go
 // forward: that is how pipelines use it.
@@ -35,7 +35,7 @@ struct ChunkTape {
 class ModelChunk {
  public:
   // `context`, `data` must outlive it.  Blocks are numbered from `first_block` for the names of their parameters.
-  ModelChunk(const BlockContext& context, const sim::Strategy& strategy, const sim::ModelPart& part, int first_block,
+  ModelChunk(const BlockContext& context, const sim::Strategy& strategy, const sim::ModelChunk& part, int first_block,
              LossPlan loss, DataParallel& data);
 
   std::vector<ParameterUnit*> units() const;

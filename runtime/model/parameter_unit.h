@@ -44,7 +44,7 @@ struct ParameterShape {
   bool own_tokens = false;        // replicated, and under sequence parallelism the gradient is that of this rank's tokens
   bool partial_gradient = false;  // replicated, and the gradient is a part of a sum over them
   bool of_experts = false;        // one matrix for each of the experts that this rank has
-  bool tied_apart = false;        // the first and the last pipeline stage have a copy each
+  bool tied_across_stages = false;        // the first and the last pipeline stage have a copy each
 };
 
 class ParameterUnit {

@@ -35,7 +35,7 @@ void require_offload(const sim::Strategy& strategy) {
 }
 
 // A bucket across the chunks of a stage would be sent when some of them are a micro-batch ahead.
-void require_exchange(const ExchangeHabits& exchange, const sim::Strategy& strategy) {
+void require_collectives(const ExchangeBehaviour& exchange, const sim::Strategy& strategy) {
   if (exchange.bucket < 0) throw Error("bucket = " + std::to_string(exchange.bucket) + " must be 0 or more bytes");
   if (exchange.prefetch_units < 0) {
     throw Error("prefetch_units = " + std::to_string(exchange.prefetch_units) + " must be 0 or more");
@@ -63,7 +63,7 @@ void require_executable(const sim::Strategy& strategy) {
     throw Error(std::string("the runtime does not execute pipeline_schedule = ") + sim::name_of(strategy.pipeline_schedule) +
                 "; it executes gpipe, 1f1b and interleaved");
   }
-  if (strategy.experts_apart() && strategy.sharding == sim::Sharding::Hsdp) {
+  if (strategy.divides_experts() && strategy.sharding == sim::Sharding::Hsdp) {
     throw Error("the runtime does not execute ep = " + std::to_string(strategy.ep) +
                 ", etp = " + std::to_string(strategy.expert_tensor_ranks()) + " with sharding = hsdp");
   }
@@ -163,7 +163,7 @@ Trainer::Trainer(const TrainingSetup& setup, const RankGroups& groups)
       stream_(setup.model.vocab_size, setup.model.seq_len, setup.seed),
       gradients_(groups, setup.strategy) {
   require_executable(setup.strategy);
-  require_exchange(setup.exchange, setup.strategy);
+  require_collectives(setup.exchange, setup.strategy);
   require_table(setup.model, setup.strategy);
   const NumberFormats formats = number_formats(setup.strategy.precision, setup.autocast);
   require_device(setup, formats.compute);
@@ -186,7 +186,7 @@ void Trainer::make_chunks() {
   const int stages = setup_.strategy.pp, stage = groups_.place(sim::GroupKind::Pipeline);
   int part = 0, first_block = 0;
   wanted_ = {.ids = false, .targets = false};
-  for (const sim::ModelPart& parts : sim::model_parts(setup_.model, setup_.strategy)) {
+  for (const sim::ModelChunk& parts : sim::model_parts(setup_.model, setup_.strategy)) {
     if (part++ % stages == stage) {
       chunks_.push_back(std::make_unique<ModelChunk>(context_, setup_.strategy, parts, first_block, loss_plan(setup_), *data_));
       for (ParameterUnit* unit : chunks_.back()->units()) units_.push_back(unit);

@@ -31,7 +31,7 @@ struct TrainingSetup {
   bool autocast = false;  // bf16: fp32 weights, cast when a unit computes
   c10::Device device = c10::kCPU;
   bool balanced_experts = false;  // tokens are dealt to experts evenly; always so on the meta device
-  ExchangeHabits exchange;
+  ExchangeBehaviour exchange;
   AdamWOptions optimizer;
   AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where the strategy has flash attention
   std::uint64_t seed = 1;

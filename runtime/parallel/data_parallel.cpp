@@ -19,8 +19,8 @@ using Slices = std::vector<GradientSlice>;
 // What all forms of one group do with weights and states.  Groups of one rank are none.
 class OneGroup : public DataParallel {
  public:
-  OneGroup(NumberFormats formats, ExchangeHabits habits, Communicator* group, std::unique_ptr<UnitWeights> weights)
-      : formats_(formats), habits_(habits), group_(group), weights_(std::move(weights)) {}
+  OneGroup(NumberFormats formats, ExchangeBehaviour habits, Communicator* group, std::unique_ptr<UnitWeights> weights)
+      : formats_(formats), behaviour_(habits), group_(group), weights_(std::move(weights)) {}
 
   void before_forward(ParameterUnit& unit) override { weights_->lend(unit); }
   void after_forward(ParameterUnit& unit) override { weights_->after_forward(unit); }
@@ -31,7 +31,7 @@ class OneGroup : public DataParallel {
 
  protected:
   NumberFormats formats_;
-  ExchangeHabits habits_;
+  ExchangeBehaviour behaviour_;
   Communicator* group_;
   std::unique_ptr<UnitWeights> weights_;
   FlatOptimizer optimizer_;
@@ -43,7 +43,7 @@ class OneGroup : public DataParallel {
 // bucket is a piece of it: nothing is copied.  A bucket is sent when the last unit that has a part in it is done.
 class Replicated : public OneGroup {
  public:
-  Replicated(NumberFormats formats, ExchangeHabits habits, Communicator* group)
+  Replicated(NumberFormats formats, ExchangeBehaviour habits, Communicator* group)
       : OneGroup(formats, habits, group, whole_weights(formats, habits.states_on_host, nullptr)) {}
 
   void adopt(ParameterUnit& unit) override { held_.push_back({.unit = &unit, .slice = weights_->adopt(unit)}); }
@@ -73,7 +73,7 @@ class Replicated : public OneGroup {
 
   void after_backward(ParameterUnit& unit, bool last) override {
     weights_->take_back(unit);
-    if (!last && !habits_.every_micro_batch) return;
+    if (!last && !behaviour_.every_micro_batch) return;
     const Held& held = *std::find_if(held_.begin(), held_.end(), [&](const Held& one) { return one.unit == &unit; });
     const std::int64_t end = held.begin + unit.numel();
     for (Bucket& bucket : buckets_) {
@@ -112,11 +112,11 @@ class Replicated : public OneGroup {
 
   void cut_buckets() {
     if (group_ == nullptr) return;
-    if (habits_.bucket == 0) {
+    if (behaviour_.bucket == 0) {
       for (const Held& held : held_) buckets_.push_back({.begin = held.begin, .size = held.unit->numel(), .sum = nullptr});
       return;
     }
-    const std::int64_t most = std::max<std::int64_t>(1, habits_.bucket / gradients_.element_size());
+    const std::int64_t most = std::max<std::int64_t>(1, behaviour_.bucket / gradients_.element_size());
     for (std::int64_t begin = 0; begin < gradients_.numel(); begin += most) {
       buckets_.push_back({.begin = begin, .size = std::min(most, gradients_.numel() - begin), .sum = nullptr});
     }
@@ -130,7 +130,7 @@ class Replicated : public OneGroup {
 // Every rank holds all weights and gradients and updates a shard of them.
 class Zero1 : public OneGroup {
  public:
-  Zero1(NumberFormats formats, ExchangeHabits habits, Communicator* shards)
+  Zero1(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards)
       : OneGroup(formats, habits, shards, whole_weights(formats, habits.states_on_host, shards)) {}
 
   void adopt(ParameterUnit& unit) override {
@@ -151,7 +151,7 @@ class Zero1 : public OneGroup {
 
   void after_backward(ParameterUnit& unit, bool last) override {
     weights_->take_back(unit);
-    if (group_ == nullptr || (!last && !habits_.every_micro_batch)) return;
+    if (group_ == nullptr || (!last && !behaviour_.every_micro_batch)) return;
     under_way_.push_back(
         {.gradients = unit.gradients, .sum = group_->start_reduce_scatter(own_shard(unit.gradients, group_), unit.gradients)});
   }
@@ -182,7 +182,7 @@ class Zero1 : public OneGroup {
 // inside each of several replicas.
 class Zero2Zero3 : public OneGroup {
  public:
-  Zero2Zero3(NumberFormats formats, ExchangeHabits habits, Communicator* shards, Communicator* replicas,
+  Zero2Zero3(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards, Communicator* replicas,
              std::unique_ptr<UnitWeights> weights)
       : OneGroup(formats, habits, shards, std::move(weights)),
         gradients_(formats.gradients, shards, replicas, habits.every_micro_batch) {}
@@ -279,14 +279,14 @@ class ExpertDataParallel : public DataParallel {
 };
 
 // Weights are gathered for every micro-batch, and gradients reduced after it.
-std::unique_ptr<DataParallel> zero3(NumberFormats formats, ExchangeHabits habits, Communicator* shards, Communicator* replicas) {
+std::unique_ptr<DataParallel> zero3(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards, Communicator* replicas) {
   habits.every_micro_batch = true;
   return std::make_unique<Zero2Zero3>(formats, habits, shards, replicas, sharded_weights(formats, habits, shards));
 }
 
 // Over the ranks of one group; Hsdp over those that share a shard group, and its replicas.
 std::unique_ptr<DataParallel> form_over(Communicator* data, const sim::Strategy& strategy, NumberFormats formats,
-                                        const ExchangeHabits& habits, const RankGroups& groups) {
+                                        const ExchangeBehaviour& habits, const RankGroups& groups) {
   switch (strategy.sharding) {
     case sim::Sharding::None: return std::make_unique<Replicated>(formats, habits, data);
     case sim::Sharding::Zero1: return std::make_unique<Zero1>(formats, habits, data);
@@ -301,11 +301,11 @@ std::unique_ptr<DataParallel> form_over(Communicator* data, const sim::Strategy&
 
 }  // namespace
 
-std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeHabits habits,
+std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeBehaviour habits,
                                                  const RankGroups& groups) {
   habits.states_on_host = strategy.offload.optimizer;
   const auto form = [&](sim::GroupKind kind) { return form_over(groups.of(kind), strategy, formats, habits, groups); };
-  if (!strategy.experts_apart()) return form(sim::GroupKind::Data);
+  if (!strategy.divides_experts()) return form(sim::GroupKind::Data);
   return std::make_unique<ExpertDataParallel>(form(sim::GroupKind::Data), form(sim::GroupKind::ExpertData));
 }
 

@@ -28,7 +28,7 @@
 namespace llmsim::runtime {
 
 // How a form exchanges what it divides; each field matters to some forms only.
-struct ExchangeHabits {
+struct ExchangeBehaviour {
   std::int64_t bucket = 0;            // Replicated: bytes of gradients in one all-reduce; 0: those of a unit
   bool every_micro_batch = false;     // Replicated, Zero1, Zero2: gradients are summed after each, not once a step
   bool regathers_in_backward = true;  // Zero3, Hsdp: weights are freed after forward
@@ -72,8 +72,8 @@ class DataParallel {
   virtual void update(std::int64_t step, const AdamWOptions& options, double scale) = 0;
 };
 
-// The form that a strategy asks for.  `groups` must outlive it.  Where states live is the strategy's word, not the habits'.
-std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeHabits habits,
+// The form that a strategy asks for.  `groups` must outlive it.  Where states live is the strategy's word, not the behaviour'.
+std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeBehaviour habits,
                                                  const RankGroups& groups);
 
 }  // namespace llmsim::runtime

@@ -51,13 +51,13 @@ void ModelParallelGradients::sum_partial(const std::vector<GradientSlice>& slice
 
 void ModelParallelGradients::sum_tied_table(const std::vector<GradientSlice>& slices) const {
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (piece.parameter->tied_apart) groups_.of(GroupKind::Embedding)->all_reduce(piece.gradient);
+    if (piece.parameter->tied_across_stages) groups_.of(GroupKind::Embedding)->all_reduce(piece.gradient);
   }
 }
 
 bool ModelParallelGradients::counts(const ParameterShape& parameter) const {
   if (parameter.replicated && groups_.place(GroupKind::Tensor) != 0) return false;
-  return !(parameter.tied_apart && groups_.place(GroupKind::Pipeline) != 0);
+  return !(parameter.tied_across_stages && groups_.place(GroupKind::Pipeline) != 0);
 }
 
 at::Tensor ModelParallelGradients::squares(const std::vector<GradientSlice>& slices, bool apart) const {
@@ -78,7 +78,7 @@ at::Tensor ModelParallelGradients::expert_squares(const std::vector<GradientSlic
 
 double ModelParallelGradients::norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const {
   const at::Tensor sum = squares(slices, false);
-  if (experts_apart_) sum.add_(expert_squares(slices));
+  if (divides_experts_) sum.add_(expert_squares(slices));
   for (Communicator* group : {slice_group, groups_.of(GroupKind::Tensor), groups_.of(GroupKind::Pipeline)}) {
     if (group != nullptr) group->all_reduce(sum);
   }

@@ -39,7 +39,7 @@ class ModelParallelGradients {
       : groups_(groups),
         divides_tokens_(strategy.sequence_parallel),
         slices_(strategy.sharding != sim::Sharding::None),
-        experts_apart_(strategy.experts_apart()),
+        divides_experts_(strategy.divides_experts()),
         whole_experts_(strategy.expert_tensor_ranks() != strategy.tp) {}
 
   void sum(const std::vector<GradientSlice>& slices) const;
@@ -51,13 +51,13 @@ class ModelParallelGradients {
   void sum_tied_table(const std::vector<GradientSlice>& slices) const;
   at::Tensor squares(const std::vector<GradientSlice>& slices, bool apart) const;
   at::Tensor expert_squares(const std::vector<GradientSlice>& slices) const;
-  bool apart(const ParameterShape& parameter) const { return parameter.of_experts && experts_apart_; }
+  bool apart(const ParameterShape& parameter) const { return parameter.of_experts && divides_experts_; }
   bool counts(const ParameterShape& parameter) const;
 
   const RankGroups& groups_;
   bool divides_tokens_;
   bool slices_;  // of each parameter a rank has one
-  bool experts_apart_;
+  bool divides_experts_;
   bool whole_experts_;  // over tensor ranks, which have others or copies
 };
 

@@ -22,7 +22,7 @@ constexpr const char* kBackward = "pp_backward";
 
 // Without replicas of shards the data group is the group of shards, and that of the experts where they are divided as all else.
 bool runs(const sim::Strategy& strategy, GroupKind kind) {
-  if (kind == GroupKind::Expert || kind == GroupKind::ExpertData) return strategy.experts_apart();
+  if (kind == GroupKind::Expert || kind == GroupKind::ExpertData) return strategy.divides_experts();
   return strategy.sharding == sim::Sharding::Hsdp || (kind != GroupKind::Shard && kind != GroupKind::Replicate);
 }
 

@@ -62,12 +62,12 @@ class WholeWeights : public UnitWeights {
 
 class ShardedWeights : public UnitWeights {
  public:
-  ShardedWeights(NumberFormats formats, const ExchangeHabits& habits, Communicator* shards)
-      : formats_(formats), habits_(habits), shards_(shards) {}
+  ShardedWeights(NumberFormats formats, const ExchangeBehaviour& habits, Communicator* shards)
+      : formats_(formats), behaviour_(habits), shards_(shards) {}
 
   AdamWSlice adopt(ParameterUnit& unit) override {
     const at::Tensor shard = own_shard(std::exchange(unit.weights, {}), shards_).clone();
-    AdamWSlice slice = with_states(shard, habits_.states_on_host);
+    AdamWSlice slice = with_states(shard, behaviour_.states_on_host);
     if (slice.on_host || formats_.has_master()) slice.weight = shard.to(formats_.weights);
     held_.push_back({.unit = &unit,
                      .shard = slice.weight.defined() ? slice.weight : slice.master,
@@ -86,12 +86,12 @@ class ShardedWeights : public UnitWeights {
     own.gather.reset(), own.sent.reset();
     if (own.whole.defined()) unit.weights = std::exchange(own.whole, {});
     const auto here = std::find(pass_.begin(), pass_.end(), &unit) - pass_.begin();
-    const auto ahead = std::min<std::ptrdiff_t>(std::ssize(pass_), here + habits_.prefetch_units + 1);
+    const auto ahead = std::min<std::ptrdiff_t>(std::ssize(pass_), here + behaviour_.prefetch_units + 1);
     for (auto next = here + 1; next < ahead; ++next) start(held(*pass_[static_cast<std::size_t>(next)]));
   }
 
   void after_forward(ParameterUnit& unit) override {
-    if (habits_.regathers_in_backward) take_back(unit);
+    if (behaviour_.regathers_in_backward) take_back(unit);
   }
   void take_back(ParameterUnit& unit) override { unit.weights.reset(); }
   void updated() override {}
@@ -120,7 +120,7 @@ class ShardedWeights : public UnitWeights {
   }
 
   NumberFormats formats_;
-  ExchangeHabits habits_;
+  ExchangeBehaviour behaviour_;
   Communicator* shards_;
   std::vector<Held> held_;
   std::vector<ParameterUnit*> pass_;
@@ -132,7 +132,7 @@ std::unique_ptr<UnitWeights> whole_weights(NumberFormats formats, bool on_host, 
   return std::make_unique<WholeWeights>(formats, on_host, shards);
 }
 
-std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeHabits& habits, Communicator* shards) {
+std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeBehaviour& habits, Communicator* shards) {
   return std::make_unique<ShardedWeights>(formats, habits, shards);
 }
 

@@ -37,6 +37,6 @@ std::unique_ptr<UnitWeights> whole_weights(NumberFormats formats, bool on_host, 
 //
 // While a unit computes, the gathers of the next ones are under way.  Memory: the shards; whole weights of the unit that computes
 // and of those that are being gathered; under autocast the shard in the format of the GEMMs, until its gather has ended.
-std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeHabits& habits, Communicator* shards);
+std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeBehaviour& habits, Communicator* shards);
 
 }  // namespace llmsim::runtime

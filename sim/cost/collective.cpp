@@ -278,18 +278,18 @@ double allowed_domains(double domains, const ExpertRoute& route) {
 
 }  // namespace
 
-ExchangedBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place) {
+AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place) {
   const double ranks = place.ranks, domains = place.domains;
   const Bytes tokens = message / route.top_k;
   return {.fabric = (ranks - domains) / ranks * visited(ranks, route.top_k) * tokens,
           .network = (domains - 1.0) / domains * visited(allowed_domains(domains, route), route.top_k) * tokens};
 }
 
-CollectiveTerms expert_exchange_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
+CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
   const CollectiveTerms rows = collective_terms(CollectiveKind::AllToAll, message, links);
   if (route.dispatch != ExpertDispatch::Deduplicated || links.place.ranks == 1) return rows;
   const Seconds empty = collective_time(CollectiveKind::AllToAll, Bytes(0.0), links);
-  const ExchangedBytes sent = deduplicated_bytes(message, route, links.place);
+  const AllToAllBytes sent = deduplicated_bytes(message, route, links.place);
   const Seconds near = sent.fabric / links.fabric;
   const double sharers = links.place.ranks_per_domain;
   const Seconds slower = links.place.domains == 1 ? near : std::max(near, sharers * sent.network / links.network);
@@ -297,8 +297,8 @@ CollectiveTerms expert_exchange_terms(Bytes message, const ExpertRoute& route, c
   return tokens.time < rows.time ? tokens : rows;
 }
 
-Seconds expert_exchange_time(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
-  return expert_exchange_terms(message, route, links).time;
+Seconds expert_all_to_all_time(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
+  return expert_all_to_all_terms(message, route, links).time;
 }
 
 }  // namespace llmsim::sim

@@ -126,14 +126,14 @@ struct ExpertRoute {
 };
 
 // Bytes of a message that leave a rank over each kind of link.
-struct ExchangedBytes {
+struct AllToAllBytes {
   Bytes fabric{};
   Bytes network{};
 };
-ExchangedBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place);
+AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place);
 
 // Of an all-to-all operator of the expert group.
-CollectiveTerms expert_exchange_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links);
-Seconds expert_exchange_time(Bytes message, const ExpertRoute& route, const GroupLinks& links);
+CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links);
+Seconds expert_all_to_all_time(Bytes message, const ExpertRoute& route, const GroupLinks& links);
 
 }  // namespace llmsim::sim

@@ -36,16 +36,16 @@ HostShare host_share(const Cluster& cluster) {
   const double others = processes - 1.0;
   const HostSharing& sharing = cluster.device.achieved.sharing;
   return {.gemms = 1.0 / (1.0 + others * sharing.gemms),
-          .streaming = 1.0 / (1.0 + others * sharing.streaming),
+          .memory_bound = 1.0 / (1.0 + others * sharing.memory_bound),
           .cache = 1.0 / processes};
 }
 
-StreamingMachine streaming_machine(const Cluster& cluster, const StreamingForms& forms) {
-  StreamingMachine machine = streaming_machine(cluster.device, forms);
+MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const MemoryBoundForms& forms) {
+  MemoryBoundMachine machine = memory_bound_machine(cluster.device, forms);
   const HostShare share = host_share(cluster);
   machine.cache *= share.cache;
   for (auto* rates : {&machine.rates.forward, &machine.rates.backward}) {
-    for (StreamingRate& rate : *rates) rate.streamed *= share.streaming;
+    for (MemoryBoundRate& rate : *rates) rate.streamed *= share.memory_bound;
   }
   return machine;
 }
@@ -105,18 +105,18 @@ DeviceShare collective_share(const GroupLinks& links, const Device& device) {
   return collective_share(links, device, std::clamp(needed, 1.0, device.achieved.collective_units));
 }
 
-WorkRates rates_beside(const DeviceShare& share, const Device& device) {
+WorkRates rates_overlapped(const DeviceShare& share, const Device& device) {
   const double arithmetic = 1.0 - share.units - device.achieved.memory_interference * share.memory;
   return {.arithmetic = (1.0 - share.cores) * std::max(1.0 - kLargestShare, arithmetic),
-          .streaming = (1.0 - share.cores) * (1.0 - share.memory)};
+          .memory_bound = (1.0 - share.cores) * (1.0 - share.memory)};
 }
 
 double rate_loss(const WorkRates& rates, const WorkMix& mix) {
   if (mix.total() <= Seconds(0.0)) return 0.0;
-  return 1.0 - mix.total() / (mix.arithmetic / rates.arithmetic + mix.streaming / rates.streaming + mix.waiting);
+  return 1.0 - mix.total() / (mix.arithmetic / rates.arithmetic + mix.memory_bound / rates.memory_bound + mix.waiting);
 }
 
-BesideTimes run_beside(Seconds collective, Seconds work, double loss) {
+ExposedTimes run_overlapped(Seconds collective, Seconds work, double loss) {
   const Seconds done = std::min(work, (1.0 - loss) * collective);
   const Seconds together = done / (1.0 - loss);
   return {.exposed = collective - together, .slowdown = together - done};
@@ -128,10 +128,10 @@ bool in_gemm(const Operator& op) { return op.kind == OperatorKind::Gemm || op.ki
 
 }  // namespace
 
-BesideTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages, double loss) {
+ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages, double loss) {
   const double beside = pieces - 1.0;
   const Seconds message = collective / messages;
-  const BesideTimes step = run_beside(message, gemm.piece, loss);
+  const ExposedTimes step = run_overlapped(message, gemm.piece, loss);
   const Seconds last = (messages - beside) * message;
   const Seconds shown = pieces * gemm.piece + beside * step.exposed + last - gemm.whole;
   const Seconds exposed = std::clamp(shown, Seconds(0.0), collective);

@@ -20,7 +20,7 @@ namespace llmsim::sim {
 //
 // Host sharing.  With n processes of one host at work (FabricKind::Loopback), each runs GEMMs and attention at 1 / (1 + (n - 1)
 // x) of the rate that it reaches alone, and kernels that stream through memory at 1 / (1 + (n - 1) y): x and y are measured by
-// doing both alone and together (HostSharing::gemms, streaming).  A last-level cache of C bytes holds C / n of each.
+// doing both alone and together (HostSharing::gemms, memory-bound).  A last-level cache of C bytes holds C / n of each.
 //
 // Determinism.  To give the same bits every time PyTorch under use_deterministic_algorithms fills each new tensor before an
 // operator writes it (fill_uninitialized_memory, on by default: torch.empty, empty_like, empty_strided, resize_).  Libraries that
@@ -57,14 +57,14 @@ StepFactors attention_step_factors(const Run& run, bool backward);
 // Of one process, relative to alone; all of it where the devices do not share a host.
 struct HostShare {
   double gemms = 1.0;
-  double streaming = 1.0;
+  double memory_bound = 1.0;
   double cache = 1.0;
 };
 
 HostShare host_share(const Cluster& cluster);
 
-// The streaming kernels of one process while the others do the same.
-StreamingMachine streaming_machine(const Cluster& cluster, const StreamingForms& forms);
+// The memory-bound kernels of one process while the others do the same.
+MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const MemoryBoundForms& forms);
 
 // Of the results of one operator; 0 for one that allocates none.  `element`: bytes of an activation.
 Bytes filled_bytes(const Operator& op, bool backward, double element, const Framework& framework);
@@ -123,28 +123,28 @@ DeviceShare collective_share(const GroupLinks& links, const Device& device, doub
 // Work by what bounds it.
 struct WorkMix {
   Seconds arithmetic{};  // GEMMs and attention
-  Seconds streaming{};   // memory-bound kernels
+  Seconds memory_bound{};   // memory-bound kernels
   Seconds waiting{};     // neither: links, host
 
-  Seconds total() const { return arithmetic + streaming + waiting; }
+  Seconds total() const { return arithmetic + memory_bound + waiting; }
 };
 
 // Rates of the two kinds of work beside a collective, relative to alone.
 struct WorkRates {
   double arithmetic = 1.0;
-  double streaming = 1.0;
+  double memory_bound = 1.0;
 };
-WorkRates rates_beside(const DeviceShare& share, const Device& device);
+WorkRates rates_overlapped(const DeviceShare& share, const Device& device);
 
 // Share of its rate that work of this mix loses: 1 - total / (sum of part / rate).
 double rate_loss(const WorkRates& rates, const WorkMix& mix);
 
 // A collective beside work that needs nothing of it, both started together.
-struct BesideTimes {
+struct ExposedTimes {
   Seconds exposed{};   // of the collective, after the work has ended
   Seconds slowdown{};  // of the work
 };
-BesideTimes run_beside(Seconds collective, Seconds work, double loss);
+ExposedTimes run_overlapped(Seconds collective, Seconds work, double loss);
 
 struct OverlapGemm {
   Seconds whole{};  // g
@@ -152,7 +152,7 @@ struct OverlapGemm {
 };
 
 // `messages`: how many the collective is cut into, pieces - 1 or pieces.
-BesideTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages, double loss);
+ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages, double loss);
 
 // GEMMs of `operators` beside which the collective at `index` runs, as its `tensor_overlap` says: [first, last).  Casts
 // between GEMMs belong to them.

@@ -87,7 +87,7 @@ Seconds gemm_time(const Operator& gemm, const GemmMachine& machine);
 //
 //   t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time,    e = efficiency * h(d) * n / (n + n_half)
 //
-// executed = flops * Operator::repeats: a backward kernel makes the scores again, five GEMMs where four count.  P is the matrix
+// executed = flops * Operator::repeats: a backward kernel recomputes the scores, five GEMMs where four count.  P is the matrix
 // peak in the format of the activations, n the keys a query sees; n_half is seq_half under a causal mask (half-empty diagonal
 // tiles, uneven rows) and a third of it without.  u = min(1, blocks / compute_units) is the share of the device that blocks of
 // 128 queries can occupy, batch * heads * max(1, m / 128) of them.  The head-size factor is
@@ -153,35 +153,35 @@ Seconds attention_time(const Operator& attention, bool backward, const Attention
 // little of what it reads is still in the cache.
 inline constexpr double kCopyOfMemory = 4.0;
 
-// What decides which kernels a run's streaming operators are.
-struct StreamingForms {
+// What decides which kernels a run's memory-bound operators are.
+struct MemoryBoundForms {
   DType dtype = DType::Bf16;  // of the activations
   Norm norm = Norm::LayerNorm;
   bool gated_mlp = false;
   bool chunked_loss = false;
 };
 
-StreamingForms streaming_forms(const Transformer& model, const Strategy& strategy);
+MemoryBoundForms memory_bound_forms(const Transformer& model, const Strategy& strategy);
 
-// Requires a streaming operator.
-StreamingKernel streaming_kernel(const Operator& op, const StreamingForms& forms);
+// Requires a memory-bound operator.
+MemoryBoundKernel memory_bound_kernel(const Operator& op, const MemoryBoundForms& forms);
 
-bool is_streaming(OperatorKind kind);
+bool is_memory_bound(OperatorKind kind);
 
-struct StreamingMachine {
+struct MemoryBoundMachine {
   BytesPerSecond bandwidth;  // achieved
   Bytes cache{};
   Seconds kernel_time;
-  StreamingRates rates;
-  StreamingForms forms;
+  MemoryBoundRates rates;
+  MemoryBoundForms forms;
 };
 
-StreamingMachine streaming_machine(const Device& device, const StreamingForms& forms);
+MemoryBoundMachine memory_bound_machine(const Device& device, const MemoryBoundForms& forms);
 
-Seconds streaming_time(const Operator& op, bool backward, const StreamingMachine& machine);
+Seconds memory_bound_time(const Operator& op, bool backward, const MemoryBoundMachine& machine);
 
 // r and w above.
-double relative_rate(const StreamingRate& rate, Bytes moved, Bytes cache);
+double relative_rate(const MemoryBoundRate& rate, Bytes moved, Bytes cache);
 double streamed_share(Bytes moved, Bytes cache);
 
 }  // namespace llmsim::sim

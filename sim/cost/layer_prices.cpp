@@ -64,7 +64,7 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const 
   price.forward = pricer->price(block.forward, false);
   price.recompute = pricer->price(block.recompute, false);
   price.backward = pricer->price(block.backward, true);
-  pricer->overlap_exchanges(price.forward, price.backward);
+  pricer->overlap_all_to_alls(price.forward, price.backward);
   return price;
 }
 
@@ -100,13 +100,13 @@ void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
                   const OperatorPricer* pricer) {
   for (const LayerKind kind : layer_kinds(run.model)) {
     BlockPrice& block = kind == LayerKind::Moe ? prices.moe_block : prices.block;
-    BlockPrice& kept = kind == LayerKind::Moe ? prices.kept_moe_block : prices.kept_block;
+    BlockPrice& kept = kind == LayerKind::Moe ? prices.whole_moe_block : prices.whole_block;
     block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, kind);
     kept = strategy.recompute.mixes() ? price_block(run, strategy, framework, pricer, RecomputeKind::None, kind) : block;
   }
 }
 
-BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& moe, const ModelPart& part) {
+BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& moe, const ModelChunk& part) {
   if (part.moe_blocks == 0) return dense;
   if (part.dense_blocks() == 0) return moe;
   return mean(dense, moe, static_cast<double>(part.moe_blocks) / part.blocks);
@@ -119,7 +119,7 @@ BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*ki
 
 }  // namespace
 
-BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelPart& part) {
+BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
   if (!prices.wide) return mean_of_kinds(prices.block, prices.moe_block, part);
   const HighPrecisionBlocks wide = high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
   return mean_of_kinds(mean_of_widths(prices, &BlockPrices::block, wide.dense, part.dense_blocks()),

@@ -50,9 +50,9 @@ struct EndPrice {
 
 struct BlockPrices {
   BlockPrice block;       // with an MLP, under the strategy's recompute mode (EveryN: of a recomputed block)
-  BlockPrice kept_block;  // without recomputation; equal to `block` unless the mode is EveryN
+  BlockPrice whole_block;  // without recomputation; equal to `block` unless the mode is EveryN
   BlockPrice moe_block;   // the same of blocks with experts
-  BlockPrice kept_moe_block;
+  BlockPrice whole_moe_block;
 };
 
 struct LayerPrices : BlockPrices {
@@ -62,7 +62,7 @@ struct LayerPrices : BlockPrices {
 };
 
 // The mean block of a part: `blocks` of it are the part's.  Bytes are means too.
-BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelPart& part);
+BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part);
 
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);

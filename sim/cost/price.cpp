@@ -15,7 +15,7 @@ namespace {
 constexpr double kBufferUnits = 16.0;
 constexpr int kScatteredPieces = 4;
 
-double arithmetic_loss(const DeviceShare& share, const Device& device) { return 1.0 - rates_beside(share, device).arithmetic; }
+double arithmetic_loss(const DeviceShare& share, const Device& device) { return 1.0 - rates_overlapped(share, device).arithmetic; }
 
 bool is_pipelined(const Operator& collective) {
   return collective.tensor_overlap == TensorOverlap::Feeds || collective.tensor_overlap == TensorOverlap::Follows;
@@ -97,7 +97,7 @@ OperatorPricer::OperatorPricer(const Run& run)
       buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
       context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device), run.cluster.device)),
       expert_loss_(arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
-      streaming_machine_(streaming_machine(run.cluster, streaming_forms(run.model, run.strategy))),
+      memory_bound_machine_(memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy))),
       attention_rate_(attention_step_factors(run, false).rate()),
       attention_backward_rate_(attention_step_factors(run, true).rate()),
       gemm_rate_(gemm_step_factors(run, DType::Bf16).rate()),
@@ -120,7 +120,7 @@ const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
 // `beside`: the time of one launch of the attention operator before it.
 void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds beside) const {
   const Seconds time = collective_time(op.collective, op.message, context_links_);
-  const BesideTimes times = run_beside(time, op.beside_attention ? beside : Seconds(0.0), context_loss_);
+  const ExposedTimes times = run_overlapped(time, op.overlaps_attention ? beside : Seconds(0.0), context_loss_);
   pass.context += op.launches * times.exposed;
   pass.contention += op.launches * times.slowdown;
   pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time, op.launches);
@@ -128,17 +128,17 @@ void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds be
 
 void OperatorPricer::add_expert(PassPrice& pass, const Operator& op) const {
   const bool divides = op.group == GroupKind::ExpertTensor, rows = op.collective == CollectiveKind::AllToAll;
-  const Seconds each = rows ? expert_exchange_time(op.message, route_, expert_links_)
+  const Seconds each = rows ? expert_all_to_all_time(op.message, route_, expert_links_)
                             : collective_time(op.collective, op.message, divides ? expert_tensor_links_ : expert_links_);
   pass.expert += op.launches * each;
   CollectiveTallies& tallies = divides ? pass.expert_tensor_collectives : pass.expert_collectives;
   tallies[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
 }
 
-void OperatorPricer::overlap_exchanges(PassPrice& forward, PassPrice& backward) const {
+void OperatorPricer::overlap_all_to_alls(PassPrice& forward, PassPrice& backward) const {
   if (!pairs_passes_) return;
-  const BesideTimes there = run_beside(forward.expert, backward.compute(), expert_loss_);
-  const BesideTimes back = run_beside(backward.expert, forward.compute(), expert_loss_);
+  const ExposedTimes there = run_overlapped(forward.expert, backward.compute(), expert_loss_);
+  const ExposedTimes back = run_overlapped(backward.expert, forward.compute(), expert_loss_);
   forward.expert = there.exposed, backward.expert = back.exposed;
   forward.contention += back.slowdown, backward.contention += there.slowdown;
 }
@@ -147,7 +147,7 @@ void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators, 
   const Operator& op = operators[index];
   const Seconds each = collective_time(op.collective, op.message, tensor_links_), time = op.launches * each;
   pass.collective += time;
-  const BesideTimes beside = beside_gemms(operators, index, time);
+  const ExposedTimes beside = overlapped_with_gemms(operators, index, time);
   pass.collective_exposed += beside.exposed;
   pass.contention += beside.slowdown;
   pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
@@ -173,14 +173,14 @@ OverlapGemm OperatorPricer::overlapped(const OperatorList& operators, std::size_
   return gemm;
 }
 
-BesideTimes OperatorPricer::beside_gemms(const OperatorList& operators, std::size_t index, Seconds time) const {
+ExposedTimes OperatorPricer::overlapped_with_gemms(const OperatorList& operators, std::size_t index, Seconds time) const {
   const Operator& op = operators[index];
   if (op.tensor_overlap == TensorOverlap::None || !(is_pipelined(op) ? pipelines_gemms_ : hides_in_gradients_)) {
     return {.exposed = time};
   }
   if (op.tensor_overlap == TensorOverlap::WeightGradient && splits_backward_) return {.exposed = time};
   const double loss = pipelines_gemms_ ? buffer_loss_ : library_loss_;
-  if (!is_pipelined(op)) return run_beside(time, overlapped(operators, index, 1).whole, loss);
+  if (!is_pipelined(op)) return run_overlapped(time, overlapped(operators, index, 1).whole, loss);
   if (op.collective == CollectiveKind::AllGather || !scatters_pieces_) {
     return pipelined(time, overlapped(operators, index, ranks_), ranks_, ranks_ - 1, copied_loss_);
   }
@@ -190,7 +190,7 @@ BesideTimes OperatorPricer::beside_gemms(const OperatorList& operators, std::siz
 void OperatorPricer::add_fill(PassPrice& pass, const Operator& op, bool backward) const {
   const Bytes filled = filled_bytes(op, backward, activation_bytes_, framework_);
   if (filled == Bytes(0.0)) return;
-  pass.memory_bound += filled / streaming_machine_.bandwidth + streaming_machine_.kernel_time;
+  pass.memory_bound += filled / memory_bound_machine_.bandwidth + memory_bound_machine_.kernel_time;
   pass.launches.kernels += 1.0;
   if (op.ragged) pass.ragged_launches.kernels += 1.0;
 }
@@ -226,7 +226,7 @@ void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::si
         add_tensor(pass, operators, index);
       }
       break;
-    default: pass.memory_bound += streaming_time(op, backward, streaming_machine_);
+    default: pass.memory_bound += memory_bound_time(op, backward, memory_bound_machine_);
   }
 }
 

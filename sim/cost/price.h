@@ -77,11 +77,11 @@ class OperatorPricer {
 
   // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.  A
   // DualPipe joins passes itself (pipeline/pipeline.h).
-  void overlap_exchanges(PassPrice& forward, PassPrice& backward) const;
+  void overlap_all_to_alls(PassPrice& forward, PassPrice& backward) const;
 
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
-  BesideTimes beside_gemms(const OperatorList& operators, std::size_t index, Seconds time) const;
+  ExposedTimes overlapped_with_gemms(const OperatorList& operators, std::size_t index, Seconds time) const;
   Seconds gemm_time(const Operator& op) const;
   OverlapGemm overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
   void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward, Seconds& attention) const;
@@ -108,7 +108,7 @@ class OperatorPricer {
   double buffer_loss_ = 0.0;   // beside one of the framework's own
   double context_loss_ = 0.0;
   double expert_loss_ = 0.0;
-  StreamingMachine streaming_machine_;
+  MemoryBoundMachine memory_bound_machine_;
   double attention_rate_;  // in a step, relative to alone (contention.h)
   double attention_backward_rate_;
   double gemm_rate_;

@@ -20,7 +20,7 @@ constexpr Named<AttentionKernel> kKernels[] = {{AttentionKernel::Flash1, "flash-
                                                {AttentionKernel::Blockwise, "blockwise"},
                                                {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
 
-constexpr std::array<const char*, kNumStreamingKernels> kStreamingKernels{
+constexpr std::array<const char*, kNumMemoryBoundKernels> kMemoryBoundKernels{
     "layer_norm", "rms_norm", "softmax",       "gelu",          "gated_activation",      "rotary", "add",
     "column_sum", "copy",     "lookup",        "cross_entropy", "chunked_cross_entropy", "cast",   "optimizer",
     "square_sum", "scale",    "expert_choice", "row_move",      "weighted_sum"};
@@ -29,7 +29,7 @@ constexpr std::array<const char*, kNumStreamingKernels> kStreamingKernels{
 
 NameTable<AttentionKernel> name_table(AttentionKernel) { return kKernels; }
 
-const char* name_of(StreamingKernel kernel) { return kStreamingKernels[static_cast<std::size_t>(kernel)]; }
+const char* name_of(MemoryBoundKernel kernel) { return kMemoryBoundKernels[static_cast<std::size_t>(kernel)]; }
 
 std::string supported_formats(const Device& device) {
   std::string names;

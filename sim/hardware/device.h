@@ -48,8 +48,8 @@ inline constexpr int kNumAttentionKernels = 11;
 // "blockwise", "blockwise-fp32".
 NameTable<AttentionKernel> name_table(AttentionKernel);
 
-// Kernels of the operators that only stream data, as far as they differ in speed where arithmetic costs more than the bytes.
-enum class StreamingKernel {
+// Kernels of the operators that are memory-bound, as far as they differ in speed where arithmetic costs more than the bytes.
+enum class MemoryBoundKernel {
   LayerNorm,
   RmsNorm,
   Softmax,
@@ -71,10 +71,10 @@ enum class StreamingKernel {
   WeightedSum    // of the rows of a token
 };
 
-inline constexpr int kNumStreamingKernels = 19;
+inline constexpr int kNumMemoryBoundKernels = 19;
 
 // "layer_norm", "rms_norm", ...
-const char* name_of(StreamingKernel kernel);
+const char* name_of(MemoryBoundKernel kernel);
 
 // How GEMMs on a device fall short of its peak.  See cost/kernels.h for the formula.
 struct GemmCoefficients {
@@ -97,31 +97,31 @@ struct AttentionCoefficients {
   double head_dim_64_factor = 0.80;  // rate at head_dim 64 relative to 128
 };
 
-// Rate of a streaming kernel relative to the achieved memory bandwidth.  See cost/kernels.h.
-struct StreamingRate {
+// Rate of a memory-bound kernel relative to the achieved memory bandwidth.  See cost/kernels.h.
+struct MemoryBoundRate {
   double cached = 1.0;    // operands fit the last-level cache
   double streamed = 1.0;  // they do not
 };
 
-struct StreamingRates {
-  std::array<StreamingRate, kNumStreamingKernels> forward{};  // by StreamingKernel
-  std::array<StreamingRate, kNumStreamingKernels> backward{};
+struct MemoryBoundRates {
+  std::array<MemoryBoundRate, kNumMemoryBoundKernels> forward{};  // by MemoryBoundKernel
+  std::array<MemoryBoundRate, kNumMemoryBoundKernels> backward{};
 };
 
 // What processes of one host take from one another.
 struct HostSharing {
   double collectives = 0.0;  // share of a hidden collective's time that the kernels beside it lose
   double gemms = 0.0;        // time that each other busy process adds to GEMMs and attention, relative to alone
-  double streaming = 0.0;    // the same of kernels that stream through memory
+  double memory_bound = 0.0;    // the same of kernels that stream through memory
 };
 
 // Sustained rates that measurements showed, relative to data-sheet peaks.
 struct Achieved {
   std::array<GemmCoefficients, kNumDTypes> gemm;                      // by DType
   std::array<AttentionCoefficients, kNumAttentionKernels> attention;  // by AttentionKernel
-  std::array<StreamingRates, kNumDTypes> streaming;                   // by DType of the activations
+  std::array<MemoryBoundRates, kNumDTypes> memory_bound;                   // by DType of the activations
   Seconds kernel_time{2.5e-6};                                        // device time of a kernel that has almost nothing to do
-  double memory_fraction = 0.85;                                      // of memory_bandwidth, for streaming kernels
+  double memory_fraction = 0.85;                                      // of memory_bandwidth, for memory-bound kernels
   double training_rate = 1.0;     // rate of GEMMs and attention inside training steps, relative to what the above says
   double sustained_clock = 1.0;   // clock under a long training step relative to the clock of the measured kernels
   double host_call_factor = 1.0;  // time of a framework's call on this device's host, relative to the hosts of Framework::host
@@ -170,7 +170,7 @@ struct Device {
 
   Achieved achieved;
 
-  // Of memory, by streaming kernels.
+  // Of memory, by memory-bound kernels.
   BytesPerSecond achieved_bandwidth() const { return achieved.memory_fraction * memory_bandwidth; }
 
   // Best matrix rate for a format, falling back to a wider one where the device lacks it (bf16 on V100 -> none).

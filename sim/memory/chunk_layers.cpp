@@ -58,11 +58,11 @@ struct BlockKind {
 
 bool is_high_precision(const Run& run, const LayerPrices& prices, int layer) {
   if (!prices.wide) return false;
-  const ModelPart one{.blocks = 1, .first_layer = layer};
+  const ModelChunk one{.blocks = 1, .first_layer = layer};
   return high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, one).all() > 0;
 }
 
-BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelPart& part, int block) {
+BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelChunk& part, int block) {
   const Strategy& strategy = run.strategy;
   const int layer = part.first_layer + block;
   BlockKind kind{.moe = is_moe_layer(run.model, layer),
@@ -78,8 +78,8 @@ BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelPart& pa
 
 const BlockPrice& price_of(const LayerPrices& prices, const BlockKind& kind) {
   const BlockPrices& blocks = kind.high_precision ? *prices.wide : prices;
-  if (kind.moe) return kind.kept ? blocks.kept_moe_block : blocks.moe_block;
-  return kind.kept ? blocks.kept_block : blocks.block;
+  if (kind.moe) return kind.kept ? blocks.whole_moe_block : blocks.moe_block;
+  return kind.kept ? blocks.whole_block : blocks.block;
 }
 
 Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& rank, const UnitSizes& units,
@@ -122,12 +122,12 @@ void Chunk::add_again(std::size_t kind, int index) {
   if (kinds_[kind].divides_experts) with_experts_.push_back(place);
 }
 
-bool same_layers(const LayerPrices& prices, const ModelPart& one, const ModelPart& other) {
+bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other) {
   const bool anywhere = !prices.wide && (one.moe_blocks == 0 || one.moe_blocks == one.blocks);
   return one == other && (anywhere || one.first_layer == other.first_layer);
 }
 
-Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank, const ModelPart& part) {
+Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank, const ModelChunk& part) {
   const UnitSizes units(run.strategy, run.framework);
   Chunk layers(part, rank.tied);
   if (part.embedding)

@@ -70,7 +70,7 @@ struct Layer {
 // The layers in model order; equal ones are one Layer.
 class Chunk {
  public:
-  Chunk(const ModelPart& part, bool tied) : part_(part), shares_table_(tied && part.embedding && part.head) {
+  Chunk(const ModelChunk& part, bool tied) : part_(part), shares_table_(tied && part.embedding && part.head) {
     order_.reserve(static_cast<std::size_t>(part.blocks) + 2);
   }
 
@@ -87,7 +87,7 @@ class Chunk {
   int expert_layers() const { return static_cast<int>(with_experts_.size()); }  // that divide experts
   const Layer& expert_layer(int place) const { return kinds_[with_experts_[static_cast<std::size_t>(place)]]; }
 
-  const ModelPart& part() const { return part_; }
+  const ModelChunk& part() const { return part_; }
   bool shares_table() const { return shares_table_; }  // the head has the embedding's
 
  private:
@@ -95,7 +95,7 @@ class Chunk {
     std::uint16_t kind;
     int index;
   };
-  ModelPart part_;
+  ModelChunk part_;
   bool shares_table_;
   std::vector<Layer> kinds_;
   std::vector<Place> order_;
@@ -103,10 +103,10 @@ class Chunk {
 };
 
 // Whether two parts have the same layers, wherever in the model they are, as far as can be seen from the parts.
-bool same_layers(const LayerPrices& prices, const ModelPart& one, const ModelPart& other);
+bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other);
 
 // `prices` must outlive the chunk.
-Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank, const ModelPart& part);
+Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank, const ModelChunk& part);
 
 // Bytes that a micro-batch sends to the host, and takes back from there.
 Bytes offloaded_bytes(const Run& run, const Chunk& layers);

@@ -83,7 +83,7 @@ ChunkPass<Amount> result_of(const Account<Amount>& account, Bytes under_reductio
 PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks) {
   const double each = std::max(1, blocks);
   PassRules rules{.units = unit_rules(run.strategy, run.framework), .residual = stage_output(run.model, run.strategy)};
-  rules.sent_outputs_stay = run.framework.kept.stage_outputs;
+  rules.sent_outputs_stay = run.framework.saved.stage_outputs;
   rules.loss_makes_gradient = run.strategy.fused_cross_entropy;
   if (!run.framework.gradients.persist) rules.gradients = bytes.gradients / each;
   rules.whole_gradients = bytes.gradient_buffers;

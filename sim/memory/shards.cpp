@@ -39,7 +39,7 @@ void set_layer(RankParameters& rank, const Transformer& model, const Strategy& s
   if (!moe) return;
   rank.moe_partial = static_cast<double>(partial);
   rank.experts = held(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep;
-  rank.experts_divided = strategy.experts_apart();
+  rank.experts_divided = strategy.divides_experts();
 }
 
 // 4-bit values with one fp32 scale per 64 of them.
@@ -81,7 +81,7 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   return rank;
 }
 
-double RankParameters::ends(const ModelPart& part) const {
+double RankParameters::ends(const ModelChunk& part) const {
   double sum = 0.0;
   if (part.embedding) sum += embedding;
   if (part.head) sum += prediction + (tied && part.has_table() ? head_layers : head);
@@ -89,30 +89,30 @@ double RankParameters::ends(const ModelPart& part) const {
   return sum;
 }
 
-double RankParameters::read_ends(ModelPart part) const {
+double RankParameters::read_ends(ModelChunk part) const {
   part.meets_embedding = false;
   return ends(part);
 }
 
-double RankParameters::blocks(const ModelPart& part) const {
+double RankParameters::blocks(const ModelChunk& part) const {
   return part.moe_blocks == 0 ? part.blocks * block : part.dense_blocks() * block + part.moe_blocks * (moe_block + experts);
 }
 
-double RankParameters::held(const ModelPart& part) const { return blocks(part) + ends(part); }
+double RankParameters::held(const ModelChunk& part) const { return blocks(part) + ends(part); }
 
-double RankParameters::apart(const ModelPart& part) const { return experts_divided ? part.moe_blocks * experts : 0.0; }
+double RankParameters::apart(const ModelChunk& part) const { return experts_divided ? part.moe_blocks * experts : 0.0; }
 
-double RankParameters::trained(const ModelPart& part) const { return adapted ? part.blocks * block_adapters : held(part); }
+double RankParameters::trained(const ModelChunk& part) const { return adapted ? part.blocks * block_adapters : held(part); }
 
 StateShards state_shards(const Strategy& strategy) { return shards_over(strategy.shard_ranks(), strategy); }
 StateShards expert_state_shards(const Strategy& strategy) { return shards_over(strategy.expert_shard_ranks(), strategy); }
 
 double checkpoint_spacing(const Strategy& strategy, const Framework& framework) {
-  return std::max(1.0, strategy.recompute.every_n / framework.kept.parts_per_block);
+  return std::max(1.0, strategy.recompute.every_n / framework.saved.parts_per_block);
 }
 
 bool divides_checkpoints(const Strategy& strategy, const Framework& framework) {
-  return strategy.tp > 1 && framework.kept.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full &&
+  return strategy.tp > 1 && framework.saved.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full &&
          !strategy.sequence_parallel;
 }
 

@@ -30,13 +30,13 @@ struct RankParameters {
   bool adapted = false;           // only adapters are trained
   bool experts_divided = false;   // routed experts are divided over ranks of their own, and exchanged apart from all else
 
-  double ends(const ModelPart& part) const;     // weights of the embedding and the head that the part has
-  double read_ends(ModelPart part) const;       // with a table that another part of the stage has
-  double blocks(const ModelPart& part) const;   // those of its blocks
-  double held(const ModelPart& part) const;     // all its weights
-  double trained(const ModelPart& part) const;  // of which these have gradients and states, or its adapters
-  double apart(const ModelPart& part) const;    // routed experts among the held ones, where they are divided
-  double trained_apart(const ModelPart& part) const { return adapted ? 0.0 : apart(part); }
+  double ends(const ModelChunk& part) const;     // weights of the embedding and the head that the part has
+  double read_ends(ModelChunk part) const;       // with a table that another part of the stage has
+  double blocks(const ModelChunk& part) const;   // those of its blocks
+  double held(const ModelChunk& part) const;     // all its weights
+  double trained(const ModelChunk& part) const;  // of which these have gradients and states, or its adapters
+  double apart(const ModelChunk& part) const;    // routed experts among the held ones, where they are divided
+  double trained_apart(const ModelChunk& part) const { return adapted ? 0.0 : apart(part); }
   double largest_block() const { return std::max(block, moe_block + experts); }
 };
 

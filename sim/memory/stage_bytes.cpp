@@ -135,7 +135,7 @@ class StageInventory {
   void for_each_unit(const Visit& visit) const {
     const double divided = rank_.experts_divided ? rank_.experts : 0.0;
     for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
-      const ModelPart& part = contents_.part(stage_, chunk);
+      const ModelChunk& part = contents_.part(stage_, chunk);
       if (part.embedding) visit(rank_.embedding, 0.0, 1);
       if (part.dense_blocks() > 0) visit(rank_.block, 0.0, part.dense_blocks());
       if (part.moe_blocks > 0) visit(rank_.moe_block + rank_.experts - divided, divided, part.moe_blocks);
@@ -146,8 +146,8 @@ class StageInventory {
   double largest_unit() const { return std::max({rank_.embedding, rank_.head, rank_.largest_block()}); }
 
   double largest_table() const {
-    const ModelPart& first = contents_.part(stage_, 0);
-    const ModelPart& last = contents_.part(stage_, contents_.chunks() - 1);
+    const ModelChunk& first = contents_.part(stage_, 0);
+    const ModelChunk& last = contents_.part(stage_, contents_.chunks() - 1);
     if (strategy_.adapters) return 0.0;
     return std::max(first.embedding ? rank_.embedding : 0.0, last.head ? rank_.ends({.head = true}) : 0.0);
   }
@@ -272,7 +272,7 @@ class StageInventory {
   Bytes step_tokens() const {
     int kinds = 0;
     for (int chunk = 0; chunk < contents_.chunks(); ++chunk) {
-      const ModelPart& part = contents_.part(stage_, chunk);
+      const ModelChunk& part = contents_.part(stage_, chunk);
       kinds += (part.embedding ? 1 : 0) + (part.head ? 1 : 0);
     }
     const double tokens = static_cast<double>(strategy_.micro_batch) * run_.model.seq_len * strategy_.num_microbatches();

@@ -53,7 +53,7 @@ UnitLayout layer_unit(const Transformer& model, const Strategy& strategy, const 
   return layout;
 }
 
-UnitLayout head_unit(const Strategy& strategy, const RankParameters& rank, const ModelPart& part) {
+UnitLayout head_unit(const Strategy& strategy, const RankParameters& rank, const ModelChunk& part) {
   UnitLayout layout(strategy.sequence_parallel);
   layout.add_own_tokens(rank.head_layers);
   if (!(rank.tied && part.has_table())) layout.add(rank.head - rank.head_layers);
@@ -100,12 +100,12 @@ double StageContents::trained(int stage) const {
 
 int StageContents::chunks_in_flight(int stage) const { return peak_in_flight(pipeline_shape(strategy_), stage); }
 
-double partial_gradients(const Transformer& model, const Strategy& strategy, const std::vector<ModelPart>& parts, int shard) {
+double partial_gradients(const Transformer& model, const Strategy& strategy, const std::vector<ModelChunk>& parts, int shard) {
   const RankParameters rank = rank_parameters(model, strategy);
   const auto in_shard = [&](const UnitLayout& layout) { return layout.in_shard(strategy.shard_ranks(), shard); };
   double values = 0.0;
   int dense_blocks = 0, moe_blocks = 0;
-  for (const ModelPart& part : parts) {
+  for (const ModelChunk& part : parts) {
     dense_blocks += part.dense_blocks(), moe_blocks += part.moe_blocks;
     if (part.head) values += in_shard(head_unit(strategy, rank, part));
   }

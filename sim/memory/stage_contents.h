@@ -20,7 +20,7 @@ class StageContents {
   StageContents(const Transformer& model, const Strategy& strategy);
 
   int chunks() const { return layout_.chunks(); }  // of every stage
-  const ModelPart& part(int stage, int chunk) const { return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))]; }
+  const ModelChunk& part(int stage, int chunk) const { return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))]; }
   const RankParameters& rank() const { return rank_; }
 
   // Sums over the chunks of a stage, before data-parallel sharding.
@@ -36,11 +36,11 @@ class StageContents {
  private:
   const Strategy& strategy_;
   StageLayout layout_;
-  std::vector<ModelPart> parts_;
+  std::vector<ModelChunk> parts_;
   RankParameters rank_;
 };
 
 // Values of partial gradients on the rank with shard number `shard` of every unit of `parts`.
-double partial_gradients(const Transformer& model, const Strategy& strategy, const std::vector<ModelPart>& parts, int shard);
+double partial_gradients(const Transformer& model, const Strategy& strategy, const std::vector<ModelChunk>& parts, int shard);
 
 }  // namespace llmsim::sim

@@ -196,7 +196,7 @@ void raise(MemoryPoint& point, const MemoryTerms& there) { point.allocated = the
 
 // Of the layers, and of the loss where the chunk has the head.  `highest`: of the pass and of what is received, sent and taken
 // around it, which belongs to no layer.
-std::vector<MemoryPoint> points_of(const PipelinePass& pass, const ModelPart& part, const Followed<MemoryTerms>& followed,
+std::vector<MemoryPoint> points_of(const PipelinePass& pass, const ModelChunk& part, const Followed<MemoryTerms>& followed,
                                    const HighPoint<MemoryTerms>& highest) {
   const auto& [before, done] = followed;
   std::vector<MemoryPoint> points;
@@ -256,7 +256,7 @@ std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
   const int all = own.shape.num_microbatches, num_microbatches = whole_step ? all : own.followed_microbatches();
   int passes = 0, blocks = 0;  // in flight
   follow_passes(walk, own, num_microbatches, std::nullopt, [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
-    const ModelPart& part = own.chunk(pass.chunk).part;
+    const ModelChunk& part = own.chunk(pass.chunk).part;
     if (!pass.backward()) ++passes, blocks += part.blocks;
     std::vector<MemoryPoint> added = points_of(pass, part, done, walk.account.highest());
     for (MemoryPoint& point : added) {

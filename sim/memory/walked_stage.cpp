@@ -8,7 +8,7 @@ namespace {
 constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3;
 
 // Those of the chunk before that has the same, or new ones.
-std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank, const ModelPart& part) {
+std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank, const ModelChunk& part) {
   for (const WalkedChunk& before : stage.chunks) {
     if (same_layers(prices, part, before.part)) return before.layers;
   }
@@ -20,7 +20,7 @@ bool splits_some_backward(PipelineSchedule schedule) {
   return splits_backward(schedule) || schedule == PipelineSchedule::DualPipe;
 }
 
-Bytes weight_inputs(const Run& run, const LayerPrices& prices, const ModelPart& part) {
+Bytes weight_inputs(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
   if (!splits_some_backward(run.strategy.pipeline_schedule)) return Bytes(0.0);
   const Bytes inputs = part.blocks > 0 ? part.blocks * mean_block(run, prices, part).weight_inputs : Bytes(0.0);
   return part.head ? inputs + prices.head.weight_inputs : inputs;
@@ -28,8 +28,8 @@ Bytes weight_inputs(const Run& run, const LayerPrices& prices, const ModelPart& 
 
 }  // namespace
 
-std::vector<ModelPart> WalkedStage::parts() const {
-  std::vector<ModelPart> parts;
+std::vector<ModelChunk> WalkedStage::parts() const {
+  std::vector<ModelChunk> parts;
   for (const WalkedChunk& chunk : chunks) parts.push_back(chunk.part);
   return parts;
 }
@@ -73,7 +73,7 @@ WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageC
                     .bytes = bytes,
                     .rules = pass_rules(run, bytes, contents.blocks(number))};
   for (int chunk = 0; chunk < contents.chunks(); ++chunk) {
-    const ModelPart& part = contents.part(number, chunk);
+    const ModelChunk& part = contents.part(number, chunk);
     const std::size_t layers = layers_of(stage, prices, contents.rank(), part);
     stage.chunks.push_back({.part = part,
                             .layers = layers,

@@ -31,7 +31,7 @@
 namespace llmsim::sim {
 
 struct WalkedChunk {
-  ModelPart part;
+  ModelChunk part;
   std::size_t layers = 0;  // of WalkedStage::layers
   Bytes offloaded{};       // of a micro-batch, to the host and back
   Bytes weight_inputs{};   // what gradients of the weights need when those of the data are made
@@ -48,7 +48,7 @@ struct WalkedStage {
 
   bool autograd() const { return run.framework.autograd; }
   const WalkedChunk& chunk(int place) const { return chunks[static_cast<std::size_t>(place)]; }
-  std::vector<ModelPart> parts() const;
+  std::vector<ModelChunk> parts() const;
   int blocks() const;
   // Offloaded activations of the block that is on its way to the host or back, beside the one at hand.
   Bytes block_on_its_way() const;

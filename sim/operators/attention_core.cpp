@@ -66,9 +66,9 @@ class CoreLowering {
   // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k and v.
   void merge(double steps) {
     const double keys = keys_and_values().value() / element_;
-    core_.forward.push_back(streaming(OperatorKind::Residual, "context_merge", outputs(), steps * (element_ + 2.0 * kFp32Bytes),
+    core_.forward.push_back(memory_bound(OperatorKind::Residual, "context_merge", outputs(), steps * (element_ + 2.0 * kFp32Bytes),
                                       static_cast<int>(2 * steps)));
-    core_.backward.push_back(streaming(OperatorKind::Residual, "context_merge_gradients", queries() + keys,
+    core_.backward.push_back(memory_bound(OperatorKind::Residual, "context_merge_gradients", queries() + keys,
                                        steps * 3.0 * element_, static_cast<int>(3 * steps)));
   }
 
@@ -101,11 +101,11 @@ class CoreLowering {
     return copies * keys_and_values();
   }
 
-  Operator hop(const char* label, Bytes message, int launches, bool beside_attention) const {
+  Operator hop(const char* label, Bytes message, int launches, bool overlaps_attention) const {
     Operator op = collective(label, CollectiveKind::SendRecv, GroupKind::Context, message);
     op.kernels *= launches;
     op.launches = launches;
-    op.beside_attention = beside_attention;
+    op.overlaps_attention = overlaps_attention;
     return op;
   }
 
@@ -126,7 +126,7 @@ class CoreLowering {
     return op;
   }
 
-  // Forward, and backward with four GEMMs instead of two; the scores that the kernel makes again, over the size of queries,
+  // Forward, and backward with four GEMMs instead of two; the scores that the kernel recomputes, over the size of queries,
   // are no model work.  Every rank waits for one that has `imbalance` of the mean work.
   void add_kernel(Operator op, double imbalance = 1.0) {
     op.repeats = imbalance;
@@ -148,7 +148,7 @@ class CoreLowering {
     if (model_.position == Position::Alibi) {
       const Traffic bias = position_bias_traffic(framework_, element_);
       core_.forward.push_back(
-          streaming(OperatorKind::Softmax, "position_bias", scores, bias.forward_bytes, bias.forward_kernels));
+          memory_bound(OperatorKind::Softmax, "position_bias", scores, bias.forward_bytes, bias.forward_kernels));
     }
     const bool one_kernel = framework_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
     core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores, softmax_traffic(framework_, element_, one_kernel));

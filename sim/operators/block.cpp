@@ -98,7 +98,7 @@ class BlockLowering {
   }
 
   // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the GEMMs up: where those are
-  // made again they are gathered again, and once more for the gradient of the weights, as before any column-parallel GEMM
+  // recomputed they are gathered again, and once more for the gradient of the weights, as before any column-parallel GEMM
   // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
   void share_mla(WeightName down) {
     if (tensor_ == 1) return;
@@ -147,7 +147,7 @@ class BlockLowering {
   // The partial sums of attention and MLP, added before the one reduction that both share.
   void sum_of_halves(Module module) {
     const double elements = static_cast<double>(tokens_) * model_.hidden_size;
-    block_.add_forward(module, streaming(OperatorKind::Residual, "parallel_sum", elements, 3 * element_, 1));
+    block_.add_forward(module, memory_bound(OperatorKind::Residual, "parallel_sum", elements, 3 * element_, 1));
   }
 
   void qk_norm(double elements) {
@@ -168,7 +168,7 @@ class BlockLowering {
       }
       const double elements = static_cast<double>(tokens_ * width);
       if (kernels > 0)
-        block_.add_backward(module, streaming(OperatorKind::BiasGradient, "bias_gradient", elements, element_, kernels));
+        block_.add_backward(module, memory_bound(OperatorKind::BiasGradient, "bias_gradient", elements, element_, kernels));
     };
     add(Module::Qkv, {WeightName::Qkv, WeightName::QueryDown, WeightName::MlaDown});
     add(Module::AttentionOutput, {WeightName::AttentionOutput});

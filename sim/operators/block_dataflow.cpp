@@ -51,14 +51,14 @@ class BlockDataflow {
     const double e = layer_.element, t = layer_.tokens;
     const double q = t * model_.num_heads / layer_.ranks * model_.head_dim,
                  kv = t * std::max(1.0, model_.num_kv_heads / layer_.ranks) * model_.head_dim;
-    const double kept = framework_.kept.expanded_kv_heads ? q : kv;
+    const double kept = framework_.saved.expanded_kv_heads ? q : kv;
     if (!layer_.autograd()) return copied_heads(q, kv);
     AttentionInputs heads{.q = layer_.add(q * e), .k = layer_.add(kept * e), .v = layer_.add(kept * e)};
     layer_.column_gemm(Module::Qkv, normed_, {heads.q, heads.k, heads.v}, q + 2.0 * kv, model_.bias.qkv,
                        layer_.keeps_input(true));
     if (model_.qk_norm != QkNorm::None) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
     if (strategy_.adapters) layer_.save_adapter_dropout(layer_.residual_elements());
-    if (framework_.kept.fused_qkv) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
+    if (framework_.saved.fused_qkv) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
     return heads;
   }
 
@@ -105,7 +105,7 @@ class BlockDataflow {
     const AttentionKernel kernel = framework_.attention_kernel;
     const bool flash =
         kernel == AttentionKernel::Flash1 || kernel == AttentionKernel::Flash2 || kernel == AttentionKernel::Flash3;
-    return framework_.kept.flash_output_copied && strategy_.flash_attention && flash && strategy_.cp == 1;
+    return framework_.saved.flash_output_copied && strategy_.flash_attention && flash && strategy_.cp == 1;
   }
 
   void mlp_half() {

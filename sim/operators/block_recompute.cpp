@@ -40,7 +40,7 @@ OperatorList operators_of(const OperatorList& operators, ModuleSet modules) {
   return chosen;
 }
 
-// Weights that are cast for the backward pass anyway are not cast again for the replay.
+// Weights that are cast for the backward pass anyway are not cast again for the recomputation.
 OperatorList without_casts(OperatorList operators, const Framework& framework) {
   if (framework.casts_weights_in_backward)
     std::erase_if(operators, [](const Operator& op) { return op.kind == OperatorKind::Cast; });

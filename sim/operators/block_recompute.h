@@ -4,7 +4,7 @@
 //   Selective     the modules that the strategy names
 //   Op            all but the GEMMs (or some of their parts) whose outputs a policy keeps
 //
-// A replay that stops early ends where nothing that follows is needed again: where the block's last GEMM has its input.
+// A recomputation that stops early ends where nothing that follows is needed again: where the block's last GEMM has its input.
 // Sources: strategy/recompute.h.
 #pragma once
 

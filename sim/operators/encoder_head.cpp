@@ -35,8 +35,8 @@ class EncoderHeadLowering {
  private:
   // Backward the rows go back into zeros of the whole stream.
   void pick_rows() {
-    head_.forward.push_back(streaming(OperatorKind::Copy, "predicted_tokens", elements(predicted_), 2 * element_, 1));
-    Operator scatter = streaming(OperatorKind::Copy, "predicted_tokens", elements(predicted_), 2 * element_, 2);
+    head_.forward.push_back(memory_bound(OperatorKind::Copy, "predicted_tokens", elements(predicted_), 2 * element_, 1));
+    Operator scatter = memory_bound(OperatorKind::Copy, "predicted_tokens", elements(predicted_), 2 * element_, 2);
     scatter.moved += Bytes(elements(tokens_) * element_);
     head_.backward.push_back(scatter);
   }

@@ -54,7 +54,7 @@ void add_norm(LayerOperators& ends, const char* label, const Transformer& model,
 void add_positions(LayerOperators& ends, const Transformer& model, const Strategy& strategy, const EndShape& shape) {
   const double lookups = static_cast<double>(shape.tokens) * model.hidden_size, table = lookups / strategy.micro_batch;
   const auto add = [&](OperatorList& operators, double values, int kernels) {
-    operators.push_back(streaming(OperatorKind::Residual, "positions", 1.0, values * shape.element, kernels));
+    operators.push_back(memory_bound(OperatorKind::Residual, "positions", 1.0, values * shape.element, kernels));
   };
   add(ends.forward, 2.0 * lookups + table, 1);
   add(ends.backward, lookups + 4.0 * table, 2);
@@ -62,8 +62,8 @@ void add_positions(LayerOperators& ends, const Transformer& model, const Strateg
 
 // Each token reads the row of its segment, which is added; backward the rows of a segment are summed.
 void add_segments(LayerOperators& ends, const EndShape& shape) {
-  ends.forward.push_back(streaming(OperatorKind::Residual, "segments", shape.residual, 4.0 * shape.element, 2));
-  ends.backward.push_back(streaming(OperatorKind::Residual, "segments", shape.residual, shape.element, 1));
+  ends.forward.push_back(memory_bound(OperatorKind::Residual, "segments", shape.residual, 4.0 * shape.element, 2));
+  ends.backward.push_back(memory_bound(OperatorKind::Residual, "segments", shape.residual, shape.element, 1));
 }
 
 // Of the table alone where the head has another: a tied one is cast for the head's GEMMs.
@@ -71,7 +71,7 @@ void add_table_casts(LayerOperators& ends, const Transformer& model, const Strat
   if (model.tied_embeddings && strategy.pp == 1) return;
   const double values = static_cast<double>(model.vocab_size) / strategy.tp * model.hidden_size;
   for (OperatorList* pass : {&ends.forward, &ends.backward})
-    pass->push_back(streaming(OperatorKind::Cast, "weight_cast", values, 2.0 + kFp32Bytes, 1));
+    pass->push_back(memory_bound(OperatorKind::Cast, "weight_cast", values, 2.0 + kFp32Bytes, 1));
 }
 
 LayerOperators of_module(Module module, const LayerOperators& operators) {
@@ -86,8 +86,8 @@ LayerOperators lower_embedding(const Transformer& model, const Strategy& strateg
   const EndShape shape = shape_of(model, strategy);
   LayerOperators ends;
   const double lookups = static_cast<double>(shape.tokens) * model.hidden_size;
-  ends.forward.push_back(streaming(OperatorKind::Embedding, "embedding", lookups, 2 * shape.element, 1));
-  ends.backward.push_back(streaming(OperatorKind::Embedding, "embedding", lookups, 3 * shape.element, 2));
+  ends.forward.push_back(memory_bound(OperatorKind::Embedding, "embedding", lookups, 2 * shape.element, 1));
+  ends.backward.push_back(memory_bound(OperatorKind::Embedding, "embedding", lookups, 3 * shape.element, 2));
   if (strategy.tp > 1) {
     const CollectiveKind kind = strategy.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
     const Bytes message = whole_residual(model, shape);
@@ -95,12 +95,12 @@ LayerOperators lower_embedding(const Transformer& model, const Strategy& strateg
     if (strategy.sequence_parallel)
       ends.backward.push_back(collective("embedding_gradient", CollectiveKind::AllGather, GroupKind::Tensor, message));
   }
-  if (framework.positions_apart && model.position == Position::Learned) add_positions(ends, model, strategy, shape);
+  if (framework.separate_position_kernel && model.position == Position::Learned) add_positions(ends, model, strategy, shape);
   if (model.encoder && model.encoder->segment_types > 0) add_segments(ends, shape);
   if (framework.casts_weights_in_backward && shape.element < kFp32Bytes) add_table_casts(ends, model, strategy);
   if (model.embedding_norm) add_norm(ends, "embedding_norm", model, framework, shape);
   if (framework.dropout > 0.0)
-    ends.forward.push_back(streaming(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));
+    ends.forward.push_back(memory_bound(OperatorKind::Residual, "embedding_dropout", shape.residual, 2 * shape.element + 1, 1));
   return of_module(Module::Embedding, ends);
 }
 

@@ -157,7 +157,7 @@ class ExpertLowering {
              combination_traffic(framework_, element_, moe_.top_k));
     if (gathers()) scatter_tokens();
     if (shape_.shared_ffn > 0)
-      out_.add_forward(Module::Residual, streaming(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
+      out_.add_forward(Module::Residual, memory_bound(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
   }
 
   // The tokens of all tensor ranks, which share out the width of shared experts.
@@ -181,7 +181,7 @@ class ExpertLowering {
     out_.add(Module::SharedDown, lower_linear(linear_, down, shared_tokens()));
     share_tokens(Module::SharedDown, "shared_output", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (moe_.shared_expert_gate)
-      out_.add_backward(Module::SharedDown, streaming(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
+      out_.add_backward(Module::SharedDown, memory_bound(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
     bias_gradient(Module::SharedDown, down, shape_.tokens);
   }
 
@@ -217,7 +217,7 @@ class ExpertLowering {
   void bias_gradient(Module module, const LayerWeight& weight, std::int64_t tokens) {
     if (weight.biases == 0 || framework_.gradients.fused_bias || linear_.frozen) return;
     const double elements = real(tokens * weight.columns);
-    out_.add_backward(module, streaming(OperatorKind::BiasGradient, "bias_gradient", elements, element_, 1));
+    out_.add_backward(module, memory_bound(OperatorKind::BiasGradient, "bias_gradient", elements, element_, 1));
   }
 
   const Transformer& model_;

@@ -24,14 +24,14 @@ void LayerDataflow::save_extra(Module module, Bytes size) {
 }
 
 void LayerDataflow::save_adapter_dropout(double elements) {
-  if (framework_.kept.adapter_dropout > 0.0) save_extra(Module::Residual, Bytes(elements * (element + 1.0)));
+  if (framework_.saved.adapter_dropout > 0.0) save_extra(Module::Residual, Bytes(elements * (element + 1.0)));
 }
 
 Bytes LayerDataflow::weight_gradient_workspace(double weights, double bias) const {
   const double gradient = framework_.storage.gradient_bytes;
   const bool cast = gradient > element && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
-  const bool made_apart = autograd() && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
-  const double of_weights = weights * ((cast || made_apart ? element : 0.0) + (cast ? gradient : 0.0));
+  const bool made_separately = autograd() && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
+  const double of_weights = weights * ((cast || made_separately ? element : 0.0) + (cast ? gradient : 0.0));
   const double of_bias = framework_.gradients.fused_bias ? 0.0 : bias * (element + (cast ? gradient : 0.0));
   return Bytes(std::max(of_weights, of_bias));
 }

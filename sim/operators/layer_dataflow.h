@@ -56,7 +56,7 @@ class LayerDataflow {
     return is_low_precision(matmul_dtype(strategy_.precision)) ? framework_.low_precision.policy_saves : PolicySaves::EverySecond;
   }
   // Linear layers keep their input for the weight gradient; frozen ones have none.
-  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || framework_.kept.frozen_inputs; }
+  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || framework_.saved.frozen_inputs; }
 
   // While the gradient of a weight is made: what the GEMM gives before it is added to gradients of another format, and the sum
   // over tokens for a bias, whichever is larger.

@@ -17,8 +17,8 @@ void LayerOperators::add_backward(Module module, Operator op) { push(backward, m
 
 void LayerOperators::add(OperatorKind kind, Module module, const char* label, double elements, const Traffic& traffic) {
   if (traffic.forward_kernels == 0) return;
-  add_forward(module, streaming(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
-  add_backward(module, streaming(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
+  add_forward(module, memory_bound(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
+  add_backward(module, memory_bound(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
 }
 
 void LayerOperators::add(Module module, const LayerOperators& part) {

@@ -12,14 +12,14 @@ LowPrecisionScaling scaling_of(const LinearContext& context) {
 Operator quantise(const LinearContext& context, const char* label, double elements, bool weight) {
   const DType dtype = matmul_dtype(context.precision);
   const Traffic traffic = quantise_traffic(*context.framework, scaling_of(context), weight, size_of(dtype).value());
-  Operator op = streaming(OperatorKind::Cast, label, elements, traffic.forward_bytes, traffic.forward_kernels);
+  Operator op = memory_bound(OperatorKind::Cast, label, elements, traffic.forward_bytes, traffic.forward_kernels);
   op.dtype = dtype;
   op.rate = traffic.rate;
   return op;
 }
 
 // Reads and writes a 16-bit GEMM that was accumulated without its scales.
-Operator scale_output(double elements) { return streaming(OperatorKind::Cast, "scale_output", elements, 4.0, 1); }
+Operator scale_output(double elements) { return memory_bound(OperatorKind::Cast, "scale_output", elements, 4.0, 1); }
 
 // Casts around the three GEMMs of a low-precision linear layer; the weight once more where the backward pass gathers it again.
 void add_casts(LayerOperators& linear, const LinearContext& context, double tokens, double out, double in, double weights) {
@@ -36,7 +36,7 @@ void add_casts(LayerOperators& linear, const LinearContext& context, double toke
 }
 
 // Autocast makes a 16-bit copy of fp32 weights in every forward pass, and fp32 gradients of the copy's.
-Operator cast(const char* label, double elements) { return streaming(OperatorKind::Cast, label, elements, 6.0, 1); }
+Operator cast(const char* label, double elements) { return memory_bound(OperatorKind::Cast, label, elements, 6.0, 1); }
 
 void add_adapter(LayerOperators& linear, std::int64_t tokens, std::int64_t out, std::int64_t in, std::int64_t rank) {
   const DType dtype = DType::Bf16;

@@ -63,7 +63,7 @@ class LossLowering {
     add_entropy(loss_.forward, loss_.backward, traffic, static_cast<int>(chunks_));
     add_vocabulary_sums(loss_.recompute, pieces());
     loss_.recompute.push_back(
-        streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes, traffic.forward_kernels));
+        memory_bound(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes, traffic.forward_kernels));
     loss_.backward.push_back(input_gradient());
     if (trains()) loss_.backward.push_back(weight_gradient());
     return std::move(loss_);
@@ -78,12 +78,12 @@ class LossLowering {
     const double bytes = 3.0 * kFp32Bytes + (wide ? 0.0 : 2.0 * (e + kFp32Bytes));
     add_vocabulary_sums(loss_.forward, pieces());
     loss_.forward.push_back(
-        streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), bytes, static_cast<int>(chunks_) * (wide ? 1 : 3)));
+        memory_bound(OperatorKind::CrossEntropy, "cross_entropy", logits(), bytes, static_cast<int>(chunks_) * (wide ? 1 : 3)));
     loss_.forward.push_back(input_gradient());
     if (trains()) loss_.forward.push_back(weight_gradient());
     const double waiting = (trains() ? weights() : 0.0) + static_cast<double>(tokens_) * model_.hidden_size;
     if (framework_.loss.scales_gradients)
-      loss_.backward.push_back(streaming(OperatorKind::GradientScale, "gradient_scale", waiting, 2.0 * e, 2));
+      loss_.backward.push_back(memory_bound(OperatorKind::GradientScale, "gradient_scale", waiting, 2.0 * e, 2));
     if (casts() && framework_.casts_weights_in_backward) loss_.backward.push_back(weight_cast());
     return std::move(loss_);
   }
@@ -104,9 +104,9 @@ class LossLowering {
 
   void add_entropy(OperatorList& forward, OperatorList& backward, const Traffic& traffic, int chunks) const {
     add_vocabulary_sums(forward, chunks);
-    forward.push_back(streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes,
+    forward.push_back(memory_bound(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.forward_bytes,
                                 traffic.forward_kernels * chunks));
-    backward.push_back(streaming(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.backward_bytes,
+    backward.push_back(memory_bound(OperatorKind::CrossEntropy, "cross_entropy", logits(), traffic.backward_bytes,
                                  traffic.backward_kernels * chunks));
   }
 
@@ -126,7 +126,7 @@ class LossLowering {
   void add_cast() {
     if (casts()) loss_.forward.push_back(weight_cast());
   }
-  Operator weight_cast() const { return streaming(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32Bytes, 1); }
+  Operator weight_cast() const { return memory_bound(OperatorKind::Cast, "weight_cast", weights(), 2.0 + kFp32Bytes, 1); }
 
   Operator chunk_gemm(std::int64_t m, std::int64_t n, std::int64_t k) const {
     Operator head = gemm("head", chunks_, m, n, k, high_precision_matmul_dtype(strategy_.precision), dtype());

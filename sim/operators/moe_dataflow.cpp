@@ -103,7 +103,7 @@ class MoeDataflow {
     layer_.save_input(first, rows_);
     first.backward_workspace(gradient_workspace(width_ * f * h, moe_.expert_bias ? width_ * f : 0.0));
     const Tensor inner = activate(Module::ExpertActivation, gate, up, count);
-    const bool unweighted = framework_.kept.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
+    const bool unweighted = framework_.saved.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
     if (unweighted) layer_.save_extra(Module::ExpertActivation, Bytes(count * e_));
     results_ = layer_.add(row_bytes(rows()));
     Dataflow::Step& second = layer_.flow.step(Module::ExpertDown).reads(inner).writes(results_).gemm(layer_.policy_saves());
@@ -130,7 +130,7 @@ class MoeDataflow {
   Tensor combine() {
     const Tensor sum = layer_.add(row_bytes(tokens_));
     Dataflow::Step& step = layer_.flow.step(Module::Combine).reads(results_).reads(weights_).writes(sum).saves(weights_);
-    if (!framework_.kept.weighted_in_experts) step.saves(results_);
+    if (!framework_.saved.weighted_in_experts) step.saves(results_);
     if (!layer_.autograd()) step.gradient_in(results_).backward_workspace(Bytes(row_bytes(tokens_)));
     return sum;
   }

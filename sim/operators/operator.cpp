@@ -52,7 +52,7 @@ Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_
   return op;
 }
 
-Operator streaming(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels) {
+Operator memory_bound(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels) {
   Operator op{.kind = kind, .label = label, .kernels = kernels};
   op.moved = Bytes(elements * bytes_per_element);
   return op;

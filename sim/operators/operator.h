@@ -61,7 +61,7 @@ struct Operator {
   // several experts, and a graph that is captured for one shape cannot hold it.
   bool ragged = false;
   Flops flops{};         // useful work (causal attention counts its half)
-  double repeats = 1.0;  // work the kernel executes over `flops`: flash backward makes the scores again
+  double repeats = 1.0;  // work the kernel executes over `flops`: flash backward recomputes the scores
   Bytes moved{};         // device memory read and written
   double rate = 1.0;     // memory-bound: bandwidth relative to what the device achieves
   int kernels = 1;       // launches
@@ -70,7 +70,7 @@ struct Operator {
   CollectiveKind collective = CollectiveKind::AllReduce;
   GroupKind group = GroupKind::Tensor;
   TensorOverlap tensor_overlap = TensorOverlap::None;
-  bool beside_attention = false;  // each message travels while one launch of the attention operator before it computes
+  bool overlaps_attention = false;  // each message travels while one launch of the attention operator before it computes
   Bytes message{};  // of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
 };
 
@@ -86,7 +86,7 @@ struct OperatorRange {
 Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, DType out);
 
 // A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in `kernels` launches.
-Operator streaming(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels);
+Operator memory_bound(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels);
 
 Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
                     TensorOverlap overlap = TensorOverlap::None);

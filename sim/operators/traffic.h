@@ -1,4 +1,4 @@
-// Memory traffic of the operators that only stream data: bytes per element and kernels, by how a framework fuses them.
+// Memory traffic of the operators that are memory-bound: bytes per element and kernels, by how a framework fuses them.
 //
 // Elements are counted as stated for each function; `e` is the size of one activation value in bytes.  Masks are 1 byte.
 // Reads and writes count once each; a tensor that one kernel writes and the next reads counts twice.  That is what fusion saves.
@@ -17,7 +17,7 @@ struct Traffic {
   int forward_kernels = 0;
   double backward_bytes = 0.0;  // per element
   int backward_kernels = 0;
-  double rate = 1.0;  // bandwidth of the forward kernels relative to other streaming ones
+  double rate = 1.0;  // bandwidth of the forward kernels relative to other memory-bound ones
 };
 
 // LayerNorm or RMSNorm, per element of the normalised tensor.  Fused: read x, write y (2 e); backward reads dy and x, writes dx

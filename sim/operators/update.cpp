@@ -73,9 +73,9 @@ UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& st
       one_pass ? fused_bytes(optimizer, storage, gradient) : unfused_values(optimizer) * master_bytes(storage);
   const int passes = one_pass ? 2 : static_cast<int>(unfused_values(optimizer) / 2.0);
   UpdateOperators operators{
-      .norm = streaming(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
-      .clip = streaming(OperatorKind::GradientScale, "gradient_clip", gradients, 2.0 * gradient, 1),
-      .update = streaming(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
+      .norm = memory_bound(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
+      .clip = memory_bound(OperatorKind::GradientScale, "gradient_clip", gradients, 2.0 * gradient, 1),
+      .update = memory_bound(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
   for (Operator* op : {&operators.norm, &operators.clip, &operators.update}) op->module = Module::Update;
   if (optimizer == OptimizerKind::Adam8bit) operators.update.flops = kEightBitOperations * parameters * FLOP;
   return operators;

@@ -78,7 +78,7 @@ class PipelineSimulation {
   Seconds duration(std::size_t stage, std::span<const PipelinePass> passes) const {
     const ChunkTimes& times = chunks_[static_cast<std::size_t>(part_of(stage, passes[0]))];
     if (passes.size() == 2) {
-      return joined_passes(times, chunks_[static_cast<std::size_t>(part_of(stage, passes[1]))], shape_.exchange_loss).total;
+      return joined_passes(times, chunks_[static_cast<std::size_t>(part_of(stage, passes[1]))], shape_.all_to_all_loss).total;
     }
     switch (passes[0].kind) {
       case PassKind::Forward: return times.forward;
@@ -142,14 +142,14 @@ bool repeats(PipelineSchedule schedule) {
 }  // namespace
 
 JoinedPasses joined_passes(const ChunkTimes& forward, const ChunkTimes& backward, double loss) {
-  const Seconds ahead = forward.forward - forward.forward_exchange, back = backward.backward - backward.backward_exchange;
-  const BesideTimes one = run_beside(forward.forward_exchange, back, loss);
-  const BesideTimes other = run_beside(backward.backward_exchange, ahead, loss);
+  const Seconds ahead = forward.forward - forward.forward_all_to_all, back = backward.backward - backward.backward_all_to_all;
+  const ExposedTimes one = run_overlapped(forward.forward_all_to_all, back, loss);
+  const ExposedTimes other = run_overlapped(backward.backward_all_to_all, ahead, loss);
   const Seconds exposed = one.exposed + other.exposed, slowdown = one.slowdown + other.slowdown;
   return {.forward = {.exposed = one.exposed, .slowdown = other.slowdown},
           .backward = {.exposed = other.exposed, .slowdown = one.slowdown},
           .total = ahead + back + exposed + slowdown,
-          .hidden = forward.forward_exchange + backward.backward_exchange - exposed,
+          .hidden = forward.forward_all_to_all + backward.backward_all_to_all - exposed,
           .slowdown = slowdown};
 }
 

@@ -23,8 +23,8 @@ struct ChunkTimes {
   Seconds forward{};
   Seconds backward{};           // whole: gradients of data and weights
   Seconds weights{};            // of it: gradients of the weights
-  Seconds forward_exchange{};   // of `forward`: all-to-alls, which a pass beside it can hide
-  Seconds backward_exchange{};  // of `backward`
+  Seconds forward_all_to_all{};   // of `forward`: all-to-alls, which a pass beside it can hide
+  Seconds backward_all_to_all{};  // of `backward`
 };
 
 // A forward and a backward pass of one stage executed together: the all-to-alls of each travel beside the compute of the other

@@ -42,7 +42,7 @@ struct PipelineShape {
   int num_microbatches = 1;
   Seconds forward_transfer{};   // of activations from one stage to the next
   Seconds backward_transfer{};  // of their gradients, back
-  double exchange_loss = 0.0;   // share of its rate that compute loses beside an all-to-all, in passes that overlap
+  double all_to_all_loss = 0.0;   // share of its rate that compute loses beside an all-to-all, in passes that overlap
 
   StageLayout layout() const;
 };

@@ -16,9 +16,9 @@ void add_scaled(CollectiveTallies& tallies, const CollectiveTallies& pass, doubl
   for (std::size_t i = 0; i < tallies.size(); ++i) tallies[i].add(pass[i], times);
 }
 
-CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices, const std::vector<ModelPart>& parts) {
+CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices, const std::vector<ModelChunk>& parts) {
   CollectiveTallies tallies{};
-  for (const ModelPart& part : parts) {
+  for (const ModelChunk& part : parts) {
     const BlockPrice block = mean_block(run, prices, part);
     add_scaled(tallies, block.forward.*group, part.blocks);
     add_scaled(tallies, block.backward.*group, part.blocks);
@@ -53,7 +53,7 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
 
 // What is exposed of both groups is shared out by their times.
 void add_experts(std::vector<CommunicationTerm>& list, const Run& run, const LayerPrices& prices,
-                 const std::vector<ModelPart>& parts, Seconds exposed) {
+                 const std::vector<ModelChunk>& parts, Seconds exposed) {
   const CollectiveTallies between = tallies_of(&PassPrice::expert_collectives, run, prices, parts);
   const CollectiveTallies inside = tallies_of(&PassPrice::expert_tensor_collectives, run, prices, parts);
   const Seconds first = time_of(between), second = time_of(inside);
@@ -63,8 +63,8 @@ void add_experts(std::vector<CommunicationTerm>& list, const Run& run, const Lay
 }
 
 // One exchange of some parameters, the ranks that carry it out, and what is exposed of it in a step.
-struct GroupExchange {
-  ExchangedMessages all;
+struct GroupCollectives {
+  DataParallelMessages all;
   GroupKind kind;
   int ranks;
   Seconds gather_exposed, reduce_exposed;
@@ -95,12 +95,12 @@ void add_call(std::vector<CommunicationTerm>& list, const DataCall& call, double
                   .exposed = call.exposed});
 }
 
-CollectiveKind reduction_of(const DataExchange& exchange) {
+CollectiveKind reduction_of(const DataParallelCollectives& exchange) {
   return exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
 }
 
 // Gathers of weights and reductions of gradients; what is exposed of the two reductions is shared out by their times.
-void add_shards(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const GroupExchange& group) {
+void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange, const GroupCollectives& group) {
   add_call(list,
            {.kind = CollectiveKind::AllGather,
             .group = group.kind,
@@ -122,7 +122,7 @@ void add_shards(std::vector<CommunicationTerm>& list, const DataExchange& exchan
 }
 
 // Sums of shards over their replicas.
-void add_replicas(std::vector<CommunicationTerm>& list, const DataExchange& exchange, const GroupExchange& group,
+void add_replicas(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange, const GroupCollectives& group,
                   int shard_ranks) {
   add_call(list,
            {.kind = CollectiveKind::AllReduce,
@@ -135,7 +135,7 @@ void add_replicas(std::vector<CommunicationTerm>& list, const DataExchange& exch
            group.all.count);
 }
 
-void add_norm(std::vector<CommunicationTerm>& list, const DataExchange& exchange) {
+void add_norm(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange) {
   if (exchange.norm_message() <= Bytes(0.0)) return;
   list.push_back({.collective = name_of(CollectiveKind::AllReduce),
                   .group = name_of(exchange.shard_group()),
@@ -150,14 +150,14 @@ Seconds share_of(Seconds exposed, Seconds part, Seconds other) {
   return other > Seconds(0.0) ? part / (part + other) * exposed : exposed;
 }
 
-void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataExchange& exchange,
-              const std::vector<ModelPart>& parts, const Terms& terms) {
+void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataParallelCollectives& exchange,
+              const std::vector<ModelChunk>& parts, const Terms& terms) {
   const Strategy& strategy = run.strategy;
-  GroupExchange dense{exchange.messages(parts), exchange.shard_group(), exchange.shard_links().place.ranks, {}, {}};
-  GroupExchange experts{exchange.expert_messages(parts), GroupKind::ExpertData, exchange.expert_links().place.ranks, {}, {}};
+  GroupCollectives dense{exchange.messages(parts), exchange.shard_group(), exchange.shard_links().place.ranks, {}, {}};
+  GroupCollectives experts{exchange.expert_messages(parts), GroupKind::ExpertData, exchange.expert_links().place.ranks, {}, {}};
   if (strategy.replicates_shards()) experts.ranks = strategy.expert_shard_ranks();
   const Seconds gathers = terms[Term::GatherExposed], reductions = terms[Term::ReduceExposed] - exchange.norm_time();
-  const ExchangeTimes &one = dense.all.times, &other = experts.all.times;
+  const DataParallelTimes &one = dense.all.times, &other = experts.all.times;
   dense.gather_exposed = share_of(gathers, one.gather, other.gather);
   dense.reduce_exposed = share_of(reductions, one.reduce(), other.reduce());
   experts.gather_exposed = gathers - dense.gather_exposed, experts.reduce_exposed = reductions - dense.reduce_exposed;
@@ -170,7 +170,7 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataEx
 }
 
 // Sends of both directions, and gathers of what has been divided; stages wait for them in the bubble.
-void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelPart>& parts, Seconds bubble) {
+void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelChunk>& parts, Seconds bubble) {
   std::vector<CommunicationTerm> kinds;
   Seconds all;
   for (const RepeatedCollective& messages : stage_messages(run, parts)) {
@@ -192,7 +192,7 @@ void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const st
 }
 
 // Takes their times out of `terms`.
-void add_closing(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelPart>& parts, Terms& terms) {
+void add_closing(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelChunk>& parts, Terms& terms) {
   for (const RepeatedCollective& closing : closing_collectives(run, parts)) {
     const Seconds time = repeated_time(run, closing);
     terms[closing_term(closing)] -= time;
@@ -217,16 +217,16 @@ Term closing_term(const RepeatedCollective& closing) {
   return closing.group == GroupKind::Tensor ? Term::TensorExposed : Term::ReduceExposed;
 }
 
-std::vector<CommunicationTerm> data_communication(const Run& run, const DataExchange& exchange,
-                                                  const std::vector<ModelPart>& parts) {
+std::vector<CommunicationTerm> data_communication(const Run& run, const DataParallelCollectives& exchange,
+                                                  const std::vector<ModelChunk>& parts) {
   std::vector<CommunicationTerm> list;
   add_data(list, run, exchange, parts, Terms{});
   for (CommunicationTerm& term : list) term.exposed = Seconds(0.0);
   return list;
 }
 
-std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
-                                                const std::vector<ModelPart>& parts, const Terms& terms) {
+std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange,
+                                                const std::vector<ModelChunk>& parts, const Terms& terms) {
   std::vector<CommunicationTerm> list;
   Terms others = terms;
   add_closing(list, run, parts, others);
@@ -260,9 +260,9 @@ void add_distinct(std::vector<RepeatedCollective>& list, const Strategy& strateg
 }
 
 // Weights and gradients of the parameters that a group of ranks shares, and sums of shards over their replicas.
-void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strategy, const DataExchange& exchange,
-                    const std::vector<ExchangedUnits>& all, GroupKind group, int shard_ranks) {
-  for (const ExchangedUnits& unit : all) {
+void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strategy, const DataParallelCollectives& exchange,
+                    const std::vector<DataParallelUnits>& all, GroupKind group, int shard_ranks) {
+  for (const DataParallelUnits& unit : all) {
     const Bytes gradients{unit.trained * exchange.gradient_wire_bytes()};
     const double reductions = unit.count * exchange.reductions_per_step();
     add_distinct(list, strategy,
@@ -281,14 +281,14 @@ void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strat
 std::vector<RepeatedCollective> step_collectives(const Run& run) {
   const LayerPrices prices = layer_prices(run);
   const StepSimulation simulation(run, prices);
-  const std::vector<ModelPart> parts = simulation.parts_of(simulation.busiest());
-  const DataExchange& exchange = simulation.exchange();
+  const std::vector<ModelChunk> parts = simulation.parts_of(simulation.busiest());
+  const DataParallelCollectives& exchange = simulation.exchange();
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
   for (const RepeatedCollective& collective : stage_work(run, parts).collectives) add_distinct(list, strategy, collective);
-  add_parameters(list, strategy, exchange, exchange.exchanged_units(parts), exchange.shard_group(), strategy.shard_ranks());
+  add_parameters(list, strategy, exchange, exchange.message_units(parts), exchange.shard_group(), strategy.shard_ranks());
   add_distinct(list, strategy, {.group = exchange.shard_group(), .message = exchange.norm_message()});
-  add_parameters(list, strategy, exchange, exchange.exchanged_expert_units(parts), GroupKind::ExpertData,
+  add_parameters(list, strategy, exchange, exchange.expert_message_units(parts), GroupKind::ExpertData,
                  strategy.expert_shard_ranks());
   return list;
 }

@@ -1,13 +1,13 @@
 // The collectives of a step on its busiest rank: summed by kind and group, and message by message.
 //
-// Which there are, how often and of what size: stage_work.h and data_exchange.h, the models of each (no source but theirs).
+// Which there are, how often and of what size: stage_work.h and data_parallel_collectives.h, the models of each (no source but theirs).
 #pragma once
 
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"
-#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/data_parallel_collectives.h"
 #include "sim/schedule/passes.h"
 #include "sim/schedule/stage_work.h"
 #include "sim/strategy/stages.h"
@@ -32,12 +32,12 @@ Term closing_term(const RepeatedCollective& closing);
 
 // What the data ranks of a stage with these parts send in a step: weights, gradients, the norm's sum of squares.  Without what is
 // exposed.
-std::vector<CommunicationTerm> data_communication(const Run& run, const DataExchange& exchange,
-                                                  const std::vector<ModelPart>& parts);
+std::vector<CommunicationTerm> data_communication(const Run& run, const DataParallelCollectives& exchange,
+                                                  const std::vector<ModelChunk>& parts);
 
 // `parts` are those of the busiest stage, `terms` its time.
-std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataExchange& exchange,
-                                                const std::vector<ModelPart>& parts, const Terms& terms);
+std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange,
+                                                const std::vector<ModelChunk>& parts, const Terms& terms);
 
 // Every collective message by message: each kind, group and message once, with its calls in a step; none over one rank.  Blocks
 // that a low-precision recipe leaves in 16 bits count as the others here.  Requires a valid run.

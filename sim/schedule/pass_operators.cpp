@@ -17,7 +17,7 @@ Seconds message_time(const PassPrice& price) {
   return sum;
 }
 
-bool is_exchange(const Operator& op) {
+bool is_all_to_all(const Operator& op) {
   return op.kind == OperatorKind::Collective && (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor);
 }
 
@@ -28,7 +28,7 @@ std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPr
     list.push_back({.label = operators[i].label,
                     .kind = operators[i].kind,
                     .recomputed = recomputed,
-                    .exchange = is_exchange(operators[i]),
+                    .exchange = is_all_to_all(operators[i]),
                     .time = prices[i].total(),
                     .message = message_time(prices[i])});
   }
@@ -36,9 +36,9 @@ std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPr
 }
 
 // Exchanges of experts that the passes of different micro-batches hide show by their times.
-void hide_exchanges(std::vector<PassOperator>& list, const OperatorList& operators, Seconds before, Seconds after) {
+void hide_all_to_alls(std::vector<PassOperator>& list, const OperatorList& operators, Seconds before, Seconds after) {
   for (std::size_t i = 0; i < operators.size(); ++i) {
-    if (is_exchange(operators[i])) list[i].time *= after / before;
+    if (is_all_to_all(operators[i])) list[i].time *= after / before;
   }
 }
 
@@ -102,9 +102,9 @@ PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strat
                 .backward = priced(operators.backward, pricer, true, false)};
     const PassPrice ahead = pricer.price(operators.forward, false), back = pricer.price(operators.backward, true);
     PassPrice forward = ahead, backward = back;
-    pricer.overlap_exchanges(forward, backward);
-    if (ahead.expert > Seconds(0.0)) hide_exchanges(list.forward, operators.forward, ahead.expert, forward.expert);
-    if (back.expert > Seconds(0.0)) hide_exchanges(list.backward, operators.backward, back.expert, backward.expert);
+    pricer.overlap_all_to_alls(forward, backward);
+    if (ahead.expert > Seconds(0.0)) hide_all_to_alls(list.forward, operators.forward, ahead.expert, forward.expert);
+    if (back.expert > Seconds(0.0)) hide_all_to_alls(list.backward, operators.backward, back.expert, backward.expert);
     return list;
   };
   const LayerOperators operators = lowered(run_.model);
@@ -141,14 +141,14 @@ void PassOperators::append(std::vector<PassOperator>& list, const Priced& from, 
   }
 }
 
-std::vector<PassOperator> PassOperators::of(const ModelPart& part, PassKind pass) const {
+std::vector<PassOperator> PassOperators::of(const ModelChunk& part, PassKind pass) const {
   std::vector<PassOperator> list;
   const bool forward = pass == PassKind::Forward;
   if (forward && part.embedding) append(list, embedding_, pass, true, std::nullopt);
   if (!forward && part.head) append(list, head_, pass, true, std::nullopt);
   for (int i = 0; i < part.blocks; ++i) {
     const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
-    const ModelPart one{.blocks = 1, .first_layer = layer};
+    const ModelChunk one{.blocks = 1, .first_layer = layer};
     const bool wide = high_precision_blocks(run_.framework.low_precision, run_.strategy.precision, run_.model, one).all() > 0;
     const Kinds& kinds = wide ? high_precision_ : blocks_;
     append(list, kind_of_layer(run_.model, layer) == LayerKind::Moe ? kinds.moe : kinds.dense, pass,
@@ -188,8 +188,8 @@ JoinedSide side_of(std::vector<PassOperator> operators, const JoinedPass& joined
 std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward, std::vector<PassOperator> backward,
                                              const ChunkTimes& forward_times, const ChunkTimes& backward_times, double loss) {
   const JoinedPasses joined = joined_passes(forward_times, backward_times, loss);
-  JoinedSide ahead = side_of(std::move(forward), joined.forward, forward_times.forward, forward_times.forward_exchange);
-  JoinedSide back = side_of(std::move(backward), joined.backward, backward_times.backward, backward_times.backward_exchange);
+  JoinedSide ahead = side_of(std::move(forward), joined.forward, forward_times.forward, forward_times.forward_all_to_all);
+  JoinedSide back = side_of(std::move(backward), joined.backward, backward_times.backward, backward_times.backward_all_to_all);
   std::vector<JoinedOperator> list;
   while (!ahead.through() || !back.through()) {
     const bool first = ahead.progress() <= back.progress();

@@ -33,8 +33,8 @@ class PassOperators {
   explicit PassOperators(const Run& run);
 
   // In the order in which they run: the embedding, the layers, the head; backward the other way round, each layer after what of
-  // it is made again.
-  std::vector<PassOperator> of(const ModelPart& part, PassKind pass) const;
+  // it is recomputed.
+  std::vector<PassOperator> of(const ModelChunk& part, PassKind pass) const;
 
  private:
   struct Priced {

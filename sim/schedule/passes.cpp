@@ -65,8 +65,8 @@ constexpr double kSumRounding = 1e-12;
 
 class PassBuilder {
  public:
-  PassBuilder(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
-              const ModelPart& part)
+  PassBuilder(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange, const RankParameters& rank,
+              const ModelChunk& part)
       : run_(run),
         strategy_(run.strategy),
         framework_(run.framework),
@@ -95,7 +95,7 @@ class PassBuilder {
     if (reduces) terms[Term::GradientCopies] += copied(reduction_copy_bytes(run_, exchange_));
     if (exchange_.regathers_weights()) terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
     terms[Term::LaunchWait] += waits_.backward;
-    add_backward_exchange(terms, reduces, last);
+    add_backward_all_to_all(terms, reduces, last);
     add_host_traffic(terms, true, last);
     return terms;
   }
@@ -184,7 +184,7 @@ class PassBuilder {
     return run_.cluster.device.achieved.host_call_factor * calls.time(framework_);
   }
 
-  void add_backward_exchange(Terms& terms, bool reduces, bool last) const {
+  void add_backward_all_to_all(Terms& terms, bool reduces, bool last) const {
     const bool gathers = exchange_.regathers_weights();
     if (!gathers && !reduces) return;
     if (!gathers && !strategy_.gradient_overlap && last) {
@@ -201,7 +201,7 @@ class PassBuilder {
   void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
     const Seconds compute = terms.total();
     const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
-    const OverlapHabits habits{.prefetch = framework_.sharded.prefetch_units,
+    const OverlapBehaviour habits{.prefetch = framework_.sharded.prefetch_units,
                                .gathers_overlap = strategy_.gather_overlap,
                                .reductions_overlap = strategy_.gradient_overlap,
                                .scatters_alone = framework_.gradients.scatters_alone};
@@ -221,9 +221,9 @@ class PassBuilder {
       mix.arithmetic += terms[term];
     }
     for (const Term term : {Term::ForwardMemoryBound, Term::BackwardMemoryBound, Term::Embedding, Term::GradientCopies}) {
-      mix.streaming += terms[term];
+      mix.memory_bound += terms[term];
     }
-    mix.waiting = terms.total() - mix.arithmetic - mix.streaming;
+    mix.waiting = terms.total() - mix.arithmetic - mix.memory_bound;
     return mix;
   }
 
@@ -232,8 +232,8 @@ class PassBuilder {
   std::vector<OverlapUnit> overlap_units(Seconds compute, bool gathers, bool reduces) const {
     const double ends = exchange_.end_parameters(part_), gathered = exchange_.gathered_ends(part_);
     const double early = exchange_.shards_weights() || !reduces ? 0.0 : exchange_.head_parameters(part_);
-    const ExchangeTimes root = exchange_.times(ends - early, gathered), head = exchange_.times(early, 0.0);
-    const ExchangeTimes times = exchange_.unit_times(part_);
+    const DataParallelTimes root = exchange_.times(ends - early, gathered), head = exchange_.times(early, 0.0);
+    const DataParallelTimes times = exchange_.unit_times(part_);
     const int count = part_.blocks > 0 ? exchange_.units(part_) : 0;
     const Seconds first = early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
     const bool gathers_root = gathers && (!reduces || !framework_.sharded.root_stays_gathered);
@@ -269,16 +269,16 @@ class PassBuilder {
   const Framework& framework_;
   const LayerPrices& prices_;
   BlockPrice block_;  // the mean of the part's
-  const DataExchange& exchange_;
+  const DataParallelCollectives& exchange_;
   const RankParameters& rank_;
-  const ModelPart& part_;
+  const ModelChunk& part_;
   LaunchWaits waits_;
 };
 
 }  // namespace
 
-PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
-                       const ModelPart& part) {
+PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange, const RankParameters& rank,
+                       const ModelChunk& part) {
   const PassBuilder builder(run, prices, exchange, rank, part);
   PartPasses passes;
   passes.forward = builder.forward(exchange.shards_weights());

@@ -3,7 +3,7 @@
 // A pass is its operators' device time; the host's launch time where that is longer; the part of the exchange of weights and
 // gradients that does not fit under it (see waits.h); and the host link under offload.
 //
-// How they add up is ours; each part names its source: waits.h, data_exchange.h, cost/contention.h.
+// How they add up is ours; each part names its source: waits.h, data_parallel_collectives.h, cost/contention.h.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 #include "sim/base/quantity.h"
 #include "sim/cost/layer_prices.h"
 #include "sim/run.h"
-#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/data_parallel_collectives.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
@@ -78,7 +78,7 @@ struct PartPasses {
   Terms weights;
 };
 
-PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataExchange& exchange, const RankParameters& rank,
-                       const ModelPart& part);
+PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange, const RankParameters& rank,
+                       const ModelChunk& part);
 
 }  // namespace llmsim::sim

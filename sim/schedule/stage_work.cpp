@@ -10,7 +10,7 @@
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "sim/schedule/communication.h"
-#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/data_parallel_collectives.h"
 #include "sim/strategy/stages.h"
 
 namespace llmsim::sim {
@@ -54,17 +54,17 @@ class StageSum {
 };
 
 // Other frameworks sum them before they divide them.
-double partial_gradients_of(const Run& run, const std::vector<ModelPart>& parts, int shard) {
+double partial_gradients_of(const Run& run, const std::vector<ModelChunk>& parts, int shard) {
   Strategy strategy = run.strategy;
   if (!run.framework.sharded.flat_units) strategy.sharding = Sharding::None;
   return partial_gradients(run.model, strategy, parts, strategy.shard_ranks() > 1 ? shard : 0);
 }
 
-int blocks_of_kind(const ModelPart& part, LayerKind kind) {
+int blocks_of_kind(const ModelChunk& part, LayerKind kind) {
   return kind == LayerKind::Dense ? part.dense_blocks() : part.moe_blocks;
 }
 
-double recomputed_of_kind(const Run& run, const ModelPart& part, LayerKind kind) {
+double recomputed_of_kind(const Run& run, const ModelChunk& part, LayerKind kind) {
   int count = 0;
   for (int block = 0; block < part.blocks; ++block) {
     if (kind_of_layer(run.model, part.first_layer + block) == kind && run.strategy.recompute.repeats(block)) ++count;
@@ -72,19 +72,19 @@ double recomputed_of_kind(const Run& run, const ModelPart& part, LayerKind kind)
   return count;
 }
 
-bool is_end(const ModelPart& part) { return part.embedding || part.head; }
+bool is_end(const ModelChunk& part) { return part.embedding || part.head; }
 
 // Whether the stage of these parts is the one where a V turns: its two parts follow one another.
-bool turns(const Strategy& strategy, const std::vector<ModelPart>& parts) {
+bool turns(const Strategy& strategy, const std::vector<ModelChunk>& parts) {
   return strategy.pipeline_schedule == PipelineSchedule::ZbV &&
          parts.front().first_layer + parts.front().blocks == parts.back().first_layer;
 }
 
 // Gradients of one copy of the parts of a DualPipe stage, of its shard where data ranks have divided them.
-Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
+Bytes copied_gradients(const Run& run, const std::vector<ModelChunk>& parts) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   double shared = 0.0, apart = 0.0;
-  for (const ModelPart& part : parts) {
+  for (const ModelChunk& part : parts) {
     shared += rank.trained(part) - rank.trained_apart(part);
     apart += rank.trained_apart(part);
   }
@@ -94,19 +94,19 @@ Bytes copied_gradients(const Run& run, const std::vector<ModelPart>& parts) {
 
 }  // namespace
 
-StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard) {
+StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int shard) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   const Recompute& recompute = run.strategy.recompute;
   const LayerOperators embedding = lower_embedding(run.model, run.strategy, framework);
   const LayerOperators head = lower_head(run.model, run.strategy, framework);
   StageSum sum(stage_layout(run.strategy).chunk_microbatches());
   for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
-    const auto has_some = [kind](const ModelPart& part) { return blocks_of_kind(part, kind) > 0; };
+    const auto has_some = [kind](const ModelChunk& part) { return blocks_of_kind(part, kind) > 0; };
     if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
     const LayerOperators block = lower_block(run.model, run.strategy, framework, recompute.kind, kind);
-    for (const ModelPart& part : parts) sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
+    for (const ModelChunk& part : parts) sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
   }
-  for (const ModelPart& part : parts) {
+  for (const ModelChunk& part : parts) {
     if (part.embedding) sum.add(embedding);
     if (part.head) sum.add(head);
   }
@@ -124,11 +124,11 @@ StageMessage stage_message(const Run& run, bool backward) {
   return {.sent = output / s.tp, .gathered = output};
 }
 
-std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelPart>& parts) {
+std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelChunk>& parts) {
   std::vector<RepeatedCollective> list;
   if (run.strategy.pp == 1) return list;
   double activations = 0.0, gradients = 0.0;  // that the stage sends; it receives as many of the other
-  for (const ModelPart& part : parts) activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
+  for (const ModelChunk& part : parts) activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
   if (turns(run.strategy, parts)) activations -= 1.0, gradients -= 1.0;
   const double m = stage_layout(run.strategy).chunk_microbatches();
   const auto add = [&](CollectiveKind kind, GroupKind group, Bytes message, double calls) {
@@ -145,7 +145,7 @@ std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector
   return list;
 }
 
-std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard) {
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelChunk>& parts, int shard) {
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
   const auto all_reduce = [&](GroupKind group, Bytes message) { list.push_back({.group = group, .message = message}); };
@@ -199,15 +199,15 @@ HeldBytes held_of(const StagePeak& stage) {
 RankCounts rank_counts(Run run, int stage, int shard) {
   run.cluster = Cluster{};
   run.cluster.num_devices = run.strategy.num_devices();
-  const std::vector<ModelPart> parts = stage_parts(run.model, run.strategy, stage);
+  const std::vector<ModelChunk> parts = stage_parts(run.model, run.strategy, stage);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const StageWork work = stage_work(run, parts, shard);
   RankCounts counts;
-  for (const ModelPart& part : parts) counts.parameters += whole(rank.held(part));
+  for (const ModelChunk& part : parts) counts.parameters += whole(rank.held(part));
   counts.forward = counts_of(work.forward);
   counts.backward = counts_of(work.backward);
   add(counts.sent, work.collectives);
-  add(counts.sent, data_communication(run, DataExchange(run, rank), parts));
+  add(counts.sent, data_communication(run, DataParallelCollectives(run, rank), parts));
   counts.held = held_of(stage_peak(run, layer_bytes(run), StageContents(run.model, run.strategy), stage, shard));
   return counts;
 }

@@ -3,7 +3,7 @@
 //
 // With m micro-batches (through a DualPipe half of them in each direction), over the parts of a stage (its chunks):
 //
-//   FLOPs        forward m (blocks, head); backward m (blocks, what is made again of them, head).  A chunked loss makes the
+//   FLOPs        forward m (blocks, head); backward m (blocks, what is recomputed of them, head).  A chunked loss makes the
 //                gradients of the head in the forward pass.
 //   tensor       the collectives of those operators, m times
 //   pipeline     m activations from every part but the last of the model, m gradients from every part but the first; where
@@ -57,7 +57,7 @@ struct StageWork {
 };
 
 // `parts` of one stage (stage_parts in strategy/stages.h); `shard`: the rank's place among those that share its units.
-StageWork stage_work(const Run& run, const std::vector<ModelPart>& parts, int shard = 0);
+StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int shard = 0);
 
 // The activations of a micro-batch on their way to the next stage, or their gradients on the way back:
 // what a rank sends, and what the receiving tensor ranks then gather, nothing unless they divide it.
@@ -69,8 +69,8 @@ struct StageMessage {
 StageMessage stage_message(const Run& run, bool backward);
 
 // Those between stages, none without a pipeline, and the closing ones.
-std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelPart>& parts);
-std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelPart>& parts, int shard = 0);
+std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelChunk>& parts);
+std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelChunk>& parts, int shard = 0);
 
 // What one rank of a step has, executes, sends and holds, as whole numbers: predicted here, counted by
 // runtime/measure/counted_step.h while the runtime's own step runs.  The two are equal, or the simulator is wrong.

@@ -37,14 +37,14 @@ Seconds arithmetic_time(const Operator& op, const Device& device) {
 }
 
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
-  const StreamingMachine machine = streaming_machine(run.cluster, streaming_forms(run.model, run.strategy));
+  const MemoryBoundMachine machine = memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy));
   const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.framework.update.fused, owned, owned);
   Seconds time;
   if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
     const bool clips = run.strategy.gradient_clip && !run.framework.update.in_backward;
     if (op == &step.update || clips)
-      time += std::max(streaming_time(*op, false, machine),
+      time += std::max(memory_bound_time(*op, false, machine),
                        arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
   }
   return time;
@@ -74,17 +74,17 @@ Seconds transfer_time(const Run& run, bool backward) {
 }
 
 // Of GEMMs beside all-to-alls between expert ranks.
-double exchange_loss(const Run& run) {
+double all_to_all_loss(const Run& run) {
   if (run.strategy.pipeline_schedule != PipelineSchedule::DualPipe) return 0.0;
   const GroupLinks links = group_links(run, GroupKind::Expert);
-  return 1.0 - rates_beside(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
+  return 1.0 - rates_overlapped(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
 }
 
 PipelineShape shape_of(const Run& run) {
   PipelineShape shape = pipeline_shape(run.strategy);
   shape.forward_transfer = transfer_time(run, false);
   shape.backward_transfer = transfer_time(run, true);
-  shape.exchange_loss = exchange_loss(run);
+  shape.all_to_all_loss = all_to_all_loss(run);
   return shape;
 }
 
@@ -114,13 +114,13 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
   if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
   terms_[Term::ReduceExposed] += exchange_.norm_time();
-  add_closing_exchanges();
+  add_closing_collectives();
   terms_[Term::Host] = run.framework.host.per_step;
   bubble_ = terms_[Term::PipelineBubble] / between;
 }
 
-std::vector<ModelPart> StepSimulation::parts_of(int stage) const {
-  std::vector<ModelPart> parts;
+std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
+  std::vector<ModelChunk> parts;
   for (int chunk = 0; chunk < layout_.chunks(); ++chunk) parts.push_back(parts_[part_index(stage, chunk)]);
   return parts;
 }
@@ -128,13 +128,13 @@ std::vector<ModelPart> StepSimulation::parts_of(int stage) const {
 // Most parts are alike: an equal part before this one has the same passes.
 PartPasses StepSimulation::passes_of(std::size_t index) const {
   const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
-  const ModelPart& part = parts_[index];
-  const auto wide = [&](const ModelPart& one) {
+  const ModelChunk& part = parts_[index];
+  const auto wide = [&](const ModelChunk& one) {
     return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision, run_.model, one)
                         : HighPrecisionBlocks{};
   };
   const auto twin =
-      std::find_if(parts_.begin(), end, [&](const ModelPart& other) { return other == part && wide(other) == wide(part); });
+      std::find_if(parts_.begin(), end, [&](const ModelChunk& other) { return other == part && wide(other) == wide(part); });
   if (twin != end) return passes_[static_cast<std::size_t>(twin - parts_.begin())];
   return part_passes(run_, prices_, exchange_, rank_, part);
 }
@@ -146,8 +146,8 @@ std::vector<ChunkTimes> StepSimulation::chunk_times() const {
     chunks.push_back({.forward = part.forward.total(),
                       .backward = part.backward.total(),
                       .weights = part.weights.total(),
-                      .forward_exchange = part.forward[Term::ExpertExposed],
-                      .backward_exchange = part.backward[Term::ExpertExposed]});
+                      .forward_all_to_all = part.forward[Term::ExpertExposed],
+                      .backward_all_to_all = part.backward[Term::ExpertExposed]});
   }
   return chunks;
 }
@@ -174,7 +174,7 @@ Terms StepSimulation::extra_terms(int stage) const {
 }
 
 Terms StepSimulation::joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const {
-  const JoinedPasses joined = joined_passes(forward, backward, shape_.exchange_loss);
+  const JoinedPasses joined = joined_passes(forward, backward, shape_.all_to_all_loss);
   Terms terms;
   terms[Term::ExpertExposed] = -1.0 * joined.hidden;
   terms[Term::Contention] = joined.slowdown;
@@ -240,7 +240,7 @@ Seconds StepSimulation::longest_update() const {
   double most = 0.0, parameters = 0.0, experts = 0.0;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
     double shared = 0.0, apart = 0.0;
-    for (const ModelPart& part : parts_of(stage)) {
+    for (const ModelChunk& part : parts_of(stage)) {
       shared += rank_.trained(part) - rank_.trained_apart(part);
       apart += rank_.trained_apart(part);
     }
@@ -250,7 +250,7 @@ Seconds StepSimulation::longest_update() const {
   return update_time(run_, parameters, experts);
 }
 
-void StepSimulation::add_closing_exchanges() {
+void StepSimulation::add_closing_collectives() {
   for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
     terms_[closing_term(closing)] += repeated_time(run_, closing);
 }

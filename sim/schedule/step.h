@@ -25,7 +25,7 @@
 #include "sim/pipeline/pipeline.h"
 #include "sim/run.h"
 #include "sim/schedule/communication.h"
-#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/data_parallel_collectives.h"
 #include "sim/schedule/passes.h"
 
 namespace llmsim::sim {
@@ -56,13 +56,13 @@ class StepSimulation {
   const Terms& terms() const { return terms_; }  // of the busiest stage
   double bubble() const { return bubble_; }      // idle share of it while the passes of all stages run
   int busiest() const { return busiest_; }
-  const DataExchange& exchange() const { return exchange_; }
+  const DataParallelCollectives& exchange() const { return exchange_; }
 
   const PipelineShape& shape() const { return shape_; }
   const std::vector<ChunkTimes>& chunks() const { return chunks_; }  // of every part of the model
   const ChunkTimes& times(int stage, int chunk) const { return chunks_[part_index(stage, chunk)]; }
   const PartPasses& passes(int stage, int chunk) const { return passes_[part_index(stage, chunk)]; }
-  std::vector<ModelPart> parts_of(int stage) const;
+  std::vector<ModelChunk> parts_of(int stage) const;
 
   // What the joined passes of a stage hide, as (negative) exposed and slowed down time.
   Terms joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const;
@@ -80,14 +80,14 @@ class StepSimulation {
   Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const;
   Seconds compute_time() const;
   Seconds longest_update() const;
-  void add_closing_exchanges();
+  void add_closing_collectives();
 
   const Run& run_;
   const Strategy& strategy_;
   const LayerPrices& prices_;
-  std::vector<ModelPart> parts_;
+  std::vector<ModelChunk> parts_;
   RankParameters rank_;
-  DataExchange exchange_;
+  DataParallelCollectives exchange_;
   PipelineShape shape_;
   StageLayout layout_;
   std::vector<PartPasses> passes_;

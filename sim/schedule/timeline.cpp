@@ -113,7 +113,7 @@ void draw_operator(Events& events, const PassOperator& op, const std::string& pa
 void draw_operators(Events& events, const Stage& stage, const WorkSpan& work) {
   const auto drawn = [&](const PassEvent& event) { return event.pass.microbatch < stage.options.operator_microbatches; };
   if (std::none_of(work.passes.begin(), work.passes.end(), drawn)) return;
-  const std::vector<ModelPart> parts = stage.simulation.parts_of(stage.number);
+  const std::vector<ModelChunk> parts = stage.simulation.parts_of(stage.number);
   const auto operators_of = [&](const PipelinePass& pass) {
     return stage.operators.of(parts[static_cast<std::size_t>(pass.chunk)], pass.kind);
   };
@@ -126,7 +126,7 @@ void draw_operators(Events& events, const Stage& stage, const WorkSpan& work) {
   const PipelinePass& other = work.passes.back().pass;
   for (const JoinedOperator& op :
        joined_operators(operators_of(pass), operators_of(other), stage.simulation.times(stage.number, pass.chunk),
-                        stage.simulation.times(stage.number, other.chunk), stage.simulation.shape().exchange_loss)) {
+                        stage.simulation.times(stage.number, other.chunk), stage.simulation.shape().all_to_all_loss)) {
     draw_operator(events, op.op, pass_name(stage.layout, op.backward ? other : pass) + " ", start, work.end);
   }
 }

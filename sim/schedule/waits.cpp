@@ -19,7 +19,7 @@ struct Busy {
 
 class Streams {
  public:
-  Streams(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss)
+  Streams(std::span<const OverlapUnit> units, const OverlapBehaviour& habits, const OverlapLoss& loss)
       : units_(units),
         loss_(loss),
         reductions_overlap_(habits.reductions_overlap),
@@ -110,7 +110,7 @@ class Streams {
 
 }  // namespace
 
-OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss) {
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBehaviour& habits, const OverlapLoss& loss) {
   return Streams(units, habits, loss).run();
 }
 

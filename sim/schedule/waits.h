@@ -44,7 +44,7 @@ struct OverlapUnit {
 };
 
 // How a framework runs them.
-struct OverlapHabits {
+struct OverlapBehaviour {
   int prefetch = 1;
   bool gathers_overlap = true;
   bool reductions_overlap = true;
@@ -66,7 +66,7 @@ struct OverlapTimes {
 };
 
 // Runs the units in order.
-OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapHabits& habits, const OverlapLoss& loss = {});
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBehaviour& habits, const OverlapLoss& loss = {});
 
 // Exposed all-gathers of FSDP: how much longer a pass over equal units takes because their weights have to arrive first.
 //

@@ -24,7 +24,7 @@ struct ChunkMessages {
   Seconds gather, reduce;
 };
 
-PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelPart& part) {
+PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
   PassPrice pass;
   pass.add(mean_block(run, prices, part).forward, part.blocks);
   if (part.embedding) pass.add(prices.embedding.forward, 1.0);
@@ -32,7 +32,7 @@ PassPrice forward_price(const Run& run, const LayerPrices& prices, const ModelPa
   return pass;
 }
 
-PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelPart& part) {
+PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
   const BlockPrice block = mean_block(run, prices, part);
   PassPrice pass;
   pass.add(block.backward, part.blocks);
@@ -45,9 +45,9 @@ PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelP
 std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& prices, const StepSimulation& simulation,
                                           int stage) {
   std::vector<ChunkMessages> chunks;
-  for (const ModelPart& part : simulation.parts_of(stage)) {
-    const ExchangeTimes shared = simulation.exchange().messages({part}).times;
-    const ExchangeTimes experts = simulation.exchange().expert_messages({part}).times;
+  for (const ModelChunk& part : simulation.parts_of(stage)) {
+    const DataParallelTimes shared = simulation.exchange().messages({part}).times;
+    const DataParallelTimes experts = simulation.exchange().expert_messages({part}).times;
     chunks.push_back({.forward = forward_price(run, prices, part),
                       .backward = backward_price(run, prices, part),
                       .gather = shared.gather + experts.gather,
@@ -83,7 +83,7 @@ Terms pass_terms(const PartPasses& part, PassKind kind, bool first, bool last) {
   return terms;
 }
 
-void add_messages(WorkSpan& work, const ChunkMessages& chunk, const DataExchange& exchange, PassKind kind, bool first,
+void add_messages(WorkSpan& work, const ChunkMessages& chunk, const DataParallelCollectives& exchange, PassKind kind, bool first,
                   bool last) {
   const bool forward = kind == PassKind::Forward, weights = kind == PassKind::WeightGradient;
   if (!weights) {

@@ -26,7 +26,7 @@ NameTable<ElementwiseFusion> name_table(ElementwiseFusion);  // "eager"
 // What a framework's fused cross entropy does with the logits.
 //   Kernel      one kernel makes the loss and one its gradient; the logits stay whole
 //   Logits      the 16-bit logits stay whole, their fp32 copies are made chunk by chunk
-//   Recomputed  each chunk of tokens is checkpointed: its logits are made again in the backward pass
+//   Recomputed  each chunk of tokens is checkpointed: its logits are recomputed in the backward pass
 //   Gradient    logits, loss and both gradients of the head, chunk by chunk, in the forward pass
 enum class FusedLoss { Kernel, Logits, Recomputed, Gradient };
 NameTable<FusedLoss> name_table(FusedLoss);  // "kernel"
@@ -72,7 +72,7 @@ struct Determinism {
 };
 
 // The output projection's loss.
-struct LossHabits {
+struct LossBehaviour {
   bool fp32_logits = true;                // the logits are cast up to fp32
   bool gradient_in_place = false;         // without that copy: the gradient replaces the logits
   double fp32_logit_copies = 2.0;         // of which this many live at once: the copy and its gradient
@@ -81,11 +81,11 @@ struct LossHabits {
   FusedLoss fused = FusedLoss::Gradient;  // what a fused cross entropy is
   bool scales_gradients = true;           // Gradient: what waited is multiplied by the gradient of the loss, as autograd does
   int chunks = 0;                         // of its tokens; 0: as many as make a chunk's logits as large as its input
-  bool operator==(const LossHabits&) const = default;
+  bool operator==(const LossBehaviour&) const = default;
 };
 
 // Gradients on their way to the optimizer.
-struct GradientHabits {
+struct GradientBehaviour {
   bool reduced_in_fp32 = false;           // data-parallel reduction sends 4 bytes per parameter
   bool reduced_every_microbatch = false;  // after each micro-batch, not once per step
   bool accumulated_by_gemm = false;       // the weight-gradient GEMM adds to the main buffer by itself
@@ -96,7 +96,7 @@ struct GradientHabits {
   bool copied_into_buckets = false;       // replicated gradients are reduced in buckets that are a second copy of them
   bool persist = false;                   // gradient buffers stay allocated between steps
   bool scatters_alone = false;            // compute waits while gradients are scattered (gathers still run beside it)
-  bool operator==(const GradientHabits&) const = default;
+  bool operator==(const GradientBehaviour&) const = default;
 };
 
 // Weights that are sharded (Zero3, Hsdp; `gradient_blocks` Zero2 too).
@@ -120,7 +120,7 @@ struct ShardedWeights {
 };
 
 // What is kept from forward to backward beside what the operators need.
-struct KeptActivations {
+struct SavedActivations {
   bool stage_outputs = false;            // pipelines: every micro-batch in flight holds what its stage has sent on
   bool partitioned_checkpoints = false;  // stored block inputs are divided over the tensor ranks
   bool expanded_kv_heads = false;        // grouped keys and values are copied out to all heads before attention
@@ -130,28 +130,28 @@ struct KeptActivations {
   bool weighted_in_experts = false;      // the router's weights multiply an expert's activation, not its output
   double parts_per_block = 1.0;          // modules of a block that count when checkpoints are spaced
   double adapter_dropout = 0.0;          // > 0: an adapter keeps its input after dropout, and the mask
-  bool operator==(const KeptActivations&) const = default;
+  bool operator==(const SavedActivations&) const = default;
 };
 
 // MoE models.
-struct ExpertHabits {
+struct ExpertBehaviour {
   bool routes_shards = false;      // with sequence parallelism each tensor rank routes its own tokens
   bool grouped_kernel = false;     // one kernel multiplies the rows of all experts; else one for each
   bool copies_to_pad = false;      // rows of low-precision GEMMs are copied to and from a padded tensor
   bool biases_one_by_one = false;  // the weighted bias of the last GEMM is added in fp32, expert by expert
   bool dispatches_low_precision =
       false;  // tokens go to experts in the low-precision format, with its scales; results come back in 16 bits
-  bool operator==(const ExpertHabits&) const = default;
+  bool operator==(const ExpertBehaviour&) const = default;
 };
 
 // The optimizer step on the device.
-struct UpdateHabits {
+struct UpdateBehaviour {
   bool fused = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
   bool in_backward = false;      // each gradient is used and freed as soon as it exists
   bool unit_by_unit = false;     // temporaries are those of one unit of parameters at a time, not of all
   bool sums_norm = false;        // the squared gradient norm of sharded states is a collective of its own, of 4 bytes
   double temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
-  bool operator==(const UpdateHabits&) const = default;
+  bool operator==(const UpdateBehaviour&) const = default;
 };
 
 // Memory that is neither the model's nor its activations', and how an allocator fills the rest.
@@ -175,14 +175,14 @@ struct Framework {
   // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false: cast once per step.
   bool casts_weights_per_microbatch = false;
   bool casts_weights_in_backward = false;  // and once more for the backward pass; the embedding's table too, in both
-  bool positions_apart = false;            // learned positions are added, and their gradients summed, by kernels of their own
+  bool separate_position_kernel = false;            // learned positions are added, and their gradients summed, by kernels of their own
   bool composed_activation = false;        // GELU written out as elementwise operators, each a kernel in eager mode
   bool fused_rms_norm = false;             // one kernel in eager mode, which saves its input as it is
   bool norms_in_fp32 = false;              // norms read and save fp32 copies of 16-bit activations
   double dropout = 0.0;                    // > 0: dropout masks are stored (1 byte each) and dropout kernels run
   bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one GEMM
   bool autograd = true;                    // false: this project's runtime, whose kernels save and free what they must by hand
-  bool recompute_stops_early = false;      // a replayed block ends where its last GEMM has its input
+  bool recompute_stops_early = false;      // a recomputed block ends where its last GEMM has its input
   // Backward collectives of column-parallel GEMMs run beside the gradients that do not need them, whatever tensor_overlap
   // says.
   bool hides_column_gradients = false;
@@ -196,12 +196,12 @@ struct Framework {
 
   ParameterStorage storage;
   LowPrecisionRecipe low_precision;
-  LossHabits loss;
-  GradientHabits gradients;
+  LossBehaviour loss;
+  GradientBehaviour gradients;
   ShardedWeights sharded;
-  KeptActivations kept;
-  ExpertHabits experts;
-  UpdateHabits update;
+  SavedActivations saved;
+  ExpertBehaviour experts;
+  UpdateBehaviour update;
   Determinism determinism;
   HostTimes host;
   HostCopies host_copies;  // under offload

@@ -57,7 +57,7 @@ bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision 
 }
 
 HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision, const Transformer& model,
-                                          const ModelPart& part) {
+                                          const ModelChunk& part) {
   HighPrecisionBlocks wide;
   if (!keeps_blocks_in_high_precision(recipe, precision)) return wide;
   const auto add = [&](int first, int last) {

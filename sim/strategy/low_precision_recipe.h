@@ -35,7 +35,7 @@ namespace llmsim::sim {
 enum class LowPrecisionScaling { Delayed, Current, Rowwise, RowwiseHighPrecisionGradient, Blockwise, Mxfp8, Nvfp4 };
 NameTable<LowPrecisionScaling> name_table(LowPrecisionScaling);  // "delayed", "rowwise-gw-hp" (torchao's name)
 
-// Habits of a framework.
+// Behaviour of a framework.
 struct LowPrecisionRecipe {
   LowPrecisionScaling scaling = LowPrecisionScaling::Delayed;  // of fp8; the formats mxfp8 and nvfp4 bring their own
   double copies = 2.0;          // of a tensor with one scale: 2 where the device multiplies in one layout only
@@ -82,6 +82,6 @@ struct HighPrecisionBlocks {
 // Blocks of multi-token prediction are low-precision: Megatron-LM enters its context for them without
 // a number of their layer (core/fp8_utils.py get_fp8_context).
 HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision, const Transformer& model,
-                                          const ModelPart& part);
+                                          const ModelChunk& part);
 
 }  // namespace llmsim::sim

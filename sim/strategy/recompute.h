@@ -1,4 +1,4 @@
-// What the backward pass makes again instead of keeping, and what lives on the host instead of the device.
+// What the backward pass recomputes instead of keeping, and what lives on the host instead of the device.
 //
 // Recompute:
 //
@@ -12,11 +12,11 @@
 //   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with blocks = k only
 //               the first k blocks of each model chunk (Megatron's recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
-//   op          operator by operator.  Cheap ones are made again; of the GEMMs are kept
+//   op          operator by operator.  Cheap ones are recomputed; of the GEMMs are kept
 //                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v, out, gate, up, down; the
 //                                    outputs of attention and of reduce-scatters too; 8-bit GEMMs as the framework's
 //                                    policy knows them: not at all, as 16-bit ones, or all of them
-//                 all                MaxText's "minimal"; attention is made again
+//                 all                MaxText's "minimal"; attention is recomputed
 //                 qkv                MaxText's "save_qkv_proj" and, on the host, "qkv_proj_offloaded"
 //
 // Sources: NVIDIA Megatron-LM transformer_config.py; pytorch/torchtitan activation_checkpoint.py (_save_list, every second mm);
@@ -44,7 +44,7 @@ struct RecomputedModules {
   bool mla_up = false;
   auto operator<=>(const RecomputedModules&) const = default;
 
-  // Whether all that follows the second norm of a block is made again.
+  // Whether all that follows the second norm of a block is recomputed.
   bool second_half(bool of_moe) const { return of_moe ? moe : mlp; }
 };
 
@@ -59,7 +59,7 @@ enum class PolicySaves { None, EverySecond, All };
 struct Recompute {
   RecomputeKind kind = RecomputeKind::None;
   int every_n = 1;
-  int share = 1;   // EveryN: blocks of every `every_n` that are made again
+  int share = 1;   // EveryN: blocks of every `every_n` that are recomputed
   int blocks = 0;  // Full: of each model chunk; 0: all
   RecomputedModules modules = {};
   SavedGemms saved = SavedGemms::EverySecond;
@@ -69,7 +69,7 @@ struct Recompute {
   double blocks_of(int chunk) const;
   // Whether that of block `block` (from 0) of a chunk is.
   bool repeats(int block) const;
-  // Whether some blocks of a chunk are made again and others kept.
+  // Whether some blocks of a chunk are recomputed and others kept.
   bool mixes() const { return kind == RecomputeKind::EveryN || blocks > 0; }
 };
 
@@ -92,7 +92,7 @@ NameTable<PolicySaves> name_table(PolicySaves);      // "none", "every-second", 
 //
 // Activations go there in one of three ways:
 //
-//   checkpoints   with recomputation of whole blocks: the inputs they are made again from
+//   checkpoints   with recomputation of whole blocks: the inputs they are recomputed from
 //   whole blocks  without it: all that a block keeps; with `blocks` = k only the first k of each stage
 //   modules       the inputs of some modules of every block, named as in Megatron's fine-grained offloading: attn_norm,
 //                 qkv_linear, core_attn (queries, keys and values), attn_proj, mlp_norm, expert_fc1 (the input of the MLP or the

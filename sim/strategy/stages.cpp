@@ -52,12 +52,12 @@ int prediction_layers(const Transformer& model, int parts) {
 }
 
 // Layers as they are dealt, multi-token-prediction layers included.
-std::vector<ModelPart> dealt_evenly(const Transformer& model, const Strategy& strategy, int count) {
+std::vector<ModelChunk> dealt_evenly(const Transformer& model, const Strategy& strategy, int count) {
   const int extra = strategy.embeddings_as_layers ? 2 : 0;
   const int prediction = prediction_layers(model, count);
   const int dealt = model.num_layers + extra + prediction;
-  std::vector<ModelPart> parts(static_cast<std::size_t>(count));
-  for (ModelPart& part : parts) part.blocks = dealt / count;
+  std::vector<ModelChunk> parts(static_cast<std::size_t>(count));
+  for (ModelChunk& part : parts) part.blocks = dealt / count;
   const int remainder = dealt % count;
   const int first = (count - remainder) / 2;
   for (int i = first; i < first + remainder; ++i) ++parts[static_cast<std::size_t>(i)].blocks;
@@ -70,13 +70,13 @@ std::vector<ModelPart> dealt_evenly(const Transformer& model, const Strategy& st
 }
 
 // `stage_layers` of each part; or of each stage, over its chunks as evenly as they go, the first ones taking what is left.
-std::vector<ModelPart> dealt_by_hand(const Transformer& model, const Strategy& strategy, const StageLayout& layout) {
-  std::vector<ModelPart> parts(static_cast<std::size_t>(layout.parts()));
+std::vector<ModelChunk> dealt_by_hand(const Transformer& model, const Strategy& strategy, const StageLayout& layout) {
+  std::vector<ModelChunk> parts(static_cast<std::size_t>(layout.parts()));
   const int given = static_cast<int>(strategy.stage_layers.size()), chunks = layout.parts() / given;
   for (int i = 0; i < given; ++i) {
     const int layers = strategy.stage_layers[static_cast<std::size_t>(i)];
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      ModelPart& part = parts[static_cast<std::size_t>(chunks == 1 ? i : layout.part(i, chunk))];
+      ModelChunk& part = parts[static_cast<std::size_t>(chunks == 1 ? i : layout.part(i, chunk))];
       part.blocks = layers / chunks + (chunk < layers % chunks ? 1 : 0);
     }
   }
@@ -86,16 +86,16 @@ std::vector<ModelPart> dealt_by_hand(const Transformer& model, const Strategy& s
 
 }  // namespace
 
-std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy) {
+std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy) {
   const StageLayout layout = stage_layout(strategy);
   const int count = layout.parts();
-  std::vector<ModelPart> parts =
+  std::vector<ModelChunk> parts =
       strategy.stage_layers.empty() ? dealt_evenly(model, strategy, count) : dealt_by_hand(model, strategy, layout);
   parts.front().embedding = true;
   parts.back().head = true;
   parts.back().meets_embedding = count > 1 && layout.ends_meet();
   int layer = 0;
-  for (ModelPart& part : parts) {
+  for (ModelChunk& part : parts) {
     part.first_layer = layer;
     part.moe_blocks = count_moe_layers(model, layer, part.blocks);
     layer += part.blocks;
@@ -103,9 +103,9 @@ std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& str
   return parts;
 }
 
-std::vector<ModelPart> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {
-  const std::vector<ModelPart> all = model_parts(model, strategy);
-  std::vector<ModelPart> parts;
+std::vector<ModelChunk> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {
+  const std::vector<ModelChunk> all = model_parts(model, strategy);
+  std::vector<ModelChunk> parts;
   for (int chunk = 0; chunk < stage_layout(strategy).chunks(); ++chunk) parts.push_back(all[part_index(strategy, stage, chunk)]);
   return parts;
 }

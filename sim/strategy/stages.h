@@ -56,7 +56,7 @@ bool splits_backward(PipelineSchedule schedule);
 bool updates_unsynchronised(PipelineSchedule schedule);
 
 // One contiguous part of the model: a chunk of a stage.
-struct ModelPart {
+struct ModelChunk {
   int blocks = 0;  // those of multi-token prediction included
   bool embedding = false;
   bool head = false;
@@ -68,7 +68,7 @@ struct ModelPart {
   // Whether the stage has the embedding's table where this part's head is.
   bool has_table() const { return embedding || meets_embedding; }
   // Whether two parts have the same work, wherever they are.
-  bool operator==(const ModelPart& other) const {
+  bool operator==(const ModelChunk& other) const {
     return blocks == other.blocks && embedding == other.embedding && head == other.head &&
            meets_embedding == other.meets_embedding && moe_blocks == other.moe_blocks;
   }
@@ -81,10 +81,10 @@ struct ModelPart {
 // layers in each of 16 parts and 1 in the last.
 // With `stage_layers` a stage has as many as that says, over its parts as evenly as they go, or each part as many;
 // multi-token-prediction layers come on top of those of the last part.
-std::vector<ModelPart> model_parts(const Transformer& model, const Strategy& strategy);
+std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy);
 
 // Those of one stage, chunk after chunk.
-std::vector<ModelPart> stage_parts(const Transformer& model, const Strategy& strategy, int stage);
+std::vector<ModelChunk> stage_parts(const Transformer& model, const Strategy& strategy, int stage);
 
 // Where in them chunk `chunk` of a stage is.
 std::size_t part_index(const Strategy& strategy, int stage, int chunk);

@@ -110,7 +110,7 @@ struct Strategy {
   // Whether experts are loaded evenly and reached by all-to-alls of rows.
   bool plain_experts() const;
   // Whether the gradients of experts are summed over other ranks than those of all else.
-  bool experts_apart() const { return ep > 1 || expert_tensor_ranks() != tp; }
+  bool divides_experts() const { return ep > 1 || expert_tensor_ranks() != tp; }
   // Ranks that have copies of the same experts.
   int expert_data_ranks() const;
   // Ranks that share one copy of the sharded states, at least 1: 1 where nothing is sharded.

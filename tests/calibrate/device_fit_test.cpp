@@ -26,18 +26,18 @@ sim::Device planted() {
   sim::GemmCoefficients& gemm = device.achieved.gemm[static_cast<std::size_t>(DType::Fp32)];
   gemm = {.max_efficiency = 0.9, .k_half = 40.0, .wave_quantisation = 0.1, .alignment = 1, .weight_gradient_factor = 0.8};
   gemm.kernel_time = 4.0 * sim::us;
-  device.achieved.streaming[static_cast<std::size_t>(DType::Fp32)]
-      .backward[static_cast<std::size_t>(sim::StreamingKernel::LayerNorm)] = {.cached = 2.0, .streamed = 0.5};
+  device.achieved.memory_bound[static_cast<std::size_t>(DType::Fp32)]
+      .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)] = {.cached = 2.0, .streamed = 0.5};
   return device;
 }
 
 MeasuredKernel measured_norm(double megabytes) {
   MeasuredKernel kernel;
-  kernel.op = streaming(OperatorKind::Norm, "norm", megabytes * 1e6, 1.0, 2);
+  kernel.op = memory_bound(OperatorKind::Norm, "norm", megabytes * 1e6, 1.0, 2);
   kernel.op.dtype = DType::Fp32;
   kernel.backward = true;
-  kernel.streaming = sim::StreamingKernel::LayerNorm;
-  kernel.median = streaming_time(kernel.op, true, sim::streaming_machine(planted(), {.dtype = DType::Fp32}));
+  kernel.memory_bound = sim::MemoryBoundKernel::LayerNorm;
+  kernel.median = memory_bound_time(kernel.op, true, sim::memory_bound_machine(planted(), {.dtype = DType::Fp32}));
   return kernel;
 }
 
@@ -78,8 +78,8 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
   EXPECT_EQ(fit.device.id, "planted_cpu");
   EXPECT_NEAR(fit.device.memory_bandwidth / sim::GBps, 10.0, 1e-9);
   EXPECT_NEAR(fit.device.achieved.kernel_time / sim::us, 2.0, 1e-9);
-  const sim::StreamingRate norm = fit.device.achieved.streaming[static_cast<std::size_t>(DType::Fp32)]
-                                      .backward[static_cast<std::size_t>(sim::StreamingKernel::LayerNorm)];
+  const sim::MemoryBoundRate norm = fit.device.achieved.memory_bound[static_cast<std::size_t>(DType::Fp32)]
+                                      .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)];
   EXPECT_NEAR(norm.cached, 2.0, 1e-6);
   EXPECT_NEAR(norm.streamed, 0.5, 1e-6);
   for (const FitQuality& row : fit.quality) EXPECT_LT(row.median_error, 0.02) << row.what;
@@ -121,8 +121,8 @@ TEST(DeviceFit, FindsWhatRanksOfAHostTakeFromEachOther) {
   EXPECT_EQ(fit.fabric_kind, sim::FabricKind::Loopback);
   EXPECT_NEAR(fitted(fit, "sharing.collectives"), 2.5 / 3.0, 1e-12);
   EXPECT_NEAR(fitted(fit, "sharing.gemms"), 0.04, 1e-12);
-  EXPECT_NEAR(fitted(fit, "sharing.streaming"), 0.3, 1e-12);  // of each of two others
-  EXPECT_NEAR(fit.device.achieved.sharing.streaming, 0.3, 1e-12);
+  EXPECT_NEAR(fitted(fit, "sharing.memory_bound"), 0.3, 1e-12);  // of each of two others
+  EXPECT_NEAR(fit.device.achieved.sharing.memory_bound, 0.3, 1e-12);
 }
 
 TEST(DeviceFit, HidingNeverCostsMoreThanTheCollective) {

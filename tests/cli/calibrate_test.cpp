@@ -116,7 +116,7 @@ TEST_F(Calibrate, ImportReadsWhatRanksOfAHostShare) {
   EXPECT_NEAR(achieved.collective_fraction * cluster.fabric.device_bandwidth / sim::GBps, 1.0, 0.05);
   EXPECT_DOUBLE_EQ(achieved.sharing.collectives, 2.0 * (1.0 - 1.0 / 1.6));
   EXPECT_NEAR(achieved.sharing.gemms, 0.05, 1e-12);
-  EXPECT_NEAR(achieved.sharing.streaming, 0.25, 1e-12);
+  EXPECT_NEAR(achieved.sharing.memory_bound, 0.25, 1e-12);
 }
 
 TEST_F(Calibrate, RanksHaveTheThreadsOfTheKernels) {

@@ -182,7 +182,7 @@ TEST(RunOf, ActivationsOfModulesAreOffloaded) {
   EXPECT_NE(request_error(options).find("--offload = activations=core"), std::string::npos);
 }
 
-TEST(RunOf, HabitsOfTheFrameworkReachTheFramework) {
+TEST(RunOf, BehaviourOfTheFrameworkReachTheFramework) {
   RunOptions options{.model = "llama-8b", .dp_overlap = false};
   options.strategy = {{"fused_cross_entropy", "true"}, {"tp_overlap", "true"}, {"gather_overlap", "true"}};
   options.strategy["tp"] = "2", options.strategy["dp"] = "4";

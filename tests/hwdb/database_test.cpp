@@ -27,22 +27,27 @@ class DatabaseFile : public testing::Test {
   const std::string path_ = folder_ / "test.db";
 };
 
-void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 
 Coefficient measured_clock() {
-  return {"device", "h100_sxm", "sustained_clock", 0.9, 0.01, sim::Evidence::Fitted, "own runs", "12 runs", Origin::User};
+  return {"device",   "h100_sxm", "sustained_clock", 0.9, 0.01, sim::Evidence::Fitted,
+          "own runs", "12 runs",  Origin::User};
 }
 
 // Makes the file look like the work of an older program whose facts said something else.
 void make_outdated(const std::string& path) {
   const sqlite::Connection connection(path, sqlite::Open::Existing);
   connection.execute("UPDATE meta SET value = 'other' WHERE key = 'facts_hash'");
-  connection.execute("UPDATE accelerators SET name = 'old' WHERE id = 'h100_sxm' AND origin = 'shipped'");
+  connection.execute(
+      "UPDATE accelerators SET name = 'old' WHERE id = 'h100_sxm' AND origin = 'shipped'");
 }
 
 TEST(Database, HoldsAllShippedFacts) {
   const Database database(":memory:");
-  EXPECT_EQ(database.count("accelerators", Origin::Shipped), 51);  // 50 of the reference and Leonardo's custom A100
+  // 50 of the reference and Leonardo's custom A100.
+  EXPECT_EQ(database.count("accelerators", Origin::Shipped), 51);
   EXPECT_EQ(database.count("systems", Origin::Shipped), 37);
   EXPECT_EQ(database.count("networks", Origin::Shipped), 8);
   EXPECT_EQ(database.count("accelerators", Origin::User), 0);
@@ -51,9 +56,11 @@ TEST(Database, HoldsAllShippedFacts) {
 TEST(Database, EveryRowHasASource) {
   const Database database(":memory:");
   for (const HardwareKind kind : {HardwareKind::Accelerator, HardwareKind::System}) {
-    for (const HardwareRow& row : database.list(kind)) EXPECT_NE(row.record.find("\"source\""), std::string::npos) << row.id;
+    for (const HardwareRow& row : database.list(kind))
+      EXPECT_NE(row.record.find("\"source\""), std::string::npos) << row.id;
   }
-  for (const Coefficient& row : database.coefficients("device", "h100_sxm")) EXPECT_FALSE(row.source.empty()) << row.key;
+  for (const Coefficient& row : database.coefficients("device", "h100_sxm"))
+    EXPECT_FALSE(row.source.empty()) << row.key;
 }
 
 TEST(Database, KeepsCurvesWithTheirMeasurement) {
@@ -67,7 +74,9 @@ TEST(Database, KeepsCurvesWithTheirMeasurement) {
 
 TEST(Database, FindsIdsAndAliasesInAnySpelling) {
   const Database database(":memory:");
-  const auto id = [&](const char* name) { return database.get(HardwareKind::Accelerator, name).id; };
+  const auto id = [&](const char* name) {
+    return database.get(HardwareKind::Accelerator, name).id;
+  };
   EXPECT_EQ(id("h100_sxm"), "h100_sxm");
   EXPECT_EQ(id("H100"), "h100_sxm");
   EXPECT_EQ(id("h200"), "h200_sxm");
@@ -109,9 +118,12 @@ TEST_F(DatabaseFile, IsCreatedInTheUsersDataFolder) {
 TEST_F(DatabaseFile, ReplacesOutdatedFactsAndKeepsTheUsersRows) {
   {
     Database database(path_, Access::Write);
-    database.put_hardware(HardwareKind::Accelerator, R"({"id": "mine", "name": "Mine", "source": "me", "aliases": ["my-gpu"]})");
+    database.put_hardware(
+        HardwareKind::Accelerator,
+        R"({"id": "mine", "name": "Mine", "source": "me", "aliases": ["my-gpu"]})");
     database.put(measured_clock());
-    database.put(Measurement{0, "matmul", "mine", sim::Evidence::Measured, "here", Origin::User, "{}", "[\"m\"]", "[[1]]"});
+    database.put(Measurement{0, "matmul", "mine", sim::Evidence::Measured, "here", Origin::User,
+                             "{}", "[\"m\"]", "[[1]]"});
   }
   make_outdated(path_);
   const Database rebuilt(path_);
@@ -126,7 +138,8 @@ TEST_F(DatabaseFile, ReplacesOutdatedFactsAndKeepsTheUsersRows) {
 TEST_F(DatabaseFile, KeepsFactsOfALaterDate) {
   { const Database database(path_); }
   make_outdated(path_);
-  sqlite::Connection(path_, sqlite::Open::Existing).execute("UPDATE meta SET value = '2999-01-01' WHERE key = 'facts_compiled'");
+  sqlite::Connection(path_, sqlite::Open::Existing)
+      .execute("UPDATE meta SET value = '2999-01-01' WHERE key = 'facts_compiled'");
   EXPECT_EQ(Database(path_).get(HardwareKind::Accelerator, "h100").name, "old");
 }
 
@@ -138,7 +151,8 @@ TEST_F(DatabaseFile, UserRowsHideShippedOnes) {
       EXPECT_DOUBLE_EQ(row.value, 0.9);
     }
   }
-  database.put_hardware(HardwareKind::Accelerator, R"({"id": "h100_sxm", "name": "Mine", "source": "me"})");
+  database.put_hardware(HardwareKind::Accelerator,
+                        R"({"id": "h100_sxm", "name": "Mine", "source": "me"})");
   EXPECT_EQ(database.get(HardwareKind::Accelerator, "h100").name, "Mine");
   EXPECT_EQ(database.list(HardwareKind::Accelerator).size(), 51U);
 }
@@ -152,7 +166,8 @@ TEST(Database, ForgetsTheCoefficientsOfOneFit) {
   database.put(fitted);
   database.forget_fit("step times of ");
   EXPECT_EQ(database.count("coefficients", Origin::User), 1);
-  for (const Coefficient& row : database.coefficients("device", "h100_sxm")) EXPECT_NE(row.fitted_from, fitted.fitted_from);
+  for (const Coefficient& row : database.coefficients("device", "h100_sxm"))
+    EXPECT_NE(row.fitted_from, fitted.fitted_from);
 }
 
 TEST_F(DatabaseFile, AFailedTransactionLeavesNothing) {
@@ -178,42 +193,66 @@ TEST_F(DatabaseFile, ATruncatedFileIsAnErrorAndStaysAsItIs) {
   { const Database database(path_); }
   fs::resize_file(path_, 5000);
   const std::string before = content_of(path_);
-  EXPECT_NE(error_of([&] { Database(path_).get(HardwareKind::Accelerator, "h100"); }).find(path_), std::string::npos);
+  EXPECT_NE(error_of([&] { Database(path_).get(HardwareKind::Accelerator, "h100"); }).find(path_),
+            std::string::npos);
   EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, AnotherProgramsDatabaseIsRefused) {
   sqlite::Connection(path_, sqlite::Open::Create).execute("CREATE TABLE theirs(x)");
   const std::string before = content_of(path_);
-  EXPECT_NE(error_of([&] { const Database database(path_); }).find("another program"), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database database(path_); }).find("another program"),
+            std::string::npos);
   EXPECT_EQ(content_of(path_), before);
 }
 
 TEST_F(DatabaseFile, ANewerSchemaIsRefused) {
   { const Database database(path_); }
   sqlite::Connection(path_, sqlite::Open::Existing).execute("PRAGMA user_version = 99");
-  EXPECT_NE(error_of([&] { const Database database(path_); }).find("newer llmsim"), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database database(path_); }).find("newer llmsim"),
+            std::string::npos);
 }
 
 TEST_F(DatabaseFile, WhatUsersFittedUnderTheNamesOfSchema1KeepsItsMeaning) {
   {
     Database database(path_, Access::Write);
-    database.put({"framework", "megatron-lm", "low_precision_gemm_efficiency", 0.7, 0.1, sim::Evidence::Fitted, "own runs", "",
-                  Origin::User});
+    database.put({"framework", "megatron-lm", "low_precision_gemm_efficiency", 0.7, 0.1,
+                  sim::Evidence::Fitted, "own runs", "", Origin::User});
   }
   const sqlite::Connection old(path_, sqlite::Open::Existing);
-  old.execute("UPDATE coefficients SET scope = 'stack', key = 'narrow_product_efficiency' WHERE origin = 'user'");
+  old.execute(
+      "UPDATE coefficients SET scope = 'stack', key = 'narrow_product_efficiency' WHERE origin = "
+      "'user'");
   old.execute("PRAGMA user_version = 1");
   const Database database(path_);
   const std::vector<Coefficient> rows = database.coefficients("framework", "megatron-lm");
-  const auto own = std::find_if(rows.begin(), rows.end(), [](const Coefficient& row) { return row.origin == Origin::User; });
+  const auto own = std::find_if(rows.begin(), rows.end(),
+                                [](const Coefficient& row) { return row.origin == Origin::User; });
   ASSERT_NE(own, rows.end());
   EXPECT_EQ(own->key, "low_precision_gemm_efficiency");
   EXPECT_EQ(own->value, 0.7);
 }
 
+TEST_F(DatabaseFile, WhatUsersFittedUnderTheNamesOfSchema2KeepsItsMeaning) {
+  {
+    Database database(path_, Access::Write);
+    database.put({"accelerator", "h100_sxm", "sharing.memory_bound", 0.7, 0.1,
+                  sim::Evidence::Fitted, "own runs", "", Origin::User});
+  }
+  const sqlite::Connection old(path_, sqlite::Open::Existing);
+  old.execute("UPDATE coefficients SET key = 'sharing.streaming' WHERE origin = 'user'");
+  old.execute("PRAGMA user_version = 2");
+  const Database database(path_);
+  const std::vector<Coefficient> rows = database.coefficients("accelerator", "h100_sxm");
+  const auto own = std::find_if(rows.begin(), rows.end(),
+                                [](const Coefficient& row) { return row.origin == Origin::User; });
+  ASSERT_NE(own, rows.end());
+  EXPECT_EQ(own->key, "sharing.memory_bound");
+}
+
 TEST_F(DatabaseFile, AFolderIsRefused) {
-  EXPECT_NE(error_of([&] { const Database database(folder_.path()); }).find("is a directory"), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database database(folder_.path()); }).find("is a directory"),
+            std::string::npos);
 }
 
 // A named file is what the reader wants; the default one is a convenience.
@@ -221,7 +260,8 @@ TEST_F(DatabaseFile, WhereNothingCanBeWrittenReadersOfTheDefaultGetTheShippedFac
   const std::string nowhere = folder_ / "missing/test.db";
   EXPECT_EQ(error_of([&] { const Database reader(nowhere); }),
             "database " + nowhere + ": cannot be opened: No such file or directory");
-  EXPECT_NE(error_of([&] { const Database writer(nowhere, Access::Write); }).find(nowhere), std::string::npos);
+  EXPECT_NE(error_of([&] { const Database writer(nowhere, Access::Write); }).find(nowhere),
+            std::string::npos);
   write(folder_ / "file", "no folder");
   setenv("XDG_DATA_HOME", (folder_ / "file").c_str(), 1);
   testing::internal::CaptureStderr();
@@ -243,7 +283,8 @@ TEST_F(DatabaseFile, AReadOnlyFileIsReadWithTheUsersRows) {
   fs::permissions(path_, fs::perms::owner_read);
   const uid_t user = geteuid();
   if (user == 0) {  // permissions do not bind root
-    fs::permissions(folder_.path(), fs::perms::group_exec | fs::perms::others_exec, fs::perm_options::add);
+    fs::permissions(folder_.path(), fs::perms::group_exec | fs::perms::others_exec,
+                    fs::perm_options::add);
     fs::permissions(path_, fs::perms::group_read | fs::perms::others_read, fs::perm_options::add);
     ASSERT_EQ(seteuid(65534), 0);
   }

@@ -31,7 +31,7 @@ TEST(FrameworkFields, EveryKindOfValueGoesWhereItBelongs) {
   EXPECT_EQ(with("loss.fused", "\"recomputed\"").framework.loss.fused, sim::FusedLoss::Recomputed);
   EXPECT_EQ(with("loss.chunks", "8").framework.loss.chunks, 8);
   EXPECT_EQ(with("gradients.copies", "1.5").framework.gradients.copies, 1.5);
-  EXPECT_TRUE(with("kept.fused_qkv", "true").framework.kept.fused_qkv);
+  EXPECT_TRUE(with("saved.fused_qkv", "true").framework.saved.fused_qkv);
   EXPECT_EQ(with("host.per_kernel", "2e-5").framework.host.per_kernel, sim::Seconds(2e-5));
   EXPECT_EQ(with("host_copies.checkpoints_up", "5e9").framework.host_copies.checkpoints_up, sim::BytesPerSecond(5e9));
   EXPECT_EQ(with("reserve.matmul_workspace", "0").framework.reserve.matmul_workspace, sim::Bytes(0.0));

@@ -248,7 +248,7 @@ TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
   EXPECT_TRUE(run.framework.gradients.reduced_every_microbatch);
 }
 
-TEST(RunResolver, HabitsThatARunStatesReplaceThoseOfItsFrameworkAndAreFactsOfTheRun) {
+TEST(RunResolver, BehaviourThatARunStatesReplaceThoseOfItsFrameworkAndAreFactsOfTheRun) {
   RunRecord record = llama(8);
   record.training.framework = "deepspeed";
   EXPECT_EQ(resolved(record).framework.sharded.live_parameters, 1e9);  // DeepSpeed's default
@@ -362,8 +362,8 @@ TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
   // optimized_hf_llama_class_for_training, 32k tokens on one A100: about 10 s forward, 55 s backward, 12 s in the CPU optimizer.
   sim::Run run = resolved(shipped_run("fused-ce", "fusedce-1xa100-32k-baseline"));
   const sim::RankParameters rank = sim::rank_parameters(run.model, run.strategy);
-  const sim::DataExchange exchange(run, rank);
-  const std::vector<sim::ModelPart> parts = sim::model_parts(run.model, run.strategy);
+  const sim::DataParallelCollectives exchange(run, rank);
+  const std::vector<sim::ModelChunk> parts = sim::model_parts(run.model, run.strategy);
   const sim::PartPasses passes = sim::part_passes(run, sim::layer_prices(run), exchange, rank, parts.front());
   EXPECT_NEAR(passes.forward.total().value(), 10.0, 1.5);
   EXPECT_NEAR(passes.last_backward.total().value(), 55.0, 8.0);
@@ -385,7 +385,7 @@ TEST(RunResolver, LayersOfEachStageAreWhatTheRunSays) {
   record.training.strategy["pp"] = 4;
   record.training.strategy["stage_layers"] = std::vector<int>{7, 9, 9, 7};
   const sim::Run run = resolved(record);
-  const std::vector<sim::ModelPart> parts = sim::model_parts(run.model, run.strategy);
+  const std::vector<sim::ModelChunk> parts = sim::model_parts(run.model, run.strategy);
   ASSERT_EQ(parts.size(), 4U);
   EXPECT_EQ(parts[0].blocks, 7);
   EXPECT_EQ(parts[1].blocks, 9);

@@ -26,7 +26,7 @@ sim::Run simulated_run(const TrainingSetup& setup) {
   framework.id = setup.autocast ? "libtorch-autocast" : "libtorch";
   framework.storage = setup.autocast ? kAutocast : kMixed;
   framework.casts_weights_per_microbatch = framework.casts_weights_in_backward = setup.autocast;
-  framework.positions_apart = true;
+  framework.separate_position_kernel = true;
   framework.loss.scales_gradients = false;
   framework.gradients.reduced_in_fp32 = setup.autocast;
   framework.gradients.accumulated_by_gemm = !setup.autocast;

@@ -75,7 +75,7 @@ TEST(Block, FlashOutputsThatAreTransposedAreKeptTwice) {
   TrainingRun run = small_run();
   const auto saved = [&] { return saved_by_block(run); };
   const Bytes once = saved();
-  run.framework.kept.flash_output_copied = true;
+  run.framework.saved.flash_output_copied = true;
   EXPECT_EQ(saved(), once);  // one sequence: a view
   run.strategy.micro_batch = 2;
   run.framework.attention_kernel = AttentionKernel::Cudnn;
@@ -192,7 +192,7 @@ TEST(Block, AutocastCastsWeightsAndTheirGradients) {
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "gradient_cast"), 12.0 * kHidden * kHidden * 6.0);
 }
 
-// Where they are cast for the backward pass as well, a replay finds them cast.
+// Where they are cast for the backward pass as well, a recomputation finds them cast.
 TEST(Block, AutocastWithoutACacheCastsWeightsOnceAPass) {
   TrainingRun run = small_run();
   run.framework.casts_weights_per_microbatch = run.framework.casts_weights_in_backward = true;
@@ -239,10 +239,10 @@ TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
   const double unit = 2.0 * kTokens * kHidden, sums = (8.0 + 2.0) * kTokens * 4.0;
   const auto saved = [&] { return saved_by_block(run).value(); };
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0) + sums);
-  run.framework.kept.frozen_inputs = true;  // the second norm's output and the GEMM
+  run.framework.saved.frozen_inputs = true;  // the second norm's output and the GEMM
   EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + sums);
-  run.framework.kept.frozen_inputs = false;
-  run.framework.kept.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
+  run.framework.saved.frozen_inputs = false;
+  run.framework.saved.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0 + 1.5) + sums);
 }
 
@@ -251,7 +251,7 @@ TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
   run.model.num_kv_heads = 2;
   const auto saved = [&] { return saved_by_block(run).value(); };
   const double grouped = saved();
-  run.framework.kept.expanded_kv_heads = true;
+  run.framework.saved.expanded_kv_heads = true;
   EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);  // k and v, 16-bit
 }
 

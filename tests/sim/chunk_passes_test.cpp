@@ -108,9 +108,9 @@ TEST(ChunkPasses, EqualLayersMayBeLeftOut) {
 
 TEST(ChunkPasses, PartsWithTheSameLayersHaveTheSame) {
   for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage, const PassRules& rules) {
-    const ModelPart& first = contents.part(stage, 0);
+    const ModelChunk& first = contents.part(stage, 0);
     for (int i = 1; i < contents.chunks(); ++i) {
-      const ModelPart& part = contents.part(stage, i);
+      const ModelChunk& part = contents.part(stage, i);
       if (!same_layers(prices, first, part)) continue;
       expect_same_passes(chunk_layers(run, prices, contents.rank(), first), chunk_layers(run, prices, contents.rank(), part),
                          rules);

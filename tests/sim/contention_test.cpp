@@ -13,27 +13,27 @@
 namespace llmsim::sim {
 namespace {
 
-// A host of four processes; each neighbour adds a tenth to GEMMs and a half to streaming kernels.
+// A host of four processes; each neighbour adds a tenth to GEMMs and a half to memory-bound kernels.
 Cluster host(int processes) {
   Cluster cluster = ideal_cluster(processes);
   cluster.devices_per_node = 4;
   cluster.fabric.kind = FabricKind::Loopback;
   cluster.device.cache = 32.0 * MB;
-  cluster.device.achieved.sharing = {.collectives = 1.0, .gemms = 0.1, .streaming = 0.5};
+  cluster.device.achieved.sharing = {.collectives = 1.0, .gemms = 0.1, .memory_bound = 0.5};
   return cluster;
 }
 
 TEST(HostSharing, AProcessAloneHasTheHost) {
   const HostShare share = host_share(host(1));
   EXPECT_DOUBLE_EQ(share.gemms, 1.0);
-  EXPECT_DOUBLE_EQ(share.streaming, 1.0);
+  EXPECT_DOUBLE_EQ(share.memory_bound, 1.0);
   EXPECT_DOUBLE_EQ(share.cache, 1.0);
 }
 
 TEST(HostSharing, EachNeighbourAddsItsTime) {
   const HostShare share = host_share(host(4));
   EXPECT_DOUBLE_EQ(share.gemms, 1.0 / 1.3);
-  EXPECT_DOUBLE_EQ(share.streaming, 1.0 / 2.5);
+  EXPECT_DOUBLE_EQ(share.memory_bound, 1.0 / 2.5);
   EXPECT_DOUBLE_EQ(share.cache, 0.25);
 }
 
@@ -49,11 +49,11 @@ TEST(HostSharing, AcceleratorsShareNothing) {
 
 // What fits a quarter of the cache streams as before; 1 GB, far beyond it, takes 2.5 times as long.
 TEST(HostSharing, SlowsWhatGoesToMemory) {
-  const StreamingForms forms{.dtype = DType::Fp32};
-  const Operator small = streaming(OperatorKind::Norm, "norm", 1e6, 1.0, 0);
-  const Operator large = streaming(OperatorKind::Norm, "norm", 1e9, 1.0, 0);
+  const MemoryBoundForms forms{.dtype = DType::Fp32};
+  const Operator small = memory_bound(OperatorKind::Norm, "norm", 1e6, 1.0, 0);
+  const Operator large = memory_bound(OperatorKind::Norm, "norm", 1e9, 1.0, 0);
   const auto time = [&](const Operator& op, int processes) {
-    return streaming_time(op, false, streaming_machine(host(processes), forms));
+    return memory_bound_time(op, false, memory_bound_machine(host(processes), forms));
   };
   EXPECT_DOUBLE_EQ(time(small, 4) / time(small, 1), 1.0);
   EXPECT_DOUBLE_EQ(time(large, 4) / time(large, 1), 2.5);
@@ -83,7 +83,7 @@ Framework filling() {
   return framework;
 }
 
-Operator of_kind(OperatorKind kind) { return streaming(kind, "any", 100.0, 6.0, 1); }
+Operator of_kind(OperatorKind kind) { return memory_bound(kind, "any", 100.0, 6.0, 1); }
 
 TEST(Determinism, FillsTheResultOfAGemm) {
   const Operator op = gemm("gemm", 3, 16, 32, 64, DType::Bf16, DType::Bf16);
@@ -166,11 +166,11 @@ GroupLinks eight_ranks() {
 }
 
 constexpr WorkMix kGemms{.arithmetic = Seconds(1.0)};
-constexpr WorkMix kStreams{.streaming = Seconds(1.0)};
+constexpr WorkMix kStreams{.memory_bound = Seconds(1.0)};
 
 // Time of work beside a collective that outlasts it, relative to alone.
 double slower(const DeviceShare& share, const Device& device, const WorkMix& mix) {
-  return 1.0 / (1.0 - rate_loss(rates_beside(share, device), mix));
+  return 1.0 / (1.0 - rate_loss(rates_overlapped(share, device), mix));
 }
 
 TEST(Contention, ARingTakesAUnitForEveryChannel) {
@@ -221,8 +221,8 @@ TEST(Contention, ProcessesOfAHostLoseTheCoresThatCarryTheCollective) {
   links.loopback = true;
   for (const DeviceShare& share :
        {collective_share(links, device), collective_share(links, device, 16.0), copied_share(links, device)}) {
-    EXPECT_NEAR(rate_loss(rates_beside(share, device), kGemms), 0.8, 1e-12);
-    EXPECT_NEAR(rate_loss(rates_beside(share, device), kStreams), 0.8, 1e-12);
+    EXPECT_NEAR(rate_loss(rates_overlapped(share, device), kGemms), 0.8, 1e-12);
+    EXPECT_NEAR(rate_loss(rates_overlapped(share, device), kStreams), 0.8, 1e-12);
   }
 }
 
@@ -232,8 +232,8 @@ TEST(Contention, NothingIsHiddenWhereACollectiveCostsItsTime) {
   device.achieved.sharing.collectives = 1.0;
   GroupLinks links = eight_ranks();
   links.loopback = true;
-  const double loss = rate_loss(rates_beside(collective_share(links, device), device), kGemms);
-  const BesideTimes times = run_beside(Seconds(2.0), Seconds(5.0), loss);
+  const double loss = rate_loss(rates_overlapped(collective_share(links, device), device), kGemms);
+  const ExposedTimes times = run_overlapped(Seconds(2.0), Seconds(5.0), loss);
   EXPECT_NEAR((times.exposed + times.slowdown).value(), 2.0, 0.021);
 }
 
@@ -246,20 +246,20 @@ TEST(Contention, ASingleRankTakesNothing) {
 
 TEST(Contention, AMixIsSlowedDownPartByPart) {
   // Rates 0.8 and 0.5: 4 of GEMMs become 5, 1 of streams 2, 3 of waiting stay: 8 of 10.
-  const WorkMix mix{.arithmetic = Seconds(4.0), .streaming = Seconds(1.0), .waiting = Seconds(3.0)};
-  EXPECT_DOUBLE_EQ(rate_loss({.arithmetic = 0.8, .streaming = 0.5}, mix), 1.0 - 8.0 / 10.0);
+  const WorkMix mix{.arithmetic = Seconds(4.0), .memory_bound = Seconds(1.0), .waiting = Seconds(3.0)};
+  EXPECT_DOUBLE_EQ(rate_loss({.arithmetic = 0.8, .memory_bound = 0.5}, mix), 1.0 - 8.0 / 10.0);
 }
 
 TEST(Contention, WorkThatOutlastsTheCollectiveLosesTheShareOfItsTime) {
   // While the collective runs for 4, 3 of the 9 are done: it ends at 4 + 6.
-  const BesideTimes times = run_beside(Seconds(4.0), Seconds(9.0), 0.25);
+  const ExposedTimes times = run_overlapped(Seconds(4.0), Seconds(9.0), 0.25);
   EXPECT_DOUBLE_EQ(times.slowdown.value(), 1.0);
   EXPECT_DOUBLE_EQ(times.exposed.value(), 0.0);
 }
 
 TEST(Contention, ACollectiveThatOutlastsTheWorkShowsTheRest) {
   // Work of 3 takes 4 beside a collective of 6.
-  const BesideTimes times = run_beside(Seconds(6.0), Seconds(3.0), 0.25);
+  const ExposedTimes times = run_overlapped(Seconds(6.0), Seconds(3.0), 0.25);
   EXPECT_DOUBLE_EQ(times.slowdown.value(), 1.0);
   EXPECT_DOUBLE_EQ(times.exposed.value(), 2.0);
 }
@@ -307,7 +307,7 @@ TEST(Contention, NoOverlapNoSlowdown) {
 }
 
 // Four pieces of a GEMM of `whole`, each `piece`; `messages` of them 3 (a ring of copies) or 4 (scattered sums).
-BesideTimes four_pieces(double collective, double whole, double piece, int messages, double loss) {
+ExposedTimes four_pieces(double collective, double whole, double piece, int messages, double loss) {
   return pipelined(Seconds(collective), {.whole = Seconds(whole), .piece = Seconds(piece)}, 4, messages, loss);
 }
 double shown(double collective, double whole, double piece, int messages = 3) {
@@ -335,11 +335,11 @@ TEST(TensorOverlap, SmallPiecesOfAGemmRunLessWell) {
 
 TEST(TensorOverlap, PiecesBesideAMessageAreSlowedDown) {
   // Loss 0.25.  Messages of 1 each beside pieces of 2: while one travels 0.75 of the piece is done, so it takes 0.25 longer.
-  const BesideTimes hidden = four_pieces(3.0, 8.0, 2.0, 3, 0.25);
+  const ExposedTimes hidden = four_pieces(3.0, 8.0, 2.0, 3, 0.25);
   EXPECT_DOUBLE_EQ(hidden.slowdown.value(), 3 * 0.25);
   EXPECT_DOUBLE_EQ(hidden.exposed.value(), 0.0);
   // Messages of 4 outlast pieces of 2 / 0.75: what the pieces lose the messages show less.
-  const BesideTimes paced = four_pieces(12.0, 8.0, 2.0, 3, 0.25);
+  const ExposedTimes paced = four_pieces(12.0, 8.0, 2.0, 3, 0.25);
   EXPECT_NEAR(paced.slowdown.value(), 3 * (2.0 / 0.75 - 2.0), 1e-12);
   EXPECT_NEAR((paced.exposed + paced.slowdown).value(), 2.0 + 3 * 4.0 - 8.0, 1e-12);
 }

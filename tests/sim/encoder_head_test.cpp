@@ -82,7 +82,7 @@ TEST(EncoderHead, OperatorsAddUpToTheModel) {
 TEST(EncoderHead, ItsLayersStandBesideTheTable) {
   const TrainingRun run = encoder_run();
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const ModelPart whole{.blocks = run.model.num_layers, .embedding = true, .head = true};
+  const ModelChunk whole{.blocks = run.model.num_layers, .embedding = true, .head = true};
   EXPECT_DOUBLE_EQ(rank.held(whole), static_cast<double>(parameters(run.model).total()));
   EXPECT_DOUBLE_EQ(rank.head_layers, static_cast<double>(encoder_head_parameters(run.model)));
 }

@@ -23,7 +23,7 @@ TEST(Embedding, LearnedPositionsAreAddedApartWhereAFrameworkDoes) {
   run.strategy.micro_batch = 2;
   const double table = 2.0 * run.model.seq_len * run.model.hidden_size;
   EXPECT_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "positions"), 0.0);
-  run.framework.positions_apart = true;
+  run.framework.separate_position_kernel = true;
   const LayerOperators ends = lower_embedding(run.model, run.strategy, run.framework);
   EXPECT_DOUBLE_EQ(moved_by(ends.forward, "positions"), (2.0 * 2.0 + 1.0) * table);
   EXPECT_DOUBLE_EQ(moved_by(ends.backward, "positions"), (2.0 + 4.0) * table);

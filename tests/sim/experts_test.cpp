@@ -105,7 +105,7 @@ TEST(Experts, SharedExpertsSeeEveryToken) {
   EXPECT_EQ(total_flops(c.lower().forward) - ungated, 2.0 * 8.0 * 16.0 * FLOP);
 }
 
-// The router's gradient reads what the experts returned: unlike an MLP's, their last GEMM is made again.
+// The router's gradient reads what the experts returned: unlike an MLP's, their last GEMM is recomputed.
 TEST(Experts, RecomputationMakesAllGemmsAgain) {
   ExpertsCase c;
   c.framework.recompute_stops_early = true;
@@ -352,14 +352,14 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
 
 TEST(Experts, WeightsInsideTheExpertsNeedTheActivationInsteadOfTheOutput) {
   ExpertsCase c;
-  c.framework.kept.weighted_in_experts = false;
+  c.framework.saved.weighted_in_experts = false;
   const Bytes outside = c.saved_inside();
-  c.framework.kept.weighted_in_experts = true;
+  c.framework.saved.weighted_in_experts = true;
   // 16 rows: not 16 outputs of 2 bytes each, but 6 activations of an expert.
   EXPECT_EQ(outside - c.saved_inside(), Bytes(16.0 * 16.0 * 2.0 - 16.0 * 6.0 * 2.0));
   c.framework.fusion = ElementwiseFusion::Fused;
   const Bytes fused = c.saved_inside();
-  c.framework.kept.weighted_in_experts = false;
+  c.framework.saved.weighted_in_experts = false;
   EXPECT_EQ(c.saved_inside() - fused, Bytes(16.0 * 16.0 * 2.0));
 }
 

@@ -263,7 +263,7 @@ TEST(Footprint, StageOutputsAreKeptForEveryMicroBatchInFlight) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4;
   const double without = term(footprint(run).stages[0], "activations");
-  run.framework.kept.stage_outputs = true;
+  run.framework.saved.stage_outputs = true;
   // 4 in flight of 1024 tokens x 1024 values x 2 bytes.
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "activations") - without, 4.0 * 1024.0 * 1024.0 * 2.0);
 }
@@ -274,7 +274,7 @@ TEST(Footprint, PartitionedCheckpointsAreDividedByTheTensorRanksAndGatheredOneAt
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.recompute.kind = RecomputeKind::Full;
   run.strategy.micro_batch = 8;
   const MemoryPhase whole = phase(run, "backward");
-  run.framework.kept.partitioned_checkpoints = true;
+  run.framework.saved.partitioned_checkpoints = true;
   const MemoryPhase divided = phase(run, "backward");
   // Eight checkpoints of t h 2 bytes: three quarters of each go, and come back of the block at hand, whose input is whole.
   EXPECT_DOUBLE_EQ((whole.allocated - divided.allocated).value(), (8.0 - 1.0) * 0.75 * 8.0 * 1024.0 * 1024.0 * 2.0);
@@ -287,7 +287,7 @@ TEST(Footprint, CheckpointsCountedInHalfBlocksBringBackHalfAsMuch) {
   const Bytes everything = layer_prices(run).block.memory.everything;
   const auto restored = [&] { return term({.terms = phase(run, "backward").terms}, "recomputed_activations"); };
   const double both = restored();
-  run.framework.kept.parts_per_block = 2.0;
+  run.framework.saved.parts_per_block = 2.0;
   EXPECT_DOUBLE_EQ(both - restored(), everything.value());
 }
 

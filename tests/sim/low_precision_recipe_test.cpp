@@ -87,7 +87,7 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksArePricedIn16Bits) {
   run.strategy.precision = Precision::Fp8;
   const PassPrice low_precision = layer_prices(run).block.forward;
   run.framework.low_precision.high_precision_first = 1, run.framework.low_precision.high_precision_last = 1;  // two of eight
-  const auto mean = [&](const ModelPart& part) { return mean_block(run, layer_prices(run), part).forward; };
+  const auto mean = [&](const ModelChunk& part) { return mean_block(run, layer_prices(run), part).forward; };
   EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * low_precision.gemm + 0.25 * wide.gemm), 1.0, 1e-12);
   EXPECT_NEAR(mean({.blocks = 2}).gemm / (0.5 * low_precision.gemm + 0.5 * wide.gemm), 1.0, 1e-12);
   EXPECT_NEAR(mean({.blocks = 2, .first_layer = 2}).gemm / low_precision.gemm, 1.0, 1e-12);
@@ -105,7 +105,7 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) 
   const LayerPrices prices = layer_prices(run);
   const Seconds by_hand =
       prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm + prices.wide->moe_block.forward.gemm;
-  const ModelPart whole{.blocks = 8, .moe_blocks = 7};
+  const ModelChunk whole{.blocks = 8, .moe_blocks = 7};
   EXPECT_NEAR(8.0 * mean_block(run, prices, whole).forward.gemm / by_hand, 1.0, 1e-12);
 }
 
@@ -116,9 +116,9 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   run.framework.low_precision.high_precision_first = 1, run.framework.low_precision.high_precision_last = 1;
   const LayerPrices prices = layer_prices(run);
   const PassOperators operators(run);
-  const std::vector<ModelPart> parts = model_parts(run.model, run.strategy);
+  const std::vector<ModelChunk> parts = model_parts(run.model, run.strategy);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  const DataExchange exchange(run, rank);
+  const DataParallelCollectives exchange(run, rank);
   const auto forward = [&](std::size_t part) {
     return part_passes(run, prices, exchange, rank, parts[part]).forward[Term::ForwardGemm];
   };

@@ -48,7 +48,7 @@ TEST(Mla, MultipliesWhatTheModelCounts) {
 
 TEST(Mla, ScoresHaveTheSizeOfQueriesAndSumsThatOfValues) {
   const MlaCase c;
-  // Two heads, half of 8 * 8 scores: 2 * 32 * (6 + 3) each; the gradient makes scores again: (3 * 6 + 2 * 3) / (2 * 9).
+  // Two heads, half of 8 * 8 scores: 2 * 32 * (6 + 3) each; the gradient recomputes scores: (3 * 6 + 2 * 3) / (2 * 9).
   EXPECT_EQ(named(c.block().forward, "attention").flops, 2.0 * 2.0 * 32.0 * 9.0 * FLOP);
   EXPECT_DOUBLE_EQ(named(c.block().backward, "attention_backward").repeats, 24.0 / 18.0);
 }
@@ -136,7 +136,7 @@ TEST(Prediction, LayersOfItCountWhenLayersAreDealt) {
   model.num_layers = 61, model.mtp_layers = 1;
   Strategy strategy;
   strategy.pp = 16;
-  const std::vector<ModelPart> parts = model_parts(model, strategy);
+  const std::vector<ModelChunk> parts = model_parts(model, strategy);
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) EXPECT_EQ(parts[i].blocks, 4);
   EXPECT_EQ(parts.back().blocks, 2);  // with the one ahead
   strategy.pp = 1;
@@ -147,7 +147,7 @@ TEST(Prediction, LayersOfItCountWhenLayersAreDealt) {
 TEST(Prediction, LayersOfItNeedTheEmbeddingBesideTheHead) {
   Transformer model = small_model();
   const Strategy strategy;
-  const ModelPart last{.blocks = 1, .head = true};
+  const ModelChunk last{.blocks = 1, .head = true};
   const double plain = rank_parameters(model, strategy).ends(last);
   model.mtp_layers = 1;
   const RankParameters rank = rank_parameters(model, strategy);

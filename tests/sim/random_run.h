@@ -47,9 +47,9 @@ inline Framework random_framework(RandomChoice& choose) {
   framework.autograd = choose.yes();
   framework.gradients.persist = !framework.autograd || choose.below(4) > 0;
   framework.gradients.reduced_every_microbatch = choose.yes();
-  framework.kept.stage_outputs = framework.autograd && choose.yes();
-  framework.kept.partitioned_checkpoints = framework.autograd && choose.yes();
-  framework.kept.parts_per_block = framework.autograd ? choose.of({1.0, 2.0}) : 1.0;
+  framework.saved.stage_outputs = framework.autograd && choose.yes();
+  framework.saved.partitioned_checkpoints = framework.autograd && choose.yes();
+  framework.saved.parts_per_block = framework.autograd ? choose.of({1.0, 2.0}) : 1.0;
   framework.sharded.flat_units = !framework.autograd || choose.yes();
   framework.sharded.root_stays_gathered = framework.autograd && choose.yes();
   framework.sharded.regathers_in_backward = choose.yes();

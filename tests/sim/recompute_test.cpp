@@ -112,14 +112,14 @@ TEST(Offload, WhatIsMadeAgainDoesNotGo) {
   run.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .norms = true}};
   EXPECT_EQ(offloaded(run, "qkv_linear+expert_fc1", RecomputeKind::Selective), Bytes(0.0));
   EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+qkv_linear", RecomputeKind::Selective).value(), kTensor + kSums);
-  // An MoE layer made again has no rows to send, the recomputation of dense MLPs leaves them.
+  // An MoE layer recomputed has no rows to send, the recomputation of dense MLPs leaves them.
   TrainingRun moe = run;
   moe.model = small_moe();
   moe.strategy.recompute.modules = {.core_attention = false, .moe = true};
   EXPECT_EQ(offloaded(moe, "expert_fc1+moe_act", RecomputeKind::Selective), Bytes(0.0));
   moe.strategy.recompute.modules = {.core_attention = false, .mlp = true};
   EXPECT_DOUBLE_EQ(offloaded(moe, "expert_fc1", RecomputeKind::Selective).value(), 2.0 * kTensor);
-  // Of a block that is made again whole only the input is there.
+  // Of a block that is recomputed whole only the input is there.
   EXPECT_DOUBLE_EQ(offloaded(run, text_of(kAllOffloadedModules).c_str(), RecomputeKind::Full).value(), kTensor);
 }
 

@@ -19,7 +19,7 @@ TEST(RankParameters, TensorRanksShareTheMatrices) {
 
 TEST(RankParameters, ATiedHeadIsASecondCopyOnlyOnAnotherPart) {
   RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0};
-  const ModelPart whole{.blocks = 2, .embedding = true, .head = true}, last{.blocks = 2, .head = true};
+  const ModelChunk whole{.blocks = 2, .embedding = true, .head = true}, last{.blocks = 2, .head = true};
   EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0 + 50.0);
   rank.tied = true;
   EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0);
@@ -29,7 +29,7 @@ TEST(RankParameters, ATiedHeadIsASecondCopyOnlyOnAnotherPart) {
 // Stage 0 of a V has the embedding in its first part and the head in its last: what of the head is no table is left of it.
 TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
   RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 95.0, .head_layers = 5.0, .tied = true};
-  const ModelPart first{.blocks = 2, .embedding = true}, last{.blocks = 1, .head = true, .meets_embedding = true};
+  const ModelChunk first{.blocks = 2, .embedding = true}, last{.blocks = 1, .head = true, .meets_embedding = true};
   EXPECT_EQ(rank.held(first) + rank.held(last), (2.0 * 10.0 + 100.0) + (1.0 * 10.0 + 5.0));
   EXPECT_EQ(rank.read_ends(last), 95.0);
   // Untied, the head has a table of its own, but predicted tokens are embedded by the table that is there.
@@ -40,7 +40,7 @@ TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
 
 TEST(RankParameters, AdaptersAreAllThatIsTrained) {
   RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0, .block_adapters = 3.0};
-  const ModelPart first{.blocks = 2, .embedding = true};
+  const ModelChunk first{.blocks = 2, .embedding = true};
   EXPECT_EQ(rank.trained(first), 2.0 * 10.0 + 100.0);
   rank.adapted = true;
   EXPECT_EQ(rank.trained(first), 2.0 * 3.0);
@@ -87,7 +87,7 @@ TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
   EXPECT_EQ(rank.experts, 8.0 / 4.0 * 2 * 1024 * 512);
   EXPECT_EQ(rank.moe_partial, 1024.0 * 8);
   EXPECT_EQ(rank.block, 0.0);
-  const ModelPart part{.blocks = 3, .moe_blocks = 3};
+  const ModelChunk part{.blocks = 3, .moe_blocks = 3};
   EXPECT_EQ(rank.held(part), 3.0 * (rank.moe_block + rank.experts));
   EXPECT_EQ(rank.apart(part), 3.0 * rank.experts);
 }
@@ -99,7 +99,7 @@ TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
   run.model.moe->num_shared_experts = 2, run.model.moe->shared_expert_ffn_size = 128, run.model.moe->shared_expert_gate = true;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   double held = 0.0;
-  for (const ModelPart& part : model_parts(run.model, run.strategy)) held += rank.held(part);
+  for (const ModelChunk& part : model_parts(run.model, run.strategy)) held += rank.held(part);
   EXPECT_EQ(held, static_cast<double>(parameters(run.model).total()));
 }
 

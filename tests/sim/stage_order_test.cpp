@@ -130,7 +130,7 @@ double dualpipe_work(const PipelineShape& shape, int stage, const PassTimes& t, 
 
 double largest_dualpipe_bubble(const PipelineShape& shape, const PassTimes& t, double exchange) {
   std::vector<ChunkTimes> chunks = equal_chunks(shape, t);
-  for (ChunkTimes& chunk : chunks) chunk.forward_exchange = chunk.backward_exchange = Seconds(exchange);
+  for (ChunkTimes& chunk : chunks) chunk.forward_all_to_all = chunk.backward_all_to_all = Seconds(exchange);
   const PipelineTimes times = simulate_pipeline(shape, chunks);
   double most = 0.0;
   for (int stage = 0; stage < shape.stages; ++stage) {
@@ -181,8 +181,8 @@ TEST(SplitOrder, SchedulesHoldAsManyMicroBatchesAsTheirPapersSay) {
 
 TEST(JoinedPasses, HideEachOthersExchangesBehindTheirCompute) {
   // 2 of the forward pass's 3 and 4 of the backward pass's 6 seconds are all-to-alls.
-  const ChunkTimes forward{.forward = Seconds(3.0), .forward_exchange = Seconds(2.0)};
-  const ChunkTimes backward{.backward = Seconds(6.0), .backward_exchange = Seconds(4.0)};
+  const ChunkTimes forward{.forward = Seconds(3.0), .forward_all_to_all = Seconds(2.0)};
+  const ChunkTimes backward{.backward = Seconds(6.0), .backward_all_to_all = Seconds(4.0)};
   // The 2 fit beside 2 of compute; of the 4 only 1 does: 1 + 2 + 3.
   const JoinedPasses joined = joined_passes(forward, backward, 0.0);
   EXPECT_EQ(joined.total, Seconds(6.0));
@@ -194,7 +194,7 @@ TEST(JoinedPasses, HideEachOthersExchangesBehindTheirCompute) {
 
 TEST(JoinedPasses, ComputeIsSlowerBesideAnExchange) {
   // At half of its rate 2 of compute need 4 to hide 2: 1 is done beside the exchange, 1 after it.
-  const ChunkTimes forward{.forward = Seconds(3.0), .forward_exchange = Seconds(2.0)};
+  const ChunkTimes forward{.forward = Seconds(3.0), .forward_all_to_all = Seconds(2.0)};
   const ChunkTimes backward{.backward = Seconds(2.0)};
   const JoinedPasses joined = joined_passes(forward, backward, 0.5);
   EXPECT_EQ(joined.slowdown, Seconds(1.0));

@@ -42,16 +42,16 @@ TEST(StageLayout, DualPipeHoldsEveryPartTwice) {
 TEST(StageLayout, TheFirstStageOfAVHasBothEndsOfTheModel) {
   Strategy s;
   s.pp = s.virtual_stages = 2, s.pipeline_schedule = ZbV;
-  const std::vector<ModelPart> parts = stage_parts(small_model(), s, 0);
+  const std::vector<ModelChunk> parts = stage_parts(small_model(), s, 0);
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_TRUE(parts[0].embedding && parts[1].head);
   EXPECT_EQ(parts[1].first_layer, 6);
 }
 
-std::vector<int> blocks_of(const std::vector<ModelPart>& parts) {
+std::vector<int> blocks_of(const std::vector<ModelChunk>& parts) {
   std::vector<int> blocks;
   blocks.reserve(parts.size());
-  for (const ModelPart& part : parts) blocks.push_back(part.blocks);
+  for (const ModelChunk& part : parts) blocks.push_back(part.blocks);
   return blocks;
 }
 

@@ -16,7 +16,7 @@ std::vector<OverlapUnit> blocks(int count, double gather, double compute, double
                                   {.gather = Seconds(gather), .compute = Seconds(compute), .reduce = Seconds(reduce)});
 }
 
-constexpr OverlapHabits kApart{.gathers_overlap = false, .reductions_overlap = false};
+constexpr OverlapBehaviour kApart{.gathers_overlap = false, .reductions_overlap = false};
 
 TEST(Overlap, FastGathersHideBehindAllButTheFirstBlock) {
   // gather 1, compute 3: only the first gather is seen.

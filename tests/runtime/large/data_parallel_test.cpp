@@ -37,7 +37,7 @@ struct Habit {
   std::string name;
   std::function<void(TrainingSetup&)> change;
 };
-const std::vector<Habit> kHabits{
+const std::vector<Habit> kBehaviour{
     {"plain", [](TrainingSetup&) {}},
     {"every_micro_batch", [](TrainingSetup& setup) { setup.exchange.every_micro_batch = true; }},
     {"buckets", [](TrainingSetup& setup) { setup.exchange.bucket = 10'000; }},
@@ -95,7 +95,7 @@ class DataParallelForms : public testing::TestWithParam<Case> {};
 
 TEST_P(DataParallelForms, HoldAndSendWhatTheSimulatorSays) {
   const auto& [family, form, formats] = GetParam();
-  for (const Habit& habit : kHabits) {
+  for (const Habit& habit : kBehaviour) {
     for (const int micro_batches : {1, 3}) {
       TrainingSetup setup = setup_of(family, form, formats, micro_batches);
       habit.change(setup);
@@ -108,7 +108,7 @@ TEST_P(DataParallelForms, HoldAndSendWhatTheSimulatorSays) {
 // 16-bit GEMMs take workspace from the CPU's allocator; a scalar argument of an operator on lists is 12 bytes there.
 TEST_P(DataParallelForms, HoldTheSameOnTheCpu) {
   const auto& [family, form, formats] = GetParam();
-  for (const Habit& habit : kHabits) {
+  for (const Habit& habit : kBehaviour) {
     TrainingSetup setup = setup_of(family, form, formats, 2);
     setup.device = c10::kCPU;
     habit.change(setup);

@@ -5,7 +5,7 @@
 //   Zero3       the same for every pass; weights are gathered block by block, forward and (unless kept) backward
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
-// Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks, GradientHabits::bucket): 2 or 4 bytes a
+// Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks, GradientBehaviour::bucket): 2 or 4 bytes a
 // gradient as the framework reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it
 // gathers.  Routed experts that are divided over expert ranks go the same ways among the ranks that have the same ones.
 //
@@ -33,7 +33,7 @@
 namespace llmsim::sim {
 
 // Times to exchange the weights and gradients of some parameters.
-struct ExchangeTimes {
+struct DataParallelTimes {
   Seconds gather{};     // weights
   Seconds scatter{};    // gradients, to the shards' owners
   Seconds replicate{};  // gradients, between the replicas of a shard (Hsdp)
@@ -42,17 +42,17 @@ struct ExchangeTimes {
 };
 
 // One exchange of all weights and gradients of a rank.
-struct ExchangedMessages {
+struct DataParallelMessages {
   double count = 0.0;
   double parameters = 0.0;  // padding included, as in `trained`
   double trained = 0.0;
-  ExchangeTimes times{};
+  DataParallelTimes times{};
 
-  void add(double messages, double of_parameters, double of_trained, const ExchangeTimes& each);
+  void add(double messages, double of_parameters, double of_trained, const DataParallelTimes& each);
 };
 
 // Equal messages of an exchange, and the parameters in one of them.
-struct ExchangedUnits {
+struct DataParallelUnits {
   double count = 0.0;
   double parameters = 0.0;
   double trained = 0.0;
@@ -62,10 +62,10 @@ struct ExchangedUnits {
 // of its format, no wider than activations.
 double gradient_wire_bytes(const Run& run);
 
-class DataExchange {
+class DataParallelCollectives {
  public:
   // `run` and `rank` must outlive the exchange.
-  DataExchange(const Run& run, const RankParameters& rank);
+  DataParallelCollectives(const Run& run, const RankParameters& rank);
 
   bool shards_weights() const;
   bool shards_optimizer() const;
@@ -79,29 +79,29 @@ class DataExchange {
   double weight_wire_bytes() const;
 
   // Of `parameters` weights of which `trained` have gradients.
-  ExchangeTimes times(double trained, double parameters) const;
+  DataParallelTimes times(double trained, double parameters) const;
   // Of routed experts that are divided over expert ranks, among those that have the same ones.
-  ExchangeTimes expert_times(double trained, double parameters) const;
+  DataParallelTimes expert_times(double trained, double parameters) const;
   // Messages into which the blocks of a part are cut, and one of them with that of its divided experts.
-  int units(const ModelPart& part) const;
-  ExchangeTimes unit_times(const ModelPart& part) const;
+  int units(const ModelChunk& part) const;
+  DataParallelTimes unit_times(const ModelChunk& part) const;
 
   // Of all parts of a stage: everything but divided experts, and those.
-  ExchangedMessages messages(const std::vector<ModelPart>& parts) const;
-  ExchangedMessages expert_messages(const std::vector<ModelPart>& parts) const;
+  DataParallelMessages messages(const std::vector<ModelChunk>& parts) const;
+  DataParallelMessages expert_messages(const std::vector<ModelChunk>& parts) const;
   // The same message by message.
-  std::vector<ExchangedUnits> exchanged_units(const std::vector<ModelPart>& parts) const;
-  std::vector<ExchangedUnits> exchanged_expert_units(const std::vector<ModelPart>& parts) const;
+  std::vector<DataParallelUnits> message_units(const std::vector<ModelChunk>& parts) const;
+  std::vector<DataParallelUnits> expert_message_units(const std::vector<ModelChunk>& parts) const;
   // The sum of squared norms over the shards, before the update; 0 where the framework sends none.
   Bytes norm_message() const;
   Seconds norm_time() const;
 
   // Gradients per block without divided experts, and of the ends (embedding, head) of a part.
-  double trained_block(const ModelPart& part) const;
-  double end_parameters(const ModelPart& part) const;
-  double gathered_ends(const ModelPart& part) const;    // sharded weights go with every pass that reads them
-  double head_parameters(const ModelPart& part) const;  // those of an untied head
-  double trained_parameters(const ModelPart& part) const;
+  double trained_block(const ModelChunk& part) const;
+  double end_parameters(const ModelChunk& part) const;
+  double gathered_ends(const ModelChunk& part) const;    // sharded weights go with every pass that reads them
+  double head_parameters(const ModelChunk& part) const;  // those of an untied head
+  double trained_parameters(const ModelChunk& part) const;
 
   const GroupLinks& shard_links() const { return shard_links_; }
   const GroupLinks& replicate_links() const { return replicate_links_; }
@@ -112,15 +112,15 @@ class DataExchange {
   OverlapLoss loss(const WorkMix& work) const;
 
  private:
-  ExchangeTimes times_over(const GroupLinks& links, int ranks, double trained, double parameters) const;
-  double block_parameters(const ModelPart& part) const;
+  DataParallelTimes times_over(const GroupLinks& links, int ranks, double trained, double parameters) const;
+  double block_parameters(const ModelChunk& part) const;
   // Those that are gathered: all where they are sharded; where only the optimizer is, what it has trained.
-  double gathered_block(const ModelPart& part) const;
+  double gathered_block(const ModelChunk& part) const;
   // Calls add(count, parameters and trained of all, parameters and trained of one) for equal messages.
   template <typename Add>
-  void for_messages(const std::vector<ModelPart>& parts, Add add) const;
+  void for_messages(const std::vector<ModelChunk>& parts, Add add) const;
   template <typename Add>
-  void for_expert_messages(const std::vector<ModelPart>& parts, Add add) const;
+  void for_expert_messages(const std::vector<ModelChunk>& parts, Add add) const;
   std::vector<double> flat_messages(std::vector<double> units, int ranks) const;
 
   const Run& run_;
@@ -134,12 +134,12 @@ class DataExchange {
 };
 
 // Of one micro-batch, averaged over a step.
-double accumulation_bytes(const Run& run, const DataExchange& exchange);
+double accumulation_bytes(const Run& run, const DataParallelCollectives& exchange);
 
 // Of one data-parallel reduction; 0 on a single rank.
-double reduction_copy_bytes(const Run& run, const DataExchange& exchange);
+double reduction_copy_bytes(const Run& run, const DataParallelCollectives& exchange);
 
 // Of one gather of sharded weights; 0 on a single rank.
-double gather_copy_bytes(const Run& run, const DataExchange& exchange);
+double gather_copy_bytes(const Run& run, const DataParallelCollectives& exchange);
 
 }  // namespace llmsim::sim

@@ -1,4 +1,4 @@
-#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/data_parallel_collectives.h"
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@ struct ExchangeCase {
   TrainingRun run = small_run(16);
   RankParameters rank{.block = 1e6, .embedding = 4e6, .head = 2e6, .block_adapters = 0.0};
 
-  DataExchange exchange() const { return DataExchange(run, rank); }
+  DataParallelCollectives exchange() const { return DataParallelCollectives(run, rank); }
 };
 
-TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheFrameworkWraps) {
+TEST(DataParallelCollectives, UnitsOfShardedWeightsAreWhatTheFrameworkWraps) {
   ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
@@ -29,7 +29,7 @@ TEST(DataExchange, UnitsOfShardedWeightsAreWhatTheFrameworkWraps) {
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
 }
 
-TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
+TEST(DataParallelCollectives, WholeWeightsAreReducedInBuckets) {
   ExchangeCase c;
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 16);
   c.run.framework.gradients.bucket = 4e6;
@@ -38,19 +38,19 @@ TEST(DataExchange, WholeWeightsAreReducedInBuckets) {
   EXPECT_EQ(c.exchange().units({.blocks = 16}), 1);
 }
 
-TEST(DataExchange, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
+TEST(DataParallelCollectives, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
   ExchangeCase c;
   c.run.framework.sharded.flat_units = true;
   c.run.strategy.sharding = Sharding::Zero3;
   c.rank.block = 1e6 + 1;
-  const ExchangedMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+  const DataParallelMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
   EXPECT_EQ(all.count, 18.0);
   EXPECT_EQ(all.parameters, 16 * (1e6 + 16) + 4e6 + 2e6);  // 16 ranks
   EXPECT_EQ(all.trained, all.parameters);
 }
 
 // ZeRO-1 gathers what its optimizer has changed, ZeRO-3 whatever it has divided.
-TEST(DataExchange, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
+TEST(DataParallelCollectives, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
   ExchangeCase c;
   c.run.strategy.adapters = Adapters{.rank = 8};
   c.rank.block_adapters = 1e4, c.rank.adapted = true;
@@ -62,16 +62,16 @@ TEST(DataExchange, FrozenWeightsAreGatheredOnlyWhereTheyAreSharded) {
   EXPECT_EQ(gathered(Sharding::Zero3), 16 * 1e6);
 }
 
-TEST(DataExchange, BucketsRunThroughFlatUnits) {
+TEST(DataParallelCollectives, BucketsRunThroughFlatUnits) {
   ExchangeCase c;
   c.run.framework.sharded.flat_units = true;
   c.run.framework.gradients.bucket = 5e6;
-  const ExchangedMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+  const DataParallelMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
   EXPECT_EQ(all.count, 5.0);  // four full ones and 2 of 22 million
   EXPECT_EQ(all.trained, 22e6);
 }
 
-TEST(DataExchange, TheNormOfShardedGradientsIsSummed) {
+TEST(DataParallelCollectives, TheNormOfShardedGradientsIsSummed) {
   ExchangeCase c;
   c.run.framework.update.sums_norm = true;
   EXPECT_EQ(c.exchange().norm_message(), Bytes(0.0));  // every rank has all gradients
@@ -81,7 +81,7 @@ TEST(DataExchange, TheNormOfShardedGradientsIsSummed) {
   EXPECT_EQ(c.exchange().norm_message(), Bytes(0.0));
 }
 
-TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
+TEST(DataParallelCollectives, UnitsTogetherCarryTheSameBytes) {
   // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128 pay 128 latencies.
   ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
@@ -94,7 +94,7 @@ TEST(DataExchange, UnitsTogetherCarryTheSameBytes) {
   EXPECT_GT(128.0 * c.exchange().unit_times({.blocks = 16}).gather.value(), wire + 128 * 5e-6);
 }
 
-TEST(DataExchange, ReductionsAreAsWideAsTheFrameworkSays) {
+TEST(DataParallelCollectives, ReductionsAreAsWideAsTheFrameworkSays) {
   // Autocast over fp32 weights under FSDP: bf16 on the wire unless reduce_dtype is fp32; an fp32 run has nothing narrower.
   ExchangeCase c;
   c.run.framework.storage.weight_bytes = c.run.framework.storage.gradient_bytes = 4.0;
@@ -106,7 +106,7 @@ TEST(DataExchange, ReductionsAreAsWideAsTheFrameworkSays) {
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 4.0);
 }
 
-TEST(DataExchange, QuantisedGathersSendOneByte) {
+TEST(DataParallelCollectives, QuantisedGathersSendOneByte) {
   ExchangeCase c;
   c.run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
@@ -130,16 +130,16 @@ double one_unit_ratio(int devices, Seconds latency) {
   return total() / blocks;
 }
 
-TEST(DataExchange, OneUnitForTheWholeModelWinsOnlyWhereLatencyRules) {
+TEST(DataParallelCollectives, OneUnitForTheWholeModelWinsOnlyWhereLatencyRules) {
   // OLMo (pull request 270): one unit was faster than one per block beyond 32 nodes.  Blocks hide gathers behind compute, but pay
   // a ring's n - 1 hops each time.
   EXPECT_GT(one_unit_ratio(8, Seconds(1e-6)), 1.0);
   EXPECT_LT(one_unit_ratio(1024, Seconds(50e-6)), 1.0);
 }
 
-double bytes_of(double (*copies)(const Run&, const DataExchange&), const TrainingRun& run) {
+double bytes_of(double (*copies)(const Run&, const DataParallelCollectives&), const TrainingRun& run) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
-  return copies(run, DataExchange(run, rank));
+  return copies(run, DataParallelCollectives(run, rank));
 }
 
 TEST(ParameterCopies, EveryMicrobatchButTheFirstAddsToTheSum) {

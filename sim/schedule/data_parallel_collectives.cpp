@@ -1,4 +1,4 @@
-#include "sim/schedule/data_exchange.h"
+#include "sim/schedule/data_parallel_collectives.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,43 +14,43 @@ double gradient_wire_bytes(const Run& run) {
   return std::min(stored, size_of(activation_dtype(run.strategy.precision)).value());
 }
 
-DataExchange::DataExchange(const Run& run, const RankParameters& rank)
+DataParallelCollectives::DataParallelCollectives(const Run& run, const RankParameters& rank)
     : run_(run),
       rank_(rank),
       storage_(storage_of(run.strategy, run.framework)),
       shard_links_(group_links(run, shard_group())),
       replicate_links_(group_links(run, GroupKind::Replicate)),
       expert_links_(group_links(run, GroupKind::ExpertData)),
-      beside_shard_(rates_beside(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
-      beside_replicate_(rates_beside(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
+      beside_shard_(rates_overlapped(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
+      beside_replicate_(rates_overlapped(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
 
-GroupKind DataExchange::shard_group() const {
+GroupKind DataParallelCollectives::shard_group() const {
   return run_.strategy.replicates_shards() ? GroupKind::Shard : GroupKind::DataContext;
 }
 
-bool DataExchange::shards_weights() const {
+bool DataParallelCollectives::shards_weights() const {
   return run_.strategy.sharding == Sharding::Zero3 || run_.strategy.sharding == Sharding::Hsdp;
 }
 
-bool DataExchange::shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
+bool DataParallelCollectives::shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
 
-bool DataExchange::regathers_weights() const { return shards_weights() && run_.framework.sharded.regathers_in_backward; }
+bool DataParallelCollectives::regathers_weights() const { return shards_weights() && run_.framework.sharded.regathers_in_backward; }
 
-bool DataExchange::reduces_every_microbatch() const {
+bool DataParallelCollectives::reduces_every_microbatch() const {
   return shards_weights() || run_.framework.gradients.reduced_every_microbatch;
 }
 
-double DataExchange::gathers_per_step() const {
+double DataParallelCollectives::gathers_per_step() const {
   if (!shards_optimizer()) return 0.0;
   if (!shards_weights()) return 1.0;
   return stage_layout(run_.strategy).chunk_microbatches() * (regathers_weights() ? 2.0 : 1.0);
 }
 
-double DataExchange::reductions_per_step() const {
+double DataParallelCollectives::reductions_per_step() const {
   return reduces_every_microbatch() ? stage_layout(run_.strategy).chunk_microbatches() : 1.0;
 }
 
-double DataExchange::weight_wire_bytes() const {
+double DataParallelCollectives::weight_wire_bytes() const {
   if (run_.framework.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
   const Precision precision = run_.strategy.precision;
   const double wide = size_of(activation_dtype(precision)).value();
@@ -59,17 +59,17 @@ double DataExchange::weight_wire_bytes() const {
   return std::min(storage_.weight_bytes, sent);
 }
 
-ExchangeTimes DataExchange::times(double trained, double parameters) const {
+DataParallelTimes DataParallelCollectives::times(double trained, double parameters) const {
   return times_over(shard_links_, run_.strategy.shard_ranks(), trained, parameters);
 }
 
-ExchangeTimes DataExchange::expert_times(double trained, double parameters) const {
+DataParallelTimes DataParallelCollectives::expert_times(double trained, double parameters) const {
   if (trained <= 0.0 && parameters <= 0.0) return {};
   return times_over(expert_links_, run_.strategy.expert_shard_ranks(), trained, parameters);
 }
 
-ExchangeTimes DataExchange::times_over(const GroupLinks& links, int ranks, double trained, double parameters) const {
-  ExchangeTimes result;
+DataParallelTimes DataParallelCollectives::times_over(const GroupLinks& links, int ranks, double trained, double parameters) const {
+  DataParallelTimes result;
   const Bytes gradients{trained * gradient_wire_bytes()};
   if (shards_optimizer()) {
     result.gather = collective_time(CollectiveKind::AllGather, Bytes(parameters * weight_wire_bytes()), links);
@@ -84,7 +84,7 @@ ExchangeTimes DataExchange::times_over(const GroupLinks& links, int ranks, doubl
   return result;
 }
 
-int DataExchange::units(const ModelPart& part) const {
+int DataParallelCollectives::units(const ModelChunk& part) const {
   double unit = run_.framework.sharded.unit_blocks;
   if (!shards_weights()) {
     const double bucket =
@@ -95,32 +95,32 @@ int DataExchange::units(const ModelPart& part) const {
   return std::max(1, static_cast<int>(std::ceil(part.blocks / unit - 1e-9)));
 }
 
-ExchangeTimes DataExchange::unit_times(const ModelPart& part) const {
+DataParallelTimes DataParallelCollectives::unit_times(const ModelChunk& part) const {
   const int count = units(part);
   const double share = static_cast<double>(part.blocks) / count;
-  ExchangeTimes unit = times(share * trained_block(part), share * gathered_block(part));
+  DataParallelTimes unit = times(share * trained_block(part), share * gathered_block(part));
   const double experts_gathered = shards_weights() ? rank_.apart(part) : rank_.trained_apart(part);
-  const ExchangeTimes experts = expert_times(rank_.trained_apart(part) / count, experts_gathered / count);
+  const DataParallelTimes experts = expert_times(rank_.trained_apart(part) / count, experts_gathered / count);
   unit.gather += experts.gather, unit.scatter += experts.scatter, unit.replicate += experts.replicate;
   return unit;
 }
 
 // Of the mean block, without divided experts.
-double DataExchange::block_parameters(const ModelPart& part) const {
+double DataParallelCollectives::block_parameters(const ModelChunk& part) const {
   return part.moe_blocks == 0 ? rank_.block : (rank_.blocks(part) - rank_.apart(part)) / part.blocks;
 }
 
-OverlapLoss DataExchange::loss(const WorkMix& work) const {
+OverlapLoss DataParallelCollectives::loss(const WorkMix& work) const {
   return {.channel = rate_loss(beside_shard_, work), .replicas = rate_loss(beside_replicate_, work)};
 }
 
-void ExchangedMessages::add(double messages, double of_parameters, double of_trained, const ExchangeTimes& each) {
+void DataParallelMessages::add(double messages, double of_parameters, double of_trained, const DataParallelTimes& each) {
   count += messages, parameters += of_parameters, trained += of_trained;
   times.gather += messages * each.gather, times.scatter += messages * each.scatter, times.replicate += messages * each.replicate;
 }
 
 // Parameters in each flat message, padded; full buckets and what is left where whole gradients travel in buckets.
-std::vector<double> DataExchange::flat_messages(std::vector<double> sizes, int ranks) const {
+std::vector<double> DataParallelCollectives::flat_messages(std::vector<double> sizes, int ranks) const {
   for (double& size : sizes) size = std::ceil(size / ranks) * ranks;
   const double bucket = run_.framework.gradients.bucket;
   if (shards_optimizer() || bucket <= 0.0) return sizes;
@@ -132,10 +132,10 @@ std::vector<double> DataExchange::flat_messages(std::vector<double> sizes, int r
 }
 
 template <typename Add>
-void DataExchange::for_messages(const std::vector<ModelPart>& parts, Add add) const {
+void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& parts, Add add) const {
   if (run_.framework.sharded.flat_units) {
     std::vector<double> units;
-    for (const ModelPart& part : parts) {
+    for (const ModelChunk& part : parts) {
       if (part.embedding) units.push_back(rank_.embedding);
       const double moe = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
       units.insert(units.end(), static_cast<std::size_t>(part.dense_blocks()), rank_.block);
@@ -146,7 +146,7 @@ void DataExchange::for_messages(const std::vector<ModelPart>& parts, Add add) co
     return;
   }
   double ends = 0.0, gathered = 0.0;
-  for (const ModelPart& part : parts) {
+  for (const ModelChunk& part : parts) {
     const double share = static_cast<double>(part.blocks) / units(part);
     const double parameters = gathered_block(part), trained = trained_block(part);
     add(units(part), part.blocks * parameters, part.blocks * trained, share * parameters, share * trained);
@@ -156,10 +156,10 @@ void DataExchange::for_messages(const std::vector<ModelPart>& parts, Add add) co
 }
 
 template <typename Add>
-void DataExchange::for_expert_messages(const std::vector<ModelPart>& parts, Add add) const {
+void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>& parts, Add add) const {
   if (!rank_.experts_divided || rank_.adapted) return;
   std::vector<double> experts;
-  for (const ModelPart& part : parts) {
+  for (const ModelChunk& part : parts) {
     experts.insert(experts.end(), static_cast<std::size_t>(part.moe_blocks), rank_.experts);
     if (run_.framework.sharded.flat_units || part.moe_blocks == 0) continue;
     const double count = units(part), all = rank_.apart(part);
@@ -170,66 +170,66 @@ void DataExchange::for_expert_messages(const std::vector<ModelPart>& parts, Add 
     add(1.0, size, size, size, size);
 }
 
-ExchangedMessages DataExchange::messages(const std::vector<ModelPart>& parts) const {
-  ExchangedMessages sum;
+DataParallelMessages DataParallelCollectives::messages(const std::vector<ModelChunk>& parts) const {
+  DataParallelMessages sum;
   for_messages(parts, [&](double count, double all, double all_trained, double one, double one_trained) {
     sum.add(count, all, all_trained, times(one_trained, one));
   });
   return sum;
 }
 
-ExchangedMessages DataExchange::expert_messages(const std::vector<ModelPart>& parts) const {
-  ExchangedMessages sum;
+DataParallelMessages DataParallelCollectives::expert_messages(const std::vector<ModelChunk>& parts) const {
+  DataParallelMessages sum;
   for_expert_messages(parts, [&](double count, double all, double all_trained, double one, double one_trained) {
     sum.add(count, all, all_trained, expert_times(one_trained, one));
   });
   return sum;
 }
 
-std::vector<ExchangedUnits> DataExchange::exchanged_units(const std::vector<ModelPart>& parts) const {
-  std::vector<ExchangedUnits> list;
+std::vector<DataParallelUnits> DataParallelCollectives::message_units(const std::vector<ModelChunk>& parts) const {
+  std::vector<DataParallelUnits> list;
   for_messages(parts, [&](double count, double, double, double one, double one_trained) {
     list.push_back({.count = count, .parameters = one, .trained = one_trained});
   });
   return list;
 }
 
-std::vector<ExchangedUnits> DataExchange::exchanged_expert_units(const std::vector<ModelPart>& parts) const {
-  std::vector<ExchangedUnits> list;
+std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(const std::vector<ModelChunk>& parts) const {
+  std::vector<DataParallelUnits> list;
   for_expert_messages(parts, [&](double count, double, double, double one, double one_trained) {
     list.push_back({.count = count, .parameters = one, .trained = one_trained});
   });
   return list;
 }
 
-Bytes DataExchange::norm_message() const {
+Bytes DataParallelCollectives::norm_message() const {
   const bool sums = run_.framework.update.sums_norm && run_.strategy.gradient_clip && shards_optimizer() && run_.optimizer_step;
   return Bytes(sums && shard_links_.place.ranks > 1 ? 4.0 : 0.0);
 }
 
-Seconds DataExchange::norm_time() const {
+Seconds DataParallelCollectives::norm_time() const {
   return norm_message() > Bytes(0.0) ? collective_time(CollectiveKind::AllReduce, norm_message(), shard_links_) : Seconds(0.0);
 }
 
-double DataExchange::trained_block(const ModelPart& part) const {
+double DataParallelCollectives::trained_block(const ModelChunk& part) const {
   return run_.strategy.adapters ? rank_.block_adapters : block_parameters(part);
 }
 
-double DataExchange::gathered_block(const ModelPart& part) const {
+double DataParallelCollectives::gathered_block(const ModelChunk& part) const {
   return shards_weights() ? block_parameters(part) : trained_block(part);
 }
 
-double DataExchange::end_parameters(const ModelPart& part) const { return run_.strategy.adapters ? 0.0 : rank_.ends(part); }
+double DataParallelCollectives::end_parameters(const ModelChunk& part) const { return run_.strategy.adapters ? 0.0 : rank_.ends(part); }
 
-double DataExchange::gathered_ends(const ModelPart& part) const {
+double DataParallelCollectives::gathered_ends(const ModelChunk& part) const {
   return shards_weights() && !run_.strategy.adapters ? rank_.read_ends(part) : end_parameters(part);
 }
 
-double DataExchange::head_parameters(const ModelPart& part) const {
+double DataParallelCollectives::head_parameters(const ModelChunk& part) const {
   return part.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;
 }
 
-double DataExchange::trained_parameters(const ModelPart& part) const { return rank_.trained(part); }
+double DataParallelCollectives::trained_parameters(const ModelChunk& part) const { return rank_.trained(part); }
 
 namespace {
 
@@ -237,7 +237,7 @@ bool alone(const Strategy& strategy) { return strategy.dp * strategy.cp == 1; }
 
 }  // namespace
 
-double accumulation_bytes(const Run& run, const DataExchange& exchange) {
+double accumulation_bytes(const Run& run, const DataParallelCollectives& exchange) {
   if (run.framework.gradients.accumulated_by_gemm) return 0.0;
   // Without an update the sum is that of micro-batches before.
   const double share = run.optimizer_step ? 1.0 - 1.0 / run.strategy.num_microbatches() : 1.0;
@@ -246,11 +246,11 @@ double accumulation_bytes(const Run& run, const DataExchange& exchange) {
   return 3.0 * gradient * share / (on_shard ? run.strategy.shard_ranks() : 1);
 }
 
-double reduction_copy_bytes(const Run& run, const DataExchange& exchange) {
+double reduction_copy_bytes(const Run& run, const DataParallelCollectives& exchange) {
   return alone(run.strategy) ? 0.0 : 2.0 * exchange.gradient_wire_bytes() * run.framework.gradients.copies;
 }
 
-double gather_copy_bytes(const Run& run, const DataExchange& exchange) {
+double gather_copy_bytes(const Run& run, const DataParallelCollectives& exchange) {
   return alone(run.strategy) ? 0.0 : 2.0 * exchange.weight_wire_bytes() * run.framework.sharded.weight_copies;
 }
 
