@@ -36,7 +36,8 @@ ById by_id(std::span<const hwdb::RunFile> files, const Backtest& backtest) {
   for (const hwdb::RunFile& file : files) {
     for (const RunRecord& record : file.runs) {
       const auto row = rows.find(record.id);
-      if (row != rows.end()) result.emplace(record.id, Scored{&record, row->second, settings_of(record)});
+      if (row != rows.end())
+        result.emplace(record.id, Scored{&record, row->second, settings_of(record)});
     }
   }
   return result;
@@ -45,8 +46,10 @@ ById by_id(std::span<const hwdb::RunFile> files, const Backtest& backtest) {
 // --- one pair ---
 
 double noise_of(const Scored& off, const Scored& on) {
-  const double stated = 2.0 * std::max(off.record->noise.value_or(0.0), on.record->noise.value_or(0.0));
-  return std::max({stated, rounding(*off.record->measured) + rounding(*on.record->measured), kRepeatNoise});
+  const double stated =
+      2.0 * std::max(off.record->noise.value_or(0.0), on.record->noise.value_or(0.0));
+  return std::max(
+      {stated, rounding(*off.record->measured) + rounding(*on.record->measured), kRepeatNoise});
 }
 
 template <class Quantity>
@@ -59,8 +62,8 @@ bool same_kind_of_peak(const hwdb::Measured& a, const hwdb::Measured& b) {
   return a.memory_kind == b.memory_kind && a.memory_scope == b.memory_scope;
 }
 
-// The ratios that both runs have; a pair of runs that printed times must not be refused for a missing score, so `stated` lifts
-// that.
+// The ratios that both runs have; a pair of runs that printed times must not be refused for a
+// missing score, so `stated` lifts that.
 AblationPair pair_of(const std::string& setting, const Scored& off, const Scored& on, bool stated) {
   AblationPair pair;
   pair.setting = setting;
@@ -73,9 +76,11 @@ AblationPair pair_of(const std::string& setting, const Scored& off, const Scored
     pair.predicted_time = ratio(off.row->predicted_time, on.row->predicted_time);
     pair.noise = noise_of(off, on);
   }
-  if (off.row->scored.memory && on.row->scored.memory && same_kind_of_peak(*off.record->measured, *on.record->measured)) {
+  if (off.row->scored.memory && on.row->scored.memory &&
+      same_kind_of_peak(*off.record->measured, *on.record->measured)) {
     pair.measured_peak = ratio(off.row->measured_peak, on.row->measured_peak);
-    if (pair.measured_peak) pair.predicted_peak = ratio(off.row->predicted_peak, on.row->predicted_peak);
+    if (pair.measured_peak)
+      pair.predicted_peak = ratio(off.row->predicted_peak, on.row->predicted_peak);
   }
   return pair;
 }
@@ -93,8 +98,8 @@ bool faster(const Scored& a, const Scored& b) {
 
 using ByValue = std::map<SettingValue, Scored>;
 
-void add_pair(const std::string& setting, const ByValue::value_type& off, const ByValue::value_type& on,
-              std::vector<AblationPair>& pairs) {
+void add_pair(const std::string& setting, const ByValue::value_type& off,
+              const ByValue::value_type& on, std::vector<AblationPair>& pairs) {
   const bool recipe = setting == "precision" && off.first.rank == on.first.rank;
   AblationPair pair = pair_of(recipe ? "recipe" : setting, off.second, on.second, false);
   pair.off = off.first.text;
@@ -117,14 +122,17 @@ void add_pairs(const std::string& setting, const ById& runs, bool (*counts)(cons
   for (const auto& [id, run] : runs) {
     const auto value = run.settings.find(setting);
     if (value == run.settings.end() || !value->second.known || !counts(*run.row)) continue;
-    const auto [place, added] = alike[all_but(setting, *run.record, run.settings)].emplace(value->second, run);
+    const auto [place, added] =
+        alike[all_but(setting, *run.record, run.settings)].emplace(value->second, run);
     if (!added && faster(run, place->second)) place->second = run;
   }
   for (const auto& [key, values] : alike) pair_up(setting, values, pairs);
 }
 
 bool has_time(const BacktestRow& row) { return row.scored.step_time && row.measured_time; }
-bool has_only_peak(const BacktestRow& row) { return row.scored.memory && row.measured_peak && !has_time(row); }
+bool has_only_peak(const BacktestRow& row) {
+  return row.scored.memory && row.measured_peak && !has_time(row);
+}
 
 std::set<std::string> setting_names(const ById& runs) {
   std::set<std::string> names;
@@ -138,7 +146,8 @@ std::set<std::string> setting_names(const ById& runs) {
 
 const Scored& found(const ById& runs, const Comparison& comparison, const std::string& id) {
   const auto run = runs.find(id);
-  if (run == runs.end()) throw Error("comparison of " + comparison.setting + ": there is no run " + id);
+  if (run == runs.end())
+    throw Error("comparison of " + comparison.setting + ": there is no run " + id);
   return run->second;
 }
 
@@ -148,11 +157,13 @@ std::string value_text(const std::string& setting, const RunRecord& record, cons
   return value == settings.end() || !value->second.known ? fallback : value->second.text;
 }
 
-void set_values(const Comparison& comparison, const RunRecord& off, const RunRecord& on, AblationPair& pair) {
+void set_values(const Comparison& comparison, const RunRecord& off, const RunRecord& on,
+                AblationPair& pair) {
   const bool given = comparison.values.size() == 2;
   pair.off = given ? comparison.values.front() : value_text(comparison.setting, off, "off");
   pair.on = given ? comparison.values.back() : value_text(comparison.setting, on, "on");
-  if (pair.off == pair.on) std::tie(pair.off, pair.on) = std::pair<std::string, std::string>("off", "on");
+  if (pair.off == pair.on)
+    std::tie(pair.off, pair.on) = std::pair<std::string, std::string>("off", "on");
 }
 
 AblationPair measured_pair(const Comparison& comparison, const ById& runs) {
@@ -172,19 +183,22 @@ AblationPair stated_pair(const Comparison& comparison, const Predictor& predict)
   pair.on_id = comparison.on->id;
   pair.measured_time = 1.0 / (1.0 + *comparison.speedup);
   pair.noise = std::max(2.0 * comparison.noise.value_or(0.0), kRepeatNoise);
-  const sim::Seconds off = predict(*comparison.off).step_time, on = predict(*comparison.on).step_time;
+  const sim::Seconds off = predict(*comparison.off).step_time,
+                     on = predict(*comparison.on).step_time;
   if (off > sim::Seconds(0.0) && on > sim::Seconds(0.0)) pair.predicted_time = on / off;
   return pair;
 }
 
 bool same_runs(const AblationPair& a, const AblationPair& b) {
-  return (a.off_id == b.off_id && a.on_id == b.on_id) || (a.off_id == b.on_id && a.on_id == b.off_id);
+  return (a.off_id == b.off_id && a.on_id == b.on_id) ||
+         (a.off_id == b.on_id && a.on_id == b.off_id);
 }
 
-void add_comparisons(std::span<const Comparison> comparisons, const ById& runs, const Predictor& predict,
-                     std::vector<AblationPair>& pairs) {
+void add_comparisons(std::span<const Comparison> comparisons, const ById& runs,
+                     const Predictor& predict, std::vector<AblationPair>& pairs) {
   for (const Comparison& comparison : comparisons) {
-    AblationPair pair = comparison.speedup ? stated_pair(comparison, predict) : measured_pair(comparison, runs);
+    AblationPair pair =
+        comparison.speedup ? stated_pair(comparison, predict) : measured_pair(comparison, runs);
     std::erase_if(pairs, [&](const AblationPair& found) { return same_runs(found, pair); });
     if (has_figures(pair)) pairs.push_back(std::move(pair));
   }
@@ -193,7 +207,8 @@ void add_comparisons(std::span<const Comparison> comparisons, const ById& runs, 
 // --- errors ---
 
 template <class Wanted>
-AblationErrors errors_of(const std::string& name, const std::vector<AblationPair>& pairs, const Wanted& wanted) {
+AblationErrors errors_of(const std::string& name, const std::vector<AblationPair>& pairs,
+                         const Wanted& wanted) {
   AblationErrors errors;
   errors.setting = name;
   std::vector<double> times, peaks;
@@ -212,7 +227,9 @@ AblationErrors errors_of(const std::string& name, const std::vector<AblationPair
   return errors;
 }
 
-bool scored_apart(const std::string& setting) { return setting == kTopology || setting == kSoftware; }
+bool scored_apart(const std::string& setting) {
+  return setting == kTopology || setting == kSoftware;
+}
 
 void set_study_errors(Ablations& result) {
   std::set<std::pair<std::string, std::string>> studies;
@@ -221,10 +238,12 @@ void set_study_errors(Ablations& result) {
   }
   double errors = 0.0, accuracies = 0.0;
   int timed = 0, decided = 0;
-  for (const auto& study_of : studies) {  // a lambda cannot capture a structured binding in Clang 14
-    const AblationErrors study = errors_of(study_of.first, result.pairs, [&](const AblationPair& pair) {
-      return pair.setting == study_of.first && pair.group == study_of.second;
-    });
+  // a lambda cannot capture a structured binding in Clang 14.
+  for (const auto& study_of : studies) {
+    const AblationErrors study =
+        errors_of(study_of.first, result.pairs, [&](const AblationPair& pair) {
+          return pair.setting == study_of.first && pair.group == study_of.second;
+        });
     if (study.median_error) errors += *study.median_error, ++timed;
     if (const auto accuracy = study.sign_accuracy()) accuracies += *accuracy, ++decided;
   }
@@ -238,22 +257,27 @@ bool is_number(const std::string& text) {
   return std::from_chars(text.data(), end, value).ptr == end && !text.empty();
 }
 
-bool is_switched(const AblationPair& pair) { return !scored_apart(pair.setting) && !(is_number(pair.off) && is_number(pair.on)); }
+bool is_switched(const AblationPair& pair) {
+  return !scored_apart(pair.setting) && !(is_number(pair.off) && is_number(pair.on));
+}
 
 void set_errors(Ablations& result) {
   std::set<std::string> names;
   for (const AblationPair& pair : result.pairs) names.insert(pair.setting);
   const auto of = [&](const std::string& name) {
-    return errors_of(name, result.pairs, [&](const AblationPair& pair) { return pair.setting == name; });
+    return errors_of(name, result.pairs,
+                     [&](const AblationPair& pair) { return pair.setting == name; });
   };
   for (const std::string& name : names) {
     if (!scored_apart(name)) result.settings.push_back(of(name));
   }
   result.topology = of(kTopology);
   result.software = of(kSoftware);
-  result.all = errors_of("all settings", result.pairs, [](const AblationPair& pair) { return !scored_apart(pair.setting); });
-  result.measured = errors_of("all settings, measured times", result.pairs,
-                              [](const AblationPair& pair) { return !scored_apart(pair.setting) && !pair.computed; });
+  result.all = errors_of("all settings", result.pairs,
+                         [](const AblationPair& pair) { return !scored_apart(pair.setting); });
+  result.measured = errors_of(
+      "all settings, measured times", result.pairs,
+      [](const AblationPair& pair) { return !scored_apart(pair.setting) && !pair.computed; });
   result.switched = errors_of("all settings that are switched", result.pairs, is_switched);
   set_study_errors(result);
 }
@@ -261,7 +285,8 @@ void set_errors(Ablations& result) {
 // Half a unit of the last non-zero digit of `value`, relative; at least two digits are significant.
 double half_unit(double value) {
   char text[64];
-  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
+  const auto end =
+      std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
   const std::string printed(text, end);
   const std::size_t mantissa = printed.find('e');
   const int decimals = std::max(mantissa > 2 ? static_cast<int>(mantissa) - 2 : 0, 1);
@@ -271,7 +296,9 @@ double half_unit(double value) {
 
 }  // namespace
 
-bool AblationPair::decides() const { return measured_time && std::abs(std::log(*measured_time)) > noise; }
+bool AblationPair::decides() const {
+  return measured_time && std::abs(std::log(*measured_time)) > noise;
+}
 
 bool AblationPair::right() const {
   return measured_time && predicted_time && (*measured_time - 1.0) * (*predicted_time - 1.0) > 0.0;
@@ -296,13 +323,15 @@ double rounding(const hwdb::Measured& measured) {
   const std::string from = measured.step_time_derived_from.value_or("");
   if (from.find("tokens_per_s") != std::string::npos && measured.tokens_per_second_per_device)
     return half_unit(*measured.tokens_per_second_per_device);
-  if (from.find("mfu") != std::string::npos && measured.reported_mfu) return half_unit(*measured.reported_mfu);
-  if (!from.empty() && measured.reported_tflops_per_device) return half_unit(*measured.reported_tflops_per_device);
+  if (from.find("mfu") != std::string::npos && measured.reported_mfu)
+    return half_unit(*measured.reported_mfu);
+  if (!from.empty() && measured.reported_tflops_per_device)
+    return half_unit(*measured.reported_tflops_per_device);
   return measured.step_time ? half_unit(measured.step_time->value()) : 0.0;
 }
 
-Ablations ablations(std::span<const hwdb::RunFile> files, std::span<const Comparison> comparisons, const Backtest& backtest,
-                    const Predictor& predict) {
+Ablations ablations(std::span<const hwdb::RunFile> files, std::span<const Comparison> comparisons,
+                    const Backtest& backtest, const Predictor& predict) {
   const ById runs = by_id(files, backtest);
   Ablations result;
   for (const std::string& setting : setting_names(runs)) {
@@ -312,9 +341,11 @@ Ablations ablations(std::span<const hwdb::RunFile> files, std::span<const Compar
   add_comparisons(comparisons, runs, predict, result.pairs);
   const std::set<std::string> computed = computed_groups(files);
   for (AblationPair& pair : result.pairs) pair.computed = computed.contains(pair.group);
-  std::sort(result.pairs.begin(), result.pairs.end(), [](const AblationPair& a, const AblationPair& b) {
-    return std::tie(a.setting, a.group, a.off_id, a.on_id) < std::tie(b.setting, b.group, b.off_id, b.on_id);
-  });
+  std::sort(result.pairs.begin(), result.pairs.end(),
+            [](const AblationPair& a, const AblationPair& b) {
+              return std::tie(a.setting, a.group, a.off_id, a.on_id) <
+                     std::tie(b.setting, b.group, b.off_id, b.on_id);
+            });
   set_errors(result);
   return result;
 }

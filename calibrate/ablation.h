@@ -1,20 +1,24 @@
 // Ablations: what a setting is worth, as a ratio, measured and predicted.
 //
-// Two scored runs of one study with the same model, hardware and global batch that differ in one setting (setting.h) are a pair:
-// measured ratio r = t(on) / t(off), predicted ratio likewise, error |ln(predicted ratio / measured ratio)|.  The error of a
-// whole prediction that both runs share cancels, so a ratio says whether the model understands the setting.  Of the values that a
-// setting takes between otherwise equal runs any two are paired, but only neighbours where the values are numbers (micro-batch,
-// topology); of repeated runs the fastest counts, as a slow repeat is the network's or the node's.  Two recipes of one number
-// format are the setting "recipe".  Studies that state a relative speed-up, or pairs whose records differ in text only, come from
-// a file (hwdb/comparison.h).
+// Two scored runs of one study with the same model, hardware and global batch that differ in one
+// setting (setting.h) are a pair: measured ratio r = t(on) / t(off), predicted ratio likewise,
+// error |ln(predicted ratio / measured ratio)|.  The error of a whole prediction that both runs
+// share cancels, so a ratio says whether the model understands the setting.  Of the values that a
+// setting takes between otherwise equal runs any two are paired, but only neighbours where the
+// values are numbers (micro-batch, topology); of repeated runs the fastest counts, as a slow repeat
+// is the network's or the node's.  Two recipes of one number format are the setting "recipe".
+// Studies that state a relative speed-up, or pairs whose records differ in text only, come from a
+// file (hwdb/comparison.h).
 //
-// A pair decides a sign where the measured ratio is outside the noise: |ln r| > max(2 n, q, 0.02), with n the larger relative
-// noise that the runs state and q the sum of what rounding of the two printed figures can make.  (Half a unit of the last
-// non-zero digit; at least two digits are taken as printed.)  2 % is what repeats of one program on one machine differ by.  Pairs
-// inside the noise are listed and their errors count; their signs do not.
+// A pair decides a sign where the measured ratio is outside the noise: |ln r| > max(2 n, q, 0.02),
+// with n the larger relative noise that the runs state and q the sum of what rounding of the two
+// printed figures can make.  (Half a unit of the last non-zero digit; at least two digits are taken
+// as printed.)  2 % is what repeats of one program on one machine differ by.  Pairs inside the
+// noise are listed and their errors count; their signs do not.
 //
-// Scored apart: topology trades (tensor, pipeline and data ranks on the same devices), which change everything at once, and
-// software, releases of one framework of which nobody says what they changed.
+// Scored apart: topology trades (tensor, pipeline and data ranks on the same devices), which change
+// everything at once, and software, releases of one framework of which nobody says what they
+// changed.
 #pragma once
 
 #include <optional>
@@ -30,8 +34,9 @@ namespace llmsim::calibrate {
 
 struct AblationPair {
   std::string setting, group;
-  std::string off, on;        // values of the setting
-  std::string off_id, on_id;  // runs; for stated speed-ups of runs without figures, the name of the comparison
+  std::string off, on;  // values of the setting
+  // Runs; for stated speed-ups of runs without figures, the name of the comparison.
+  std::string off_id, on_id;
   std::optional<double> measured_time, predicted_time;  // ratios on / off
   std::optional<double> measured_peak, predicted_peak;
   double noise = 0.0;     // |ln ratio| of times that a sign needs
@@ -58,19 +63,24 @@ struct Ablations {
   std::vector<AblationPair> pairs;       // by setting, group and runs
   std::vector<AblationErrors> settings;  // by name, without the next two
   AblationErrors topology, software;
-  AblationErrors all;                         // over `settings`
-  AblationErrors measured;                    // of them, those of studies that measured their times
-  AblationErrors switched;                    // of them, those with values that are no numbers: on or off, one kind or another
-  std::optional<double> study_median_error;   // mean over (setting, study) of the median error
-  std::optional<double> study_sign_accuracy;  // mean over (setting, study) of the fraction of right signs
+  AblationErrors all;       // over `settings`
+  AblationErrors measured;  // of them, those of studies that measured their times
+  // Of them, those with values that are no numbers: on or off, one kind or another.
+  AblationErrors switched;
+  std::optional<double> study_median_error;  // mean over (setting, study) of the median error
+  // Mean over (setting, study) of the fraction of right signs.
+  std::optional<double> study_sign_accuracy;
 };
 
-// All pairs of the runs in `backtest` that can be told apart by their records, and the comparisons.  Comparisons that bring runs
-// of their own are predicted with `predict`.  Throws Error for a comparison that names an unknown run.
-Ablations ablations(std::span<const hwdb::RunFile> files, std::span<const hwdb::Comparison> comparisons, const Backtest& backtest,
+// All pairs of the runs in `backtest` that can be told apart by their records, and the comparisons.
+// Comparisons that bring runs of their own are predicted with `predict`.  Throws Error for a
+// comparison that names an unknown run.
+Ablations ablations(std::span<const hwdb::RunFile> files,
+                    std::span<const hwdb::Comparison> comparisons, const Backtest& backtest,
                     const Predictor& predict);
 
-// What rounding of the printed figure behind a measured time can make: half a unit of its last digit, relative.
+// What rounding of the printed figure behind a measured time can make: half a unit of its last
+// digit, relative.
 double rounding(const hwdb::Measured& measured);
 
 }  // namespace llmsim::calibrate

@@ -15,7 +15,10 @@ using sim::Seconds;
 constexpr double kBackwardOverForward = 0.82;
 
 AttentionMachine with(AttentionMachine machine, std::span<const double> values) {
-  machine.coefficients = {.forward = values[0], .backward = values[1], .seq_half = values[2], .head_dim_64_factor = values[3]};
+  machine.coefficients = {.forward = values[0],
+                          .backward = values[1],
+                          .seq_half = values[2],
+                          .head_dim_64_factor = values[3]};
   return machine;
 }
 
@@ -24,21 +27,27 @@ Seconds predicted(const AttentionSample& sample, const AttentionMachine& machine
   backward.flops = attention_flops(sample.forward, AttentionPass::Backward);
   backward.moved = 2.0 * sample.forward.moved;
   Seconds time;
-  if (sample.pass != AttentionPass::Backward) time += attention_time(sample.forward, false, machine);
+  if (sample.pass != AttentionPass::Backward)
+    time += attention_time(sample.forward, false, machine);
   if (sample.pass != AttentionPass::Forward) time += attention_time(backward, true, machine);
   return time;
 }
 
 std::array<double, 3> prior_residuals(std::span<const double> values) {
   return {kUsualMisfit * std::log(values[1] / values[0] / kBackwardOverForward) / 0.15,
-          kUsualMisfit * std::log(values[2] / 500.0) / 1.0, kUsualMisfit * std::log(values[3] / 0.8) / 0.3};
+          kUsualMisfit * std::log(values[2] / 500.0) / 1.0,
+          kUsualMisfit * std::log(values[3] / 0.8) / 0.3};
 }
 
 }  // namespace
 
-sim::Operator attention_forward(std::int64_t batch, std::int64_t heads, std::int64_t seq_len, std::int64_t head_dim,
-                                bool causal) {
-  sim::Operator op{.kind = sim::OperatorKind::Attention, .label = "measured", .batch = batch * heads, .m = seq_len, .n = seq_len};
+sim::Operator attention_forward(std::int64_t batch, std::int64_t heads, std::int64_t seq_len,
+                                std::int64_t head_dim, bool causal) {
+  sim::Operator op{.kind = sim::OperatorKind::Attention,
+                   .label = "measured",
+                   .batch = batch * heads,
+                   .m = seq_len,
+                   .n = seq_len};
   op.k = head_dim;
   op.causal = causal;
   const double s = static_cast<double>(seq_len), width = static_cast<double>(op.batch * head_dim);
@@ -56,13 +65,18 @@ sim::Flops attention_flops(const sim::Operator& forward, AttentionPass pass) {
   return forward.flops;
 }
 
-AttentionFit fit_attention(const AttentionMachine& machine, std::span<const AttentionSample> samples) {
-  if (samples.empty()) throw Error("fit: no measured attention; add measurements of the subject \"attention\"");
-  const std::vector<Parameter> parameters{
-      {"forward", 0.5, 0.0}, {"backward", 0.4, 0.0}, {"seq_half", 500.0, 0.0}, {"head_dim_64_factor", 0.8, 0.0}};
+AttentionFit fit_attention(const AttentionMachine& machine,
+                           std::span<const AttentionSample> samples) {
+  if (samples.empty())
+    throw Error("fit: no measured attention; add measurements of the subject \"attention\"");
+  const std::vector<Parameter> parameters{{"forward", 0.5, 0.0},
+                                          {"backward", 0.4, 0.0},
+                                          {"seq_half", 500.0, 0.0},
+                                          {"head_dim_64_factor", 0.8, 0.0}};
   const auto residuals = [&](std::span<const double> values, std::span<double> out) {
     const AttentionMachine trial = with(machine, values);
-    for (std::size_t i = 0; i < samples.size(); ++i) out[i] = std::log(predicted(samples[i], trial) / samples[i].time);
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      out[i] = std::log(predicted(samples[i], trial) / samples[i].time);
     const std::array<double, 3> priors = prior_residuals(values);
     for (std::size_t i = 0; i < priors.size(); ++i) out[samples.size() + i] = priors[i];
   };
@@ -77,7 +91,8 @@ AttentionFit fit_attention(const AttentionMachine& machine, std::span<const Atte
   }
   fit.coefficients = with(machine, values).coefficients;
   double squares = 0.0;
-  for (std::size_t i = 0; i < samples.size(); ++i) squares += solution.residuals[i] * solution.residuals[i];
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    squares += solution.residuals[i] * solution.residuals[i];
   fit.rms = std::sqrt(squares / static_cast<double>(samples.size()));
   return fit;
 }

@@ -1,10 +1,13 @@
-// Fits the coefficients of flash attention (sim/cost/kernels.h) to measured rates of one implementation on one device.
+// Fits the coefficients of flash attention (sim/cost/kernels.h) to measured rates of one
+// implementation on one device.
 //
-// Residuals are  ln(predicted / measured)  with Huber weights.  Tables give forward, backward or both together, so three weak
-// priors stand beside them, each as  0.08 (u - u0) / spread  of u = ln value:  backward / forward = 0.82 (spread
-// 0.15; FlashAttention-2 and Composable Kernel, where both are measured), seq_half = 500 (1.0), head_dim_64_factor = 0.8 (0.3).
+// Residuals are  ln(predicted / measured)  with Huber weights.  Tables give forward, backward or
+// both together, so three weak priors stand beside them, each as  0.08 (u - u0) / spread  of u = ln
+// value:  backward / forward = 0.82 (spread 0.15; FlashAttention-2 and Composable Kernel, where
+// both are measured), seq_half = 500 (1.0), head_dim_64_factor = 0.8 (0.3).
 //
-// Rates follow the tables' convention: 4 b h s^2 d FLOPs forward, half of it under a causal mask, 2.5 times it backward.
+// Rates follow the tables' convention: 4 b h s^2 d FLOPs forward, half of it under a causal mask,
+// 2.5 times it backward.
 #pragma once
 
 #include <span>
@@ -23,7 +26,8 @@ struct AttentionSample {
 };
 
 // A measured forward pass of `batch` sequences with as many key heads as heads.
-sim::Operator attention_forward(std::int64_t batch, std::int64_t heads, std::int64_t seq_len, std::int64_t head_dim, bool causal);
+sim::Operator attention_forward(std::int64_t batch, std::int64_t heads, std::int64_t seq_len,
+                                std::int64_t head_dim, bool causal);
 
 // FLOPs by the convention above.
 sim::Flops attention_flops(const sim::Operator& forward, AttentionPass pass);
@@ -36,6 +40,7 @@ struct AttentionFit {
 };
 
 // Throws Error for no samples.
-AttentionFit fit_attention(const sim::AttentionMachine& machine, std::span<const AttentionSample> samples);
+AttentionFit fit_attention(const sim::AttentionMachine& machine,
+                           std::span<const AttentionSample> samples);
 
 }  // namespace llmsim::calibrate

@@ -45,9 +45,11 @@ void set_predicted(const RunRecord& record, const sim::Prediction& prediction, B
   if (usable(prediction.step_time.value())) {
     row.predicted_time = prediction.step_time;
     row.interval = prediction.interval;
-    if (row.measured_time) row.warnings = sim::implausible_measurement(prediction, *row.measured_time);
+    if (row.measured_time)
+      row.warnings = sim::implausible_measurement(prediction, *row.measured_time);
   }
-  const sim::Bytes peak = comparable_peak(prediction.memory, record.measured.value_or(hwdb::Measured{}));
+  const sim::Bytes peak =
+      comparable_peak(prediction.memory, record.measured.value_or(hwdb::Measured{}));
   if (usable(peak.value())) row.predicted_peak = peak;
   if (row.predicted_outcome == "infeasible") row.skipped = prediction.infeasible->message;
 }
@@ -82,7 +84,9 @@ struct Sample {
   std::vector<double> ok_right, oom_right;  // 1 for a right verdict, 0 for a wrong one
 };
 
-void append(std::vector<double>& to, const std::vector<double>& from) { to.insert(to.end(), from.begin(), from.end()); }
+void append(std::vector<double>& to, const std::vector<double>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 void add_time(const BacktestRow& row, Sample& sample) {
   if (!row.scored.step_time || !row.measured_time) return;
@@ -97,7 +101,8 @@ void add_time(const BacktestRow& row, Sample& sample) {
   sample.abs_errors.push_back(std::abs(std::log(ratio)));
   sample.signed_errors.push_back(std::log(ratio));
   sample.relative_errors.push_back(std::abs(ratio - 1.0));
-  const bool inside = row.interval && row.interval->first <= *row.measured_time && *row.measured_time <= row.interval->second;
+  const bool inside = row.interval && row.interval->first <= *row.measured_time &&
+                      *row.measured_time <= row.interval->second;
   sample.inside.push_back(inside ? 1.0 : 0.0);
 }
 
@@ -105,7 +110,8 @@ void add_memory(const BacktestRow& row, Sample& sample) {
   if (!row.scored.memory || !row.measured_peak) return;
   const double ratio = row.predicted_peak ? *row.predicted_peak / *row.measured_peak : 0.0;
   sample.memory_errors.push_back(row.predicted_peak ? std::abs(std::log(ratio)) : kMissedError);
-  sample.memory_relative_errors.push_back(row.predicted_peak ? std::abs(ratio - 1.0) : kMissedError);
+  sample.memory_relative_errors.push_back(row.predicted_peak ? std::abs(ratio - 1.0)
+                                                             : kMissedError);
 }
 
 void add_outcome(const BacktestRow& row, Sample& sample) {
@@ -149,7 +155,9 @@ GroupErrors group_errors(const std::string& name, const Sample& sample) {
   return group;
 }
 
-bool has_figures(const GroupErrors& group) { return group.scored > 0 || group.memory_scored > 0 || group.outcomes > 0; }
+bool has_figures(const GroupErrors& group) {
+  return group.scored > 0 || group.memory_scored > 0 || group.outcomes > 0;
+}
 
 std::vector<GroupErrors> all_group_errors(const std::map<std::string, Sample>& samples) {
   std::vector<GroupErrors> groups;
@@ -171,7 +179,8 @@ std::vector<GroupErrors> all_group_errors(const std::map<std::string, Sample>& s
 // --- overall ---
 
 // Mean over the groups that have the figure.
-std::optional<double> mean_over(const std::vector<GroupErrors>& groups, std::optional<double> GroupErrors::*figure) {
+std::optional<double> mean_over(const std::vector<GroupErrors>& groups,
+                                std::optional<double> GroupErrors::*figure) {
   std::vector<double> values;
   for (const GroupErrors& group : groups) {
     if (group.*figure) values.push_back(*(group.*figure));
@@ -224,9 +233,11 @@ void set_errors(Backtest& result) {
 }
 
 // Largest of a figure over the stages that a measurement speaks of.
-sim::Bytes largest(const sim::Memory& memory, const std::string& scope, sim::Bytes sim::StageMemory::*figure) {
+sim::Bytes largest(const sim::Memory& memory, const std::string& scope,
+                   sim::Bytes sim::StageMemory::*figure) {
   if (scope == "last-stage") return memory.stages.back().*figure;
-  if (scope == "first-or-last-stage") return std::max(memory.stages.front().*figure, memory.stages.back().*figure);
+  if (scope == "first-or-last-stage")
+    return std::max(memory.stages.front().*figure, memory.stages.back().*figure);
   sim::Bytes most{};
   for (const sim::StageMemory& stage : memory.stages) most = std::max(most, stage.*figure);
   return most;
@@ -244,7 +255,8 @@ struct Triples {
 
 bool is_exact(const hwdb::RunRecord& record) {
   return record.scored.step_time && record.measured && record.measured->step_time &&
-         record.training.strategy.contains("global_batch") && rounding(*record.measured) < kOnTheLine;
+         record.training.strategy.contains("global_batch") &&
+         rounding(*record.measured) < kOnTheLine;
 }
 
 // Text that runs share which differ in the global batch alone.
@@ -256,8 +268,10 @@ std::string all_but_batch(hwdb::RunRecord record) {
 
 double off_the_line(ByBatch::const_iterator first) {
   const auto middle = std::next(first), last = std::next(middle);
-  const double part = static_cast<double>(middle->first - first->first) / (last->first - first->first);
-  return std::abs(first->second + part * (last->second - first->second) - middle->second) / middle->second;
+  const double part =
+      static_cast<double>(middle->first - first->first) / (last->first - first->first);
+  return std::abs(first->second + part * (last->second - first->second) - middle->second) /
+         middle->second;
 }
 
 void count(const ByBatch& times, Triples& triples) {
@@ -279,20 +293,23 @@ std::optional<Scope> scope_named(const std::string& name) {
 
 bool in_scope(const RunRecord& record, Scope scope) {
   if (scope == Scope::All) return true;
-  const bool moe = record.model.moe || sim::stated<int>(record.training.strategy, "ep").value_or(1) > 1 ||
+  const bool moe = record.model.moe ||
+                   sim::stated<int>(record.training.strategy, "ep").value_or(1) > 1 ||
                    sim::stated<int>(record.training.strategy, "cp").value_or(1) > 1;
   return moe == (scope == Scope::Moe);
 }
 
 sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& measured) {
   if (memory.stages.empty()) return memory.peak;
-  const std::string kind = measured.memory_kind.value_or("reserved"), scope = measured.memory_scope.value_or("");
+  const std::string kind = measured.memory_kind.value_or("reserved"),
+                    scope = measured.memory_scope.value_or("");
   if (kind == "allocated") return largest(memory, scope, &sim::StageMemory::peak);
   const sim::Bytes reserved = largest(memory, scope, &sim::StageMemory::reserved);
   return kind == "device" ? reserved + memory.context : reserved;
 }
 
-Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict, const Progress& progress) {
+Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict,
+                  const Progress& progress) {
   Backtest result;
   std::set<std::string> seen;
   std::size_t done = 0, all = 0;
@@ -305,9 +322,11 @@ Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predi
       if (!in_scope(record, scope)) continue;
       result.rows.push_back(
           first ? row_of(record, predict)
-                : skipped_row(record.id, record.group, file.file + ": run " + record.id + ": this id appears twice"));
+                : skipped_row(record.id, record.group,
+                              file.file + ": run " + record.id + ": this id appears twice"));
     }
-    for (const hwdb::RejectedRun& run : file.rejected) result.rows.push_back(skipped_row(run.id, file.group, run.reason));
+    for (const hwdb::RejectedRun& run : file.rejected)
+      result.rows.push_back(skipped_row(run.id, file.group, run.reason));
   }
   set_errors(result);
   return result;
@@ -318,15 +337,17 @@ std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files) {
   for (const hwdb::RunFile& file : files) {
     for (const hwdb::RunRecord& record : file.runs) {
       if (is_exact(record))
-        studies[record.group][all_but_batch(record)].emplace(*sim::stated<int>(record.training.strategy, "global_batch"),
-                                                             record.measured->step_time->value());
+        studies[record.group][all_but_batch(record)].emplace(
+            *sim::stated<int>(record.training.strategy, "global_batch"),
+            record.measured->step_time->value());
     }
   }
   std::set<std::string> groups;
   for (const auto& [group, study] : studies) {
     Triples triples;
     for (const auto& [key, times] : study) count(times, triples);
-    if (triples.on_the_line >= kFewestTriples && 2 * triples.on_the_line > triples.all) groups.insert(group);
+    if (triples.on_the_line >= kFewestTriples && 2 * triples.on_the_line > triples.all)
+      groups.insert(group);
   }
   return groups;
 }

@@ -1,9 +1,11 @@
 // Back-tests: predictions held against measured runs, by group.
 //
-// With m measured and p predicted, the error of a row is ln(p / m); a group's error is the median of |ln(p / m)|, its bias the
-// mean of ln(p / m), its coverage the fraction of measured times inside the predicted interval.  A scored row without a
-// prediction counts as an error of 1 outside every interval.  Each group counts once: the macro error is the mean of the groups'
-// errors.  Groups with fewer than three scored times are pooled into one, named "(small groups)".  Memory errors are not pooled.
+// With m measured and p predicted, the error of a row is ln(p / m); a group's error is the median
+// of |ln(p / m)|, its bias the mean of ln(p / m), its coverage the fraction of measured times
+// inside the predicted interval.  A scored row without a prediction counts as an error of 1 outside
+// every interval.  Each group counts once: the macro error is the mean of the groups' errors.
+// Groups with fewer than three scored times are pooled into one, named "(small groups)".  Memory
+// errors are not pooled.
 #pragma once
 
 #include <functional>
@@ -36,13 +38,15 @@ struct BacktestRow {
   std::optional<sim::Seconds> measured_time, predicted_time;
   std::optional<std::pair<sim::Seconds, sim::Seconds>> interval;
   std::optional<sim::Bytes> measured_peak, predicted_peak;
-  std::optional<std::string> measured_outcome, predicted_outcome;  // predicted: "ok", "oom", "infeasible"
-  std::optional<std::string> skipped;                              // why there is no prediction
-  std::vector<std::string> warnings{};                             // measured figures that cannot be right, see sim/predict.h
+  // Predicted: "ok", "oom", "infeasible".
+  std::optional<std::string> measured_outcome, predicted_outcome;
+  std::optional<std::string> skipped;   // why there is no prediction
+  std::vector<std::string> warnings{};  // measured figures that cannot be right, see sim/predict.h
   bool unread = false;  // skipped because the run could not be read, or its id appeared before
 };
 
-// Scored times and memory peaks of one group.  Errors of times are none where the group has none scored.
+// Scored times and memory peaks of one group.  Errors of times are none where the group has none
+// scored.
 struct GroupErrors {
   std::string group;
   int scored = 0;  // scored times
@@ -59,11 +63,13 @@ struct OverallErrors {
   int missed = 0;
   std::optional<double> macro_median_abs_error, macro_mean_abs_error, coverage;
   int memory_scored = 0;
-  std::optional<double> memory_mape;                    // mean |p - m| / m over all rows
-  std::optional<double> memory_macro_median_abs_error;  // mean over groups of the median |ln(p / m)|
+  std::optional<double> memory_mape;  // mean |p - m| / m over all rows
+  // Mean over groups of the median |ln(p / m)|
+  std::optional<double> memory_macro_median_abs_error;
   int outcomes = 0, outcomes_right = 0;
-  std::optional<double> outcome_accuracy;           // right verdicts / verdicts
-  std::optional<double> balanced_outcome_accuracy;  // mean of the fractions right among "ok" and among "oom"
+  std::optional<double> outcome_accuracy;  // right verdicts / verdicts
+  // Mean of the fractions right among "ok" and among "oom".
+  std::optional<double> balanced_outcome_accuracy;
 };
 
 struct Backtest {
@@ -78,27 +84,33 @@ using Predictor = std::function<sim::Prediction(const hwdb::RunRecord&)>;
 // Called before each prediction with the number of runs done and of all runs.
 using Progress = std::function<void(std::size_t done, std::size_t all)>;
 
-// Holds predictions against all runs in scope.  A run that could not be read, whose id appeared before, or that the predictor
-// refuses becomes a row with the reason in `skipped`.
-Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict, const Progress& progress = {});
+// Holds predictions against all runs in scope.  A run that could not be read, whose id appeared
+// before, or that the predictor refuses becomes a row with the reason in `skipped`.
+Backtest backtest(std::span<const hwdb::RunFile> files, Scope scope, const Predictor& predict,
+                  const Progress& progress = {});
 
 // The predicted figure that a measured peak is compared with:
-//   kind   "allocated": what the framework's allocator handed out; "device": with reserved and driver memory; else what it
-//   reserved scope  "last-stage": the last pipeline stage; "first-or-last-stage": the larger of the first and the last; else the
+//   kind   "allocated": what the framework's allocator handed out; "device": with reserved and
+//          driver memory; else what it
+//   reserved scope  "last-stage": the last pipeline stage; "first-or-last-stage": the larger of the
+//                   first and the last; else the
 //   largest stage
 sim::Bytes comparable_peak(const sim::Memory& memory, const hwdb::Measured& measured);
 
 // Studies whose step times were computed, not measured.
 //
-// A step of n equal micro-batches takes a + b n, and on a machine only up to its noise.  Of three runs that differ in the global
-// batch alone, n1 < n2 < n3, the middle one lies off the line through the others by
+// A step of n equal micro-batches takes a + b n, and on a machine only up to its noise.  Of three
+// runs that differ in the global batch alone, n1 < n2 < n3, the middle one lies off the line
+// through the others by
 //
 //   e = |t1 + (t3 - t1) (n2 - n1) / (n3 - n1) - t2| / t2
 //
-// The measured studies have e of 1e-3 and more.  A study is taken for computed where e < 1e-6 in at least three triples of
-// neighbours and in more than half of them; times printed more coarsely than that say nothing.  Such times are what another model
-// of a step holds (vTrain's "ground truth" of one node has e < 1e-15 in all of 432 triples, and what a data rank more costs is an
-// entry of its table of all-reduces): they are scored as published, but they are no evidence, so nothing is fitted to them.
+// The measured studies have e of 1e-3 and more.  A study is taken for computed where e < 1e-6 in at
+// least three triples of neighbours and in more than half of them; times printed more coarsely than
+// that say nothing.  Such times are what another model of a step holds (vTrain's "ground truth" of
+// one node has e < 1e-15 in all of 432 triples, and what a data rank more costs is an entry of its
+// table of all-reduces): they are scored as published, but they are no evidence, so nothing is
+// fitted to them.
 
 // Names of the groups, of those that have scored step times.
 std::set<std::string> computed_groups(std::span<const hwdb::RunFile> files);

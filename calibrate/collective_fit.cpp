@@ -18,7 +18,8 @@ struct FabricCoefficient {
   void (*set)(Cluster&, double);
 };
 
-Cluster with(Cluster cluster, std::span<const FabricCoefficient> coefficients, std::span<const double> values) {
+Cluster with(Cluster cluster, std::span<const FabricCoefficient> coefficients,
+             std::span<const double> values) {
   for (std::size_t i = 0; i < coefficients.size(); ++i) coefficients[i].set(cluster, values[i]);
   return cluster;
 }
@@ -27,7 +28,8 @@ double log_error(const CollectiveSample& sample, const Cluster& cluster) {
   return std::log(predicted(sample, cluster) / sample.time);
 }
 
-void set_errors(const Cluster& cluster, std::span<const CollectiveSample> samples, CollectiveFit& result) {
+void set_errors(const Cluster& cluster, std::span<const CollectiveSample> samples,
+                CollectiveFit& result) {
   std::vector<double> sizes;
   double squares = 0.0;
   for (const CollectiveSample& sample : samples) {
@@ -42,18 +44,22 @@ void set_errors(const Cluster& cluster, std::span<const CollectiveSample> sample
 
 CollectiveFit fit(const Cluster& cluster, std::span<const FabricCoefficient> coefficients,
                   std::span<const CollectiveSample> samples) {
-  if (samples.empty()) throw Error("fit: no measured collectives; add measurements of the subject \"collectives\"");
+  if (samples.empty())
+    throw Error("fit: no measured collectives; add measurements of the subject \"collectives\"");
   std::vector<Parameter> parameters;
-  for (const FabricCoefficient& coefficient : coefficients) parameters.push_back(coefficient.parameter);
+  for (const FabricCoefficient& coefficient : coefficients)
+    parameters.push_back(coefficient.parameter);
   const auto residuals = [&](std::span<const double> values, std::span<double> out) {
     const Cluster trial = with(cluster, coefficients, values);
-    for (std::size_t i = 0; i < samples.size(); ++i) out[i] = std::sqrt(samples[i].weight) * log_error(samples[i], trial);
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      out[i] = std::sqrt(samples[i].weight) * log_error(samples[i], trial);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double moved = std::log(values[i] / coefficients[i].parameter.start);
       out[samples.size() + i] = kUsualMisfit * moved / coefficients[i].spread;
     }
   };
-  const LeastSquaresFit solution = least_squares(parameters, samples.size() + parameters.size(), residuals);
+  const LeastSquaresFit solution =
+      least_squares(parameters, samples.size() + parameters.size(), residuals);
   CollectiveFit result;
   result.values = solution.values;
   std::vector<double> values;
@@ -69,25 +75,37 @@ sim::Seconds predicted(const CollectiveSample& sample, const Cluster& cluster) {
   part.num_devices = sample.ranks;
   sim::Strategy strategy;
   strategy.dp = sample.ranks;
-  return collective_time(sample.kind, sample.message, group_links(strategy, sim::GroupKind::Data, part, 1.0));
+  return collective_time(sample.kind, sample.message,
+                         group_links(strategy, sim::GroupKind::Data, part, 1.0));
 }
 
 CollectiveFit fit_fabric(const Cluster& cluster, std::span<const CollectiveSample> samples) {
   const std::vector<FabricCoefficient> coefficients{
-      {{"collective_fraction", 0.75, 0.0}, 0.5, [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
-      {{"fabric.latency_s", 3.4e-6, 0.0}, 1.0, [](Cluster& c, double v) { c.fabric.latency = sim::Seconds(v); }}};
+      {{"collective_fraction", 0.75, 0.0},
+       0.5,
+       [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
+      {{"fabric.latency_s", 3.4e-6, 0.0}, 1.0, [](Cluster& c, double v) {
+         c.fabric.latency = sim::Seconds(v);
+       }}};
   return fit(cluster, coefficients, samples);
 }
 
 CollectiveFit fit_loopback(const Cluster& cluster, std::span<const CollectiveSample> samples) {
   const std::vector<FabricCoefficient> coefficients{
-      {{"collective_fraction", 0.5, 0.0}, 1.0, [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
-      {{"fabric.latency_s", 1e-4, 0.0}, 1.5, [](Cluster& c, double v) { c.fabric.latency = sim::Seconds(v); }},
-      {{"fabric.sum_bytes_per_s", 2e9, 0.0}, 1.5, [](Cluster& c, double v) { c.fabric.sum_bandwidth = sim::BytesPerSecond(v); }}};
+      {{"collective_fraction", 0.5, 0.0},
+       1.0,
+       [](Cluster& c, double v) { c.device.achieved.collective_fraction = v; }},
+      {{"fabric.latency_s", 1e-4, 0.0},
+       1.5,
+       [](Cluster& c, double v) { c.fabric.latency = sim::Seconds(v); }},
+      {{"fabric.sum_bytes_per_s", 2e9, 0.0}, 1.5, [](Cluster& c, double v) {
+         c.fabric.sum_bandwidth = sim::BytesPerSecond(v);
+       }}};
   return fit(cluster, coefficients, samples);
 }
 
-CollectiveFit describe_collectives(const Cluster& cluster, std::span<const CollectiveSample> samples) {
+CollectiveFit describe_collectives(const Cluster& cluster,
+                                   std::span<const CollectiveSample> samples) {
   CollectiveFit result;
   set_errors(cluster, samples, result);
   return result;

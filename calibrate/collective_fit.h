@@ -1,12 +1,13 @@
-// Fits the coefficients of collectives (sim/cost/collective.h) to measured curves, and says how well the formula describes them.
+// Fits the coefficients of collectives (sim/cost/collective.h) to measured curves, and says how
+// well the formula describes them.
 //
-// On one node two coefficients of the device are fitted on ln(predicted / measured) with Huber weights: collective_fraction (what
-// large messages reach) and fabric.latency_s (what small ones cost), from all curves and sizes, each curve counted once.  Weak
-// priors stand beside the data, as  0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5), fabric.latency_s 3.4 us
-// (1).
+// On one node two coefficients of the device are fitted on ln(predicted / measured) with Huber
+// weights: collective_fraction (what large messages reach) and fabric.latency_s (what small ones
+// cost), from all curves and sizes, each curve counted once.  Weak priors stand beside the data, as
+// 0.08 ln(value / prior) / spread:  collective_fraction 0.75 (0.5), fabric.latency_s 3.4 us (1).
 //
-// Between processes of one host (sim/cost/collective.h) three: collective_fraction 0.5 (1), fabric.latency_s 100 us (1.5) and
-// fabric.sum_bytes_per_s 2 GB/s (1.5).
+// Between processes of one host (sim/cost/collective.h) three: collective_fraction 0.5 (1),
+// fabric.latency_s 100 us (1.5) and fabric.sum_bytes_per_s 2 GB/s (1.5).
 #pragma once
 
 #include <span>
@@ -42,6 +43,7 @@ CollectiveFit fit_fabric(const sim::Cluster& cluster, std::span<const Collective
 CollectiveFit fit_loopback(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
 
 // The errors of a cluster as it is; no values.
-CollectiveFit describe_collectives(const sim::Cluster& cluster, std::span<const CollectiveSample> samples);
+CollectiveFit describe_collectives(const sim::Cluster& cluster,
+                                   std::span<const CollectiveSample> samples);
 
 }  // namespace llmsim::calibrate

@@ -12,7 +12,8 @@ class Comparing {
   void add(const std::string& what, std::int64_t predicted, std::int64_t measured) {
     list_.push_back({.name = step_ + ": " + what, .predicted = predicted, .measured = measured});
   }
-  void add(const std::string& pass, const sim::PassFlopCounts& predicted, const sim::PassFlopCounts& measured) {
+  void add(const std::string& pass, const sim::PassFlopCounts& predicted,
+           const sim::PassFlopCounts& measured) {
     add(pass + " GEMM FLOPs", predicted.gemms, measured.gemms);
     if (predicted.attention != 0 || measured.attention != 0)
       add(pass + " attention FLOPs", predicted.attention, measured.attention);
@@ -22,7 +23,8 @@ class Comparing {
     all.insert(measured.begin(), measured.end());
     for (const auto& [name, ignored] : all) {
       const std::string what = name.first + " " + name.second;
-      const sim::CollectiveTotal expected = total_of(predicted, name), actual = total_of(measured, name);
+      const sim::CollectiveTotal expected = total_of(predicted, name),
+                                 actual = total_of(measured, name);
       add(what + " calls", expected.calls, actual.calls);
       add(what + " bytes", expected.bytes, actual.bytes);
     }
@@ -39,7 +41,8 @@ class Comparing {
   std::vector<CountComparison> list() && { return std::move(list_); }
 
  private:
-  static sim::CollectiveTotal total_of(const sim::SentTotals& totals, const sim::SentTotals::key_type& name) {
+  static sim::CollectiveTotal total_of(const sim::SentTotals& totals,
+                                       const sim::SentTotals::key_type& name) {
     const auto found = totals.find(name);
     return found == totals.end() ? sim::CollectiveTotal{} : found->second;
   }

@@ -1,4 +1,5 @@
-// What the runtime counted in a step of its own beside what the simulator says: figures that must be equal.
+// What the runtime counted in a step of its own beside what the simulator says: figures that must
+// be equal.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ struct CountComparison {
   bool equal() const { return predicted == measured; }
 };
 
-// `run` is the step's, resolved.  In order: parameters; FLOPs of GEMMs and attention, forward and backward; calls and bytes of
-// every collective that either side has; bytes between steps, after forward and at the peak, and on the host.
+// `run` is the step's, resolved.  In order: parameters; FLOPs of GEMMs and attention, forward and
+// backward; calls and bytes of every collective that either side has; bytes between steps, after
+// forward and at the peak, and on the host.
 std::vector<CountComparison> compare_counts(const hwdb::CountedStep& step, const sim::Run& run);
 
 }  // namespace llmsim::calibrate

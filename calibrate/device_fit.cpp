@@ -36,8 +36,9 @@ struct Reading {
   double deviation = 0.0;
 };
 
-// The median of readings.  Its standard error is that of the median of n normal values, sqrt(pi / 2n) sigma: sigma is 1.4826
-// median absolute deviations of the readings, with the deviation of the repeats of a reading.
+// The median of readings.  Its standard error is that of the median of n normal values, sqrt(pi /
+// 2n) sigma: sigma is 1.4826 median absolute deviations of the readings, with the deviation of the
+// repeats of a reading.
 struct Figure {
   double value = 0.0;
   std::optional<double> standard_error;  // none where nothing tells
@@ -45,11 +46,14 @@ struct Figure {
 
 Figure figure(const std::vector<Reading>& readings) {
   std::vector<double> values, deviations, repeats;
-  for (const Reading& reading : readings) values.push_back(reading.value), repeats.push_back(reading.deviation);
+  for (const Reading& reading : readings)
+    values.push_back(reading.value), repeats.push_back(reading.deviation);
   Figure result{.value = median(values), .standard_error = {}};
   for (const double value : values) deviations.push_back(std::abs(value - result.value));
   const double sigma = std::hypot(1.4826 * median(deviations), median(repeats));
-  if (sigma > 0.0) result.standard_error = sigma * std::sqrt(std::acos(-1.0) / 2.0 / static_cast<double>(values.size()));
+  if (sigma > 0.0)
+    result.standard_error =
+        sigma * std::sqrt(std::acos(-1.0) / 2.0 / static_cast<double>(values.size()));
   return result;
 }
 
@@ -64,8 +68,8 @@ class DeviceFitting {
     device.cache = machine.last_level_cache;
     device.compute_units = is_host() ? machine.threads : 1;
     if (is_host()) fit_.fabric_kind = sim::FabricKind::Loopback;
-    source_ = "llmsim-runtime on " + machine.name + ", " + std::to_string(machine.threads) + " threads, libtorch " +
-              machine.libtorch + ", " + machine.date;
+    source_ = "llmsim-runtime on " + machine.name + ", " + std::to_string(machine.threads) +
+              " threads, libtorch " + machine.libtorch + ", " + machine.date;
   }
 
   DeviceFit fit() {
@@ -97,7 +101,8 @@ class DeviceFitting {
     std::vector<Reading> rates;
     for (const MeasuredKernel& kernel : results_.kernels) {
       const double rate = (kernel.op.moved / kernel.median).value();
-      if (is_copy(kernel) && kernel.op.moved.value() >= from) rates.push_back({rate, kernel.spread * rate});
+      if (is_copy(kernel) && kernel.op.moved.value() >= from)
+        rates.push_back({rate, kernel.spread * rate});
     }
     const Figure bandwidth = figure(rates);
     fit_.device.memory_bandwidth = sim::BytesPerSecond(bandwidth.value);
@@ -109,7 +114,9 @@ class DeviceFitting {
 
   static bool is_copy(const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; }
 
-  bool has_copies() const { return std::any_of(results_.kernels.begin(), results_.kernels.end(), is_copy); }
+  bool has_copies() const {
+    return std::any_of(results_.kernels.begin(), results_.kernels.end(), is_copy);
+  }
 
   // Bytes that a copy of memory moves at least.
   double streams_from() {
@@ -126,7 +133,8 @@ class DeviceFitting {
   void note_small_copies(sim::Bytes largest, sim::Bytes cache) {
     char text[200];
     std::snprintf(text, sizeof text,
-                  "memory bandwidth: of copies that move %.0f MiB, which the last-level cache of %.0f MiB holds in part; "
+                  "memory bandwidth: of copies that move %.0f MiB, which the last-level cache of "
+                  "%.0f MiB holds in part; "
                   "larger ones were not measured",
                   largest / sim::MiB, cache / sim::MiB);
     fit_.notes.emplace_back(text);
@@ -144,7 +152,8 @@ class DeviceFitting {
   std::set<DType> measured_formats() const {
     std::set<DType> formats;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.library.empty() && kernel.op.kind == OperatorKind::Gemm) formats.insert(kernel.op.dtype);
+      if (kernel.library.empty() && kernel.op.kind == OperatorKind::Gemm)
+        formats.insert(kernel.op.dtype);
     }
     if (formats.empty()) throw Error(results_.file + ": no GEMMs; measure with --kernels first");
     return formats;
@@ -154,7 +163,9 @@ class DeviceFitting {
     std::vector<GemmSample> samples;
     double best = 0.0;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Gemm || kernel.op.dtype != dtype) continue;
+      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Gemm ||
+          kernel.op.dtype != dtype)
+        continue;
       samples.push_back({.gemm = kernel.op, .time = kernel.median});
       best = std::max(best, (kernel.op.flops / kernel.median).value());
     }
@@ -163,7 +174,8 @@ class DeviceFitting {
     if (dtype == DType::Fp32) device.vector_peak = sim::FlopsPerSecond(kHeadroom * best);
     sim::GemmCoefficients& coefficients = device.achieved.gemm[static_cast<std::size_t>(dtype)];
     coefficients.alignment = 1;
-    coefficients.smallest_tile = results_.machine.kind == "cpu" ? kVectorRows : sim::GemmCoefficients{}.smallest_tile;
+    coefficients.smallest_tile =
+        results_.machine.kind == "cpu" ? kVectorRows : sim::GemmCoefficients{}.smallest_tile;
     const sim::GemmMachine machine = sim::gemm_machine(device, dtype);
     const GemmPrior prior{.max_efficiency = {0.9, 1.0},
                           .k_half = {30.0, 1.0},
@@ -173,20 +185,24 @@ class DeviceFitting {
     const GemmFit fit = fit_gemm(machine, prior, samples);
     coefficients = fit.coefficients;
     const std::string prefix = std::string("gemm.") + name_of(dtype) + ".";
-    for (const FittedValue& value : fit.values) put(prefix + value.name, {value.value, value.standard_error});
+    for (const FittedValue& value : fit.values)
+      put(prefix + value.name, {value.value, value.standard_error});
     put(prefix + "alignment", {static_cast<double>(coefficients.alignment), {}});
     put(prefix + "smallest_tile", {static_cast<double>(coefficients.smallest_tile), {}});
     note("gemm", dtype, gemm_log_errors(sim::gemm_machine(device, dtype), samples));
   }
 
   static sim::AttentionKernel kernel_of(DType dtype) {
-    return dtype == DType::Fp32 ? sim::AttentionKernel::BlockwiseFp32 : sim::AttentionKernel::Blockwise;
+    return dtype == DType::Fp32 ? sim::AttentionKernel::BlockwiseFp32
+                                : sim::AttentionKernel::Blockwise;
   }
 
   void fit_attention_kernel(DType dtype) {
     std::vector<AttentionSample> samples;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention || kernel.op.dtype != dtype) continue;
+      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
+          kernel.op.dtype != dtype)
+        continue;
       AttentionSample sample{.forward = kernel.op, .time = kernel.median};
       sample.forward.repeats = 1.0;
       if (kernel.backward) {  // twice the FLOPs and bytes of forward
@@ -198,20 +214,26 @@ class DeviceFitting {
     }
     if (samples.empty()) return;
     sim::Device& device = fit_.device;
-    const AttentionFit fit = fit_attention(sim::attention_machine(device, dtype, kernel_of(dtype)), samples);
+    const AttentionFit fit =
+        fit_attention(sim::attention_machine(device, dtype, kernel_of(dtype)), samples);
     device.achieved.attention[static_cast<std::size_t>(kernel_of(dtype))] = fit.coefficients;
     for (const FittedValue& value : fit.values) {
-      put(std::string("attention.") + name_of(kernel_of(dtype)) + "." + value.name, {value.value, value.standard_error});
+      put(std::string("attention.") + name_of(kernel_of(dtype)) + "." + value.name,
+          {value.value, value.standard_error});
     }
     note_attention(dtype);
   }
 
   void note_attention(DType dtype) {
-    const sim::AttentionMachine machine = sim::attention_machine(fit_.device, dtype, kernel_of(dtype));
+    const sim::AttentionMachine machine =
+        sim::attention_machine(fit_.device, dtype, kernel_of(dtype));
     std::vector<double> errors;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention || kernel.op.dtype != dtype) continue;
-      errors.push_back(std::log(attention_time(kernel.op, kernel.backward, machine) / kernel.median));
+      if (!kernel.library.empty() || kernel.op.kind != OperatorKind::Attention ||
+          kernel.op.dtype != dtype)
+        continue;
+      errors.push_back(
+          std::log(attention_time(kernel.op, kernel.backward, machine) / kernel.median));
     }
     note("attention", dtype, errors);
   }
@@ -221,7 +243,8 @@ class DeviceFitting {
   void fit_memory_bound() {
     std::map<MemoryBoundGroup, std::vector<const MeasuredKernel*>> groups;
     for (const MeasuredKernel& kernel : results_.kernels) {
-      if (kernel.memory_bound) groups[{kernel.op.dtype, *kernel.memory_bound, kernel.backward}].push_back(&kernel);
+      if (kernel.memory_bound)
+        groups[{kernel.op.dtype, *kernel.memory_bound, kernel.backward}].push_back(&kernel);
     }
     for (const auto& [group, kernels] : groups) fit_memory_bound_group(group, kernels);
   }
@@ -235,10 +258,12 @@ class DeviceFitting {
 
   Seconds streamed_time(const MeasuredKernel& kernel, const sim::MemoryBoundRate& rate) const {
     const double relative = sim::relative_rate(rate, kernel.op.moved, fit_.device.cache);
-    return kernel.op.moved / (relative * fit_.device.memory_bandwidth) + kernel.op.kernels * fit_.device.achieved.kernel_time;
+    return kernel.op.moved / (relative * fit_.device.memory_bandwidth) +
+           kernel.op.kernels * fit_.device.achieved.kernel_time;
   }
 
-  void fit_memory_bound_group(const MemoryBoundGroup& group, const std::vector<const MeasuredKernel*>& kernels) {
+  void fit_memory_bound_group(const MemoryBoundGroup& group,
+                              const std::vector<const MeasuredKernel*>& kernels) {
     const auto [dtype, kind, backward] = group;
     std::vector<Reading> cached, streamed;
     for (const MeasuredKernel* kernel : kernels) {
@@ -251,27 +276,31 @@ class DeviceFitting {
     const Figure streamed_rate = figure(streamed.empty() ? cached : streamed);
     const Figure cached_rate = figure(cached.empty() ? streamed : cached);
     const sim::MemoryBoundRate rate{.cached = cached_rate.value, .streamed = streamed_rate.value};
-    sim::MemoryBoundRates& rates = fit_.device.achieved.memory_bound[static_cast<std::size_t>(dtype)];
+    sim::MemoryBoundRates& rates =
+        fit_.device.achieved.memory_bound[static_cast<std::size_t>(dtype)];
     (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kind)] = rate;
     const std::string pass = backward ? "backward" : "forward";
-    const std::string key = std::string("memory_bound.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
+    const std::string key =
+        std::string("memory_bound.") + name_of(dtype) + "." + name_of(kind) + "." + pass;
     put(key, streamed_rate);
     put(key + "_cached", cached_rate);
     std::vector<double> errors;
-    for (const MeasuredKernel* kernel : kernels) errors.push_back(std::log(streamed_time(*kernel, rate) / kernel->median));
+    for (const MeasuredKernel* kernel : kernels)
+      errors.push_back(std::log(streamed_time(*kernel, rate) / kernel->median));
     note(std::string(name_of(kind)) + " " + pass, dtype, errors);
   }
 
   bool is_host() const { return results_.machine.kind == "cpu"; }
 
-  // Of the largest groups on one node.  What one host's processes carry in one direction alone (broadcasts) tells nothing of
-  // exchanges.
+  // Of the largest groups on one node.  What one host's processes carry in one direction alone
+  // (broadcasts) tells nothing of exchanges.
   std::vector<CollectiveSample> collective_samples() const {
     std::vector<CollectiveSample> samples;
     for (const hwdb::MeasuredCollective& one : results_.collectives) {
       if (one.nodes != 1 || one.ranks != one.ranks_per_node || one.dtype != DType::Fp32) continue;
       if (is_host() && one.kind == sim::CollectiveKind::Broadcast) continue;
-      samples.push_back({.kind = one.kind, .message = one.message, .time = one.median, .ranks = one.ranks});
+      samples.push_back(
+          {.kind = one.kind, .message = one.message, .time = one.median, .ranks = one.ranks});
     }
     return samples;
   }
@@ -289,17 +318,21 @@ class DeviceFitting {
     cluster.fabric.kind = fit_.fabric_kind;
     cluster.fabric.devices = fit_.ranks_per_node;
     cluster.fabric.device_bandwidth = fit_.fabric;
-    const CollectiveFit fit = is_host() ? fit_loopback(cluster, samples) : fit_fabric(cluster, samples);
-    for (const FittedValue& value : fit.values) put(value.name, {value.value, value.standard_error});
-    fit_.quality.push_back(
-        {.what = "collectives", .samples = static_cast<int>(fit.samples), .median_error = std::expm1(fit.median_abs_error)});
+    const CollectiveFit fit =
+        is_host() ? fit_loopback(cluster, samples) : fit_fabric(cluster, samples);
+    for (const FittedValue& value : fit.values)
+      put(value.name, {value.value, value.standard_error});
+    fit_.quality.push_back({.what = "collectives",
+                            .samples = static_cast<int>(fit.samples),
+                            .median_error = std::expm1(fit.median_abs_error)});
   }
 
   void fit_overlap() {
     std::vector<Reading> costs;
     for (const hwdb::MeasuredOverlap& one : results_.overlaps) {
       if (one.nodes != 1 || one.dtype != DType::Fp32) continue;
-      costs.push_back({one.collective_slowdown * (1.0 - 1.0 / std::max(1.0, one.gemm_slowdown)), 0.0});
+      costs.push_back(
+          {one.collective_slowdown * (1.0 - 1.0 / std::max(1.0, one.gemm_slowdown)), 0.0});
     }
     if (costs.empty()) return;
     Figure cost = figure(costs);
@@ -314,7 +347,8 @@ class DeviceFitting {
     for (const hwdb::MeasuredSharing& one : results_.sharing) {
       if (one.kind != kind || one.ranks < 2) continue;
       const double others = one.ranks - 1.0;
-      times.push_back({std::max(0.0, one.slowdown - 1.0) / others, one.spread * one.slowdown / others});
+      times.push_back(
+          {std::max(0.0, one.slowdown - 1.0) / others, one.spread * one.slowdown / others});
     }
     if (times.empty()) return;
     const Figure time = figure(times);
@@ -332,8 +366,9 @@ class DeviceFitting {
   void note(const std::string& what, DType dtype, const std::vector<double>& log_errors) {
     std::vector<double> errors;
     for (const double error : log_errors) errors.push_back(std::abs(std::exp(error) - 1.0));
-    fit_.quality.push_back(
-        {.what = what + " " + name_of(dtype), .samples = static_cast<int>(errors.size()), .median_error = median(errors)});
+    fit_.quality.push_back({.what = what + " " + name_of(dtype),
+                            .samples = static_cast<int>(errors.size()),
+                            .median_error = median(errors)});
   }
 
   const hwdb::RuntimeResults& results_;

@@ -1,20 +1,24 @@
 // A device entry of the database from what llmsim-runtime measured on it.
 //
-//   memory bandwidth   median rate of copies that move at least sim::kCopyOfMemory last-level caches (without a known cache,
-//                      of the largest copies; where none is so large, of the largest, with a note);
+//   memory bandwidth   median rate of copies that move at least sim::kCopyOfMemory last-level
+//                      caches (without a known cache, of the largest copies; where none is so
+//                      large, of the largest, with a note);
 //                      memory_fraction = 1, because it was measured and not promised
-//   peak of a format   the best rate of any GEMM; its GEMM coefficients are fitted against that peak (gemm_fit.h)
+//   peak of a format   the best rate of any GEMM; its GEMM coefficients are fitted against that
+//                      peak (gemm_fit.h)
 //   attention          the blockwise kernel, in each format (attention_fit.h)
 //   kernel time        of an empty kernel
 //   memory-bound rates    of each kind, pass and format, cached and streamed: the median of
 //                        moved / ((t - kernels * kernel_time) B)
-//                      over the operators whose bytes fit the cache, and over the others; one stands for both where only one was
-//                      measured
-//   fabric             the best rate of a collective between ranks of one node; its share and latency, and on a CPU the rate of
-//                      its sums, are fitted (collective_fit.h)
-//   sharing            of ranks that are processes of one host: with a collective that takes s times as long beside GEMMs,
-//                      which take p times as long beside collectives, hiding it costs s (1 - 1/p) of its time, the median
-//                      of fp32 overlaps; n ranks that do the same take 1 + (n - 1) x times as long (sim/cost/contention.h)
+//                      over the operators whose bytes fit the cache, and over the others; one
+//                      stands for both where only one was measured
+//   fabric             the best rate of a collective between ranks of one node; its share and
+//                      latency, and on a CPU the rate of its sums, are fitted (collective_fit.h)
+//   sharing            of ranks that are processes of one host: with a collective that takes s
+//                      times as long beside GEMMs, which take p times as long beside collectives,
+//                      hiding it costs s (1 - 1/p) of its time, the median of fp32 overlaps; n
+//                      ranks that do the same take 1 + (n - 1) x times as long
+//                      (sim/cost/contention.h)
 #pragma once
 
 #include <string>
@@ -37,7 +41,8 @@ struct DeviceFit {
   sim::Device device;
   int ranks_per_node = 1;
   sim::FabricKind fabric_kind = sim::FabricKind::Host;
-  sim::BytesPerSecond fabric{};  // of one rank to the others of its node; 0: no collectives were measured
+  // Of one rank to the others of its node; 0: no collectives were measured.
+  sim::BytesPerSecond fabric{};
   std::vector<hwdb::Coefficient> coefficients;
   std::vector<FitQuality> quality;
   std::vector<std::string> notes;  // what the measurements leave open

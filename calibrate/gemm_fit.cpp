@@ -22,16 +22,20 @@ struct FittedCoefficient {
 };
 
 const FittedCoefficient kCoefficients[] = {
-    {"max_efficiency", &GemmPrior::max_efficiency, INFINITY, [](GemmCoefficients& c, double v) { c.max_efficiency = v; }},
+    {"max_efficiency", &GemmPrior::max_efficiency, INFINITY,
+     [](GemmCoefficients& c, double v) { c.max_efficiency = v; }},
     {"k_half", &GemmPrior::k_half, INFINITY, [](GemmCoefficients& c, double v) { c.k_half = v; }},
-    {"wave_quantisation", &GemmPrior::wave_quantisation, 1.0, [](GemmCoefficients& c, double v) { c.wave_quantisation = v; }},
-    {"kernel_time_s", &GemmPrior::kernel_time, INFINITY, [](GemmCoefficients& c, double v) { c.kernel_time = Seconds(v); }},
+    {"wave_quantisation", &GemmPrior::wave_quantisation, 1.0,
+     [](GemmCoefficients& c, double v) { c.wave_quantisation = v; }},
+    {"kernel_time_s", &GemmPrior::kernel_time, INFINITY,
+     [](GemmCoefficients& c, double v) { c.kernel_time = Seconds(v); }},
     {"weight_gradient_factor", &GemmPrior::weight_gradient_factor, INFINITY,
      [](GemmCoefficients& c, double v) { c.weight_gradient_factor = v; }},
 };
 
 double free_value(const FittedCoefficient& coefficient, double value) {
-  return std::isfinite(coefficient.most) ? std::log(value / (coefficient.most - value)) : std::log(value);
+  return std::isfinite(coefficient.most) ? std::log(value / (coefficient.most - value))
+                                         : std::log(value);
 }
 
 struct Quantisation {
@@ -39,17 +43,22 @@ struct Quantisation {
   double scale = 0.0;
 };
 
-Seconds predicted(const GemmSample& sample, const GemmMachine& machine, const Quantisation& quantisation) {
+Seconds predicted(const GemmSample& sample, const GemmMachine& machine,
+                  const Quantisation& quantisation) {
   const Seconds gemm = gemm_time(sample.gemm, machine);
   if (sample.quantised <= 0.0) return gemm;
-  return gemm + quantisation.launch + quantisation.scale * sim::Bytes(3.0 * sample.quantised) / machine.bandwidth;
+  return gemm + quantisation.launch +
+         quantisation.scale * sim::Bytes(3.0 * sample.quantised) / machine.bandwidth;
 }
 
-double log_error(const GemmSample& sample, const GemmMachine& machine, const Quantisation& quantisation) {
+double log_error(const GemmSample& sample, const GemmMachine& machine,
+                 const Quantisation& quantisation) {
   return std::log(predicted(sample, machine, quantisation) / sample.time);
 }
 
-bool is_large(const sim::Operator& gemm) { return std::min({gemm.m, gemm.n, gemm.k}) >= static_cast<std::int64_t>(kLarge); }
+bool is_large(const sim::Operator& gemm) {
+  return std::min({gemm.m, gemm.n, gemm.k}) >= static_cast<std::int64_t>(kLarge);
+}
 
 double root_mean_square(const std::vector<double>& values) {
   double sum = 0.0;
@@ -57,10 +66,12 @@ double root_mean_square(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-// The parameters of one fit: coefficients that are not held, and the quantisation of low-precision inputs.
+// The parameters of one fit: coefficients that are not held, and the quantisation of low-precision
+// inputs.
 class GemmParameters {
  public:
-  GemmParameters(const GemmMachine& machine, const GemmPrior& prior, std::span<const GemmSample> samples)
+  GemmParameters(const GemmMachine& machine, const GemmPrior& prior,
+                 std::span<const GemmSample> samples)
       : machine_(machine), prior_(prior), samples_(samples) {
     for (const FittedCoefficient& coefficient : kCoefficients) add(coefficient);
     quantises_ = samples.front().quantised > 0.0;
@@ -84,8 +95,10 @@ class GemmParameters {
     const GemmMachine trial = machine(values);
     Quantisation quantisation;
     if (quantises_) quantisation = {Seconds(values[free_.size()]), values[free_.size() + 1]};
-    for (std::size_t i = 0; i < samples_.size(); ++i) out[i] = log_error(samples_[i], trial, quantisation);
-    for (std::size_t i = 0; i < free_.size(); ++i) out[samples_.size() + i] = prior_residual(*free_[i], values[i]);
+    for (std::size_t i = 0; i < samples_.size(); ++i)
+      out[i] = log_error(samples_[i], trial, quantisation);
+    for (std::size_t i = 0; i < free_.size(); ++i)
+      out[samples_.size() + i] = prior_residual(*free_[i], values[i]);
   }
 
  private:
@@ -98,7 +111,8 @@ class GemmParameters {
 
   double prior_residual(const FittedCoefficient& coefficient, double value) const {
     const Belief& belief = prior_.*coefficient.prior;
-    return kUsualMisfit * (free_value(coefficient, value) - free_value(coefficient, belief.value)) / belief.spread;
+    return kUsualMisfit * (free_value(coefficient, value) - free_value(coefficient, belief.value)) /
+           belief.spread;
   }
 
   GemmMachine machine_;
@@ -109,17 +123,20 @@ class GemmParameters {
   bool quantises_ = false;
 };
 
-GemmFit result_of(const GemmParameters& problem, const LeastSquaresFit& solution, std::span<const GemmSample> samples) {
+GemmFit result_of(const GemmParameters& problem, const LeastSquaresFit& solution,
+                  std::span<const GemmSample> samples) {
   GemmFit fit;
   std::vector<double> values;
   for (const FittedValue& value : solution.values) values.push_back(value.value);
   fit.coefficients = problem.machine(values).coefficients;
   // Few shapes may agree by chance: errors are those of the usual misfit at least.
   const double inflation = std::max(1.0, kUsualMisfit / solution.residual_deviation);
-  fit.values.assign(solution.values.begin(), solution.values.begin() + static_cast<std::ptrdiff_t>(problem.num_free()));
+  fit.values.assign(solution.values.begin(),
+                    solution.values.begin() + static_cast<std::ptrdiff_t>(problem.num_free()));
   for (FittedValue& value : fit.values) value.standard_error *= inflation;
   fit.samples = samples.size();
-  std::vector<double> all(solution.residuals.begin(), solution.residuals.begin() + static_cast<std::ptrdiff_t>(samples.size()));
+  std::vector<double> all(solution.residuals.begin(),
+                          solution.residuals.begin() + static_cast<std::ptrdiff_t>(samples.size()));
   std::vector<double> large;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     if (is_large(samples[i].gemm)) large.push_back(all[i]);
@@ -131,12 +148,16 @@ GemmFit result_of(const GemmParameters& problem, const LeastSquaresFit& solution
 
 }  // namespace
 
-GemmFit fit_gemm(const GemmMachine& machine, const GemmPrior& prior, std::span<const GemmSample> samples) {
-  if (samples.empty()) throw Error("fit: no measured GEMMs; add measurements of the subject \"matmul\"");
+GemmFit fit_gemm(const GemmMachine& machine, const GemmPrior& prior,
+                 std::span<const GemmSample> samples) {
+  if (samples.empty())
+    throw Error("fit: no measured GEMMs; add measurements of the subject \"matmul\"");
   const GemmParameters problem(machine, prior, samples);
   const LeastSquaresFit solution =
       least_squares(problem.parameters(), problem.count(),
-                    [&](std::span<const double> values, std::span<double> out) { problem.residuals(values, out); });
+                    [&](std::span<const double> values, std::span<double> out) {
+                      problem.residuals(values, out);
+                    });
   return result_of(problem, solution, samples);
 }
 
@@ -149,7 +170,8 @@ GemmPrior prior_from(const GemmFit& fit, double spread) {
   return prior;
 }
 
-std::vector<double> gemm_log_errors(const GemmMachine& machine, std::span<const GemmSample> samples) {
+std::vector<double> gemm_log_errors(const GemmMachine& machine,
+                                    std::span<const GemmSample> samples) {
   std::vector<double> errors;
   for (const GemmSample& sample : samples) errors.push_back(log_error(sample, machine, {}));
   return errors;

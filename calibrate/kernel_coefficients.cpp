@@ -1,5 +1,5 @@
-// llmsim_kernel_coefficients: prints the fitted rows of hwdb/facts/coefficients.json, and on stderr the table of fits in
-// README.md.
+// llmsim_kernel_coefficients: prints the fitted rows of hwdb/facts/coefficients.json, and on stderr
+// the table of fits in README.md.
 #include <cstdio>
 #include <exception>
 
@@ -11,12 +11,14 @@ using llmsim::calibrate::FitSummary;
 using llmsim::calibrate::KernelFits;
 
 void print_row(const llmsim::hwdb::Coefficient& row, bool last) {
-  std::printf("  {\n   \"scope\": \"%s\",\n   \"id\": \"%s\",\n   \"key\": \"%s\",\n   \"value\": %.6g,\n", row.scope.c_str(),
-              row.id.c_str(), row.key.c_str(), row.value);
+  std::printf(
+      "  {\n   \"scope\": \"%s\",\n   \"id\": \"%s\",\n   \"key\": \"%s\",\n   \"value\": %.6g,\n",
+      row.scope.c_str(), row.id.c_str(), row.key.c_str(), row.value);
   if (row.standard_error) std::printf("   \"standard_error\": %.6g,\n", *row.standard_error);
-  std::printf("   \"evidence\": \"%s\",\n   \"source\": \"%s\"", std::string(llmsim::hwdb::name_of(row.evidence)).c_str(),
-              row.source.c_str());
-  if (!row.fitted_from.empty()) std::printf(",\n   \"fitted_from\": \"%s\"", row.fitted_from.c_str());
+  std::printf("   \"evidence\": \"%s\",\n   \"source\": \"%s\"",
+              std::string(llmsim::hwdb::name_of(row.evidence)).c_str(), row.source.c_str());
+  if (!row.fitted_from.empty())
+    std::printf(",\n   \"fitted_from\": \"%s\"", row.fitted_from.c_str());
   std::printf("\n  }%s\n", last ? "" : ",");
 }
 
@@ -27,14 +29,14 @@ void print_rows(const KernelFits& fits) {
 }
 
 void print_summaries(const KernelFits& fits) {
-  std::fprintf(
-      stderr,
-      "| accelerator | fit | samples | RMS error | of it large | values ± standard errors |\n|---|---|--:|--:|--:|---|\n");
+  std::fprintf(stderr,
+               "| accelerator | fit | samples | RMS error | of it large | values ± standard errors "
+               "|\n|---|---|--:|--:|--:|---|\n");
   for (const FitSummary& fit : fits.summaries) {
     char large[16] = "";
     if (fit.rms_large) std::snprintf(large, sizeof large, "%.1f %%", 100.0 * *fit.rms_large);
-    std::fprintf(stderr, "| %s | %s | %zu | %.1f %% | %s | %s |\n", fit.accelerator.c_str(), fit.what.c_str(), fit.samples,
-                 100.0 * fit.rms, large, fit.values.c_str());
+    std::fprintf(stderr, "| %s | %s | %zu | %.1f %% | %s | %s |\n", fit.accelerator.c_str(),
+                 fit.what.c_str(), fit.samples, 100.0 * fit.rms, large, fit.values.c_str());
   }
 }
 

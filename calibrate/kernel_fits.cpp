@@ -31,8 +31,8 @@ std::string percent(double share) { return three_digits(100.0 * share) + " %"; }
 std::string listed(const std::vector<FittedValue>& values) {
   std::string text;
   for (const FittedValue& value : values) {
-    text +=
-        (text.empty() ? "" : ", ") + value.name + " " + three_digits(value.value) + " ± " + three_digits(value.standard_error);
+    text += (text.empty() ? "" : ", ") + value.name + " " + three_digits(value.value) + " ± " +
+            three_digits(value.standard_error);
   }
   return text;
 }
@@ -72,7 +72,8 @@ class KernelFitter {
   }
 
   void operator()(const FitBestGemm& line) {
-    const std::map<std::string, double> best = best_gemms(database_, line.gemms), best_like = best_gemms(database_, line.like);
+    const std::map<std::string, double> best = best_gemms(database_, line.gemms),
+                                        best_like = best_gemms(database_, line.like);
     std::vector<double> rates, ratios;
     for (const auto& [collector, rate] : best) {
       rates.push_back(std::log(rate));
@@ -85,18 +86,21 @@ class KernelFitter {
     machine.coefficients = reference.coefficients;
     machine.coefficients.max_efficiency *= ratio * (reference.peak / machine.peak);
     const sim::GemmCoefficients& c = machine.coefficients;
-    const std::vector<FittedValue> values{{"k_half", c.k_half, 0.5 * c.k_half},
-                                          {"kernel_time_s", c.kernel_time.value(), 0.3 * c.kernel_time.value()},
-                                          {"max_efficiency", c.max_efficiency, spread * c.max_efficiency},
-                                          {"wave_quantisation", c.wave_quantisation, 0.2}};
-    const Source source{
-        sim::Evidence::Fitted,
-        "curve of " + line.like.id + " " + name_of(line.like.dtype) +
-            ", height by the best GEMMs of ai-dynamo/aiconfigurator @095f58a (2026-08-21), trtllm 1.3.0rc20",
-        "best GEMM " + three_digits(ratio) + " times as fast; all collectors " + three_digits(std::exp(mean(ratios)))};
+    const std::vector<FittedValue> values{
+        {"k_half", c.k_half, 0.5 * c.k_half},
+        {"kernel_time_s", c.kernel_time.value(), 0.3 * c.kernel_time.value()},
+        {"max_efficiency", c.max_efficiency, spread * c.max_efficiency},
+        {"wave_quantisation", c.wave_quantisation, 0.2}};
+    const Source source{sim::Evidence::Fitted,
+                        "curve of " + line.like.id + " " + name_of(line.like.dtype) +
+                            ", height by the best GEMMs of ai-dynamo/aiconfigurator @095f58a "
+                            "(2026-08-21), trtllm 1.3.0rc20",
+                        "best GEMM " + three_digits(ratio) + " times as fast; all collectors " +
+                            three_digits(std::exp(mean(ratios)))};
     add_values(line.gemms, values, source);
     if (line.gemms.dtype == DType::Bf16) add_like(line.gemms, values, source);
-    fits_.summaries.push_back({line.gemms.id, what(line.gemms.dtype), listed(values), ratios.size(), spread, {}});
+    fits_.summaries.push_back(
+        {line.gemms.id, what(line.gemms.dtype), listed(values), ratios.size(), spread, {}});
     fitted_[line.gemms] = machine;
   }
 
@@ -119,7 +123,8 @@ class KernelFitter {
 
   // The 16-bit format of a table stands for bf16.
   void operator()(const FitLargeGemms& line) {
-    const std::vector<GemmSample> samples = large_gemms(gemm_table(database_, line.gemms.id, "", line.gemms.dtype));
+    const std::vector<GemmSample> samples =
+        large_gemms(gemm_table(database_, line.gemms.id, "", line.gemms.dtype));
     if (samples.empty()) return;
     GemmPrior prior = line.like ? held_at(curves_.at(*line.like)) : GemmPrior{};
     if (!line.like) prior.kernel_time = {line.kernel_time_s, 0.0};
@@ -131,7 +136,8 @@ class KernelFitter {
   }
 
   void operator()(const AssumeCurve& line) {
-    const sim::GemmCoefficients& c = curves_.contains(line.like) ? curves_.at(line.like) : fitted_.at(line.like).coefficients;
+    const sim::GemmCoefficients& c =
+        curves_.contains(line.like) ? curves_.at(line.like) : fitted_.at(line.like).coefficients;
     add_values(line.gemms,
                {{"k_half", c.k_half, 0.5 * c.k_half},
                 {"wave_quantisation", c.wave_quantisation, 0.2},
@@ -139,7 +145,8 @@ class KernelFitter {
                {sim::Evidence::Assumed, "as " + line.like.id + " " + name_of(line.like.dtype)});
     const GemmsOf wide{line.gemms.id, DType::Bf16};
     if (fitted_.contains(wide)) return;
-    GemmMachine& machine = fitted_[wide] = machine_of(line.gemms);  // stands for 16-bit GEMMs where nothing else does
+    // Stands for 16-bit GEMMs where nothing else does.
+    GemmMachine& machine = fitted_[wide] = machine_of(line.gemms);
     machine.coefficients.k_half = c.k_half;
     machine.coefficients.kernel_time = c.kernel_time;
   }
@@ -148,16 +155,21 @@ class KernelFitter {
     const GemmsOf gemms{line.id, DType::Fp32};
     const GemmMachine& wide = fitted_.at({line.id, DType::Bf16});
     const double share = machine_of(gemms).peak / wide.peak;
-    const double k_half = share * wide.coefficients.k_half, kernel_time = wide.coefficients.kernel_time.value();
-    add_values(gemms, {{"k_half", k_half, 0.5 * k_half}, {"kernel_time_s", kernel_time, 0.3 * kernel_time}},
-               {sim::Evidence::Assumed, "as 16-bit GEMMs: a time, in elements at " + three_digits(share) + " of their rate"});
+    const double k_half = share * wide.coefficients.k_half,
+                 kernel_time = wide.coefficients.kernel_time.value();
+    add_values(
+        gemms,
+        {{"k_half", k_half, 0.5 * k_half}, {"kernel_time_s", kernel_time, 0.3 * kernel_time}},
+        {sim::Evidence::Assumed,
+         "as 16-bit GEMMs: a time, in elements at " + three_digits(share) + " of their rate"});
   }
 
   void operator()(const FitSustainedClock& line) {
     const SustainedClocks found = sustained_clocks(database_, line.ids, fitted_);
     for (std::size_t i = 0; i < line.ids.size(); ++i) {
       add(line.ids[i], "sustained_clock", found.clocks[i], found.error,
-          {sim::Evidence::Fitted, "long-running GEMMs over the fitted short ones, mean of sources, by power limit",
+          {sim::Evidence::Fitted,
+           "long-running GEMMs over the fitted short ones, mean of sources, by power limit",
            found.fitted_from});
     }
   }
@@ -165,16 +177,20 @@ class KernelFitter {
   void operator()(const StateCoefficient& line) { fits_.coefficients.push_back(line.row); }
 
   void operator()(const FitAttention& line) {
-    const std::vector<AttentionSample> samples = attention_table(database_, line.id, line.implementations);
+    const std::vector<AttentionSample> samples =
+        attention_table(database_, line.id, line.implementations);
     const std::string& name = line.implementations.front();
     const sim::Device device = hwdb::device(database_, line.id).device;
-    const AttentionFit fit = fit_attention(sim::attention_machine(device, DType::Bf16, sim::AttentionKernel::Flash2), samples);
-    fits_.summaries.push_back({line.id, "attention, " + name, listed(fit.values), fit.samples, fit.rms, std::nullopt});
+    const AttentionFit fit = fit_attention(
+        sim::attention_machine(device, DType::Bf16, sim::AttentionKernel::Flash2), samples);
+    fits_.summaries.push_back(
+        {line.id, "attention, " + name, listed(fit.values), fit.samples, fit.rms, std::nullopt});
     if (!line.kernel) return;
     const Source source{sim::Evidence::Fitted, name + ": attention tables of " + line.id,
                         std::to_string(fit.samples) + " rates, RMS error " + percent(fit.rms)};
     for (const FittedValue& value : fit.values)
-      add(line.id, "attention." + *line.kernel + value.name, value.value, value.standard_error, source);
+      add(line.id, "attention." + *line.kernel + value.name, value.value, value.standard_error,
+          source);
     attention_[{line.id, *line.kernel}] = fit;
   }
 
@@ -182,25 +198,31 @@ class KernelFitter {
     for (const FittedValue& value : attention_.at({line.like, line.like_kernel}).values) {
       const bool rate = value.name == "forward" || value.name == "backward";
       const double scaled = rate ? line.factor * value.value : value.value;
-      add(line.id, "attention." + line.kernel + value.name, scaled, std::hypot(value.standard_error, 0.25 * scaled),
-          {sim::Evidence::Assumed, line.why});
+      add(line.id, "attention." + line.kernel + value.name, scaled,
+          std::hypot(value.standard_error, 0.25 * scaled), {sim::Evidence::Assumed, line.why});
     }
   }
 
   void operator()(const FitFabric& line) {
-    const std::vector<CollectiveSample> samples = collective_curves(database_, line.id, true, std::nullopt);
+    const std::vector<CollectiveSample> samples =
+        collective_curves(database_, line.id, true, std::nullopt);
     const CollectiveFit fit = fit_fabric(hwdb::cluster(database_, line.id, 8).cluster, samples);
-    const Source source{sim::Evidence::Fitted, "collective curves of " + line.id + " on one node, messages of 16 KiB and more",
-                        std::to_string(fit.samples) + " times, median error " + percent(fit.median_abs_error)};
-    for (const FittedValue& value : fit.values) add(line.id, value.name, value.value, value.standard_error, source);
+    const Source source{
+        sim::Evidence::Fitted,
+        "collective curves of " + line.id + " on one node, messages of 16 KiB and more",
+        std::to_string(fit.samples) + " times, median error " + percent(fit.median_abs_error)};
+    for (const FittedValue& value : fit.values)
+      add(line.id, value.name, value.value, value.standard_error, source);
     add_collective_summary(line.id, "collectives, one node", fit);
   }
 
   void operator()(const DescribeNetwork& line) {
-    const std::vector<CollectiveSample> samples = collective_curves(database_, line.id, false, line.system);
+    const std::vector<CollectiveSample> samples =
+        collective_curves(database_, line.id, false, line.system);
     const std::string name = line.system.value_or(line.id);
-    add_collective_summary(name, "collectives, many nodes",
-                           describe_collectives(hwdb::cluster(database_, name, 16).cluster, samples));
+    add_collective_summary(
+        name, "collectives, many nodes",
+        describe_collectives(hwdb::cluster(database_, name, 16).cluster, samples));
   }
 
  private:
@@ -210,36 +232,48 @@ class KernelFitter {
 
   static std::string what(DType dtype) { return std::string("gemm ") + name_of(dtype); }
 
-  void add(const std::string& id, const std::string& key, double value, double error, const Source& from) {
-    fits_.coefficients.push_back({"device", id, key, rounded(value, 4), rounded(error, 2), from.evidence, from.source,
-                                  from.fitted_from, hwdb::Origin::Shipped});
+  void add(const std::string& id, const std::string& key, double value, double error,
+           const Source& from) {
+    fits_.coefficients.push_back({"device", id, key, rounded(value, 4), rounded(error, 2),
+                                  from.evidence, from.source, from.fitted_from,
+                                  hwdb::Origin::Shipped});
   }
 
-  void add_values(const GemmsOf& gemms, const std::vector<FittedValue>& values, const Source& source) {
+  void add_values(const GemmsOf& gemms, const std::vector<FittedValue>& values,
+                  const Source& source) {
     const std::string prefix = std::string("gemm.") + name_of(gemms.dtype) + ".";
-    for (const FittedValue& value : values) add(gemms.id, prefix + value.name, value.value, value.standard_error, source);
+    for (const FittedValue& value : values)
+      add(gemms.id, prefix + value.name, value.value, value.standard_error, source);
   }
 
   // What is fitted for one format serves the other 16-bit format and tf32 until they are measured.
-  void add_like(const GemmsOf& gemms, const std::vector<FittedValue>& values, const Source& source) {
+  void add_like(const GemmsOf& gemms, const std::vector<FittedValue>& values,
+                const Source& source) {
     for (const DType dtype : {DType::Tf32, DType::Fp16, DType::Bf16}) {
-      const double peak = hwdb::device(database_, gemms.id).device.matrix_peak[static_cast<std::size_t>(dtype)].value();
+      const double peak = hwdb::device(database_, gemms.id)
+                              .device.matrix_peak[static_cast<std::size_t>(dtype)]
+                              .value();
       if (dtype == gemms.dtype || peak <= 0.0) continue;
       std::vector<FittedValue> wider = values;
-      for (FittedValue& value : wider) value.standard_error = std::hypot(value.standard_error, 0.05 * value.value);
+      for (FittedValue& value : wider)
+        value.standard_error = std::hypot(value.standard_error, 0.05 * value.value);
       add_values({gemms.id, dtype}, wider,
-                 {sim::Evidence::Assumed, std::string("as ") + name_of(gemms.dtype) + ": " + source.source});
+                 {sim::Evidence::Assumed,
+                  std::string("as ") + name_of(gemms.dtype) + ": " + source.source});
     }
   }
 
   void add_fit(const GemmsOf& gemms, const GemmFit& fit, const std::string& measured) {
-    const Source source{sim::Evidence::Fitted, measured, std::to_string(fit.samples) + " GEMMs, RMS error " + percent(fit.rms)};
+    const Source source{sim::Evidence::Fitted, measured,
+                        std::to_string(fit.samples) + " GEMMs, RMS error " + percent(fit.rms)};
     add_values(gemms, fit.values, source);
     if (gemms.dtype != DType::Fp8) add_like(gemms, fit.values, source);
-    fits_.summaries.push_back({gemms.id, what(gemms.dtype), listed(fit.values), fit.samples, fit.rms, fit.rms_large});
+    fits_.summaries.push_back(
+        {gemms.id, what(gemms.dtype), listed(fit.values), fit.samples, fit.rms, fit.rms_large});
   }
 
-  void add_collective_summary(const std::string& id, const std::string& name, const CollectiveFit& fit) {
+  void add_collective_summary(const std::string& id, const std::string& name,
+                              const CollectiveFit& fit) {
     const std::string median = "median error " + percent(fit.median_abs_error);
     const std::string values = fit.values.empty() ? median : listed(fit.values) + "; " + median;
     fits_.summaries.push_back({id, name, values, fit.samples, fit.rms, std::nullopt});
@@ -247,8 +281,8 @@ class KernelFitter {
 
   const Database& database_;
   KernelFits fits_;
-  FittedMachines fitted_;                                                  // by device and format; tables of 16 bits as bf16
-  std::map<GemmsOf, sim::GemmCoefficients> curves_;                        // of tables, by the format that was measured
+  FittedMachines fitted_;  // by device and format; tables of 16 bits as bf16
+  std::map<GemmsOf, sim::GemmCoefficients> curves_;  // of tables, by the format that was measured
   std::map<std::pair<std::string, std::string>, AttentionFit> attention_;  // by device and kernel
 };
 

@@ -47,7 +47,8 @@ struct Problem {
 
   std::vector<double> natural(const VectorXd& u) const {
     std::vector<double> p(parameters.size());
-    for (std::size_t i = 0; i < p.size(); ++i) p[i] = from_free(parameters[i], u[static_cast<Eigen::Index>(i)]);
+    for (std::size_t i = 0; i < p.size(); ++i)
+      p[i] = from_free(parameters[i], u[static_cast<Eigen::Index>(i)]);
     return p;
   }
 
@@ -84,7 +85,8 @@ VectorXd start_of(const std::vector<Parameter>& parameters) {
   VectorXd u(static_cast<Eigen::Index>(parameters.size()));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& p = parameters[i];
-    if (p.start <= p.least || p.start >= p.most) throw Error("fit: " + p.name + " starts outside its bounds");
+    if (p.start <= p.least || p.start >= p.most)
+      throw Error("fit: " + p.name + " starts outside its bounds");
     u[static_cast<Eigen::Index>(i)] = to_free(p, p.start);
   }
   return u;
@@ -93,7 +95,8 @@ VectorXd start_of(const std::vector<Parameter>& parameters) {
 VectorXd huber_root_weights(const VectorXd& residuals, double huber) {
   const VectorXd size = residuals.cwiseAbs();
   const double scale = 1.4826 * median(std::vector<double>(size.data(), size.data() + size.size()));
-  return size.unaryExpr([&](double r) { return r <= huber * scale ? 1.0 : std::sqrt(huber * scale / r); });
+  return size.unaryExpr(
+      [&](double r) { return r <= huber * scale ? 1.0 : std::sqrt(huber * scale / r); });
 }
 
 void descend(Problem& problem, VectorXd& u) {
@@ -110,10 +113,12 @@ void set_errors(const Problem& problem, const VectorXd& u, LeastSquaresFit& fit)
   problem.df(u, jacobian);
   const int freedom = std::max(1, problem.values() - problem.inputs());
   fit.residual_deviation = std::sqrt(weighted.squaredNorm() / freedom);
-  const MatrixXd inverse = (jacobian.transpose() * jacobian).completeOrthogonalDecomposition().pseudoInverse();
+  const MatrixXd inverse =
+      (jacobian.transpose() * jacobian).completeOrthogonalDecomposition().pseudoInverse();
   for (std::size_t i = 0; i < fit.values.size(); ++i) {
     const auto index = static_cast<Eigen::Index>(i);
-    const double free_error = fit.residual_deviation * std::sqrt(std::max(0.0, inverse(index, index)));
+    const double free_error =
+        fit.residual_deviation * std::sqrt(std::max(0.0, inverse(index, index)));
     fit.values[i].standard_error = free_error * slope(problem.parameters[i], fit.values[i].value);
   }
 }
@@ -121,7 +126,8 @@ void set_errors(const Problem& problem, const VectorXd& u, LeastSquaresFit& fit)
 LeastSquaresFit result(const Problem& problem, const VectorXd& u) {
   LeastSquaresFit fit;
   const std::vector<double> values = problem.natural(u);
-  for (std::size_t i = 0; i < values.size(); ++i) fit.values.push_back({problem.parameters[i].name, values[i], 0.0});
+  for (std::size_t i = 0; i < values.size(); ++i)
+    fit.values.push_back({problem.parameters[i].name, values[i], 0.0});
   const VectorXd r = problem.raw(u);
   fit.residuals.assign(r.data(), r.data() + r.size());
   fit.rms = r.norm() / std::sqrt(static_cast<double>(r.size()));
@@ -131,10 +137,11 @@ LeastSquaresFit result(const Problem& problem, const VectorXd& u) {
 
 }  // namespace
 
-LeastSquaresFit least_squares(const std::vector<Parameter>& parameters, std::size_t count, const Residuals& residuals,
-                              const LeastSquaresOptions& options) {
+LeastSquaresFit least_squares(const std::vector<Parameter>& parameters, std::size_t count,
+                              const Residuals& residuals, const LeastSquaresOptions& options) {
   if (count < parameters.size()) {
-    throw Error("fit: " + std::to_string(count) + " measurements for " + std::to_string(parameters.size()) + " parameters");
+    throw Error("fit: " + std::to_string(count) + " measurements for " +
+                std::to_string(parameters.size()) + " parameters");
   }
   Problem problem{parameters, residuals, VectorXd::Ones(static_cast<Eigen::Index>(count))};
   VectorXd u = start_of(parameters);

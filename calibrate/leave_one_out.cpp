@@ -23,12 +23,15 @@ std::vector<std::set<std::size_t>> groups_of(const MeasuredRuns& runs) {
   return groups;
 }
 
-std::vector<Influence> influence_on(std::size_t k, const std::set<std::size_t>& groups, const LeaveOneOut& result) {
+std::vector<Influence> influence_on(std::size_t k, const std::set<std::size_t>& groups,
+                                    const LeaveOneOut& result) {
   std::vector<Influence> influence;
   influence.reserve(groups.size());
-  for (const std::size_t g : groups) influence.push_back({g, result.fit.shifts[k] - result.shifts[g][k]});
-  std::sort(influence.begin(), influence.end(),
-            [](const Influence& a, const Influence& b) { return std::abs(a.shift) > std::abs(b.shift); });
+  for (const std::size_t g : groups)
+    influence.push_back({g, result.fit.shifts[k] - result.shifts[g][k]});
+  std::sort(influence.begin(), influence.end(), [](const Influence& a, const Influence& b) {
+    return std::abs(a.shift) > std::abs(b.shift);
+  });
   return influence;
 }
 
@@ -40,7 +43,8 @@ double jackknife(const std::vector<Influence>& influence) {
   return std::sqrt((n - 1.0) / n * sum);
 }
 
-std::vector<double> left_out_errors(const MeasuredRuns& runs, const LeaveOneOut& result, unsigned threads) {
+std::vector<double> left_out_errors(const MeasuredRuns& runs, const LeaveOneOut& result,
+                                    unsigned threads) {
   std::vector<double> errors(runs.runs.size());
   for (std::size_t g = 0; g < runs.groups.size(); ++g) {
     MeasuredRuns group{.coefficients = runs.coefficients, .groups = runs.groups, .runs = {}};
@@ -83,7 +87,8 @@ hwdb::Coefficient fitted_row(const MeasuredRuns& runs, const LeaveOneOut& result
           .value = value,
           .standard_error = value * result.deviations[k],
           .evidence = sim::Evidence::Fitted,
-          .source = "tests/validation/runs, prior " + printed("%.3g", c.prior) + printed(" to %.0f %%", 100.0 * c.spread),
+          .source = "tests/validation/runs, prior " + printed("%.3g", c.prior) +
+                    printed(" to %.0f %%", 100.0 * c.spread),
           .fitted_from = told_by(runs, result.influence[k])};
 }
 
@@ -93,7 +98,8 @@ LeaveOneOut leave_one_out(const MeasuredRuns& runs, unsigned threads) {
   LeaveOneOut result;
   result.fit = run_fit(runs, {.threads = threads});
   for (std::size_t g = 0; g < runs.groups.size(); ++g) {
-    const RunFitOptions rest{.without = g, .start = result.fit.shifts, .misfit = result.fit.misfit, .threads = threads};
+    const RunFitOptions rest{
+        .without = g, .start = result.fit.shifts, .misfit = result.fit.misfit, .threads = threads};
     result.shifts.push_back(run_fit(runs, rest).shifts);
   }
   result.before = log_errors(runs, std::vector<double>(runs.coefficients.size(), 0.0), threads);
@@ -110,13 +116,16 @@ LeaveOneOut leave_one_out(const MeasuredRuns& runs, unsigned threads) {
 std::vector<hwdb::Coefficient> fitted_rows(const MeasuredRuns& runs, const LeaveOneOut& result) {
   std::vector<hwdb::Coefficient> rows;
   for (std::size_t k = 0; k < runs.coefficients.size(); ++k) {
-    if (result.fit.deviations[k] < kNarrowed * runs.coefficients[k].spread) rows.push_back(fitted_row(runs, result, k));
+    if (result.fit.deviations[k] < kNarrowed * runs.coefficients[k].spread)
+      rows.push_back(fitted_row(runs, result, k));
   }
   return rows;
 }
 
-Backtest backtest_of(std::span<const hwdb::RunFile> files, const MeasuredRuns& runs, const std::vector<double>& errors,
-                     const std::function<std::pair<double, double>(std::size_t run)>& log_interval) {
+Backtest backtest_of(
+    std::span<const hwdb::RunFile> files, const MeasuredRuns& runs,
+    const std::vector<double>& errors,
+    const std::function<std::pair<double, double>(std::size_t run)>& log_interval) {
   std::map<std::string, std::size_t> index;
   for (std::size_t i = 0; i < runs.runs.size(); ++i) index[runs.runs[i].id] = i;
   const auto predict = [&](const hwdb::RunRecord& record) {
@@ -126,7 +135,8 @@ Backtest backtest_of(std::span<const hwdb::RunFile> files, const MeasuredRuns& r
     const double predicted = runs.runs[found->second].measured * std::exp(errors[found->second]);
     const auto [low, high] = log_interval(found->second);
     prediction.step_time = sim::Seconds(predicted);
-    prediction.interval = {sim::Seconds(predicted * std::exp(low)), sim::Seconds(predicted * std::exp(high))};
+    prediction.interval = {sim::Seconds(predicted * std::exp(low)),
+                           sim::Seconds(predicted * std::exp(high))};
     return prediction;
   };
   return backtest(files, Scope::Dense, predict);

@@ -41,7 +41,9 @@ bool is_typical(const std::string& kind) {
 // "b=1, m=4096, k=5120, n=1536, layout=TN, ..."
 double number_after(const std::string& text, const char* name) {
   const std::size_t at = text.find(name);
-  return at == std::string::npos ? 0.0 : std::stod(text.substr(at + std::char_traits<char>::length(name)));
+  return at == std::string::npos
+             ? 0.0
+             : std::stod(text.substr(at + std::char_traits<char>::length(name)));
 }
 
 const char* collector_name_of(DType dtype) {
@@ -56,16 +58,19 @@ std::optional<AttentionPass> pass_named(const std::string& direction) {
   return std::nullopt;
 }
 
-// Rows that leave something open are left out.  Where neither heads nor hidden are given, the benchmark's hidden size is 2048.
+// Rows that leave something open are left out.  Where neither heads nor hidden are given, the
+// benchmark's hidden size is 2048.
 std::optional<AttentionSample> attention_sample(const MeasuredRow& row) {
   const auto pass = pass_named(row.text("direction").value_or(""));
   const auto causal = row.flag("causal");
-  const auto batch = row.number("batch"), achieved = row.number("achieved_flops"), head_dim = row.number("head_dim");
+  const auto batch = row.number("batch"), achieved = row.number("achieved_flops"),
+             head_dim = row.number("head_dim");
   if (!pass || !causal || !batch || !achieved || !head_dim) return std::nullopt;
-  const double heads = row.number("heads").value_or(row.number("hidden").value_or(2048.0) / *head_dim);
+  const double heads =
+      row.number("heads").value_or(row.number("hidden").value_or(2048.0) / *head_dim);
   const auto whole = [](double value) { return static_cast<std::int64_t>(value); };
-  const sim::Operator op =
-      attention_forward(whole(*batch), whole(heads), whole(row.number("seq_len").value()), whole(*head_dim), *causal);
+  const sim::Operator op = attention_forward(
+      whole(*batch), whole(heads), whole(row.number("seq_len").value()), whole(*head_dim), *causal);
   return AttentionSample{op, *pass, attention_flops(op, *pass) / sim::FlopsPerSecond(*achieved)};
 }
 
@@ -78,7 +83,8 @@ std::optional<sim::CollectiveKind> collective_named(const std::string& op) {
 }
 
 // nccl-tests: bus bandwidth = (n-1)/n S / t, twice that for an all-reduce.
-std::optional<sim::Seconds> collective_duration(const MeasuredRow& point, sim::CollectiveKind kind, double ranks) {
+std::optional<sim::Seconds> collective_duration(const MeasuredRow& point, sim::CollectiveKind kind,
+                                                double ranks) {
   if (const auto time = point.number("time_us")) return sim::Seconds(*time * 1e-6);
   const auto bytes = point.number("bytes"), rate = point.number("busbw_GB_per_s");
   if (!bytes || !rate || *rate <= 0.0) return std::nullopt;
@@ -89,14 +95,17 @@ std::optional<sim::Seconds> collective_duration(const MeasuredRow& point, sim::C
 // Messages below this are latency that no step of training notices.
 constexpr double kSmallestMessage = 16.0 * 1024.0;
 
-std::vector<CollectiveSample> curve(const Measurement& measurement, sim::CollectiveKind kind, int ranks) {
+std::vector<CollectiveSample> curve(const Measurement& measurement, sim::CollectiveKind kind,
+                                    int ranks) {
   std::vector<CollectiveSample> samples;
   for (const MeasuredRow& point : hwdb::rows(measurement)) {
     const double bytes = point.number("bytes").value_or(0.0);
     const auto time = collective_duration(point, kind, ranks);
-    if (bytes >= kSmallestMessage && time) samples.push_back({kind, sim::Bytes(bytes), *time, ranks, 1.0});
+    if (bytes >= kSmallestMessage && time)
+      samples.push_back({kind, sim::Bytes(bytes), *time, ranks, 1.0});
   }
-  for (CollectiveSample& sample : samples) sample.weight = 1.0 / static_cast<double>(samples.size());
+  for (CollectiveSample& sample : samples)
+    sample.weight = 1.0 / static_cast<double>(samples.size());
   return samples;
 }
 
@@ -105,10 +114,14 @@ std::vector<CollectiveSample> curve(const Measurement& measurement, sim::Collect
 std::vector<GemmGrid> gemm_grids(const Database& database, const std::string& id) {
   std::vector<GemmGrid> grids;
   for (const Measurement& measurement : database.measurements("matmul_grids", id)) {
-    GemmGrid grid{dtype_named(hwdb::fields(measurement).text("dtype").value()).value(), measurement.source, {}};
+    GemmGrid grid{dtype_named(hwdb::fields(measurement).text("dtype").value()).value(),
+                  measurement.source,
+                  {}};
     for (const MeasuredRow& row : hwdb::rows(measurement)) {
-      GemmSample sample{gemm_of(row, grid.dtype), sim::Seconds(row.number("time_us").value() * 1e-6)};
-      if (grid.dtype == DType::Fp8) sample.quantised = row.number("m").value() * row.number("k").value();
+      GemmSample sample{gemm_of(row, grid.dtype),
+                        sim::Seconds(row.number("time_us").value() * 1e-6)};
+      if (grid.dtype == DType::Fp8)
+        sample.quantised = row.number("m").value() * row.number("k").value();
       grid.samples.push_back(sample);
     }
     grids.push_back(std::move(grid));
@@ -116,12 +129,14 @@ std::vector<GemmGrid> gemm_grids(const Database& database, const std::string& id
   return grids;
 }
 
-std::vector<GemmSample> gemm_table(const Database& database, const std::string& id, const std::string& kind, DType dtype) {
+std::vector<GemmSample> gemm_table(const Database& database, const std::string& id,
+                                   const std::string& kind, DType dtype) {
   std::vector<GemmSample> samples;
   for (const Measurement& measurement : database.measurements("matmul", id)) {
     const MeasuredRow row = hwdb::fields(measurement);
     const std::string measured_as = row.text("kind").value_or("");
-    if (measured_as.find(kind) == std::string::npos || !is_typical(measured_as) || !row.number("m")) continue;
+    if (measured_as.find(kind) == std::string::npos || !is_typical(measured_as) || !row.number("m"))
+      continue;
     if (dtype_named(row.text("dtype").value_or("")) != dtype) continue;
     const sim::Operator op = gemm_of(row, dtype);
     samples.push_back({op, op.flops / sim::FlopsPerSecond(row.number("achieved_flops").value())});
@@ -130,22 +145,27 @@ std::vector<GemmSample> gemm_table(const Database& database, const std::string& 
 }
 
 std::vector<GemmSample> large_gemms(std::vector<GemmSample> samples) {
-  std::erase_if(samples, [](const GemmSample& s) { return s.gemm.flops < 0.13 * sim::TFLOP || s.gemm.n % 8 != 0; });
+  std::erase_if(samples, [](const GemmSample& s) {
+    return s.gemm.flops < 0.13 * sim::TFLOP || s.gemm.n % 8 != 0;
+  });
   return samples;
 }
 
 std::vector<GemmSample> training_shapes(const Database& database, const std::string& id) {
   std::vector<GemmSample> samples;
-  for (const Measurement& measurement : database.measurements("matmul_training_shape_efficiency", id)) {
+  for (const Measurement& measurement :
+       database.measurements("matmul_training_shape_efficiency", id)) {
     const double peak = hwdb::fields(measurement).number("peak_flops").value();
     for (const MeasuredRow& row : hwdb::rows(measurement)) {
       if (row.text("op") != "matmul") continue;
       const std::string shape = row.text("shape").value();
       const bool weight_gradient = shape.find("layout=NT") != std::string::npos;
-      sim::Operator op = gemm(number_after(shape, " m="), number_after(shape, " n="), number_after(shape, " k="), DType::Bf16,
-                              weight_gradient ? DType::Fp32 : DType::Bf16);
+      sim::Operator op =
+          gemm(number_after(shape, " m="), number_after(shape, " n="), number_after(shape, " k="),
+               DType::Bf16, weight_gradient ? DType::Fp32 : DType::Bf16);
       op.weight_gradient = weight_gradient;
-      samples.push_back({op, op.flops / sim::FlopsPerSecond(peak * row.number("efficiency").value())});
+      samples.push_back(
+          {op, op.flops / sim::FlopsPerSecond(peak * row.number("efficiency").value())});
     }
   }
   return samples;
@@ -157,7 +177,8 @@ std::string training_shapes_source(const Database& database, const std::string& 
 
 std::map<std::string, double> best_gemms(const Database& database, const GemmsOf& gemms) {
   std::map<std::string, double> best;
-  for (const Measurement& measurement : database.measurements("matmul_best_by_collector", gemms.id)) {
+  for (const Measurement& measurement :
+       database.measurements("matmul_best_by_collector", gemms.id)) {
     const MeasuredRow row = hwdb::fields(measurement);
     if (row.text("dtype") == collector_name_of(gemms.dtype)) {
       best[row.text("framework").value()] = row.number("best_flops").value();
@@ -170,7 +191,8 @@ std::vector<double> chart_rates(const Database& database, const std::string& id)
   std::vector<double> rates;
   for (const Measurement& measurement : database.measurements("matmul", id)) {
     const MeasuredRow row = hwdb::fields(measurement);
-    if (row.text("kind").value_or("").find("'max-achievable FLOPs' estimate") == std::string::npos) continue;
+    if (row.text("kind").value_or("").find("'max-achievable FLOPs' estimate") == std::string::npos)
+      continue;
     rates.push_back(row.number("achieved_flops").value());
   }
   return rates;
@@ -182,13 +204,16 @@ std::vector<AttentionSample> attention_table(const Database& database, const std
   for (const Measurement& measurement : database.measurements("attention", id)) {
     const MeasuredRow row = hwdb::fields(measurement);
     const std::string implementation = row.text("implementation").value_or("");
-    if (std::find(implementations.begin(), implementations.end(), implementation) == implementations.end()) continue;
+    if (std::find(implementations.begin(), implementations.end(), implementation) ==
+        implementations.end())
+      continue;
     if (const auto sample = attention_sample(row)) samples.push_back(*sample);
   }
   return samples;
 }
 
-std::vector<CollectiveSample> collective_curves(const Database& database, const std::string& id, bool one_node,
+std::vector<CollectiveSample> collective_curves(const Database& database, const std::string& id,
+                                                bool one_node,
                                                 const std::optional<std::string>& system) {
   std::vector<CollectiveSample> samples;
   for (const Measurement& measurement : database.measurements("collectives", id)) {
@@ -196,8 +221,11 @@ std::vector<CollectiveSample> collective_curves(const Database& database, const 
     const auto kind = collective_named(row.text("op").value_or(""));
     const auto nodes = row.number("nodes"), ranks = row.number("ranks");
     const bool threshold = row.text("kind") == "acceptance threshold";
-    if (!kind || !nodes || !ranks || threshold || (*nodes == 1.0) != one_node || row.text("system") != system) continue;
-    const std::vector<CollectiveSample> points = curve(measurement, *kind, static_cast<int>(*ranks));
+    if (!kind || !nodes || !ranks || threshold || (*nodes == 1.0) != one_node ||
+        row.text("system") != system)
+      continue;
+    const std::vector<CollectiveSample> points =
+        curve(measurement, *kind, static_cast<int>(*ranks));
     samples.insert(samples.end(), points.begin(), points.end());
   }
   return samples;

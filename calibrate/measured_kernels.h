@@ -1,4 +1,5 @@
-// Measurements of the database as samples of the fits: GEMMs, attention and collectives, as the facts in hwdb/facts have them.
+// Measurements of the database as samples of the fits: GEMMs, attention and collectives, as the
+// facts in hwdb/facts have them.
 #pragma once
 
 #include <map>
@@ -30,13 +31,14 @@ struct GemmGrid {
 std::vector<GemmGrid> gemm_grids(const hwdb::Database& database, const std::string& id);
 
 // GEMMs that were measured one by one; `kind` is a part of the name of their kind.
-std::vector<GemmSample> gemm_table(const hwdb::Database& database, const std::string& id, const std::string& kind,
-                                   sim::DType dtype);
+std::vector<GemmSample> gemm_table(const hwdb::Database& database, const std::string& id,
+                                   const std::string& kind, sim::DType dtype);
 
 // Those large enough that neither launches nor odd shapes matter.
 std::vector<GemmSample> large_gemms(std::vector<GemmSample> samples);
 
-// Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) GEMMs in a training process.
+// Forward (TN), data-gradient (NN) and weight-gradient (NT, accumulated) GEMMs in a training
+// process.
 std::vector<GemmSample> training_shapes(const hwdb::Database& database, const std::string& id);
 std::string training_shapes_source(const hwdb::Database& database, const std::string& id);
 
@@ -51,7 +53,8 @@ std::vector<AttentionSample> attention_table(const hwdb::Database& database, con
                                              const std::vector<std::string>& implementations);
 
 // Curves of a device on one node, or on several, of a system or of none named.
-std::vector<CollectiveSample> collective_curves(const hwdb::Database& database, const std::string& id, bool one_node,
+std::vector<CollectiveSample> collective_curves(const hwdb::Database& database,
+                                                const std::string& id, bool one_node,
                                                 const std::optional<std::string>& system);
 
 }  // namespace llmsim::calibrate

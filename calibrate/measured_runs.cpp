@@ -20,7 +20,8 @@ using hwdb::RunRecord;
 
 constexpr std::size_t kLeastGroups = 2;
 
-// Rows of the user hide those that the program ships, and a run's facts name the source of each coefficient it uses.
+// Rows of the user hide those that the program ships, and a run's facts name the source of each
+// coefficient it uses.
 constexpr std::string_view kTag = "prior of fitted coefficient ";
 
 std::string tag(std::size_t index) { return std::string(kTag) + std::to_string(index); }
@@ -40,7 +41,8 @@ hwdb::Database database_with_priors(const std::vector<RunCoefficient>& coefficie
   hwdb::Database database(":memory:");
   if (!coefficients.empty()) database.forget_fit(kRunFit);
   database.in_transaction([&] {
-    for (std::size_t k = 0; k < coefficients.size(); ++k) database.put(prior_row(coefficients[k], k));
+    for (std::size_t k = 0; k < coefficients.size(); ++k)
+      database.put(prior_row(coefficients[k], k));
   });
   return database;
 }
@@ -61,13 +63,15 @@ std::vector<std::size_t> coefficients_behind(const sim::Run& run) {
 }
 
 bool scored(const RunRecord& record) {
-  return record.scored.step_time && record.measured && record.measured->step_time && in_scope(record, Scope::Dense);
+  return record.scored.step_time && record.measured && record.measured->step_time &&
+         in_scope(record, Scope::Dense);
 }
 
 bool predictable(const sim::Run& run) { return sim::predict(run).step_time > sim::Seconds(0.0); }
 
 // None for a run that cannot be predicted.
-std::optional<MeasuredRun> measured_run(const RunRecord& record, std::size_t group, hwdb::RunResolver& resolver) {
+std::optional<MeasuredRun> measured_run(const RunRecord& record, std::size_t group,
+                                        hwdb::RunResolver& resolver) {
   try {
     MeasuredRun measured{.id = record.id,
                          .group = group,
@@ -98,21 +102,25 @@ struct Candidate {
   double spread;
 };
 
-constexpr std::array<Candidate, 4> kCandidates = {{{"device", "training_rate", 1.0, 0.10},
-                                                   {"framework", "efficiency", 1.0, 0.15},
-                                                   {"framework", "collective_efficiency", 1.0, 0.15},
-                                                   {"framework", "host.per_kernel", 6e-6, 0.40}}};
+constexpr std::array<Candidate, 4> kCandidates = {
+    {{"device", "training_rate", 1.0, 0.10},
+     {"framework", "efficiency", 1.0, 0.15},
+     {"framework", "collective_efficiency", 1.0, 0.15},
+     {"framework", "host.per_kernel", 6e-6, 0.40}}};
 
 // One record of each device and framework in a file: enough to see which ones it tells about.
 std::vector<hwdb::RunFile> thinned(std::span<const hwdb::RunFile> files) {
   std::vector<hwdb::RunFile> thin;
   for (const hwdb::RunFile& file : files) {
-    thin.push_back({.file = file.file, .group = file.group, .description = {}, .runs = {}, .rejected = {}});
+    thin.push_back(
+        {.file = file.file, .group = file.group, .description = {}, .runs = {}, .rejected = {}});
     std::set<std::tuple<std::string, std::string, std::string>> seen;
     for (const RunRecord& record : file.runs) {
       if (!scored(record)) continue;
       const auto& h = record.hardware;
-      if (seen.emplace(record.training.framework.value_or(""), h.accelerator.value_or(""), h.system.value_or("")).second)
+      if (seen.emplace(record.training.framework.value_or(""), h.accelerator.value_or(""),
+                       h.system.value_or(""))
+              .second)
         thin.back().runs.push_back(record);
     }
   }
@@ -121,7 +129,8 @@ std::vector<hwdb::RunFile> thinned(std::span<const hwdb::RunFile> files) {
 
 std::set<std::string> devices_of(std::span<const hwdb::RunFile> files) {
   std::set<std::string> ids;
-  for (const MeasuredRun& run : measured_runs(files, {}).runs) ids.insert(run.run.cluster.device.id);
+  for (const MeasuredRun& run : measured_runs(files, {}).runs)
+    ids.insert(run.run.cluster.device.id);
   return ids;
 }
 
@@ -155,8 +164,8 @@ std::vector<std::size_t> groups_behind(const MeasuredRuns& runs) {
 
 }  // namespace
 
-MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::vector<RunCoefficient> coefficients,
-                           std::size_t most_per_group) {
+MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files,
+                           std::vector<RunCoefficient> coefficients, std::size_t most_per_group) {
   MeasuredRuns result{.coefficients = std::move(coefficients), .groups = {}, .runs = {}};
   const hwdb::Database database = database_with_priors(result.coefficients);
   hwdb::RunResolver resolver(database);
@@ -177,7 +186,8 @@ MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::vector<Run
 std::vector<RunCoefficient> run_coefficients(std::span<const hwdb::RunFile> files) {
   const std::vector<hwdb::RunFile> thin = thinned(files);
   std::vector<RunCoefficient> candidates = all_candidates(thin);
-  // Frameworks stand behind those that they are like: from the last on, what too few groups tell about falls to the one before.
+  // Frameworks stand behind those that they are like: from the last on, what too few groups tell
+  // about falls to the one before.
   for (std::size_t k = candidates.size(); k-- > 0;) {
     if (groups_behind(measured_runs(thin, candidates))[k] < kLeastGroups)
       candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(k));

@@ -1,4 +1,5 @@
-// Measured runs made ready for fitting: resolved once, each with the coefficients that stand behind its prediction.
+// Measured runs made ready for fitting: resolved once, each with the coefficients that stand behind
+// its prediction.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 
 namespace llmsim::calibrate {
 
-// A coefficient that whole runs may move.  ln(value / prior) has a normal prior of mean 0 and standard deviation `spread`.
+// A coefficient that whole runs may move.  ln(value / prior) has a normal prior of mean 0 and
+// standard deviation `spread`.
 struct RunCoefficient {
   std::string scope;  // "device" or "framework"
   std::string id;
@@ -41,17 +43,22 @@ struct MeasuredRuns {
 // What the fitted_from of coefficients that were fitted to runs begins with.
 inline constexpr const char* kRunFit = "step times of ";
 
-// The scored dense runs of `files` that the simulator can predict.  Of each group at most `most_per_group` runs, spread evenly
-// over the order of the file, are marked to be fitted to.  A coefficient holds for a run where hwdb would use its row: for the
-// device or framework itself and for those like it, unless something nearer (another row, a rule) sets the same key.  Rows of
-// an earlier fit do not count where coefficients are to be fitted; with none, the model is that which ships.
-MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::vector<RunCoefficient> coefficients,
+// The scored dense runs of `files` that the simulator can predict.  Of each group at most
+// `most_per_group` runs, spread evenly over the order of the file, are marked to be fitted to.  A
+// coefficient holds for a run where hwdb would use its row: for the device or framework itself and
+// for those like it, unless something nearer (another row, a rule) sets the same key.  Rows of an
+// earlier fit do not count where coefficients are to be fitted; with none, the model is that which
+// ships.
+MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files,
+                           std::vector<RunCoefficient> coefficients,
                            std::size_t most_per_group = 60);
 
-// What the project fits to runs, given those it has: for every device and framework the keys below, where at least two groups
-// tell about it.  A framework with fewer is left to the one that it is like.
+// What the project fits to runs, given those it has: for every device and framework the keys below,
+// where at least two groups tell about it.  A framework with fewer is left to the one that it is
+// like.
 //
-//   device  training_rate           prior 1, spread 0.10: single kernels are known to a few per cent, clocks under load to 10 %
+//   device  training_rate           prior 1, spread 0.10: single kernels are known to a few per
+//                                   cent, clocks under load to 10 %
 //   framework  efficiency              prior of frameworks.json, spread 0.15
 //   framework  collective_efficiency   prior of frameworks.json, spread 0.15
 //   framework  host.per_kernel  prior of frameworks.json, spread 0.40: hosts differ by that much

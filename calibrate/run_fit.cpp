@@ -39,7 +39,8 @@ double log_error(const MeasuredRun& measured, const sim::Run& run) {
 
 double value_of(const RunCoefficient& c, double shift) { return c.prior * std::exp(shift); }
 
-sim::Run run_at(const MeasuredRuns& runs, const MeasuredRun& measured, const std::vector<double>& shifts) {
+sim::Run run_at(const MeasuredRuns& runs, const MeasuredRun& measured,
+                const std::vector<double>& shifts) {
   sim::Run run = measured.run;
   for (const std::size_t k : measured.coefficients)
     set_value(run, runs.coefficients[k], value_of(runs.coefficients[k], shifts[k]));
@@ -61,7 +62,8 @@ std::vector<Row> rows_of(const MeasuredRuns& runs, const std::optional<std::size
   for (const MeasuredRun& run : runs.runs) {
     if (!run.fitted_to || without == run.group) continue;
     const double n = counts[run.group];
-    rows.push_back({.measured = &run, .weight = std::min(1.0, n / 3.0) / n, .residual = 0.0, .slopes = {}});
+    rows.push_back(
+        {.measured = &run, .weight = std::min(1.0, n / 3.0) / n, .residual = 0.0, .slopes = {}});
   }
   return rows;
 }
@@ -69,7 +71,10 @@ std::vector<Row> rows_of(const MeasuredRuns& runs, const std::optional<std::size
 class Descent {
  public:
   Descent(const MeasuredRuns& runs, const RunFitOptions& options)
-      : runs_(runs), threads_(options.threads), rows_(rows_of(runs, options.without)), shifts_(options.start) {
+      : runs_(runs),
+        threads_(options.threads),
+        rows_(rows_of(runs, options.without)),
+        shifts_(options.start) {
     shifts_.resize(runs.coefficients.size(), 0.0);
     for (Row& row : rows_) row.slopes.resize(row.measured->coefficients.size());
     evaluate(shifts_);
@@ -89,7 +94,8 @@ class Descent {
     differentiate();
     const MatrixXd covariance = curvature().inverse();
     RunFit fit{.shifts = shifts_, .deviations = {}, .misfit = misfit_};
-    for (Eigen::Index k = 0; k < covariance.rows(); ++k) fit.deviations.push_back(std::sqrt(covariance(k, k)));
+    for (Eigen::Index k = 0; k < covariance.rows(); ++k)
+      fit.deviations.push_back(std::sqrt(covariance(k, k)));
     return fit;
   }
 
@@ -114,12 +120,16 @@ class Descent {
     });
   }
 
-  double robust_weight(double residual) const { return 1.0 / (1.0 + std::pow(residual / misfit_, 2) / kFreedom); }
+  double robust_weight(double residual) const {
+    return 1.0 / (1.0 + std::pow(residual / misfit_, 2) / kFreedom);
+  }
 
   double cost(const std::vector<double>& shifts) const {
     double sum = 0.0;
-    for (const Row& row : rows_) sum += row.weight * kFreedom * std::log1p(std::pow(row.residual / misfit_, 2) / kFreedom);
-    for (std::size_t k = 0; k < shifts.size(); ++k) sum += std::pow(shifts[k] / runs_.coefficients[k].spread, 2);
+    for (const Row& row : rows_)
+      sum += row.weight * kFreedom * std::log1p(std::pow(row.residual / misfit_, 2) / kFreedom);
+    for (std::size_t k = 0; k < shifts.size(); ++k)
+      sum += std::pow(shifts[k] / runs_.coefficients[k].spread, 2);
     return sum;
   }
 
@@ -131,10 +141,12 @@ class Descent {
       const auto& ks = row.measured->coefficients;
       for (std::size_t i = 0; i < ks.size(); ++i) {
         for (std::size_t j = 0; j < ks.size(); ++j)
-          a(static_cast<Eigen::Index>(ks[i]), static_cast<Eigen::Index>(ks[j])) += weight * row.slopes[i] * row.slopes[j];
+          a(static_cast<Eigen::Index>(ks[i]), static_cast<Eigen::Index>(ks[j])) +=
+              weight * row.slopes[i] * row.slopes[j];
       }
     }
-    for (Eigen::Index k = 0; k < n; ++k) a(k, k) += std::pow(runs_.coefficients[static_cast<std::size_t>(k)].spread, -2.0);
+    for (Eigen::Index k = 0; k < n; ++k)
+      a(k, k) += std::pow(runs_.coefficients[static_cast<std::size_t>(k)].spread, -2.0);
     return a;
   }
 
@@ -145,19 +157,22 @@ class Descent {
     for (const Row& row : rows_) {
       const double weight = row.weight * robust_weight(row.residual) / (misfit_ * misfit_);
       for (std::size_t j = 0; j < row.slopes.size(); ++j)
-        b[static_cast<Eigen::Index>(row.measured->coefficients[j])] += weight * row.slopes[j] * row.residual;
+        b[static_cast<Eigen::Index>(row.measured->coefficients[j])] +=
+            weight * row.slopes[j] * row.residual;
     }
     return -curvature().ldlt().solve(b).cwiseMax(-kLongestStep).cwiseMin(kLongestStep);
   }
 
-  // Takes the longest of the step's halves that lowers the cost; false where none does or the step is negligible.
+  // Takes the longest of the step's halves that lowers the cost; false where none does or the step
+  // is negligible.
   bool improve(const VectorXd& step) {
     if (step.size() == 0 || step.cwiseAbs().maxCoeff() < kSettled) return false;
     const double before = cost(shifts_);
     double part = 1.0;
     for (int halved = 0; halved < kMostHalvings; ++halved, part /= 2.0) {
       std::vector<double> moved = shifts_;
-      for (std::size_t k = 0; k < moved.size(); ++k) moved[k] += part * step[static_cast<Eigen::Index>(k)];
+      for (std::size_t k = 0; k < moved.size(); ++k)
+        moved[k] += part * step[static_cast<Eigen::Index>(k)];
       evaluate(moved);
       if (cost(moved) < before) {
         shifts_ = std::move(moved);
@@ -203,10 +218,12 @@ RunFit run_fit(const MeasuredRuns& runs, const RunFitOptions& options) {
   return descent.result();
 }
 
-std::vector<double> log_errors(const MeasuredRuns& runs, const std::vector<double>& shifts, unsigned threads) {
+std::vector<double> log_errors(const MeasuredRuns& runs, const std::vector<double>& shifts,
+                               unsigned threads) {
   std::vector<double> errors(runs.runs.size());
-  in_parallel(errors.size(), threads,
-              [&](std::size_t i) { errors[i] = log_error(runs.runs[i], run_at(runs, runs.runs[i], shifts)); });
+  in_parallel(errors.size(), threads, [&](std::size_t i) {
+    errors[i] = log_error(runs.runs[i], run_at(runs, runs.runs[i], shifts));
+  });
   return errors;
 }
 

@@ -21,7 +21,8 @@ using sim::stated;
 SettingValue unknown() { return {.text = "?", .rank = 0.0, .known = false}; }
 
 // `text` at its place in `order`; what is not listed comes last.
-SettingValue ordered(const std::string& text, const std::string& word, const std::vector<std::string>& order) {
+SettingValue ordered(const std::string& text, const std::string& word,
+                     const std::vector<std::string>& order) {
   const auto found = std::find(order.begin(), order.end(), word);
   return {.text = text, .rank = static_cast<double>(found - order.begin())};
 }
@@ -37,7 +38,8 @@ std::string details_of(const RecordedTraining& t, const std::string& setting) {
   return text.empty() ? text : " (" + text + ")";
 }
 
-SettingValue with_details(SettingValue value, const RecordedTraining& t, const std::string& setting) {
+SettingValue with_details(SettingValue value, const RecordedTraining& t,
+                          const std::string& setting) {
   if (value.known) value.text += details_of(t, setting);
   return value;
 }
@@ -47,9 +49,11 @@ SettingValue field_of(const RecordedTraining& t, const std::string& key) {
   const auto found = t.strategy.find(key);
   if (found == t.strategy.end()) return unknown();
   const sim::FieldValue& value = found->second;
-  if (const bool* const on = std::get_if<bool>(&value)) return {.text = *on ? "on" : "off", .rank = *on ? 1.0 : 0.0};
+  if (const bool* const on = std::get_if<bool>(&value))
+    return {.text = *on ? "on" : "off", .rank = *on ? 1.0 : 0.0};
   const std::string text = sim::text_of(value);
-  if (const std::optional<double> number = sim::number_of(value)) return {.text = text, .rank = *number};
+  if (const std::optional<double> number = sim::number_of(value))
+    return {.text = text, .rank = *number};
   return ordered(text, text, sim::find_strategy_field(key)->words);
 }
 
@@ -60,14 +64,16 @@ SettingValue recompute_of(const RecordedTraining& t) {
   for (const char* key : {"recompute.every_n", "recompute.share", "recompute.blocks"}) {
     if (const auto count = stated<int>(t.strategy, key)) text += " " + std::to_string(*count);
   }
-  if (const auto modules = stated<sim::Words>(t.strategy, "recompute.modules")) text += " " + sim::joined(*modules, " ");
+  if (const auto modules = stated<sim::Words>(t.strategy, "recompute.modules"))
+    text += " " + sim::joined(*modules, " ");
   if (const auto saved = stated<std::string>(t.strategy, "recompute.saved")) text += " " + *saved;
   return ordered(text, *kind, {"none", "op", "selective", "every_n", "full"});
 }
 
 // One replica has nothing to shard.
 SettingValue sharding_of(const RecordedTraining& t) {
-  return stated<int>(t.strategy, "dp") == 1 ? SettingValue{.text = "none"} : field_of(t, "sharding");
+  return stated<int>(t.strategy, "dp") == 1 ? SettingValue{.text = "none"}
+                                            : field_of(t, "sharding");
 }
 
 SettingValue topology_of(const RecordedTraining& t) {
@@ -76,22 +82,25 @@ SettingValue topology_of(const RecordedTraining& t) {
   std::string text = "tp " + std::to_string(tp) + ", pp " + std::to_string(pp);
   if (const auto dp = ranks("dp")) text += ", dp " + std::to_string(*dp);
   const auto shard_size = ranks("shard_size");
-  if (stated<std::string>(t.strategy, "sharding") == "hsdp" && shard_size) text += " in shards of " + std::to_string(*shard_size);
+  if (stated<std::string>(t.strategy, "sharding") == "hsdp" && shard_size)
+    text += " in shards of " + std::to_string(*shard_size);
   return {.text = text, .rank = 1e6 * tp + pp};
 }
 
 SettingValue virtual_stages_of(const RecordedTraining& t) {
   const int chunks = stated<int>(t.strategy, "virtual_stages").value_or(1);
   SettingValue value{.text = std::to_string(chunks), .rank = static_cast<double>(chunks)};
-  if (const auto schedule = stated<std::string>(t.strategy, "pipeline_schedule")) value.text += " (" + *schedule + ")";
+  if (const auto schedule = stated<std::string>(t.strategy, "pipeline_schedule"))
+    value.text += " (" + *schedule + ")";
   return value;
 }
 
 // Fields that are told by another setting, or are what runs of one study share.
 bool told_elsewhere(const std::string& key) {
-  constexpr std::array<std::string_view, 8> kParts{"tp",           "pp", "dp", "shard_size", "pipeline_schedule",
-                                                   "global_batch", "cp", "ep"};
-  return key.starts_with("recompute.") || std::find(kParts.begin(), kParts.end(), key) != kParts.end();
+  constexpr std::array<std::string_view, 8> kParts{
+      "tp", "pp", "dp", "shard_size", "pipeline_schedule", "global_batch", "cp", "ep"};
+  return key.starts_with("recompute.") ||
+         std::find(kParts.begin(), kParts.end(), key) != kParts.end();
 }
 
 SettingValue vocabulary_of(const hwdb::RecordedModel& m) {
@@ -118,10 +127,11 @@ std::string shown(const std::optional<T>& value) {
 
 std::string model_key(const hwdb::RecordedModel& m) {
   std::string key = shown(m.name);
-  for (const auto& count : {m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads, m.head_dim, m.ffn_size, m.seq_len,
-                            m.sliding_window, m.mtp_layers, m.lora_rank})
+  for (const auto& count : {m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads, m.head_dim,
+                            m.ffn_size, m.seq_len, m.sliding_window, m.mtp_layers, m.lora_rank})
     key += shown(count);
-  for (const auto& flag : {m.gated_mlp, m.tied_embeddings, m.bias, m.parallel_block}) key += shown(flag);
+  for (const auto& flag : {m.gated_mlp, m.tied_embeddings, m.bias, m.parallel_block})
+    key += shown(flag);
   for (const auto& word : {m.norm, m.position, m.trainable}) key += shown(word);
   if (m.moe) key += std::to_string(m.moe->num_experts) + "/" + std::to_string(m.moe->top_k);
   return key + (m.mla ? "mla" : "");
@@ -129,19 +139,23 @@ std::string model_key(const hwdb::RecordedModel& m) {
 
 std::string study_key(const RunRecord& record) {
   const hwdb::RecordedHardware& h = record.hardware;
-  return record.group + "|" + model_key(record.model) + shown(h.accelerator) + shown(h.system) + shown(h.num_devices) +
-         shown(h.devices_per_node) + shown(h.inter_node_bytes_per_s_per_device) +
-         shown(stated<int>(record.training.strategy, "global_batch")) + shown(stated<int>(record.training.strategy, "cp")) +
+  return record.group + "|" + model_key(record.model) + shown(h.accelerator) + shown(h.system) +
+         shown(h.num_devices) + shown(h.devices_per_node) +
+         shown(h.inter_node_bytes_per_s_per_device) +
+         shown(stated<int>(record.training.strategy, "global_batch")) +
+         shown(stated<int>(record.training.strategy, "cp")) +
          shown(stated<int>(record.training.strategy, "ep"));
 }
 
 }  // namespace
 
-bool operator<(const SettingValue& a, const SettingValue& b) { return std::tie(a.rank, a.text) < std::tie(b.rank, b.text); }
+bool operator<(const SettingValue& a, const SettingValue& b) {
+  return std::tie(a.rank, a.text) < std::tie(b.rank, b.text);
+}
 
 bool is_scale(const std::string& setting) {
-  return setting == kTopology || setting == kSoftware || setting == "micro_batch" || setting == "virtual_stages" ||
-         setting == "vocab_size";
+  return setting == kTopology || setting == kSoftware || setting == "micro_batch" ||
+         setting == "virtual_stages" || setting == "vocab_size";
 }
 
 Settings settings_of(const RunRecord& record) {
@@ -153,16 +167,19 @@ Settings settings_of(const RunRecord& record) {
   settings["recompute"] = recompute_of(t);
   settings["sharding"] = sharding_of(t);
   settings["virtual_stages"] = virtual_stages_of(t);
-  settings["dp_overlap"] =
-      t.dp_overlap ? SettingValue{.text = *t.dp_overlap ? "on" : "off", .rank = *t.dp_overlap ? 1.0 : 0.0} : unknown();
+  settings["dp_overlap"] = t.dp_overlap ? SettingValue{.text = *t.dp_overlap ? "on" : "off",
+                                                       .rank = *t.dp_overlap ? 1.0 : 0.0}
+                                        : unknown();
   settings["vocab_size"] = vocabulary_of(record.model);
   settings[kTopology] = topology_of(t);
   settings[kSoftware] = software_of(record);
   for (const hwdb::Setting& one : hwdb::run_settings()) {
     const auto stated = t.settings.find(one.key);
-    if (one.part_of[0] == '\0' && stated != t.settings.end()) settings[one.key] = {.text = sim::text_of(stated->second)};
+    if (one.part_of[0] == '\0' && stated != t.settings.end())
+      settings[one.key] = {.text = sim::text_of(stated->second)};
   }
-  // The kinds of a fused loss differ in libraries, which studies switch together with it: they are one.
+  // The kinds of a fused loss differ in libraries, which studies switch together with it: they are
+  // one.
   for (const char* whole : {"precision", "recompute", "optimizer", "flash_attention"})
     settings[whole] = with_details(settings[whole], t, whole);
   return settings;

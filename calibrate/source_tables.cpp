@@ -17,7 +17,8 @@ using sim::Bytes;
 using sim::Prediction;
 
 template <class Quantity>
-std::optional<double> log_ratio(const std::optional<Quantity>& measured, const std::optional<Quantity>& predicted) {
+std::optional<double> log_ratio(const std::optional<Quantity>& measured,
+                                const std::optional<Quantity>& predicted) {
   if (!measured || !predicted) return std::nullopt;
   return std::log(*predicted / *measured);
 }
@@ -37,20 +38,23 @@ void set_measured(SourceRow& row) {
 // The source's formula gives the same FLOPs for both times.
 void set_rates(const Prediction& prediction, SourceRow& row) {
   row.predicted_rate = prediction.flops_per_device;
-  if (row.measured_time) row.measured_rate = prediction.flops_per_device * (prediction.step_time / *row.measured_time);
+  if (row.measured_time)
+    row.measured_rate = prediction.flops_per_device * (prediction.step_time / *row.measured_time);
   if (row.reported_rate && row.measured_time)
     row.predicted_reported_rate = *row.reported_rate * (*row.measured_time / prediction.step_time);
   if (row.measured_tokens) row.predicted_tokens = prediction.tokens_per_second_per_device;
 }
 
 void set_predicted(const Prediction& prediction, SourceRow& row) {
-  row.predicted_outcome = prediction.feasible()                                              ? "ok"
-                          : prediction.infeasible->rule == std::string_view("out of memory") ? "oom"
-                                                                                             : "infeasible";
+  row.predicted_outcome = prediction.feasible() ? "ok"
+                          : prediction.infeasible->rule == std::string_view("out of memory")
+                              ? "oom"
+                              : "infeasible";
   if (row.predicted_outcome == "infeasible") row.skipped = prediction.infeasible->message;
   if (prediction.step_time <= sim::Seconds(0.0)) return;
   row.predicted_time = prediction.step_time;
-  row.predicted_peak = comparable_peak(prediction.memory, row.record.measured.value_or(hwdb::Measured{}));
+  row.predicted_peak =
+      comparable_peak(prediction.memory, row.record.measured.value_or(hwdb::Measured{}));
   set_rates(prediction, row);
 }
 
@@ -68,13 +72,15 @@ SourceRow row_of(const RunRecord& record, const SourceTable& table, const Predic
 }
 
 bool listed(const SourceTable& table, const std::string& id) {
-  return std::any_of(table.runs.begin(), table.runs.end(), [&](const std::string& p) { return hwdb::matches(p, id); });
+  return std::any_of(table.runs.begin(), table.runs.end(),
+                     [&](const std::string& p) { return hwdb::matches(p, id); });
 }
 
 void add_rows(std::span<const hwdb::RunFile> files, const Predictor& predict, FilledTable& table) {
   for (const hwdb::RunFile& file : files) {
     for (const RunRecord& record : file.runs) {
-      if (listed(table.table, record.id)) table.rows.push_back(row_of(record, table.table, predict));
+      if (listed(table.table, record.id))
+        table.rows.push_back(row_of(record, table.table, predict));
     }
   }
 }
@@ -97,7 +103,8 @@ const sim::StageMemory& stage_named(const sim::Memory& memory, const std::string
 }
 
 Bytes resident(const sim::StageMemory& stage) {
-  static const std::set<std::string_view> kept{"weights", "gradients", "master_weights", "optimizer_states"};
+  static const std::set<std::string_view> kept{"weights", "gradients", "master_weights",
+                                               "optimizer_states"};
   Bytes sum(0.0);
   for (const sim::MemoryTerm& term : stage.terms) {
     if (kept.contains(term.name)) sum += term.size;
@@ -105,7 +112,8 @@ Bytes resident(const sim::StageMemory& stage) {
   return sum;
 }
 
-void add_stages(std::span<const hwdb::RunFile> files, const Predictor& predict, FilledTable& table) {
+void add_stages(std::span<const hwdb::RunFile> files, const Predictor& predict,
+                FilledTable& table) {
   for (const hwdb::StageFigures& figures : table.table.stages) {
     const Prediction prediction = predict(run_named(files, figures.run));
     StageRow row;
@@ -140,26 +148,33 @@ Errors collected(const FilledTable& table) {
     if (row.counts) add(row.time_error(), errors.times);
     if (row.record.scored.memory || table.table.assumed) add(row.peak_error(), errors.peaks);
   }
-  for (const StageRow& row : table.stages) add(log_ratio(row.measured_peak, row.predicted_peak), errors.peaks);
+  for (const StageRow& row : table.stages)
+    add(log_ratio(row.measured_peak, row.predicted_peak), errors.peaks);
   for (const AblationPair& pair : table.pairs) add(pair.time_error(), errors.times);
   return errors;
 }
 
 std::optional<double> worst(const std::vector<double>& values) {
-  return values.empty() ? std::nullopt : std::optional(*std::max_element(values.begin(), values.end()));
+  return values.empty() ? std::nullopt
+                        : std::optional(*std::max_element(values.begin(), values.end()));
 }
 
 bool is_verdict(const SourceRow& row) {
-  return row.record.scored.outcome && row.predicted_outcome && (row.measured_outcome == "ok" || row.measured_outcome == "oom");
+  return row.record.scored.outcome && row.predicted_outcome &&
+         (row.measured_outcome == "ok" || row.measured_outcome == "oom");
 }
 
 }  // namespace
 
-std::optional<double> SourceRow::time_error() const { return log_ratio(measured_time, predicted_time); }
-std::optional<double> SourceRow::peak_error() const { return log_ratio(measured_peak, predicted_peak); }
+std::optional<double> SourceRow::time_error() const {
+  return log_ratio(measured_time, predicted_time);
+}
+std::optional<double> SourceRow::peak_error() const {
+  return log_ratio(measured_peak, predicted_peak);
+}
 
-FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::RunFile> files, const Ablations& ablations,
-                     const Predictor& predict) {
+FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::RunFile> files,
+                     const Ablations& ablations, const Predictor& predict) {
   FilledProject result{.project = project, .tables = {}};
   for (const SourceTable& table : project.tables) {
     FilledTable filled;
@@ -190,19 +205,22 @@ TableErrors errors_of(const FilledTable& table) {
   errors.peak_worst = worst(collected_errors.peaks);
   for (const SourceRow& row : table.rows) {
     errors.outcomes += is_verdict(row) ? 1 : 0;
-    errors.outcomes_right += is_verdict(row) && row.measured_outcome == row.predicted_outcome ? 1 : 0;
+    errors.outcomes_right +=
+        is_verdict(row) && row.measured_outcome == row.predicted_outcome ? 1 : 0;
   }
   return errors;
 }
 
-std::vector<std::string> missing_runs(const FilledProject& project, std::span<const hwdb::RunFile> files) {
+std::vector<std::string> missing_runs(const FilledProject& project,
+                                      std::span<const hwdb::RunFile> files) {
   std::vector<std::string> missing;
   const auto& groups = project.project.groups;
   for (const hwdb::RunFile& file : files) {
     if (std::find(groups.begin(), groups.end(), file.group) == groups.end()) continue;
     for (const RunRecord& record : file.runs) {
-      const bool found = std::any_of(project.project.tables.begin(), project.project.tables.end(),
-                                     [&](const SourceTable& table) { return listed(table, record.id); });
+      const bool found =
+          std::any_of(project.project.tables.begin(), project.project.tables.end(),
+                      [&](const SourceTable& table) { return listed(table, record.id); });
       if (!found) missing.push_back(record.id);
     }
   }

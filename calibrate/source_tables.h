@@ -1,6 +1,7 @@
 // The tables of published projects with predictions beside the measured figures.
 //
-// A row counts in the errors where its figure is scored, or where the table says what to assume for what the source leaves out.
+// A row counts in the errors where its figure is scored, or where the table says what to assume for
+// what the source leaves out.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,11 @@ struct SourceRow {
   hwdb::RunRecord record;
   bool counts = false;  // its time in the errors
   std::optional<sim::Seconds> measured_time, predicted_time;
-  std::optional<sim::FlopsPerSecond> reported_rate, predicted_reported_rate;  // per device, in the source's own convention
-  std::optional<sim::FlopsPerSecond> measured_rate, predicted_rate;           // per device, exact GEMM and causal attention
-  std::optional<double> measured_tokens, predicted_tokens;                    // per second and device
+  // Per device, in the source's own convention.
+  std::optional<sim::FlopsPerSecond> reported_rate, predicted_reported_rate;
+  // Per device, exact GEMM and causal attention.
+  std::optional<sim::FlopsPerSecond> measured_rate, predicted_rate;
+  std::optional<double> measured_tokens, predicted_tokens;  // per second and device
   std::optional<sim::Bytes> measured_peak, predicted_peak;
   std::optional<std::string> measured_outcome, predicted_outcome;
   std::optional<std::string> skipped;
@@ -32,7 +35,8 @@ struct SourceRow {
   std::optional<double> peak_error() const;
 };
 
-// One pipeline stage.  Resident is what stays between steps: weights, gradients, master weights and states.
+// One pipeline stage.  Resident is what stays between steps: weights, gradients, master weights and
+// states.
 struct StageRow {
   std::string run, stage;
   std::optional<sim::Bytes> measured_resident, predicted_resident;
@@ -49,7 +53,8 @@ struct FilledTable {
   int size() const { return static_cast<int>(rows.size() + stages.size() + pairs.size()); }
 };
 
-// Errors of one table: of times (of ratios, in a table of pairs) and of peaks, absolute and logarithmic.
+// Errors of one table: of times (of ratios, in a table of pairs) and of peaks, absolute and
+// logarithmic.
 struct TableErrors {
   int rows = 0, times = 0, peaks = 0, outcomes = 0, outcomes_right = 0;
   std::optional<double> time_median, time_worst, peak_median, peak_worst;
@@ -60,13 +65,15 @@ struct FilledProject {
   std::vector<FilledTable> tables;
 };
 
-// Fills the tables of `project` from the runs in `files`; pairs come from `ablations`.  Throws Error for a run that is not there.
-FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::RunFile> files, const Ablations& ablations,
-                     const Predictor& predict);
+// Fills the tables of `project` from the runs in `files`; pairs come from `ablations`.  Throws
+// Error for a run that is not there.
+FilledProject filled(const hwdb::SourceProject& project, std::span<const hwdb::RunFile> files,
+                     const Ablations& ablations, const Predictor& predict);
 
 TableErrors errors_of(const FilledTable& table);
 
 // Runs of the project's groups that stand in none of its tables.
-std::vector<std::string> missing_runs(const FilledProject& project, std::span<const hwdb::RunFile> files);
+std::vector<std::string> missing_runs(const FilledProject& project,
+                                      std::span<const hwdb::RunFile> files);
 
 }  // namespace llmsim::calibrate

@@ -44,7 +44,8 @@ Sides with_prior(Sides sides, const Spread& all) {
   return sides;
 }
 
-Spreads spreads_without(const MeasuredRuns& runs, const std::vector<double>& errors, std::optional<std::size_t> without) {
+Spreads spreads_without(const MeasuredRuns& runs, const std::vector<double>& errors,
+                        std::optional<std::size_t> without) {
   std::map<std::size_t, double> count;
   std::map<std::pair<std::size_t, std::string>, double> count_of_framework;
   for (const MeasuredRun& run : runs.runs) {
@@ -57,10 +58,12 @@ Spreads spreads_without(const MeasuredRuns& runs, const std::vector<double>& err
     const MeasuredRun& run = runs.runs[i];
     if (without == run.group) continue;
     add(all, -errors[i], 1.0 / count[run.group]);
-    add(by_framework[run.run.framework.id], -errors[i], 1.0 / count_of_framework[{run.group, run.run.framework.id}]);
+    add(by_framework[run.run.framework.id], -errors[i],
+        1.0 / count_of_framework[{run.group, run.run.framework.id}]);
   }
   Spreads result{.all = spread_of(all), .by_framework = {}};
-  for (const auto& [framework, sides] : by_framework) result.by_framework[framework] = spread_of(with_prior(sides, result.all));
+  for (const auto& [framework, sides] : by_framework)
+    result.by_framework[framework] = spread_of(with_prior(sides, result.all));
   return result;
 }
 
@@ -73,7 +76,8 @@ std::set<std::string> groups_of(const MeasuredRuns& runs, const std::string& fra
 }
 
 std::string told_by(const std::set<std::string>& groups) {
-  std::string text = kSpreadFit + std::to_string(groups.size()) + (groups.size() == 1 ? " group" : " groups");
+  std::string text =
+      kSpreadFit + std::to_string(groups.size()) + (groups.size() == 1 ? " group" : " groups");
   const char* separator = ": ";
   for (const std::string& group : groups) {
     text += separator + group;
@@ -82,26 +86,28 @@ std::string told_by(const std::set<std::string>& groups) {
   return text;
 }
 
-hwdb::Coefficient row(const std::string& framework, const char* key, double spread, double groups, const std::string& told) {
+hwdb::Coefficient row(const std::string& framework, const char* key, double spread, double groups,
+                      const std::string& told) {
   const double value = spread * student_factor(groups);
-  return {
-      .scope = "framework",
-      .id = framework,
-      .key = key,
-      .value = value,
-      .standard_error = value / std::sqrt(2.0 * groups),
-      .evidence = sim::Evidence::Fitted,
-      .source =
-          "root mean square of ln(measured / predicted) of left-out studies, with four studies' worth of all frameworks, times "
-          "Student's quantile over the normal one",
-      .fitted_from = told};
+  return {.scope = "framework",
+          .id = framework,
+          .key = key,
+          .value = value,
+          .standard_error = value / std::sqrt(2.0 * groups),
+          .evidence = sim::Evidence::Fitted,
+          .source =
+              "root mean square of ln(measured / predicted) of left-out studies, with four "
+              "studies' worth of all frameworks, times "
+              "Student's quantile over the normal one",
+          .fitted_from = told};
 }
 
 }  // namespace
 
 double student_factor(double studies) {
   const double n = std::max(kPriorGroups, studies), z = kNinetyPercent, z2 = z * z;
-  const double first = (z2 + 1.0) / (4.0 * n), second = ((5.0 * z2 + 16.0) * z2 + 3.0) / (96.0 * n * n);
+  const double first = (z2 + 1.0) / (4.0 * n),
+               second = ((5.0 * z2 + 16.0) * z2 + 3.0) / (96.0 * n * n);
   const double third = (((3.0 * z2 + 19.0) * z2 + 17.0) * z2 - 15.0) / (384.0 * n * n * n);
   return 1.0 + first + second + third;
 }
@@ -115,9 +121,11 @@ Spreads spreads(const MeasuredRuns& runs, const std::vector<double>& errors) {
   return spreads_without(runs, errors, std::nullopt);
 }
 
-std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& runs, const std::vector<double>& errors) {
+std::vector<std::pair<double, double>> left_out_intervals(const MeasuredRuns& runs,
+                                                          const std::vector<double>& errors) {
   std::vector<Spreads> without;
-  for (std::size_t g = 0; g < runs.groups.size(); ++g) without.push_back(spreads_without(runs, errors, g));
+  for (std::size_t g = 0; g < runs.groups.size(); ++g)
+    without.push_back(spreads_without(runs, errors, g));
   std::vector<std::pair<double, double>> intervals;
   for (const MeasuredRun& run : runs.runs) {
     const Spread& spread = without[run.group].of(run.run.framework.id);

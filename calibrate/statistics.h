@@ -1,5 +1,5 @@
-// Summaries of samples: the arithmetic mean, the median (of an even number of values the mean of the two in the middle), the
-// scatter; and how they are printed.
+// Summaries of samples: the arithmetic mean, the median (of an even number of values the mean of
+// the two in the middle), the scatter; and how they are printed.
 #pragma once
 
 #include <optional>

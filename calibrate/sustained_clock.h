@@ -1,12 +1,16 @@
-// The clock that a device keeps through a training step, over that of the short GEMMs to which its curve was fitted.
+// The clock that a device keeps through a training step, over that of the short GEMMs to which its
+// curve was fitted.
 //
-// Devices with the same chip: under a limit of W watts all sustain a rate of c W^a (sim/hardware/device.h), and their clock
-// is that over the rate of their short GEMMs, which differ by the limit too,
+// Devices with the same chip: under a limit of W watts all sustain a rate of c W^a
+// (sim/hardware/device.h), and their clock is that over the rate of their short GEMMs, which differ
+// by the limit too,
 //
-//   clock = min(1, c W^a / rate),    ln c the mean of ln(ratio rate / W^a) over all sources and devices
+//   clock = min(1, c W^a / rate),    ln c the mean of ln(ratio rate / W^a) over all sources and
+//                                    devices
 //
-// ratio: a source's rate of long-running GEMMs over that of the fitted ones.  Sources differ by more than their own errors, so
-// the error of the mean comes from their spread, and is at least 3 %.  Ours.
+// ratio: a source's rate of long-running GEMMs over that of the fitted ones.  Sources differ by
+// more than their own errors, so the error of the mean comes from their spread, and is at least 3
+// %.  Ours.
 #pragma once
 
 #include <map>
@@ -29,7 +33,7 @@ struct SustainedClocks {
 };
 
 // Of devices with one chip, whose bf16 GEMMs are fitted.
-SustainedClocks sustained_clocks(const hwdb::Database& database, const std::vector<std::string>& ids,
-                                 const FittedMachines& fitted);
+SustainedClocks sustained_clocks(const hwdb::Database& database,
+                                 const std::vector<std::string>& ids, const FittedMachines& fitted);
 
 }  // namespace llmsim::calibrate

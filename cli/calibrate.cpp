@@ -43,10 +43,12 @@ constexpr double kQuickRankBudget = 40.0;
 // Where records of several ranks go: "results.jsonl" has "results.ranks.jsonl" beside it.
 std::string ranks_file(const std::string& file) {
   const fs::path path = file;
-  return (path.parent_path() / (path.stem().string() + ".ranks" + path.extension().string())).string();
+  return (path.parent_path() / (path.stem().string() + ".ranks" + path.extension().string()))
+      .string();
 }
 
-// Ranks of a CPU share its cores: one alone is measured with its share.  None where llmsim-runtime decides.
+// Ranks of a CPU share its cores: one alone is measured with its share.  None where llmsim-runtime
+// decides.
 std::optional<int> threads_of_rank(const CalibrateOptions& options) {
   if (options.threads || options.ranks == 1 || options.nodes) return options.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.ranks);
@@ -59,11 +61,13 @@ void add_device(std::vector<std::string>& arguments, const CalibrateOptions& opt
 }
 
 // What a run of one rank and one of several have in common.
-std::vector<std::string> runtime_arguments(const CalibrateOptions& options, const std::string& file) {
+std::vector<std::string> runtime_arguments(const CalibrateOptions& options,
+                                           const std::string& file) {
   std::vector<std::string> arguments{runtime_program().string(), "--output", file};
   if (options.quick) arguments.emplace_back("--quick");
   if (options.resume) arguments.emplace_back("--resume");
-  if (const auto threads = threads_of_rank(options)) arguments.insert(arguments.end(), {"--threads", std::to_string(*threads)});
+  if (const auto threads = threads_of_rank(options))
+    arguments.insert(arguments.end(), {"--threads", std::to_string(*threads)});
   add_device(arguments, options);
   return arguments;
 }
@@ -71,13 +75,16 @@ std::vector<std::string> runtime_arguments(const CalibrateOptions& options, cons
 std::vector<std::string> one_rank_arguments(const CalibrateOptions& options) {
   std::vector<std::string> arguments = runtime_arguments(options, options.results.front());
   const double share = options.ranks > 1 ? kOneRankShare : 1.0;
-  if (options.budget) arguments.insert(arguments.end(), {"--budget", std::to_string(share * *options.budget)});
+  if (options.budget)
+    arguments.insert(arguments.end(), {"--budget", std::to_string(share * *options.budget)});
   return arguments;
 }
 
 std::vector<std::string> ranks_arguments(const CalibrateOptions& options) {
-  std::vector<std::string> arguments = runtime_arguments(options, ranks_file(options.results.front()));
-  arguments.insert(arguments.end(), {"--ranks", std::to_string(options.ranks), "--collectives", "--steps"});
+  std::vector<std::string> arguments =
+      runtime_arguments(options, ranks_file(options.results.front()));
+  arguments.insert(arguments.end(),
+                   {"--ranks", std::to_string(options.ranks), "--collectives", "--steps"});
   std::optional<double> budget = options.budget;
   if (budget) *budget *= 1.0 - kOneRankShare;
   if (!budget && options.quick) budget = kQuickRankBudget;
@@ -90,7 +97,8 @@ std::vector<std::string> ranks_arguments(const CalibrateOptions& options) {
 void check_results_file(const std::string& file, bool resume) {
   std::error_code none;
   const bool taken = fs::exists(file, none) && !fs::is_empty(file, none);
-  if (taken && !resume) throw Error(file + ": exists already; name another file, or go on with it by --resume");
+  if (taken && !resume)
+    throw Error(file + ": exists already; name another file, or go on with it by --resume");
   check_can_be_written(file);
 }
 
@@ -112,14 +120,17 @@ void check_before_measuring(const CalibrateOptions& options) {
 }
 
 void warn_of_truncation(const hwdb::RuntimeResults& results) {
-  if (results.truncated) std::cerr << "warning: " << results.file << ": the last line was cut off and is left out\n";
+  if (results.truncated)
+    std::cerr << "warning: " << results.file << ": the last line was cut off and is left out\n";
 }
 
 reports::Table quality_table(const calibrate::DeviceFit& fit) {
-  reports::Table table(
-      "What was fitted for " + fit.device.id,
-      {{"operators", "operators"}, {"samples", "samples", Kind::Integer}, {"median_abs_error", "median error", Kind::Percent}});
-  for (const calibrate::FitQuality& row : fit.quality) table.add_row({row.what, std::int64_t{row.samples}, row.median_error});
+  reports::Table table("What was fitted for " + fit.device.id,
+                       {{"operators", "operators"},
+                        {"samples", "samples", Kind::Integer},
+                        {"median_abs_error", "median error", Kind::Percent}});
+  for (const calibrate::FitQuality& row : fit.quality)
+    table.add_row({row.what, std::int64_t{row.samples}, row.median_error});
   return table;
 }
 
@@ -136,7 +147,8 @@ struct Comparison {
   double error() const { return predicted / measured - 1.0; }
 };
 
-std::vector<Comparison> comparisons(const hwdb::RuntimeResults& results, const hwdb::Database& database) {
+std::vector<Comparison> comparisons(const hwdb::RuntimeResults& results,
+                                    const hwdb::Database& database) {
   hwdb::RunResolver resolver(database);
   std::vector<Comparison> rows;
   for (const hwdb::MeasuredStep& step : results.steps) {
@@ -159,8 +171,9 @@ std::string summary(const std::vector<Comparison>& rows, const std::string& of) 
   std::vector<double> errors;
   for (const Comparison& row : rows) errors.push_back(std::abs(row.error()));
   char text[96];
-  std::snprintf(text, sizeof text, "%zu step(s)%s: median error %.1f %%, largest %.1f %%", errors.size(), of.c_str(),
-                100.0 * calibrate::median(errors), 100.0 * *std::max_element(errors.begin(), errors.end()));
+  std::snprintf(text, sizeof text, "%zu step(s)%s: median error %.1f %%, largest %.1f %%",
+                errors.size(), of.c_str(), 100.0 * calibrate::median(errors),
+                100.0 * *std::max_element(errors.begin(), errors.end()));
   return text;
 }
 
@@ -170,46 +183,60 @@ void add_summaries(reports::Table& table, const std::vector<Comparison>& rows) {
   for (const Comparison& row : rows) by_ranks[row.ranks].push_back(row);
   table.add_note(summary(rows, ""));
   if (by_ranks.size() == 1) return;
-  for (const auto& [ranks, some] : by_ranks) table.add_note(summary(some, " of " + std::to_string(ranks) + " rank(s)"));
+  for (const auto& [ranks, some] : by_ranks)
+    table.add_note(summary(some, " of " + std::to_string(ranks) + " rank(s)"));
 }
 
 reports::Table comparison_table(const std::vector<Comparison>& rows, const std::string& machine) {
-  reports::Table table("Training steps on " + machine, {{"step", "step"},
-                                                        {"measured_s", "measured", Kind::Seconds},
-                                                        {"predicted_s", "predicted", Kind::Seconds},
-                                                        {"error", "error", Kind::Percent},
-                                                        {"spread", "spread of repeats", Kind::Percent},
-                                                        {"measured_peak_bytes", "measured peak", Kind::Bytes},
-                                                        {"predicted_peak_bytes", "predicted peak", Kind::Bytes}});
+  reports::Table table("Training steps on " + machine,
+                       {{"step", "step"},
+                        {"measured_s", "measured", Kind::Seconds},
+                        {"predicted_s", "predicted", Kind::Seconds},
+                        {"error", "error", Kind::Percent},
+                        {"spread", "spread of repeats", Kind::Percent},
+                        {"measured_peak_bytes", "measured peak", Kind::Bytes},
+                        {"predicted_peak_bytes", "predicted peak", Kind::Bytes}});
   for (const Comparison& row : rows) {
     table.add_row({row.id, row.measured, row.predicted, row.error(), row.spread,
-                   row.measured_peak ? reports::Cell(*row.measured_peak) : reports::Cell(), row.predicted_peak});
+                   row.measured_peak ? reports::Cell(*row.measured_peak) : reports::Cell(),
+                   row.predicted_peak});
   }
   add_summaries(table, rows);
   return table;
 }
 
-CLI::App* add_subcommand(CLI::App& command, const char* name, const char* what, CalibrateOptions& options, const char* files,
-                         int most) {
+CLI::App* add_subcommand(CLI::App& command, const char* name, const char* what,
+                         CalibrateOptions& options, const char* files, int most) {
   CLI::App* sub = command.add_subcommand(name, what);
-  sub->add_option("results", options.results, files)->required()->expected(1, most)->type_name("FILE");
+  sub->add_option("results", options.results, files)
+      ->required()
+      ->expected(1, most)
+      ->type_name("FILE");
   add_output_options(*sub, options.output);
   add_database_option(*sub, options.database);
   return sub;
 }
 
 void add_run(CLI::App& command, const std::shared_ptr<CalibrateOptions>& options, int& status) {
-  CLI::App* run = add_subcommand(command, "run", "measure here with llmsim-runtime, then import", *options, kWritten, 1);
-  run->add_flag("--quick", options->quick, "two minutes, enough for a first calibration; default: an hour");
+  CLI::App* run = add_subcommand(command, "run", "measure here with llmsim-runtime, then import",
+                                 *options, kWritten, 1);
+  run->add_flag("--quick", options->quick,
+                "two minutes, enough for a first calibration; default: an hour");
   run->add_flag("--resume", options->resume, "go on with the file of an earlier run");
-  run->add_option("--budget", options->budget, "seconds to measure for")->check(finite_range(1.0, 1e7));
-  run->add_option("--ranks", options->ranks, "measure as many ranks of this machine together, too; on a CPU they share the cores")
+  run->add_option("--budget", options->budget, "seconds to measure for")
+      ->check(finite_range(1.0, 1e7));
+  run->add_option(
+         "--ranks", options->ranks,
+         "measure as many ranks of this machine together, too; on a CPU they share the cores")
       ->check(CLI::PositiveNumber);
-  run->add_option("--nodes", options->nodes, "print the lines that start --ranks on each of so many nodes, and end")
+  run->add_option("--nodes", options->nodes,
+                  "print the lines that start --ranks on each of so many nodes, and end")
       ->check(CLI::PositiveNumber);
-  run->add_option("--threads", options->threads, "of kernels on a CPU; default: all cores, shared by the ranks")
+  run->add_option("--threads", options->threads,
+                  "of kernels on a CPU; default: all cores, shared by the ranks")
       ->check(CLI::PositiveNumber);
-  run->add_option("--device", options->device, "cpu, cuda or cuda:N; default: cuda where there is one");
+  run->add_option("--device", options->device,
+                  "cpu, cuda or cuda:N; default: cuda where there is one");
   run->add_option("--id", options->id, "what to call the device; default: local_cpu or local_gpu");
   run->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
   run->callback([options, &status] { status = run_calibrate_run(*options); });
@@ -218,18 +245,22 @@ void add_run(CLI::App& command, const std::shared_ptr<CalibrateOptions>& options
 }  // namespace
 
 void add_calibrate(CLI::App& program, int& status) {
-  CLI::App* command = program.add_subcommand("calibrate", "measure this machine and fit its device to the measurements");
+  CLI::App* command = program.add_subcommand(
+      "calibrate", "measure this machine and fit its device to the measurements");
   command->require_subcommand(1);
   const auto options = std::make_shared<CalibrateOptions>();
 
   add_run(*command, options, status);
   CLI::App* importing =
-      add_subcommand(*command, "import", "store the measured device with its fitted coefficients", *options, kRead, kMostFiles);
-  importing->add_flag("--replace", options->replace, "let the device hide an earlier one of that name");
+      add_subcommand(*command, "import", "store the measured device with its fitted coefficients",
+                     *options, kRead, kMostFiles);
+  importing->add_flag("--replace", options->replace,
+                      "let the device hide an earlier one of that name");
   importing->callback([options, &status] { status = run_calibrate_import(*options); });
 
   CLI::App* compare =
-      add_subcommand(*command, "compare", "predicted against measured step times of the files", *options, kRead, kMostFiles);
+      add_subcommand(*command, "compare", "predicted against measured step times of the files",
+                     *options, kRead, kMostFiles);
   compare->callback([options, &status] { status = run_calibrate_compare(*options); });
 
   add_calibrate_verify(*command, status);
@@ -239,7 +270,8 @@ int run_calibrate_run(const CalibrateOptions& options) {
   format_of(options.output);  // refused before an hour of measuring
   if (options.nodes) {
     run_program(ranks_arguments(options));
-    std::cerr << "then import " << ranks_file(options.results.front()) << " together with a file of one rank\n";
+    std::cerr << "then import " << ranks_file(options.results.front())
+              << " together with a file of one rank\n";
     return 0;
   }
   check_before_measuring(options);
@@ -257,13 +289,15 @@ int run_calibrate_import(const CalibrateOptions& options) {
   warn_of_truncation(results);
   const calibrate::DeviceFit fit = calibrate::fit_device(results);
   hwdb::Database database = open_database_to_write(options.database);
-  const std::string document = hwdb::hardware_document(fit.device, {fit.fabric_kind, fit.ranks_per_node, fit.fabric},
-                                                       fit.coefficients, fit.coefficients.front().source);
+  const std::string document =
+      hwdb::hardware_document(fit.device, {fit.fabric_kind, fit.ranks_per_node, fit.fabric},
+                              fit.coefficients, fit.coefficients.front().source);
   hwdb::add_hardware(database, document, options.results.front(), options.replace);
   reports::Table table = quality_table(fit);
   for (const std::string& note : fit.notes) table.add_note(note);
   table.add_note("stored as accelerator " + fit.device.id + " in " + name_of(database));
-  write_result(reports::render(table, format_of(options.output), style_of(options.output)), options.output);
+  write_result(reports::render(table, format_of(options.output), style_of(options.output)),
+               options.output);
   return 0;
 }
 
@@ -271,8 +305,10 @@ int run_calibrate_compare(const CalibrateOptions& options) {
   const hwdb::RuntimeResults results = hwdb::read_runtime_results(options.results);
   warn_of_truncation(results);
   const hwdb::Database database = open_database(options.database);
-  const reports::Table table = comparison_table(comparisons(results, database), results.machine.name);
-  write_result(reports::render(table, format_of(options.output), style_of(options.output)), options.output);
+  const reports::Table table =
+      comparison_table(comparisons(results, database), results.machine.name);
+  write_result(reports::render(table, format_of(options.output), style_of(options.output)),
+               options.output);
   return 0;
 }
 

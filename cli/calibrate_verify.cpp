@@ -20,13 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Counts are of the step, whatever device it runs on; a record names one that the database need not have.
+// Counts are of the step, whatever device it runs on; a record names one that the database need not
+// have.
 constexpr const char* kAnyAccelerator = "h100";
 
 // Removed when it goes out of scope.
 class TemporaryFile {
  public:
-  TemporaryFile() : path_(fs::temp_directory_path() / ("llmsim-verify-" + std::to_string(getpid()) + ".jsonl")) {}
+  TemporaryFile()
+      : path_(fs::temp_directory_path() /
+              ("llmsim-verify-" + std::to_string(getpid()) + ".jsonl")) {}
   ~TemporaryFile() {
     std::error_code ignored;
     fs::remove(path_, ignored);
@@ -47,26 +50,32 @@ hwdb::RuntimeResults counted_here() {
   return hwdb::read_runtime_results({file.path()});
 }
 
-std::vector<calibrate::CountComparison> count_comparisons(const hwdb::RuntimeResults& results, const hwdb::Database& database) {
+std::vector<calibrate::CountComparison> count_comparisons(const hwdb::RuntimeResults& results,
+                                                          const hwdb::Database& database) {
   hwdb::RunResolver resolver(database);
   std::vector<calibrate::CountComparison> all;
   for (const hwdb::CountedStep& step : results.counted) {
     hwdb::RunRecord record = step.run;
     record.hardware.accelerator = kAnyAccelerator;
-    std::ranges::move(calibrate::compare_counts(step, resolver.resolve(record)), std::back_inserter(all));
+    std::ranges::move(calibrate::compare_counts(step, resolver.resolve(record)),
+                      std::back_inserter(all));
   }
-  if (all.empty()) throw Error(results.file + ": no counted steps; a file of llmsim-runtime --verify is expected");
+  if (all.empty())
+    throw Error(results.file + ": no counted steps; a file of llmsim-runtime --verify is expected");
   return all;
 }
 
 }  // namespace
 
 void add_calibrate_verify(CLI::App& calibrate, int& status) {
-  CLI::App* verify = calibrate.add_subcommand(
-      "verify",
-      "parameters, FLOPs, collectives and bytes of real training steps against predicted ones; exit 1 where one differs");
+  CLI::App* verify =
+      calibrate.add_subcommand("verify",
+                               "parameters, FLOPs, collectives and bytes of real training steps "
+                               "against predicted ones; exit 1 where one differs");
   const auto options = std::make_shared<VerifyOptions>();
-  verify->add_option("results", options->results, "files of llmsim-runtime --verify; default: count here, in about a minute")
+  verify
+      ->add_option("results", options->results,
+                   "files of llmsim-runtime --verify; default: count here, in about a minute")
       ->type_name("FILE");
   add_output_options(*verify, options->output);
   add_database_option(*verify, options->database);
@@ -76,11 +85,13 @@ void add_calibrate_verify(CLI::App& calibrate, int& status) {
 int run_calibrate_verify(const VerifyOptions& options) {
   const reports::Format format = format_of(options.output);
   const hwdb::Database database = open_database(options.database);
-  const hwdb::RuntimeResults results = options.results.empty() ? counted_here() : hwdb::read_runtime_results(options.results);
+  const hwdb::RuntimeResults results =
+      options.results.empty() ? counted_here() : hwdb::read_runtime_results(options.results);
   const std::vector<calibrate::CountComparison> all = count_comparisons(results, database);
   const bool json = format == reports::Format::Json;
   write_result(json ? reports::count_comparison_json(all)
-                    : reports::render(reports::count_comparison_table(all), format, style_of(options.output)),
+                    : reports::render(reports::count_comparison_table(all), format,
+                                      style_of(options.output)),
                options.output);
   return std::ranges::all_of(all, [](const auto& one) { return one.equal(); }) ? 0 : 1;
 }

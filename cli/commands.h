@@ -1,5 +1,5 @@
-// The commands.  Each adds itself to the program; parsing it runs it and sets `status` to the exit status: 0, or 3 where the
-// answer is no (it says why).
+// The commands.  Each adds itself to the program; parsing it runs it and sets `status` to the exit
+// status: 0, or 3 where the answer is no (it says why).
 #pragma once
 
 #include <CLI/App.hpp>
@@ -11,18 +11,21 @@
 
 namespace llmsim::cli {
 
-void add_plan(CLI::App& program, int& status);       // the best strategies, ranked
-void add_predict(CLI::App& program, int& status);    // one run in full
-void add_trace(CLI::App& program, int& status);      // one step as a trace of every pipeline stage and stream
-void add_validate(CLI::App& program, int& status);   // predicted against measured runs
-void add_calibrate(CLI::App& program, int& status);  // measure this machine: run, import, compare, verify
-void add_hardware(CLI::App& program, int& status);   // accelerators and systems: list, show, add
-void add_models(CLI::App& program, int& status);     // the catalogue, and any one model in full: list, show
+void add_plan(CLI::App& program, int& status);     // the best strategies, ranked
+void add_predict(CLI::App& program, int& status);  // one run in full
+// One step as a trace of every pipeline stage and stream.
+void add_trace(CLI::App& program, int& status);
+void add_validate(CLI::App& program, int& status);  // predicted against measured runs
+// Measure this machine: run, import, compare, verify.
+void add_calibrate(CLI::App& program, int& status);
+void add_hardware(CLI::App& program, int& status);  // accelerators and systems: list, show, add
+// The catalogue, and any one model in full: list, show.
+void add_models(CLI::App& program, int& status);
 
 // --- validate ---
 
-// The run files in `paths`: files as they are, of folders every *.json in alphabetical order.  Throws Error for a path that does
-// not exist and for a folder without such files.
+// The run files in `paths`: files as they are, of folders every *.json in alphabetical order.
+// Throws Error for a path that does not exist and for a folder without such files.
 std::vector<std::string> run_files(const std::vector<std::string>& paths);
 
 // --- models ---
@@ -59,8 +62,8 @@ struct CalibrateOptions {
   std::string database;
 };
 
-// Starts llmsim-runtime here, for one rank and then for `ranks`, and imports what it wrote; with `nodes`, prints the lines that
-// start the ranks there, and ends.
+// Starts llmsim-runtime here, for one rank and then for `ranks`, and imports what it wrote; with
+// `nodes`, prints the lines that start the ranks there, and ends.
 int run_calibrate_run(const CalibrateOptions& options);
 
 // Fits the device and stores it as one's own hardware, with all coefficients.
@@ -69,7 +72,8 @@ int run_calibrate_import(const CalibrateOptions& options);
 // Predicted against measured step times of the file's training steps, on the imported device.
 int run_calibrate_compare(const CalibrateOptions& options);
 
-// --- calibrate verify: what the simulator must get exactly right, counted in real training steps ---
+// --- calibrate verify: what the simulator must get exactly right, counted in real training steps
+// ---
 
 struct VerifyOptions {
   std::vector<std::string> results;  // files of `llmsim-runtime --verify`; none: count here

@@ -25,18 +25,23 @@ struct HardwareOptions {
 using hwdb::HardwareKind;
 using reports::Kind;
 
-const char* kind_text(HardwareKind kind) { return kind == HardwareKind::System ? "system" : "accelerator"; }
+const char* kind_text(HardwareKind kind) {
+  return kind == HardwareKind::System ? "system" : "accelerator";
+}
 
-// The name under which a row is found: an alias may point an id elsewhere ("mi250x" is a GCD, the module has an alias of its
-// own).
-std::string lookup_name(const hwdb::Database& database, HardwareKind kind, const hwdb::HardwareRow& row) {
+// The name under which a row is found: an alias may point an id elsewhere ("mi250x" is a GCD, the
+// module has an alias of its own).
+std::string lookup_name(const hwdb::Database& database, HardwareKind kind,
+                        const hwdb::HardwareRow& row) {
   const auto found = database.find(kind, row.id);
   if (found && found->id == row.id) return row.id;
   const std::vector<std::string> aliases = database.aliases(kind, row.id);
   return aliases.empty() ? row.id : aliases.front();
 }
 
-reports::Cell rate_cell(sim::FlopsPerSecond rate) { return rate.value() > 0.0 ? reports::Cell(rate) : reports::Cell(); }
+reports::Cell rate_cell(sim::FlopsPerSecond rate) {
+  return rate.value() > 0.0 ? reports::Cell(rate) : reports::Cell();
+}
 
 sim::FlopsPerSecond peak_16_bit(const sim::Device& device) {
   return std::max(device.matrix_peak[static_cast<std::size_t>(sim::DType::Bf16)],
@@ -45,11 +50,14 @@ sim::FlopsPerSecond peak_16_bit(const sim::Device& device) {
 
 void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKind kind) {
   for (const hwdb::HardwareRow& row : database.list(kind)) {
-    const sim::Cluster cluster = hwdb::cluster(database, lookup_name(database, kind, row), 1).cluster;
+    const sim::Cluster cluster =
+        hwdb::cluster(database, lookup_name(database, kind, row), 1).cluster;
     const sim::Device& device = cluster.device;
-    table.add_row({row.id, kind_text(kind), row.name, device.id, rate_cell(peak_16_bit(device)), device.usable_memory,
-                   device.memory_bandwidth, std::int64_t{cluster.devices_per_node}, std::string(name_of(cluster.fabric.kind)),
-                   cluster.fabric.device_bandwidth, cluster.network.node_bandwidth,
+    table.add_row({row.id, kind_text(kind), row.name, device.id, rate_cell(peak_16_bit(device)),
+                   device.usable_memory, device.memory_bandwidth,
+                   std::int64_t{cluster.devices_per_node},
+                   std::string(name_of(cluster.fabric.kind)), cluster.fabric.device_bandwidth,
+                   cluster.network.node_bandwidth,
                    std::string(row.origin == hwdb::Origin::User ? "user" : "shipped"),
                    sim::joined(database.aliases(kind, row.id), " ")});
   }
@@ -58,22 +66,24 @@ void add_rows(reports::Table& table, const hwdb::Database& database, HardwareKin
 int run_hardware_list(const HardwareOptions& options) {
   const reports::Format format = format_of(options.output);
   const hwdb::Database database = open_database(options.database);
-  reports::Table table("Hardware", {{"id", "id"},
-                                    {"kind", "kind"},
-                                    {"name", "name"},
-                                    {"accelerator", "accelerator"},
-                                    {"peak_16_bit_flops_per_s", "16-bit peak", Kind::FlopsPerSecond},
-                                    {"usable_memory_bytes", "usable memory", Kind::Bytes},
-                                    {"memory_bytes_per_s", "memory rate", Kind::BytesPerSecond},
-                                    {"devices_per_node", "per node", Kind::Integer},
-                                    {"fabric", "fabric"},
-                                    {"fabric_bytes_per_s_per_device", "fabric rate", Kind::BytesPerSecond},
-                                    {"network_bytes_per_s_per_node", "network per node", Kind::BytesPerSecond},
-                                    {"origin", "origin"},
-                                    {"aliases", "aliases"}});
+  reports::Table table("Hardware",
+                       {{"id", "id"},
+                        {"kind", "kind"},
+                        {"name", "name"},
+                        {"accelerator", "accelerator"},
+                        {"peak_16_bit_flops_per_s", "16-bit peak", Kind::FlopsPerSecond},
+                        {"usable_memory_bytes", "usable memory", Kind::Bytes},
+                        {"memory_bytes_per_s", "memory rate", Kind::BytesPerSecond},
+                        {"devices_per_node", "per node", Kind::Integer},
+                        {"fabric", "fabric"},
+                        {"fabric_bytes_per_s_per_device", "fabric rate", Kind::BytesPerSecond},
+                        {"network_bytes_per_s_per_node", "network per node", Kind::BytesPerSecond},
+                        {"origin", "origin"},
+                        {"aliases", "aliases"}});
   add_rows(table, database, HardwareKind::Accelerator);
   add_rows(table, database, HardwareKind::System);
-  table.add_note("rates of one direction; an accelerator stands in its usual nodes; database " + name_of(database));
+  table.add_note("rates of one direction; an accelerator stands in its usual nodes; database " +
+                 name_of(database));
   write_result(reports::render(table, format, style_of(options.output)), options.output);
   return 0;
 }
@@ -82,9 +92,11 @@ int run_hardware_show(const HardwareOptions& options) {
   const reports::Format format = format_of(options.output);
   const hwdb::Database database = open_database(options.database);
   const hwdb::ClusterRecord record = hwdb::cluster(database, options.name, 1);
-  const std::string system = record.cluster.id == record.cluster.device.id ? "" : record.cluster.id + ": ";
-  reports::Table table(system + record.cluster.device.name,
-                       {{"key", "fact"}, {"value", "value"}, {"evidence", "evidence"}, {"source", "source"}});
+  const std::string system =
+      record.cluster.id == record.cluster.device.id ? "" : record.cluster.id + ": ";
+  reports::Table table(
+      system + record.cluster.device.name,
+      {{"key", "fact"}, {"value", "value"}, {"evidence", "evidence"}, {"source", "source"}});
   for (const sim::Fact& fact : record.facts) {
     table.add_row({fact.key, fact.value, std::string(hwdb::name_of(fact.evidence)), fact.source});
   }
@@ -96,19 +108,23 @@ int run_hardware_show(const HardwareOptions& options) {
 int run_hardware_add(const HardwareOptions& options) {
   const std::string text = hwdb::content_of_file(options.file);
   hwdb::Database database = open_database_to_write(options.database);
-  const hwdb::AddedHardware added = hwdb::add_hardware(database, text, options.file, options.replace);
+  const hwdb::AddedHardware added =
+      hwdb::add_hardware(database, text, options.file, options.replace);
   reports::Table table("Added to " + database.path(), {{"id", "id"}, {"kind", "kind"}});
   for (const std::string& id : added.accelerators) table.add_row({id, std::string("accelerator")});
   for (const std::string& id : added.systems) table.add_row({id, std::string("system")});
-  if (added.num_coefficients > 0) table.add_note(std::to_string(added.num_coefficients) + " coefficients");
-  write_result(reports::render(table, reports::Format::Table, style_of(options.output)), options.output);
+  if (added.num_coefficients > 0)
+    table.add_note(std::to_string(added.num_coefficients) + " coefficients");
+  write_result(reports::render(table, reports::Format::Table, style_of(options.output)),
+               options.output);
   return 0;
 }
 
 }  // namespace
 
 void add_hardware(CLI::App& program, int& status) {
-  CLI::App* command = program.add_subcommand("hardware", "accelerators and systems: list, show with sources, add one's own");
+  CLI::App* command = program.add_subcommand(
+      "hardware", "accelerators and systems: list, show with sources, add one's own");
   command->require_subcommand(1);
   const auto options = std::make_shared<HardwareOptions>();
 
@@ -117,14 +133,20 @@ void add_hardware(CLI::App& program, int& status) {
   add_database_option(*list, options->database);
   list->callback([options, &status] { status = run_hardware_list(*options); });
 
-  CLI::App* show = command->add_subcommand("show", "every fact of an accelerator or system, with evidence and source");
-  show->add_option("name", options->name, "id or alias; example: h100")->required()->type_name("ID");
+  CLI::App* show = command->add_subcommand(
+      "show", "every fact of an accelerator or system, with evidence and source");
+  show->add_option("name", options->name, "id or alias; example: h100")
+      ->required()
+      ->type_name("ID");
   add_output_options(*show, options->output);
   add_database_option(*show, options->database);
   show->callback([options, &status] { status = run_hardware_show(*options); });
 
-  CLI::App* add = command->add_subcommand("add", "store hardware of one's own; hwdb/README.md has a complete example");
-  add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")->required()->type_name("FILE");
+  CLI::App* add = command->add_subcommand(
+      "add", "store hardware of one's own; hwdb/README.md has a complete example");
+  add->add_option("file", options->file, "JSON with accelerators, systems, coefficients")
+      ->required()
+      ->type_name("FILE");
   add->add_flag("--replace", options->replace, "let the file's names hide shipped or earlier ones");
   add_database_option(*add, options->database);
   add->callback([options, &status] { status = run_hardware_add(*options); });

@@ -33,15 +33,18 @@ int report_usage(const CLI::App& program, const CLI::ParseError& error) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App program{"llmsim: how fast, in how much memory and with which parallelism will this model train on this hardware?",
-                   "llmsim"};
+  CLI::App program{
+      "llmsim: how fast, in how much memory and with which parallelism will this model train on "
+      "this hardware?",
+      "llmsim"};
   int status = 0;
   program.set_version_flag("--version", std::string("llmsim ") + LLMSIM_VERSION);
   program.require_subcommand(1);
   program.footer(
       "Examples:\n"
       "  llmsim plan --model llama-70b --gpus 256\n"
-      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --framework fsdp2 --format json\n"
+      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --framework "
+      "fsdp2 --format json\n"
       "llmsim COMMAND --help explains each option.");
   add_plan(program, status);
   add_predict(program, status);

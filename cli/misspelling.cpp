@@ -20,8 +20,8 @@ std::optional<std::string> unknown_command(const CLI::App& command, const std::s
   }
   const std::string group = command.get_parent() ? command.get_name() + " " : "";
   const auto near = hwdb::nearest(word, names);
-  return "unknown command '" + group + word + "'" + (near ? "; did you mean " + group + *near + "? The" : "; the") +
-         " commands are " + all;
+  return "unknown command '" + group + word + "'" +
+         (near ? "; did you mean " + group + *near + "? The" : "; the") + " commands are " + all;
 }
 
 const CLI::App* command_named(const CLI::App& command, const std::string& name) {
@@ -37,16 +37,21 @@ std::string unknown_option(const CLI::App& command, const std::string& name) {
     for (const std::string& known : option->get_lnames()) names.push_back(known);
   }
   const auto near = hwdb::nearest(name.substr(name.find_first_not_of('-')), names);
-  return "unknown option " + name + (near ? "; did you mean --" + *near + "?" : "; " + command.get_name() + " --help lists all");
+  return "unknown option " + name +
+         (near ? "; did you mean --" + *near + "?"
+               : "; " + command.get_name() + " --help lists all");
 }
 
 bool is_long(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
 bool is_short(const std::string& word) {
-  return word.size() > 1 && word[0] == '-' && std::isalpha(static_cast<unsigned char>(word[1])) != 0;
+  return word.size() > 1 && word[0] == '-' &&
+         std::isalpha(static_cast<unsigned char>(word[1])) != 0;
 }
 
 // "--tp" of "--tp=8", "-o" of "-oplan.json".
-std::string option_name(const std::string& word) { return is_long(word) ? word.substr(0, word.find('=')) : word.substr(0, 2); }
+std::string option_name(const std::string& word) {
+  return is_long(word) ? word.substr(0, word.find('=')) : word.substr(0, 2);
+}
 
 // Whether the option's value is the next argument.
 bool takes_next(const CLI::Option& option, const std::string& word) {
@@ -56,7 +61,8 @@ bool takes_next(const CLI::Option& option, const std::string& word) {
 
 }  // namespace
 
-std::optional<std::string> misspelling(const CLI::App& program, const std::vector<std::string>& arguments) {
+std::optional<std::string> misspelling(const CLI::App& program,
+                                       const std::vector<std::string>& arguments) {
   const CLI::App* command = &program;
   for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
     const std::string& word = arguments[i];

@@ -12,6 +12,7 @@ namespace llmsim::cli {
 // "unknown option --tpp; did you mean --tp?" for the first of the arguments that names no command
 // or option of the program where one must stand; none where there is no such argument.  `arguments`
 // are those after the program's name.
-std::optional<std::string> misspelling(const CLI::App& program, const std::vector<std::string>& arguments);
+std::optional<std::string> misspelling(const CLI::App& program,
+                                       const std::vector<std::string>& arguments);
 
 }  // namespace llmsim::cli

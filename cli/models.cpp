@@ -16,13 +16,15 @@ namespace llmsim::cli {
 namespace {
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
 std::vector<std::string> families() {
   std::vector<std::string> names;
-  for (const sim::CatalogueEntry& entry : sim::catalogue()) names.push_back(sim::family_of(entry.model.name));
+  for (const sim::CatalogueEntry& entry : sim::catalogue())
+    names.push_back(sim::family_of(entry.model.name));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
@@ -31,10 +33,12 @@ std::vector<std::string> families() {
 std::vector<const sim::CatalogueEntry*> entries_of(const std::string& family) {
   std::vector<const sim::CatalogueEntry*> entries;
   for (const sim::CatalogueEntry& entry : sim::catalogue()) {
-    if (family.empty() || sim::family_of(entry.model.name) == lower(family)) entries.push_back(&entry);
+    if (family.empty() || sim::family_of(entry.model.name) == lower(family))
+      entries.push_back(&entry);
   }
   if (entries.empty()) {
-    throw Error("--family = " + family + ": unknown" + hwdb::did_you_mean(lower(family), families()) + " (" +
+    throw Error("--family = " + family + ": unknown" +
+                hwdb::did_you_mean(lower(family), families()) + " (" +
                 sim::joined(families(), ", ") + ")");
   }
   return entries;
@@ -43,7 +47,10 @@ std::vector<const sim::CatalogueEntry*> entries_of(const std::string& family) {
 sim::CatalogueEntry model_named(const std::string& name) {
   if (const sim::CatalogueEntry* entry = sim::find_model(name)) return *entry;
   if (std::filesystem::exists(name) || name.ends_with(".json")) {
-    return {.model = hwdb::load_model_config(name), .aliases = {}, .published_parameters = {}, .source = name};
+    return {.model = hwdb::load_model_config(name),
+            .aliases = {},
+            .published_parameters = {},
+            .source = name};
   }
   throw Error("model = " + name + ": neither a known model nor a config.json; did you mean " +
               sim::joined(sim::nearest_models(name, 3), ", ") + "?");
@@ -59,7 +66,8 @@ void set_seq_len(sim::Transformer& model, const std::string& text) {
   }
 }
 
-std::string rendered(const sim::CatalogueEntry& entry, reports::Format format, const reports::Style& style) {
+std::string rendered(const sim::CatalogueEntry& entry, reports::Format format,
+                     const reports::Style& style) {
   if (format == reports::Format::Json) return reports::model_json(entry);
   return reports::render(reports::shape_table(entry), format, style) + "\n" +
          reports::render(reports::parameters_table(entry), format, style) + "\n" +
@@ -69,20 +77,27 @@ std::string rendered(const sim::CatalogueEntry& entry, reports::Format format, c
 void add_list(CLI::App& models, int& status) {
   CLI::App* command = models.add_subcommand("list", "all known models");
   const auto options = std::make_shared<ModelListOptions>();
-  command->add_option("--family", options->family, "only this family; default all; example: --family llama")->type_name("NAME");
+  command
+      ->add_option("--family", options->family,
+                   "only this family; default all; example: --family llama")
+      ->type_name("NAME");
   add_output_options(*command, options->output);
   command->callback([options, &status] { status = run_model_list(*options); });
 }
 
 void add_show(CLI::App& models, int& status) {
-  CLI::App* command = models.add_subcommand("show", "one model: shape, parameters by part, training FLOPs per token, source");
+  CLI::App* command = models.add_subcommand(
+      "show", "one model: shape, parameters by part, training FLOPs per token, source");
   const auto options = std::make_shared<ModelShowOptions>();
-  command->add_option("model", options->name, "name or alias (see llmsim models list), or a Hugging Face config.json")
+  command
+      ->add_option("model", options->name,
+                   "name or alias (see llmsim models list), or a Hugging Face config.json")
       ->type_name("NAME")
       ->required();
   command
-      ->add_option("--seq-len", options->seq_len,
-                   "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192")
+      ->add_option(
+          "--seq-len", options->seq_len,
+          "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192")
       ->type_name("N");
   add_output_options(*command, options->output);
   command->footer("Example: llmsim models show llama-3.1-70b-proxy");

@@ -24,9 +24,10 @@ struct Item {
   std::int64_t step = 1;
 };
 
-[[noreturn]] void refuse(const std::string& option, const std::string& text, NumberRange range, const std::string& what) {
-  throw Error(option + " = " + text + ": " + what + " from " + std::to_string(range.least) + " to " + std::to_string(range.most) +
-              " is expected");
+[[noreturn]] void refuse(const std::string& option, const std::string& text, NumberRange range,
+                         const std::string& what) {
+  throw Error(option + " = " + text + ": " + what + " from " + std::to_string(range.least) +
+              " to " + std::to_string(range.most) + " is expected");
 }
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -42,18 +43,26 @@ std::optional<Item> range_in(std::string_view text) {
   if (dash == std::string_view::npos) return std::nullopt;
   const std::size_t sign = text.find_first_of("*+", dash);
   const std::optional<std::int64_t> first = whole_number(text.substr(0, dash));
-  const std::optional<std::int64_t> last = whole_number(text.substr(dash + 1, sign == text.npos ? sign : sign - dash - 1));
-  const std::optional<std::int64_t> step = sign == text.npos ? 1 : whole_number(text.substr(sign + 1));
+  const std::optional<std::int64_t> last =
+      whole_number(text.substr(dash + 1, sign == text.npos ? sign : sign - dash - 1));
+  const std::optional<std::int64_t> step =
+      sign == text.npos ? 1 : whole_number(text.substr(sign + 1));
   if (!first || !last || !step) return std::nullopt;
-  return Item{.first = *first, .last = *last, .multiplies = sign != text.npos && text[sign] == '*', .step = *step};
+  return Item{.first = *first,
+              .last = *last,
+              .multiplies = sign != text.npos && text[sign] == '*',
+              .step = *step};
 }
 
 std::optional<Item> item_in(std::string_view text) {
-  if (const std::optional<std::int64_t> one = whole_number(text)) return Item{.first = *one, .last = *one};
+  if (const std::optional<std::int64_t> one = whole_number(text))
+    return Item{.first = *one, .last = *one};
   return range_in(text);
 }
 
-bool can_step(const Item& item) { return item.first <= item.last && item.step >= (item.multiplies ? 2 : 1); }
+bool can_step(const Item& item) {
+  return item.first <= item.last && item.step >= (item.multiplies ? 2 : 1);
+}
 
 }  // namespace
 
@@ -63,14 +72,19 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
     const std::size_t comma = std::min(text.find(',', begin), text.size());
     const std::optional<Item> item = item_in(std::string_view(text).substr(begin, comma - begin));
     begin = comma + 1;
-    if (!item || !can_step(*item)) refuse(option, text, range, "a list such as 1,2,4 or a range such as 1-16*2 of whole numbers");
-    if (item->first < range.least || item->last > range.most) refuse(option, text, range, "every number");
+    if (!item || !can_step(*item))
+      refuse(option, text, range,
+             "a list such as 1,2,4 or a range such as 1-16*2 of whole numbers");
+    if (item->first < range.least || item->last > range.most)
+      refuse(option, text, range, "every number");
     for (std::int64_t value = item->first; value <= item->last;) {
       if (numbers.size() == kMostNumbers) {
-        throw Error(option + " = " + text + ": at most " + std::to_string(kMostNumbers) + " numbers are taken");
+        throw Error(option + " = " + text + ": at most " + std::to_string(kMostNumbers) +
+                    " numbers are taken");
       }
       numbers.push_back(static_cast<int>(value));
-      const bool leaves = item->multiplies ? value > item->last / item->step : item->step > item->last - value;
+      const bool leaves =
+          item->multiplies ? value > item->last / item->step : item->step > item->last - value;
       if (leaves) break;
       value = item->multiplies ? value * item->step : value + item->step;
     }
@@ -82,7 +96,8 @@ std::vector<int> numbers_in(const std::string& option, const std::string& text, 
 
 std::int64_t number_in(const std::string& option, const std::string& text, NumberRange range) {
   const std::optional<std::int64_t> value = whole_number(text);
-  if (!value || *value < range.least || *value > range.most) refuse(option, text, range, "one whole number");
+  if (!value || *value < range.least || *value > range.most)
+    refuse(option, text, range, "one whole number");
   return *value;
 }
 
@@ -92,7 +107,8 @@ CLI::Validator finite_range(double least, double most) {
   const auto check = [least, most, range = range.str()](const std::string& text) -> std::string {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
-    const bool right = !text.empty() && *end == '\0' && std::isfinite(value) && value >= least && value <= most;
+    const bool right =
+        !text.empty() && *end == '\0' && std::isfinite(value) && value >= least && value <= most;
     return right ? "" : text + ": a number from " + range + " is expected";
   };
   return {check, "from " + range.str()};

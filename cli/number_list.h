@@ -22,8 +22,8 @@ struct NumberRange {
   std::int64_t most = 1;
 };
 
-// The numbers in `text`, ascending and without repetition.  Throws Error naming `option`, the text and the valid range, also for
-// lists of more than 4096 numbers.
+// The numbers in `text`, ascending and without repetition.  Throws Error naming `option`, the text
+// and the valid range, also for lists of more than 4096 numbers.
 std::vector<int> numbers_in(const std::string& option, const std::string& text, NumberRange range);
 
 // The same for an option that takes one number only.

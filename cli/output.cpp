@@ -24,8 +24,10 @@ constexpr mode_t kNewFile = 0666;  // less the user's mask
 
 void write_standard_output(const std::string& text) {
   errno = 0;
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  if (!written && errno != EPIPE) throw Error(std::string("standard output: ") + std::strerror(errno));
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written && errno != EPIPE)
+    throw Error(std::string("standard output: ") + std::strerror(errno));
 }
 
 [[noreturn]] void refuse_write(const std::string& path, int reason) {
@@ -43,7 +45,8 @@ int write_all(int file, const std::string& text) {
 }
 
 // Opens, writes and closes; 0, or the errno of the first that failed.
-int written(const std::string& text, const std::string& path, int flags, std::optional<mode_t> mode) {
+int written(const std::string& text, const std::string& path, int flags,
+            std::optional<mode_t> mode) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, mode.value_or(kNewFile));
   if (file < 0) return errno;
   int reason = write_all(file, text);
@@ -73,7 +76,8 @@ void write_file(const std::string& text, const std::string& path) {
   }
   std::error_code error;
   const fs::path target = exists ? fs::canonical(path, error) : fs::path(path);
-  replace_file(text, error ? path : target.string(), exists ? std::optional(old.st_mode & 07777) : std::nullopt);
+  replace_file(text, error ? path : target.string(),
+               exists ? std::optional(old.st_mode & 07777) : std::nullopt);
 }
 
 void check_can_be_written(const std::string& path) {
@@ -95,10 +99,13 @@ void say_why_not(std::string message) {
 void add_output_options(CLI::App& command, OutputOptions& options) {
   command
       .add_option("--format", options.format,
-                  "table, markdown, csv, json or latex; csv and json have base units and stable keys; default table; "
+                  "table, markdown, csv, json or latex; csv and json have base units and stable "
+                  "keys; default table; "
                   "example: --format json")
       ->type_name("FORMAT");
-  command.add_option("-o,--output", options.file, "write the result to a file; default standard output; example: -o plan.json")
+  command
+      .add_option("-o,--output", options.file,
+                  "write the result to a file; default standard output; example: -o plan.json")
       ->type_name("FILE");
 }
 
@@ -123,17 +130,22 @@ void write_result(const std::string& text, const OutputOptions& options) {
 void add_database_option(CLI::App& command, std::string& path) {
   command
       .add_option("--db", path,
-                  "database of hardware and coefficients; default llmsim/llmsim.db in the user's data directory; "
+                  "database of hardware and coefficients; default llmsim/llmsim.db in the user's "
+                  "data directory; "
                   "example: --db site.db")
       ->type_name("PATH");
 }
 
-hwdb::Database open_database(const std::string& path) { return path.empty() ? hwdb::Database() : hwdb::Database(path); }
+hwdb::Database open_database(const std::string& path) {
+  return path.empty() ? hwdb::Database() : hwdb::Database(path);
+}
 
 hwdb::Database open_database_to_write(const std::string& path) {
   return hwdb::Database(path.empty() ? hwdb::default_database_path() : path, hwdb::Access::Write);
 }
 
-std::string name_of(const hwdb::Database& database) { return database.path() + ", " + database.version(); }
+std::string name_of(const hwdb::Database& database) {
+  return database.path() + ", " + database.version();
+}
 
 }  // namespace llmsim::cli

@@ -29,14 +29,15 @@ reports::Style style_of(const OutputOptions& options);
 // it is.  Throws Error "PATH: cannot be written: ...".
 void write_file(const std::string& text, const std::string& path);
 
-// Throws that Error where write_file will fail, as far as that can be told without writing: for what
-// is written at the end of long work.
+// Throws that Error where write_file will fail, as far as that can be told without writing: for
+// what is written at the end of long work.
 void check_can_be_written(const std::string& path);
 
 // Says on standard error, in one line, why the answer is no: exit status 3.
 void say_why_not(std::string message);
 
-// Prints a result.  A reader that closed the pipe is no error.  Throws Error where the file or standard output cannot be written.
+// Prints a result.  A reader that closed the pipe is no error.  Throws Error where the file or
+// standard output cannot be written.
 void write_result(const std::string& text, const OutputOptions& options);
 
 // Which database a command reads.

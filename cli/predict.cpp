@@ -18,8 +18,9 @@ namespace {
 
 struct PredictOptions {
   RunOptions run;
-  std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};  // a published figure to explain
-  std::optional<std::string> explain{};                                        // instead of the usual answer
+  // a published figure to explain.
+  std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};
+  std::optional<std::string> explain{};  // instead of the usual answer
   bool memory_timeline = false;
   std::optional<int> memory_stage{};  // none: the fullest
   OutputOptions output;
@@ -27,35 +28,41 @@ struct PredictOptions {
 };
 
 void add_reported_options(CLI::App& c, PredictOptions& o) {
-  const auto add = [&](const char* name, std::optional<std::string>& value, const char* type, const char* help) {
-    c.add_option(name, value, help)->type_name(type);
-  };
+  const auto add = [&](const char* name, std::optional<std::string>& value, const char* type,
+                       const char* help) { c.add_option(name, value, help)->type_name(type); };
   add("--reported-mfu", o.reported_mfu, "RATIO",
-      "a published MFU to explain, 1.0 is 100 %; default that of the run record; example: --reported-mfu 0.8");
-  add("--reported-tflops", o.reported_tflops, "TFLOPS", "the same as TFLOP/s per device; example: --reported-tflops 790");
+      "a published MFU to explain, 1.0 is 100 %; default that of the run record; example: "
+      "--reported-mfu 0.8");
+  add("--reported-tflops", o.reported_tflops, "TFLOPS",
+      "the same as TFLOP/s per device; example: --reported-tflops 790");
   add("--convention", o.convention, "NAME",
-      "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, gemm_causal or hardware; default "
+      "how it was counted: 6N, 6N_no_embedding, palm, palm_causal, palm_no_embedding, megatron, "
+      "gemm_causal or hardware; default "
       "all; example: --reported-mfu 0.8 --convention palm");
 }
 
 void add_timeline_options(CLI::App& c, PredictOptions& o) {
-  CLI::Option* timeline = c.add_flag("--memory-timeline", o.memory_timeline,
-                                     "also the memory of one stage through the step, a row for each pass; tables stop where the "
-                                     "micro-batches repeat, CSV prints the curve alone");
-  c.add_option("--memory-stage", o.memory_stage,
-               "of which stage, from 0; default the fullest; example: --memory-timeline --memory-stage 0")
+  CLI::Option* timeline = c.add_flag(
+      "--memory-timeline", o.memory_timeline,
+      "also the memory of one stage through the step, a row for each pass; tables stop where the "
+      "micro-batches repeat, CSV prints the curve alone");
+  c.add_option(
+       "--memory-stage", o.memory_stage,
+       "of which stage, from 0; default the fullest; example: --memory-timeline --memory-stage 0")
       ->type_name("N")
       ->needs(timeline);
 }
 
 void add_explain_option(CLI::App& c, PredictOptions& o) {
-  CLI::Option* explain =
-      c.add_option("--explain", o.explain,
-                   "why gemm, attention or collective take as long as they do: a row for each one of a step with the factors "
-                   "that make its rate "
-                   "and the coefficients behind them, instead of the usual answer; default none; example: --explain gemm");
+  CLI::Option* explain = c.add_option("--explain", o.explain,
+                                      "why gemm, attention or collective take as long as they do: "
+                                      "a row for each one of a step with the factors "
+                                      "that make its rate "
+                                      "and the coefficients behind them, instead of the usual "
+                                      "answer; default none; example: --explain gemm");
   explain->type_name("NAME");
-  for (const char* other : {"--memory-timeline", "--reported-mfu", "--reported-tflops"}) explain->excludes(c.get_option(other));
+  for (const char* other : {"--memory-timeline", "--reported-mfu", "--reported-tflops"})
+    explain->excludes(c.get_option(other));
 }
 
 std::optional<reports::Explained> explained_of(const PredictOptions& options) {
@@ -65,13 +72,15 @@ std::optional<reports::Explained> explained_of(const PredictOptions& options) {
 }
 
 // The curve that was asked for; none of a run without figures.
-std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options, const sim::Prediction& prediction,
+std::optional<sim::MemoryCurve> curve_of(const PredictOptions& options,
+                                         const sim::Prediction& prediction,
                                          reports::Format format) {
   if (!options.memory_timeline || prediction.memory.stages.empty()) return std::nullopt;
   const int stage = options.memory_stage.value_or(prediction.memory_peak.stage);
   const int last = prediction.run.strategy.pp - 1;
   if (stage < 0 || stage > last)
-    throw Error("--memory-stage = " + std::to_string(stage) + ": the run has stages 0 to " + std::to_string(last));
+    throw Error("--memory-stage = " + std::to_string(stage) + ": the run has stages 0 to " +
+                std::to_string(last));
   const bool people = format != reports::Format::Json && format != reports::Format::Csv;
   return sim::memory_curve(prediction.run, sim::layer_prices(prediction.run), stage, !people);
 }
@@ -86,18 +95,22 @@ std::optional<double> positive(const char* option, const std::optional<std::stri
 }
 
 // The options, and where they are silent what the record says.
-std::optional<reports::Reported> reported_of(const PredictOptions& options, const hwdb::Measured& measured) {
+std::optional<reports::Reported> reported_of(const PredictOptions& options,
+                                             const hwdb::Measured& measured) {
   reports::Reported reported{.mfu = positive("--reported-mfu", options.reported_mfu),
                              .convention = options.convention.value_or(""),
                              .step_time = measured.step_time};
-  if (const auto tflops = positive("--reported-tflops", options.reported_tflops)) reported.rate = *tflops * sim::TFLOPS;
+  if (const auto tflops = positive("--reported-tflops", options.reported_tflops))
+    reported.rate = *tflops * sim::TFLOPS;
   if (!reported.mfu && !reported.rate) {
     reported.mfu = measured.reported_mfu;
-    if (measured.reported_tflops_per_device) reported.rate = *measured.reported_tflops_per_device * sim::TFLOPS;
+    if (measured.reported_tflops_per_device)
+      reported.rate = *measured.reported_tflops_per_device * sim::TFLOPS;
   }
   if (reported.mfu || reported.rate) return reported;
   if (options.convention)
-    throw Error("--convention = " + *options.convention + ": --reported-mfu or --reported-tflops is missing");
+    throw Error("--convention = " + *options.convention +
+                ": --reported-mfu or --reported-tflops is missing");
   return std::nullopt;
 }
 
@@ -118,7 +131,8 @@ int run_predict(const PredictOptions& options) {
   const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
   const reports::Provenance provenance{.database = name_of(database)};
   const reports::Style style = style_of(options.output);
-  const bool explains = explained && !prediction.memory.stages.empty();  // a run that breaks a rule has nothing to explain
+  // a run that breaks a rule has nothing to explain.
+  const bool explains = explained && !prediction.memory.stages.empty();
   write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
                         : reports::render(prediction, provenance, format, style, reported, curve),
                options.output);
@@ -130,7 +144,8 @@ int run_predict(const PredictOptions& options) {
 }  // namespace
 
 void add_predict(CLI::App& program, int& status) {
-  CLI::App* command = program.add_subcommand("predict", "one run in full: time, memory, communication, MFU, interval");
+  CLI::App* command = program.add_subcommand(
+      "predict", "one run in full: time, memory, communication, MFU, interval");
   const auto options = std::make_shared<PredictOptions>();
   add_run_or_file(*command, options->run);
   add_reported_options(*command, *options);
@@ -140,7 +155,8 @@ void add_predict(CLI::App& program, int& status) {
   add_database_option(*command, options->database);
   command->footer(
       "Exit status: 0 predicted, 1 error, 2 usage, 3 the run cannot be carried out.\n"
-      "Example: llmsim predict --model llama-70b --gpus 256 --tp 8 --pp 4 --micro-batch 1 --recompute selective");
+      "Example: llmsim predict --model llama-70b --gpus 256 --tp 8 --pp 4 --micro-batch 1 "
+      "--recompute selective");
   command->callback([options, &status] {
     require_run(options->run);
     status = run_predict(*options);

@@ -8,12 +8,15 @@
 namespace llmsim::cli {
 namespace {
 
-void add(CLI::App& command, const char* name, std::optional<std::string>& value, const char* type, const char* help) {
+void add(CLI::App& command, const char* name, std::optional<std::string>& value, const char* type,
+         const char* help) {
   command.add_option(name, value, help)->type_name(type);
 }
 
-// On, off by the second name, or as nothing was said: CLI11 would set an optional that is given to add_flag.
-void add_switch(CLI::App& command, const char* names, std::optional<bool>& value, const char* help) {
+// On, off by the second name, or as nothing was said: CLI11 would set an optional that is given to
+// add_flag.
+void add_switch(CLI::App& command, const char* names, std::optional<bool>& value,
+                const char* help) {
   command.add_flag_function(
       names, [&value](std::int64_t count) { value = count > 0; }, help);
 }
@@ -27,12 +30,14 @@ std::string with_dashes(std::string name) {
 void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
   const std::string name = with_dashes(setting.key), option = "--" + name;
   const bool told = setting.kind == hwdb::SettingKind::Switch;  // by the option itself
-  const std::string help =
-      setting.help + (told ? "" : ": " + hwdb::values_of(setting)) + "; default that of the framework; example: ";
+  const std::string help = setting.help + (told ? "" : ": " + hwdb::values_of(setting)) +
+                           "; default that of the framework; example: ";
   if (told) {
     const std::string example = setting.example == std::string("false") ? "--no-" + name : option;
     c.add_flag_function(
-         option + ",!--no-" + name, [&setting, &o](std::int64_t count) { o.settings[setting.key] = count > 0; }, help + example)
+         option + ",!--no-" + name,
+         [&setting, &o](std::int64_t count) { o.settings[setting.key] = count > 0; },
+         help + example)
         ->group("Training program");
     return;
   }
@@ -45,33 +50,43 @@ void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
 }
 
 void add_model(CLI::App& c, RunOptions& o) {
-  c.add_option("--model", o.model, "model of the catalogue or a Hugging Face config.json; no default; example: --model llama-70b")
+  c.add_option("--model", o.model,
+               "model of the catalogue or a Hugging Face config.json; no default; example: --model "
+               "llama-70b")
       ->type_name("NAME");
 }
 
 void add_work(CLI::App& c, RunOptions& o) {
-  add(c, "--hardware", o.hardware, "ID", "accelerator, id or alias; default h100 in DGX nodes; example: --hardware mi300x");
+  add(c, "--hardware", o.hardware, "ID",
+      "accelerator, id or alias; default h100 in DGX nodes; example: --hardware mi300x");
   add(c, "--system", o.system, "ID",
-      "system or node type; default the usual nodes of the accelerator; example: --system frontier");
+      "system or node type; default the usual nodes of the accelerator; example: --system "
+      "frontier");
   add(c, "--transport", o.transport, "NAME",
-      "how collectives reach the network: rdma or sockets (no plugin); default rdma; example: --transport sockets");
+      "how collectives reach the network: rdma or sockets (no plugin); default rdma; example: "
+      "--transport sockets");
   add(c, "--collective-algorithm", o.algorithm, "NAME",
-      "auto, ring, tree or hierarchical; default auto, the fastest of ring and tree; example: --collective-algorithm tree");
+      "auto, ring, tree or hierarchical; default auto, the fastest of ring and tree; example: "
+      "--collective-algorithm tree");
   add(c, "--seq-len", o.seq_len, "TOKENS",
       "tokens of a sequence, 1 to 16777216; default that of the model; example: --seq-len 8192");
   add(c, "--global-batch", o.global_batch, "SEQS",
-      "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where that is more; example: --global-batch "
+      "sequences per optimizer step; default 4 Mi tokens, or 1024 tokens a device where that is "
+      "more; example: --global-batch "
       "1024");
   add(c, "--global-batch-tokens", o.global_batch_tokens, "TOKENS",
-      "the same in tokens, rounded to whole sequences; default as for --global-batch; example: --global-batch-tokens 4000000");
+      "the same in tokens, rounded to whole sequences; default as for --global-batch; example: "
+      "--global-batch-tokens 4000000");
 }
 
 // One field of the strategy.
-void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, const char* value_name, const char* help) {
+void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, const char* value_name,
+               const char* help) {
   const std::string name = "--" + with_dashes(field.key);
   const auto set = [&field, &o](const std::string& text) { o.strategy[field.key] = text; };
   if (field.kind != sim::FieldKind::Switch) {
-    c.add_option_function<std::string>(*field.options ? field.options : name, set, help)->type_name(value_name);
+    c.add_option_function<std::string>(*field.options ? field.options : name, set, help)
+        ->type_name(value_name);
     return;
   }
   c.add_flag_function(
@@ -85,36 +100,52 @@ const std::map<std::string, const char*>& searched() {
       {"tp", "tensor-parallel ranks; default all divisors of gpus; example: --tp 1,2,4,8"},
       {"pp", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2"},
       {"dp", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16"},
-      {"cp", "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; example: --cp 1,2"},
-      {"ep", "expert-parallel ranks, inside dp * cp; default powers of two that divide the experts; example: --ep 1,8"},
-      {"micro_batch", "sequences per forward pass of a replica; default all that divide the batch; example: --micro-batch 1,2,4"},
+      {"cp",
+       "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; "
+       "example: --cp 1,2"},
+      {"ep",
+       "expert-parallel ranks, inside dp * cp; default powers of two that divide the experts; "
+       "example: --ep 1,8"},
+      {"micro_batch",
+       "sequences per forward pass of a replica; default all that divide the batch; example: "
+       "--micro-batch 1,2,4"},
       {"virtual_stages",
-       "model chunks per pipeline stage, interleaved; default all that divide the layers; example: --virtual-stages 1,2"},
+       "model chunks per pipeline stage, interleaved; default all that divide the layers; example: "
+       "--virtual-stages 1,2"},
       {"pipeline_schedule",
-       "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default 1f1b,interleaved; example: --schedule "
+       "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default "
+       "1f1b,interleaved; example: --schedule "
        "1f1b,zb-h1"},
-      {"sharding", "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding zero1,zero3"}};
+      {"sharding",
+       "none, zero1, zero2, zero3, hsdp; default all that make sense; example: --sharding "
+       "zero1,zero3"}};
   return all;
 }
 
 // Fields that a search chooses by itself.
 bool is_chosen(const std::string& key) {
-  return key == "shard_size" || key == "stage_layers" || key == "sequence_parallel" || key == "embeddings_as_layers";
+  return key == "shard_size" || key == "stage_layers" || key == "sequence_parallel" ||
+         key == "embeddings_as_layers";
 }
 
 void add_recipe(CLI::App& c, RunOptions& o) {
   add(c, "--framework,--stack", o.framework, "NAME",
-      "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; example: --framework fsdp2");
+      "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; "
+      "example: --framework fsdp2");
   add(c, "--offload", o.offload, "LIST",
-      "what lives on the host: optimizer, parameters, activations, or the inputs of modules: activations=core_attn+moe_act; "
+      "what lives on the host: optimizer, parameters, activations, or the inputs of modules: "
+      "activations=core_attn+moe_act; "
       "default "
       "nothing; example: --offload optimizer");
   add_switch(c, "--dp-overlap,!--no-dp-overlap", o.dp_overlap,
-             "both of --gradient-overlap and --gather-overlap; default those of the framework; example: --no-dp-overlap");
+             "both of --gradient-overlap and --gather-overlap; default those of the framework; "
+             "example: --no-dp-overlap");
   add(c, "--date", o.date, "DAY",
-      "when the software was current, YYYY-MM-DD; default today's; example: --framework megatron-lm --date 2021-06-01");
+      "when the software was current, YYYY-MM-DD; default today's; example: --framework "
+      "megatron-lm --date 2021-06-01");
   add(c, "--framework-version", o.framework_version, "TEXT",
-      "release of the framework, whose date counts where it is known; default that of the date; example: --framework-version "
+      "release of the framework, whose date counts where it is known; default that of the date; "
+      "example: --framework-version "
       "0.13");
   for (const hwdb::Setting& setting : hwdb::run_settings()) add_setting(c, setting, o);
 }
@@ -124,20 +155,24 @@ void add_recipe(CLI::App& c, RunOptions& o) {
 void add_run_options(CLI::App& c, RunOptions& o) {
   add_model(c, o);
   add(c, "--gpus", o.gpus, "N",
-      "devices (an MI250X counts as two), 1 to 1048576; default dp * tp * pp * cp; example: --gpus 256");
+      "devices (an MI250X counts as two), 1 to 1048576; default dp * tp * pp * cp; example: --gpus "
+      "256");
   add_work(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     if (*field.help) add_field(c, field, o, field.value_name, field.help);
   }
   add(c, "--recompute", o.recompute, "MODE",
-      "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp (dense ones), moe (whole "
-      "MoE models), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; default none; example: --recompute "
+      "none, selective[=MODULES], full[=K], every-n=[Q/]P, op[=all|qkv]; MODULES: core_attn, mlp "
+      "(dense ones), moe (whole "
+      "MoE models), layernorm, activation, moe_act (of experts), shared_experts, mla_up_proj; "
+      "default none; example: --recompute "
       "selective=core_attn+mlp");
   add_recipe(c, o);
 }
 
 void add_run_or_file(CLI::App& c, RunOptions& o) {
-  CLI::Option* file = c.add_option("RUN.json", o.run_file, "a run record, instead of options; example: run.json");
+  CLI::Option* file =
+      c.add_option("RUN.json", o.run_file, "a run record, instead of options; example: run.json");
   file->type_name("FILE");
   add_run_options(c, o);
   for (CLI::Option* option : c.get_options()) {
@@ -146,12 +181,14 @@ void add_run_or_file(CLI::App& c, RunOptions& o) {
 }
 
 void require_run(const RunOptions& options) {
-  if (options.run_file.empty() && options.model.empty()) throw CLI::RequiredError("RUN.json or --model");
+  if (options.run_file.empty() && options.model.empty())
+    throw CLI::RequiredError("RUN.json or --model");
 }
 
 void add_search_options(CLI::App& c, RunOptions& o) {
   add_model(c, o);
-  add(c, "--gpus", o.gpus, "N", "devices (an MI250X counts as two), 1 to 1048576; no default; example: --gpus 256");
+  add(c, "--gpus", o.gpus, "N",
+      "devices (an MI250X counts as two), 1 to 1048576; no default; example: --gpus 256");
   add_work(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     const auto list = searched().find(field.key);
@@ -161,7 +198,8 @@ void add_search_options(CLI::App& c, RunOptions& o) {
       add_field(c, field, o, field.value_name, field.help);
   }
   add(c, "--recompute", o.recompute, "LIST",
-      "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute none,full");
+      "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute "
+      "none,full");
   add_recipe(c, o);
 }
 

@@ -1,6 +1,7 @@
 // The options that describe a run, shared by every command that simulates one.
 //
-// Values are kept as typed: run_request.h reads them, and says which option is wrong and what would be right.
+// Values are kept as typed: run_request.h reads them, and says which option is wrong and what would
+// be right.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -21,14 +22,16 @@ struct RunOptions {
   std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{};
   std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};
   std::optional<bool> dp_overlap{};
-  std::map<std::string, std::string> strategy{};  // by key of sim/strategy/strategy_fields.h; switches are "true" and "false"
-  sim::SettingValues settings{};                  // hwdb/settings.h
+  // By key of sim/strategy/strategy_fields.h; switches are "true" and "false".
+  std::map<std::string, std::string> strategy{};
+  sim::SettingValues settings{};  // hwdb/settings.h
 };
 
 // Options for one run, each with one value.
 void add_run_options(CLI::App& command, RunOptions& options);
 
-// The same, or the file of a run record in their place; require_run() throws CLI::RequiredError where neither is given.
+// The same, or the file of a run record in their place; require_run() throws CLI::RequiredError
+// where neither is given.
 void add_run_or_file(CLI::App& command, RunOptions& options);
 void require_run(const RunOptions& options);
 

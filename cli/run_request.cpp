@@ -32,7 +32,8 @@ constexpr std::int64_t kDefaultTokensPerDevice = 1024;
 // Default values with their reasons, for the provenance.
 using Notes = std::vector<sim::Fact>;
 
-void note(Notes& notes, const std::string& key, const std::string& value, const std::string& reason) {
+void note(Notes& notes, const std::string& key, const std::string& value,
+          const std::string& reason) {
   notes.push_back({"assumed." + key, value, sim::Evidence::Assumed, reason});
 }
 
@@ -50,11 +51,14 @@ std::vector<std::string> split(const std::string& text, char separator = ',') {
 
 // --- names ---
 
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& right) {
+[[noreturn]] void refuse(const std::string& option, const std::string& value,
+                         const std::string& right) {
   throw Error(option + " = " + value + ": " + right + " is expected");
 }
 
-const sim::StrategyField& field_of(const std::string& key) { return *sim::find_strategy_field(key); }
+const sim::StrategyField& field_of(const std::string& key) {
+  return *sim::find_strategy_field(key);
+}
 
 double decimal_in(const sim::StrategyField& field, const std::string& text) {
   char* end = nullptr;
@@ -66,14 +70,16 @@ double decimal_in(const sim::StrategyField& field, const std::string& text) {
 // A value of a field of the strategy as people type it.
 sim::FieldValue value_in(const sim::StrategyField& field, const std::string& text) {
   const std::string option = option_name(field);
-  const NumberRange range{static_cast<std::int64_t>(field.least), static_cast<std::int64_t>(field.most)};
+  const NumberRange range{static_cast<std::int64_t>(field.least),
+                          static_cast<std::int64_t>(field.most)};
   sim::FieldValue value = text;
   if (field.kind == sim::FieldKind::Switch) value = text == "true";
   if (field.kind == sim::FieldKind::Count) value = number_in(option, text, range);
   if (field.kind == sim::FieldKind::Number) value = decimal_in(field, text);
   if (field.kind == sim::FieldKind::Counts) {
     std::vector<int> counts;  // in the order of the stages, each as often as it stands there
-    for (const std::string& part : split(text)) counts.push_back(static_cast<int>(number_in(option, part, range)));
+    for (const std::string& part : split(text))
+      counts.push_back(static_cast<int>(number_in(option, part, range)));
     value = counts;
   }
   const std::optional<sim::FieldValue> right = checked(field, value);
@@ -93,7 +99,9 @@ sim::PartialStrategy strategy_in(const RunOptions& options, bool (*skips)(const 
 sim::Recompute recompute_in(const std::string& text) {
   if (const auto recompute = sim::recompute_from(text)) return *recompute;
   refuse("--recompute", text,
-         "none, selective, selective=core_attn+mlp+moe+layernorm+activation+moe_act+shared_experts+mla_up_proj, full, full=K, "
+         "none, selective, "
+         "selective=core_attn+mlp+moe+layernorm+activation+moe_act+shared_experts+mla_up_proj, "
+         "full, full=K, "
          "every-n=K, "
          "every-n=Q/P, op, op=all or "
          "op=qkv");
@@ -104,12 +112,14 @@ void add_offload(const std::string& part, const std::string& text, sim::PartialS
   const std::string what = part.substr(0, equals);
   if ((what != "optimizer" && what != "parameters" && what != "activations") ||
       (equals != std::string::npos && what != "activations"))
-    refuse("--offload", text, "a list of optimizer, parameters and activations, or activations=core_attn+moe_act");
+    refuse("--offload", text,
+           "a list of optimizer, parameters and activations, or activations=core_attn+moe_act");
   strategy["offload." + what] = true;
   if (equals == std::string::npos) return;
   const auto modules = checked(field_of("offload.modules"), split(part.substr(equals + 1), '+'));
   if (!modules || part.size() == equals + 1)
-    refuse("--offload", text, "activations= and some of " + sim::text_of(sim::kAllOffloadedModules) + ", joined by +");
+    refuse("--offload", text,
+           "activations= and some of " + sim::text_of(sim::kAllOffloadedModules) + ", joined by +");
   strategy["offload.modules"] = *modules;
 }
 
@@ -128,10 +138,13 @@ Text algorithm_in(const Text& text) {
 
 sim::Transformer model_named(const std::string& name) {
   if (const sim::CatalogueEntry* entry = sim::find_model(name)) return entry->model;
-  if (std::filesystem::exists(name) || name.ends_with(".json")) return hwdb::load_model_config(name);
+  if (std::filesystem::exists(name) || name.ends_with(".json"))
+    return hwdb::load_model_config(name);
   std::string near;
-  for (const std::string& model : sim::nearest_models(name, 3)) near += (near.empty() ? "; did you mean " : ", ") + model;
-  throw Error("--model = " + name + ": neither a known model nor a config.json" + near + (near.empty() ? "" : "?"));
+  for (const std::string& model : sim::nearest_models(name, 3))
+    near += (near.empty() ? "; did you mean " : ", ") + model;
+  throw Error("--model = " + name + ": neither a known model nor a config.json" + near +
+              (near.empty() ? "" : "?"));
 }
 
 sim::Transformer model_of(const RunOptions& options, Notes& notes) {
@@ -145,7 +158,8 @@ sim::Transformer model_of(const RunOptions& options, Notes& notes) {
 
 // --- hardware ---
 
-hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices, const hwdb::Database& database, Notes& notes) {
+hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices,
+                                   const hwdb::Database& database, Notes& notes) {
   hwdb::RecordedHardware hardware;
   hardware.num_devices = num_devices;
   hardware.system = options.system;
@@ -163,8 +177,8 @@ hwdb::RecordedHardware hardware_of(const RunOptions& options, int num_devices, c
 
 // --- batch ---
 
-// 4 Mi tokens, or 1,024 for each device where that is more (Llama 3 405B: 16 Mi on 16,384), in sequences, rounded to a multiple
-// of `divisor`, which is halved while it is more than that.
+// 4 Mi tokens, or 1,024 for each device where that is more (Llama 3 405B: 16 Mi on 16,384), in
+// sequences, rounded to a multiple of `divisor`, which is halved while it is more than that.
 std::int64_t default_batch(int seq_len, int devices, std::int64_t divisor) {
   const std::int64_t tokens = std::max(kDefaultBatchTokens, kDefaultTokensPerDevice * devices);
   const std::int64_t sequences = std::max<std::int64_t>(1, tokens / seq_len);
@@ -172,25 +186,29 @@ std::int64_t default_batch(int seq_len, int devices, std::int64_t divisor) {
   return std::max<std::int64_t>(1, (sequences + divisor / 2) / divisor) * divisor;
 }
 
-int global_batch_of(const RunOptions& options, int seq_len, int devices, std::int64_t divisor, bool divisor_is_a_must,
-                    Notes& notes) {
+int global_batch_of(const RunOptions& options, int seq_len, int devices, std::int64_t divisor,
+                    bool divisor_is_a_must, Notes& notes) {
   if (options.global_batch && options.global_batch_tokens) {
     throw Error("--global-batch and --global-batch-tokens say the same thing: give one of them");
   }
-  if (options.global_batch) return static_cast<int>(number_in("--global-batch", *options.global_batch, kBatch));
+  if (options.global_batch)
+    return static_cast<int>(number_in("--global-batch", *options.global_batch, kBatch));
   std::int64_t batch = default_batch(seq_len, devices, divisor);
-  if (divisor_is_a_must) batch = std::max<std::int64_t>(1, (batch + divisor / 2) / divisor) * divisor;
+  if (divisor_is_a_must)
+    batch = std::max<std::int64_t>(1, (batch + divisor / 2) / divisor) * divisor;
   std::string reason = devices > kDefaultBatchTokens / kDefaultTokensPerDevice
                            ? "1,024 tokens a device, as sequences that the devices divide"
                            : "4 Mi tokens, as sequences that the devices divide";
   if (options.global_batch_tokens) {
-    const std::int64_t tokens = number_in("--global-batch-tokens", *options.global_batch_tokens, kBatchTokens);
+    const std::int64_t tokens =
+        number_in("--global-batch-tokens", *options.global_batch_tokens, kBatchTokens);
     batch = std::max<std::int64_t>(1, (tokens + seq_len / 2) / seq_len);
     reason = std::to_string(tokens) + " tokens in sequences of " + std::to_string(seq_len);
     if (tokens == batch * seq_len) reason += ", exactly";
   }
   if (batch > kBatch.most)
-    refuse("--global-batch", std::to_string(batch), "at most " + std::to_string(kBatch.most) + " sequences");
+    refuse("--global-batch", std::to_string(batch),
+           "at most " + std::to_string(kBatch.most) + " sequences");
   note(notes, "training.global_batch", std::to_string(batch), reason);
   return static_cast<int>(batch);
 }
@@ -207,12 +225,15 @@ struct Mesh {
 
 Mesh mesh_of(const sim::PartialStrategy& strategy) {
   const auto ranks = [&](const char* key) { return sim::stated<int>(strategy, key); };
-  Mesh mesh{.tp = ranks("tp").value_or(1), .pp = ranks("pp").value_or(1), .cp = ranks("cp").value_or(1), .dp = ranks("dp")};
+  Mesh mesh{.tp = ranks("tp").value_or(1),
+            .pp = ranks("pp").value_or(1),
+            .cp = ranks("cp").value_or(1),
+            .dp = ranks("dp")};
   const auto fits = [](std::int64_t product) { return product <= kDevices.most; };
   if (!fits(mesh.model_ranks()) || !fits(mesh.product())) {
     refuse("--dp * --tp * --pp * --cp",
-           std::to_string(mesh.dp.value_or(1)) + " * " + std::to_string(mesh.tp) + " * " + std::to_string(mesh.pp) + " * " +
-               std::to_string(mesh.cp),
+           std::to_string(mesh.dp.value_or(1)) + " * " + std::to_string(mesh.tp) + " * " +
+               std::to_string(mesh.pp) + " * " + std::to_string(mesh.cp),
            "at most " + std::to_string(kDevices.most) + " devices");
   }
   return mesh;
@@ -226,7 +247,9 @@ struct Layout {
   int global_batch = 1;
 
   std::int64_t replica_batch() const { return dp * micro_batch.value_or(1); }
-  bool multiplies(int devices) const { return dp * mesh.model_ranks() == devices && global_batch % replica_batch() == 0; }
+  bool multiplies(int devices) const {
+    return dp * mesh.model_ranks() == devices && global_batch % replica_batch() == 0;
+  }
 };
 
 int devices_of(const RunOptions& options, const Mesh& mesh, Notes& notes) {
@@ -243,13 +266,16 @@ const char* usual_framework(const sim::Device& device) {
   return "megatron-lm";
 }
 
-std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardware, const hwdb::Database& database, Notes& notes) {
+std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardware,
+                         const hwdb::Database& database, Notes& notes) {
   if (!text) {
     const std::string& name = hardware.system ? *hardware.system : *hardware.accelerator;
-    const sim::Device device = hardware.accelerator ? hwdb::device(database, *hardware.accelerator).device
-                                                    : hwdb::cluster(database, name, 1).cluster.device;
+    const sim::Device device = hardware.accelerator
+                                   ? hwdb::device(database, *hardware.accelerator).device
+                                   : hwdb::cluster(database, name, 1).cluster.device;
     const char* const framework = usual_framework(device);
-    note(notes, "training.framework", framework, "default of --framework for devices of " + device.vendor);
+    note(notes, "training.framework", framework,
+         "default of --framework for devices of " + device.vendor);
     return framework;
   }
   const std::vector<std::string> known = hwdb::Frameworks::shipped().ids();
@@ -261,19 +287,21 @@ std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardwar
 
 // What the options state beside the strategy's own fields.
 hwdb::RecordedTraining training_of(const RunOptions& options, sim::PartialStrategy strategy,
-                                   const hwdb::RecordedHardware& hardware, const hwdb::Database& database, Notes& notes) {
+                                   const hwdb::RecordedHardware& hardware,
+                                   const hwdb::Database& database, Notes& notes) {
   hwdb::RecordedTraining training;
   training.framework = framework_in(options.framework, hardware, database, notes);
   training.framework_version = options.framework_version;
   training.strategy = std::move(strategy);
-  for (const std::string& part : split(options.offload.value_or(""))) add_offload(part, *options.offload, training.strategy);
+  for (const std::string& part : split(options.offload.value_or("")))
+    add_offload(part, *options.offload, training.strategy);
   training.dp_overlap = options.dp_overlap;
   training.settings = options.settings;
   return training;
 }
 
-sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes, const hwdb::Database& database,
-                  bool laid_out = true) {
+sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes,
+                  const hwdb::Database& database, bool laid_out = true) {
   record.id = model.name;
   record.model = hwdb::recorded(model);
   hwdb::RunResolver resolver(database);
@@ -291,7 +319,8 @@ void set_recompute(const sim::Recompute& recompute, sim::PartialStrategy& partia
   sim::Strategy strategy;
   strategy.recompute = recompute;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
-    if (field.key.starts_with("recompute.") && says_something(field, strategy)) partial[field.key] = *field.get(strategy);
+    if (field.key.starts_with("recompute.") && says_something(field, strategy))
+      partial[field.key] = *field.get(strategy);
   }
 }
 
@@ -304,9 +333,12 @@ void check_shards(const sim::PartialStrategy& strategy) {
   const auto size = sim::stated<int>(strategy, "shard_size");
   const std::string sharding = sim::stated<std::string>(strategy, "sharding").value_or("none");
   if (size && sharding == "none")
-    refuse("--shard-size", std::to_string(*size), "--sharding zero1, zero2, zero3 or hsdp beside it");
+    refuse("--shard-size", std::to_string(*size),
+           "--sharding zero1, zero2, zero3 or hsdp beside it");
   if (!size && sharding == "hsdp") {
-    throw Error("--sharding = hsdp: --shard-size is missing, the ranks of a shard group (8 for nodes of eight)");
+    throw Error(
+        "--sharding = hsdp: --shard-size is missing, the ranks of a shard group (8 for nodes of "
+        "eight)");
   }
 }
 
@@ -318,11 +350,13 @@ void check_products(const sim::Restriction& restriction) {
   }
   if (product > std::numeric_limits<int>::max()) {
     throw Error(
-        "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; smaller lists are expected");
+        "--tp * --pp * --dp * --cp: the largest values together are more than 2147483647 devices; "
+        "smaller lists are expected");
   }
 }
 
-// The recorded mesh and batch: as asked where they multiply; otherwise plain data parallelism, so that the rest can be resolved.
+// The recorded mesh and batch: as asked where they multiply; otherwise plain data parallelism, so
+// that the rest can be resolved.
 void record_mesh(const Layout& layout, sim::PartialStrategy& strategy, int devices) {
   strategy["global_batch"] = std::int64_t{layout.global_batch};
   if (layout.multiplies(devices)) return;
@@ -343,8 +377,10 @@ void set_mesh(const Layout& layout, sim::Strategy& strategy) {
 std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const std::string& text) {
   std::vector<sim::FieldValue> values;
   if (field.kind == sim::FieldKind::Count) {
-    const NumberRange range{static_cast<std::int64_t>(field.least), static_cast<std::int64_t>(field.most)};
-    for (const int number : numbers_in(option_name(field), text, range)) values.emplace_back(std::int64_t{number});
+    const NumberRange range{static_cast<std::int64_t>(field.least),
+                            static_cast<std::int64_t>(field.most)};
+    for (const int number : numbers_in(option_name(field), text, range))
+      values.emplace_back(std::int64_t{number});
   } else {
     for (const std::string& part : split(text)) values.push_back(value_in(field, part));
   }
@@ -352,7 +388,8 @@ std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const st
 }
 
 bool is_searched(const std::string& key) {
-  return std::find(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), key) != sim::kSearchedFields.end();
+  return std::find(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), key) !=
+         sim::kSearchedFields.end();
 }
 
 sim::Restriction restriction_of(const RunOptions& options) {
@@ -376,9 +413,11 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   sim::PartialStrategy strategy = strategy_in(options, [](const std::string&) { return false; });
   Layout layout{.mesh = mesh_of(strategy)};
   const int devices = devices_of(options, layout.mesh, notes);
-  layout.dp = layout.mesh.dp.value_or(std::max<std::int64_t>(1, devices / layout.mesh.model_ranks()));
+  layout.dp =
+      layout.mesh.dp.value_or(std::max<std::int64_t>(1, devices / layout.mesh.model_ranks()));
   layout.micro_batch = sim::stated<int>(strategy, "micro_batch");
-  layout.global_batch = global_batch_of(options, model.seq_len, devices, layout.replica_batch(), true, notes);
+  layout.global_batch =
+      global_batch_of(options, model.seq_len, devices, layout.replica_batch(), true, notes);
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
@@ -394,7 +433,8 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
 Request request_of(const RunOptions& options, const hwdb::Database& database) {
   if (options.run_file.empty()) return {.run = run_of(options, database)};
   const hwdb::RunRecord record = hwdb::read_run(options.run_file);
-  return {.run = hwdb::RunResolver(database).resolve(record), .measured = record.measured.value_or(hwdb::Measured{})};
+  return {.run = hwdb::RunResolver(database).resolve(record),
+          .measured = record.measured.value_or(hwdb::Measured{})};
 }
 
 sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database) {
@@ -404,12 +444,13 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   hwdb::RunRecord record;
   if (options.date) record.date = date_in(*options.date);
   record.hardware = hardware_of(options, devices, database, notes);
-  record.training = training_of(options, strategy_in(options, is_searched), record.hardware, database, notes);
+  record.training =
+      training_of(options, strategy_in(options, is_searched), record.hardware, database, notes);
   record.training.strategy["global_batch"] =
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   sim::PlanQuery query;
-  for (const auto sharding :
-       {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2, sim::Sharding::Zero3, sim::Sharding::Hsdp}) {
+  for (const auto sharding : {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2,
+                              sim::Sharding::Zero3, sim::Sharding::Hsdp}) {
     record.training.strategy["sharding"] = std::string(sim::name_of(sharding));
     sim::Run run = resolved(record, model, notes, database, false);
     query.under.emplace(sharding, std::move(run));

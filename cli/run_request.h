@@ -1,14 +1,17 @@
 // From the options of a command line to what the simulator is asked.
 //
-// What is not given takes a documented default, which becomes a fact "assumed.<key>" of the run so that the answer can print it:
+// What is not given takes a documented default, which becomes a fact "assumed.<key>" of the run so
+// that the answer can print it:
 //
 //   gpus         predict: dp * tp * pp * cp; plan has no default
-//   hardware     h100 in nodes of the system dgx_h100; with --hardware alone, the usual nodes of that accelerator
+//   hardware     h100 in nodes of the system dgx_h100; with --hardware alone, the usual nodes of
+//                that accelerator
 //   seq_len      the training length of the model
-//   global_batch 4 Mi tokens, or 1,024 a device where that is more, as whole sequences that the devices (predict: dp *
-//                micro_batch) divide
+//   global_batch 4 Mi tokens, or 1,024 a device where that is more, as whole sequences that the
+//                devices (predict: dp * micro_batch) divide
 //   framework    megatron-lm; maxtext on TPUs, megatron-deepspeed on Gaudi, other on Trainium
-//   precision    the usual 16-bit format of the device; optimizer adamw; the switches: those of the framework
+//   precision    the usual 16-bit format of the device; optimizer adamw; the switches: those of the
+//                framework
 #pragma once
 
 #include "cli/run_options.h"
@@ -19,8 +22,8 @@
 
 namespace llmsim::cli {
 
-// One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does not multiply is kept as asked:
-// the simulator answers with the rule it breaks.
+// One run.  Throws Error for an unknown name or a value out of range.  A mesh or batch that does
+// not multiply is kept as asked: the simulator answers with the rule it breaks.
 sim::Run run_of(const RunOptions& options, const hwdb::Database& database);
 
 // What is predicted, and what was measured or published of it: the run of a record or of options.
@@ -30,7 +33,8 @@ struct Request {
 };
 Request request_of(const RunOptions& options, const hwdb::Database& database);
 
-// What to plan, with the lists that restrict the search.  Throws Error for an unknown name or a value out of range.
+// What to plan, with the lists that restrict the search.  Throws Error for an unknown name or a
+// value out of range.
 sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& database);
 
 }  // namespace llmsim::cli

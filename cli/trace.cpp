@@ -27,7 +27,8 @@ constexpr NumberRange kMicroBatches{0, 1 << 24};
 
 sim::TimelineOptions timeline_options(const TraceOptions& options) {
   sim::TimelineOptions timeline;
-  timeline.microbatches = static_cast<int>(number_in("--microbatches", options.microbatches, kMicroBatches));
+  timeline.microbatches =
+      static_cast<int>(number_in("--microbatches", options.microbatches, kMicroBatches));
   if (options.no_operators) timeline.operator_microbatches = 0;
   if (options.operators) timeline.operator_microbatches = std::numeric_limits<int>::max();
   return timeline;
@@ -40,33 +41,42 @@ int run_trace(const TraceOptions& options) {
   if (prediction.infeasible) say_why_not(prediction.infeasible->message);
   if (prediction.step_time <= sim::Seconds(0.0)) return 3;
   const sim::Run& run = prediction.run;
-  write_result(
-      reports::trace_json(sim::step_timeline(run, sim::layer_prices(run), timeline), run, {.database = name_of(database)}),
-      {.format = "json", .file = options.file});
+  write_result(reports::trace_json(sim::step_timeline(run, sim::layer_prices(run), timeline), run,
+                                   {.database = name_of(database)}),
+               {.format = "json", .file = options.file});
   return prediction.feasible() ? 0 : 3;
 }
 
 }  // namespace
 
 void add_trace(CLI::App& program, int& status) {
-  CLI::App* command = program.add_subcommand("trace", "one step of a run, drawn: every pass of every stage, for Perfetto");
+  CLI::App* command = program.add_subcommand(
+      "trace", "one step of a run, drawn: every pass of every stage, for Perfetto");
   const auto options = std::make_shared<TraceOptions>();
   add_run_or_file(*command, options->run);
   command
       ->add_option("--microbatches", options->microbatches,
-                   "micro-batches whose passes are drawn one by one, the first of all; default 0, all; example: --microbatches 8")
+                   "micro-batches whose passes are drawn one by one, the first of all; default 0, "
+                   "all; example: --microbatches 8")
       ->type_name("N");
-  CLI::Option* all_operators =
-      command->add_flag("--operators", options->operators,
-                        "the operators of all these micro-batches; default those of the first; example: --operators");
-  command->add_flag("--no-operators", options->no_operators, "no operators; default those of the first; example: --no-operators")
+  CLI::Option* all_operators = command->add_flag(
+      "--operators", options->operators,
+      "the operators of all these micro-batches; default those of the first; example: --operators");
+  command
+      ->add_flag("--no-operators", options->no_operators,
+                 "no operators; default those of the first; example: --no-operators")
       ->excludes(all_operators);
-  command->add_option("-o", options->file, "file to write; default standard output; example: -o step.json")->type_name("FILE");
+  command
+      ->add_option("-o", options->file,
+                   "file to write; default standard output; example: -o step.json")
+      ->type_name("FILE");
   add_database_option(*command, options->database);
   command->footer(
       "Exit status: 0 drawn, 1 error, 2 usage, 3 the run cannot be carried out.\n"
-      "The output is in the Chrome trace event format: open it at ui.perfetto.dev or chrome://tracing.\n"
-      "Example: llmsim trace --model llama-70b --gpus 256 --tp 8 --pp 4 --microbatches 8 -o step.json");
+      "The output is in the Chrome trace event format: open it at ui.perfetto.dev or "
+      "chrome://tracing.\n"
+      "Example: llmsim trace --model llama-70b --gpus 256 --tp 8 --pp 4 --microbatches 8 -o "
+      "step.json");
   command->callback([options, &status] {
     require_run(options->run);
     status = run_trace(*options);

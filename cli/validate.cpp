@@ -28,14 +28,15 @@ namespace llmsim::cli {
 namespace {
 
 struct ValidateOptions {
-  std::vector<std::string> files;  // run files, or folders of them; empty: the regression set of the project
-  std::string scope = "all";       // "dense", "moe", "all"
+  // Run files, or folders of them; empty: the regression set of the project.
+  std::vector<std::string> files;
+  std::string scope = "all";  // "dense", "moe", "all"
   std::string format = "table";
-  bool ablations = false;               // what settings are worth, as ratios, instead of errors by group
-  bool rows = false;                    // with ablations: every pair
-  std::string comparisons;              // file of stated pairs; empty: the project's, if `files` is empty
-  std::string tables;                   // folder of descriptions of source tables; empty: none
-  bool skipped = false;                 // list every run without a prediction, not only scored ones
+  bool ablations = false;   // what settings are worth, as ratios, instead of errors by group
+  bool rows = false;        // with ablations: every pair
+  std::string comparisons;  // file of stated pairs; empty: the project's, if `files` is empty
+  std::string tables;       // folder of descriptions of source tables; empty: none
+  bool skipped = false;     // list every run without a prediction, not only scored ones
   std::optional<std::string> database;  // none: that of the user
 };
 
@@ -50,13 +51,15 @@ fs::path project_root() {
   const fs::path program = fs::canonical("/proc/self/exe", error);
   std::vector<fs::path> roots;
   if (const char* root = std::getenv("LLMSIM_SOURCE_DIR")) roots.emplace_back(root);
-  for (fs::path folder = program.parent_path(); !error && folder.has_relative_path(); folder = folder.parent_path())
+  for (fs::path folder = program.parent_path(); !error && folder.has_relative_path();
+       folder = folder.parent_path())
     roots.push_back(folder);
   for (const fs::path& root : roots) {
     if (fs::is_directory(root / kRegressionSet, error)) return root;
   }
   throw Error(std::string("no files given, and the project's ") + kRegressionSet +
-              " was not found above the program; name run files or folders, or set LLMSIM_SOURCE_DIR to the project's folder");
+              " was not found above the program; name run files or folders, or set "
+              "LLMSIM_SOURCE_DIR to the project's folder");
 }
 
 std::vector<hwdb::RunFile> read_all(const std::vector<std::string>& paths) {
@@ -89,7 +92,9 @@ struct Validation {
 
   explicit Validation(const ValidateOptions& options);
 
-  sim::Prediction predict(const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); }
+  sim::Prediction predict(const hwdb::RunRecord& record) {
+    return sim::predict(resolver.resolve(record));
+  }
 };
 
 calibrate::Scope scope_of(const ValidateOptions& options) {
@@ -98,41 +103,51 @@ calibrate::Scope scope_of(const ValidateOptions& options) {
 }
 
 Validation::Validation(const ValidateOptions& options)
-    : files(read_all(options.files.empty() ? std::vector{(project_root() / kRegressionSet).string()} : options.files)),
+    : files(read_all(options.files.empty() ? std::vector{(project_root() / kRegressionSet).string()}
+                                           : options.files)),
       database(open_database(options.database.value_or(""))),
       resolver(database) {
   backtest = calibrate::backtest(
-      files, scope_of(options), [this](const hwdb::RunRecord& record) { return predict(record); }, progress_line());
+      files, scope_of(options), [this](const hwdb::RunRecord& record) { return predict(record); },
+      progress_line());
   clear_progress_line();
 }
 
 // An empty answer is an error.
 void require_predictions(const calibrate::Backtest& backtest, const ValidateOptions& options) {
-  if (backtest.rows.empty()) throw Error("--scope = " + options.scope + ": the files have no such run");
-  const auto predicted = [](const calibrate::BacktestRow& row) { return row.predicted_outcome.has_value(); };
+  if (backtest.rows.empty())
+    throw Error("--scope = " + options.scope + ": the files have no such run");
+  const auto predicted = [](const calibrate::BacktestRow& row) {
+    return row.predicted_outcome.has_value();
+  };
   if (std::any_of(backtest.rows.begin(), backtest.rows.end(), predicted)) return;
   throw Error("no run could be predicted; the first one: " + *backtest.rows.front().skipped);
 }
 
-// The runs to list: all without a prediction, or only those whose measured figures are scored and those that could not be read.
+// The runs to list: all without a prediction, or only those whose measured figures are scored and
+// those that could not be read.
 calibrate::Backtest listed(calibrate::Backtest backtest, bool all) {
   std::erase_if(backtest.rows, [all](const calibrate::BacktestRow& row) {
-    return !row.skipped || !(all || row.unread || row.scored.step_time || row.scored.memory || row.scored.outcome);
+    return !row.skipped ||
+           !(all || row.unread || row.scored.step_time || row.scored.memory || row.scored.outcome);
   });
   return backtest;
 }
 
-std::string skipped_text(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
+std::string skipped_text(const calibrate::Backtest& backtest, const ValidateOptions& options,
+                         reports::Format format) {
   const std::size_t without = listed(backtest, true).rows.size();
   const calibrate::Backtest shown = listed(backtest, options.skipped);
   if (without > shown.rows.size()) {
     std::cerr << without - shown.rows.size()
-              << " runs whose figures are not scored have no prediction; --skipped lists them with the reasons\n";
+              << " runs whose figures are not scored have no prediction; --skipped lists them with "
+                 "the reasons\n";
   }
   return shown.rows.empty() ? "" : "\n" + reports::render(reports::skipped_table(shown), format);
 }
 
-std::string validation_text(const calibrate::Backtest& backtest, const ValidateOptions& options, reports::Format format) {
+std::string validation_text(const calibrate::Backtest& backtest, const ValidateOptions& options,
+                            reports::Format format) {
   if (format == reports::Format::Json) return reports::validation_json(backtest);
   const std::string table = reports::render(reports::validation_table(backtest), format);
   return format == reports::Format::Csv ? table : table + skipped_text(backtest, options, format);
@@ -145,17 +160,21 @@ std::vector<hwdb::Comparison> comparisons_of(const ValidateOptions& options) {
 }
 
 calibrate::Ablations ablations_of(Validation& validation, const ValidateOptions& options) {
-  return calibrate::ablations(validation.files, comparisons_of(options), validation.backtest,
-                              [&](const hwdb::RunRecord& record) { return validation.predict(record); });
+  return calibrate::ablations(
+      validation.files, comparisons_of(options), validation.backtest,
+      [&](const hwdb::RunRecord& record) { return validation.predict(record); });
 }
 
-std::string ablations_text(Validation& validation, const ValidateOptions& options, reports::Format format) {
+std::string ablations_text(Validation& validation, const ValidateOptions& options,
+                           reports::Format format) {
   const calibrate::Ablations ablations = ablations_of(validation, options);
-  if (ablations.pairs.empty()) throw Error("no two scored runs of one study differ in one setting only");
+  if (ablations.pairs.empty())
+    throw Error("no two scored runs of one study differ in one setting only");
   if (format == reports::Format::Json) return reports::ablation_json(ablations);
   const bool machine = format == reports::Format::Csv;
   std::string text;
-  if (!machine || !options.rows) text += reports::render(reports::ablation_table(ablations), format);
+  if (!machine || !options.rows)
+    text += reports::render(reports::ablation_table(ablations), format);
   if (!machine && options.rows) text += "\n";
   if (options.rows) text += reports::render(reports::ablation_rows_table(ablations), format);
   return text;
@@ -165,40 +184,49 @@ std::string ablations_text(Validation& validation, const ValidateOptions& option
 void print_warnings(const Validation& validation) {
   for (const std::string& group : calibrate::computed_groups(validation.files)) {
     std::cerr << "warning: group " << group
-              << ": step times lie on straight lines over the batch to a millionth: they were computed, not measured\n";
+              << ": step times lie on straight lines over the batch to a millionth: they were "
+                 "computed, not measured\n";
   }
   for (const calibrate::BacktestRow& row : validation.backtest.rows) {
     if (!row.scored.step_time) continue;
-    for (const std::string& warning : row.warnings) std::cerr << "warning: run " << row.id << ": " << warning << "\n";
+    for (const std::string& warning : row.warnings)
+      std::cerr << "warning: run " << row.id << ": " << warning << "\n";
   }
 }
 
 void write_document(const calibrate::FilledProject& project) {
-  write_file(reports::source_document(project), fs::path(project.project.file).replace_extension(".md").string());
+  write_file(reports::source_document(project),
+             fs::path(project.project.file).replace_extension(".md").string());
 }
 
 // Writes a Markdown document beside each description; gives the summary of all.
-std::string tables_text(Validation& validation, const ValidateOptions& options, reports::Format format) {
+std::string tables_text(Validation& validation, const ValidateOptions& options,
+                        reports::Format format) {
   const calibrate::Ablations ablations = ablations_of(validation, options);
   std::vector<calibrate::FilledProject> projects;
   for (const std::string& path : run_files({options.tables})) {
-    projects.push_back(calibrate::filled(hwdb::read_source_project(path), validation.files, ablations,
-                                         [&](const hwdb::RunRecord& record) { return validation.predict(record); }));
+    projects.push_back(calibrate::filled(
+        hwdb::read_source_project(path), validation.files, ablations,
+        [&](const hwdb::RunRecord& record) { return validation.predict(record); }));
     write_document(projects.back());
   }
-  return format == reports::Format::Json ? reports::source_json(projects)
-                                         : reports::render(reports::source_summary(projects), format);
+  return format == reports::Format::Json
+             ? reports::source_json(projects)
+             : reports::render(reports::source_summary(projects), format);
 }
 
 int run_validate(const ValidateOptions& options) {
   const std::optional<reports::Format> format = reports::format_named(options.format);
-  if (!format) throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
+  if (!format)
+    throw Error("--format = " + options.format +
+                ": table, markdown, csv, json or latex is expected");
   Validation validation(options);
   require_predictions(validation.backtest, options);
   print_warnings(validation);
   const std::string text = !options.tables.empty() ? tables_text(validation, options, *format)
-                           : options.ablations     ? ablations_text(validation, options, *format)
-                                                   : validation_text(validation.backtest, options, *format);
+                           : options.ablations
+                               ? ablations_text(validation, options, *format)
+                               : validation_text(validation.backtest, options, *format);
   write_result(text, {});
   return 0;
 }
@@ -227,26 +255,35 @@ std::vector<std::string> run_files(const std::vector<std::string>& paths) {
 
 void add_validate(CLI::App& program, int& status) {
   const auto options = std::make_shared<ValidateOptions>();
-  CLI::App* command = program.add_subcommand("validate", "Hold predictions against measured runs, by group");
-  command->add_option("files", options->files,
-                      "run files or folders of them; default: the published runs that ship with the project");
-  command->add_option("--scope", options->scope, "dense, moe (experts, expert or context parallelism) or all")
+  CLI::App* command =
+      program.add_subcommand("validate", "Hold predictions against measured runs, by group");
+  command->add_option(
+      "files", options->files,
+      "run files or folders of them; default: the published runs that ship with the project");
+  command
+      ->add_option("--scope", options->scope,
+                   "dense, moe (experts, expert or context parallelism) or all")
       ->capture_default_str();
-  command->add_option("--format", options->format, "table, markdown, csv, json or latex")->capture_default_str();
-  CLI::Option* ablations =
-      command->add_flag("--ablations", options->ablations,
-                        "what settings are worth: step times and peaks of runs that differ in one setting, as ratios");
-  command->add_flag("--rows", options->rows, "with --ablations: every pair of runs")->needs(ablations);
+  command->add_option("--format", options->format, "table, markdown, csv, json or latex")
+      ->capture_default_str();
+  CLI::Option* ablations = command->add_flag("--ablations", options->ablations,
+                                             "what settings are worth: step times and peaks of "
+                                             "runs that differ in one setting, as ratios");
+  command->add_flag("--rows", options->rows, "with --ablations: every pair of runs")
+      ->needs(ablations);
   command
       ->add_option("--comparisons", options->comparisons,
-                   "with --ablations: file of pairs and speed-ups that studies state; default: the project's, without files")
+                   "with --ablations: file of pairs and speed-ups that studies state; default: the "
+                   "project's, without files")
       ->needs(ablations);
   command
       ->add_option("--tables", options->tables,
-                   "folder of descriptions of source tables: write each project's tables, predicted beside measured, as Markdown "
+                   "folder of descriptions of source tables: write each project's tables, "
+                   "predicted beside measured, as Markdown "
                    "beside its description, and print a summary")
       ->excludes(ablations);
-  command->add_flag("--skipped", options->skipped, "list every run without a prediction, with the reason");
+  command->add_flag("--skipped", options->skipped,
+                    "list every run without a prediction, with the reason");
   command->add_option("--db", options->database, "database file; default: that of the user");
   command->callback([options, &status] { status = run_validate(*options); });
 }

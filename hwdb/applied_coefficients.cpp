@@ -15,8 +15,10 @@ using nlohmann::json;
 using sim::Evidence;
 using sim::FlopsPerSecond;
 
-// Applies the rows of one scope and id: those of all formats first, so that a row of one format wins.
-void apply(sim::Cluster& cluster, CoefficientSources& sources, std::vector<Coefficient> rows, const std::string& like) {
+// Applies the rows of one scope and id: those of all formats first, so that a row of one format
+// wins.
+void apply(sim::Cluster& cluster, CoefficientSources& sources, std::vector<Coefficient> rows,
+           const std::string& like) {
   std::stable_sort(rows.begin(), rows.end(), [](const Coefficient& a, const Coefficient& b) {
     return keys_set_by(a.key).size() > keys_set_by(b.key).size();
   });
@@ -33,7 +35,8 @@ void apply(sim::Cluster& cluster, CoefficientSources& sources, std::vector<Coeff
 }
 
 // The record and those that it is like, the most distant first.
-std::vector<std::string> ancestry(const Database& database, HardwareKind kind, const HardwareRecord& record) {
+std::vector<std::string> ancestry(const Database& database, HardwareKind kind,
+                                  const HardwareRecord& record) {
   std::vector<std::string> ids = {record.row.id};
   std::string like = text(record.fields, "like");
   while (!like.empty() && std::find(ids.begin(), ids.end(), like) == ids.end()) {
@@ -53,7 +56,8 @@ std::optional<sim::PowerLimit> power_limit(const json& fields) {
   return sim::PowerLimit{*watts, FlopsPerSecond(*peak)};
 }
 
-// The device whose measured GEMMs are taken for this one's; empty where they are its own or nobody's.
+// The device whose measured GEMMs are taken for this one's; empty where they are its own or
+// nobody's.
 std::string gemms_like(const CoefficientSources& sources, const std::string& id) {
   for (const char* key : {"gemm.bf16.max_efficiency", "gemm.fp16.max_efficiency"}) {
     const auto found = sources.find(key);
@@ -62,24 +66,28 @@ std::string gemms_like(const CoefficientSources& sources, const std::string& id)
   return "";
 }
 
-bool of_links(const std::string& key) { return key.starts_with("fabric.") || key.starts_with("network."); }
+bool of_links(const std::string& key) {
+  return key.starts_with("fabric.") || key.starts_with("network.");
+}
 
 std::string with_error(const CoefficientValue& value, const Coefficient& row) {
   if (!row.standard_error) return printed(value);
-  return printed(value) + " +- " + printed(CoefficientValue{value.key, *row.standard_error, value.unit});
+  return printed(value) + " +- " +
+         printed(CoefficientValue{value.key, *row.standard_error, value.unit});
 }
 
 }  // namespace
 
-void apply_coefficients(const Database& database, HardwareKind kind, const HardwareRecord& record, sim::Cluster& cluster,
-                        CoefficientSources& sources) {
+void apply_coefficients(const Database& database, HardwareKind kind, const HardwareRecord& record,
+                        sim::Cluster& cluster, CoefficientSources& sources) {
   const char* scope = kind == HardwareKind::System ? "system" : "device";
   for (const std::string& id : ancestry(database, kind, record)) {
     apply(cluster, sources, database.coefficients(scope, id), id == record.row.id ? "" : id);
   }
 }
 
-void limit_power(const Database& database, const HardwareRecord& record, sim::Cluster& cluster, CoefficientSources& sources) {
+void limit_power(const Database& database, const HardwareRecord& record, sim::Cluster& cluster,
+                 CoefficientSources& sources) {
   const auto clock = sources.find("sustained_clock");
   if (clock != sources.end() && clock->second.id == record.row.id) return;
   const std::string like = gemms_like(sources, record.row.id);
@@ -87,7 +95,8 @@ void limit_power(const Database& database, const HardwareRecord& record, sim::Cl
   if (!row) return;
   const json fields = json::parse(row->record);
   const auto limit = power_limit(record.fields), limit_like = power_limit(fields);
-  if (!limit || !limit_like || text(fields, "architecture") != text(record.fields, "architecture")) return;
+  if (!limit || !limit_like || text(fields, "architecture") != text(record.fields, "architecture"))
+    return;
   sim::Achieved& achieved = cluster.device.achieved;
   const double before = achieved.sustained_clock;
   achieved.sustained_clock = sim::power_limited_clock(before, *limit, *limit_like);
@@ -100,12 +109,14 @@ void limit_power(const Database& database, const HardwareRecord& record, sim::Cl
             achieved.sustained_clock,
             std::hypot(error, 0.05),
             Evidence::Assumed,
-            "as " + like + ", whose limit is " + printed(limit_like->watts, "W") + " (sim/hardware/device.h)",
+            "as " + like + ", whose limit is " + printed(limit_like->watts, "W") +
+                " (sim/hardware/device.h)",
             "",
             Origin::Shipped};
 }
 
-void note_coefficients(const sim::Cluster& cluster, const CoefficientSources& sources, bool links, Ledger& ledger) {
+void note_coefficients(const sim::Cluster& cluster, const CoefficientSources& sources, bool links,
+                       Ledger& ledger) {
   std::set<std::string> shared;
   for (const CoefficientValue& value : coefficient_values(cluster)) {
     if (of_links(value.key) != links) continue;
@@ -114,9 +125,11 @@ void note_coefficients(const sim::Cluster& cluster, const CoefficientSources& so
     if (attention && found == sources.end()) continue;
     if (attention && found->second.key != value.key) {
       const Coefficient& row = found->second;
-      if (shared.insert(row.key).second) ledger.note(row.key, with_error(value, row), row.evidence, row.source);
+      if (shared.insert(row.key).second)
+        ledger.note(row.key, with_error(value, row), row.evidence, row.source);
     } else if (found != sources.end()) {
-      ledger.note(value.key, with_error(value, found->second), found->second.evidence, found->second.source);
+      ledger.note(value.key, with_error(value, found->second), found->second.evidence,
+                  found->second.source);
     } else if (value.key != "host_bytes_per_s") {  // noted with the record's own value
       ledger.note(value.key, printed(value), Evidence::Assumed, "default of sim/hardware");
     }

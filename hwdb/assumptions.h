@@ -29,7 +29,8 @@ class Assumptions {
   }
 
   [[noreturn]] void refuse(const std::string& message) const {
-    throw Error((record_.file.empty() ? "" : record_.file + ": ") + "run " + record_.id + ": " + message);
+    throw Error((record_.file.empty() ? "" : record_.file + ": ") + "run " + record_.id + ": " +
+                message);
   }
 
   template <class T>

@@ -1,5 +1,5 @@
-// The nodes of a cluster and the links inside and between them: of a named system, or of the usual nodes of an accelerator, whose
-// network is then an assumption.
+// The nodes of a cluster and the links inside and between them: of a named system, or of the usual
+// nodes of an accelerator, whose network is then an assumption.
 //
 // Private to hwdb.
 #pragma once
@@ -25,15 +25,18 @@ Home home_of(const Database& database, std::string_view name);
 Home network_home(const Database& database, const Home& home, const HardwareRecord& accelerator);
 
 // Devices of a node.
-Sourced nodes_of(const Home& home, const HardwareRecord& accelerator, const ClusterOverrides& overrides);
+Sourced nodes_of(const Home& home, const HardwareRecord& accelerator,
+                 const ClusterOverrides& overrides);
 
-// What the run asks of the system beyond what it is: a larger copy of it, or one with other devices, is simulated all the same.
+// What the run asks of the system beyond what it is: a larger copy of it, or one with other
+// devices, is simulated all the same.
 void note_beyond_the_system(const HardwareRecord& system, sim::Cluster& cluster);
 
 // Each notes what it sets.  Latencies of the fabric, which are coefficients, stay.
-void set_fabric(sim::Cluster& cluster, const Home& home, const HardwareRecord& accelerator, Ledger& ledger);
-void set_network(sim::Cluster& cluster, const Home& home, const HardwareRecord& accelerator, const ClusterOverrides& overrides,
-                 Ledger& ledger);
+void set_fabric(sim::Cluster& cluster, const Home& home, const HardwareRecord& accelerator,
+                Ledger& ledger);
+void set_network(sim::Cluster& cluster, const Home& home, const HardwareRecord& accelerator,
+                 const ClusterOverrides& overrides, Ledger& ledger);
 // Only of a named system: who names a device alone may have it in any host.
 void set_host(sim::Cluster& cluster, const Home& home, Ledger& ledger);
 

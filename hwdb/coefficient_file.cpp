@@ -20,7 +20,8 @@ double rounded(double value) {
 }
 
 ordered_json row_json(const Coefficient& row) {
-  ordered_json object = {{"scope", row.scope}, {"id", row.id}, {"key", row.key}, {"value", rounded(row.value)}};
+  ordered_json object = {
+      {"scope", row.scope}, {"id", row.id}, {"key", row.key}, {"value", rounded(row.value)}};
   if (row.standard_error) object["standard_error"] = rounded(*row.standard_error);
   object["evidence"] = name_of(row.evidence);
   object["source"] = row.source;
@@ -29,13 +30,16 @@ ordered_json row_json(const Coefficient& row) {
 }
 
 bool same(const ordered_json& a, const ordered_json& b, std::initializer_list<const char*> keys) {
-  return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return a.at(key) == b.at(key); });
+  return std::all_of(keys.begin(), keys.end(),
+                     [&](const char* key) { return a.at(key) == b.at(key); });
 }
 
 // Behind the last row that agrees in `keys`.
-ordered_json::iterator behind(ordered_json& rows, const ordered_json& row, std::initializer_list<const char*> keys) {
-  const auto last = std::find_if(std::make_reverse_iterator(rows.end()), std::make_reverse_iterator(rows.begin()),
-                                 [&](const ordered_json& other) { return same(row, other, keys); });
+ordered_json::iterator behind(ordered_json& rows, const ordered_json& row,
+                              std::initializer_list<const char*> keys) {
+  const auto last =
+      std::find_if(std::make_reverse_iterator(rows.end()), std::make_reverse_iterator(rows.begin()),
+                   [&](const ordered_json& other) { return same(row, other, keys); });
   return last.base();
 }
 
@@ -52,7 +56,8 @@ void put(ordered_json& rows, ordered_json row) {
   rows.insert(place == rows.begin() ? rows.end() : place, std::move(row));
 }
 
-bool dropped(const ordered_json& row, const std::vector<Coefficient>& rows, const std::string& fit) {
+bool dropped(const ordered_json& row, const std::vector<Coefficient>& rows,
+             const std::string& fit) {
   if (!row.value("fitted_from", std::string()).starts_with(fit)) return false;
   return std::none_of(rows.begin(), rows.end(), [&](const Coefficient& r) {
     return r.scope == row.at("scope") && r.id == row.at("id") && r.key == row.at("key");
@@ -67,10 +72,11 @@ std::string coefficients_json(const std::vector<Coefficient>& rows) {
   return ordered_json{{"coefficients", std::move(list)}}.dump(1) + "\n";
 }
 
-std::string with_fitted_rows(const std::string& text, const std::string& file, const std::vector<Coefficient>& rows,
-                             const std::string& fit) {
+std::string with_fitted_rows(const std::string& text, const std::string& file,
+                             const std::vector<Coefficient>& rows, const std::string& fit) {
   ordered_json document = ordered_json::parse(text, nullptr, false);
-  if (!document.is_object() || !document.contains("coefficients") || !document["coefficients"].is_array())
+  if (!document.is_object() || !document.contains("coefficients") ||
+      !document["coefficients"].is_array())
     throw Error(file + ": an object with a list \"coefficients\" is expected");
   ordered_json kept = ordered_json::array();
   for (ordered_json& row : document["coefficients"]) {

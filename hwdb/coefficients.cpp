@@ -96,7 +96,8 @@ const std::vector<Field<Cluster>> kFields = {
     COEFFICIENT(Cluster, "training_rate", 0.1, 2.0, device.achieved.training_rate),
     COEFFICIENT(Cluster, "collective_fraction", 0.01, 1.1, device.achieved.collective_fraction),
     COEFFICIENT(Cluster, "scale_out_fraction", 0.01, 1.1, device.achieved.scale_out_fraction),
-    COEFFICIENT(Cluster, "collective_unit_bytes_per_s", 0.0, 1e13, device.achieved.collective_unit_bandwidth),
+    COEFFICIENT(Cluster, "collective_unit_bytes_per_s", 0.0, 1e13,
+                device.achieved.collective_unit_bandwidth),
     COEFFICIENT(Cluster, "collective_traffic", 0.0, 8.0, device.achieved.collective_traffic),
     COEFFICIENT(Cluster, "memory_interference", 0.0, 1.0, device.achieved.memory_interference),
     COEFFICIENT(Cluster, "collective_units", 1.0, 1024.0, device.achieved.collective_units),
@@ -112,9 +113,11 @@ const std::vector<Field<Cluster>> kFields = {
     COEFFICIENT(Cluster, "network.slow_fraction", 0.01, 1.0, network.slow_fraction),
     COEFFICIENT(Cluster, "network.socket_bytes_per_s", 1e6, 1e14, network.socket_bandwidth),
     COEFFICIENT(Cluster, "network.latency_s", 0.0, 1.0, network.latency),
-    of_hosts(COEFFICIENT(Cluster, "sharing.collectives", 0.0, 1.0, device.achieved.sharing.collectives)),
+    of_hosts(
+        COEFFICIENT(Cluster, "sharing.collectives", 0.0, 1.0, device.achieved.sharing.collectives)),
     of_hosts(COEFFICIENT(Cluster, "sharing.gemms", 0.0, 100.0, device.achieved.sharing.gemms)),
-    of_hosts(COEFFICIENT(Cluster, "sharing.memory_bound", 0.0, 100.0, device.achieved.sharing.memory_bound)),
+    of_hosts(COEFFICIENT(Cluster, "sharing.memory_bound", 0.0, 100.0,
+                         device.achieved.sharing.memory_bound)),
     of_hosts(COEFFICIENT(Cluster, "fabric.sum_bytes_per_s", 1e6, 1e14, fabric.sum_bandwidth)),
 };
 
@@ -127,10 +130,12 @@ struct MemoryBoundField {
   bool cached = false;
 
   std::string name() const {
-    return std::string(name_of(kernel)) + (backward ? ".backward" : ".forward") + (cached ? "_cached" : "");
+    return std::string(name_of(kernel)) + (backward ? ".backward" : ".forward") +
+           (cached ? "_cached" : "");
   }
   double& in(sim::MemoryBoundRates& rates) const {
-    sim::MemoryBoundRate& rate = (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kernel)];
+    sim::MemoryBoundRate& rate =
+        (backward ? rates.backward : rates.forward)[static_cast<std::size_t>(kernel)];
     return cached ? rate.cached : rate.streamed;
   }
 };
@@ -143,7 +148,8 @@ const std::vector<MemoryBoundField>& memory_bound_fields() {
     std::vector<MemoryBoundField> all;
     for (int kernel = 0; kernel < sim::kNumMemoryBoundKernels; ++kernel) {
       for (const bool backward : {false, true}) {
-        for (const bool cached : {false, true}) all.push_back({static_cast<sim::MemoryBoundKernel>(kernel), backward, cached});
+        for (const bool cached : {false, true})
+          all.push_back({static_cast<sim::MemoryBoundKernel>(kernel), backward, cached});
       }
     }
     return all;
@@ -171,7 +177,8 @@ std::optional<MemoryBoundKey> memory_bound_key_named(std::string_view key) {
 }
 
 // Those that differ from the rate of memory.
-void add_memory_bound_values(sim::Achieved achieved, sim::DType dtype, std::vector<CoefficientValue>& values) {
+void add_memory_bound_values(sim::Achieved achieved, sim::DType dtype,
+                             std::vector<CoefficientValue>& values) {
   for (const MemoryBoundField& field : memory_bound_fields()) {
     const double rate = field.in(achieved.memory_bound[static_cast<std::size_t>(dtype)]);
     if (rate != 1.0) values.push_back({memory_bound_key(dtype, field), rate, ""});
@@ -187,12 +194,13 @@ AttentionCoefficients& coefficients_of(sim::Achieved& achieved, AttentionKernel 
 
 template <typename Owner>
 const Field<Owner>* named_field(const std::vector<Field<Owner>>& fields, std::string_view name) {
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const auto& one) { return one.name == name; });
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const auto& one) { return one.name == name; });
   return found == fields.end() ? nullptr : &*found;
 }
 
-// A family of coefficients that a device has once for each member: gemm.bf16.k_half, attention.flash-2.forward.  Without the
-// member, the key means all of them.
+// A family of coefficients that a device has once for each member: gemm.bf16.k_half,
+// attention.flash-2.forward.  Without the member, the key means all of them.
 template <typename Member, typename Owner>
 struct Family {
   std::string_view prefix;
@@ -221,7 +229,8 @@ struct Family {
   std::vector<std::string> keys(const Key& parsed) const {
     std::vector<std::string> all;
     for (const Member member : members) {
-      if (parsed.field && (!parsed.member || *parsed.member == member)) all.push_back(key(member, *parsed.field));
+      if (parsed.field && (!parsed.member || *parsed.member == member))
+        all.push_back(key(member, *parsed.field));
     }
     return all;
   }
@@ -234,18 +243,22 @@ struct Family {
 
   void set(sim::Achieved& achieved, const Key& parsed, double value) const {
     for (const Member member : members) {
-      if (!parsed.member || *parsed.member == member) parsed.field->set(coefficients_of(achieved, member), value);
+      if (!parsed.member || *parsed.member == member)
+        parsed.field->set(coefficients_of(achieved, member), value);
     }
   }
 
-  void add_values(sim::Achieved achieved, Member member, std::vector<CoefficientValue>& values) const {
+  void add_values(sim::Achieved achieved, Member member,
+                  std::vector<CoefficientValue>& values) const {
     for (const auto& field : fields)
-      values.push_back({key(member, field), field.get(coefficients_of(achieved, member)), field.unit});
+      values.push_back(
+          {key(member, field), field.get(coefficients_of(achieved, member)), field.unit});
   }
 };
 
 const Family<sim::DType, GemmCoefficients> kGemm{"gemm.", kDTypes, kGemmFields};
-const Family<AttentionKernel, AttentionCoefficients> kAttention{"attention.", kKernels, kAttentionFields};
+const Family<AttentionKernel, AttentionCoefficients> kAttention{"attention.", kKernels,
+                                                                kAttentionFields};
 
 }  // namespace
 
@@ -256,7 +269,8 @@ const std::vector<std::string>& coefficient_keys() {
     kGemm.add_keys(all);
     kAttention.add_keys(all);
     for (const sim::DType dtype : kDTypes) {
-      for (const MemoryBoundField& field : memory_bound_fields()) all.push_back(memory_bound_key(dtype, field));
+      for (const MemoryBoundField& field : memory_bound_fields())
+        all.push_back(memory_bound_key(dtype, field));
     }
     return all;
   }();
@@ -279,9 +293,12 @@ std::vector<std::string> keys_set_by(std::string_view key) {
 
 void set_coefficient(sim::Cluster& cluster, std::string_view key, double value) {
   if (const auto* entry = named_field(kFields, key)) return entry->set(cluster, value);
-  if (const auto gemm = kGemm.parsed(key); gemm.field) return kGemm.set(cluster.device.achieved, gemm, value);
+  if (const auto gemm = kGemm.parsed(key); gemm.field)
+    return kGemm.set(cluster.device.achieved, gemm, value);
   if (const auto memory_bound = memory_bound_key_named(key)) {
-    memory_bound->field.in(cluster.device.achieved.memory_bound[static_cast<std::size_t>(memory_bound->dtype)]) = value;
+    memory_bound->field.in(
+        cluster.device.achieved.memory_bound[static_cast<std::size_t>(memory_bound->dtype)]) =
+        value;
     return;
   }
   const auto attention = kAttention.parsed(key);
@@ -296,9 +313,11 @@ std::vector<CoefficientValue> coefficient_values(const sim::Cluster& cluster) {
     kGemm.add_values(cluster.device.achieved, dtype, values);
     add_memory_bound_values(cluster.device.achieved, dtype, values);
   }
-  for (const AttentionKernel kernel : kKernels) kAttention.add_values(cluster.device.achieved, kernel, values);
+  for (const AttentionKernel kernel : kKernels)
+    kAttention.add_values(cluster.device.achieved, kernel, values);
   for (const auto& entry : kFields) {
-    if (!entry.of_hosts || entry.get(cluster) != 0.0) values.push_back({entry.name, entry.get(cluster), entry.unit});
+    if (!entry.of_hosts || entry.get(cluster) != 0.0)
+      values.push_back({entry.name, entry.get(cluster), entry.unit});
   }
   return values;
 }

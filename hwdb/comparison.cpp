@@ -18,7 +18,9 @@ RunRecord run_of(const json& value, const std::string& place) {
 void read_runs_of(ObjectReader& reader, const std::string& place, Comparison& comparison) {
   const json* run = reader.any("run");
   const json* without = reader.any("without");
-  if (!run || !without) reader.refuse("run", "\"off\" and \"on\", or \"run\", \"without\" and \"speedup\" are expected");
+  if (!run || !without)
+    reader.refuse("run",
+                  "\"off\" and \"on\", or \"run\", \"without\" and \"speedup\" are expected");
   json off = *run;
   off.merge_patch(*without);
   comparison.on = run_of(*run, place);
@@ -54,17 +56,21 @@ Comparison read_comparison(const json& value, const std::string& place) {
 std::vector<Comparison> parse_comparisons(const std::string& text, const std::string& file) {
   const json document = parse_json(text, file);
   ObjectReader reader(document, file);
-  if (reader.integer("schema", 1, 1 << 20).value_or(1) != 1) reader.refuse("schema", "this program reads schema 1");
+  if (reader.integer("schema", 1, 1 << 20).value_or(1) != 1)
+    reader.refuse("schema", "this program reads schema 1");
   reader.texts("about");
   const json* list = reader.any("comparisons");
   reader.finish();
   if (!list || !list->is_array()) reader.refuse("comparisons", "a list is expected");
   std::vector<Comparison> comparisons;
   for (const json& value : *list)
-    comparisons.push_back(read_comparison(value, file + ": comparison " + std::to_string(comparisons.size() + 1)));
+    comparisons.push_back(
+        read_comparison(value, file + ": comparison " + std::to_string(comparisons.size() + 1)));
   return comparisons;
 }
 
-std::vector<Comparison> read_comparisons(const std::string& path) { return parse_comparisons(content_of_file(path), path); }
+std::vector<Comparison> read_comparisons(const std::string& path) {
+  return parse_comparisons(content_of_file(path), path);
+}
 
 }  // namespace llmsim::hwdb

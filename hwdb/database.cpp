@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using sqlite::Connection;
 using sqlite::Statement;
 
-constexpr std::array<std::string_view, 5> kEvidence = {"data_sheet", "measured", "fitted", "assumed", "given"};
+constexpr std::array<std::string_view, 5> kEvidence = {"data_sheet", "measured", "fitted",
+                                                       "assumed", "given"};
 
 std::int64_t pragma(const Connection& connection, const std::string& name) {
   Statement query(connection, "PRAGMA " + name);
@@ -35,13 +36,15 @@ bool has_tables(const Connection& connection) {
   return query.step();
 }
 
-// Refuses files that this program must not write to.  True: there is a database of ours, false: an empty file.
+// Refuses files that this program must not write to.  True: there is a database of ours, false: an
+// empty file.
 bool is_ours(const Connection& connection) {
   const std::int64_t application = pragma(connection, "application_id");
   const std::int64_t version = pragma(connection, "user_version");
   if (application != kApplicationId) {
     if (!has_tables(connection)) return false;
-    throw Error("database " + connection.path() + ": belongs to another program; name another file with --db");
+    throw Error("database " + connection.path() +
+                ": belongs to another program; name another file with --db");
   }
   if (version > kSchemaVersion) {
     throw Error("database " + connection.path() + ": schema " + std::to_string(version) +
@@ -51,7 +54,8 @@ bool is_ours(const Connection& connection) {
   return true;
 }
 
-// Brings the file up to this program's facts.  Another process may have done so while this one waited for the lock.
+// Brings the file up to this program's facts.  Another process may have done so while this one
+// waited for the lock.
 void update(const Connection& connection) {
   sqlite::Transaction transaction(connection);
   if (!is_ours(connection) || !is_current(connection)) ship(connection);
@@ -77,11 +81,14 @@ std::unique_ptr<Connection> writable(const std::string& path) {
   return connection;
 }
 
-// Whether the file and, for SQLite's journal, its folder can be written, as far as permissions tell.
+// Whether the file and, for SQLite's journal, its folder can be written, as far as permissions
+// tell.
 bool may_write(const std::string& path) {
   const fs::path folder = fs::absolute(path).parent_path();
   std::error_code ignored;
-  const auto allowed = [](const char* name) { return faccessat(AT_FDCWD, name, W_OK, AT_EACCESS) == 0; };
+  const auto allowed = [](const char* name) {
+    return faccessat(AT_FDCWD, name, W_OK, AT_EACCESS) == 0;
+  };
   return allowed(folder.c_str()) && (!fs::exists(path, ignored) || allowed(path.c_str()));
 }
 
@@ -103,7 +110,8 @@ void create_default_folder(const std::string& path) {
 void require_file(const std::string& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
-  if (fs::is_directory(status)) throw Error("database " + path + ": is a directory; give the path of a file");
+  if (fs::is_directory(status))
+    throw Error("database " + path + ": is a directory; give the path of a file");
   if (fs::exists(status) && !fs::is_regular_file(status))
     throw Error("database " + path + ": is a device or pipe; give the path of a file");
 }
@@ -117,11 +125,12 @@ std::unique_ptr<Connection> opened(const std::string& path, Access wanted) {
   const bool writes = may_write(path);
   if (writes || (wanted == Access::Read && !fs::exists(path, ignored))) return writable(path);
   if (wanted == Access::Write)
-    throw Error("database " + path + ": cannot be written; make it writable or name another file with --db");
+    throw Error("database " + path +
+                ": cannot be written; make it writable or name another file with --db");
   if (auto connection = existing(path)) return connection;
-  throw sqlite::CannotOpen(
-      "database " + path +
-      ": holds the facts of another llmsim and cannot be written; make it writable or name another with --db");
+  throw sqlite::CannotOpen("database " + path +
+                           ": holds the facts of another llmsim and cannot be written; make it "
+                           "writable or name another with --db");
 }
 
 // The default file; where there can be none, the shipped facts and a warning.
@@ -135,16 +144,27 @@ std::unique_ptr<Connection> default_or_shipped() {
       reason = error.what();
     }
   }
-  std::fprintf(stderr, "llmsim: warning: %s; using the shipped facts only (name a writable file with --db)\n", reason.c_str());
+  std::fprintf(
+      stderr,
+      "llmsim: warning: %s; using the shipped facts only (name a writable file with --db)\n",
+      reason.c_str());
   return in_memory();
 }
 
-const char* table_of(HardwareKind kind) { return kind == HardwareKind::System ? "systems" : "accelerators"; }
-const char* word_of(HardwareKind kind) { return kind == HardwareKind::System ? "system" : "accelerator"; }
+const char* table_of(HardwareKind kind) {
+  return kind == HardwareKind::System ? "systems" : "accelerators";
+}
+const char* word_of(HardwareKind kind) {
+  return kind == HardwareKind::System ? "system" : "accelerator";
+}
 
-Origin origin_named(const std::string& name) { return name == "user" ? Origin::User : Origin::Shipped; }
+Origin origin_named(const std::string& name) {
+  return name == "user" ? Origin::User : Origin::Shipped;
+}
 
-HardwareRow hardware_row(const Statement& row) { return {row.text(0), row.text(1), origin_named(row.text(2)), row.text(3)}; }
+HardwareRow hardware_row(const Statement& row) {
+  return {row.text(0), row.text(1), origin_named(row.text(2)), row.text(3)};
+}
 
 Coefficient coefficient_row(const Statement& row) {
   return {row.text(0),
@@ -168,7 +188,9 @@ Measurement measurement_row(const Statement& row) {
 
 }  // namespace
 
-std::string_view name_of(sim::Evidence evidence) { return kEvidence.at(static_cast<std::size_t>(evidence)); }
+std::string_view name_of(sim::Evidence evidence) {
+  return kEvidence.at(static_cast<std::size_t>(evidence));
+}
 
 std::optional<sim::Evidence> evidence_named(std::string_view name) {
   for (std::size_t i = 0; i < kEvidence.size(); ++i) {
@@ -200,19 +222,22 @@ Database& Database::operator=(Database&&) noexcept = default;
 const std::string& Database::path() const { return impl_->connection->path(); }
 
 std::string Database::version() const {
-  Statement query(
-      *impl_->connection,
-      "SELECT (SELECT value FROM meta WHERE key = 'facts_compiled'), (SELECT value FROM meta WHERE key = 'facts_hash')");
+  Statement query(*impl_->connection,
+                  "SELECT (SELECT value FROM meta WHERE key = 'facts_compiled'), (SELECT value "
+                  "FROM meta WHERE key = 'facts_hash')");
   query.step();
   return "facts of " + query.text(0) + " (" + query.text(1).substr(0, 12) + ")";
 }
 
 std::optional<HardwareRow> Database::find(HardwareKind kind, std::string_view id_or_alias) const {
   const std::string name = folded(id_or_alias);
-  Statement alias(*impl_->connection, "SELECT id FROM aliases WHERE kind = ? AND alias = ? ORDER BY origin DESC LIMIT 1");
+  Statement alias(
+      *impl_->connection,
+      "SELECT id FROM aliases WHERE kind = ? AND alias = ? ORDER BY origin DESC LIMIT 1");
   alias.bind(word_of(kind)).bind(name);
   const std::string id = alias.step() ? alias.text(0) : name;
-  Statement row(*impl_->connection, std::string("SELECT id, name, origin, record FROM ") + table_of(kind) +
+  Statement row(*impl_->connection, std::string("SELECT id, name, origin, record FROM ") +
+                                        table_of(kind) +
                                         " WHERE id = ? ORDER BY origin DESC LIMIT 1");
   row.bind(id);
   if (!row.step()) return std::nullopt;
@@ -222,12 +247,13 @@ std::optional<HardwareRow> Database::find(HardwareKind kind, std::string_view id
 HardwareRow Database::get(HardwareKind kind, std::string_view id_or_alias) const {
   if (std::optional<HardwareRow> row = find(kind, id_or_alias)) return *row;
   throw Error(std::string("unknown ") + word_of(kind) + " '" + std::string(id_or_alias) + "'" +
-              did_you_mean(folded(id_or_alias), names(kind)) + "; 'llmsim hardware list' shows all");
+              did_you_mean(folded(id_or_alias), names(kind)) +
+              "; 'llmsim hardware list' shows all");
 }
 
 std::vector<HardwareRow> Database::list(HardwareKind kind) const {
-  Statement query(*impl_->connection,
-                  std::string("SELECT id, name, origin, record FROM ") + table_of(kind) + " ORDER BY id, origin DESC");
+  Statement query(*impl_->connection, std::string("SELECT id, name, origin, record FROM ") +
+                                          table_of(kind) + " ORDER BY id, origin DESC");
   std::vector<HardwareRow> rows;
   while (query.step()) {
     HardwareRow row = hardware_row(query);
@@ -238,7 +264,8 @@ std::vector<HardwareRow> Database::list(HardwareKind kind) const {
 
 std::vector<std::string> Database::names(HardwareKind kind) const {
   Statement query(*impl_->connection,
-                  std::string("SELECT id FROM ") + table_of(kind) + " UNION SELECT alias FROM aliases WHERE kind = ? ORDER BY 1");
+                  std::string("SELECT id FROM ") + table_of(kind) +
+                      " UNION SELECT alias FROM aliases WHERE kind = ? ORDER BY 1");
   query.bind(word_of(kind));
   std::vector<std::string> names;
   while (query.step()) names.push_back(query.text(0));
@@ -246,7 +273,8 @@ std::vector<std::string> Database::names(HardwareKind kind) const {
 }
 
 std::vector<std::string> Database::aliases(HardwareKind kind, const std::string& id) const {
-  Statement query(*impl_->connection, "SELECT DISTINCT alias FROM aliases WHERE kind = ? AND id = ? ORDER BY alias");
+  Statement query(*impl_->connection,
+                  "SELECT DISTINCT alias FROM aliases WHERE kind = ? AND id = ? ORDER BY alias");
   query.bind(word_of(kind)).bind(id);
   std::vector<std::string> aliases;
   while (query.step()) aliases.push_back(query.text(0));
@@ -255,7 +283,8 @@ std::vector<std::string> Database::aliases(HardwareKind kind, const std::string&
 
 std::vector<Coefficient> Database::coefficients(std::string_view scope, std::string_view id) const {
   Statement query(*impl_->connection,
-                  "SELECT scope, id, key, value, standard_error, evidence, source, fitted_from, origin FROM coefficients "
+                  "SELECT scope, id, key, value, standard_error, evidence, source, fitted_from, "
+                  "origin FROM coefficients "
                   "WHERE scope = ? AND id = ? ORDER BY key, origin DESC");
   query.bind(scope).bind(id);
   std::vector<Coefficient> rows;
@@ -266,10 +295,13 @@ std::vector<Coefficient> Database::coefficients(std::string_view scope, std::str
   return rows;
 }
 
-std::vector<Measurement> Database::measurements(std::string_view subject, std::string_view accelerator) const {
+std::vector<Measurement> Database::measurements(std::string_view subject,
+                                                std::string_view accelerator) const {
   Statement query(*impl_->connection,
-                  "SELECT m.id, subject, accelerator, evidence, source, origin, record, columns, points FROM measurements m "
-                  "LEFT JOIN curves c ON c.measurement = m.id WHERE subject = ? AND accelerator = ? ORDER BY m.id");
+                  "SELECT m.id, subject, accelerator, evidence, source, origin, record, columns, "
+                  "points FROM measurements m "
+                  "LEFT JOIN curves c ON c.measurement = m.id WHERE subject = ? AND accelerator = "
+                  "? ORDER BY m.id");
   query.bind(subject).bind(accelerator);
   std::vector<Measurement> rows;
   while (query.step()) rows.push_back(measurement_row(query));
@@ -283,7 +315,8 @@ std::int64_t Database::count(const std::string& table, Origin origin) const {
 }
 
 void Database::require_writable() const {
-  if (impl_->connection->read_only()) throw Error("database " + path() + ": is read-only; name another file with --db");
+  if (impl_->connection->read_only())
+    throw Error("database " + path() + ": is read-only; name another file with --db");
 }
 
 void Database::put_hardware(HardwareKind kind, const std::string& record) {
@@ -308,7 +341,9 @@ void Database::put(const Measurement& measurement) {
 
 void Database::forget_fit(std::string_view fit) {
   require_writable();
-  Statement(*impl_->connection, "DELETE FROM coefficients WHERE instr(fitted_from, ?) = 1").bind(fit).run();
+  Statement(*impl_->connection, "DELETE FROM coefficients WHERE instr(fitted_from, ?) = 1")
+      .bind(fit)
+      .run();
 }
 
 void Database::begin() {

@@ -1,9 +1,10 @@
-// The database: accelerators, systems, networks, measurements and coefficients, each row with its source, its evidence and its
-// origin (shipped with the program, or added by the user).  hwdb/README.md documents the schema.
+// The database: accelerators, systems, networks, measurements and coefficients, each row with its
+// source, its evidence and its origin (shipped with the program, or added by the user).
+// hwdb/README.md documents the schema.
 //
-// The file is created on first use.  Whenever the program ships other facts than the file holds, the shipped rows are replaced in
-// one transaction; rows of the user are never touched, and hide shipped rows of the same name.  Several processes may open and
-// create the same file at once.
+// The file is created on first use.  Whenever the program ships other facts than the file holds,
+// the shipped rows are replaced in one transaction; rows of the user are never touched, and hide
+// shipped rows of the same name.  Several processes may open and create the same file at once.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,8 @@ struct Measurement {
 std::string_view name_of(sim::Evidence evidence);
 std::optional<sim::Evidence> evidence_named(std::string_view name);
 
-// $XDG_DATA_HOME/llmsim/llmsim.db, or .local/share/llmsim/llmsim.db in the home directory.  Throws Error where neither is set.
+// $XDG_DATA_HOME/llmsim/llmsim.db, or .local/share/llmsim/llmsim.db in the home directory.  Throws
+// Error where neither is set.
 std::string default_database_path();
 
 class Database {
@@ -86,23 +88,27 @@ class Database {
   // "facts of 2026-11-20 (0123456789ab)": which shipped facts the rows come from.
   std::string version() const;
 
-  // The row of an id or alias; case and the difference between '-' and '_' do not matter.  Aliases come first: "mi250x" is the
-  // GCD that frameworks see, though a record of the whole module has that id.
+  // The row of an id or alias; case and the difference between '-' and '_' do not matter.  Aliases
+  // come first: "mi250x" is the GCD that frameworks see, though a record of the whole module has
+  // that id.
   std::optional<HardwareRow> find(HardwareKind kind, std::string_view id_or_alias) const;
 
   // As find, but throws Error naming the nearest known names.
   HardwareRow get(HardwareKind kind, std::string_view id_or_alias) const;
 
-  std::vector<HardwareRow> list(HardwareKind kind) const;   // by id; a user's row hides the shipped one
+  // By id; a user's row hides the shipped one.
+  std::vector<HardwareRow> list(HardwareKind kind) const;
   std::vector<std::string> names(HardwareKind kind) const;  // ids and aliases
   std::vector<std::string> aliases(HardwareKind kind, const std::string& id) const;
 
-  std::vector<Coefficient> coefficients(std::string_view scope, std::string_view id) const;  // user rows hide shipped ones
-  std::vector<Measurement> measurements(std::string_view subject, std::string_view accelerator) const;
+  // User rows hide shipped ones.
+  std::vector<Coefficient> coefficients(std::string_view scope, std::string_view id) const;
+  std::vector<Measurement> measurements(std::string_view subject,
+                                        std::string_view accelerator) const;
   std::int64_t count(const std::string& table, Origin origin) const;
 
-  // The user's own rows.  Hardware and coefficients of the same name replace earlier rows of the user.  `record` is the JSON of
-  // one accelerator or system with at least id, name and source.
+  // The user's own rows.  Hardware and coefficients of the same name replace earlier rows of the
+  // user.  `record` is the JSON of one accelerator or system with at least id, name and source.
   void put_hardware(HardwareKind kind, const std::string& record);
   void put(const Coefficient& coefficient);
   void put(const Measurement& measurement);

@@ -26,7 +26,9 @@ const std::vector<sim::Field<FrameworkDefaults>>& default_fields() {
   return all;
 }
 
-bool has_default(const sim::StrategyField& field) { return field.of_framework || field.key == "sharding"; }
+bool has_default(const sim::StrategyField& field) {
+  return field.of_framework || field.key == "sharding";
+}
 
 // Keys of older programs, for the coefficients in users' databases; those are numbers.
 std::string current_key(const std::string& key) {
@@ -77,7 +79,8 @@ std::vector<std::string> field_keys() {
 
 // Whether a field of this key exists; `put` tells whether it took the value.
 template <class Fields, class Record>
-bool found(const Fields& fields, Record& record, const std::string& key, const std::optional<sim::FieldValue>& value, bool& put) {
+bool found(const Fields& fields, Record& record, const std::string& key,
+           const std::optional<sim::FieldValue>& value, bool& put) {
   for (const auto& field : fields) {
     if (field.key != key) continue;
     put = value && put_field(field, record, *value);
@@ -88,19 +91,22 @@ bool found(const Fields& fields, Record& record, const std::string& key, const s
 
 }  // namespace
 
-void set_field(FrameworkChoice& choice, const std::string& key, const json& value, const std::string& place) {
+void set_field(FrameworkChoice& choice, const std::string& key, const json& value,
+               const std::string& place) {
   const std::optional<sim::FieldValue> plain = field_value_of(value);
   bool put = false, known = false;
   if (key.starts_with(kDefault)) {
     const std::string name = key.substr(kDefault.size());
     const sim::StrategyField* const field = sim::find_strategy_field(name);
-    known = (field && has_default(*field) && found(sim::strategy_fields(), choice.defaults.strategy, name, plain, put)) ||
+    known = (field && has_default(*field) &&
+             found(sim::strategy_fields(), choice.defaults.strategy, name, plain, put)) ||
             found(default_fields(), choice.defaults, name, plain, put);
   } else {
     known = found(sim::framework_fields(), choice.framework, current_key(key), plain, put);
   }
   if (!known) throw Error(place + ": " + key + ": unknown field" + did_you_mean(key, field_keys()));
-  if (!put) throw Error(place + ": " + key + " = " + shown(value) + ": wrong type or range for this field");
+  if (!put)
+    throw Error(place + ": " + key + " = " + shown(value) + ": wrong type or range for this field");
 }
 
 void state_field(FrameworkChoice& choice, const std::string& key, const json& value) {

@@ -19,18 +19,23 @@ using nlohmann::json;
 
 std::string read_until(ObjectReader& reader) {
   const std::string until = reader.text("until").value_or("");
-  if (!until.empty() && !is_date(until)) reader.refuse("until", "a date as \"YYYY-MM-DD\" is expected");
+  if (!until.empty() && !is_date(until))
+    reader.refuse("until", "a date as \"YYYY-MM-DD\" is expected");
   return until;
 }
 
 // `name` is the key in the file under which the value of field `key` stands.
-Frameworks::Field read_value(ObjectReader& reader, const char* name, const std::string& key, const std::string& place) {
-  Frameworks::Field field{.key = key, .value = {}, .evidence = {}, .source = {}, .until = read_until(reader)};
+Frameworks::Field read_value(ObjectReader& reader, const char* name, const std::string& key,
+                             const std::string& place) {
+  Frameworks::Field field{
+      .key = key, .value = {}, .evidence = {}, .source = {}, .until = read_until(reader)};
   const json* content = reader.any(name);
-  const std::optional<std::string> evidence = reader.one_of("evidence", {"data_sheet", "measured", "fitted", "assumed"});
+  const std::optional<std::string> evidence =
+      reader.one_of("evidence", {"data_sheet", "measured", "fitted", "assumed"});
   const std::optional<std::string> source = reader.text("source");
   reader.finish();
-  if (!content || !evidence || !source) throw Error(place + ": " + key + ": " + name + ", evidence and source are all needed");
+  if (!content || !evidence || !source)
+    throw Error(place + ": " + key + ": " + name + ", evidence and source are all needed");
   field.value = content->dump();
   field.evidence = *evidence_named(*evidence);
   field.source = *source;
@@ -40,7 +45,8 @@ Frameworks::Field read_value(ObjectReader& reader, const char* name, const std::
 }
 
 // One value, or a list of values with dates, first to last.
-void read_field(const std::string& key, const json& value, const std::string& place, std::vector<Frameworks::Field>& fields) {
+void read_field(const std::string& key, const json& value, const std::string& place,
+                std::vector<Frameworks::Field>& fields) {
   std::optional<std::string> last;  // end of the value before; empty: it has none
   for (const json& one : value.is_array() ? value : json::array({value})) {
     ObjectReader reader(one, place, key);
@@ -52,7 +58,8 @@ void read_field(const std::string& key, const json& value, const std::string& pl
   }
 }
 
-std::vector<Frameworks::Field> read_fields(ObjectReader& reader, const char* key, const std::string& place) {
+std::vector<Frameworks::Field> read_fields(ObjectReader& reader, const char* key,
+                                           const std::string& place) {
   std::vector<Frameworks::Field> fields;
   const std::optional<ObjectReader> object = reader.object(key);
   if (!object) return fields;
@@ -61,18 +68,21 @@ std::vector<Frameworks::Field> read_fields(ObjectReader& reader, const char* key
 }
 
 // Those that hold at `date`: of each key the first that has not ended.
-std::vector<Frameworks::Field> held_at(const std::vector<Frameworks::Field>& fields, const std::string& date) {
+std::vector<Frameworks::Field> held_at(const std::vector<Frameworks::Field>& fields,
+                                       const std::string& date) {
   std::vector<Frameworks::Field> held;
   for (const Frameworks::Field& field : fields) {
     const bool over = !field.until.empty() && (date.empty() || date >= field.until);
-    const bool known = std::any_of(held.begin(), held.end(), [&](const Frameworks::Field& f) { return f.key == field.key; });
+    const bool known = std::any_of(held.begin(), held.end(),
+                                   [&](const Frameworks::Field& f) { return f.key == field.key; });
     if (!over && !known) held.push_back(field);
   }
   return held;
 }
 
 // Fields of `own` replace those of `inherited` that have the same key.
-std::vector<Frameworks::Field> merged(std::vector<Frameworks::Field> inherited, const std::vector<Frameworks::Field>& own) {
+std::vector<Frameworks::Field> merged(std::vector<Frameworks::Field> inherited,
+                                      const std::vector<Frameworks::Field>& own) {
   for (const Frameworks::Field& field : own) {
     std::erase_if(inherited, [&](const Frameworks::Field& old) { return old.key == field.key; });
     inherited.push_back(field);
@@ -80,14 +90,16 @@ std::vector<Frameworks::Field> merged(std::vector<Frameworks::Field> inherited, 
   return inherited;
 }
 
-const Frameworks::Record* find_record(const std::vector<Frameworks::Record>& records, const std::string& id) {
+const Frameworks::Record* find_record(const std::vector<Frameworks::Record>& records,
+                                      const std::string& id) {
   for (const Frameworks::Record& record : records) {
     if (record.id == id) return &record;
   }
   return nullptr;
 }
 
-Frameworks::Record read_record(const json& value, const std::vector<Frameworks::Record>& before, const std::string& file) {
+Frameworks::Record read_record(const json& value, const std::vector<Frameworks::Record>& before,
+                               const std::string& file) {
   const std::optional<std::string> id = ObjectReader(value, file + ": frameworks").text("id");
   if (!id) throw Error(file + ": a framework has no id");
   const std::string place = file + ": framework " + *id;
@@ -115,13 +127,14 @@ Frameworks::Record read_record(const json& value, const std::vector<Frameworks::
 
 // What conditions ask of a run, beside its settings.
 using Asked = std::string FrameworkQuery::*;
-constexpr std::array<std::pair<const char*, Asked>, 7> kConditions = {{{"framework", &FrameworkQuery::framework},
-                                                                       {"precision", &FrameworkQuery::precision},
-                                                                       {"architecture", &FrameworkQuery::architecture},
-                                                                       {"position", &FrameworkQuery::position},
-                                                                       {"blocks", &FrameworkQuery::blocks},
-                                                                       {"sharding", &FrameworkQuery::sharding},
-                                                                       {"trainable", &FrameworkQuery::trainable}}};
+constexpr std::array<std::pair<const char*, Asked>, 7> kConditions = {
+    {{"framework", &FrameworkQuery::framework},
+     {"precision", &FrameworkQuery::precision},
+     {"architecture", &FrameworkQuery::architecture},
+     {"position", &FrameworkQuery::position},
+     {"blocks", &FrameworkQuery::blocks},
+     {"sharding", &FrameworkQuery::sharding},
+     {"trainable", &FrameworkQuery::trainable}}};
 
 // A value of a condition on a setting must be one that the setting can have.
 void check_condition(const Frameworks::Condition& condition, const std::string& place) {
@@ -163,12 +176,14 @@ Frameworks::Rule read_kernel(const json& value, const std::string& place) {
 }
 
 std::vector<Frameworks::Rule> read_rules(ObjectReader& reader, const char* key,
-                                         Frameworks::Rule (*read)(const json&, const std::string&), const std::string& file) {
+                                         Frameworks::Rule (*read)(const json&, const std::string&),
+                                         const std::string& file) {
   std::vector<Frameworks::Rule> rules;
   const json* const list = reader.any(key);
   if (!list) return rules;
   if (!list->is_array()) throw Error(file + ": \"" + key + "\" must be a list");
-  for (const json& value : *list) rules.push_back(read(value, file + ": " + key + " " + std::to_string(rules.size() + 1)));
+  for (const json& value : *list)
+    rules.push_back(read(value, file + ": " + key + " " + std::to_string(rules.size() + 1)));
   return rules;
 }
 
@@ -182,13 +197,15 @@ bool holds(const std::string& key, const std::string& wanted, const FrameworkQue
 }
 
 bool holds(const Frameworks::Condition& condition, const FrameworkQuery& query) {
-  return std::any_of(condition.values.begin(), condition.values.end(),
-                     [&](const std::string& wanted) { return holds(condition.key, wanted, query); });
+  return std::any_of(
+      condition.values.begin(), condition.values.end(),
+      [&](const std::string& wanted) { return holds(condition.key, wanted, query); });
 }
 
 bool applies(const Frameworks::Rule& rule, const FrameworkQuery& query) {
-  return std::all_of(rule.when.begin(), rule.when.end(),
-                     [&](const Frameworks::Condition& condition) { return holds(condition, query); });
+  return std::all_of(
+      rule.when.begin(), rule.when.end(),
+      [&](const Frameworks::Condition& condition) { return holds(condition, query); });
 }
 
 FrameworkChoice choice_of(const std::string& id, const std::vector<Frameworks::Field>& fields) {
@@ -196,7 +213,8 @@ FrameworkChoice choice_of(const std::string& id, const std::vector<Frameworks::F
   choice.framework.id = id;
   for (const Frameworks::Field& field : fields) {
     set_field(choice, field.key, json::parse(field.value), "framework " + id);
-    choice.facts.push_back({"framework." + id + "." + field.key, field.value, field.evidence, field.source});
+    choice.facts.push_back(
+        {"framework." + id + "." + field.key, field.value, field.evidence, field.source});
   }
   return choice;
 }
@@ -220,12 +238,15 @@ Frameworks Frameworks::parse(const std::string& text, const std::string& file) {
   return frameworks;
 }
 
-Frameworks Frameworks::shipped() { return parse(std::string(shipped_frameworks_json()), "facts/frameworks.json"); }
+Frameworks Frameworks::shipped() {
+  return parse(std::string(shipped_frameworks_json()), "facts/frameworks.json");
+}
 
 FrameworkChoice Frameworks::choose(const FrameworkQuery& query) const {
   const Record* record = find_record(records_, query.framework);
   if (!record)
-    throw Error("framework = " + query.framework + ": unknown training framework" + did_you_mean(query.framework, ids()));
+    throw Error("framework = " + query.framework + ": unknown training framework" +
+                did_you_mean(query.framework, ids()));
   const std::string date = date_of(*record, query);
   std::vector<Field> fields = fields_of(record->id, date);
   for (const Rule& rule : kernels_) {
@@ -252,9 +273,11 @@ std::string Frameworks::date_of(const Record& record, const FrameworkQuery& quer
   return query.date;
 }
 
-std::vector<Frameworks::Field> Frameworks::fields_of(const std::string& id, const std::string& date) const {
+std::vector<Frameworks::Field> Frameworks::fields_of(const std::string& id,
+                                                     const std::string& date) const {
   const Record* record = find_record(records_, id);
-  return merged(record->like.empty() ? std::vector<Field>{} : fields_of(record->like, date), held_at(record->fields, date));
+  return merged(record->like.empty() ? std::vector<Field>{} : fields_of(record->like, date),
+                held_at(record->fields, date));
 }
 
 std::optional<double> Frameworks::number(const std::string& id, const std::string& key) const {
@@ -267,9 +290,11 @@ std::optional<double> Frameworks::number(const std::string& id, const std::strin
 }
 
 void Frameworks::put(const Coefficient& coefficient) {
-  const auto record = std::find_if(records_.begin(), records_.end(), [&](const Record& r) { return r.id == coefficient.id; });
+  const auto record = std::find_if(records_.begin(), records_.end(),
+                                   [&](const Record& r) { return r.id == coefficient.id; });
   const std::string place = "coefficient of framework " + coefficient.id;
-  if (record == records_.end()) throw Error(place + ": unknown training framework" + did_you_mean(coefficient.id, ids()));
+  if (record == records_.end())
+    throw Error(place + ": unknown training framework" + did_you_mean(coefficient.id, ids()));
   const json value = coefficient.value;
   FrameworkChoice probe;
   set_field(probe, coefficient.key, value, place);

@@ -1,20 +1,25 @@
-// Training frameworks: what they store, launch and overlap, and what they do where a run does not say.
+// Training frameworks: what they store, launch and overlap, and what they do where a run does not
+// say.
 //
 // facts/frameworks.json holds three lists.
 //
-//   frameworks          a framework by fields, each with its evidence and source; "like" takes over the fields of a framework
-//                       that stands before it.  A field has one value, or several that held until a date, first to last: the
-//                       run's date, or that of the release of the version that it states, chooses.
-//   attention_kernels   which kernel a framework calls on an architecture at a date: the first row that holds
-//   rules               fields of runs that state some setting or number format; all that hold apply, in the order of the file
+//   frameworks          a framework by fields, each with its evidence and source; "like" takes over
+//                       the fields of a framework that stands before it.  A field has one value, or
+//                       several that held until a date, first to last: the run's date, or that of
+//                       the release of the version that it states, chooses.
+//   attention_kernels   which kernel a framework calls on an architecture at a date: the first row
+//                       that holds
+//   rules               fields of runs that state some setting or number format; all that hold
+//                       apply, in the order of the file
 //
 // The conditions of a row or a rule are typed facts of the run; each holds for one of its values:
 //
 //   framework, precision, position, blocks, sharding, trainable   equal to it
-//   architecture                                                  of the accelerator, begins with it: "Hopper"
-//   a key of settings.h                                           what the run states equals it: {"deterministic": "true"}
+//   architecture  of the accelerator, begins with it: "Hopper"
+//   a key of settings.h  what the run states equals it: {"deterministic": "true"}
 //
-// Free text decides nothing.  Coefficients of scope "framework" in the database replace fields of a framework, not of a rule.
+// Free text decides nothing.  Coefficients of scope "framework" in the database replace fields of a
+// framework, not of a rule.
 #pragma once
 
 #include <optional>
@@ -43,7 +48,8 @@ struct FrameworkQuery {
 
 // What a framework does where a run's record is silent.
 struct FrameworkDefaults {
-  sim::Strategy strategy;      // of the fields that strategy_fields.h calls the framework's, and the sharding
+  // Of the fields that strategy_fields.h calls the framework's, and the sharding.
+  sim::Strategy strategy;
   bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer
   sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;
   std::optional<bool> bias;   // linear layers have biases; none: as the kind of norm suggests
@@ -58,23 +64,26 @@ struct FrameworkChoice {
 
 class Frameworks {
  public:
-  // Reads the text of frameworks.json.  Throws Error naming the file, the framework or rule, and the key that is wrong.
+  // Reads the text of frameworks.json.  Throws Error naming the file, the framework or rule, and
+  // the key that is wrong.
   static Frameworks parse(const std::string& text, const std::string& file);
 
   // The shipped frameworks.
   static Frameworks shipped();
 
-  // The behaviour of a framework with all rules that apply and what the run states.  Throws Error for an unknown framework,
-  // naming the nearest known one.
+  // The behaviour of a framework with all rules that apply and what the run states.  Throws Error
+  // for an unknown framework, naming the nearest known one.
   FrameworkChoice choose(const FrameworkQuery& query) const;
 
   std::vector<std::string> ids() const;
 
-  // The number that a framework, or one that it is like, has in a field; none where the field is not set or is no number.
+  // The number that a framework, or one that it is like, has in a field; none where the field is
+  // not set or is no number.
   std::optional<double> number(const std::string& id, const std::string& key) const;
 
-  // Replaces the field of a framework, at any date, by a coefficient of scope "framework", for the frameworks that are like it
-  // too unless they have their own.  Throws Error for an unknown framework or field and for a value out of range.
+  // Replaces the field of a framework, at any date, by a coefficient of scope "framework", for the
+  // frameworks that are like it too unless they have their own.  Throws Error for an unknown
+  // framework or field and for a value out of range.
   void put(const Coefficient& coefficient);
 
   // One value of a field.
@@ -83,13 +92,14 @@ class Frameworks {
     std::string value;  // JSON text
     sim::Evidence evidence = sim::Evidence::Assumed;
     std::string source;
-    std::string until{};  // "YYYY-MM-DD", the first day on which it holds no more; empty: it still holds
+    // "YYYY-MM-DD", the first day on which it holds no more; empty: it still holds.
+    std::string until{};
   };
   struct Record {
     std::string id;
     std::string name;
-    std::string like;                                           // the framework whose fields hold where it has none; empty: none
-    std::vector<Field> fields;                                  // its own; those of one key in the order of their dates
+    std::string like;           // the framework whose fields hold where it has none; empty: none
+    std::vector<Field> fields;  // its own; those of one key in the order of their dates
     std::vector<std::pair<std::string, std::string>> releases;  // versions with their dates
   };
   struct Condition {
@@ -110,7 +120,8 @@ class Frameworks {
   std::vector<Rule> rules_;
 };
 
-// Sets a field that is a number, as Frameworks::put would.  Throws Error for an unknown field and for a value out of range.
+// Sets a field that is a number, as Frameworks::put would.  Throws Error for an unknown field and
+// for a value out of range.
 void set_coefficient(sim::Framework& framework, const std::string& key, double value);
 
 }  // namespace llmsim::hwdb

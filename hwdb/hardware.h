@@ -1,8 +1,9 @@
 // From the rows of the database to the hardware that the simulator computes with.
 //
-// A device's peaks and sizes come from its record; what the record leaves open is assumed, and said to be.  Coefficients come
-// from the device's own rows, then from the device it is "like", and so on; what no row gives keeps the default of sim.
-// Coefficients of the system (its network may reach a third of its nominal rate) come last and win.
+// A device's peaks and sizes come from its record; what the record leaves open is assumed, and said
+// to be.  Coefficients come from the device's own rows, then from the device it is "like", and so
+// on; what no row gives keeps the default of sim.  Coefficients of the system (its network may
+// reach a third of its nominal rate) come last and win.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,8 @@ namespace llmsim::hwdb {
 
 struct DeviceRecord {
   sim::Device device;
-  std::vector<sim::Fact> facts;  // every value of the device: "device.h100_sxm.memory_bandwidth", "3.35 TB/s", DataSheet, ...
+  // Every value of the device: "device.h100_sxm.memory_bandwidth", "3.35 TB/s", DataSheet, ...
+  std::vector<sim::Fact> facts;
 };
 
 struct ClusterRecord {
@@ -40,7 +42,7 @@ DeviceRecord device(const Database& database, std::string_view id_or_alias);
 // its record names as default; their network is then an assumption).  More devices than the system
 // has, and devices that it does not have, are taken and noted in the cluster.  Throws Error for an
 // unknown name and for numbers below 1.
-ClusterRecord cluster(const Database& database, std::string_view system_or_accelerator, int num_devices,
-                      const ClusterOverrides& overrides = {});
+ClusterRecord cluster(const Database& database, std::string_view system_or_accelerator,
+                      int num_devices, const ClusterOverrides& overrides = {});
 
 }  // namespace llmsim::hwdb

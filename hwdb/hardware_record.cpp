@@ -15,10 +15,14 @@ using nlohmann::json;
 
 // Whether a group of fields ("fp16/bf16, clock") names one of them.
 bool names_field(const std::string& group, const std::string& field) {
-  const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
-  for (std::size_t at = group.find(field); at != std::string::npos; at = group.find(field, at + 1)) {
+  const auto in_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  for (std::size_t at = group.find(field); at != std::string::npos;
+       at = group.find(field, at + 1)) {
     const std::size_t end = at + field.size();
-    if ((at == 0 || !in_word(group[at - 1])) && (end == group.size() || !in_word(group[end]))) return true;
+    if ((at == 0 || !in_word(group[at - 1])) && (end == group.size() || !in_word(group[end])))
+      return true;
   }
   return false;
 }
@@ -29,9 +33,11 @@ using sim::BytesPerSecond;
 using sim::Evidence;
 using sim::FlopsPerSecond;
 
-constexpr double kUsableFraction = 0.985;       // of nominal memory: the devices whose usable memory was seen lie at 0.98-0.999
-constexpr double kHostFraction = 0.85;          // of the nominal host link: measured links reach 0.78-0.91
-constexpr double kVectorFraction = 1.0 / 16.0;  // vector rate over 16-bit matrix rate where unknown (A100: 1/16, H100: 1/15)
+// Of nominal memory: the devices whose usable memory was seen lie at 0.98-0.999.
+constexpr double kUsableFraction = 0.985;
+constexpr double kHostFraction = 0.85;  // of the nominal host link: measured links reach 0.78-0.91
+// Vector rate over 16-bit matrix rate where unknown (A100: 1/16, H100: 1/15).
+constexpr double kVectorFraction = 1.0 / 16.0;
 
 void set_peaks(sim::Device& device, const HardwareRecord& record, Ledger& ledger) {
   const struct {
@@ -45,8 +51,10 @@ void set_peaks(sim::Device& device, const HardwareRecord& record, Ledger& ledger
     if (!peak && dtype == sim::DType::Fp32) peak = number(record.fields, "peak_fp32_vector_flops");
     if (!peak) continue;
     device.matrix_peak[static_cast<std::size_t>(dtype)] = FlopsPerSecond(*peak);
-    if (dtype == sim::DType::Fp4) device.block_scales = true;  // 4-bit GEMMs came with scales of blocks
-    ledger.note(std::string("peak.") + sim::name_of(dtype), printed(FlopsPerSecond(*peak)), record.evidence(),
+    // 4-bit GEMMs came with scales of blocks.
+    if (dtype == sim::DType::Fp4) device.block_scales = true;
+    ledger.note(std::string("peak.") + sim::name_of(dtype), printed(FlopsPerSecond(*peak)),
+                record.evidence(),
                 source_for(record.fields, {key, sim::name_of(dtype), "peak", "peaks"}));
   }
 }
@@ -58,15 +66,18 @@ void set_vector_peak(sim::Device& device, const HardwareRecord& record, Ledger& 
                 source_for(record.fields, {"fp32", "peak", "peaks"}));
     return;
   }
-  const FlopsPerSecond matrix = *std::max_element(device.matrix_peak.begin(), device.matrix_peak.begin() + 4);
+  const FlopsPerSecond matrix =
+      *std::max_element(device.matrix_peak.begin(), device.matrix_peak.begin() + 4);
   device.vector_peak = matrix * kVectorFraction;
-  ledger.note("vector_peak", printed(device.vector_peak), Evidence::Assumed, "1/16 of the 16-bit matrix peak");
+  ledger.note("vector_peak", printed(device.vector_peak), Evidence::Assumed,
+              "1/16 of the 16-bit matrix peak");
 }
 
 void set_memory(sim::Device& device, const HardwareRecord& record, Ledger& ledger) {
   const json& fields = record.fields;
   device.memory = Bytes(number(fields, "hbm_bytes").value_or(0.0));
-  ledger.note("memory", printed(device.memory), record.evidence(), source_for(fields, {"hbm_bytes", "hbm", "memory"}));
+  ledger.note("memory", printed(device.memory), record.evidence(),
+              source_for(fields, {"hbm_bytes", "hbm", "memory"}));
   device.memory_bandwidth = BytesPerSecond(number(fields, "hbm_bytes_per_s").value_or(0.0));
   ledger.note("memory_bandwidth", printed(device.memory_bandwidth), record.evidence(),
               source_for(fields, {"hbm_bytes_per_s", "hbm"}));
@@ -76,26 +87,31 @@ void set_memory(sim::Device& device, const HardwareRecord& record, Ledger& ledge
                 source_for(fields, {"hbm_usable_bytes"}));
   } else {
     device.usable_memory = device.memory * kUsableFraction;
-    ledger.note("usable_memory", printed(device.usable_memory), Evidence::Assumed, "0.985 of nominal");
+    ledger.note("usable_memory", printed(device.usable_memory), Evidence::Assumed,
+                "0.985 of nominal");
   }
   std::optional<double> cache = number(fields, "llc_bytes");
   if (!cache) cache = number(fields, "l2_bytes");
   if (!cache) return;
   device.cache = Bytes(*cache);
-  ledger.note("cache", printed(device.cache / sim::MiB, "MiB"), record.evidence(), source_for(fields, {"l2", "cache"}));
+  ledger.note("cache", printed(device.cache / sim::MiB, "MiB"), record.evidence(),
+              source_for(fields, {"l2", "cache"}));
 }
 
 void set_body(sim::Device& device, const HardwareRecord& record, Ledger& ledger) {
   if (const auto units = number(record.fields, "compute_units")) {
     device.compute_units = static_cast<int>(*units);
-    ledger.note("compute_units", std::to_string(device.compute_units) + " " + text(record.fields, "compute_unit_kind"),
-                record.evidence(), source_for(record.fields, {"compute_units", "sm", "cu"}));
+    ledger.note(
+        "compute_units",
+        std::to_string(device.compute_units) + " " + text(record.fields, "compute_unit_kind"),
+        record.evidence(), source_for(record.fields, {"compute_units", "sm", "cu"}));
   } else {
     ledger.note("compute_units", "1", Evidence::Assumed, "number of units not published");
   }
   device.watts = number(record.fields, "tdp_watts");
   if (device.watts)
-    ledger.note("watts", printed(*device.watts, "W"), record.evidence(), source_for(record.fields, {"tdp", "power"}));
+    ledger.note("watts", printed(*device.watts, "W"), record.evidence(),
+                source_for(record.fields, {"tdp", "power"}));
 }
 
 // Middle of the prices of an hour: a list price may be a range.
@@ -107,13 +123,16 @@ std::optional<Sourced> price(const Database& database, const HardwareRecord& rec
     const json entry = json::parse(measurement.record);
     const auto found = entry.find("usd_per_accelerator_hour");
     if (found == entry.end()) continue;
-    prices.push_back(found->is_array() ? (found->front().get<double>() + found->back().get<double>()) / 2.0
-                                       : found->get<double>());
+    prices.push_back(found->is_array()
+                         ? (found->front().get<double>() + found->back().get<double>()) / 2.0
+                         : found->get<double>());
   }
   if (prices.empty()) return std::nullopt;
   std::sort(prices.begin(), prices.end());
   const double median = (prices[(prices.size() - 1) / 2] + prices[prices.size() / 2]) / 2.0;
-  return Sourced{median, Evidence::Measured, "median of " + std::to_string(prices.size()) + " public prices: facts/prices.json"};
+  return Sourced{
+      median, Evidence::Measured,
+      "median of " + std::to_string(prices.size()) + " public prices: facts/prices.json"};
 }
 
 }  // namespace
@@ -187,14 +206,17 @@ Sourced host_bandwidth(const Database& database, const HardwareRecord& record) {
     return {*rate * kHostFraction, Evidence::Assumed, "0.85 of the nominal host link"};
   }
   const std::string fabric = text(object_in(record.fields, "fabric"), "kind");
-  const bool alone = fabric == "host" && number(object_in(record.fields, "fabric"), "devices").value_or(8.0) == 1.0;
+  const bool alone = fabric == "host" &&
+                     number(object_in(record.fields, "fabric"), "devices").value_or(8.0) == 1.0;
   if (number(record.fields, "hbm_bytes_per_s") && (alone || fabric == "loopback")) {
     return {*number(record.fields, "hbm_bytes_per_s"), Evidence::Assumed, "the device is the host"};
   }
-  return {kPcieGen4.value() * kHostFraction, Evidence::Assumed, "0.85 of PCIe Gen4 x16: host link not published"};
+  return {kPcieGen4.value() * kHostFraction, Evidence::Assumed,
+          "0.85 of PCIe Gen4 x16: host link not published"};
 }
 
-sim::Device recorded_device(const Database& database, const HardwareRecord& record, Ledger& ledger) {
+sim::Device recorded_device(const Database& database, const HardwareRecord& record,
+                            Ledger& ledger) {
   sim::Device device;
   device.id = record.row.id;
   device.name = record.row.name;

@@ -1,4 +1,5 @@
-// A row of the database about hardware while it is read: its fields, the sources of each, and the facts that come of them.
+// A row of the database about hardware while it is read: its fields, the sources of each, and the
+// facts that come of them.
 //
 // Private to hwdb.
 #pragma once
@@ -31,8 +32,9 @@ HardwareRecord accelerator_record(const Database& database, std::string_view id)
 // An object inside a record; empty where there is none.
 const nlohmann::json& object_in(const nlohmann::json& record, const char* key);
 
-// The source of a field.  A record has one source, or a map from groups of fields ("peaks,clock") to sources; "*" and "others"
-// cover what is not named.  `hints` are the words under which a group may name the field, best first.
+// The source of a field.  A record has one source, or a map from groups of fields ("peaks,clock")
+// to sources; "*" and "others" cover what is not named.  `hints` are the words under which a group
+// may name the field, best first.
 std::string source_for(const nlohmann::json& record, const std::vector<std::string>& hints);
 
 // A value and where it comes from.
@@ -67,14 +69,16 @@ std::string printed(const CoefficientValue& coefficient);
 // One direction of PCIe Gen4 x16, where no host link is published.
 inline constexpr sim::BytesPerSecond kPcieGen4{31.5e9};
 
-// A device's peaks, sizes and price from its record, and what was measured on it; what neither says is assumed, and noted so.
+// A device's peaks, sizes and price from its record, and what was measured on it; what neither says
+// is assumed, and noted so.
 //
 // Private to hwdb.
 
 // Without coefficients; notes every value but the host link's, which a coefficient may replace.
 sim::Device recorded_device(const Database& database, const HardwareRecord& record, Ledger& ledger);
 
-// Mean of the measured host-to-device rates, the practical rate of the record, or a part of the theoretical one.
+// Mean of the measured host-to-device rates, the practical rate of the record, or a part of the
+// theoretical one.
 Sourced host_bandwidth(const Database& database, const HardwareRecord& record);
 
 }  // namespace llmsim::hwdb

@@ -62,7 +62,10 @@ auto reader_of(ModelConfig& c) {
   if (!type) c.refuse("model_type", "missing; is this the config.json of a model?");
   if (const auto found = readers().find(*type); found != readers().end()) return found->second;
   if (const auto kind = kind_refused(*type))
-    c.refuse("model_type", *kind + "; only decoders with attention in every layer and encoders like BERT are supported");
+    c.refuse(
+        "model_type",
+        *kind +
+            "; only decoders with attention in every layer and encoders like BERT are supported");
   c.refuse("model_type", "unknown" + did_you_mean(*type, known_model_types()));
 }
 
@@ -113,7 +116,9 @@ Transformer read_model_config(const std::string& text, const std::string& file) 
   return model;
 }
 
-Transformer load_model_config(const std::string& path) { return read_model_config(content_of_file(path), path); }
+Transformer load_model_config(const std::string& path) {
+  return read_model_config(content_of_file(path), path);
+}
 
 std::vector<std::string> known_model_types() {
   std::vector<std::string> names;

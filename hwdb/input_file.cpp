@@ -18,7 +18,8 @@ void require_readable(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status) || fs::is_directory(status)) throw Error(path + ": cannot be read");
-  if (!fs::is_regular_file(status) && !fs::is_fifo(status)) throw Error(path + ": is a device; a file or a pipe is expected");
+  if (!fs::is_regular_file(status) && !fs::is_fifo(status))
+    throw Error(path + ": is a device; a file or a pipe is expected");
 }
 
 }  // namespace
@@ -32,7 +33,8 @@ std::string content_of_file(const std::string& path) {
   while (file.read(chunk.data(), static_cast<std::streamsize>(kChunk)) || file.gcount() > 0) {
     text.append(chunk.data(), static_cast<std::size_t>(file.gcount()));
     if (text.size() > kMostMiB * kChunk)
-      throw Error(path + ": holds more than " + std::to_string(kMostMiB) + " MiB; a smaller file is expected");
+      throw Error(path + ": holds more than " + std::to_string(kMostMiB) +
+                  " MiB; a smaller file is expected");
   }
   if (file.bad()) throw Error(path + ": cannot be read");
   return text;

@@ -42,7 +42,8 @@ class DuplicateKeys {
     } else if (event == json::parse_event_t::key) {
       // A key is one level deeper than the start of its object.
       if (!keys_[depth - 1].insert(value.get<std::string>()).second)
-        throw Error(place_ + ": \"" + printable(value.get<std::string>()) + "\" stands twice in one object");
+        throw Error(place_ + ": \"" + printable(value.get<std::string>()) +
+                    "\" stands twice in one object");
     }
   }
 
@@ -51,8 +52,10 @@ class DuplicateKeys {
   std::vector<std::set<std::string>> keys_;  // of the open object at each depth
 };
 
-std::string place_in(const std::string& text, std::size_t end, const std::string& file, std::optional<int> line) {
-  const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+std::string place_in(const std::string& text, std::size_t end, const std::string& file,
+                     std::optional<int> line) {
+  const auto lines =
+      std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
   return file + ":" + std::to_string(line.value_or(1) + lines);
 }
 
@@ -71,7 +74,8 @@ void check_depth(const std::string& text, const std::string& file, std::optional
     else if (!quoted && (c == ']' || c == '}'))
       --depth;
     if (depth > kDeepest) {
-      throw Error(place_in(text, i, file, line) + ": objects and lists lie in one another more than " + std::to_string(kDeepest) +
+      throw Error(place_in(text, i, file, line) +
+                  ": objects and lists lie in one another more than " + std::to_string(kDeepest) +
                   " deep");
     }
   }
@@ -113,9 +117,13 @@ std::optional<sim::FieldValue> field_value_of(const json& value) {
   if (value.is_number()) return value.get<double>();
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return std::nullopt;
-  const auto is_count = [](const json& item) { return item.is_number_unsigned() && item <= std::numeric_limits<int>::max(); };
-  if (!value.empty() && std::all_of(value.begin(), value.end(), is_count)) return value.get<std::vector<int>>();
-  if (!std::all_of(value.begin(), value.end(), [](const json& item) { return item.is_string(); })) return std::nullopt;
+  const auto is_count = [](const json& item) {
+    return item.is_number_unsigned() && item <= std::numeric_limits<int>::max();
+  };
+  if (!value.empty() && std::all_of(value.begin(), value.end(), is_count))
+    return value.get<std::vector<int>>();
+  if (!std::all_of(value.begin(), value.end(), [](const json& item) { return item.is_string(); }))
+    return std::nullopt;
   return value.get<sim::Words>();
 }
 
@@ -133,11 +141,14 @@ std::string text(const nlohmann::json& record, const char* key) {
 ObjectReader::ObjectReader(const json& object, std::string place, std::string path)
     : object_(&object), place_(std::move(place)), path_(std::move(path)) {
   if (!object.is_object()) {
-    throw Error(place_ + ": " + (path_.empty() ? "" : path_ + " = ") + shown(object) + ": an object { ... } is expected");
+    throw Error(place_ + ": " + (path_.empty() ? "" : path_ + " = ") + shown(object) +
+                ": an object { ... } is expected");
   }
 }
 
-std::string ObjectReader::path_of(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
+std::string ObjectReader::path_of(const std::string& key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
 
 void ObjectReader::refuse(const std::string& key, const std::string& right) const {
   const auto found = object_->find(key);
@@ -151,15 +162,19 @@ const json* ObjectReader::any(const char* key) {
   return found == object_->end() || found->is_null() ? nullptr : &*found;
 }
 
-std::optional<std::int64_t> ObjectReader::integer(const char* key, std::int64_t least, std::int64_t most) {
+std::optional<std::int64_t> ObjectReader::integer(const char* key, std::int64_t least,
+                                                  std::int64_t most) {
   const json* value = any(key);
   if (!value) return std::nullopt;
-  const std::string right = "an integer from " + std::to_string(least) + " to " + std::to_string(most) + " is expected";
+  const std::string right =
+      "an integer from " + std::to_string(least) + " to " + std::to_string(most) + " is expected";
   if (!value->is_number()) refuse(key, right);
   const double rounded = value->get<double>();
-  if (rounded != std::floor(rounded) || rounded < static_cast<double>(least) || rounded > static_cast<double>(most))
+  if (rounded != std::floor(rounded) || rounded < static_cast<double>(least) ||
+      rounded > static_cast<double>(most))
     refuse(key, right);
-  return value->is_number_integer() ? value->get<std::int64_t>() : static_cast<std::int64_t>(rounded);
+  return value->is_number_integer() ? value->get<std::int64_t>()
+                                    : static_cast<std::int64_t>(rounded);
 }
 
 std::optional<int> ObjectReader::count(const char* key, int least) {
@@ -173,7 +188,8 @@ std::optional<double> ObjectReader::number(const char* key, double least) {
   if (!value) return std::nullopt;
   if (!value->is_number()) refuse(key, "a number is expected");
   const double number = value->get<double>();
-  if (!std::isfinite(number) || number < least) refuse(key, "a finite number >= " + shown(json(least)) + " is expected");
+  if (!std::isfinite(number) || number < least)
+    refuse(key, "a finite number >= " + shown(json(least)) + " is expected");
   return number;
 }
 
@@ -191,7 +207,8 @@ std::optional<std::string> ObjectReader::text(const char* key) {
   return value->get<std::string>();
 }
 
-std::optional<std::string> ObjectReader::one_of(const char* key, const std::vector<std::string>& values) {
+std::optional<std::string> ObjectReader::one_of(const char* key,
+                                                const std::vector<std::string>& values) {
   const std::optional<std::string> value = text(key);
   if (!value || std::find(values.begin(), values.end(), *value) != values.end()) return value;
   std::string list;
@@ -221,7 +238,8 @@ std::optional<ObjectReader> ObjectReader::object(const char* key) {
 void ObjectReader::finish() const {
   for (const auto& [key, value] : object_->items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
-    throw Error(place_ + ": " + path_of(printable(key)) + ": unknown key" + did_you_mean(key, known_));
+    throw Error(place_ + ": " + path_of(printable(key)) + ": unknown key" +
+                did_you_mean(key, known_));
   }
 }
 

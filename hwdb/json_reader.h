@@ -1,4 +1,5 @@
-// Strict reading of JSON objects: every key must be known, every value must have the right type and range.
+// Strict reading of JSON objects: every key must be known, every value must have the right type and
+// range.
 //
 // Private to hwdb: the only header that shows nlohmann-json.
 #pragma once
@@ -17,25 +18,29 @@ namespace llmsim::hwdb {
 // The document in `text`: a file, or the line `line` of one.  Throws Error "FILE:LINE: malformed
 // JSON: ..." where it is none, and "FILE:LINE: ..." where objects and lists lie in one another more
 // than 100 deep: what reads and prints them recurs.
-nlohmann::json parse_json(const std::string& text, const std::string& file, std::optional<int> line = std::nullopt);
+nlohmann::json parse_json(const std::string& text, const std::string& file,
+                          std::optional<int> line = std::nullopt);
 
 // Text of the value for a message, cut after a few dozen characters.
 std::string shown(const nlohmann::json& value);
 
-// The value of a field: a switch, a number, a word, or a list of integers or of words; none where it is none of these.
+// The value of a field: a switch, a number, a word, or a list of integers or of words; none where
+// it is none of these.
 std::optional<sim::FieldValue> field_value_of(const nlohmann::json& value);
 
-// Lenient reading, for the program's own facts: the value of a key, or none (an empty text) where it is missing or of another
-// type.
+// Lenient reading, for the program's own facts: the value of a key, or none (an empty text) where
+// it is missing or of another type.
 std::optional<double> number(const nlohmann::json& record, const char* key);
 std::string text(const nlohmann::json& record, const char* key);
 
-// One JSON object while it is read.  Each getter marks its key as known and gives none for a missing key or a null; a wrong type
-// or range is an Error that names the place ("runs.json: run a100-7b: model.num_layers = -3: ...").  After the last getter,
-// finish() refuses the keys that no getter asked for.  The document must outlive the reader.
+// One JSON object while it is read.  Each getter marks its key as known and gives none for a
+// missing key or a null; a wrong type or range is an Error that names the place ("runs.json: run
+// a100-7b: model.num_layers = -3: ...").  After the last getter, finish() refuses the keys that no
+// getter asked for.  The document must outlive the reader.
 class ObjectReader {
  public:
-  // `place` stands before every message; `path` is the path of this object inside the run, "" for the run itself.
+  // `place` stands before every message; `path` is the path of this object inside the run, "" for
+  // the run itself.
   ObjectReader(const nlohmann::json& object, std::string place, std::string path = "");
 
   std::optional<std::int64_t> integer(const char* key, std::int64_t least, std::int64_t most);
@@ -44,7 +49,8 @@ class ObjectReader {
   std::optional<bool> boolean(const char* key);
   std::optional<std::string> text(const char* key);
   std::optional<std::string> one_of(const char* key, const std::vector<std::string>& values);
-  std::vector<std::string> texts(const char* key);  // an array of strings, or one string; empty where missing
+  // An array of strings, or one string; empty where missing.
+  std::vector<std::string> texts(const char* key);
   std::optional<ObjectReader> object(const char* key);
   const nlohmann::json* any(const char* key);  // null where missing or null
 

@@ -34,8 +34,11 @@ std::optional<T> value_in(const Values& values, std::string_view name) {
 
 using nlohmann::json;
 
-json accelerator_of(const sim::Device& device, const MeasuredFabric& fabric, const std::string& source) {
-  const auto peak = [&](sim::DType dtype) { return device.matrix_peak[static_cast<std::size_t>(dtype)].value(); };
+json accelerator_of(const sim::Device& device, const MeasuredFabric& fabric,
+                    const std::string& source) {
+  const auto peak = [&](sim::DType dtype) {
+    return device.matrix_peak[static_cast<std::size_t>(dtype)].value();
+  };
   json record{{"id", device.id},
               {"name", device.name},
               {"hbm_bytes", device.memory.value()},
@@ -45,9 +48,11 @@ json accelerator_of(const sim::Device& device, const MeasuredFabric& fabric, con
               {"fabric", {{"kind", sim::name_of(fabric.kind)}}},
               {"source", source}};
   if (fabric.bandwidth.value() > 0.0)
-    record["fabric"].update({{"devices", fabric.devices}, {"device_bytes_per_s", fabric.bandwidth.value()}});
+    record["fabric"].update(
+        {{"devices", fabric.devices}, {"device_bytes_per_s", fabric.bandwidth.value()}});
   record["devices_per_node"] = std::max(1, fabric.devices);
-  if (device.vector_peak.value() > 0.0) record["peak_fp32_vector_flops"] = device.vector_peak.value();
+  if (device.vector_peak.value() > 0.0)
+    record["peak_fp32_vector_flops"] = device.vector_peak.value();
   if (peak(sim::DType::Fp32) > 0.0) record["peak_fp32_matrix_flops"] = peak(sim::DType::Fp32);
   if (peak(sim::DType::Bf16) > 0.0) record["peak_bf16_flops"] = peak(sim::DType::Bf16);
   if (device.cache.value() > 0.0) record["llc_bytes"] = device.cache.value();
@@ -67,11 +72,19 @@ json row_of(const Coefficient& coefficient) {
 
 }  // namespace
 
-std::optional<double> MeasuredRow::number(std::string_view name) const { return value_in<double>(values_, name); }
-std::optional<std::string> MeasuredRow::text(std::string_view name) const { return value_in<std::string>(values_, name); }
-std::optional<bool> MeasuredRow::flag(std::string_view name) const { return value_in<bool>(values_, name); }
+std::optional<double> MeasuredRow::number(std::string_view name) const {
+  return value_in<double>(values_, name);
+}
+std::optional<std::string> MeasuredRow::text(std::string_view name) const {
+  return value_in<std::string>(values_, name);
+}
+std::optional<bool> MeasuredRow::flag(std::string_view name) const {
+  return value_in<bool>(values_, name);
+}
 
-MeasuredRow fields(const Measurement& measurement) { return row_of(json::parse(measurement.record)); }
+MeasuredRow fields(const Measurement& measurement) {
+  return row_of(json::parse(measurement.record));
+}
 
 std::vector<MeasuredRow> rows(const Measurement& measurement) {
   std::vector<MeasuredRow> result;
@@ -85,15 +98,19 @@ std::vector<MeasuredRow> rows(const Measurement& measurement) {
   const json columns = json::parse(measurement.columns);
   for (const json& point : json::parse(measurement.points)) {
     MeasuredRow& row = result.emplace_back();
-    for (std::size_t i = 0; i < columns.size() && i < point.size(); ++i) add(row, columns[i].get<std::string>(), point[i]);
+    for (std::size_t i = 0; i < columns.size() && i < point.size(); ++i)
+      add(row, columns[i].get<std::string>(), point[i]);
   }
   return result;
 }
 
 std::string hardware_document(const sim::Device& device, const MeasuredFabric& fabric,
-                              const std::vector<Coefficient>& coefficients, const std::string& source) {
-  json document{{"accelerators", json::array({accelerator_of(device, fabric, source)})}, {"coefficients", json::array()}};
-  for (const Coefficient& coefficient : coefficients) document["coefficients"].push_back(row_of(coefficient));
+                              const std::vector<Coefficient>& coefficients,
+                              const std::string& source) {
+  json document{{"accelerators", json::array({accelerator_of(device, fabric, source)})},
+                {"coefficients", json::array()}};
+  for (const Coefficient& coefficient : coefficients)
+    document["coefficients"].push_back(row_of(coefficient));
   return document.dump(1);
 }
 

@@ -16,7 +16,9 @@ namespace llmsim::hwdb {
 // Named numbers, texts and truth values.  A field that is missing, null or a list reads as none.
 class MeasuredRow {
  public:
-  void set(const std::string& name, std::variant<double, std::string, bool> value) { values_[name] = std::move(value); }
+  void set(const std::string& name, std::variant<double, std::string, bool> value) {
+    values_[name] = std::move(value);
+  }
 
   std::optional<double> number(std::string_view name) const;
   std::optional<std::string> text(std::string_view name) const;
@@ -40,8 +42,10 @@ struct MeasuredFabric {
   sim::BytesPerSecond bandwidth{};
 };
 
-// JSON with the device as an accelerator and these coefficients of it.  `source` says what measured it.
+// JSON with the device as an accelerator and these coefficients of it.  `source` says what measured
+// it.
 std::string hardware_document(const sim::Device& device, const MeasuredFabric& fabric,
-                              const std::vector<Coefficient>& coefficients, const std::string& source);
+                              const std::vector<Coefficient>& coefficients,
+                              const std::string& source);
 
 }  // namespace llmsim::hwdb

@@ -13,7 +13,9 @@ namespace {
 
 // True where every recorded width equals the catalogue's.
 bool same_shape(const RecordedModel& m, const sim::Transformer& known) {
-  const auto agrees = [](const std::optional<int>& recorded, int value) { return !recorded || *recorded == value; };
+  const auto agrees = [](const std::optional<int>& recorded, int value) {
+    return !recorded || *recorded == value;
+  };
   return agrees(m.hidden_size, known.hidden_size) && agrees(m.num_heads, known.num_heads) &&
          agrees(m.num_kv_heads, known.num_kv_heads) && agrees(m.ffn_size, known.ffn_size) &&
          m.moe.has_value() == known.moe.has_value();
@@ -36,7 +38,8 @@ const sim::CatalogueEntry* sibling(const RecordedModel& m, const sim::Transforme
   for (const sim::CatalogueEntry& entry : sim::catalogue()) {
     const sim::Transformer& known = entry.model;
     const bool same_size = m.num_layers == known.num_layers && m.hidden_size == known.hidden_size;
-    if (same_size && sim::family_of(known.name) == sim::family_of(named.name) && same_shape(m, known) && same_positions(m, known))
+    if (same_size && sim::family_of(known.name) == sim::family_of(named.name) &&
+        same_shape(m, known) && same_positions(m, known))
       return &entry;
   }
   return nullptr;
@@ -57,17 +60,22 @@ const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
 
 std::string nearest_models_text(const std::string& name) {
   std::string text;
-  for (const std::string& model : sim::nearest_models(name, 3)) text += (text.empty() ? "; did you mean " : ", ") + model;
+  for (const std::string& model : sim::nearest_models(name, 3))
+    text += (text.empty() ? "; did you mean " : ", ") + model;
   return text.empty() ? text : text + "?";
 }
 
-void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry, const Assumptions& assume) {
+void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
+                     const Assumptions& assume) {
   if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder") {
-    assume.refuse("model.architecture = " + *m.architecture + ": only decoders and encoders are simulated");
+    assume.refuse("model.architecture = " + *m.architecture +
+                  ": only decoders and encoders are simulated");
   }
   if (entry || (m.num_layers && m.hidden_size && m.num_heads)) return;
   const char* missing = !m.num_layers ? "num_layers" : !m.hidden_size ? "hidden_size" : "num_heads";
-  const std::string known = m.name ? " and " + *m.name + " is no model of the catalogue" + nearest_models_text(*m.name) : "";
+  const std::string known =
+      m.name ? " and " + *m.name + " is no model of the catalogue" + nearest_models_text(*m.name)
+             : "";
   assume.refuse(std::string("model.") + missing + " is missing" + known);
 }
 
@@ -92,21 +100,25 @@ int ffn_size_of(const RecordedModel& m, Assumptions& assume) {
   if (m.ffn_size) return *m.ffn_size;
   if (m.moe) return m.moe->expert_ffn_size;
   if (m.gated_mlp.value_or(false)) assume.refuse("model.ffn_size is missing");
-  assume.note("model.ffn_size", std::to_string(4 * std::int64_t{*m.hidden_size}), "4 * hidden_size");
+  assume.note("model.ffn_size", std::to_string(4 * std::int64_t{*m.hidden_size}),
+              "4 * hidden_size");
   return static_cast<int>(4 * std::int64_t{*m.hidden_size});
 }
 
 bool is_encoder(const RecordedModel& m) { return m.encoder || m.architecture == "encoder"; }
 
-// Norms as BERT has them: after the embedding and after each half of a layer, so that none is left for the head.
+// Norms as BERT has them: after the embedding and after each half of a layer, so that none is left
+// for the head.
 void set_encoder(sim::Transformer& t) {
   t.embedding_norm = true;
   t.final_norm = false;
   t.encoder = sim::Encoder::bert();
 }
 
-// A shape that no catalogue model has: what is not recorded follows from the two families, GPT and Llama.
-sim::Transformer described_model(const RecordedModel& m, const FrameworkDefaults& defaults, Assumptions& assume) {
+// A shape that no catalogue model has: what is not recorded follows from the two families, GPT and
+// Llama.
+sim::Transformer described_model(const RecordedModel& m, const FrameworkDefaults& defaults,
+                                 Assumptions& assume) {
   sim::Transformer t;
   t.norm = norm_of(m, assume);
   const bool llama = t.norm == sim::Norm::RmsNorm;
@@ -119,12 +131,13 @@ sim::Transformer described_model(const RecordedModel& m, const FrameworkDefaults
   t.vocab_size = assume.required(m.vocab_size, "model.vocab_size");
   t.seq_len = assume.required(m.seq_len, "model.seq_len");
   t.gated_mlp = assume.given(m.gated_mlp, "model.gated_mlp", llama, "goes with the kind of norm");
-  t.tied_embeddings =
-      assume.given(m.tied_embeddings, "model.tied_embeddings", !llama, "GPT models tie them, Llama models do not");
-  t.position = position_named(
-      assume.given(m.position, "model.position", std::string(llama ? "rope" : "learned"), "goes with the kind of norm"));
-  const bool bias =
-      assume.given(m.bias, "model.bias", defaults.bias.value_or(!llama), "goes with the kind of norm and the framework");
+  t.tied_embeddings = assume.given(m.tied_embeddings, "model.tied_embeddings", !llama,
+                                   "GPT models tie them, Llama models do not");
+  t.position = position_named(assume.given(m.position, "model.position",
+                                           std::string(llama ? "rope" : "learned"),
+                                           "goes with the kind of norm"));
+  const bool bias = assume.given(m.bias, "model.bias", defaults.bias.value_or(!llama),
+                                 "goes with the kind of norm and the framework");
   t.bias = bias ? sim::Biases::gpt() : sim::Biases{};
   t.parallel_block = m.parallel_block.value_or(false);
   t.norms_per_layer = t.parallel_block ? 1 : 2;
@@ -140,7 +153,8 @@ sim::Transformer adapted_model(const RecordedModel& m, sim::Transformer t, Assum
   replace(t.num_layers, m.num_layers);
   replace(t.head_dim, m.head_dim);
   replace(t.vocab_size, m.vocab_size);
-  t.seq_len = assume.given(m.seq_len, "model.seq_len", t.seq_len, "training length of the catalogue's model");
+  t.seq_len = assume.given(m.seq_len, "model.seq_len", t.seq_len,
+                           "training length of the catalogue's model");
   replace(t.gated_mlp, m.gated_mlp);
   replace(t.tied_embeddings, m.tied_embeddings);
   replace(t.parallel_block, m.parallel_block);
@@ -157,7 +171,8 @@ void set_experts(const RecordedModel& m, sim::Transformer& t) {
   sim::Moe moe = *m.moe;
   if (t.moe) {
     moe.router_bias = t.moe->router_bias;
-    if (moe.num_groups == 1) moe.num_groups = t.moe->num_groups, moe.groups_per_token = t.moe->groups_per_token;
+    if (moe.num_groups == 1)
+      moe.num_groups = t.moe->num_groups, moe.groups_per_token = t.moe->groups_per_token;
     moe.expert_bias = t.moe->expert_bias;
     moe.shared_expert_gate = t.moe->shared_expert_gate;
   }
@@ -168,7 +183,9 @@ void set_experts(const RecordedModel& m, sim::Transformer& t) {
 }
 
 constexpr std::array<std::pair<const char*, sim::QkNorm>, 3> kQkNorms = {
-    {{"none", sim::QkNorm::None}, {"per-head", sim::QkNorm::PerHead}, {"all-heads", sim::QkNorm::AllHeads}}};
+    {{"none", sim::QkNorm::None},
+     {"per-head", sim::QkNorm::PerHead},
+     {"all-heads", sim::QkNorm::AllHeads}}};
 
 // What a record says of details that most leave to the family or the catalogue.
 void set_details(const RecordedModel& m, sim::Transformer& t) {
@@ -232,11 +249,13 @@ RecordedModel recorded(const sim::Transformer& t) {
   return m;
 }
 
-sim::Transformer model_of(const RunRecord& record, const FrameworkDefaults& defaults, Assumptions& assume) {
+sim::Transformer model_of(const RunRecord& record, const FrameworkDefaults& defaults,
+                          Assumptions& assume) {
   const RecordedModel& m = record.model;
   const sim::CatalogueEntry* entry = catalogue_entry(m);
   check_described(m, entry, assume);
-  sim::Transformer t = entry ? adapted_model(m, entry->model, assume) : described_model(m, defaults, assume);
+  sim::Transformer t =
+      entry ? adapted_model(m, entry->model, assume) : described_model(m, defaults, assume);
   t.name = m.name.value_or("unnamed");
   if (m.sliding_window) t.sliding_window = m.sliding_window;
   set_experts(m, t);

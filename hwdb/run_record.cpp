@@ -28,9 +28,11 @@ sim::Moe read_moe(ObjectReader reader, RecordedModel& m) {
   m.expert_bias = reader.boolean("expert_bias");
   m.shared_expert_gate = reader.boolean("shared_expert_gate");
   reader.finish();
-  if (moe.num_experts == 0) reader.refuse("num_experts", "an MoE model needs its number of experts");
+  if (moe.num_experts == 0)
+    reader.refuse("num_experts", "an MoE model needs its number of experts");
   if (moe.top_k == 0) reader.refuse("top_k", "an MoE model needs the number of experts per token");
-  if (moe.expert_ffn_size == 0) reader.refuse("expert_ffn_size", "an MoE model needs the width of an expert");
+  if (moe.expert_ffn_size == 0)
+    reader.refuse("expert_ffn_size", "an MoE model needs the width of an expert");
   return moe;
 }
 
@@ -84,7 +86,8 @@ void read_details(ObjectReader& reader, RecordedModel& m) {
 RecordedModel read_model(ObjectReader reader) {
   RecordedModel m;
   m.name = reader.text("name");
-  m.architecture = reader.one_of("architecture", {"decoder", "encoder", "hybrid", "vision-language", "other"});
+  m.architecture =
+      reader.one_of("architecture", {"decoder", "encoder", "hybrid", "vision-language", "other"});
   m.num_layers = reader.count("num_layers");
   m.hidden_size = reader.count("hidden_size");
   m.num_heads = reader.count("num_heads");
@@ -103,7 +106,8 @@ RecordedModel read_model(ObjectReader reader) {
   read_details(reader, m);
   if (std::optional<ObjectReader> moe = reader.object("moe")) m.moe = read_moe(*moe, m);
   if (std::optional<ObjectReader> mla = reader.object("mla")) m.mla = read_mla(*mla);
-  if (std::optional<ObjectReader> encoder = reader.object("encoder")) m.encoder = read_encoder(*encoder);
+  if (std::optional<ObjectReader> encoder = reader.object("encoder"))
+    m.encoder = read_encoder(*encoder);
   m.mtp_layers = reader.count("mtp_layers", 0);
   m.num_parameters = reader.integer("num_parameters", 1, std::int64_t{1} << 53);
   m.trainable = reader.one_of("trainable", {"all", "lora", "adapter"});
@@ -124,13 +128,15 @@ RecordedHardware read_hardware(ObjectReader reader) {
   h.devices_per_node = reader.count("devices_per_node");
   h.inter_node_bytes_per_s_per_device = reader.number("inter_node_bytes_per_s_per_device", 1.0);
   h.transport = reader.one_of("transport", {"rdma", "sockets"});
-  h.collective_algorithm = reader.one_of("collective_algorithm", {"auto", "ring", "tree", "hierarchical"});
+  h.collective_algorithm =
+      reader.one_of("collective_algorithm", {"auto", "ring", "tree", "hierarchical"});
   reader.finish();
   return h;
 }
 
 // A value of a strategy's field in the spelling of its table.
-std::optional<sim::FieldValue> read_field(ObjectReader& reader, const sim::StrategyField& field, const char* key) {
+std::optional<sim::FieldValue> read_field(ObjectReader& reader, const sim::StrategyField& field,
+                                          const char* key) {
   const json* const value = reader.any(key);
   if (!value) return std::nullopt;
   const std::optional<sim::FieldValue> plain = field_value_of(*value);
@@ -140,7 +146,8 @@ std::optional<sim::FieldValue> read_field(ObjectReader& reader, const sim::Strat
   return right;
 }
 
-// Fields of one object, which is the training section or one in it: those whose key begins with `prefix`.
+// Fields of one object, which is the training section or one in it: those whose key begins with
+// `prefix`.
 void read_fields(ObjectReader& reader, const std::string& prefix, sim::PartialStrategy& strategy) {
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     const std::string key = field.key.starts_with(prefix) ? field.key.substr(prefix.size()) : ".";
@@ -155,7 +162,8 @@ sim::SettingValues read_settings(ObjectReader& reader) {
     const json* const value = reader.any(setting.key);
     if (!value) continue;
     const std::optional<sim::FieldValue> plain = field_value_of(*value);
-    if (!plain || !can_have(setting, *plain)) reader.refuse(setting.key, values_of(setting) + " is expected");
+    if (!plain || !can_have(setting, *plain))
+      reader.refuse(setting.key, values_of(setting) + " is expected");
     settings[setting.key] = *plain;
   }
   return settings;
@@ -187,14 +195,16 @@ RecordedTraining read_training(ObjectReader reader) {
 
 Measured read_measured(ObjectReader reader) {
   Measured m;
-  if (const std::optional<double> time = reader.number("step_time_s", 1e-9)) m.step_time = sim::Seconds(*time);
+  if (const std::optional<double> time = reader.number("step_time_s", 1e-9))
+    m.step_time = sim::Seconds(*time);
   m.step_time_derived_from = reader.text("step_time_derived_from");
   m.tokens_per_second_per_device = reader.number("tokens_per_s_per_device", 0.0);
   m.reported_tflops_per_device = reader.number("reported_tflops_per_device", 0.0);
   m.reported_mfu = reader.number("reported_mfu", 0.0);
   m.reported_hfu = reader.number("reported_hfu", 0.0);
   m.flops_convention = reader.text("flops_convention");
-  if (const std::optional<double> peak = reader.number("peak_memory_bytes", 1.0)) m.peak_memory = sim::Bytes(*peak);
+  if (const std::optional<double> peak = reader.number("peak_memory_bytes", 1.0))
+    m.peak_memory = sim::Bytes(*peak);
   m.memory_kind = reader.one_of("memory_kind", {"allocated", "reserved", "device"});
   m.memory_scope = reader.one_of("memory_scope", {"max-rank", "last-stage", "first-or-last-stage"});
   m.outcome = reader.one_of("outcome", {"ok", "oom", "crash", "flaky", "feasible"});
@@ -211,7 +221,8 @@ Scored read_scored(ObjectReader reader) {
   return s;
 }
 
-RunRecord read_record(const json& value, const std::string& file, const std::string& id, const std::string& group) {
+RunRecord read_record(const json& value, const std::string& file, const std::string& id,
+                      const std::string& group) {
   ObjectReader reader(value, file + ": run " + id);
   RunRecord record;
   record.file = file;
@@ -221,22 +232,28 @@ RunRecord read_record(const json& value, const std::string& file, const std::str
   record.group = reader.text("group").value_or(group);
   record.source = reader.text("source");
   record.date = reader.text("date");
-  if (record.date && !is_date(*record.date)) reader.refuse("date", "a date as \"YYYY-MM-DD\" is expected");
+  if (record.date && !is_date(*record.date))
+    reader.refuse("date", "a date as \"YYYY-MM-DD\" is expected");
   record.notes = reader.text("notes");
   record.noise = reader.number("noise", 0.0);
   reader.any("inferred");
   if (std::optional<ObjectReader> model = reader.object("model")) record.model = read_model(*model);
-  if (std::optional<ObjectReader> hardware = reader.object("hardware")) record.hardware = read_hardware(*hardware);
-  if (std::optional<ObjectReader> training = reader.object("training")) record.training = read_training(*training);
-  if (std::optional<ObjectReader> measured = reader.object("measured")) record.measured = read_measured(*measured);
-  if (std::optional<ObjectReader> scored = reader.object("scored")) record.scored = read_scored(*scored);
+  if (std::optional<ObjectReader> hardware = reader.object("hardware"))
+    record.hardware = read_hardware(*hardware);
+  if (std::optional<ObjectReader> training = reader.object("training"))
+    record.training = read_training(*training);
+  if (std::optional<ObjectReader> measured = reader.object("measured"))
+    record.measured = read_measured(*measured);
+  if (std::optional<ObjectReader> scored = reader.object("scored"))
+    record.scored = read_scored(*scored);
   reader.finish();
   return record;
 }
 
 // The id of a run, or its place in the file.
 std::string id_of(const json& value, std::size_t index) {
-  if (value.is_object() && value.contains("id") && value["id"].is_string() && value["id"] != "") return value["id"];
+  if (value.is_object() && value.contains("id") && value["id"].is_string() && value["id"] != "")
+    return value["id"];
   return "number " + std::to_string(index + 1);
 }
 
@@ -253,7 +270,8 @@ void add_run(RunFile& file, const json& value, std::set<std::string>& seen) {
 }  // namespace
 
 bool is_date(const std::string& text) {
-  return text.size() == 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-") == std::string::npos;
+  return text.size() == 10 && text[4] == '-' && text[7] == '-' &&
+         text.find_first_not_of("0123456789-") == std::string::npos;
 }
 
 RunFile parse_runs(const std::string& text, const std::string& file) {
@@ -267,7 +285,9 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
     return result;
   }
   if (reader.integer("schema", 1, 1 << 20).value_or(2) != 2)
-    reader.refuse("schema", "this program reads schema 2; tests/validation/convert_runs.py IN OUT converts schema 1");
+    reader.refuse(
+        "schema",
+        "this program reads schema 2; tests/validation/convert_runs.py IN OUT converts schema 1");
   result.group = reader.text("group").value_or("");
   result.description = reader.text("description").value_or("");
   reader.texts("caveats");
@@ -283,7 +303,9 @@ RunFile read_runs(const std::string& path) { return parse_runs(content_of_file(p
 RunRecord read_run(const std::string& path) {
   RunFile file = read_runs(path);
   if (!file.rejected.empty()) throw Error(file.rejected.front().reason);
-  if (file.runs.size() != 1) throw Error(path + ": holds " + std::to_string(file.runs.size()) + " runs; one run is expected");
+  if (file.runs.size() != 1)
+    throw Error(path + ": holds " + std::to_string(file.runs.size()) +
+                " runs; one run is expected");
   return std::move(file.runs.front());
 }
 

@@ -1,8 +1,8 @@
 // Run records: training runs as people write them down, and what makes simulator input of them.
 //
-// A record is the JSON of one run: what was trained, on what, how, and (in a measured run) what came out.  The schema is
-// described in tests/validation/runs/README.md.  Every part is optional when read; null means unknown.  RunResolver
-// (run_resolver.h) fills what is unknown.
+// A record is the JSON of one run: what was trained, on what, how, and (in a measured run) what
+// came out.  The schema is described in tests/validation/runs/README.md.  Every part is optional
+// when read; null means unknown.  RunResolver (run_resolver.h) fills what is unknown.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ namespace llmsim::hwdb {
 // Units are SI and the names those of the schema.
 struct RecordedModel {
   std::optional<std::string> name, architecture;
-  std::optional<int> num_layers, hidden_size, num_heads, num_kv_heads, head_dim, ffn_size, vocab_size, seq_len;
+  std::optional<int> num_layers, hidden_size, num_heads, num_kv_heads, head_dim, ffn_size,
+      vocab_size, seq_len;
   std::optional<bool> gated_mlp, tied_embeddings, bias, parallel_block;
   std::optional<std::string> norm, position;
   std::optional<int> sliding_window;
@@ -48,25 +49,28 @@ struct RecordedHardware {
   std::optional<int> num_devices, devices_per_node;
   std::optional<double> inter_node_bytes_per_s_per_device;  // one direction
   std::optional<std::string> transport;                     // "rdma", "sockets"
-  std::optional<std::string> collective_algorithm;          // "auto", "ring", "tree", "hierarchical"
+  std::optional<std::string> collective_algorithm;  // "auto", "ring", "tree", "hierarchical"
 };
 
 struct RecordedTraining {
   std::optional<std::string> framework, framework_version;
   std::optional<std::string> framework_detail, precision_detail, recompute_detail;  // free text
-  sim::PartialStrategy strategy;                                                    // sim/strategy/strategy_fields.h
-  // What follows from the fields of a strategy: num_microbatches = global_batch / (dp * micro_batch), forward passes of one
-  // replica per optimizer step; replicate_size = dp * cp / shard_size; dp_overlap is both overlaps where one is not said.
+  sim::PartialStrategy strategy;  // sim/strategy/strategy_fields.h
+  // What follows from the fields of a strategy: num_microbatches = global_batch / (dp *
+  // micro_batch), forward passes of one replica per optimizer step; replicate_size = dp * cp /
+  // shard_size; dp_overlap is both overlaps where one is not said.
   std::optional<int> num_microbatches, replicate_size;
   std::optional<bool> dp_overlap;
   sim::SettingValues settings;  // of the training program: settings.h
 };
 
-// What came out.  Reported rates are kept as printed; only times, bytes and outcomes are compared with predictions.
+// What came out.  Reported rates are kept as printed; only times, bytes and outcomes are compared
+// with predictions.
 struct Measured {
   std::optional<sim::Seconds> step_time;
   std::optional<std::string> step_time_derived_from;
-  std::optional<double> tokens_per_second_per_device, reported_tflops_per_device, reported_mfu, reported_hfu;
+  std::optional<double> tokens_per_second_per_device, reported_tflops_per_device, reported_mfu,
+      reported_hfu;
   std::optional<std::string> flops_convention;
   std::optional<sim::Bytes> peak_memory;
   std::optional<std::string> memory_kind;   // "allocated", "reserved", "device"
@@ -111,11 +115,12 @@ struct RunFile {
   std::vector<RejectedRun> rejected;  // runs with an unknown key, a wrong type or an unknown value
 };
 
-// Free text (notes, source, framework_detail, precision_detail, recompute.detail, ...) is kept to be printed; nothing reads it.
+// Free text (notes, source, framework_detail, precision_detail, recompute.detail, ...) is kept to
+// be printed; nothing reads it.
 //
-// Runs of the JSON in `text`: {"schema": 2, "group": ..., "runs": [...]}, or one run alone.  Throws Error where the text is no
-// such JSON (with file and line); a run with a mistake is put into `rejected` and the others are read.  `file` names it in
-// messages.
+// Runs of the JSON in `text`: {"schema": 2, "group": ..., "runs": [...]}, or one run alone.  Throws
+// Error where the text is no such JSON (with file and line); a run with a mistake is put into
+// `rejected` and the others are read.  `file` names it in messages.
 RunFile parse_runs(const std::string& text, const std::string& file);
 
 // The same for a file.  Throws Error where it cannot be read.

@@ -1,4 +1,5 @@
-// Makes simulator input of run records: fills what they do not say, and notes each value it assumed.
+// Makes simulator input of run records: fills what they do not say, and notes each value it
+// assumed.
 #pragma once
 
 #include <map>
@@ -16,29 +17,36 @@ namespace llmsim::hwdb {
 // Remembers hardware and frameworks between calls, so that thousands of records are resolved fast.
 class RunResolver {
  public:
-  // `database` must outlive the resolver; its coefficients of scope "framework" replace fields of `frameworks`.
+  // `database` must outlive the resolver; its coefficients of scope "framework" replace fields of
+  // `frameworks`.
   explicit RunResolver(const Database& database, Frameworks frameworks = Frameworks::shipped());
 
   // Fills unknown fields and checks the rest:
-  //   shape      from the catalogue where the record has only a model's name; details that the schema has no key for
-  //              (which layers have biases, q/k norms) from the catalogue's model of that name, if its shape is the recorded one
+  //   shape      from the catalogue where the record has only a model's name; details that the
+  //              schema has no key for (which layers have biases, q/k norms) from the catalogue's
+  //              model of that name, if its shape is the recorded one
   //   mesh       tp, pp, cp, ep default to 1; dp to what remains of the devices
-  //   batch      two of micro_batch, num_microbatches, global_batch give the third; micro_batch and num_microbatches default to 1
-  //   layers     are dealt to stages with the embedding and the head counted as layers where only that divides evenly
+  //   batch      two of micro_batch, num_microbatches, global_batch give the third; micro_batch and
+  //              num_microbatches default to 1
+  //   layers     are dealt to stages with the embedding and the head counted as layers where only
+  //              that divides evenly
   //   the rest   from the framework of the framework (frameworks.h)
-  // What is assumed answers as the same value given would: the number format, the model and the sharding are filled before the
-  // framework is asked how it behaves.  Free text is never read.  Each assumption becomes a Fact "assumed.<path of the key>".
-  // Throws Error naming file, run, key and what would be right: an unknown accelerator, system or framework; a mesh or a batch
-  // that does not multiply; an essential figure that is missing.
+  // What is assumed answers as the same value given would: the number format, the model and the
+  // sharding are filled before the framework is asked how it behaves.  Free text is never read.
+  // Each assumption becomes a Fact "assumed.<path of the key>".  Throws Error naming file, run, key
+  // and what would be right: an unknown accelerator, system or framework; a mesh or a batch that
+  // does not multiply; an essential figure that is missing.
   sim::Run resolve(const RunRecord& record);
 
-  // The same for a search, which chooses the layout: mesh, micro-batch, pipeline, sequence parallelism, shard size and
-  // recomputation are those of a plain strategy, and nothing is assumed about them.
+  // The same for a search, which chooses the layout: mesh, micro-batch, pipeline, sequence
+  // parallelism, shard size and recomputation are those of a plain strategy, and nothing is assumed
+  // about them.
   sim::Run resolve_without_layout(const RunRecord& record);
 
  private:
   sim::Run resolve(const RunRecord& record, bool laid_out);
-  void resolve_parts(const RunRecord& record, bool laid_out, sim::Run& run, class Assumptions& assume);
+  void resolve_parts(const RunRecord& record, bool laid_out, sim::Run& run,
+                     class Assumptions& assume);
   const ClusterRecord& cluster_of(const RecordedHardware& hardware);
 
   const Database* database_;
@@ -50,8 +58,9 @@ class RunResolver {
 //
 // Private to hwdb.
 
-// `strategy` has its mesh and what is stated of it.  Expert ranks that do not fit into dp * cp, but into tp * dp * cp, have whole
-// experts (etp = 1): no other mesh of that size exists.
-void set_expert_ranks(const RecordedTraining& training, sim::Strategy& strategy, Assumptions& assume);
+// `strategy` has its mesh and what is stated of it.  Expert ranks that do not fit into dp * cp, but
+// into tp * dp * cp, have whole experts (etp = 1): no other mesh of that size exists.
+void set_expert_ranks(const RecordedTraining& training, sim::Strategy& strategy,
+                      Assumptions& assume);
 
 }  // namespace llmsim::hwdb

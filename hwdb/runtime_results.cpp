@@ -18,19 +18,22 @@ namespace {
 using nlohmann::json;
 
 constexpr int kResultsSchema = 2;
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 48;  // rows, columns or heads of an operator
+// Rows, columns or heads of an operator.
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 48;
 constexpr std::int64_t kMostRanks = 1 << 22;
 
 std::optional<sim::OperatorKind> kind_named(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(sim::OperatorKind::HostCopy); ++i) {
-    if (name == name_of(static_cast<sim::OperatorKind>(i))) return static_cast<sim::OperatorKind>(i);
+    if (name == name_of(static_cast<sim::OperatorKind>(i)))
+      return static_cast<sim::OperatorKind>(i);
   }
   return std::nullopt;
 }
 
 std::optional<sim::MemoryBoundKernel> memory_bound_kernel_named(const std::string& name) {
   for (int i = 0; i < sim::kNumMemoryBoundKernels; ++i) {
-    if (name == name_of(static_cast<sim::MemoryBoundKernel>(i))) return static_cast<sim::MemoryBoundKernel>(i);
+    if (name == name_of(static_cast<sim::MemoryBoundKernel>(i)))
+      return static_cast<sim::MemoryBoundKernel>(i);
   }
   return std::nullopt;
 }
@@ -56,32 +59,39 @@ double positive_of(ObjectReader& record, const char* key) {
   return *value;
 }
 
-int ranks_of(ObjectReader& record, const char* key) { return static_cast<int>(size_of(record, key, kMostRanks)); }
+int ranks_of(ObjectReader& record, const char* key) {
+  return static_cast<int>(size_of(record, key, kMostRanks));
+}
 
-int ranks_or_one(ObjectReader& record, const char* key) { return record.any(key) ? ranks_of(record, key) : 1; }
+int ranks_or_one(ObjectReader& record, const char* key) {
+  return record.any(key) ? ranks_of(record, key) : 1;
+}
 
 MeasuredMachine machine_of(const json& header, const std::string& file) {
-  if (header.value("type", "") != "header") throw Error(file + ":1: the header is missing; is this a file of llmsim-runtime?");
+  if (header.value("type", "") != "header")
+    throw Error(file + ":1: the header is missing; is this a file of llmsim-runtime?");
   if (header.value("schema", 0) != kResultsSchema)
-    throw Error(file + ":1: schema = " + header.value("schema", json()).dump() + ": 2 is expected; measure again");
+    throw Error(file + ":1: schema = " + header.value("schema", json()).dump() +
+                ": 2 is expected; measure again");
   const json& device = header.at("device");
   ObjectReader sizes(device, file + ":1", "device");
   const json& library = header.at("library");
-  return {.id = header.at("accelerator").get<std::string>(),
-          .name = device.at("name").get<std::string>(),
-          .kind = device.at("kind").get<std::string>(),
-          .libtorch = library.at("libtorch").get<std::string>(),
-          .blas = library.value("blas", ""),
-          .date = header.value("started", "").substr(0, 10),
-          .threads = ranks_of(sizes, "threads"),
-          .memory = sim::Bytes(positive_of(sizes, "memory_bytes")),
-          .last_level_cache = sim::Bytes(sizes.number("last_level_cache_bytes", 0.0).value_or(0.0))};
+  return {
+      .id = header.at("accelerator").get<std::string>(),
+      .name = device.at("name").get<std::string>(),
+      .kind = device.at("kind").get<std::string>(),
+      .libtorch = library.at("libtorch").get<std::string>(),
+      .blas = library.value("blas", ""),
+      .date = header.value("started", "").substr(0, 10),
+      .threads = ranks_of(sizes, "threads"),
+      .memory = sim::Bytes(positive_of(sizes, "memory_bytes")),
+      .last_level_cache = sim::Bytes(sizes.number("last_level_cache_bytes", 0.0).value_or(0.0))};
 }
 
 // GEMMs and attention have a shape and FLOPs; what only moves memory has bytes.
 void read_work(ObjectReader& record, MeasuredKernel& kernel) {
-  const bool shaped =
-      kernel.library.empty() && (kernel.op.kind == sim::OperatorKind::Gemm || kernel.op.kind == sim::OperatorKind::Attention);
+  const bool shaped = kernel.library.empty() && (kernel.op.kind == sim::OperatorKind::Gemm ||
+                                                 kernel.op.kind == sim::OperatorKind::Attention);
   if (shaped) {
     kernel.op.batch = record.any("batch") ? size_of(record, "batch") : 1;
     kernel.op.m = size_of(record, "m");
@@ -92,7 +102,8 @@ void read_work(ObjectReader& record, MeasuredKernel& kernel) {
     kernel.op.flops = sim::Flops(record.number("flops", 0.0).value_or(0.0));
   }
   const bool moves = shaped || kernel.memory_bound || kernel.library == "stream_copy";
-  kernel.op.moved = sim::Bytes(moves ? positive_of(record, "moved_bytes") : record.number("moved_bytes", 0.0).value_or(0.0));
+  kernel.op.moved = sim::Bytes(moves ? positive_of(record, "moved_bytes")
+                                     : record.number("moved_bytes", 0.0).value_or(0.0));
   kernel.op.kernels = record.count("kernels").value_or(1);
 }
 
@@ -121,7 +132,8 @@ MeasuredKernel kernel_of(const json& record, const std::string& where) {
 
 std::optional<sim::CollectiveKind> collective_named(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(sim::CollectiveKind::SendRecv); ++i) {
-    if (name == name_of(static_cast<sim::CollectiveKind>(i))) return static_cast<sim::CollectiveKind>(i);
+    if (name == name_of(static_cast<sim::CollectiveKind>(i)))
+      return static_cast<sim::CollectiveKind>(i);
   }
   return std::nullopt;
 }
@@ -166,7 +178,8 @@ RunRecord run_of(const json& record, const std::string& where) {
 }
 
 sim::PassFlopCounts flops_of(const json& record) {
-  return {.gemms = record.at("gemm_flops").get<std::int64_t>(), .attention = record.at("attention_flops").get<std::int64_t>()};
+  return {.gemms = record.at("gemm_flops").get<std::int64_t>(),
+          .attention = record.at("attention_flops").get<std::int64_t>()};
 }
 
 sim::HeldBytes held_of(const json& record) {
@@ -188,7 +201,8 @@ CountedStep counted_of(const json& record, const std::string& where) {
   step.counts.backward = flops_of(counts.at("backward"));
   step.counts.held = held_of(counts.at("bytes"));
   for (const json& one : counts.at("sent")) {
-    step.counts.sent[{one.at("group").get<std::string>(), one.at("collective").get<std::string>()}] = {
+    step.counts
+        .sent[{one.at("group").get<std::string>(), one.at("collective").get<std::string>()}] = {
         .calls = one.at("calls").get<std::int64_t>(), .bytes = one.at("bytes").get<std::int64_t>()};
   }
   return step;
@@ -226,9 +240,11 @@ void add(RuntimeResults& results, const json& record, const std::string& where) 
 void require_same_device(const MeasuredMachine& first, const RuntimeResults& other) {
   const MeasuredMachine& machine = other.machine;
   if (machine.id != first.id)
-    throw Error(other.file + ": is of the device " + machine.id + ", the files before it of " + first.id);
+    throw Error(other.file + ": is of the device " + machine.id + ", the files before it of " +
+                first.id);
   if (machine.kind == "cpu" && machine.threads != first.threads) {
-    throw Error(other.file + ": threads = " + std::to_string(machine.threads) + ", " + std::to_string(first.threads) +
+    throw Error(other.file + ": threads = " + std::to_string(machine.threads) + ", " +
+                std::to_string(first.threads) +
                 " in the files before it: measure all with the same --threads");
   }
 }
@@ -255,7 +271,8 @@ RuntimeResults parse_runtime_results(const std::string& text, const std::string&
       throw Error(where + ": no record of llmsim-runtime: " + error.what());
     }
   }
-  if (results.machine.id.empty()) throw Error(file + ": is empty; a result file of llmsim-runtime is expected");
+  if (results.machine.id.empty())
+    throw Error(file + ": is empty; a result file of llmsim-runtime is expected");
   return results;
 }
 

@@ -1,4 +1,5 @@
-// Result files of llmsim-runtime: JSON lines, a header and one record for each measurement (runtime/measure/results.h).
+// Result files of llmsim-runtime: JSON lines, a header and one record for each measurement
+// (runtime/measure/results.h).
 #pragma once
 
 #include <optional>
@@ -24,7 +25,8 @@ struct MeasuredMachine {
   sim::Bytes last_level_cache{};  // 0: unknown
 };
 
-// One operator, or one call of the library (`library`: "stream_copy", "launch", ...; empty for operators).
+// One operator, or one call of the library (`library`: "stream_copy", "launch", ...; empty for
+// operators).
 struct MeasuredKernel {
   std::string library;
   std::string label;
@@ -93,11 +95,12 @@ struct RuntimeResults {
   bool truncated = false;  // the last line was cut off, and left out
 };
 
-// Throws Error naming file and line for text that is no result file; records of unknown types are skipped.
+// Throws Error naming file and line for text that is no result file; records of unknown types are
+// skipped.
 RuntimeResults parse_runtime_results(const std::string& text, const std::string& file);
 
-// The records of one device in several files.  Throws Error for files of different devices, and of a CPU for ranks of different
-// numbers of threads.
+// The records of one device in several files.  Throws Error for files of different devices, and of
+// a CPU for ranks of different numbers of threads.
 RuntimeResults read_runtime_results(const std::vector<std::string>& paths);
 
 }  // namespace llmsim::hwdb

@@ -1,4 +1,5 @@
-// The fact files of hwdb/facts, as they were when the program was built.  The program needs no files at run time.
+// The fact files of hwdb/facts, as they were when the program was built.  The program needs no
+// files at run time.
 #pragma once
 
 #include <span>

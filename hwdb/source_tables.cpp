@@ -56,7 +56,8 @@ SourceTable read_table(const json& value, const std::string& place) {
   reader.finish();
   if (table.title.empty()) reader.refuse("title", "a title is expected");
   if (table.source.empty()) reader.refuse("source", "where the table stands is expected");
-  if (table.rows == 0) reader.refuse("rows", "the number of rows that the source prints is expected");
+  if (table.rows == 0)
+    reader.refuse("rows", "the number of rows that the source prints is expected");
   if (int{!table.runs.empty()} + int{!table.stages.empty()} + int{!table.comparisons.empty()} != 1)
     reader.refuse("runs", "one of runs, stages and comparisons is expected");
   return table;
@@ -67,7 +68,8 @@ SourceTable read_table(const json& value, const std::string& place) {
 SourceProject parse_source_project(const std::string& text, const std::string& file) {
   const json document = parse_json(text, file);
   ObjectReader reader(document, file);
-  if (reader.integer("schema", 1, 1 << 20).value_or(1) != 1) reader.refuse("schema", "this program reads schema 1");
+  if (reader.integer("schema", 1, 1 << 20).value_or(1) != 1)
+    reader.refuse("schema", "this program reads schema 1");
   SourceProject project;
   project.file = file;
   project.title = reader.text("title").value_or("");
@@ -78,11 +80,14 @@ SourceProject parse_source_project(const std::string& text, const std::string& f
   if (project.title.empty()) reader.refuse("title", "the name of the project is expected");
   if (!tables || !tables->is_array()) reader.refuse("tables", "a list is expected");
   for (const json& table : *tables)
-    project.tables.push_back(read_table(table, file + ": table " + std::to_string(project.tables.size() + 1)));
+    project.tables.push_back(
+        read_table(table, file + ": table " + std::to_string(project.tables.size() + 1)));
   return project;
 }
 
-SourceProject read_source_project(const std::string& path) { return parse_source_project(content_of_file(path), path); }
+SourceProject read_source_project(const std::string& path) {
+  return parse_source_project(content_of_file(path), path);
+}
 
 bool matches(const std::string& pattern, const std::string& id) {
   const std::size_t star = pattern.find('*');
@@ -110,7 +115,8 @@ RunRecord filled(RunRecord record, const RunRecord& assumed) {
   fill(record.hardware.accelerator, assumed.hardware.accelerator);
   fill(record.hardware.num_devices, assumed.hardware.num_devices);
   fill(record.hardware.devices_per_node, assumed.hardware.devices_per_node);
-  record.training.strategy.insert(assumed.training.strategy.begin(), assumed.training.strategy.end());
+  record.training.strategy.insert(assumed.training.strategy.begin(),
+                                  assumed.training.strategy.end());
   return record;
 }
 

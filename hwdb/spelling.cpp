@@ -20,7 +20,8 @@ int edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::optional<std::string> nearest(std::string_view name, const std::vector<std::string>& candidates) {
+std::optional<std::string> nearest(std::string_view name,
+                                   const std::vector<std::string>& candidates) {
   constexpr std::size_t kLongestName = 200;  // longer input is no misspelling
   if (name.size() > kLongestName) return std::nullopt;
   const std::string* best = nullptr;
@@ -31,7 +32,8 @@ std::optional<std::string> nearest(std::string_view name, const std::vector<std:
     best = &candidate;
     best_distance = distance;
   }
-  if (!best || 2 * static_cast<std::size_t>(best_distance) > std::max(name.size(), best->size())) return std::nullopt;
+  if (!best || 2 * static_cast<std::size_t>(best_distance) > std::max(name.size(), best->size()))
+    return std::nullopt;
   return *best;
 }
 

@@ -11,9 +11,10 @@ namespace llmsim::hwdb {
 // Insertions, deletions and substitutions of one character that turn `a` into `b` (Levenshtein).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate with the smallest edit distance to `name`, the first of equals; none where even that one differs in more than
-// half of the longer word.
-std::optional<std::string> nearest(std::string_view name, const std::vector<std::string>& candidates);
+// The candidate with the smallest edit distance to `name`, the first of equals; none where even
+// that one differs in more than half of the longer word.
+std::optional<std::string> nearest(std::string_view name,
+                                   const std::vector<std::string>& candidates);
 
 // "; did you mean hidden_size?", or nothing where no candidate is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);

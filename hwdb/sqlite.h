@@ -26,7 +26,8 @@ enum class Open { Create, Existing, ReadOnly };
 
 class Connection {
  public:
-  // Opens a file, or ":memory:"; throws CannotOpen.  Waits up to ten seconds for another process that holds the database.
+  // Opens a file, or ":memory:"; throws CannotOpen.  Waits up to ten seconds for another process
+  // that holds the database.
   Connection(std::string path, Open mode);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -40,7 +41,8 @@ class Connection {
 
   void execute(const std::string& sql) const;
 
-  // Throws Error with SQLite's last message; says what to do where the file is damaged or no database at all.
+  // Throws Error with SQLite's last message; says what to do where the file is damaged or no
+  // database at all.
   [[noreturn]] void fail(int code) const;
 
  private:
@@ -48,7 +50,8 @@ class Connection {
   sqlite3* handle_ = nullptr;
 };
 
-// A prepared statement.  bind() takes positions in order; step() is true while there are rows; columns count from 0.
+// A prepared statement.  bind() takes positions in order; step() is true while there are rows;
+// columns count from 0.
 class Statement {
  public:
   Statement(const Connection& connection, std::string_view sql);

@@ -54,7 +54,8 @@ void fold(Table& table, const Keys& shape) {
   Keys alone;
   for (std::size_t c = 0; c < table.columns().size(); ++c) {
     const Column& column = table.columns()[c];
-    const bool in_step = std::find(kStepFactors.begin(), kStepFactors.end(), column.key) != kStepFactors.end();
+    const bool in_step =
+        std::find(kStepFactors.begin(), kStepFactors.end(), column.key) != kStepFactors.end();
     const bool is_factor = column.kind == Kind::Number || column.key == "peak_flops_per_s";
     if (is_factor && !in_step && !table.hidden(c)) alone.push_back(column.key);
   }
@@ -69,48 +70,57 @@ std::string memory_note(const std::vector<Kernel>& kernels) {
   std::string names;
   for (const Kernel& kernel : kernels) {
     if (!kernel.alone.memory_bound()) continue;
-    names += (names.empty() ? "" : ", ") + std::string(kernel.op.label) + " " + sim::name_of(kernel.pass);
+    names += (names.empty() ? "" : ", ") + std::string(kernel.op.label) + " " +
+             sim::name_of(kernel.pass);
   }
   return "bound by memory: " + (names.empty() ? "none" : names);
 }
 
 // "8192x6144x4096", with a batch of 32 "32 * 512x4096x7168".
 std::string shape_text(const sim::Operator& op) {
-  const std::string one = std::to_string(op.m) + "x" + std::to_string(op.n) + "x" + std::to_string(op.k);
+  const std::string one =
+      std::to_string(op.m) + "x" + std::to_string(op.n) + "x" + std::to_string(op.k);
   return op.batch == 1 ? one : std::to_string(op.batch) + " * " + one;
 }
 
-void add_sizes(std::vector<Cell>& row, const sim::Operator& op) { row.insert(row.end(), {op.batch, op.m, op.n, op.k}); }
+void add_sizes(std::vector<Cell>& row, const sim::Operator& op) {
+  row.insert(row.end(), {op.batch, op.m, op.n, op.k});
+}
 
-// What all GEMMs in a format share, once for each format: "bf16: peak 989.4 TFLOP/s, max efficiency 0.8076, low precision 1.000,
-// wgrad 0.9400", the last of those that make weight gradients.
+// What all GEMMs in a format share, once for each format: "bf16: peak 989.4 TFLOP/s, max efficiency
+// 0.8076, low precision 1.000, wgrad 0.9400", the last of those that make weight gradients.
 void note_formats(Table& table, const std::vector<sim::ExplainedGemm>& gemms) {
   std::map<sim::DType, std::string> shared, accumulating;
   for (const sim::ExplainedGemm& gemm : gemms) {
-    shared[gemm.op.dtype] = ": peak " + human(gemm.alone.peak) + ", max efficiency " + significant(gemm.alone.max_efficiency) +
-                            ", low precision " + significant(gemm.in_step.low_precision);
-    if (gemm.op.weight_gradient) accumulating[gemm.op.dtype] = ", wgrad " + significant(gemm.alone.weight_gradient);
+    shared[gemm.op.dtype] = ": peak " + human(gemm.alone.peak) + ", max efficiency " +
+                            significant(gemm.alone.max_efficiency) + ", low precision " +
+                            significant(gemm.in_step.low_precision);
+    if (gemm.op.weight_gradient)
+      accumulating[gemm.op.dtype] = ", wgrad " + significant(gemm.alone.weight_gradient);
   }
-  for (const auto& [dtype, text] : shared) table.add_note(sim::name_of(dtype) + text + accumulating[dtype]);
+  for (const auto& [dtype, text] : shared)
+    table.add_note(sim::name_of(dtype) + text + accumulating[dtype]);
 }
 
 Table gemm_table(const sim::Run& run) {
   const std::vector<sim::ExplainedGemm> gemms = sim::explained_gemms(run);
-  Table table = kernel_table<sim::ExplainedGemm>("GEMMs of one rank and micro-batch", {{"label", "GEMM", Kind::Text},
-                                                                                       {"pass", "pass", Kind::Text},
-                                                                                       {"shape", "m x n x k", Kind::Text},
-                                                                                       {"batch", "batch", Kind::Integer},
-                                                                                       {"m", "m", Kind::Integer},
-                                                                                       {"n", "n", Kind::Integer},
-                                                                                       {"k", "k", Kind::Integer},
-                                                                                       {"dtype", "dtype", Kind::Text}});
+  Table table = kernel_table<sim::ExplainedGemm>("GEMMs of one rank and micro-batch",
+                                                 {{"label", "GEMM", Kind::Text},
+                                                  {"pass", "pass", Kind::Text},
+                                                  {"shape", "m x n x k", Kind::Text},
+                                                  {"batch", "batch", Kind::Integer},
+                                                  {"m", "m", Kind::Integer},
+                                                  {"n", "n", Kind::Integer},
+                                                  {"k", "k", Kind::Integer},
+                                                  {"dtype", "dtype", Kind::Text}});
   for (const sim::ExplainedGemm& gemm : gemms) {
     std::vector<Cell> row{gemm.op.label, sim::name_of(gemm.pass), shape_text(gemm.op)};
     add_sizes(row, gemm.op);
     row.emplace_back(sim::name_of(gemm.op.dtype));
     add_kernel(table, std::move(row), gemm);
   }
-  for (const char* key : {"batch", "m", "n", "k", "peak_flops_per_s", "max_efficiency", "wgrad", "low_precision", "bound_by"})
+  for (const char* key : {"batch", "m", "n", "k", "peak_flops_per_s", "max_efficiency", "wgrad",
+                          "low_precision", "bound_by"})
     table.hide(key);
   note_formats(table, gemms);
   fold(table, {"dtype"});
@@ -120,24 +130,28 @@ Table gemm_table(const sim::Run& run) {
 
 Table attention_table(const sim::Run& run) {
   const std::vector<sim::ExplainedAttention> kernels = sim::explained_attention(run);
-  Table table = kernel_table<sim::ExplainedAttention>("Attention of one rank and micro-batch", {{"label", "kernel", Kind::Text},
-                                                                                                {"pass", "pass", Kind::Text},
-                                                                                                {"kernel", "by", Kind::Text},
-                                                                                                {"batch", "heads", Kind::Integer},
-                                                                                                {"m", "queries", Kind::Integer},
-                                                                                                {"n", "keys", Kind::Integer},
-                                                                                                {"k", "head", Kind::Integer},
-                                                                                                {"mask", "mask", Kind::Text},
-                                                                                                {"flops", "work", Kind::Flops}});
+  Table table = kernel_table<sim::ExplainedAttention>("Attention of one rank and micro-batch",
+                                                      {{"label", "kernel", Kind::Text},
+                                                       {"pass", "pass", Kind::Text},
+                                                       {"kernel", "by", Kind::Text},
+                                                       {"batch", "heads", Kind::Integer},
+                                                       {"m", "queries", Kind::Integer},
+                                                       {"n", "keys", Kind::Integer},
+                                                       {"k", "head", Kind::Integer},
+                                                       {"mask", "mask", Kind::Text},
+                                                       {"flops", "work", Kind::Flops}});
   for (const sim::ExplainedAttention& kernel : kernels) {
-    std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass), sim::name_of(run.framework.attention_kernel)};
+    std::vector<Cell> row{kernel.op.label, sim::name_of(kernel.pass),
+                          sim::name_of(run.framework.attention_kernel)};
     add_sizes(row, kernel.op);
     row.insert(row.end(), {kernel.op.causal ? "causal" : "none", kernel.op.flops});
     add_kernel(table, std::move(row), kernel);
   }
   table.hide("bound_by");
   fold(table, {"kernel", "batch", "m", "n", "k", "mask"});
-  table.add_note(kernels.empty() ? "attention of separate kernels: its GEMMs are those of --explain gemm" : memory_note(kernels));
+  table.add_note(kernels.empty()
+                     ? "attention of separate kernels: its GEMMs are those of --explain gemm"
+                     : memory_note(kernels));
   return table;
 }
 
@@ -155,35 +169,42 @@ std::string algorithm_text(const sim::CollectiveTerms& terms) {
 }
 
 Table collective_table(const sim::Run& run) {
-  Table table("Collectives of a step on the busiest rank", {{"collective", "collective", Kind::Text},
-                                                            {"group", "group", Kind::Text},
-                                                            {"ranks", "ranks", Kind::Integer},
-                                                            {"place", "ranks", Kind::Text},
-                                                            {"domains", "domains", Kind::Integer},
-                                                            {"ranks_per_domain", "ranks per domain", Kind::Integer},
-                                                            {"stride", "stride", Kind::Integer},
-                                                            {"groups_per_domain", "groups per domain", Kind::Integer},
-                                                            {"count", "calls", Kind::Number},
-                                                            {"bytes", "", Kind::Bytes},
-                                                            {"algorithm", "algorithm", Kind::Text},
-                                                            {"alpha_s", "alpha", Kind::Seconds},
-                                                            {"beta_s", "beta", Kind::Seconds},
-                                                            {"time_s", "time", Kind::Seconds},
-                                                            {"algbw_bytes_per_s", "algbw", Kind::BytesPerSecond},
-                                                            {"busbw_bytes_per_s", "busbw", Kind::BytesPerSecond}});
+  Table table("Collectives of a step on the busiest rank",
+              {{"collective", "collective", Kind::Text},
+               {"group", "group", Kind::Text},
+               {"ranks", "ranks", Kind::Integer},
+               {"place", "ranks", Kind::Text},
+               {"domains", "domains", Kind::Integer},
+               {"ranks_per_domain", "ranks per domain", Kind::Integer},
+               {"stride", "stride", Kind::Integer},
+               {"groups_per_domain", "groups per domain", Kind::Integer},
+               {"count", "calls", Kind::Number},
+               {"bytes", "", Kind::Bytes},
+               {"algorithm", "algorithm", Kind::Text},
+               {"alpha_s", "alpha", Kind::Seconds},
+               {"beta_s", "beta", Kind::Seconds},
+               {"time_s", "time", Kind::Seconds},
+               {"algbw_bytes_per_s", "algbw", Kind::BytesPerSecond},
+               {"busbw_bytes_per_s", "busbw", Kind::BytesPerSecond}});
   for (const sim::ExplainedCollective& one : sim::explained_collectives(run)) {
     const auto integer = [](int value) { return std::int64_t{value}; };
     const sim::GroupPlacement& place = one.place;
     table.add_row({sim::name_of(one.call.kind), sim::name_of(one.call.group), integer(place.ranks),
-                   std::to_string(place.domains) + " x " + std::to_string(place.ranks_per_domain), integer(place.domains),
-                   integer(place.ranks_per_domain), integer(place.stride), integer(place.groups_per_domain), one.call.calls,
-                   one.call.message, algorithm_text(one.terms), one.terms.alpha, one.terms.beta(), one.terms.time, one.algbw(),
-                   one.busbw()});
+                   std::to_string(place.domains) + " x " + std::to_string(place.ranks_per_domain),
+                   integer(place.domains), integer(place.ranks_per_domain), integer(place.stride),
+                   integer(place.groups_per_domain), one.call.calls, one.call.message,
+                   algorithm_text(one.terms), one.terms.alpha, one.terms.beta(), one.terms.time,
+                   one.algbw(), one.busbw()});
   }
-  for (const char* key : {"ranks", "domains", "ranks_per_domain", "stride", "groups_per_domain"}) table.hide(key);
+  for (const char* key : {"ranks", "domains", "ranks_per_domain", "stride", "groups_per_domain"})
+    table.hide(key);
   table.fold_constants({"group", "place", "algorithm"});
-  table.add_note("of one call: bytes as nccl-tests count them, time = alpha + beta; ranks: scale-up domains x ranks in each");
-  table.add_note("alpha: start and hops of the protocol, relative to those of Simple as in NCCL src/graph/tuning.cc");
+  table.add_note(
+      "of one call: bytes as nccl-tests count them, time = alpha + beta; ranks: scale-up domains x "
+      "ranks in each");
+  table.add_note(
+      "alpha: start and hops of the protocol, relative to those of Simple as in NCCL "
+      "src/graph/tuning.cc");
   return table;
 }
 
@@ -193,7 +214,8 @@ bool is_coefficient(const sim::Fact& fact, std::string_view owner, std::string_v
   return fact.key.starts_with(owner) && std::string_view(fact.key).substr(owner.size()) == key;
 }
 
-// Keys of the device that the kernels' factors come from, those that end in a dot with all that begin so.
+// Keys of the device that the kernels' factors come from, those that end in a dot with all that
+// begin so.
 Keys gemm_keys(const sim::Run& run) {
   Keys keys{"compute_units", "memory_bandwidth", "memory_fraction"};
   std::vector<sim::DType> dtypes;
@@ -208,11 +230,18 @@ Keys gemm_keys(const sim::Run& run) {
 
 Keys attention_keys(const sim::Run& run) {
   const std::string dtype = sim::name_of(sim::activation_dtype(run.strategy.precision));
-  const std::string own = std::string("attention.") + sim::name_of(run.framework.attention_kernel) + ".";
-  Keys keys{"compute_units", "memory_bandwidth", "memory_fraction", "peak." + dtype, "gemm." + dtype + ".kernel_time_s", own};
+  const std::string own =
+      std::string("attention.") + sim::name_of(run.framework.attention_kernel) + ".";
+  Keys keys{"compute_units",
+            "memory_bandwidth",
+            "memory_fraction",
+            "peak." + dtype,
+            "gemm." + dtype + ".kernel_time_s",
+            own};
   const std::string prefix = "device." + run.cluster.device.id + ".";
-  const bool has_own =
-      std::any_of(run.facts.begin(), run.facts.end(), [&](const sim::Fact& fact) { return fact.key.starts_with(prefix + own); });
+  const bool has_own = std::any_of(run.facts.begin(), run.facts.end(), [&](const sim::Fact& fact) {
+    return fact.key.starts_with(prefix + own);
+  });
   // Of all kernels that have none of their own.
   if (!has_own) {
     for (const char* key : {"forward", "backward", "seq_half", "head_dim_64_factor"})
@@ -286,15 +315,17 @@ Table explained_table(Explained what, const sim::Run& run) {
 std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run) {
   const Owners keys = owners_of(what, run);
   std::vector<sim::Fact> facts;
-  std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts), [&](const sim::Fact& fact) {
-    return belongs(fact, "device." + run.cluster.device.id + ".", keys.device) ||
-           belongs(fact, "framework." + run.framework.id + ".", keys.framework) ||
-           belongs(fact, "cluster." + run.cluster.id + ".", keys.cluster);
-  });
+  std::copy_if(run.facts.begin(), run.facts.end(), std::back_inserter(facts),
+               [&](const sim::Fact& fact) {
+                 return belongs(fact, "device." + run.cluster.device.id + ".", keys.device) ||
+                        belongs(fact, "framework." + run.framework.id + ".", keys.framework) ||
+                        belongs(fact, "cluster." + run.cluster.id + ".", keys.cluster);
+               });
   return facts;
 }
 
-std::string render(Explained what, const sim::Run& run, const Provenance& provenance, Format format, const Style& style) {
+std::string render(Explained what, const sim::Run& run, const Provenance& provenance, Format format,
+                   const Style& style) {
   const Table table = explained_table(what, run);
   if (format == Format::Csv) return render(table, format);
   Table evidence = evidence_table("Coefficients behind the factors", facts_behind(what, run));

@@ -1,5 +1,6 @@
-// Why the GEMMs, the attention kernels or the collectives of a run take as long as they do: one row for each with the factors
-// that multiply up to its rate (sim/explain.h), and the coefficients behind the factors.
+// Why the GEMMs, the attention kernels or the collectives of a run take as long as they do: one row
+// for each with the factors that multiply up to its rate (sim/explain.h), and the coefficients
+// behind the factors.
 #pragma once
 
 #include <optional>
@@ -23,6 +24,7 @@ Table explained_table(Explained what, const sim::Run& run);
 std::vector<sim::Fact> facts_behind(Explained what, const sim::Run& run);
 
 // Both tables.  CSV is the first alone; JSON has the keys of README.md.
-std::string render(Explained what, const sim::Run& run, const Provenance& provenance, Format format, const Style& style = {});
+std::string render(Explained what, const sim::Run& run, const Provenance& provenance, Format format,
+                   const Style& style = {});
 
 }  // namespace llmsim::reports

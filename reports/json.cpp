@@ -15,7 +15,8 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 // A byte count or a FLOP count: an integer where it is one.
 Json amount(double value) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (std::isfinite(value) && std::abs(value) < kExact && value == std::floor(value)) return static_cast<std::int64_t>(value);
+  if (std::isfinite(value) && std::abs(value) < kExact && value == std::floor(value))
+    return static_cast<std::int64_t>(value);
   return number(value);
 }
 
@@ -77,20 +78,23 @@ Json trained_model_json(const sim::Run& run) {
   Json json = transformer_json(run.model);
   if (const auto& adapters = run.strategy.adapters) {
     json["trainable"] = "lora";
-    json["lora"] = {{"rank", adapters->rank}, {"targets", adapters->all_linear ? Json::array({"all"}) : Json::array({"q", "v"})}};
+    json["lora"] = {
+        {"rank", adapters->rank},
+        {"targets", adapters->all_linear ? Json::array({"all"}) : Json::array({"q", "v"})}};
   }
   return json;
 }
 
 Json hardware_json(const sim::Cluster& cluster) {
   const double per_device = cluster.network.node_bandwidth.value() / cluster.devices_per_node;
-  return {{"accelerator", cluster.device.id},
-          {"system", cluster.id == cluster.device.id ? Json(nullptr) : Json(cluster.id)},
-          {"num_devices", cluster.num_devices},
-          {"devices_per_node", cluster.devices_per_node},
-          {"inter_node_bytes_per_s_per_device", per_device > 0.0 ? number(per_device) : Json(nullptr)},
-          {"transport", sim::name_of(cluster.network.transport)},
-          {"collective_algorithm", sim::name_of(cluster.algorithm)}};
+  return {
+      {"accelerator", cluster.device.id},
+      {"system", cluster.id == cluster.device.id ? Json(nullptr) : Json(cluster.id)},
+      {"num_devices", cluster.num_devices},
+      {"devices_per_node", cluster.devices_per_node},
+      {"inter_node_bytes_per_s_per_device", per_device > 0.0 ? number(per_device) : Json(nullptr)},
+      {"transport", sim::name_of(cluster.network.transport)},
+      {"collective_algorithm", sim::name_of(cluster.algorithm)}};
 }
 
 // The fields of a strategy; a dot in a key stands for an object.
@@ -101,7 +105,9 @@ Json strategy_json(const sim::Strategy& s) {
     if (!says && field.written == sim::Written::OrNothing) continue;
     const std::optional<sim::FieldValue> value = field.get(s);
     const std::size_t dot = field.key.find('.');
-    Json& target = dot == std::string::npos ? json[field.key] : json[field.key.substr(0, dot)][field.key.substr(dot + 1)];
+    Json& target = dot == std::string::npos
+                       ? json[field.key]
+                       : json[field.key.substr(0, dot)][field.key.substr(dot + 1)];
     target = says && value ? field_json(*value) : Json(nullptr);
   }
   return json;
@@ -114,15 +120,18 @@ void add_derived(const sim::Strategy& s, Json& json) {
   json["num_microbatches"] = divides ? Json(s.global_batch / replica_batch) : Json(nullptr);
   const bool shards = s.sharding != sim::Sharding::None && s.shard_size > 0;
   json["replicate_size"] = shards ? Json(s.dp * s.cp / s.shard_size) : Json(nullptr);
-  json["dp_overlap"] = s.gradient_overlap == s.gather_overlap ? Json(s.gradient_overlap) : Json(nullptr);
+  json["dp_overlap"] =
+      s.gradient_overlap == s.gather_overlap ? Json(s.gradient_overlap) : Json(nullptr);
 }
 
 // What the framework does that people ask about, and all settings that the run states.
 void add_settings(const sim::Run& run, Json& json) {
   const sim::Strategy& s = run.strategy;
-  const bool sharded = (s.sharding == sim::Sharding::Hsdp && s.shard_size > 0) || s.sharding == sim::Sharding::Zero3;
+  const bool sharded =
+      (s.sharding == sim::Sharding::Hsdp && s.shard_size > 0) || s.sharding == sim::Sharding::Zero3;
   const sim::ShardedWeights& weights = run.framework.sharded;
-  json["attention_kernel"] = s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr);
+  json["attention_kernel"] =
+      s.flash_attention ? Json(sim::name_of(run.framework.attention_kernel)) : Json(nullptr);
   json["grad_sync_every_microbatch"] = run.framework.gradients.reduced_every_microbatch;
   json["reshard_after_forward"] = sharded ? Json(weights.regathers_in_backward) : Json(nullptr);
   json["fsdp_unit_blocks"] = sharded ? Json(weights.unit_blocks) : Json(nullptr);
@@ -131,7 +140,8 @@ void add_settings(const sim::Run& run, Json& json) {
 
 Json training_json(const sim::Run& run) {
   Json json = {{"framework", run.framework.id},
-               {"framework_version", run.framework_version.empty() ? Json(nullptr) : Json(run.framework_version)}};
+               {"framework_version",
+                run.framework_version.empty() ? Json(nullptr) : Json(run.framework_version)}};
   json.update(strategy_json(run.strategy));
   add_derived(run.strategy, json);
   add_settings(run, json);
@@ -141,8 +151,9 @@ Json training_json(const sim::Run& run) {
 Json conventions_json(const sim::Prediction& p) {
   Json json = Json::object();
   for (const sim::Convention& convention : p.conventions) {
-    json[convention.name] = {{"tflops_per_device", number(convention.flops_per_device / sim::TFLOPS)},
-                             {"mfu", number(convention.mfu)}};
+    json[convention.name] = {
+        {"tflops_per_device", number(convention.flops_per_device / sim::TFLOPS)},
+        {"mfu", number(convention.mfu)}};
   }
   return json;
 }
@@ -179,21 +190,23 @@ Json memory_json(const sim::Memory& memory) {
                       {"terms", terms_json(stage.terms)}});
   }
   for (const sim::MemoryPhase& phase : memory.timeline) {
-    timeline.push_back(
-        {{"phase", phase.phase}, {"allocated_bytes", amount(phase.allocated.value())}, {"terms", terms_json(phase.terms)}});
+    timeline.push_back({{"phase", phase.phase},
+                        {"allocated_bytes", amount(phase.allocated.value())},
+                        {"terms", terms_json(phase.terms)}});
   }
-  return {
-      {"peak_bytes", amount(memory.peak.value())},
-      {"reserved_bytes", amount(memory.reserved.value())},
-      {"device_bytes", amount(memory.device.value())},
-      {"context_bytes", amount(memory.context.value())},
-      {"capacity_bytes", amount(memory.capacity.value())},
-      {"host_bytes", amount(memory.host.device.value())},
-      {"host_node_bytes", amount(memory.host.node.value())},
-      {"host_node_capacity_bytes", memory.host.capacity > sim::Bytes(0.0) ? amount(memory.host.capacity.value()) : Json(nullptr)},
-      {"margin_bytes", amount(memory.margin.value())},
-      {"stages", stages},
-      {"timeline", timeline}};
+  return {{"peak_bytes", amount(memory.peak.value())},
+          {"reserved_bytes", amount(memory.reserved.value())},
+          {"device_bytes", amount(memory.device.value())},
+          {"context_bytes", amount(memory.context.value())},
+          {"capacity_bytes", amount(memory.capacity.value())},
+          {"host_bytes", amount(memory.host.device.value())},
+          {"host_node_bytes", amount(memory.host.node.value())},
+          {"host_node_capacity_bytes", memory.host.capacity > sim::Bytes(0.0)
+                                           ? amount(memory.host.capacity.value())
+                                           : Json(nullptr)},
+          {"margin_bytes", amount(memory.margin.value())},
+          {"stages", stages},
+          {"timeline", timeline}};
 }
 
 Json communication_json(const std::vector<sim::CommunicationTerm>& terms) {
@@ -213,10 +226,15 @@ Json communication_json(const std::vector<sim::CommunicationTerm>& terms) {
 Json provenance_json(const sim::Run& run, const Provenance& provenance) {
   Json assumed = Json::array(), sources = Json::array();
   for (const sim::Fact& fact : assumptions_of(run)) {
-    assumed.push_back({{"key", fact.key.substr(sizeof("assumed.") - 1)}, {"value", fact.value}, {"reason", fact.source}});
+    assumed.push_back({{"key", fact.key.substr(sizeof("assumed.") - 1)},
+                       {"value", fact.value},
+                       {"reason", fact.source}});
   }
   for (const std::string& source : sources_of(run)) sources.push_back(source);
-  return {{"database", provenance.database}, {"coefficients", coefficients_of(run)}, {"assumed", assumed}, {"sources", sources}};
+  return {{"database", provenance.database},
+          {"coefficients", coefficients_of(run)},
+          {"assumed", assumed},
+          {"sources", sources}};
 }
 
 // The figures of a run that was simulated.
@@ -224,7 +242,8 @@ void add_figures(const sim::Prediction& p, Json& json) {
   Json breakdown = Json::object();
   for (const sim::TimeTerm& term : p.breakdown) breakdown[term.name] = number(term.time.value());
   json["step_time_s"] = number(p.step_time.value());
-  json["step_time_interval_s"] = Json::array({number(p.interval.first.value()), number(p.interval.second.value())});
+  json["step_time_interval_s"] =
+      Json::array({number(p.interval.first.value()), number(p.interval.second.value())});
   json["interval_level"] = p.interval_level;
   if (p.slow_step_time) json["slow_step_time_s"] = number(p.slow_step_time->value());
   json["tokens_per_s_per_device"] = number(p.tokens_per_second_per_device);
@@ -239,12 +258,15 @@ void add_figures(const sim::Prediction& p, Json& json) {
   json["memory"] = memory_json(p.memory);
   json["memory"]["peak"] = peak_json(p);
   json["communication"] = communication_json(p.communication);
-  json["flops"] = {{"model", amount(p.model_flops.value())}, {"hardware", amount(p.hardware_flops.value())}};
+  json["flops"] = {{"model", amount(p.model_flops.value())},
+                   {"hardware", amount(p.hardware_flops.value())}};
 }
 
 void add_nulls(Json& json) {
-  for (const char* key : {"step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device", "tflops_per_device",
-                          "mfu", "hfu", "conventions", "peak", "breakdown_s", "bubble", "memory", "communication", "flops"}) {
+  for (const char* key :
+       {"step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device",
+        "tflops_per_device", "mfu", "hfu", "conventions", "peak", "breakdown_s", "bubble", "memory",
+        "communication", "flops"}) {
     json[key] = nullptr;
   }
 }
@@ -308,7 +330,8 @@ Json run_json(const sim::Prediction& p) {
 
 Json prediction_json(const sim::Prediction& p, const Provenance& provenance) {
   Json json{{"run", run_json(p)}, {"feasible", p.feasible()}};
-  if (p.infeasible) json["infeasible"] = {{"rule", p.infeasible->rule}, {"message", p.infeasible->message}};
+  if (p.infeasible)
+    json["infeasible"] = {{"rule", p.infeasible->rule}, {"message", p.infeasible->message}};
   if (p.step_time > sim::Seconds(0.0))
     add_figures(p, json);
   else
@@ -323,13 +346,15 @@ Json reported_json(const sim::Prediction& p, const Reported& reported) {
   const std::vector<sim::Reading> rows = readings(p, reported);
   Json json = Json::object(), list = Json::object();
   for (const sim::Reading& row : rows) {
-    list[row.convention] = {
-        {"step_time_s", row.step_time.value()}, {"tflops_per_device", row.exact / sim::TFLOPS}, {"mfu", row.exact_mfu}};
+    list[row.convention] = {{"step_time_s", row.step_time.value()},
+                            {"tflops_per_device", row.exact / sim::TFLOPS},
+                            {"mfu", row.exact_mfu}};
   }
   json["tflops_per_device"] = reported_rate(p, reported) / sim::TFLOPS;
   json["mfu"] = reported_rate(p, reported) / p.peak;
   json["convention"] = rows.size() == 1 ? Json(rows.front().convention) : Json(nullptr);
-  json["measured_step_time_s"] = reported.step_time ? Json(reported.step_time->value()) : Json(nullptr);
+  json["measured_step_time_s"] =
+      reported.step_time ? Json(reported.step_time->value()) : Json(nullptr);
   json["exact"] = list;
   return json;
 }
@@ -349,6 +374,8 @@ Json curve_json(const sim::MemoryCurve& curve) {
 
 std::string run_text(const sim::Prediction& prediction) { return text_of(run_json(prediction)); }
 
-std::string text_of(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string text_of(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace llmsim::reports

@@ -20,12 +20,14 @@ Json transformer_json(const sim::Transformer& model);
 // The value of a field: a switch, a number, a word or a list.
 Json field_json(const sim::FieldValue& value);
 
-// A run as it was resolved, in the schema of run records (tests/validation/runs/README.md): reading it back gives the same run.
+// A run as it was resolved, in the schema of run records (tests/validation/runs/README.md): reading
+// it back gives the same run.
 Json run_json(const sim::Run& run);
 // The run of a prediction, with the vocabulary that was asked for: it is read back as it was.
 Json run_json(const sim::Prediction& prediction);
 
-// A prediction: all keys of README.md, "prediction".  Figures that an infeasible run does not have are null.
+// A prediction: all keys of README.md, "prediction".  Figures that an infeasible run does not have
+// are null.
 Json prediction_json(const sim::Prediction& prediction, const Provenance& provenance);
 
 // What a published figure means: the key "reported" of a prediction.

@@ -18,17 +18,21 @@ std::string one_of(const char* what, int index, int count) {
   return std::string(what) + " " + std::to_string(index + 1) + " of " + std::to_string(count);
 }
 
-std::string with_place(std::string text, const sim::Run& run, std::optional<int> layer, std::optional<int> micro_batch) {
+std::string with_place(std::string text, const sim::Run& run, std::optional<int> layer,
+                       std::optional<int> micro_batch) {
   if (layer) text += " of " + one_of("layer", *layer, run.model.num_layers);
-  if (micro_batch) text += (layer ? ", " : " of ") + one_of("micro-batch", *micro_batch, run.strategy.num_microbatches());
+  if (micro_batch)
+    text += (layer ? ", " : " of ") +
+            one_of("micro-batch", *micro_batch, run.strategy.num_microbatches());
   return text;
 }
 
 std::string phase_text(std::string_view phase) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 4> kTexts{{{"idle", "between two steps"},
-                                                                                   {"forward", "forward pass"},
-                                                                                   {"backward", "backward pass"},
-                                                                                   {"update", "optimizer update"}}};
+  static constexpr std::array<std::pair<std::string_view, const char*>, 4> kTexts{
+      {{"idle", "between two steps"},
+       {"forward", "forward pass"},
+       {"backward", "backward pass"},
+       {"update", "optimizer update"}}};
   for (const auto& [name, text] : kTexts) {
     if (phase == name) return text;
   }
@@ -50,8 +54,10 @@ std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
        {"workspaces", "of the matrix libraries"},
        {"framework", "buckets of collectives"}}};
   if (term == "activations" && peak.blocks_in_flight > 0)
-    return std::to_string(peak.blocks_in_flight) + (peak.blocks_in_flight == 1 ? " block of " : " blocks of ") +
-           std::to_string(peak.passes_in_flight) + (peak.passes_in_flight == 1 ? " forward pass" : " forward passes");
+    return std::to_string(peak.blocks_in_flight) +
+           (peak.blocks_in_flight == 1 ? " block of " : " blocks of ") +
+           std::to_string(peak.passes_in_flight) +
+           (peak.passes_in_flight == 1 ? " forward pass" : " forward passes");
   for (const auto& [name, text] : kTexts) {
     if (term == name) return text;
   }
@@ -59,19 +65,20 @@ std::string nature_of(std::string_view term, const sim::MemoryPeak& peak) {
 }
 
 bool is_per_parameter(std::string_view term) {
-  static constexpr std::array<std::string_view, 5> kTerms{"weights", "gradients", "main_gradients", "master_weights",
-                                                          "optimizer_states"};
+  static constexpr std::array<std::string_view, 5> kTerms{"weights", "gradients", "main_gradients",
+                                                          "master_weights", "optimizer_states"};
   return std::find(kTerms.begin(), kTerms.end(), term) != kTerms.end();
 }
 
 std::string note_of(const sim::MemoryTerm& term, const sim::MemoryPeak& peak) {
   if (!is_per_parameter(term.name) || peak.parameters <= 0.0) return nature_of(term.name, peak);
-  return significant(term.size.value() / peak.parameters, 3) + " bytes for each of " + significant(peak.parameters / 1e9) +
-         " B parameters";
+  return significant(term.size.value() / peak.parameters, 3) + " bytes for each of " +
+         significant(peak.parameters / 1e9) + " B parameters";
 }
 
 std::vector<sim::MemoryTerm> largest_first(std::vector<sim::MemoryTerm> terms) {
-  std::stable_sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.size > b.size; });
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const auto& a, const auto& b) { return a.size > b.size; });
   return terms;
 }
 
@@ -83,7 +90,8 @@ std::string bar(sim::Bytes size, sim::Bytes largest) {
 
 std::string peak_phase_text(const Prediction& p) {
   const sim::MemoryPeak& peak = p.memory_peak;
-  const std::string stage = p.run.strategy.pp > 1 ? one_of("stage", peak.stage, p.run.strategy.pp) + ", " : "";
+  const std::string stage =
+      p.run.strategy.pp > 1 ? one_of("stage", peak.stage, p.run.strategy.pp) + ", " : "";
   return stage + with_place(phase_text(peak.phase), p.run, peak.layer, peak.micro_batch);
 }
 
@@ -93,14 +101,20 @@ Table peak_table(const Prediction& p) {
                                                      {"share", "share", Kind::Percent},
                                                      {"note", "of which", Kind::Text}});
   const sim::Memory& memory = p.memory;
-  const auto share = [&](sim::Bytes size) { return memory.peak > sim::Bytes(0.0) ? size / memory.peak : 0.0; };
+  const auto share = [&](sim::Bytes size) {
+    return memory.peak > sim::Bytes(0.0) ? size / memory.peak : 0.0;
+  };
   for (const sim::MemoryTerm& term : largest_first(memory.fullest().terms)) {
-    table.add_row({std::string(term.name), term.size, share(term.size), note_of(term, p.memory_peak)});
+    table.add_row(
+        {std::string(term.name), term.size, share(term.size), note_of(term, p.memory_peak)});
   }
   table.add_row({"peak", memory.peak, share(memory.peak), "allocated"});
-  table.add_row({"gaps", memory.margin, share(memory.margin), "that an allocator running full cannot close"});
-  table.add_row({"context", memory.context, share(memory.context), "of the driver and the communicators"});
-  table.add_row({"needed", memory.needed(), share(memory.needed()), "of " + human(memory.capacity) + " usable"});
+  table.add_row(
+      {"gaps", memory.margin, share(memory.margin), "that an allocator running full cannot close"});
+  table.add_row(
+      {"context", memory.context, share(memory.context), "of the driver and the communicators"});
+  table.add_row({"needed", memory.needed(), share(memory.needed()),
+                 "of " + human(memory.capacity) + " usable"});
   return table;
 }
 
@@ -112,13 +126,18 @@ Table curve_table(const Prediction& p, const sim::MemoryCurve& curve, Format for
                               {"allocated_bytes", "allocated", Kind::Bytes},
                               {"reserved_bytes", "reserved", Kind::Bytes}};
   if (people) columns.push_back({"bar", "", Kind::Text});
-  Table table("Memory through the step of " + one_of("stage", curve.stage, p.run.strategy.pp), columns);
-  const auto index = [&](std::optional<int> i) { return i ? Cell(std::int64_t{*i} + (people ? 1 : 0)) : Cell(); };
+  Table table("Memory through the step of " + one_of("stage", curve.stage, p.run.strategy.pp),
+              columns);
+  const auto index = [&](std::optional<int> i) {
+    return i ? Cell(std::int64_t{*i} + (people ? 1 : 0)) : Cell();
+  };
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     const sim::MemoryPoint& point = curve.points[i];
-    std::vector<Cell> row{std::string(point.phase), index(point.micro_batch), index(point.layer), point.allocated,
-                          curve.reserved(point)};
-    if (people) row.emplace_back(bar(point.allocated, curve.peak().allocated) + (i == curve.highest ? " peak" : ""));
+    std::vector<Cell> row{std::string(point.phase), index(point.micro_batch), index(point.layer),
+                          point.allocated, curve.reserved(point)};
+    if (people)
+      row.emplace_back(bar(point.allocated, curve.peak().allocated) +
+                       (i == curve.highest ? " peak" : ""));
     table.add_row(std::move(row));
   }
   table.add_note("reserved: with the fragmentation that measured runs of this framework show");

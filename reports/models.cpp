@@ -54,23 +54,26 @@ std::string window(const Transformer& m) {
 }
 
 std::string experts(const sim::Moe& moe) {
-  std::string text =
-      std::to_string(moe.top_k) + " of " + std::to_string(moe.num_experts) + ", width " + std::to_string(moe.expert_ffn_size);
+  std::string text = std::to_string(moe.top_k) + " of " + std::to_string(moe.num_experts) +
+                     ", width " + std::to_string(moe.expert_ffn_size);
   if (moe.num_groups > 1)
-    text += "; in " + std::to_string(moe.groups_per_token) + " of " + std::to_string(moe.num_groups) + " groups";
+    text += "; in " + std::to_string(moe.groups_per_token) + " of " +
+            std::to_string(moe.num_groups) + " groups";
   if (moe.num_shared_experts > 0) {
-    text += "; shared: " + std::to_string(moe.num_shared_experts) + ", width " + std::to_string(moe.shared_expert_ffn_size);
+    text += "; shared: " + std::to_string(moe.num_shared_experts) + ", width " +
+            std::to_string(moe.shared_expert_ffn_size);
   }
-  if (moe.num_dense_layers > 0) text += "; first " + std::to_string(moe.num_dense_layers) + " layers dense";
+  if (moe.num_dense_layers > 0)
+    text += "; first " + std::to_string(moe.num_dense_layers) + " layers dense";
   if (moe.layer_interval > 1) text += "; one layer in " + std::to_string(moe.layer_interval);
   return text;
 }
 
 std::string mla(const sim::Mla& mla) {
   const std::string query = mla.q_lora_rank ? "rank " + std::to_string(*mla.q_lora_rank) : "direct";
-  return "queries " + query + ", keys and values rank " + std::to_string(mla.kv_lora_rank) + ", head " +
-         std::to_string(mla.qk_nope_head_dim) + " + " + std::to_string(mla.qk_rope_head_dim) + " rotary, value " +
-         std::to_string(mla.v_head_dim);
+  return "queries " + query + ", keys and values rank " + std::to_string(mla.kv_lora_rank) +
+         ", head " + std::to_string(mla.qk_nope_head_dim) + " + " +
+         std::to_string(mla.qk_rope_head_dim) + " rotary, value " + std::to_string(mla.v_head_dim);
 }
 
 std::string encoder(const sim::Encoder& encoder) {
@@ -83,12 +86,14 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 
 void add_sizes(Fields& fields, const Transformer& m) {
   fields.emplace_back("layers",
-                      std::to_string(m.num_layers) + (m.mtp_layers > 0 ? " + " + std::to_string(m.mtp_layers) + " MTP" : ""));
+                      std::to_string(m.num_layers) +
+                          (m.mtp_layers > 0 ? " + " + std::to_string(m.mtp_layers) + " MTP" : ""));
   fields.emplace_back("hidden size", std::to_string(m.hidden_size));
   fields.emplace_back("heads", std::to_string(m.num_heads) + " of " + std::to_string(m.head_dim));
   fields.emplace_back("kv heads", std::to_string(m.num_kv_heads));
   fields.emplace_back("MLP", std::to_string(m.ffn_size) + (m.gated_mlp ? ", gated" : ", plain"));
-  fields.emplace_back("vocabulary", std::to_string(m.vocab_size) + (m.tied_embeddings ? ", tied head" : ", own head"));
+  fields.emplace_back("vocabulary", std::to_string(m.vocab_size) +
+                                        (m.tied_embeddings ? ", tied head" : ", own head"));
   fields.emplace_back("sequence", std::to_string(m.seq_len) + " tokens");
 }
 
@@ -108,9 +113,15 @@ void add_details(Fields& fields, const Transformer& m) {
 }
 
 std::vector<std::pair<const char*, std::int64_t>> parts(const sim::Parameters& p) {
-  return {
-      {"embedding", p.embedding}, {"positions", p.positions}, {"attention", p.attention}, {"mlp", p.mlp}, {"experts", p.experts},
-      {"router", p.router},       {"norms", p.norms},         {"head", p.head},           {"mtp", p.mtp}};
+  return {{"embedding", p.embedding},
+          {"positions", p.positions},
+          {"attention", p.attention},
+          {"mlp", p.mlp},
+          {"experts", p.experts},
+          {"router", p.router},
+          {"norms", p.norms},
+          {"head", p.head},
+          {"mtp", p.mtp}};
 }
 
 // Of one token in one second on one device, so that rates are amounts.
@@ -122,7 +133,8 @@ std::vector<sim::Convention> training_conventions(const Transformer& model) {
                                                                .step_time = sim::Seconds(1.0),
                                                                .num_devices = 1,
                                                                .peak = sim::FlopsPerSecond(1.0)});
-  std::erase_if(list, [](const sim::Convention& convention) { return convention.name == "hardware"; });
+  std::erase_if(list,
+                [](const sim::Convention& convention) { return convention.name == "hardware"; });
   return list;
 }
 
@@ -144,9 +156,11 @@ Table catalogue_table(const std::vector<const CatalogueEntry*>& entries) {
   for (const CatalogueEntry* entry : entries) {
     const Transformer& m = entry->model;
     const sim::Parameters p = sim::parameters(m);
-    table.add_row({m.name, count(m.num_layers), count(m.hidden_size), count(m.num_heads), count(m.num_kv_heads),
-                   count(m.ffn_size), count_or_none(m.moe ? m.moe->num_experts : 0), count(m.vocab_size), count(m.seq_len),
-                   count(p.total()), count_or_none(p.inactive > 0 ? p.active() : 0), sim::joined(entry->aliases, ", ")});
+    table.add_row(
+        {m.name, count(m.num_layers), count(m.hidden_size), count(m.num_heads),
+         count(m.num_kv_heads), count(m.ffn_size), count_or_none(m.moe ? m.moe->num_experts : 0),
+         count(m.vocab_size), count(m.seq_len), count(p.total()),
+         count_or_none(p.inactive > 0 ? p.active() : 0), sim::joined(entry->aliases, ", ")});
   }
   return table;
 }
@@ -165,7 +179,9 @@ Table shape_table(const CatalogueEntry& entry) {
 Table parameters_table(const CatalogueEntry& entry) {
   const sim::Parameters p = sim::parameters(entry.model);
   const auto total = static_cast<double>(p.total());
-  Table table("Parameters", {{"part", "part"}, {"parameters", "parameters", Kind::Integer}, {"share", "share", Kind::Percent}});
+  Table table("Parameters", {{"part", "part"},
+                             {"parameters", "parameters", Kind::Integer},
+                             {"share", "share", Kind::Percent}});
   const auto add = [&](const char* name, std::int64_t n) {
     table.add_row({std::string(name), n, static_cast<double>(n) / total});
   };
@@ -175,29 +191,38 @@ Table parameters_table(const CatalogueEntry& entry) {
   add("total", p.total());
   add("without embedding", p.without_embedding());
   if (p.inactive > 0) add("active for a token", p.active());
-  if (entry.published_parameters) table.add_note("published: " + grouped(*entry.published_parameters));
+  if (entry.published_parameters)
+    table.add_note("published: " + grouped(*entry.published_parameters));
   return table;
 }
 
 Table training_flops_table(const Transformer& model) {
-  Table table("Training FLOPs per token",
-              {{"convention", "convention"}, {"flops_per_token", "forward and backward", Kind::Flops}});
+  Table table(
+      "Training FLOPs per token",
+      {{"convention", "convention"}, {"flops_per_token", "forward and backward", Kind::Flops}});
   for (const sim::Convention& convention : training_conventions(model))
     table.add_row({convention.name, convention.flops_per_step});
-  table.add_note("sequences of " + std::to_string(model.seq_len) + " tokens; gemm_causal is the work that is really done");
+  table.add_note("sequences of " + std::to_string(model.seq_len) +
+                 " tokens; gemm_causal is the work that is really done");
   return table;
 }
 
 std::string model_json(const CatalogueEntry& entry) {
   const sim::Parameters p = sim::parameters(entry.model);
-  Json document = {{"name", entry.model.name},   {"family", sim::family_of(entry.model.name)}, {"aliases", entry.aliases},
-                   {"source", entry.source},     {"model", transformer_json(entry.model)},     {"parameters", Json::object()},
-                   {"published_parameters", {}}, {"flops_per_token", Json::object()}};
+  Json document = {{"name", entry.model.name},
+                   {"family", sim::family_of(entry.model.name)},
+                   {"aliases", entry.aliases},
+                   {"source", entry.source},
+                   {"model", transformer_json(entry.model)},
+                   {"parameters", Json::object()},
+                   {"published_parameters", {}},
+                   {"flops_per_token", Json::object()}};
   for (const auto& [name, n] : parts(p)) document["parameters"][name] = n;
   document["parameters"]["total"] = p.total();
   document["parameters"]["without_embedding"] = p.without_embedding();
   document["parameters"]["active"] = p.active();
-  document["published_parameters"] = entry.published_parameters ? Json(*entry.published_parameters) : Json();
+  document["published_parameters"] =
+      entry.published_parameters ? Json(*entry.published_parameters) : Json();
   for (const sim::Convention& convention : training_conventions(entry.model)) {
     document["flops_per_token"][convention.name] = convention.flops_per_step.value();
   }

@@ -18,10 +18,12 @@ Table shape_table(const sim::CatalogueEntry& entry);
 // One row per part, and the total, the published count and what a token visits.
 Table parameters_table(const sim::CatalogueEntry& entry);
 
-// FLOPs of training on one token (forward and backward) under every convention of sim/model/flops.h, nothing recomputed.
+// FLOPs of training on one token (forward and backward) under every convention of
+// sim/model/flops.h, nothing recomputed.
 Table training_flops_table(const sim::Transformer& model);
 
-// {"name", "family", "aliases", "source", "model": {the model block of a run}, "parameters": {part: n}, "published_parameters",
+// {"name", "family", "aliases", "source", "model": {the model block of a run}, "parameters": {part:
+// n}, "published_parameters",
 //  "flops_per_token": {convention: FLOP}}; null where there is none.
 std::string model_json(const sim::CatalogueEntry& entry);
 

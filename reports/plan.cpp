@@ -23,9 +23,10 @@ std::span<const Prediction> ranking(const PlanAnswer& answer) {
 
 std::string heading(const PlanAnswer& answer) {
   const sim::Run& base = answer.query.base;
-  return base.model.name + " on " + std::to_string(base.cluster.num_devices) + " x " + base.cluster.device.id + ": " +
-         grouped(static_cast<std::int64_t>(answer.plan.evaluated)) + " strategies, " +
-         grouped(static_cast<std::int64_t>(answer.plan.feasible)) + " feasible, searched in " + human(answer.duration);
+  return base.model.name + " on " + std::to_string(base.cluster.num_devices) + " x " +
+         base.cluster.device.id + ": " + grouped(static_cast<std::int64_t>(answer.plan.evaluated)) +
+         " strategies, " + grouped(static_cast<std::int64_t>(answer.plan.feasible)) +
+         " feasible, searched in " + human(answer.duration);
 }
 
 Table ranking_table(const PlanAnswer& answer) {
@@ -34,12 +35,13 @@ Table ranking_table(const PlanAnswer& answer) {
   table.add_relative("relative", "relative", "step_time_s", Better::Smaller);
   table.hide("step_time_low_s");
   table.hide("step_time_high_s");
-  table.fold_constants({"model", "accelerator", "num_devices", "seq_len", "global_batch", "precision", "cp", "virtual_stages",
-                        "sequence_parallel", "feasible"});
-  table.add_note("step time of the first plan: " + human(winner.interval.first) + " to " + human(winner.interval.second) +
-                 " with " + significant(winner.interval_level * 100.0, 2) + " % probability");
-  table.add_note("memory: a device has " + human(winner.memory.capacity) + ", of which the driver context takes " +
-                 human(winner.memory.context));
+  table.fold_constants({"model", "accelerator", "num_devices", "seq_len", "global_batch",
+                        "precision", "cp", "virtual_stages", "sequence_parallel", "feasible"});
+  table.add_note("step time of the first plan: " + human(winner.interval.first) + " to " +
+                 human(winner.interval.second) + " with " +
+                 significant(winner.interval_level * 100.0, 2) + " % probability");
+  table.add_note("memory: a device has " + human(winner.memory.capacity) +
+                 ", of which the driver context takes " + human(winner.memory.context));
   return table;
 }
 
@@ -53,7 +55,8 @@ struct Difference {
 
 sim::Seconds time_of(const Prediction& prediction, const std::string& term) {
   sim::Seconds sum{0.0};
-  for (const sim::TimeTerm& t : prediction.breakdown) sum += t.name == term ? t.time : sim::Seconds(0.0);
+  for (const sim::TimeTerm& t : prediction.breakdown)
+    sum += t.name == term ? t.time : sim::Seconds(0.0);
   return sum;
 }
 
@@ -61,17 +64,20 @@ sim::Seconds time_of(const Prediction& prediction, const std::string& term) {
 std::vector<Difference> differences(const Prediction& winner, const Prediction& other) {
   std::vector<Difference> list;
   const auto add = [&](const std::string& term) {
-    const bool known = std::any_of(list.begin(), list.end(), [&](const Difference& d) { return d.term == term; });
+    const bool known =
+        std::any_of(list.begin(), list.end(), [&](const Difference& d) { return d.term == term; });
     if (!known) list.push_back({term, time_of(other, term) - time_of(winner, term)});
   };
   for (const sim::TimeTerm& term : winner.breakdown) add(term.name);
   for (const sim::TimeTerm& term : other.breakdown) add(term.name);
   const auto size = [](const Difference& d) { return std::max(d.time, -d.time); };
-  std::stable_sort(list.begin(), list.end(), [&](const auto& a, const auto& b) { return size(a) > size(b); });
+  std::stable_sort(list.begin(), list.end(),
+                   [&](const auto& a, const auto& b) { return size(a) > size(b); });
   return list;
 }
 
-// The largest terms on which the other plan loses (sign 1) or gains (sign -1) at least half a percent of the winner's step.
+// The largest terms on which the other plan loses (sign 1) or gains (sign -1) at least half a
+// percent of the winner's step.
 std::string largest(const std::vector<Difference>& list, double sign, sim::Seconds step) {
   std::string text;
   int named = 0;
@@ -84,7 +90,9 @@ std::string largest(const std::vector<Difference>& list, double sign, sim::Secon
   return text.empty() ? "-" : text;
 }
 
-bool same_mesh(const Strategy& a, const Strategy& b) { return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.dp == b.dp; }
+bool same_mesh(const Strategy& a, const Strategy& b) {
+  return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.dp == b.dp;
+}
 
 // A plan to compare the winner with, and what it is the best of.
 struct Rival {
@@ -92,14 +100,17 @@ struct Rival {
   const Prediction* plan;
 };
 
-// The best plan of another mesh, then the best of every sharding, tp and pp that the winner does not use.  A plan is taken once.
+// The best plan of another mesh, then the best of every sharding, tp and pp that the winner does
+// not use.  A plan is taken once.
 class Rivals {
  public:
   explicit Rivals(const std::vector<Prediction>& plans) : plans_(plans) {
     const Strategy& winner = plans.front().run.strategy;
-    add([&](const Strategy& s) { return same_mesh(s, winner) ? "" : std::string("another mesh"); }, true);
+    add([&](const Strategy& s) { return same_mesh(s, winner) ? "" : std::string("another mesh"); },
+        true);
     add([&](const Strategy& s) {
-      return s.sharding == winner.sharding ? "" : std::string("sharding ") + sim::name_of(s.sharding);
+      return s.sharding == winner.sharding ? ""
+                                           : std::string("sharding ") + sim::name_of(s.sharding);
     });
     add([&](const Strategy& s) { return other("tp", s.tp, winner.tp); });
     add([&](const Strategy& s) { return other("pp", s.pp, winner.pp); });
@@ -120,7 +131,8 @@ class Rivals {
       const std::string name = family(plan.run.strategy);
       if (name.empty() || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
       seen.push_back(name);
-      const auto taken = std::find_if(list_.begin(), list_.end(), [&](const Rival& rival) { return rival.plan == &plan; });
+      const auto taken = std::find_if(list_.begin(), list_.end(),
+                                      [&](const Rival& rival) { return rival.plan == &plan; });
       if (taken != list_.end())
         taken->best_of += ", " + name;
       else
@@ -135,33 +147,36 @@ class Rivals {
 
 Table rivals_table(const PlanAnswer& answer) {
   const Prediction& winner = answer.plan.plans.front();
-  Table table("Why the first plan wins: the best of the others beside it", {{"best_of", "best of", Kind::Text},
-                                                                            {"strategy", "strategy", Kind::Text},
-                                                                            {"step_time_s", "step time", Kind::Seconds},
-                                                                            {"relative", "relative", Kind::Factor},
-                                                                            {"peak_bytes", "peak memory", Kind::Bytes},
-                                                                            {"loses", "loses on", Kind::Text},
-                                                                            {"gains", "gains on", Kind::Text}});
+  Table table("Why the first plan wins: the best of the others beside it",
+              {{"best_of", "best of", Kind::Text},
+               {"strategy", "strategy", Kind::Text},
+               {"step_time_s", "step time", Kind::Seconds},
+               {"relative", "relative", Kind::Factor},
+               {"peak_bytes", "peak memory", Kind::Bytes},
+               {"loses", "loses on", Kind::Text},
+               {"gains", "gains on", Kind::Text}});
   const Rivals rivals(answer.plan.plans);
   for (const Rival& rival : rivals.list()) {
     const std::vector<Difference> list = differences(winner, *rival.plan);
     table.add_row({rival.best_of, strategy_text(rival.plan->run.strategy), rival.plan->step_time,
-                   rival.plan->step_time / winner.step_time, rival.plan->memory.peak, largest(list, 1.0, winner.step_time),
-                   largest(list, -1.0, winner.step_time)});
+                   rival.plan->step_time / winner.step_time, rival.plan->memory.peak,
+                   largest(list, 1.0, winner.step_time), largest(list, -1.0, winner.step_time)});
   }
   if (table.rows().empty())
-    table.add_note("no plan of another mesh, sharding, tp or pp is among the " + std::to_string(answer.plan.plans.size()) +
-                   " best");
+    table.add_note("no plan of another mesh, sharding, tp or pp is among the " +
+                   std::to_string(answer.plan.plans.size()) + " best");
   return table;
 }
 
 // --- Pareto front, failures, query ---
 
-// The front has many steps that save next to nothing: people see those that save a twentieth of the memory.
+// The front has many steps that save next to nothing: people see those that save a twentieth of the
+// memory.
 Table pareto_table(const PlanAnswer& answer) {
-  Table table("Pareto front: nothing else is both faster and smaller", {{"strategy", "strategy", Kind::Text},
-                                                                        {"step_time_s", "step time", Kind::Seconds},
-                                                                        {"peak_bytes", "peak memory", Kind::Bytes}});
+  Table table("Pareto front: nothing else is both faster and smaller",
+              {{"strategy", "strategy", Kind::Text},
+               {"step_time_s", "step time", Kind::Seconds},
+               {"peak_bytes", "peak memory", Kind::Bytes}});
   std::size_t left_out = 0;
   sim::Bytes last{0.0};
   for (const Prediction& p : answer.plan.pareto) {
@@ -173,12 +188,15 @@ Table pareto_table(const PlanAnswer& answer) {
     table.add_row({strategy_text(p.run.strategy), p.step_time, p.memory.peak});
   }
   table.add_relative("relative", "relative", "step_time_s", Better::Smaller);
-  if (left_out > 0) table.add_note(std::to_string(left_out) + " more that save less than 5 % each: --format json has them");
+  if (left_out > 0)
+    table.add_note(std::to_string(left_out) +
+                   " more that save less than 5 % each: --format json has them");
   return table;
 }
 
 const sim::NearestMiss* nearest_of(const sim::Plan& plan, const std::string& rule) {
-  const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(), [&](const auto& miss) { return miss.rule == rule; });
+  const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(),
+                                  [&](const auto& miss) { return miss.rule == rule; });
   return found == plan.nearest.end() ? nullptr : &*found;
 }
 
@@ -207,25 +225,33 @@ Table query_table(const PlanAnswer& answer) {
   const sim::Run& base = answer.query.base;
   const sim::Strategy& s = base.strategy;
   const std::int64_t tokens = std::int64_t{s.global_batch} * base.model.seq_len;
-  Table table("Asked for", {{"key", "", Kind::Text}, {"value", "", Kind::Text}, {"reason", "", Kind::Text}});
-  const auto add = [&](const char* key, const std::string& value) { table.add_row({key, value, std::string()}); };
-  add("model", base.model.name + ", " + grouped(sim::parameters(base.model).total()) + " parameters");
+  Table table("Asked for",
+              {{"key", "", Kind::Text}, {"value", "", Kind::Text}, {"reason", "", Kind::Text}});
+  const auto add = [&](const char* key, const std::string& value) {
+    table.add_row({key, value, std::string()});
+  };
+  add("model",
+      base.model.name + ", " + grouped(sim::parameters(base.model).total()) + " parameters");
   add("hardware", std::to_string(base.cluster.num_devices) + " x " + base.cluster.device.id + ", " +
-                      std::to_string(base.cluster.devices_per_node) + " per node (" + base.cluster.id + ")");
-  add("batch", grouped(s.global_batch) + " sequences of " + std::to_string(base.model.seq_len) + " tokens = " + grouped(tokens) +
-                   " tokens per step");
-  add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) + ", framework " + base.framework.id);
+                      std::to_string(base.cluster.devices_per_node) + " per node (" +
+                      base.cluster.id + ")");
+  add("batch", grouped(s.global_batch) + " sequences of " + std::to_string(base.model.seq_len) +
+                   " tokens = " + grouped(tokens) + " tokens per step");
+  add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) +
+                    ", framework " + base.framework.id);
   for (const sim::Fact& fact : assumptions_of(base)) {
     table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, "assumed: " + fact.source});
   }
   table.add_note("figures: " + coefficients_of(base));
-  if (!answer.provenance.database.empty()) table.add_note("database: " + answer.provenance.database);
+  if (!answer.provenance.database.empty())
+    table.add_note("database: " + answer.provenance.database);
   return table;
 }
 
 Table nothing_fits_table(const PlanAnswer& answer) {
   Table table(heading(answer), {{"verdict", "", Kind::Text}});
-  table.add_row({"nothing fits: every strategy breaks a rule or needs more memory than a device has"});
+  table.add_row(
+      {"nothing fits: every strategy breaks a rule or needs more memory than a device has"});
   return table;
 }
 
@@ -258,8 +284,8 @@ const char* name_of(sim::Objective objective) {
 // What each searched field is restricted to.
 Json search_json(const sim::Restriction& restriction) {
   Json json = Json::object();
-  for (const char* key :
-       {"tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages", "pipeline_schedule", "sharding", "recompute"}) {
+  for (const char* key : {"tp", "pp", "dp", "cp", "ep", "micro_batch", "virtual_stages",
+                          "pipeline_schedule", "sharding", "recompute"}) {
     json[key] = "any";
     const auto found = restriction.find(key);
     if (found == restriction.end()) continue;
@@ -273,7 +299,8 @@ Json query_json(const PlanAnswer& answer) {
   const sim::PlanQuery& query = answer.query;
   const Json run = run_json(query.base);
   Json training = Json::object();
-  for (const char* key : {"framework", "precision", "optimizer", "global_batch", "flash_attention", "compile", "offload"}) {
+  for (const char* key : {"framework", "precision", "optimizer", "global_batch", "flash_attention",
+                          "compile", "offload"}) {
     training[key] = run["training"][key];
   }
   return {{"model", run["model"]},
@@ -285,7 +312,9 @@ Json query_json(const PlanAnswer& answer) {
 }
 
 Json miss_json(const sim::NearestMiss& miss) {
-  const auto bytes = [&](sim::Bytes size) { return measured(miss) ? Json(size.value()) : Json(nullptr); };
+  const auto bytes = [&](sim::Bytes size) {
+    return measured(miss) ? Json(size.value()) : Json(nullptr);
+  };
   return {{"rule", miss.rule},
           {"strategy", strategy_text(miss.strategy)},
           {"needed_bytes", bytes(miss.needed)},
@@ -294,13 +323,16 @@ Json miss_json(const sim::NearestMiss& miss) {
 
 Json plan_json(const PlanAnswer& answer) {
   const sim::Plan& plan = answer.plan;
-  Json rejected = Json::object(), nearest = Json::array(), plans = Json::array(), pareto = Json::array();
+  Json rejected = Json::object(), nearest = Json::array(), plans = Json::array(),
+       pareto = Json::array();
   for (const auto& [rule, count] : plan.rejected) rejected[rule] = count;
   for (const sim::NearestMiss& miss : plan.nearest) nearest.push_back(miss_json(miss));
-  for (const Prediction& p : ranking(answer)) plans.push_back(prediction_json(p, answer.provenance));
+  for (const Prediction& p : ranking(answer))
+    plans.push_back(prediction_json(p, answer.provenance));
   for (const Prediction& p : plan.pareto) {
-    pareto.push_back(
-        {{"training", run_json(p.run)["training"]}, {"step_time_s", p.step_time.value()}, {"peak_bytes", p.memory.peak.value()}});
+    pareto.push_back({{"training", run_json(p.run)["training"]},
+                      {"step_time_s", p.step_time.value()},
+                      {"peak_bytes", p.memory.peak.value()}});
   }
   return {{"query", query_json(answer)},
           {"evaluated", plan.evaluated},
@@ -320,18 +352,19 @@ std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
     miss = found == plan.nearest.end() ? nullptr : &*found;
   }
   if (!miss) return "";
-  return "; the nearest, " + strategy_text(miss->strategy) + ", needs " + human(miss->needed) + " and has " +
-         human(miss->available);
+  return "; the nearest, " + strategy_text(miss->strategy) + ", needs " + human(miss->needed) +
+         " and has " + human(miss->available);
 }
 
 }  // namespace
 
 std::string why_nothing_fits(const sim::Plan& plan) {
-  const auto most = std::max_element(plan.rejected.begin(), plan.rejected.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(plan.rejected.begin(), plan.rejected.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == plan.rejected.end()) return "nothing fits: no strategy has the values asked for";
-  return "nothing fits: of " + std::to_string(plan.evaluated) + " strategies " + std::to_string(most->second) + " fail by " +
-         most->first + nearest_text(plan, most->first);
+  return "nothing fits: of " + std::to_string(plan.evaluated) + " strategies " +
+         std::to_string(most->second) + " fail by " + most->first + nearest_text(plan, most->first);
 }
 
 std::string render(const PlanAnswer& answer, Format format, const Style& style) {

@@ -18,8 +18,11 @@ using sim::Prediction;
 // A table of names and texts.
 class Figures {
  public:
-  explicit Figures(std::string title) : table_(std::move(title), {{"figure", "", Kind::Text}, {"value", "", Kind::Text}}) {}
-  void add(std::string name, std::string value) { table_.add_row({std::move(name), std::move(value)}); }
+  explicit Figures(std::string title)
+      : table_(std::move(title), {{"figure", "", Kind::Text}, {"value", "", Kind::Text}}) {}
+  void add(std::string name, std::string value) {
+    table_.add_row({std::move(name), std::move(value)});
+  }
   Table take() { return std::move(table_); }
 
  private:
@@ -28,39 +31,50 @@ class Figures {
 
 bool simulated(const Prediction& p) { return p.step_time > sim::Seconds(0.0); }
 
-std::string count(std::int64_t number, const char* one) { return grouped(number) + " " + one + (number == 1 ? "" : "s"); }
+std::string count(std::int64_t number, const char* one) {
+  return grouped(number) + " " + one + (number == 1 ? "" : "s");
+}
 
 std::string hardware_text(const sim::Cluster& cluster) {
   const std::string name = cluster.device.id.empty() ? cluster.id : cluster.device.id;
-  const std::string system = cluster.id.empty() || cluster.id == name ? "" : " (" + cluster.id + ")";
+  const std::string system =
+      cluster.id.empty() || cluster.id == name ? "" : " (" + cluster.id + ")";
   return std::to_string(cluster.num_devices) + " x " + name + system;
 }
 
-std::string title_of(const Prediction& p) { return p.run.model.name + " on " + hardware_text(p.run.cluster); }
+std::string title_of(const Prediction& p) {
+  return p.run.model.name + " on " + hardware_text(p.run.cluster);
+}
 
 // --- result ---
 
 std::string step_time_text(const Prediction& p) {
-  return human(p.step_time) + " (" + human(p.interval.first) + " to " + human(p.interval.second) + " with " +
-         std::to_string(std::lround(p.interval_level * 100.0)) + " % probability)" +
-         (p.slow_step_time ? "; " + human(*p.slow_step_time) + " while the network is in its slow state" : "");
+  return human(p.step_time) + " (" + human(p.interval.first) + " to " + human(p.interval.second) +
+         " with " + std::to_string(std::lround(p.interval_level * 100.0)) + " % probability)" +
+         (p.slow_step_time
+              ? "; " + human(*p.slow_step_time) + " while the network is in its slow state"
+              : "");
 }
 
 std::string throughput_text(const Prediction& p) {
   const double all = p.tokens_per_second_per_device * p.run.cluster.num_devices;
-  return significant(p.tokens_per_second_per_device) + " tokens/s per device, " + significant(all) + " tokens/s in all";
+  return significant(p.tokens_per_second_per_device) + " tokens/s per device, " + significant(all) +
+         " tokens/s in all";
 }
 
 std::string utilisation_text(const Prediction& p) {
-  return human(p.flops_per_device) + " per device, MFU " + percent(p.mfu) + ", HFU " + percent(p.hfu);
+  return human(p.flops_per_device) + " per device, MFU " + percent(p.mfu) + ", HFU " +
+         percent(p.hfu);
 }
 
 std::string memory_text(const sim::Memory& memory) {
-  const std::string verdict = memory.fits() ? "fits, " + human(memory.capacity - memory.needed()) + " to spare"
-                                            : "OUT OF MEMORY, " + human(memory.needed() - memory.capacity) + " too much";
-  const std::string gaps = memory.margin > sim::Bytes(0.0) ? " + " + human(memory.margin) + " gaps" : "";
-  return human(memory.peak) + gaps + " + " + human(memory.context) + " context of " + human(memory.capacity) +
-         " usable: " + verdict;
+  const std::string verdict =
+      memory.fits() ? "fits, " + human(memory.capacity - memory.needed()) + " to spare"
+                    : "OUT OF MEMORY, " + human(memory.needed() - memory.capacity) + " too much";
+  const std::string gaps =
+      memory.margin > sim::Bytes(0.0) ? " + " + human(memory.margin) + " gaps" : "";
+  return human(memory.peak) + gaps + " + " + human(memory.context) + " context of " +
+         human(memory.capacity) + " usable: " + verdict;
 }
 
 std::string host_text(const sim::HostMemory& host) {
@@ -81,9 +95,12 @@ Table result_table(const Prediction& p) {
     figures.add("model FLOP/s", utilisation_text(p));
     figures.add("memory", memory_text(p.memory));
     figures.add("memory peak", peak_phase_text(p));
-    figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) + " on the device");
-    if (p.memory.host.device > sim::Bytes(0.0)) figures.add("host memory", host_text(p.memory.host));
-    if (p.run.strategy.pp > 1) figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
+    figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " +
+                                       human(p.memory.device) + " on the device");
+    if (p.memory.host.device > sim::Bytes(0.0))
+      figures.add("host memory", host_text(p.memory.host));
+    if (p.run.strategy.pp > 1)
+      figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
   }
   for (const std::string& warning : p.warnings) figures.add("warning", warning);
   return figures.take();
@@ -96,27 +113,32 @@ std::string vocabulary_text(const Prediction& p) {
   const std::string trained = std::to_string(p.run.model.vocab_size);
   if (p.asked_vocab_size == p.run.model.vocab_size) return trained;
   const std::string rule = std::to_string(p.run.framework.vocab_multiple) + " * tp";
-  return std::to_string(p.asked_vocab_size) + " padded to " + trained + " (a multiple of " + rule + ")";
+  return std::to_string(p.asked_vocab_size) + " padded to " + trained + " (a multiple of " + rule +
+         ")";
 }
 
 std::string model_text(const Prediction& p) {
   const sim::Transformer& m = p.run.model;
-  return m.name + ": " + count(p.parameters.total(), "parameter") + ", " + count(m.num_layers, "layer") + ", hidden " +
-         std::to_string(m.hidden_size) + ", " + std::to_string(m.num_heads) + " heads (" + std::to_string(m.num_kv_heads) +
-         " kv) of " + std::to_string(m.head_dim) + ", ffn " + std::to_string(m.ffn_size) + ", vocabulary " + vocabulary_text(p);
+  return m.name + ": " + count(p.parameters.total(), "parameter") + ", " +
+         count(m.num_layers, "layer") + ", hidden " + std::to_string(m.hidden_size) + ", " +
+         std::to_string(m.num_heads) + " heads (" + std::to_string(m.num_kv_heads) + " kv) of " +
+         std::to_string(m.head_dim) + ", ffn " + std::to_string(m.ffn_size) + ", vocabulary " +
+         vocabulary_text(p);
 }
 
 std::string batch_text(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
   const std::int64_t tokens = std::int64_t{s.global_batch} * run.model.seq_len;
-  return count(s.global_batch, "sequence") + " of " + std::to_string(run.model.seq_len) + " tokens = " + grouped(tokens) +
-         " tokens per step; micro-batch " + std::to_string(s.micro_batch);
+  return count(s.global_batch, "sequence") + " of " + std::to_string(run.model.seq_len) +
+         " tokens = " + grouped(tokens) + " tokens per step; micro-batch " +
+         std::to_string(s.micro_batch);
 }
 
 std::string switches_text(const sim::Run& run) {
   const sim::Strategy& s = run.strategy;
-  std::string text =
-      s.flash_attention ? std::string("attention by ") + name_of(run.framework.attention_kernel) : "unfused attention";
+  std::string text = s.flash_attention
+                         ? std::string("attention by ") + name_of(run.framework.attention_kernel)
+                         : "unfused attention";
   const auto add = [&](bool on, const char* name) {
     if (on) text += std::string(", ") + name;
   };
@@ -131,7 +153,8 @@ std::string switches_text(const sim::Run& run) {
   add(s.offload.optimizer, "optimizer offload");
   add(s.offload.parameters, "parameter offload");
   const std::string modules = sim::text_of(s.offload.modules);
-  add(s.offload.activations, ("activation offload" + (modules.empty() ? "" : " of " + modules)).c_str());
+  add(s.offload.activations,
+      ("activation offload" + (modules.empty() ? "" : " of " + modules)).c_str());
   return text;
 }
 
@@ -140,13 +163,16 @@ Table run_table(const Prediction& p) {
   const sim::Strategy& s = run.strategy;
   Figures figures("Run, as resolved");
   figures.add("model", model_text(p));
-  figures.add("hardware", hardware_text(run.cluster) + ", " + std::to_string(run.cluster.devices_per_node) + " per node");
+  figures.add("hardware", hardware_text(run.cluster) + ", " +
+                              std::to_string(run.cluster.devices_per_node) + " per node");
   figures.add("mesh", mesh_text(s));
   figures.add("batch", batch_text(run));
-  figures.add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) + ", sharding " +
-                            sharding_text(s) + ", recompute " + recompute_text(s.recompute));
+  figures.add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) +
+                            ", sharding " + sharding_text(s) + ", recompute " +
+                            recompute_text(s.recompute));
   if (s.pp > 1) {
-    figures.add("pipeline", std::string(sim::name_of(s.pipeline_schedule)) + ", " + count(s.virtual_stages, "virtual stage"));
+    figures.add("pipeline", std::string(sim::name_of(s.pipeline_schedule)) + ", " +
+                                count(s.virtual_stages, "virtual stage"));
   }
   figures.add("switches", switches_text(run));
   figures.add("framework", run.framework.id);
@@ -154,8 +180,9 @@ Table run_table(const Prediction& p) {
 }
 
 Table assumed_table(const sim::Run& run) {
-  Table table("Assumed, because nothing else was said",
-              {{"key", "value of", Kind::Text}, {"value", "assumed", Kind::Text}, {"reason", "because", Kind::Text}});
+  Table table("Assumed, because nothing else was said", {{"key", "value of", Kind::Text},
+                                                         {"value", "assumed", Kind::Text},
+                                                         {"reason", "because", Kind::Text}});
   for (const sim::Fact& fact : assumptions_of(run))
     table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, fact.source});
   return table;
@@ -164,8 +191,11 @@ Table assumed_table(const sim::Run& run) {
 // --- terms ---
 
 Table breakdown_table(const Prediction& p) {
-  Table table("Step time", {{"term", "term", Kind::Text}, {"time_s", "time", Kind::Seconds}, {"share", "share", Kind::Percent}});
-  for (const sim::TimeTerm& term : p.breakdown) table.add_row({term.name, term.time, term.time / p.step_time});
+  Table table("Step time", {{"term", "term", Kind::Text},
+                            {"time_s", "time", Kind::Seconds},
+                            {"share", "share", Kind::Percent}});
+  for (const sim::TimeTerm& term : p.breakdown)
+    table.add_row({term.name, term.time, term.time / p.step_time});
   table.add_row({"step", p.step_time, 1.0});
   return table;
 }
@@ -179,7 +209,8 @@ Table communication_table(const Prediction& p) {
                                                       {"time_s", "time", Kind::Seconds},
                                                       {"exposed_s", "exposed", Kind::Seconds}});
   for (const sim::CommunicationTerm& term : p.communication) {
-    table.add_row({term.collective, term.group, std::int64_t{term.ranks}, term.count, term.size, term.time, term.exposed});
+    table.add_row({term.collective, term.group, std::int64_t{term.ranks}, term.count, term.size,
+                   term.time, term.exposed});
   }
   return table;
 }
@@ -187,11 +218,13 @@ Table communication_table(const Prediction& p) {
 // A table with one column for each term that any row has.
 class MemoryTable {
  public:
-  MemoryTable(const char* title, std::vector<Column> columns) : title_(title), columns_(std::move(columns)) {}
+  MemoryTable(const char* title, std::vector<Column> columns)
+      : title_(title), columns_(std::move(columns)) {}
 
   void add(std::vector<Cell> cells, const std::vector<sim::MemoryTerm>& terms) {
     for (const sim::MemoryTerm& term : terms) {
-      if (std::find(names_.begin(), names_.end(), term.name) == names_.end()) names_.emplace_back(term.name);
+      if (std::find(names_.begin(), names_.end(), term.name) == names_.end())
+        names_.emplace_back(term.name);
     }
     rows_.push_back({std::move(cells), terms});
   }
@@ -214,7 +247,8 @@ class MemoryTable {
 
   static sim::Bytes size_of(const std::vector<sim::MemoryTerm>& terms, const std::string& name) {
     sim::Bytes sum{0.0};
-    for (const sim::MemoryTerm& term : terms) sum += term.name == name ? term.size : sim::Bytes(0.0);
+    for (const sim::MemoryTerm& term : terms)
+      sum += term.name == name ? term.size : sim::Bytes(0.0);
     return sum;
   }
 
@@ -226,7 +260,9 @@ class MemoryTable {
 
 Table memory_table(const Prediction& p) {
   MemoryTable table("Memory of each pipeline stage at its peak",
-                    {{"stage", "stage", Kind::Integer}, {"phase", "peak in", Kind::Text}, {"peak_bytes", "peak", Kind::Bytes}});
+                    {{"stage", "stage", Kind::Integer},
+                     {"phase", "peak in", Kind::Text},
+                     {"peak_bytes", "peak", Kind::Bytes}});
   for (const sim::StageMemory& stage : p.memory.stages) {
     table.add({std::int64_t{stage.stage}, std::string(stage.phase), stage.peak}, stage.terms);
   }
@@ -234,8 +270,9 @@ Table memory_table(const Prediction& p) {
 }
 
 Table timeline_table(const Prediction& p) {
-  MemoryTable table("Memory through a step of the fullest stage",
-                    {{"phase", "phase", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}});
+  MemoryTable table(
+      "Memory through a step of the fullest stage",
+      {{"phase", "phase", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}});
   for (const sim::MemoryPhase& phase : p.memory.timeline) {
     table.add({std::string(phase.phase), phase.allocated}, phase.terms);
   }
@@ -243,11 +280,13 @@ Table timeline_table(const Prediction& p) {
 }
 
 Table conventions_table(const Prediction& p) {
-  Table table("FLOPs by convention", {{"convention", "convention", Kind::Text},
-                                      {"flops", "per step", Kind::Flops},
-                                      {"flops_per_s_per_device", "per device", Kind::FlopsPerSecond},
-                                      {"mfu", "MFU", Kind::Percent}});
-  for (const sim::Convention& c : p.conventions) table.add_row({c.name, c.flops_per_step, c.flops_per_device, c.mfu});
+  Table table("FLOPs by convention",
+              {{"convention", "convention", Kind::Text},
+               {"flops", "per step", Kind::Flops},
+               {"flops_per_s_per_device", "per device", Kind::FlopsPerSecond},
+               {"mfu", "MFU", Kind::Percent}});
+  for (const sim::Convention& c : p.conventions)
+    table.add_row({c.name, c.flops_per_step, c.flops_per_device, c.mfu});
   table.add_note("MFU over " + human(p.peak) + ", the peak of " + p.run.cluster.device.id + " in " +
                  sim::name_of(sim::matmul_dtype(p.run.strategy.precision)));
   if (const std::string note = counting_note(p); !note.empty()) table.add_note(note);
@@ -264,7 +303,8 @@ Table coefficient_table(const sim::Run& run, const Provenance& provenance) {
   return table;
 }
 
-std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance, const std::optional<Reported>& reported) {
+std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance,
+                             const std::optional<Reported>& reported) {
   std::vector<Table> tables{result_table(p), run_table(p)};
   if (!assumptions_of(p.run).empty()) tables.push_back(assumed_table(p.run));
   if (simulated(p)) {
@@ -285,48 +325,52 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance, 
 // The three largest terms with their share of the step: "gemm 61 %, tp exposed 12 %, bubble 8 %".
 std::string main_terms(const Prediction& p) {
   std::vector<sim::TimeTerm> terms = p.breakdown;
-  std::stable_sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const auto& a, const auto& b) { return a.time > b.time; });
   terms.resize(std::min<std::size_t>(terms.size(), 3));
   std::string text;
   for (const sim::TimeTerm& term : terms) {
     const double share = term.time / p.step_time;
     if (!(share >= 0.005)) continue;
-    text += (text.empty() ? "" : ", ") + std::string(term.name) + " " + std::to_string(std::lround(share * 100.0)) + " %";
+    text += (text.empty() ? "" : ", ") + std::string(term.name) + " " +
+            std::to_string(std::lround(share * 100.0)) + " %";
   }
   return text;
 }
 
 const std::vector<Column>& summary_columns() {
-  static const std::vector<Column> columns{{"model", "model", Kind::Text},
-                                           {"accelerator", "accelerator", Kind::Text},
-                                           {"num_devices", "devices", Kind::Integer},
-                                           {"seq_len", "seq_len", Kind::Integer},
-                                           {"global_batch", "global batch", Kind::Integer},
-                                           {"precision", "precision", Kind::Text},
-                                           {"tp", "tp", Kind::Integer},
-                                           {"sequence_parallel", "sp", Kind::Text},
-                                           {"pp", "pp", Kind::Integer},
-                                           {"dp", "dp", Kind::Integer},
-                                           {"cp", "cp", Kind::Integer},
-                                           {"sharding", "sharding", Kind::Text},
-                                           {"micro_batch", "mbs", Kind::Integer},
-                                           {"recompute", "recompute", Kind::Text},
-                                           {"virtual_stages", "vs", Kind::Integer},
-                                           {"feasible", "feasible", Kind::Text},
-                                           {"step_time_s", "step time", Kind::Seconds},
-                                           {"step_time_low_s", "at best", Kind::Seconds},
-                                           {"step_time_high_s", "at worst", Kind::Seconds},
-                                           {"tokens_per_s_per_device", "per device", Kind::TokensPerSecond},
-                                           {"mfu", "MFU", Kind::Percent},
-                                           {"peak_bytes", "peak memory", Kind::Bytes},
-                                           {"main_terms", "mainly", Kind::Text}};
+  static const std::vector<Column> columns{
+      {"model", "model", Kind::Text},
+      {"accelerator", "accelerator", Kind::Text},
+      {"num_devices", "devices", Kind::Integer},
+      {"seq_len", "seq_len", Kind::Integer},
+      {"global_batch", "global batch", Kind::Integer},
+      {"precision", "precision", Kind::Text},
+      {"tp", "tp", Kind::Integer},
+      {"sequence_parallel", "sp", Kind::Text},
+      {"pp", "pp", Kind::Integer},
+      {"dp", "dp", Kind::Integer},
+      {"cp", "cp", Kind::Integer},
+      {"sharding", "sharding", Kind::Text},
+      {"micro_batch", "mbs", Kind::Integer},
+      {"recompute", "recompute", Kind::Text},
+      {"virtual_stages", "vs", Kind::Integer},
+      {"feasible", "feasible", Kind::Text},
+      {"step_time_s", "step time", Kind::Seconds},
+      {"step_time_low_s", "at best", Kind::Seconds},
+      {"step_time_high_s", "at worst", Kind::Seconds},
+      {"tokens_per_s_per_device", "per device", Kind::TokensPerSecond},
+      {"mfu", "MFU", Kind::Percent},
+      {"peak_bytes", "peak memory", Kind::Bytes},
+      {"main_terms", "mainly", Kind::Text}};
   return columns;
 }
 
 // Expert ranks and those that divide an expert, among the columns of MoE models only.
 constexpr std::ptrdiff_t kExpertColumn = 11;
 const std::vector<Column>& expert_columns() {
-  static const std::vector<Column> columns{{"ep", "ep", Kind::Integer}, {"etp", "etp", Kind::Integer}};
+  static const std::vector<Column> columns{{"ep", "ep", Kind::Integer},
+                                           {"etp", "etp", Kind::Integer}};
   return columns;
 }
 std::vector<Cell> expert_cells(const sim::Strategy& strategy) {
@@ -365,8 +409,9 @@ std::vector<Cell> summary_row(const Prediction& p) {
                         integer(s.virtual_stages),
                         p.feasible() ? std::string("yes") : p.infeasible->rule};
   if (simulated(p)) {
-    const std::vector<Cell> figures{p.step_time, p.interval.first, p.interval.second, p.tokens_per_second_per_device,
-                                    p.mfu,       p.memory.peak,    main_terms(p)};
+    const std::vector<Cell> figures{
+        p.step_time, p.interval.first, p.interval.second, p.tokens_per_second_per_device,
+        p.mfu,       p.memory.peak,    main_terms(p)};
     row.insert(row.end(), figures.begin(), figures.end());
   }
   row.resize(summary_columns().size());
@@ -376,16 +421,20 @@ std::vector<Cell> summary_row(const Prediction& p) {
 }  // namespace
 
 Table summary_table(const std::string& title, std::span<const Prediction> predictions) {
-  const bool experts =
-      std::any_of(predictions.begin(), predictions.end(), [](const Prediction& p) { return p.run.model.moe.has_value(); });
+  const bool experts = std::any_of(predictions.begin(), predictions.end(),
+                                   [](const Prediction& p) { return p.run.model.moe.has_value(); });
   const bool schedules = std::any_of(predictions.begin(), predictions.end(), has_named_schedule);
   std::vector<Column> columns = summary_columns();
   if (schedules) columns.insert(columns.begin() + kScheduleColumn, schedule_column());
-  if (experts) columns.insert(columns.begin() + kExpertColumn, expert_columns().begin(), expert_columns().end());
+  if (experts)
+    columns.insert(columns.begin() + kExpertColumn, expert_columns().begin(),
+                   expert_columns().end());
   Table table(title, columns);
   for (const Prediction& prediction : predictions) {
     std::vector<Cell> row = summary_row(prediction);
-    if (schedules) row.insert(row.begin() + kScheduleColumn, sim::name_of(prediction.run.strategy.pipeline_schedule));
+    if (schedules)
+      row.insert(row.begin() + kScheduleColumn,
+                 sim::name_of(prediction.run.strategy.pipeline_schedule));
     if (experts) {
       const std::vector<Cell> cells = expert_cells(prediction.run.strategy);
       row.insert(row.begin() + kExpertColumn, cells.begin(), cells.end());
@@ -395,14 +444,18 @@ Table summary_table(const std::string& title, std::span<const Prediction> predic
   return table;
 }
 
-std::string render(const Prediction& prediction, const Provenance& provenance, Format format, const Style& style,
-                   const std::optional<Reported>& reported, const std::optional<sim::MemoryCurve>& curve) {
+std::string render(const Prediction& prediction, const Provenance& provenance, Format format,
+                   const Style& style, const std::optional<Reported>& reported,
+                   const std::optional<sim::MemoryCurve>& curve) {
   switch (format) {
     case Format::Csv:
-      return render(curve ? curve_table(prediction, *curve, format) : summary_table("", {&prediction, 1}), Format::Csv);
+      return render(
+          curve ? curve_table(prediction, *curve, format) : summary_table("", {&prediction, 1}),
+          Format::Csv);
     case Format::Json: {
       Json json = prediction_json(prediction, provenance);
-      if (reported && simulated(prediction)) json["reported"] = reported_json(prediction, *reported);
+      if (reported && simulated(prediction))
+        json["reported"] = reported_json(prediction, *reported);
       if (curve) json["memory_timeline"] = curve_json(*curve);
       return text_of(json);
     }

@@ -8,7 +8,8 @@
 namespace llmsim::reports {
 namespace {
 
-constexpr std::array kEvidences{sim::Evidence::DataSheet, sim::Evidence::Measured, sim::Evidence::Fitted, sim::Evidence::Given,
+constexpr std::array kEvidences{sim::Evidence::DataSheet, sim::Evidence::Measured,
+                                sim::Evidence::Fitted, sim::Evidence::Given,
                                 sim::Evidence::Assumed};
 
 // Number of a source in the list that grows with it, from 1.
@@ -36,8 +37,10 @@ std::string coefficients_of(const sim::Run& run) {
   std::string text;
   for (const sim::Evidence evidence : kEvidences) {
     const auto count =
-        std::count_if(run.facts.begin(), run.facts.end(), [&](const sim::Fact& fact) { return fact.evidence == evidence; });
-    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + name_of(evidence);
+        std::count_if(run.facts.begin(), run.facts.end(),
+                      [&](const sim::Fact& fact) { return fact.evidence == evidence; });
+    if (count > 0)
+      text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + name_of(evidence);
   }
   return text.empty() ? "defaults of the program" : text;
 }
@@ -67,11 +70,13 @@ Table evidence_table(const std::string& title, const std::vector<sim::Fact>& fac
                       {"source", "source", Kind::Text}});
   std::vector<std::string> sources;
   for (const sim::Fact& fact : facts) {
-    const std::string number = fact.source.empty() ? "" : "[" + std::to_string(numbered(fact.source, sources)) + "]";
+    const std::string number =
+        fact.source.empty() ? "" : "[" + std::to_string(numbered(fact.source, sources)) + "]";
     table.add_row({fact.key, fact.value, name_of(fact.evidence), number, fact.source});
   }
   table.hide("source");
-  for (std::size_t i = 0; i < sources.size(); ++i) table.add_note("[" + std::to_string(i + 1) + "] " + sources[i]);
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    table.add_note("[" + std::to_string(i + 1) + "] " + sources[i]);
   return table;
 }
 

@@ -25,7 +25,8 @@ std::vector<std::string> sources_of(const sim::Run& run);
 // The facts that were assumed because nobody said otherwise: keys "assumed.<path>".
 std::vector<sim::Fact> assumptions_of(const sim::Run& run);
 
-// The coefficients behind an answer as a table: value with its standard error, what it rests on, and its source.
+// The coefficients behind an answer as a table: value with its standard error, what it rests on,
+// and its source.
 
 // Sources are long and repeat: for people the rows name them by number and the notes list them.
 Table evidence_table(const std::string& title, const std::vector<sim::Fact>& facts);

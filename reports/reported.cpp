@@ -31,8 +31,8 @@ const sim::Convention& convention_named(const Prediction& p, const std::string& 
 std::vector<sim::Convention> candidates(const Prediction& p, const Reported& reported) {
   if (!reported.convention.empty()) return {convention_named(p, reported.convention)};
   if (!reported.step_time) return p.conventions;
-  const auto behind =
-      sim::convention_behind(p.conventions, reported_rate(p, reported), *reported.step_time, p.run.cluster.num_devices);
+  const auto behind = sim::convention_behind(p.conventions, reported_rate(p, reported),
+                                             *reported.step_time, p.run.cluster.num_devices);
   return behind ? std::vector{*behind} : p.conventions;
 }
 
@@ -59,8 +59,8 @@ std::vector<sim::Reading> readings(const Prediction& p, const Reported& reported
 }
 
 Table reported_table(const Prediction& p, const Reported& reported) {
-  Table table("Reported " + human(reported_rate(p, reported)) + " per device, " + percent(reported_rate(p, reported) / p.peak) +
-                  " of " + human(p.peak),
+  Table table("Reported " + human(reported_rate(p, reported)) + " per device, " +
+                  percent(reported_rate(p, reported) / p.peak) + " of " + human(p.peak),
               {{"convention", "if counted by", Kind::Text},
                {"step_time_s", "the step took", Kind::Seconds},
                {"relative", "of the prediction", Kind::Factor},
@@ -68,12 +68,15 @@ Table reported_table(const Prediction& p, const Reported& reported) {
                {"mfu", "MFU of it", Kind::Percent}});
   const std::vector<sim::Reading> rows = readings(p, reported);
   for (const sim::Reading& row : rows)
-    table.add_row({row.convention, row.step_time, row.step_time / p.step_time, row.exact, row.exact_mfu});
+    table.add_row(
+        {row.convention, row.step_time, row.step_time / p.step_time, row.exact, row.exact_mfu});
   if (rows.size() == 1) {
-    table.add_note("counted by " + rows.front().convention + ", " + human(reported_rate(p, reported)) + " are " +
-                   human(rows.front().exact) + " of GEMMs and causal attention");
+    table.add_note("counted by " + rows.front().convention + ", " +
+                   human(reported_rate(p, reported)) + " are " + human(rows.front().exact) +
+                   " of GEMMs and causal attention");
   } else if (reported.step_time) {
-    table.add_note("no convention gives the reported rate for the measured step of " + human(*reported.step_time));
+    table.add_note("no convention gives the reported rate for the measured step of " +
+                   human(*reported.step_time));
   }
   return table;
 }
@@ -82,11 +85,13 @@ std::string counting_note(const Prediction& p) {
   const double printed = mfu_of(p, "palm"), exact = mfu_of(p, "gemm_causal");
   if (printed < 1.1 * exact) return "";
   const bool lookup = !p.run.model.tied_embeddings;
-  std::string text = "a study that counts all " + billions(static_cast<double>(p.parameters.total())) + " parameters";
+  std::string text = "a study that counts all " +
+                     billions(static_cast<double>(p.parameters.total())) + " parameters";
   if (lookup)
-    text +=
-        " (" + billions(static_cast<double>(p.parameters.embedding)) + " of them an embedding lookup, which multiplies nothing)";
-  return text + " and the full square of attention would print " + percent(printed) + " here; exact work is " + percent(exact);
+    text += " (" + billions(static_cast<double>(p.parameters.embedding)) +
+            " of them an embedding lookup, which multiplies nothing)";
+  return text + " and the full square of attention would print " + percent(printed) +
+         " here; exact work is " + percent(exact);
 }
 
 }  // namespace llmsim::reports

@@ -1,4 +1,5 @@
-// A published figure beside the prediction of the same run: what it means under each way of counting FLOPs.
+// A published figure beside the prediction of the same run: what it means under each way of
+// counting FLOPs.
 #pragma once
 
 #include <optional>
@@ -22,8 +23,8 @@ struct Reported {
 // The figure as a rate per device.
 sim::FlopsPerSecond reported_rate(const sim::Prediction& prediction, const Reported& reported);
 
-// One for each convention that may be behind the figure: the named one, the one that a measured step time gives away, or all.
-// Throws Error for a convention that is not known.
+// One for each convention that may be behind the figure: the named one, the one that a measured
+// step time gives away, or all.  Throws Error for a convention that is not known.
 std::vector<sim::Reading> readings(const sim::Prediction& prediction, const Reported& reported);
 
 Table reported_table(const sim::Prediction& prediction, const Reported& reported);

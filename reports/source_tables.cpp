@@ -22,7 +22,8 @@ using hwdb::RunRecord;
 using nlohmann::ordered_json;
 using sim::stated;
 
-// A reason without the file and the run that it begins with: the line names the run, and a file's place differs by machine.
+// A reason without the file and the run that it begins with: the line names the run, and a file's
+// place differs by machine.
 std::string without_place(const std::string& reason, const std::string& id) {
   const std::string place = "run " + id + ": ";
   const std::size_t at = reason.find(place);
@@ -60,7 +61,8 @@ std::string recompute_text(const sim::PartialStrategy& s) {
   const std::string kind = stated<std::string>(s, "recompute.kind").value_or("none");
   if (kind == "none") return "";
   if (kind != "every_n") return "recompute " + kind;
-  return "recompute 1 of " + std::to_string(stated<int>(s, "recompute.every_n").value_or(1)) + " blocks";
+  return "recompute 1 of " + std::to_string(stated<int>(s, "recompute.every_n").value_or(1)) +
+         " blocks";
 }
 
 std::string offload_text(const sim::PartialStrategy& s) {
@@ -79,7 +81,9 @@ std::string flags_text(const hwdb::RecordedTraining& t) {
 }
 
 std::string settings_text(const sim::PartialStrategy& s) {
-  const auto on = [&](const char* key, bool otherwise = false) { return stated<bool>(s, key).value_or(otherwise); };
+  const auto on = [&](const char* key, bool otherwise = false) {
+    return stated<bool>(s, key).value_or(otherwise);
+  };
   std::string text;
   append(text, recompute_text(s));
   if (on("compile")) append(text, "compile");
@@ -205,7 +209,8 @@ Table runs_table(const FilledTable& filled) {
   table.fold_constants(shared_keys(table));
   for (const SourceRow& row : filled.rows) {
     if (row.skipped && !lone(row))
-      table.add_note(row.record.id + " is not predicted: " + without_place(*row.skipped, row.record.id));
+      table.add_note(row.record.id +
+                     " is not predicted: " + without_place(*row.skipped, row.record.id));
   }
   return table;
 }
@@ -222,15 +227,18 @@ Table stages_table(const FilledTable& filled) {
                                    {"id", "run", Kind::Text}});
   for (const StageRow& row : filled.stages) {
     const bool both = row.measured_peak && row.predicted_peak;
-    table.add_row({row.stage, cell(row.measured_resident), cell(row.predicted_resident), cell(row.measured_peak),
-                   cell(row.predicted_peak), both ? Cell(std::log(*row.predicted_peak / *row.measured_peak)) : Cell(),
+    table.add_row({row.stage, cell(row.measured_resident), cell(row.predicted_resident),
+                   cell(row.measured_peak), cell(row.predicted_peak),
+                   both ? Cell(std::log(*row.predicted_peak / *row.measured_peak)) : Cell(),
                    cell(row.measured_reserved), cell(row.predicted_reserved), row.run});
   }
   return table;
 }
 
 // Speed with the setting over speed without, minus one.
-Cell gain(const std::optional<double>& time_ratio) { return time_ratio ? Cell(1.0 / *time_ratio - 1.0) : Cell(); }
+Cell gain(const std::optional<double>& time_ratio) {
+  return time_ratio ? Cell(1.0 / *time_ratio - 1.0) : Cell();
+}
 
 Table pairs_table(const FilledTable& filled) {
   Table table(filled.table.title, {{"setting", "setting", Kind::Text},
@@ -241,8 +249,8 @@ Table pairs_table(const FilledTable& filled) {
                                    {"ratio_error", "error of the ratio", Kind::Percent},
                                    {"on_id", "run", Kind::Text}});
   for (const AblationPair& pair : filled.pairs)
-    table.add_row({pair.setting, pair.off, pair.on, gain(pair.measured_time), gain(pair.predicted_time), cell(pair.time_error()),
-                   pair.on_id});
+    table.add_row({pair.setting, pair.off, pair.on, gain(pair.measured_time),
+                   gain(pair.predicted_time), cell(pair.time_error()), pair.on_id});
   return table;
 }
 
@@ -255,7 +263,9 @@ ordered_json table_json(const FilledTable& filled) {
 }  // namespace
 
 Table source_table(const FilledTable& filled) {
-  Table table = !filled.stages.empty() ? stages_table(filled) : !filled.pairs.empty() ? pairs_table(filled) : runs_table(filled);
+  Table table = !filled.stages.empty()  ? stages_table(filled)
+                : !filled.pairs.empty() ? pairs_table(filled)
+                                        : runs_table(filled);
   if (filled.table.assumed) table.add_note("Assumed: " + filled.table.assumption);
   table.add_note("Source: " + filled.table.source);
   return table;
@@ -265,27 +275,31 @@ std::string source_document(const FilledProject& project) {
   std::string text = "# " + project.project.title + "\n";
   for (const std::string& paragraph : project.project.about) text += "\n" + paragraph + "\n";
   text += "\nErrors are ln(predicted / measured). Written by `tests/validation/update`.\n";
-  for (const FilledTable& filled : project.tables) text += "\n" + render(source_table(filled), Format::Markdown);
+  for (const FilledTable& filled : project.tables)
+    text += "\n" + render(source_table(filled), Format::Markdown);
   return text;
 }
 
 Table source_summary(std::span<const FilledProject> projects) {
-  Table table("Tables of the source projects", {{"project", "project", Kind::Text},
-                                                {"table", "table", Kind::Text},
-                                                {"rows", "rows", Kind::Integer},
-                                                {"times", "times", Kind::Integer},
-                                                {"median_abs_error", "median error", Kind::Percent},
-                                                {"worst_abs_error", "worst", Kind::Percent},
-                                                {"peaks", "peaks", Kind::Integer},
-                                                {"memory_median_abs_error", "memory error", Kind::Percent},
-                                                {"memory_worst_abs_error", "worst memory", Kind::Percent},
-                                                {"outcomes_right", "verdicts right", Kind::Text}});
+  Table table("Tables of the source projects",
+              {{"project", "project", Kind::Text},
+               {"table", "table", Kind::Text},
+               {"rows", "rows", Kind::Integer},
+               {"times", "times", Kind::Integer},
+               {"median_abs_error", "median error", Kind::Percent},
+               {"worst_abs_error", "worst", Kind::Percent},
+               {"peaks", "peaks", Kind::Integer},
+               {"memory_median_abs_error", "memory error", Kind::Percent},
+               {"memory_worst_abs_error", "worst memory", Kind::Percent},
+               {"outcomes_right", "verdicts right", Kind::Text}});
   for (const FilledProject& project : projects) {
     for (const FilledTable& filled : project.tables) {
       const TableErrors e = calibrate::errors_of(filled);
-      const std::string verdicts = std::to_string(e.outcomes_right) + "/" + std::to_string(e.outcomes);
-      table.add_row({project.project.title, filled.table.title, count_or_none(e.rows), count_or_none(e.times),
-                     cell(e.time_median), cell(e.time_worst), count_or_none(e.peaks), cell(e.peak_median), cell(e.peak_worst),
+      const std::string verdicts =
+          std::to_string(e.outcomes_right) + "/" + std::to_string(e.outcomes);
+      table.add_row({project.project.title, filled.table.title, count_or_none(e.rows),
+                     count_or_none(e.times), cell(e.time_median), cell(e.time_worst),
+                     count_or_none(e.peaks), cell(e.peak_median), cell(e.peak_worst),
                      e.outcomes > 0 ? Cell(verdicts) : Cell()});
     }
   }
@@ -298,7 +312,9 @@ std::string source_json(std::span<const FilledProject> projects) {
   for (const FilledProject& project : projects) {
     ordered_json tables = ordered_json::array();
     for (const FilledTable& filled : project.tables) tables.push_back(table_json(filled));
-    json["projects"].push_back({{"title", project.project.title}, {"file", project.project.file}, {"tables", std::move(tables)}});
+    json["projects"].push_back({{"title", project.project.title},
+                                {"file", project.project.file},
+                                {"tables", std::move(tables)}});
   }
   return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

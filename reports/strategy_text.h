@@ -16,7 +16,8 @@ std::string sharding_text(const sim::Strategy& strategy);
 // The mesh without factors of one: "tp 8, pp 4, dp 8"; "one device" where there is nothing left.
 std::string mesh_text(const sim::Strategy& strategy);
 
-// Everything that a plan varies, in one line: "tp 8, pp 4, dp 8, zero1, micro-batch 2, recompute selective, 2 virtual stages".
+// Everything that a plan varies, in one line: "tp 8, pp 4, dp 8, zero1, micro-batch 2, recompute
+// selective, 2 virtual stages".
 std::string strategy_text(const sim::Strategy& strategy);
 
 }  // namespace llmsim::reports

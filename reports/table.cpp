@@ -53,7 +53,8 @@ struct Sheet {
 
 Unit column_unit(const Table& table, std::size_t column) {
   double largest = 0.0;
-  for (const auto& row : table.rows()) largest = std::max(largest, std::abs(number_in(row[column]).value_or(0.0)));
+  for (const auto& row : table.rows())
+    largest = std::max(largest, std::abs(number_in(row[column]).value_or(0.0)));
   return unit_for(table.columns()[column].kind, largest == 0.0 ? 1.0 : largest);
 }
 
@@ -81,14 +82,16 @@ Sheet sheet_of(const Table& table) {
     const Unit unit = column_unit(table, c);
     sheet.headers.push_back(header_of(column, unit));
     sheet.right_aligned.push_back(column.kind != Kind::Text);
-    for (std::size_t r = 0; r < table.rows().size(); ++r) sheet.rows[r].push_back(shown(table.rows()[r][c], column.kind, unit));
+    for (std::size_t r = 0; r < table.rows().size(); ++r)
+      sheet.rows[r].push_back(shown(table.rows()[r][c], column.kind, unit));
   }
   return sheet;
 }
 
 // Characters, not bytes, of UTF-8 text.
 std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::vector<std::size_t> widths_of(const Sheet& sheet) {
@@ -106,10 +109,11 @@ std::string padded(const std::string& text, std::size_t width, bool right) {
   return right ? space + text : text + space;
 }
 
-std::string joined(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths, const std::vector<bool>& right,
-                   const std::string& separator) {
+std::string joined(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths,
+                   const std::vector<bool>& right, const std::string& separator) {
   std::string line;
-  for (std::size_t c = 0; c < cells.size(); ++c) line += (c ? separator : "") + padded(cells[c], widths[c], right[c]);
+  for (std::size_t c = 0; c < cells.size(); ++c)
+    line += (c ? separator : "") + padded(cells[c], widths[c], right[c]);
   return line;
 }
 
@@ -201,9 +205,11 @@ std::string render_text(const Table& table, const Style& style) {
   const std::string on = style.colour ? "\033[1m" : "", off = style.colour ? "\033[0m" : "";
   std::string out;
   if (!table.title().empty()) out += on + table.title() + off + "\n";
-  const std::string headers = without_trailing_space(joined(sheet.headers, widths, sheet.right_aligned, "  "));
+  const std::string headers =
+      without_trailing_space(joined(sheet.headers, widths, sheet.right_aligned, "  "));
   if (!headers.empty()) out += on + headers + off + "\n";
-  for (const auto& row : sheet.rows) out += without_trailing_space(joined(row, widths, sheet.right_aligned, "  ")) + "\n";
+  for (const auto& row : sheet.rows)
+    out += without_trailing_space(joined(row, widths, sheet.right_aligned, "  ")) + "\n";
   for (const std::string& note : table.notes()) out += "  " + plain_cell(note) + "\n";
   return out;
 }
@@ -217,7 +223,9 @@ std::string render_markdown(const Table& table) {
     widths[c] = std::max<std::size_t>(widths[c], 3);
     rule.push_back(std::string(widths[c] - 1, '-') + (sheet.right_aligned[c] ? ":" : "-"));
   }
-  const auto line = [&](const auto& cells) { return "| " + joined(cells, widths, sheet.right_aligned, " | ") + " |\n"; };
+  const auto line = [&](const auto& cells) {
+    return "| " + joined(cells, widths, sheet.right_aligned, " | ") + " |\n";
+  };
   std::string out;
   if (!table.title().empty()) out += "### " + plain_cell(table.title()) + "\n\n";
   out += line(sheet.headers) + line(rule);
@@ -239,16 +247,19 @@ std::string render_latex(const Table& table) {
   std::string out = "\\begin{table}\n", alignment;
   for (const bool right : sheet.right_aligned) alignment += right ? 'r' : 'l';
   if (!table.title().empty()) out += "\\caption{" + latex_cell(table.title()) + "}\n";
-  out += "\\begin{tabular}{" + alignment + "}\n  \\toprule\n" + latex_row(sheet.headers) + "  \\midrule\n";
+  out += "\\begin{tabular}{" + alignment + "}\n  \\toprule\n" + latex_row(sheet.headers) +
+         "  \\midrule\n";
   for (const auto& row : sheet.rows) out += latex_row(row);
   out += "  \\bottomrule\n\\end{tabular}\n";
-  for (const std::string& note : table.notes()) out += "\\par\\footnotesize " + latex_cell(note) + "\n";
+  for (const std::string& note : table.notes())
+    out += "\\par\\footnotesize " + latex_cell(note) + "\n";
   return out + "\\end{table}\n";
 }
 
 std::string render_csv(const Table& table) {
   std::string out;
-  for (std::size_t c = 0; c < table.columns().size(); ++c) out += (c ? "," : "") + csv_cell(table.columns()[c].key);
+  for (std::size_t c = 0; c < table.columns().size(); ++c)
+    out += (c ? "," : "") + csv_cell(table.columns()[c].key);
   out += "\n";
   for (const auto& row : table.rows()) {
     for (std::size_t c = 0; c < row.size(); ++c) out += (c ? "," : "") + csv_value(row[c]);
@@ -261,7 +272,8 @@ std::string render_json(const Table& table) {
   auto rows = nlohmann::ordered_json::array();
   for (const auto& row : table.rows()) {
     auto object = nlohmann::ordered_json::object();
-    for (std::size_t c = 0; c < row.size(); ++c) object[table.columns()[c].key] = json_value(row[c]);
+    for (std::size_t c = 0; c < row.size(); ++c)
+      object[table.columns()[c].key] = json_value(row[c]);
     rows.push_back(std::move(object));
   }
   return rows.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -281,7 +293,8 @@ const char* name_of(Format format) {
 }
 
 std::optional<Format> format_named(const std::string& name) {
-  for (const Format format : {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
+  for (const Format format :
+       {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
     if (name == name_of(format)) return format;
   }
   return std::nullopt;
@@ -296,19 +309,22 @@ void Table::add_row(std::vector<Cell> cells) {
   rows_.push_back(std::move(cells));
 }
 
-void Table::add_relative(std::string key, std::string header, const std::string& of, Better better) {
+void Table::add_relative(std::string key, std::string header, const std::string& of,
+                         Better better) {
   const std::size_t source = index_of(of);
   std::optional<double> best;
   for (const auto& row : rows_) {
     const std::optional<double> value = number_in(row[source]);
-    if (value && (!best || (better == Better::Smaller ? *value < *best : *value > *best))) best = value;
+    if (value && (!best || (better == Better::Smaller ? *value < *best : *value > *best)))
+      best = value;
   }
   const auto place = static_cast<std::ptrdiff_t>(source) + 1;
   columns_.insert(columns_.begin() + place, {std::move(key), std::move(header), Kind::Factor});
   hidden_.insert(hidden_.begin() + place, false);
   for (auto& row : rows_) {
     const std::optional<double> value = number_in(row[source]);
-    const Cell cell = value ? Cell(better == Better::Smaller ? *value / *best : *best / *value) : Cell();
+    const Cell cell =
+        value ? Cell(better == Better::Smaller ? *value / *best : *best / *value) : Cell();
     row.insert(row.begin() + place, cell);
   }
 }
@@ -318,13 +334,14 @@ void Table::fold_constants(const std::vector<std::string>& keys) {
   std::string folded;
   for (const std::string& key : keys) {
     const std::size_t c = index_of(key);
-    const bool constant = std::all_of(rows_.begin(), rows_.end(), [&](const auto& row) { return row[c] == rows_.front()[c]; });
+    const bool constant = std::all_of(rows_.begin(), rows_.end(),
+                                      [&](const auto& row) { return row[c] == rows_.front()[c]; });
     if (!constant) continue;
     hidden_[c] = true;
     const Unit unit = column_unit(*this, c);
     const bool named = !unit.name.empty() && columns_[c].kind != Kind::Factor;
-    folded += (folded.empty() ? "" : ", ") + columns_[c].header + " " + shown(rows_.front()[c], columns_[c].kind, unit) +
-              (named ? " " + unit.name : "");
+    folded += (folded.empty() ? "" : ", ") + columns_[c].header + " " +
+              shown(rows_.front()[c], columns_[c].kind, unit) + (named ? " " + unit.name : "");
   }
   if (!folded.empty()) add_note("the same in every row: " + folded);
 }
@@ -334,7 +351,8 @@ void Table::hide(const std::string& key) { hidden_[index_of(key)] = true; }
 void Table::add_note(std::string note) { notes_.push_back(std::move(note)); }
 
 std::size_t Table::index_of(const std::string& key) const {
-  const auto found = std::find_if(columns_.begin(), columns_.end(), [&](const Column& column) { return column.key == key; });
+  const auto found = std::find_if(columns_.begin(), columns_.end(),
+                                  [&](const Column& column) { return column.key == key; });
   assert(found != columns_.end());
   return static_cast<std::size_t>(found - columns_.begin());
 }

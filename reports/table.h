@@ -1,8 +1,9 @@
 // A table of typed cells that every output format renders from the same values.
 //
-// People (table, markdown, latex) read one unit per column, chosen from the column's largest value when rendering, with 3-4
-// significant digits, numbers right-aligned.  Machines (csv, json) read base units in full precision under stable keys that
-// carry the unit ("step_time_s").  A value that is not finite is no value: "-" for people, empty or null for machines.
+// People (table, markdown, latex) read one unit per column, chosen from the column's largest value
+// when rendering, with 3-4 significant digits, numbers right-aligned.  Machines (csv, json) read
+// base units in full precision under stable keys that carry the unit ("step_time_s").  A value that
+// is not finite is no value: "-" for people, empty or null for machines.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +29,18 @@ struct Column {
   Kind kind = Kind::Text;
 };
 
-// One value.  monostate is "none"; a double fills Number, Percent, Factor and TokensPerSecond columns.
-using Cell = std::variant<std::monostate, std::string, std::int64_t, double, sim::Bytes, sim::Seconds, sim::Flops,
-                          sim::BytesPerSecond, sim::FlopsPerSecond>;
+// One value.  monostate is "none"; a double fills Number, Percent, Factor and TokensPerSecond
+// columns.
+using Cell = std::variant<std::monostate, std::string, std::int64_t, double, sim::Bytes,
+                          sim::Seconds, sim::Flops, sim::BytesPerSecond, sim::FlopsPerSecond>;
 
 template <class Value>
 Cell cell(const std::optional<Value>& value) {
   return value ? Cell(*value) : Cell();
 }
-inline Cell cell(const std::optional<int>& value) { return value ? Cell(std::int64_t{*value}) : Cell(); }
+inline Cell cell(const std::optional<int>& value) {
+  return value ? Cell(std::int64_t{*value}) : Cell();
+}
 
 // None instead of zero, so that a table shows where there is nothing.
 inline Cell count_or_none(std::int64_t value) { return value > 0 ? Cell(value) : Cell(); }
@@ -56,12 +60,12 @@ class Table {
   // One cell per column, each none or of its column's kind (asserted).
   void add_row(std::vector<Cell> cells);
 
-  // A column beside `of` with each row's value relative to the best one, so that 1.00x is the best and larger is worse: value /
-  // smallest, or largest / value.  Call after the rows are added.
+  // A column beside `of` with each row's value relative to the best one, so that 1.00x is the best
+  // and larger is worse: value / smallest, or largest / value.  Call after the rows are added.
   void add_relative(std::string key, std::string header, const std::string& of, Better better);
 
-  // Hides those of the columns whose cells are all equal from people, and says so in one note ("the same in every row: cp 1"), if
-  // there are two or more rows.  Machine formats keep the columns.
+  // Hides those of the columns whose cells are all equal from people, and says so in one note ("the
+  // same in every row: cp 1"), if there are two or more rows.  Machine formats keep the columns.
   void fold_constants(const std::vector<std::string>& keys);
 
   // Keeps a column for machine formats only.
@@ -86,7 +90,8 @@ class Table {
   std::vector<std::string> notes_;
 };
 
-// The whole table, ending in a newline.  JSON is an array with one object per row.  LaTeX needs the booktabs package.
+// The whole table, ending in a newline.  JSON is an array with one object per row.  LaTeX needs the
+// booktabs package.
 std::string render(const Table& table, Format format, const Style& style = {});
 
 // Several tables one after the other, with an empty line between them.  For people's formats.

@@ -15,7 +15,8 @@ std::int64_t nanoseconds(sim::Seconds time) { return std::llround(time.value() *
 double microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
 
 Json metadata(const char* kind, int process, int thread, const std::string& name) {
-  return {{"ph", "M"}, {"name", kind}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+  return {
+      {"ph", "M"}, {"name", kind}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
 Json terms_json(const sim::Terms& terms) {
@@ -40,7 +41,8 @@ Json arguments(const sim::TimelineEvent& event) {
 
 // Both ends are rounded, so that events that touch still do.
 Json event_json(const sim::TimelineEvent& event, int process) {
-  const std::int64_t start = nanoseconds(event.start), end = nanoseconds(event.start + event.duration);
+  const std::int64_t start = nanoseconds(event.start),
+                     end = nanoseconds(event.start + event.duration);
   return {{"ph", "X"},
           {"name", event.name},
           {"cat", event.category},
@@ -52,21 +54,26 @@ Json event_json(const sim::TimelineEvent& event, int process) {
 }
 
 void add_stage(std::vector<Json>& events, const sim::StageTimeline& stage) {
-  events.push_back(metadata("process_name", stage.stage, 0, "stage " + std::to_string(stage.stage)));
+  events.push_back(
+      metadata("process_name", stage.stage, 0, "stage " + std::to_string(stage.stage)));
   for (std::size_t i = 0; i < stage.events.size(); ++i) {
     const sim::TimelineEvent& event = stage.events[i];
     if (i == 0 || stage.events[i - 1].stream != event.stream) {
-      events.push_back(metadata("thread_name", stage.stage, static_cast<int>(event.stream), sim::name_of(event.stream)));
+      events.push_back(metadata("thread_name", stage.stage, static_cast<int>(event.stream),
+                                sim::name_of(event.stream)));
     }
     events.push_back(event_json(event, stage.stage));
   }
 }
 
-std::string line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace
 
-std::string trace_json(const sim::Timeline& timeline, const sim::Run& run, const Provenance& provenance) {
+std::string trace_json(const sim::Timeline& timeline, const sim::Run& run,
+                       const Provenance& provenance) {
   std::vector<Json> events;
   for (const sim::StageTimeline& stage : timeline.stages) add_stage(events, stage);
   const Json about{{"model", run.model.name},
@@ -75,8 +82,10 @@ std::string trace_json(const sim::Timeline& timeline, const sim::Run& run, const
                    {"step_time_s", timeline.step_time.value()},
                    {"busiest_stage", timeline.busiest},
                    {"database", provenance.database}};
-  std::string text = "{\"displayTimeUnit\": \"ms\",\n\"otherData\": " + line(about) + ",\n\"traceEvents\": [\n";
-  for (std::size_t i = 0; i < events.size(); ++i) text += line(events[i]) + (i + 1 < events.size() ? ",\n" : "\n");
+  std::string text =
+      "{\"displayTimeUnit\": \"ms\",\n\"otherData\": " + line(about) + ",\n\"traceEvents\": [\n";
+  for (std::size_t i = 0; i < events.size(); ++i)
+    text += line(events[i]) + (i + 1 < events.size() ? ",\n" : "\n");
   return text + "]}\n";
 }
 

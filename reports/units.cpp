@@ -25,9 +25,15 @@ constexpr std::array<NamedSize, 6> kBytes{{{"B", 1.0},
                                            {"PiB", kKi* kKi* kKi* kKi* kKi}}};
 constexpr std::array<NamedSize, 6> kSeconds{
     {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}, {"h", 3600.0}, {"d", 86400.0}}};
-constexpr std::array<NamedSize, 7> kFlops{
-    {{"FLOP", 1.0}, {"MFLOP", 1e6}, {"GFLOP", 1e9}, {"TFLOP", 1e12}, {"PFLOP", 1e15}, {"EFLOP", 1e18}, {"ZFLOP", 1e21}}};
-constexpr std::array<NamedSize, 5> kByteRates{{{"B/s", 1.0}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}}};
+constexpr std::array<NamedSize, 7> kFlops{{{"FLOP", 1.0},
+                                           {"MFLOP", 1e6},
+                                           {"GFLOP", 1e9},
+                                           {"TFLOP", 1e12},
+                                           {"PFLOP", 1e15},
+                                           {"EFLOP", 1e18},
+                                           {"ZFLOP", 1e21}}};
+constexpr std::array<NamedSize, 5> kByteRates{
+    {{"B/s", 1.0}, {"kB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}}};
 constexpr std::array<NamedSize, 5> kFlopRates{
     {{"FLOP/s", 1.0}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}}};
 // Utilisation tables are read in TFLOP/s even where a device passes 1000 of them.
@@ -57,7 +63,9 @@ Unit unit_for(Kind kind, double magnitude) {
     case Kind::Flops: return largest_below(kFlops, magnitude);
     case Kind::BytesPerSecond: return largest_below(kByteRates, magnitude);
     case Kind::FlopsPerSecond:
-      return largest_below(magnitude < kLargestFlopRate ? std::span(kFlopRates).first(4) : std::span(kFlopRates), magnitude);
+      return largest_below(
+          magnitude < kLargestFlopRate ? std::span(kFlopRates).first(4) : std::span(kFlopRates),
+          magnitude);
     case Kind::Percent: return {"%", 0.01};
     case Kind::Factor: return {"x", 1.0};
     case Kind::TokensPerSecond: return {"tokens/s", 1.0};
@@ -78,7 +86,9 @@ std::string significant(double value, int digits) {
     return text.data();
   }
   int exponent = static_cast<int>(std::floor(std::log10(magnitude)));
-  if (std::round(magnitude * std::pow(10.0, digits - 1 - exponent)) >= std::pow(10.0, digits)) ++exponent;  // 9.9996 -> 10.00
+  // 9.9996 -> 10.00.
+  if (std::round(magnitude * std::pow(10.0, digits - 1 - exponent)) >= std::pow(10.0, digits))
+    ++exponent;
   std::snprintf(text.data(), text.size(), "%.*f", std::max(0, digits - 1 - exponent), value);
   return text.data();
 }
@@ -94,11 +104,17 @@ std::string grouped(std::int64_t value) {
 }
 
 std::string human(sim::Bytes value) { return with_unit(Kind::Bytes, value.value()); }
-std::string human(sim::Seconds value) { return value == sim::Seconds(0.0) ? "0 s" : with_unit(Kind::Seconds, value.value()); }
+std::string human(sim::Seconds value) {
+  return value == sim::Seconds(0.0) ? "0 s" : with_unit(Kind::Seconds, value.value());
+}
 std::string human(sim::Flops value) { return with_unit(Kind::Flops, value.value()); }
-std::string human(sim::FlopsPerSecond value) { return with_unit(Kind::FlopsPerSecond, value.value()); }
+std::string human(sim::FlopsPerSecond value) {
+  return with_unit(Kind::FlopsPerSecond, value.value());
+}
 
-std::string percent(double ratio) { return std::isfinite(ratio) ? significant(ratio / 0.01, 3) + " %" : "-"; }
+std::string percent(double ratio) {
+  return std::isfinite(ratio) ? significant(ratio / 0.01, 3) + " %" : "-";
+}
 
 std::string exact(double value) {
   if (!std::isfinite(value)) return "";

@@ -1,6 +1,7 @@
 // Numbers for people: which unit a quantity is shown in, and with how many digits.
 //
-// Machine formats never use this file; they print base units (bytes, seconds, FLOP) in full precision.
+// Machine formats never use this file; they print base units (bytes, seconds, FLOP) in full
+// precision.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +38,14 @@ struct Unit {
   double size = 1.0;
 };
 
-// The largest unit of which `magnitude` (in base units) is at least one; the smallest unit of the kind below that.  Bytes in
-// powers of 1024 (KiB, MiB, GiB), everything else in powers of 1000 (GB/s, TFLOP/s), times from ns to days.
+// The largest unit of which `magnitude` (in base units) is at least one; the smallest unit of the
+// kind below that.  Bytes in powers of 1024 (KiB, MiB, GiB), everything else in powers of 1000
+// (GB/s, TFLOP/s), times from ns to days.
 Unit unit_for(Kind kind, double magnitude);
 
-// `value` with `digits` significant digits in fixed notation: 1234567 -> "1234567", 12.3456 -> "12.35", 0.00123456 -> "0.001235".
-// Below 1e-4 in scientific notation.  Zero is "0"; a value that is not finite is "-".
+// `value` with `digits` significant digits in fixed notation: 1234567 -> "1234567", 12.3456 ->
+// "12.35", 0.00123456 -> "0.001235".  Below 1e-4 in scientific notation.  Zero is "0"; a value that
+// is not finite is "-".
 std::string significant(double value, int digits = 4);
 
 // An integer with thousands separated: 68976648192 -> "68,976,648,192".

@@ -19,7 +19,9 @@ using calibrate::OverallErrors;
 using nlohmann::ordered_json;
 
 // "right/all"; none of nothing.
-Cell share(int right, int all) { return all > 0 ? Cell(std::to_string(right) + "/" + std::to_string(all)) : Cell(); }
+Cell share(int right, int all) {
+  return all > 0 ? Cell(std::to_string(right) + "/" + std::to_string(all)) : Cell();
+}
 
 std::vector<Cell> group_cells(const GroupErrors& g) {
   return {g.group,
@@ -56,7 +58,9 @@ ordered_json base(const std::optional<Quantity>& value) {
   return value ? number(value->value()) : ordered_json(nullptr);
 }
 
-ordered_json text(const std::optional<std::string>& value) { return value ? ordered_json(*value) : ordered_json(nullptr); }
+ordered_json text(const std::optional<std::string>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
 
 ordered_json row_json(const BacktestRow& row) {
   ordered_json json;
@@ -65,7 +69,9 @@ ordered_json row_json(const BacktestRow& row) {
   json["measured_s"] = base(row.measured_time);
   json["predicted_s"] = base(row.predicted_time);
   json["interval_s"] = nullptr;
-  if (row.interval) json["interval_s"] = {base(std::optional(row.interval->first)), base(std::optional(row.interval->second))};
+  if (row.interval)
+    json["interval_s"] = {base(std::optional(row.interval->first)),
+                          base(std::optional(row.interval->second))};
   json["measured_peak_bytes"] = base(row.measured_peak);
   json["predicted_peak_bytes"] = base(row.predicted_peak);
   json["measured_outcome"] = text(row.measured_outcome);
@@ -161,29 +167,33 @@ ordered_json pair_json(const AblationPair& pair) {
 }  // namespace
 
 Table validation_table(const Backtest& backtest) {
-  Table table("Predicted against measured runs", {{"group", "group", Kind::Text},
-                                                  {"n", "runs", Kind::Integer},
-                                                  {"missed", "missed", Kind::Integer},
-                                                  {"median_abs_error", "median error", Kind::Percent},
-                                                  {"mape", "mean error", Kind::Percent},
-                                                  {"bias", "bias", Kind::Percent},
-                                                  {"coverage", "in interval", Kind::Percent},
-                                                  {"memory_n", "peaks", Kind::Integer},
-                                                  {"memory_median_abs_error", "memory error", Kind::Percent},
-                                                  {"outcomes_right", "verdicts right", Kind::Text}});
+  Table table("Predicted against measured runs",
+              {{"group", "group", Kind::Text},
+               {"n", "runs", Kind::Integer},
+               {"missed", "missed", Kind::Integer},
+               {"median_abs_error", "median error", Kind::Percent},
+               {"mape", "mean error", Kind::Percent},
+               {"bias", "bias", Kind::Percent},
+               {"coverage", "in interval", Kind::Percent},
+               {"memory_n", "peaks", Kind::Integer},
+               {"memory_median_abs_error", "memory error", Kind::Percent},
+               {"outcomes_right", "verdicts right", Kind::Text}});
   for (const GroupErrors& group : backtest.groups) table.add_row(group_cells(group));
   table.add_row(overall_cells(backtest.overall));
   table.add_note(
-      "median error: median of |ln(predicted / measured)| of the step time; mean error: mean of |predicted / measured - 1|; "
+      "median error: median of |ln(predicted / measured)| of the step time; mean error: mean of "
+      "|predicted / measured - 1|; "
       "bias: mean of ln(predicted / measured).");
   table.add_note(
-      "runs and peaks: those whose measured figure can be scored; missed: of them, without a prediction (counted as 100 %).");
+      "runs and peaks: those whose measured figure can be scored; missed: of them, without a "
+      "prediction (counted as 100 %).");
   return table;
 }
 
 Table skipped_table(const Backtest& backtest) {
-  Table table("Runs without a prediction",
-              {{"id", "run", Kind::Text}, {"scored", "scored", Kind::Text}, {"skipped", "reason", Kind::Text}});
+  Table table("Runs without a prediction", {{"id", "run", Kind::Text},
+                                            {"scored", "scored", Kind::Text},
+                                            {"skipped", "reason", Kind::Text}});
   for (const BacktestRow& row : backtest.rows) {
     const bool scored = row.scored.step_time || row.scored.memory || row.scored.outcome;
     if (row.skipped) table.add_row({row.id, std::string(scored ? "yes" : "no"), *row.skipped});
@@ -216,21 +226,28 @@ Table ablation_table(const Ablations& ablations) {
   table.add_row(cells(ablations.all));
   const bool some_computed = ablations.measured.pairs < ablations.all.pairs;
   if (some_computed) table.add_row(cells(ablations.measured));
-  table.add_row({std::string("all, each study and setting once"), Cell(), Cell(), cell(ablations.study_sign_accuracy),
-                 cell(ablations.study_median_error), Cell(), Cell(), Cell()});
+  table.add_row({std::string("all, each study and setting once"), Cell(), Cell(),
+                 cell(ablations.study_sign_accuracy), cell(ablations.study_median_error), Cell(),
+                 Cell(), Cell()});
   for (const AblationErrors* apart : {&ablations.topology, &ablations.software}) {
     if (apart->pairs + apart->memory_pairs > 0) table.add_row(cells(*apart));
   }
   table.add_note(
-      "error: |ln(predicted ratio / measured ratio)| of step times with and without the setting; memory: of peaks. Signs count "
-      "where the measured ratio is outside the noise that the study states (twice), the rounding of its figures, and 2 %.");
-  table.add_note("Switched: on or off, one kind or another; the others are amounts, such as the size of a micro-batch.");
+      "error: |ln(predicted ratio / measured ratio)| of step times with and without the setting; "
+      "memory: of peaks. Signs count "
+      "where the measured ratio is outside the noise that the study states (twice), the rounding "
+      "of its figures, and 2 %.");
   table.add_note(
-      "Not part of the sums above them: topology (tensor, pipeline and data ranks on the same devices) and software (releases of "
+      "Switched: on or off, one kind or another; the others are amounts, such as the size of a "
+      "micro-batch.");
+  table.add_note(
+      "Not part of the sums above them: topology (tensor, pipeline and data ranks on the same "
+      "devices) and software (releases of "
       "one framework).");
   if (some_computed)
     table.add_note(
-        "Measured times: without studies whose times lie on straight lines over the batch to a millionth. Those of machines do "
+        "Measured times: without studies whose times lie on straight lines over the batch to a "
+        "millionth. Those of machines do "
         "not; those of another simulator do.");
   return table;
 }
@@ -251,9 +268,11 @@ Table ablation_rows_table(const Ablations& ablations) {
                                 {"off_id", "run off", Kind::Text},
                                 {"on_id", "run on", Kind::Text}});
   for (const AblationPair& pair : ablations.pairs) {
-    table.add_row({pair.setting, pair.group, pair.off, pair.on, cell(pair.measured_time), cell(pair.predicted_time),
-                   cell(pair.time_error()), pair.measured_time ? Cell(pair.noise) : Cell(), std::string(verdict(pair)),
-                   cell(pair.measured_peak), cell(pair.predicted_peak), cell(pair.peak_error()), pair.off_id, pair.on_id});
+    table.add_row({pair.setting, pair.group, pair.off, pair.on, cell(pair.measured_time),
+                   cell(pair.predicted_time), cell(pair.time_error()),
+                   pair.measured_time ? Cell(pair.noise) : Cell(), std::string(verdict(pair)),
+                   cell(pair.measured_peak), cell(pair.predicted_peak), cell(pair.peak_error()),
+                   pair.off_id, pair.on_id});
   }
   return table;
 }
@@ -261,7 +280,8 @@ Table ablation_rows_table(const Ablations& ablations) {
 std::string ablation_json(const Ablations& ablations) {
   ordered_json json;
   json["settings"] = ordered_json::array();
-  for (const AblationErrors& errors : ablations.settings) json["settings"].push_back(errors_json(errors));
+  for (const AblationErrors& errors : ablations.settings)
+    json["settings"].push_back(errors_json(errors));
   json["overall"] = errors_json(ablations.all);
   json["overall"]["study_sign_accuracy"] = number(ablations.study_sign_accuracy);
   json["overall"]["study_median_ratio_error"] = number(ablations.study_median_error);
@@ -275,22 +295,28 @@ std::string ablation_json(const Ablations& ablations) {
 }
 
 Table count_comparison_table(std::span<const calibrate::CountComparison> comparisons) {
-  Table table("Training steps of the runtime, counted and predicted", {{"name", "figure"},
-                                                                       {"predicted", "predicted", Kind::Integer},
-                                                                       {"measured", "measured", Kind::Integer},
-                                                                       {"equal", "equal"}});
+  Table table("Training steps of the runtime, counted and predicted",
+              {{"name", "figure"},
+               {"predicted", "predicted", Kind::Integer},
+               {"measured", "measured", Kind::Integer},
+               {"equal", "equal"}});
   for (const calibrate::CountComparison& one : comparisons)
     table.add_row({one.name, one.predicted, one.measured, std::string(one.equal() ? "yes" : "NO")});
-  const auto different = std::count_if(comparisons.begin(), comparisons.end(), [](const auto& one) { return !one.equal(); });
-  table.add_note(std::to_string(comparisons.size()) + " figures, " +
-                 (different == 0 ? std::string("all equal") : std::to_string(different) + " differ"));
+  const auto different = std::count_if(comparisons.begin(), comparisons.end(),
+                                       [](const auto& one) { return !one.equal(); });
+  table.add_note(
+      std::to_string(comparisons.size()) + " figures, " +
+      (different == 0 ? std::string("all equal") : std::to_string(different) + " differ"));
   return table;
 }
 
 std::string count_comparison_json(std::span<const calibrate::CountComparison> comparisons) {
   Json list = Json::array();
   for (const calibrate::CountComparison& one : comparisons) {
-    list.push_back({{"name", one.name}, {"predicted", one.predicted}, {"measured", one.measured}, {"equal", one.equal()}});
+    list.push_back({{"name", one.name},
+                    {"predicted", one.predicted},
+                    {"measured", one.measured},
+                    {"equal", one.equal()}});
   }
   return text_of({{"comparisons", std::move(list)}});
 }

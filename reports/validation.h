@@ -11,27 +11,29 @@
 
 namespace llmsim::reports {
 
-// One row per group, and a last one for all: scored runs, errors of the step time, coverage of the interval, error of the peak
-// memory, verdicts.
+// One row per group, and a last one for all: scored runs, errors of the step time, coverage of the
+// interval, error of the peak memory, verdicts.
 Table validation_table(const calibrate::Backtest& backtest);
 
 // Runs without a prediction and the reasons.
 Table skipped_table(const calibrate::Backtest& backtest);
 
-// {"runs": [...], "groups": [...], "overall": {...}}; times in seconds, sizes in bytes, null where there is no figure.
+// {"runs": [...], "groups": [...], "overall": {...}}; times in seconds, sizes in bytes, null where
+// there is no figure.
 std::string validation_json(const calibrate::Backtest& backtest);
 
 // What a setting is worth, predicted against measured.
 
-// One row per setting, then all of them, all with each study counting once, and what is scored apart: pairs, right signs of those
-// that noise leaves a sign, errors of the ratio of step times and of peaks.
+// One row per setting, then all of them, all with each study counting once, and what is scored
+// apart: pairs, right signs of those that noise leaves a sign, errors of the ratio of step times
+// and of peaks.
 Table ablation_table(const calibrate::Ablations& ablations);
 
 // One row per pair: values, ratios measured and predicted, error, verdict on the sign, runs.
 Table ablation_rows_table(const calibrate::Ablations& ablations);
 
-// {"settings": [...], "overall": {...}, "measured": {...}, "topology": {...}, "software": {...}, "pairs": [...]}; ratios are on /
-// off, null where there is no figure.
+// {"settings": [...], "overall": {...}, "measured": {...}, "topology": {...}, "software": {...},
+// "pairs": [...]}; ratios are on / off, null where there is no figure.
 std::string ablation_json(const calibrate::Ablations& ablations);
 
 // Counted against predicted figures of training steps, a line each.

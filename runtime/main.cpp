@@ -39,17 +39,22 @@ constexpr const char* kHelp =
     "  --quick          two minutes, enough for a first calibration\n"
     "  --kernels        operators and the device alone\n"
     "  --steps          training steps alone; with ranks, those that ranks divide\n"
-    "  --collectives    collectives alone, over every shape of group, and what ranks of one CPU take from each other\n"
-    "  --check          compare every rank with the median, and name what is slow; needs no --output\n"
-    "  --ranks N        ranks of this machine, a process each, for --collectives, --steps and --check; torchrun, srun and mpirun "
+    "  --collectives    collectives alone, over every shape of group, and what ranks of one CPU "
+    "take from each other\n"
+    "  --check          compare every rank with the median, and name what is slow; needs no "
+    "--output\n"
+    "  --ranks N        ranks of this machine, a process each, for --collectives, --steps and "
+    "--check; torchrun, srun and mpirun "
     "are\n"
     "                   understood as well; on a CPU each gets cores of its own\n"
-    "  --verify         count one step of many kinds instead of timing them, for llmsim calibrate verify\n"
+    "  --verify         count one step of many kinds instead of timing them, for llmsim calibrate "
+    "verify\n"
     "  --nodes N        print the lines that start this, with --ranks on each of N nodes, and end\n"
     "  --timeout S      for an answer from another rank; default 300\n"
     "  --budget S       seconds to measure for; default 3600, with --quick 110\n"
     "  --device NAME    cpu, cuda, cuda:N; default: cuda where there is one, else cpu\n"
-    "  --id NAME        what the records call the device: lower-case letters, digits and '_'; default: local_ and its kind\n"
+    "  --id NAME        what the records call the device: lower-case letters, digits and '_'; "
+    "default: local_ and its kind\n"
     "  --threads N      of kernels on the CPU; default: all cores, shared by the ranks\n"
     "  --name           print what the records would call the device, and end\n"
     "  --help\n"
@@ -74,7 +79,8 @@ int positive_count(const char* option, const char* text) {
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
   if (end == text || *end != '\0' || value < 1 || value > 1'000'000) {
-    throw Error(std::string(option) + " = " + text + ": a whole number from 1 to a million is expected");
+    throw Error(std::string(option) + " = " + text +
+                ": a whole number from 1 to a million is expected");
   }
   return static_cast<int>(value);
 }
@@ -88,7 +94,8 @@ double positive_number(const char* option, const char* text) {
 }
 
 void check_id(const std::string& id) {
-  const bool plain = id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+  const bool plain =
+      id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
   if (id.empty() || id.size() > kLongestId || !plain)
     throw Error("--id = " + id + ": 1 to 64 lower-case letters, digits and '_' are expected");
 }
@@ -101,24 +108,34 @@ struct Option {
 };
 
 const Option kOptions[] = {
-    {"output", required_argument, [](CommandLine& line, const char* text) { line.campaign.output = text; }},
+    {"output", required_argument,
+     [](CommandLine& line, const char* text) { line.campaign.output = text; }},
     {"resume", no_argument, [](CommandLine& line, const char*) { line.campaign.resume = true; }},
     {"quick", no_argument, [](CommandLine& line, const char*) { line.campaign.quick = true; }},
     {"kernels", no_argument, [](CommandLine& line, const char*) { line.campaign.kernels = true; }},
     {"steps", no_argument, [](CommandLine& line, const char*) { line.campaign.steps = true; }},
     {"budget", required_argument,
-     [](CommandLine& line, const char* text) { line.campaign.budget = sim::Seconds(positive_number("--budget", text)); }},
+     [](CommandLine& line, const char* text) {
+       line.campaign.budget = sim::Seconds(positive_number("--budget", text));
+     }},
     {"device", required_argument, [](CommandLine& line, const char* text) { line.device = text; }},
-    {"id", required_argument, [](CommandLine& line, const char* text) { line.campaign.accelerator = text; }},
+    {"id", required_argument,
+     [](CommandLine& line, const char* text) { line.campaign.accelerator = text; }},
     {"threads", required_argument,
-     [](CommandLine& line, const char* text) { line.campaign.threads = static_cast<int>(positive_number("--threads", text)); }},
+     [](CommandLine& line, const char* text) {
+       line.campaign.threads = static_cast<int>(positive_number("--threads", text));
+     }},
     {"collectives", no_argument, [](CommandLine& line, const char*) { line.collectives = true; }},
     {"check", no_argument, [](CommandLine& line, const char*) { line.check = true; }},
     {"verify", no_argument, [](CommandLine& line, const char*) { line.verify = true; }},
-    {"ranks", required_argument, [](CommandLine& line, const char* text) { line.ranks = positive_count("--ranks", text); }},
-    {"nodes", required_argument, [](CommandLine& line, const char* text) { line.nodes = positive_count("--nodes", text); }},
+    {"ranks", required_argument,
+     [](CommandLine& line, const char* text) { line.ranks = positive_count("--ranks", text); }},
+    {"nodes", required_argument,
+     [](CommandLine& line, const char* text) { line.nodes = positive_count("--nodes", text); }},
     {"timeout", required_argument,
-     [](CommandLine& line, const char* text) { line.timeout = std::chrono::seconds(positive_count("--timeout", text)); }},
+     [](CommandLine& line, const char* text) {
+       line.timeout = std::chrono::seconds(positive_count("--timeout", text));
+     }},
     {"name", no_argument, [](CommandLine& line, const char*) { line.name = true; }},
     {"help", no_argument, [](CommandLine& line, const char*) { line.help = true; }}};
 
@@ -130,7 +147,8 @@ std::optional<CommandLine> parsed(int argc, char** argv) {
   std::vector<option> options;
   for (const Option& one : kOptions) options.push_back({one.name, one.value, nullptr, 0});
   options.push_back({});
-  for (int result = 0, index = 0; (result = getopt_long(argc, argv, "", options.data(), &index)) != -1;) {
+  for (int result = 0, index = 0;
+       (result = getopt_long(argc, argv, "", options.data(), &index)) != -1;) {
     if (result == '?') return std::nullopt;
     kOptions[index].apply(line, optarg);
   }
@@ -156,7 +174,8 @@ std::vector<std::string> own_command(int argc, char** argv, const std::set<std::
 }
 
 int print_launch_lines(int argc, char** argv, const CommandLine& line) {
-  for (const LaunchLine& one : launch_lines(own_command(argc, argv, {"--nodes", "--ranks"}), *line.nodes, line.ranks)) {
+  for (const LaunchLine& one :
+       launch_lines(own_command(argc, argv, {"--nodes", "--ranks"}), *line.nodes, line.ranks)) {
     std::printf("%s\n", one.line.c_str());
   }
   return 0;
@@ -165,19 +184,23 @@ int print_launch_lines(int argc, char** argv, const CommandLine& line) {
 // The parent of the ranks of one machine.
 int start_ranks(int argc, char** argv, const CommandLine& line) {
   const bool on_cpu = device_named(line.device.empty() ? default_device() : line.device).is_cpu();
-  const LocalRun run = run_local_ranks(
-      {.command = own_command(argc, argv, {}), .ranks = line.ranks, .own_cores = on_cpu, .patience = line.timeout});
+  const LocalRun run = run_local_ranks({.command = own_command(argc, argv, {}),
+                                        .ranks = line.ranks,
+                                        .own_cores = on_cpu,
+                                        .patience = line.timeout});
   if (!run.failure) return 0;
   std::fprintf(stderr, "llmsim-runtime: %s\n", run.failure->c_str());
   if (line.collectives)
-    std::fprintf(stderr, "llmsim-runtime: %s has what was measured; --resume goes on from there\n", line.campaign.output.c_str());
+    std::fprintf(stderr, "llmsim-runtime: %s has what was measured; --resume goes on from there\n",
+                 line.campaign.output.c_str());
   return kError;
 }
 
 // All that one rank, or several, can measure, where nothing was chosen.
 void choose(CommandLine& line, int ranks) {
   CampaignOptions& campaign = line.campaign;
-  if (line.verify && (ranks > 1 || campaign.kernels || campaign.steps || line.collectives || line.check))
+  if (line.verify &&
+      (ranks > 1 || campaign.kernels || campaign.steps || line.collectives || line.check))
     throw Error("--verify counts on one rank and measures nothing: it goes with no other choice");
   if (line.verify) return;
   if (!campaign.kernels && !campaign.steps && !line.collectives && !line.check) {
@@ -188,24 +211,30 @@ void choose(CommandLine& line, int ranks) {
     throw Error("--kernels are measured by one rank, not by " + std::to_string(ranks) +
                 "; ranks measure --collectives, --steps and --check");
   }
-  if (line.collectives && ranks < 2) throw Error("--collectives are between ranks: wants --ranks of at least 2, or a launcher");
+  if (line.collectives && ranks < 2)
+    throw Error("--collectives are between ranks: wants --ranks of at least 2, or a launcher");
 }
 
 // What the command line leaves to the device and to the place among the ranks.
 void complete(CommandLine& line, const ProcessPlace& place) {
   CampaignOptions& campaign = line.campaign;
   campaign.device = device_named(line.device.empty() ? default_device() : line.device);
-  if (campaign.accelerator.empty()) campaign.accelerator = campaign.device.is_cpu() ? "local_cpu" : "local_gpu";
+  if (campaign.accelerator.empty())
+    campaign.accelerator = campaign.device.is_cpu() ? "local_cpu" : "local_gpu";
   check_id(campaign.accelerator);
-  if (campaign.budget == sim::Seconds(0.0)) campaign.budget = sim::Seconds(campaign.quick ? kQuickBudget : kFullBudget);
+  if (campaign.budget == sim::Seconds(0.0))
+    campaign.budget = sim::Seconds(campaign.quick ? kQuickBudget : kFullBudget);
   if (campaign.threads == 0)
-    campaign.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.local_ranks);
+    campaign.threads =
+        std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / place.local_ranks);
 }
 
 void measure(const CommandLine& line, const ProcessPlace& place) {
   if (line.verify) return count_steps(line.campaign);
-  RankCampaignOptions of_ranks{
-      .campaign = line.campaign, .check = line.check, .collectives = line.collectives, .timeout = line.timeout};
+  RankCampaignOptions of_ranks{.campaign = line.campaign,
+                               .check = line.check,
+                               .collectives = line.collectives,
+                               .timeout = line.timeout};
   if (place.ranks > 1) return run_rank_campaign(place, of_ranks);
   of_ranks.campaign.steps = false;
   if (line.check) run_rank_campaign(place, of_ranks);
@@ -244,7 +273,8 @@ int main(int argc, char** argv) {
     return llmsim::runtime::run(argc, argv);
   } catch (const std::exception& error) {
     const std::string_view what = error.what();
-    std::fprintf(stderr, "llmsim-runtime: %s\n", std::string(what.substr(0, what.find('\n'))).c_str());
+    std::fprintf(stderr, "llmsim-runtime: %s\n",
+                 std::string(what.substr(0, what.find('\n'))).c_str());
     return 1;
   }
 }

@@ -23,8 +23,9 @@ struct PassedOperator {
 bool same_kernel(const PassedOperator& one, const PassedOperator& other) {
   const auto shape = [](const Operator& op) { return std::array{op.batch, op.m, op.n, op.k}; };
   const Operator &a = one.op, &b = other.op;
-  return one.backward == other.backward && std::string_view(a.label) == b.label && shape(a) == shape(b) && a.dtype == b.dtype &&
-         a.weight_gradient == b.weight_gradient && a.flops == b.flops && a.moved == b.moved;
+  return one.backward == other.backward && std::string_view(a.label) == b.label &&
+         shape(a) == shape(b) && a.dtype == b.dtype && a.weight_gradient == b.weight_gradient &&
+         a.flops == b.flops && a.moved == b.moved;
 }
 
 // The operators of one kind in a run, each once.
@@ -53,8 +54,11 @@ class Kernels {
   std::vector<PassedOperator> take() {
     std::vector<std::string_view> labels;
     for (const PassedOperator& kernel : list_) labels.emplace_back(kernel.op.label);
-    const auto place = [&](const PassedOperator& kernel) { return std::find(labels.begin(), labels.end(), kernel.op.label); };
-    std::stable_sort(list_.begin(), list_.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+    const auto place = [&](const PassedOperator& kernel) {
+      return std::find(labels.begin(), labels.end(), kernel.op.label);
+    };
+    std::stable_sort(list_.begin(), list_.end(),
+                     [&](const auto& a, const auto& b) { return place(a) < place(b); });
     return std::move(list_);
   }
 
@@ -63,12 +67,14 @@ class Kernels {
   std::vector<PassedOperator> list_;
 };
 
-// Layers with a sliding window and without, in low precision and in 16 bits where a recipe leaves some so.
+// Layers with a sliding window and without, in low precision and in 16 bits where a recipe leaves
+// some so.
 std::vector<PassedOperator> kernels_of(const Run& run, OperatorKind kind) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   Kernels kernels(kind);
   std::vector<Transformer> models{run.model};
-  if (run.model.sliding_window && full_attention_share(run.model) > 0.0) models.emplace_back(run.model).sliding_window.reset();
+  if (run.model.sliding_window && full_attention_share(run.model) > 0.0)
+    models.emplace_back(run.model).sliding_window.reset();
   std::vector<Strategy> strategies{run.strategy};
   if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) {
     strategies.emplace_back(run.strategy).precision = Precision::Bf16;
@@ -128,8 +134,9 @@ std::vector<RateFactor> rate_factors(const ExplainedGemm& gemm) {
 
 std::vector<RateFactor> rate_factors(const ExplainedAttention& attention) {
   const AttentionFactors& f = attention.alone;
-  std::vector<RateFactor> list{{"efficiency", f.efficiency}, {"head_size", f.head_size}, {"sequence", f.sequence},
-                               {"occupancy", f.occupancy},   {"useful", f.useful},       {"memory", f.roofline()},
+  std::vector<RateFactor> list{{"efficiency", f.efficiency}, {"head_size", f.head_size},
+                               {"sequence", f.sequence},     {"occupancy", f.occupancy},
+                               {"useful", f.useful},         {"memory", f.roofline()},
                                {"launch", f.launch()}};
   add_step_factors(list, attention.in_step);
   list.push_back({"determinism", attention.in_step.determinism});
@@ -149,7 +156,8 @@ std::vector<ExplainedGemm> explained_gemms(const Run& run) {
 
 std::vector<ExplainedAttention> explained_attention(const Run& run) {
   const DType dtype = activation_dtype(run.strategy.precision);
-  const AttentionMachine machine = attention_machine(run.cluster.device, dtype, run.framework.attention_kernel);
+  const AttentionMachine machine =
+      attention_machine(run.cluster.device, dtype, run.framework.attention_kernel);
   std::vector<ExplainedAttention> list;
   for (const PassedOperator& kernel : kernels_of(run, OperatorKind::Attention)) {
     list.push_back({.op = kernel.op,
@@ -167,8 +175,9 @@ std::vector<ExplainedCollective> explained_collectives(const Run& run) {
     const bool tokens = call.group == GroupKind::Expert && call.kind == CollectiveKind::AllToAll;
     list.push_back({.call = call,
                     .place = links.place,
-                    .terms = tokens ? expert_all_to_all_terms(call.message, expert_route(run), links)
-                                    : collective_terms(call.kind, call.message, links)});
+                    .terms = tokens
+                                 ? expert_all_to_all_terms(call.message, expert_route(run), links)
+                                 : collective_terms(call.kind, call.message, links)});
   }
   return list;
 }

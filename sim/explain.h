@@ -1,7 +1,9 @@
-// Why kernels and collectives take as long as they do: each distinct one of a run with the factors of its rate.
+// Why kernels and collectives take as long as they do: each distinct one of a run with the factors
+// of its rate.
 //
-// Times are those that the step is made of (cost/price.h).  The factors of a kernel, multiplied with the peak of its format,
-// give the rate that it achieves:   flops / time = peak * product of rate_factors
+// Times are those that the step is made of (cost/price.h).  The factors of a kernel, multiplied
+// with the peak of its format, give the rate that it achieves:  flops / time = peak * product of
+// rate_factors
 #pragma once
 
 #include <vector>
@@ -14,8 +16,8 @@
 
 namespace llmsim::sim {
 
-// What a kernel computes: outputs (recomputed ones too), gradients of activations, gradients of weights.  The backward pass of
-// attention makes all its gradients at once.
+// What a kernel computes: outputs (recomputed ones too), gradients of activations, gradients of
+// weights.  The backward pass of attention makes all its gradients at once.
 enum class KernelPass { Forward, DataGradient, WeightGradient, Backward };
 
 const char* name_of(KernelPass pass);  // "forward", "dgrad", "wgrad", "backward"
@@ -59,8 +61,9 @@ struct ExplainedCollective {
 std::vector<RateFactor> rate_factors(const ExplainedGemm& gemm);
 std::vector<RateFactor> rate_factors(const ExplainedAttention& attention);
 
-// Of blocks with an MLP and of MoE blocks, of the embedding and of the LM head, each shape of a pass once.  A run that has none
-// of flash attention gets an empty list.  Require a run that keeps the rules of strategy/validity.h.
+// Of blocks with an MLP and of MoE blocks, of the embedding and of the LM head, each shape of a
+// pass once.  A run that has none of flash attention gets an empty list.  Require a run that keeps
+// the rules of strategy/validity.h.
 std::vector<ExplainedGemm> explained_gemms(const Run& run);
 std::vector<ExplainedAttention> explained_attention(const Run& run);
 // Those of the busiest rank.

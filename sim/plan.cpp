@@ -50,7 +50,8 @@ SearchBase search_base(const PlanQuery& query, const Bases& bases) {
   return base;
 }
 
-// The run of a strategy, in the place of the last one under its sharding; its vocabulary is not padded yet.
+// The run of a strategy, in the place of the last one under its sharding; its vocabulary is not
+// padded yet.
 Run& run_under(Bases& bases, const PlanQuery& query, const Strategy& strategy) {
   Run& run = bases[static_cast<std::size_t>(strategy.sharding)].run;
   run.strategy = strategy;
@@ -60,9 +61,12 @@ Run& run_under(Bases& bases, const PlanQuery& query, const Strategy& strategy) {
 
 const LayerPrices& prices_of(const Base& base, std::map<PriceKey, LayerPrices>& known) {
   const Strategy& s = base.run.strategy;
-  const int passes = splits_backward(s.pipeline_schedule) ? 1 : s.pipeline_schedule == PipelineSchedule::DualPipe ? 2 : 0;
-  const PriceKey key{base.prices,         s.tp,          s.cp,   s.ep,       s.expert_tensor_ranks(),
-                     s.sequence_parallel, s.micro_batch, passes, s.recompute};
+  const int passes = splits_backward(s.pipeline_schedule)                ? 1
+                     : s.pipeline_schedule == PipelineSchedule::DualPipe ? 2
+                                                                         : 0;
+  const PriceKey key{
+      base.prices,         s.tp,          s.cp,   s.ep,       s.expert_tensor_ranks(),
+      s.sequence_parallel, s.micro_batch, passes, s.recompute};
   auto found = known.find(key);
   if (found == known.end()) found = known.emplace(key, layer_prices(base.run)).first;
   return found->second;
@@ -85,25 +89,33 @@ std::vector<Candidate> candidates_of(const PlanQuery& query, Bases& bases, Plan&
   std::map<PriceKey, LayerPrices> prices;
   for_each_strategy(search_base(query, bases), query.restriction, [&](const Strategy& strategy) {
     ++plan.evaluated;
-    if (const char* rule = broken_rule_name(query.base.model, strategy, query.base.cluster.num_devices)) {
+    if (const char* rule =
+            broken_rule_name(query.base.model, strategy, query.base.cluster.num_devices)) {
       reject(plan, {.rule = rule, .strategy = strategy, .needed = {}, .available = {}});
       return;
     }
     Run& run = run_under(bases, query, strategy);
     run.model.vocab_size = trained_vocab_size(run);
-    const LayerPrices& layers = prices_of(bases[static_cast<std::size_t>(strategy.sharding)], prices);
+    const LayerPrices& layers =
+        prices_of(bases[static_cast<std::size_t>(strategy.sharding)], prices);
     const Memory memory = memory_footprint(run, layers, MemoryStages::Fullest);
     if (!memory.fits()) {
-      reject(plan, {.rule = kOutOfMemory, .strategy = strategy, .needed = memory.needed(), .available = memory.capacity});
+      reject(plan, {.rule = kOutOfMemory,
+                    .strategy = strategy,
+                    .needed = memory.needed(),
+                    .available = memory.capacity});
       return;
     }
     if (!memory.host.fits()) {
-      reject(plan,
-             {.rule = kOutOfHostMemory, .strategy = strategy, .needed = memory.host.node, .available = memory.host.capacity});
+      reject(plan, {.rule = kOutOfHostMemory,
+                    .strategy = strategy,
+                    .needed = memory.host.node,
+                    .available = memory.host.capacity});
       return;
     }
     ++plan.feasible;
-    candidates.push_back({.strategy = strategy, .time = step_time(run, layers), .peak = memory.peak});
+    candidates.push_back(
+        {.strategy = strategy, .time = step_time(run, layers), .peak = memory.peak});
   });
   return candidates;
 }
@@ -115,15 +127,22 @@ Plan plan(const PlanQuery& query) {
   Plan plan;
   Bases bases = bases_of(query);
   std::vector<Candidate> candidates = candidates_of(query, bases, plan);
-  const auto prediction_of = [&](const Candidate& one) { return predict(run_under(bases, query, one.strategy)); };
-  const auto faster = [](const Candidate& a, const Candidate& b) { return std::tie(a.time, a.peak) < std::tie(b.time, b.peak); };
-  const auto smaller = [](const Candidate& a, const Candidate& b) { return std::tie(a.peak, a.time) < std::tie(b.peak, b.time); };
+  const auto prediction_of = [&](const Candidate& one) {
+    return predict(run_under(bases, query, one.strategy));
+  };
+  const auto faster = [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.time, a.peak) < std::tie(b.time, b.peak);
+  };
+  const auto smaller = [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.peak, a.time) < std::tie(b.peak, b.time);
+  };
   if (query.objective == Objective::Memory) {
     std::sort(candidates.begin(), candidates.end(), smaller);
   } else {
     std::sort(candidates.begin(), candidates.end(), faster);
   }
-  const std::size_t count = std::min(candidates.size(), static_cast<std::size_t>(std::max(1, query.top)));
+  const std::size_t count =
+      std::min(candidates.size(), static_cast<std::size_t>(std::max(1, query.top)));
   for (std::size_t i = 0; i < count; ++i) plan.plans.push_back(prediction_of(candidates[i]));
   // From the fastest on, every candidate that is smaller than all faster ones.
   std::sort(candidates.begin(), candidates.end(), faster);

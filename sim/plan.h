@@ -1,7 +1,7 @@
 // Searches all strategies for a model on a number of devices.
 //
-// Every strategy of search_space.h that keeps the rules is evaluated by the same code as predict(); nothing is pruned by a
-// heuristic.
+// Every strategy of search_space.h that keeps the rules is evaluated by the same code as predict();
+// nothing is pruned by a heuristic.
 #pragma once
 
 #include <map>
@@ -15,11 +15,12 @@ namespace llmsim::sim {
 
 enum class Objective { Throughput, Cost, Memory, Time };
 
-// What to plan.  Every plan equals predict() of its run.  Of the searched fields everything that makes sense is tried, or the
-// values of the restriction; the rest is as in `base`.
+// What to plan.  Every plan equals predict() of its run.  Of the searched fields everything that
+// makes sense is tried, or the values of the restriction; the rest is as in `base`.
 struct PlanQuery {
   Run base;  // model, cluster, framework, precision, optimizer, global_batch; its layout is ignored
-  // The same run under a sharding, where its framework behaves otherwise there: other buffers, overlap or temporaries.
+  // The same run under a sharding, where its framework behaves otherwise there: other buffers,
+  // overlap or temporaries.
   std::map<Sharding, Run> under{};
   Restriction restriction{};
   Objective objective = Objective::Throughput;

@@ -17,7 +17,8 @@ constexpr double kNinetyPercent = 1.645;
 Flops model_flops(const Run& run) {
   const Strategy& s = run.strategy;
   const int layers = run.model.num_layers + run.model.mtp_layers;
-  const double adapters = s.adapters ? layers * s.tp * rank_parameters(run.model, s).block_adapters : 0.0;
+  const double adapters =
+      s.adapters ? layers * s.tp * rank_parameters(run.model, s).block_adapters : 0.0;
   const double tokens = static_cast<double>(s.global_batch) * run.model.seq_len;
   return tokens * training_flops_per_token(run.model, adapters);
 }
@@ -25,13 +26,15 @@ Flops model_flops(const Run& run) {
 // FLOPs that one step executes on the whole cluster, from the operators of one tensor rank.
 Flops hardware_flops(const Run& run, const LayerPrices& prices) {
   const Strategy& s = run.strategy;
-  const int layers = run.model.num_layers + run.model.mtp_layers, moe_layers = count_moe_layers(run.model, 0, layers);
+  const int layers = run.model.num_layers + run.model.mtp_layers,
+            moe_layers = count_moe_layers(run.model, 0, layers);
   Flops blocks = (layers - moe_layers) * (prices.block.forward.flops + prices.block.backward.flops);
   blocks += moe_layers * (prices.moe_block.forward.flops + prices.moe_block.backward.flops);
   for (const ModelChunk& part : model_parts(run.model, s)) {
     const double share = part.blocks > 0 ? static_cast<double>(part.moe_blocks) / part.blocks : 0.0;
     const double recomputed = s.recompute.blocks_of(part.blocks);
-    blocks += (1.0 - share) * recomputed * prices.block.recompute.flops + share * recomputed * prices.moe_block.recompute.flops;
+    blocks += (1.0 - share) * recomputed * prices.block.recompute.flops +
+              share * recomputed * prices.moe_block.recompute.flops;
   }
   const EndPrice& head = prices.head;
   const Flops ends = head.forward.flops + head.backward.flops + head.recompute.flops;
@@ -41,8 +44,10 @@ Flops hardware_flops(const Run& run, const LayerPrices& prices) {
 
 // "12.3 GiB"
 std::string gib_text(Bytes size) {
-  const std::string digits = std::to_string(static_cast<long long>(std::llround(size / GiB * 10.0)));
-  return (digits.size() > 1 ? digits.substr(0, digits.size() - 1) : "0") + "." + digits.back() + " GiB";
+  const std::string digits =
+      std::to_string(static_cast<long long>(std::llround(size / GiB * 10.0)));
+  return (digits.size() > 1 ? digits.substr(0, digits.size() - 1) : "0") + "." + digits.back() +
+         " GiB";
 }
 
 void add_out_of_memory(Prediction& prediction) {
@@ -50,12 +55,14 @@ void add_out_of_memory(Prediction& prediction) {
   if (!memory.fits()) {
     prediction.infeasible =
         Infeasible{.rule = "out of memory",
-                   .message = "needs " + gib_text(memory.needed()) + " per device, " + gib_text(memory.capacity) + " are usable"};
+                   .message = "needs " + gib_text(memory.needed()) + " per device, " +
+                              gib_text(memory.capacity) + " are usable"};
   } else if (!memory.host.fits()) {
     const std::string when = memory.host.loading ? " to load the model" : "";
-    prediction.infeasible = Infeasible{.rule = "out of host memory",
-                                       .message = "needs " + gib_text(memory.host.node) + " of host memory per node" + when +
-                                                  ", " + gib_text(memory.host.capacity) + " are there"};
+    prediction.infeasible =
+        Infeasible{.rule = "out of host memory",
+                   .message = "needs " + gib_text(memory.host.node) + " of host memory per node" +
+                              when + ", " + gib_text(memory.host.capacity) + " are there"};
   }
 }
 
@@ -84,8 +91,10 @@ void add_rates(Prediction& prediction) {
   const Run& run = prediction.run;
   const double tokens = static_cast<double>(run.strategy.global_batch) * run.model.seq_len;
   const int devices = run.cluster.num_devices;
-  const FlopsPerSecond peak = prediction.peak = run.cluster.device.peak(matmul_dtype(run.strategy.precision));
-  prediction.tokens_per_second_per_device = tokens / devices / (prediction.step_time / Seconds(1.0));
+  const FlopsPerSecond peak = prediction.peak =
+      run.cluster.device.peak(matmul_dtype(run.strategy.precision));
+  prediction.tokens_per_second_per_device =
+      tokens / devices / (prediction.step_time / Seconds(1.0));
   prediction.flops_per_device = prediction.model_flops / prediction.step_time / devices;
   prediction.mfu = prediction.flops_per_device / peak;
   prediction.hfu = prediction.hardware_flops / prediction.step_time / devices / peak;
@@ -97,11 +106,15 @@ void add_rates(Prediction& prediction) {
                                                    .peak = peak});
 }
 
-// Model FLOPs follow from the model and the batch alone: more of them than the peak takes coefficients that no device has.
+// Model FLOPs follow from the model and the batch alone: more of them than the peak takes
+// coefficients that no device has.
 void require_possible(const Prediction& p) {
-  if (p.step_time > Seconds(0.0) && std::isfinite(p.step_time.value()) && p.mfu >= 0.0 && p.mfu <= 1.0) return;
-  throw Error("mfu = " + std::to_string(p.mfu) + " at a step of " + std::to_string(p.step_time.value()) +
-              " s: the coefficients of " + p.run.cluster.device.id + " or of the framework " + p.run.framework.id +
+  if (p.step_time > Seconds(0.0) && std::isfinite(p.step_time.value()) && p.mfu >= 0.0 &&
+      p.mfu <= 1.0)
+    return;
+  throw Error("mfu = " + std::to_string(p.mfu) + " at a step of " +
+              std::to_string(p.step_time.value()) + " s: the coefficients of " +
+              p.run.cluster.device.id + " or of the framework " + p.run.framework.id +
               " are beyond the peak of the device; `llmsim hardware show` lists them");
 }
 
@@ -112,8 +125,9 @@ std::string percent(double share) { return std::to_string(std::lround(100.0 * sh
 // "3.4", "12".
 std::string times(double factor) {
   const long tenths = std::lround(10.0 * factor);
-  return tenths >= 100 || tenths % 10 == 0 ? std::to_string((tenths + 5) / 10)
-                                           : std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+  return tenths >= 100 || tenths % 10 == 0
+             ? std::to_string((tenths + 5) / 10)
+             : std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
 }
 
 std::string recipe(const Prediction& p) {
@@ -123,11 +137,13 @@ std::string recipe(const Prediction& p) {
 // A run on more than a system has, or on other devices: what there is of it is taken as it is.
 void add_beyond_the_system(const Cluster& cluster, std::vector<std::string>& lines) {
   if (cluster.system_devices) {
-    lines.push_back("num_devices = " + std::to_string(cluster.num_devices) + ": system " + cluster.id + " has " +
-                    std::to_string(*cluster.system_devices) + " devices; predicted as if it had more nodes of the same kind");
+    lines.push_back("num_devices = " + std::to_string(cluster.num_devices) + ": system " +
+                    cluster.id + " has " + std::to_string(*cluster.system_devices) +
+                    " devices; predicted as if it had more nodes of the same kind");
   }
   if (cluster.system_accelerator) {
-    lines.push_back("accelerator = " + cluster.device.id + ": system " + cluster.id + " has " + *cluster.system_accelerator +
+    lines.push_back("accelerator = " + cluster.device.id + ": system " + cluster.id + " has " +
+                    *cluster.system_accelerator +
                     "; predicted with its nodes and network around the other device");
   }
 }
@@ -136,17 +152,20 @@ std::vector<std::string> implausible_figures(const Prediction& p) {
   std::vector<std::string> lines;
   add_beyond_the_system(p.run.cluster, lines);
   const Achieved& achieved = p.run.cluster.device.achieved;
-  const double best = achieved.gemm[static_cast<std::size_t>(matmul_dtype(p.run.strategy.precision))].max_efficiency;
+  const double best =
+      achieved.gemm[static_cast<std::size_t>(matmul_dtype(p.run.strategy.precision))]
+          .max_efficiency;
   if (p.hfu > 1.0) {
     lines.push_back("hfu = " + percent(p.hfu) + " is more than the peak of " + recipe(p) +
                     ": a coefficient of the device or of the framework is too good");
   } else if (p.hfu > best) {
-    lines.push_back("hfu = " + percent(p.hfu) + " is more than the " + percent(best) + " that the best measured GEMMs of " +
-                    recipe(p) + " reach");
+    lines.push_back("hfu = " + percent(p.hfu) + " is more than the " + percent(best) +
+                    " that the best measured GEMMs of " + recipe(p) + " reach");
   }
   if (achieved.memory_fraction > 1.0) {
     lines.push_back("memory-bound operators move " + percent(achieved.memory_fraction) +
-                    " of the data sheet's memory bandwidth of " + p.run.cluster.device.id + ": its memory_fraction is too good");
+                    " of the data sheet's memory bandwidth of " + p.run.cluster.device.id +
+                    ": its memory_fraction is too good");
   }
   return lines;
 }
@@ -185,8 +204,11 @@ std::vector<std::string> implausible_measurement(const Prediction& p, Seconds me
                     ": check step_time_s, num_devices and the batch");
   }
   const double ratio = measured / p.step_time;
-  if (ratio > kFarOff) lines.push_back("the measured step takes " + times(ratio) + " times as long as predicted");
-  if (ratio < 1.0 / kFarOff) lines.push_back("the predicted step takes " + times(1.0 / ratio) + " times as long as measured");
+  if (ratio > kFarOff)
+    lines.push_back("the measured step takes " + times(ratio) + " times as long as predicted");
+  if (ratio < 1.0 / kFarOff)
+    lines.push_back("the predicted step takes " + times(1.0 / ratio) +
+                    " times as long as measured");
   return lines;
 }
 

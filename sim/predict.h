@@ -1,7 +1,8 @@
 // The door of the simulator: predict(Run) -> Prediction.
 //
-// Everything in a prediction is derived from one list of operators (operators/), priced (cost/), scheduled (schedule/) and
-// weighed (memory/).  predict() is a pure function; it allocates little and takes well under a millisecond per 80-layer model.
+// Everything in a prediction is derived from one list of operators (operators/), priced (cost/),
+// scheduled (schedule/) and weighed (memory/).  predict() is a pure function; it allocates little
+// and takes well under a millisecond per 80-layer model.
 #pragma once
 
 #include <optional>
@@ -19,54 +20,64 @@
 
 namespace llmsim::sim {
 
-// What the simulator says about a run: time and its breakdown, memory, communication, rates, and what is wrong with them.
+// What the simulator says about a run: time and its breakdown, memory, communication, rates, and
+// what is wrong with them.
 struct Prediction {
   Run run;
   std::optional<Infeasible>
-      infeasible{};  // out of memory, of a device or of the host, still has all figures; other rules leave them empty
+      // Out of memory, of a device or of the host, still has all figures; other rules leave them
+      // empty.
+      infeasible{};
 
   Seconds step_time{};
-  std::pair<Seconds, Seconds> interval{};  // holds the measured step time with probability interval_level
+  // Holds the measured step time with probability interval_level.
+  std::pair<Seconds, Seconds> interval{};
   double interval_level = 0.9;
 
-  // On networks that have two states: the step time in the slow one.  `step_time` is of the fast one; `interval` holds both.
+  // On networks that have two states: the step time in the slow one.  `step_time` is of the fast
+  // one; `interval` holds both.
   std::optional<Seconds> slow_step_time{};
 
   double tokens_per_second_per_device = 0.0;
-  FlopsPerSecond flops_per_device{};  // exact model FLOPs (GEMM and causal attention, model/flops.h)
-  FlopsPerSecond peak{};              // of the recipe's format, on one device: what utilisations are of
-  double mfu = 0.0;                   // exact model FLOPs over it; at most 1 or in `warnings`
-  double hfu = 0.0;                   // executed FLOPs over it
+  // Exact model FLOPs (GEMM and causal attention, model/flops.h).
+  FlopsPerSecond flops_per_device{};
+  FlopsPerSecond peak{};  // of the recipe's format, on one device: what utilisations are of
+  double mfu = 0.0;       // exact model FLOPs over it; at most 1 or in `warnings`
+  double hfu = 0.0;       // executed FLOPs over it
   std::vector<Convention> conventions{};
 
   std::vector<TimeTerm> breakdown{};  // adds up to step_time
   Memory memory{};
   MemoryPeak memory_peak{};  // where in the step it is
   std::vector<CommunicationTerm> communication{};
-  // Of one step, whole cluster.  Model FLOPs follow from model and batch alone; hardware FLOPs are what all ranks execute, with
-  // recomputation, masked scores of attention that is not fused, padded vocabularies, key/value heads that several tensor ranks
-  // have, and rows of experts as many as the busiest rank has.
+  // Of one step, whole cluster.  Model FLOPs follow from model and batch alone; hardware FLOPs are
+  // what all ranks execute, with recomputation, masked scores of attention that is not fused,
+  // padded vocabularies, key/value heads that several tensor ranks have, and rows of experts as
+  // many as the busiest rank has.
   Flops model_flops{};
   Flops hardware_flops{};
   Parameters parameters{};  // of the model as asked, without vocabulary padding
   double bubble = 0.0;      // idle fraction of the busiest stage's pipeline time
 
   int asked_vocab_size = 0;  // before the framework padded it
-  // Figures that no real machine gives, a sign of a wrong coefficient; each names its limit and what to look at.  A hardware rate
-  // above the peak, or above what the device's best measured GEMMs reach; memory traffic above the data sheet's bandwidth; more
-  // devices than the named system has, or devices that it does not have.
+  // Figures that no real machine gives, a sign of a wrong coefficient; each names its limit and
+  // what to look at.  A hardware rate above the peak, or above what the device's best measured
+  // GEMMs reach; memory traffic above the data sheet's bandwidth; more devices than the named
+  // system has, or devices that it does not have.
   std::vector<std::string> warnings{};
 
   bool feasible() const { return !infeasible; }
 };
 
-// Throws Error for a run whose fields are out of range, or whose coefficients make it faster than the peak of its devices (no MFU
-// outside 0 to 1 leaves this door); an impossible or too large run is an answer, not an exception.
+// Throws Error for a run whose fields are out of range, or whose coefficients make it faster than
+// the peak of its devices (no MFU outside 0 to 1 leaves this door); an impossible or too large run
+// is an answer, not an exception.
 // The prediction's run has the vocabulary as the framework pads it.
 Prediction predict(const Run& asked);
 
-// What is wrong with a measured figure of a record, a line each: a step that does more than the peak, or that takes less than a
-// third or more than three times of what is predicted.  The prediction must have a step time.
+// What is wrong with a measured figure of a record, a line each: a step that does more than the
+// peak, or that takes less than a third or more than three times of what is predicted.  The
+// prediction must have a step time.
 std::vector<std::string> implausible_measurement(const Prediction& prediction, Seconds measured);
 
 }  // namespace llmsim::sim

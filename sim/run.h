@@ -16,7 +16,8 @@ namespace llmsim::sim {
 // Where a figure comes from.
 enum class Evidence { DataSheet, Measured, Fitted, Assumed, Given };
 
-// One figure behind a prediction, with its source: "framework.megatron-lm.storage.gradient_bytes", "4", Measured, "arXiv ...".
+// One figure behind a prediction, with its source: "framework.megatron-lm.storage.gradient_bytes",
+// "4", Measured, "arXiv ...".
 struct Fact {
   std::string key;
   std::string value;  // as printed, with unit
@@ -24,7 +25,8 @@ struct Fact {
   std::string source;
 };
 
-// A setting of a training program beside its layout, by the key that run files give it: {"dropout", 0.1}.
+// A setting of a training program beside its layout, by the key that run files give it: {"dropout",
+// 0.1}.
 using SettingValues = std::map<std::string, FieldValue>;
 
 struct Run {
@@ -37,8 +39,9 @@ struct Run {
   Cluster cluster;
   Strategy strategy;
   Framework framework;
-  bool optimizer_step = true;  // false: a step is a micro-step without optimizer (some published timings)
-  std::vector<Fact> facts;     // every coefficient and every assumed default, for the provenance
+  // False: a step is a micro-step without optimizer (some published timings).
+  bool optimizer_step = true;
+  std::vector<Fact> facts;  // every coefficient and every assumed default, for the provenance
 };
 
 // Vocabulary as the framework trains it: padded to a multiple of vocab_multiple * tensor_parallel.

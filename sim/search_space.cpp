@@ -91,7 +91,8 @@ Strategies meshes(const SearchBase& base, const Asked& asked) {
         s.tp = tensor, s.pp = pipeline, s.cp = context;
         for (const int data : choose(asked.dp, {std::max(1, base.num_devices / rest)})) {
           s.dp = data;
-          for (const int micro : choose(asked.micro_batch, divisors(std::max(1, s.global_batch / data)))) {
+          for (const int micro :
+               choose(asked.micro_batch, divisors(std::max(1, s.global_batch / data)))) {
             if (asked.micro_batch.empty() && micro > kMaxMicroBatch) break;
             s.micro_batch = micro;
             list.push_back(s);
@@ -103,8 +104,8 @@ Strategies meshes(const SearchBase& base, const Asked& asked) {
   return list;
 }
 
-// Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is asked for; over powers of two
-// that divide the experts and the ranks that can share them out.
+// Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is
+// asked for; over powers of two that divide the experts and the ranks that can share them out.
 Strategies with_experts(const SearchBase& base, const Asked& asked, Strategy s) {
   Strategies list;
   const auto add = [&] {
@@ -121,7 +122,8 @@ Strategies with_experts(const SearchBase& base, const Asked& asked, Strategy s) 
   return list;
 }
 
-// Sequence parallelism saves memory and sends more: neither is always better, so both are tried unless it is asked for.
+// Sequence parallelism saves memory and sends more: neither is always better, so both are tried
+// unless it is asked for.
 Strategies with_sequence_parallelism(const SearchBase& base, Strategy s) {
   Strategies list;
   const bool possible = s.tp > 1;
@@ -157,12 +159,18 @@ Strategies with_pipelines(const SearchBase& base, const Asked& asked, Strategy s
   };
   const std::vector<PipelineSchedule>& schedules = asked.pipeline_schedule;
   for (const int v : choose(asked.virtual_stages, sensible_virtual_stages(layers, s))) {
-    const PipelineSchedule schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
-    if (schedules.empty() || std::find(schedules.begin(), schedules.end(), schedule) != schedules.end()) add(schedule, v);
+    const PipelineSchedule schedule =
+        v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
+    if (schedules.empty() ||
+        std::find(schedules.begin(), schedules.end(), schedule) != schedules.end())
+      add(schedule, v);
   }
   for (const PipelineSchedule schedule : schedules) {
-    if (schedule == PipelineSchedule::OneForwardOneBackward || schedule == PipelineSchedule::Interleaved) continue;
-    for (const int v : choose(asked.virtual_stages, {schedule == PipelineSchedule::ZbV ? 2 : 1})) add(schedule, v);
+    if (schedule == PipelineSchedule::OneForwardOneBackward ||
+        schedule == PipelineSchedule::Interleaved)
+      continue;
+    for (const int v : choose(asked.virtual_stages, {schedule == PipelineSchedule::ZbV ? 2 : 1}))
+      add(schedule, v);
   }
   return list;
 }
@@ -187,8 +195,9 @@ Strategy under(const SearchBase& base, Sharding sharding, const Strategy& chosen
   return s;
 }
 
-// Without a data dimension there is nothing to shard.  Sharded gradients and weights are exchanged for every micro-batch;
-// pipelines make many small ones, so these modes are tried without pipelining only.
+// Without a data dimension there is nothing to shard.  Sharded gradients and weights are exchanged
+// for every micro-batch; pipelines make many small ones, so these modes are tried without
+// pipelining only.
 std::vector<Sharding> sensible_shardings(const Strategy& s) {
   if (s.dp * s.cp == 1) return {Sharding::None};
   if (s.pp > 1) return {Sharding::None, Sharding::Zero1};
@@ -218,11 +227,12 @@ Strategies with_shardings(const SearchBase& base, const Asked& asked, const Stra
 void for_each_strategy(const SearchBase& base, const Restriction& restriction,
                        const std::function<void(const Strategy&)>& visit) {
   const Asked asked = asked_of(restriction);
-  const std::vector<Recompute> recomputes = choose(asked.recompute, {{.kind = RecomputeKind::None},
-                                                                     {.kind = RecomputeKind::Selective},
-                                                                     {.kind = RecomputeKind::EveryN, .every_n = 4},
-                                                                     {.kind = RecomputeKind::EveryN, .every_n = 2},
-                                                                     {.kind = RecomputeKind::Full}});
+  const std::vector<Recompute> recomputes =
+      choose(asked.recompute, {{.kind = RecomputeKind::None},
+                               {.kind = RecomputeKind::Selective},
+                               {.kind = RecomputeKind::EveryN, .every_n = 4},
+                               {.kind = RecomputeKind::EveryN, .every_n = 2},
+                               {.kind = RecomputeKind::Full}});
   for (const Strategy& mesh : meshes(base, asked)) {
     for (const Strategy& experts : with_experts(base, asked, mesh)) {
       for (const Strategy& tokens : with_sequence_parallelism(base, experts)) {

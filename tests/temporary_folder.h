@@ -12,13 +12,14 @@ namespace llmsim {
 
 // An empty folder that is this object's alone and goes away with it.
 //
-// ctest runs tests beside one another, each in a process of its own: a folder of a fixed name would be theirs in common,
-// and one test would remove the files of another.
+// ctest runs tests beside one another, each in a process of its own: a folder of a fixed name would
+// be theirs in common, and one test would remove the files of another.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "llmsim-test-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::filesystem::filesystem_error(pattern, {errno, std::generic_category()});
+    if (mkdtemp(pattern.data()) == nullptr)
+      throw std::filesystem::filesystem_error(pattern, {errno, std::generic_category()});
     path_ = pattern;
   }
   ~TemporaryFolder() {

@@ -1,4 +1,5 @@
-// BERT and RoBERTa as transformers describes them: encoders with learned positions and a norm after the embedding.
+// BERT and RoBERTa as transformers describes them: encoders with learned positions and a norm after
+// the embedding.
 #include "hwdb/huggingface/model_config.h"
 
 namespace llmsim::hwdb {
@@ -20,8 +21,10 @@ bool tells_sentences_apart(ModelConfig& c) {
 
 void refuse_other_positions(ModelConfig& c) {
   const std::string kind = c.text("position_embedding_type").value_or("absolute");
-  if (kind != "absolute") c.refuse("position_embedding_type", kind + " is not supported; absolute is");
-  if (c.flag("is_decoder", false)) c.refuse("is_decoder", "a decoder of this family is not supported; false is");
+  if (kind != "absolute")
+    c.refuse("position_embedding_type", kind + " is not supported; absolute is");
+  if (c.flag("is_decoder", false))
+    c.refuse("is_decoder", "a decoder of this family is not supported; false is");
 }
 
 // The heads of transformers make logits of every token.
@@ -41,7 +44,8 @@ Transformer bert(ModelConfig& c) {
   m.position = Position::Learned;
   m.embedding_norm = true;
   m.final_norm = false;
-  m.encoder = Encoder{.segment_types = c.at_least_zero("type_vocab_size", 2), .next_sentence = tells_sentences_apart(c)};
+  m.encoder = Encoder{.segment_types = c.at_least_zero("type_vocab_size", 2),
+                      .next_sentence = tells_sentences_apart(c)};
   return m;
 }
 
@@ -54,6 +58,8 @@ Transformer roberta(ModelConfig& c) {
 
 }  // namespace
 
-Families encoder_families() { return {{"bert", bert}, {"roberta", roberta}, {"xlm-roberta", roberta}}; }
+Families encoder_families() {
+  return {{"bert", bert}, {"roberta", roberta}, {"xlm-roberta", roberta}};
+}
 
 }  // namespace llmsim::hwdb

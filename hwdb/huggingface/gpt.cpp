@@ -18,9 +18,11 @@ Transformer gpt(ModelConfig& c, bool tied_by_default) {
   m.num_heads = c.need({"n_head", "num_attention_heads", "n_heads"});
   m.num_kv_heads = m.num_heads;
   m.head_dim = divided_head_dim(c, m.hidden_size, m.num_heads);
-  m.ffn_size = c.count_or({"n_inner", "intermediate_size", "ffn_dim", "ffn_hidden_size"}, 4 * m.hidden_size);
+  m.ffn_size =
+      c.count_or({"n_inner", "intermediate_size", "ffn_dim", "ffn_hidden_size"}, 4 * m.hidden_size);
   m.vocab_size = c.need({"vocab_size"});
-  m.seq_len = c.count_or({"n_positions", "max_position_embeddings", "max_seq_len", "n_ctx", "seq_length"}, 2048);
+  m.seq_len = c.count_or(
+      {"n_positions", "max_position_embeddings", "max_seq_len", "n_ctx", "seq_length"}, 2048);
   m.tied_embeddings = c.flag("tie_word_embeddings", tied_by_default);
   m.bias = Biases::gpt();
   return m;
@@ -77,7 +79,8 @@ Transformer opt(ModelConfig& c) {
 Transformer mpt(ModelConfig& c) {
   Transformer m = gpt(c, true);
   const double ratio = c.has("expansion_ratio") ? c.need_number("expansion_ratio") : 4.0;
-  if (!(ratio >= 1e-3 && ratio <= 1e3)) c.refuse("expansion_ratio", "a ratio from 0.001 to 1000 is expected");
+  if (!(ratio >= 1e-3 && ratio <= 1e3))
+    c.refuse("expansion_ratio", "a ratio from 0.001 to 1000 is expected");
   m.ffn_size = static_cast<int>(std::min(ratio * m.hidden_size, 1e9));
   m.position = c.flag("learned_pos_emb", true) ? Position::Learned : Position::None;
   if (auto attention = c.object("attn_config")) {
@@ -90,7 +93,8 @@ Transformer mpt(ModelConfig& c) {
   return m;
 }
 
-// The newer of the two architectures has grouped queries and a norm for each half of its parallel block.
+// The newer of the two architectures has grouped queries and a norm for each half of its parallel
+// block.
 Transformer falcon(ModelConfig& c) {
   Transformer m = gpt(c, true);
   const bool newer = c.flag("new_decoder_architecture", false);
@@ -118,9 +122,15 @@ Transformer phi(ModelConfig& c) {
 }  // namespace
 
 Families gpt_families() {
-  return {
-      {"bloom", bloom}, {"falcon", falcon}, {"gpt2", gpt2}, {"gpt_bigcode", gpt_bigcode}, {"gpt_neox", gpt_neox}, {"gptj", gptj},
-      {"mpt", mpt},     {"opt", opt},       {"phi", phi}};
+  return {{"bloom", bloom},
+          {"falcon", falcon},
+          {"gpt2", gpt2},
+          {"gpt_bigcode", gpt_bigcode},
+          {"gpt_neox", gpt_neox},
+          {"gptj", gptj},
+          {"mpt", mpt},
+          {"opt", opt},
+          {"phi", phi}};
 }
 
 }  // namespace llmsim::hwdb

@@ -16,7 +16,8 @@ class ModelConfig {
   // `object` must outlive the config.
   ModelConfig(const nlohmann::json& object, const std::string& file);
 
-  // A size under the first of the keys that is there; families call the same figure by different names.
+  // A size under the first of the keys that is there; families call the same figure by different
+  // names.
   int need(std::initializer_list<const char*> keys);
   int count_or(std::initializer_list<const char*> keys, int fallback);
   std::optional<int> maybe(std::initializer_list<const char*> keys);
@@ -28,7 +29,9 @@ class ModelConfig {
   const nlohmann::json* any(const char* key) { return reader_.any(key); }
   bool has(const char* key) const { return reader_.value().contains(key); }
 
-  [[noreturn]] void refuse(const std::string& key, const std::string& right) const { reader_.refuse(key, right); }
+  [[noreturn]] void refuse(const std::string& key, const std::string& right) const {
+    reader_.refuse(key, right);
+  }
 
  private:
   ObjectReader reader_;
@@ -40,7 +43,8 @@ int divided_head_dim(ModelConfig& config, int hidden_size, int num_heads);
 // Pre-training context of rotary models.
 int rotary_seq_len(ModelConfig& config, std::optional<int> fallback = std::nullopt);
 
-// The window pattern of "layer_types" where the file lists one kind of attention per layer; else nothing changes.
+// The window pattern of "layer_types" where the file lists one kind of attention per layer; else
+// nothing changes.
 void read_layer_types(ModelConfig& config, sim::Transformer& model);
 
 // How each family of models writes its config.json.  Private to hwdb.
@@ -53,7 +57,8 @@ Families moe_families();
 Families gpt_families();
 Families encoder_families();
 
-// RMSNorm, rotary positions, gated MLP, no biases; the figures that most families give under the same keys.
+// RMSNorm, rotary positions, gated MLP, no biases; the figures that most families give under the
+// same keys.
 sim::Transformer rotary(ModelConfig& config, bool tied_by_default);
 
 // The file of llm-train-bench: a GPT where it has neither an MLP width nor kv heads, else a Llama.

@@ -19,12 +19,15 @@ Transformer mixtral(ModelConfig& c) {
   return m;
 }
 
-// MoE models are the layers from first_k_dense_replace on whose number is a multiple of moe_layer_freq.
+// MoE models are the layers from first_k_dense_replace on whose number is a multiple of
+// moe_layer_freq.
 Moe deepseek_experts(ModelConfig& c, const Transformer& m) {
   const int interval = c.count_or({"moe_layer_freq"}, 1);
   const int first = c.at_least_zero("first_k_dense_replace", 0);
-  if (first > m.num_layers) c.refuse("first_k_dense_replace", "there are " + std::to_string(m.num_layers) + " layers");
-  if (interval > m.num_layers) c.refuse("moe_layer_freq", "there are " + std::to_string(m.num_layers) + " layers");
+  if (first > m.num_layers)
+    c.refuse("first_k_dense_replace", "there are " + std::to_string(m.num_layers) + " layers");
+  if (interval > m.num_layers)
+    c.refuse("moe_layer_freq", "there are " + std::to_string(m.num_layers) + " layers");
   Moe moe{.num_experts = c.need({"n_routed_experts"}),
           .top_k = c.need({"num_experts_per_tok"}),
           .expert_ffn_size = c.need({"moe_intermediate_size"}),
@@ -77,7 +80,8 @@ Transformer gpt_oss(ModelConfig& c) {
   return m;
 }
 
-// Chunks of attention_chunk_size tokens in three of four layers; dense layers are wider than experts.
+// Chunks of attention_chunk_size tokens in three of four layers; dense layers are wider than
+// experts.
 Transformer llama4(ModelConfig& c) {
   Transformer m = rotary(c, false);
   const int interval = c.count_or({"interleave_moe_layer_step"}, 1);

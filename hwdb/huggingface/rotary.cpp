@@ -58,7 +58,8 @@ void read_qwen_window(ModelConfig& c, Transformer& m) {
   if (!c.flag("use_sliding_window", false)) return;
   const int full_layers = c.at_least_zero("max_window_layers", 28);
   if (full_layers >= m.num_layers) return;
-  if (full_layers > 0) c.refuse("max_window_layers", "a window in some layers only is not supported");
+  if (full_layers > 0)
+    c.refuse("max_window_layers", "a window in some layers only is not supported");
   m.sliding_window = c.count_or({"sliding_window"}, 4096);
 }
 
@@ -77,7 +78,8 @@ Transformer qwen3(ModelConfig& c) {
   return m;
 }
 
-// Layers decoder_sparse_step - 1, 2 decoder_sparse_step - 1, ... are MoE models, except those listed as dense.
+// Layers decoder_sparse_step - 1, 2 decoder_sparse_step - 1, ... are MoE models, except those
+// listed as dense.
 void read_qwen_experts(ModelConfig& c, Transformer& m, int num_experts, int top_k) {
   Moe moe{.num_experts = c.count_or({"num_experts"}, num_experts),
           .top_k = c.count_or({"num_experts_per_tok"}, top_k),
@@ -156,7 +158,8 @@ Transformer stablelm(ModelConfig& c) {
   m.bias = {.qkv = c.flag("use_qkv_bias", false), .norm = true};
   m.parallel_block = c.flag("use_parallel_residual", false);
   m.norms_per_layer = m.parallel_block ? 1 : 2;
-  if (c.flag("qk_layernorm", false)) c.refuse("qk_layernorm", "a norm of its own for every head is not supported");
+  if (c.flag("qk_layernorm", false))
+    c.refuse("qk_layernorm", "a norm of its own for every head is not supported");
   return m;
 }
 

@@ -20,7 +20,8 @@ ActivationOutput activation(bool gated, const at::Tensor& x) {
   return {.y = at::mul(silu, half(x, 1)), .silu = silu};
 }
 
-at::Tensor activation_backward(bool gated, at::Tensor dy, const at::Tensor& x, const at::Tensor& silu) {
+at::Tensor activation_backward(bool gated, at::Tensor dy, const at::Tensor& x,
+                               const at::Tensor& silu) {
   if (!gated) return at::gelu_backward(dy, x, kForm);
   at::Tensor dx = at::empty_like(x);
   at::Tensor gate = half(dx, 0), up = half(dx, 1);

@@ -19,7 +19,9 @@ Corrections corrections(std::int64_t step, const AdamWOptions& options) {
   return {.first = 1.0 - std::pow(options.beta1, n), .second = 1.0 - std::pow(options.beta2, n)};
 }
 
-at::Tensor wide(const at::Tensor& gradient) { return gradient.scalar_type() == at::kFloat ? gradient : gradient.to(at::kFloat); }
+at::Tensor wide(const at::Tensor& gradient) {
+  return gradient.scalar_type() == at::kFloat ? gradient : gradient.to(at::kFloat);
+}
 
 void loop_step(const AdamWSlice& slice, std::int64_t step, const AdamWOptions& options) {
   const Corrections correction = corrections(step, options);
@@ -50,36 +52,47 @@ Lists lists_of(const std::vector<AdamWSlice>& slices) {
   Lists lists;
   for (const AdamWSlice& slice : slices) {
     lists.masters.push_back(slice.master), lists.gradients.push_back(wide(slice.gradient));
-    lists.first_moments.push_back(slice.first_moment), lists.second_moments.push_back(slice.second_moment);
+    lists.first_moments.push_back(slice.first_moment),
+        lists.second_moments.push_back(slice.second_moment);
   }
   return lists;
 }
 
-void foreach_step(const std::vector<AdamWSlice>& slices, std::int64_t step, const AdamWOptions& options) {
+void foreach_step(const std::vector<AdamWSlice>& slices, std::int64_t step,
+                  const AdamWOptions& options) {
   const Corrections correction = corrections(step, options);
   Lists lists = lists_of(slices);
-  if (slices.front().master.is_meta()) {  // has no kernels for lists in every release: the temporaries alone
+  // Has no kernels for lists in every release: the temporaries alone.
+  if (slices.front().master.is_meta()) {
     std::vector<at::Tensor> denominators;
-    for (const at::Tensor& moment : lists.second_moments) denominators.push_back(at::empty_like(moment));
+    for (const at::Tensor& moment : lists.second_moments)
+      denominators.push_back(at::empty_like(moment));
     return;
   }
   at::_foreach_mul_(lists.masters, 1.0 - options.learning_rate * options.weight_decay);
   at::_foreach_mul_(lists.first_moments, options.beta1);
   at::_foreach_add_(lists.first_moments, lists.gradients, 1.0 - options.beta1);
   at::_foreach_mul_(lists.second_moments, options.beta2);
-  at::_foreach_addcmul_(lists.second_moments, lists.gradients, lists.gradients, 1.0 - options.beta2);
+  at::_foreach_addcmul_(lists.second_moments, lists.gradients, lists.gradients,
+                        1.0 - options.beta2);
   std::vector<at::Tensor> denominators = at::_foreach_sqrt(lists.second_moments);
   at::_foreach_div_(denominators, std::sqrt(correction.second));
   at::_foreach_add_(denominators, options.epsilon);
-  at::_foreach_addcdiv_(lists.masters, lists.first_moments, denominators, -options.learning_rate / correction.first);
+  at::_foreach_addcdiv_(lists.masters, lists.first_moments, denominators,
+                        -options.learning_rate / correction.first);
 }
 
-void fused_step(const std::vector<AdamWSlice>& slices, std::int64_t step, const AdamWOptions& options) {
+void fused_step(const std::vector<AdamWSlice>& slices, std::int64_t step,
+                const AdamWOptions& options) {
   const auto op = c10::Dispatcher::singleton().findSchema({"aten::_fused_adamw_", ""});
-  if (!op) throw Error("optimizer form fused needs aten::_fused_adamw_ of libtorch 2.x; loop and foreach would work");
+  if (!op)
+    throw Error(
+        "optimizer form fused needs aten::_fused_adamw_ of libtorch 2.x; loop and foreach would "
+        "work");
   const Lists lists = lists_of(slices);
-  const std::vector<at::Tensor> steps(slices.size(),
-                                      at::full({}, static_cast<double>(step), slices.front().master.options().dtype(at::kFloat)));
+  const std::vector<at::Tensor> steps(
+      slices.size(),
+      at::full({}, static_cast<double>(step), slices.front().master.options().dtype(at::kFloat)));
   torch::jit::Stack stack{lists.masters,
                           lists.gradients,
                           lists.first_moments,
@@ -109,7 +122,8 @@ at::Tensor squared_norm(const std::vector<at::Tensor>& gradients) {
   return sum;
 }
 
-void adamw_steps(const std::vector<AdamWSlice>& slices, std::int64_t step, const AdamWOptions& options) {
+void adamw_steps(const std::vector<AdamWSlice>& slices, std::int64_t step,
+                 const AdamWOptions& options) {
   if (slices.front().on_host) {
     for (const AdamWSlice& slice : slices) host_step(slice, step, options);
     return;

@@ -1,14 +1,17 @@
 // AdamW on fp32 master weights, and the gradient norm that goes before it.
 //
-//   m += (1 - b1)(g - m),  v = b2 v + (1 - b2) g^2,  w = (1 - lr d) w - lr / c1 m / (sqrt(v / c2) + eps)
+//   m += (1 - b1)(g - m),  v = b2 v + (1 - b2) g^2,  w = (1 - lr d) w - lr / c1 m / (sqrt(v / c2) +
+//                                                    eps)
 //
 // with c = 1 - b^step.  Temporaries, in fp32:
 //
-//   Loop     slice by slice: one of its size for the denominator with one value, one more where gradients have 16 bits
+//   Loop     slice by slice: one of its size for the denominator with one value, one more where
+//            gradients have 16 bits
 //   Foreach  the same of all slices at once, in a few launches
 //   Fused    none for the denominator; one launch (aten::_fused_adamw_, libtorch 2.x)
 //
-// Slices on the host are updated one after the other whatever the form: there the gradient takes its size too.
+// Slices on the host are updated one after the other whatever the form: there the gradient takes
+// its size too.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +38,10 @@ struct AdamWSlice {
   at::Tensor master;    // fp32; the weights themselves where there is no lower-precision copy
   at::Tensor gradient;  // fp32 or 16 bits
   at::Tensor first_moment, second_moment;
-  at::Tensor weight;     // copy to refresh: of 16 bits, or on the device; undefined where the master is the weight
-  bool on_host = false;  // master and moments: the gradient goes there, the update runs there, the weight comes back
+  // Copy to refresh: of 16 bits, or on the device; undefined where the master is the weight.
+  at::Tensor weight;
+  // Master and moments: the gradient goes there, the update runs there, the weight comes back.
+  bool on_host = false;
 
   const at::Tensor& on_device() const { return weight.defined() ? weight : master; }
 };
@@ -45,6 +50,7 @@ struct AdamWSlice {
 at::Tensor squared_norm(const std::vector<at::Tensor>& gradients);
 
 // `step` counts from 1.  Throws Error where this libtorch lacks the operator of the form.
-void adamw_steps(const std::vector<AdamWSlice>& slices, std::int64_t step, const AdamWOptions& options);
+void adamw_steps(const std::vector<AdamWSlice>& slices, std::int64_t step,
+                 const AdamWOptions& options);
 
 }  // namespace llmsim::runtime

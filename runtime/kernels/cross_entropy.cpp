@@ -7,14 +7,17 @@
 namespace llmsim::runtime {
 namespace {
 
-at::Tensor as_fp32(at::Tensor logits) { return logits.scalar_type() == at::kFloat ? std::move(logits) : logits.to(at::kFloat); }
+at::Tensor as_fp32(at::Tensor logits) {
+  return logits.scalar_type() == at::kFloat ? std::move(logits) : logits.to(at::kFloat);
+}
 
 struct LocalTargets {
   at::Tensor columns;  // (t, 1); 0 where the target is another rank's
   at::Tensor foreign;  // (t, 1)
 };
 
-LocalTargets local_targets(const at::Tensor& targets, std::int64_t columns, const VocabularyShard& shard) {
+LocalTargets local_targets(const at::Tensor& targets, std::int64_t columns,
+                           const VocabularyShard& shard) {
   at::Tensor local = targets.sub(shard.first_row).unsqueeze_(1);
   at::Tensor foreign = local.lt(0).bitwise_or_(local.ge(columns));
   local.masked_fill_(foreign, 0);
@@ -50,15 +53,20 @@ LossOutput divided(at::Tensor logits, const at::Tensor& targets, const LossConte
 
 LossOutput cross_entropy(at::Tensor logits, const at::Tensor& targets, const LossContext& context) {
   at::Tensor wide = as_fp32(std::move(logits));
-  return context.shard.divided ? divided(std::move(wide), targets, context) : whole(std::move(wide), targets, context);
+  return context.shard.divided ? divided(std::move(wide), targets, context)
+                               : whole(std::move(wide), targets, context);
 }
 
-at::Tensor cross_entropy_backward(at::Tensor kept, const at::Tensor& targets, const LossContext& context, at::ScalarType type) {
+at::Tensor cross_entropy_backward(at::Tensor kept, const at::Tensor& targets,
+                                  const LossContext& context, at::ScalarType type) {
   if (context.shard.divided) {
     const LocalTargets local = local_targets(targets, kept.size(1), context.shard);
-    kept.scatter_add_(1, local.columns, at::full(local.columns.sizes(), -1.0, kept.options()).masked_fill_(local.foreign, 0.0));
+    kept.scatter_add_(
+        1, local.columns,
+        at::full(local.columns.sizes(), -1.0, kept.options()).masked_fill_(local.foreign, 0.0));
   } else {
-    kept.exp_().scatter_add_(1, targets.unsqueeze(1), at::full({kept.size(0), 1}, -1.0, kept.options()));
+    kept.exp_().scatter_add_(1, targets.unsqueeze(1),
+                             at::full({kept.size(0), 1}, -1.0, kept.options()));
   }
   kept.div_(context.tokens_of_step);
   return kept.scalar_type() == type ? std::move(kept) : kept.to(type);

@@ -1,11 +1,13 @@
 // Cross entropy of logits against target tokens, and its gradient.
 //
-// logits (t, V/n) of n tensor ranks, targets (t).  The loss is the mean over `tokens_of_step` tokens, so that the losses and
-// gradients of all micro-batches and ranks add up; the gradient is (softmax - one hot) / tokens_of_step.
+// logits (t, V/n) of n tensor ranks, targets (t).  The loss is the mean over `tokens_of_step`
+// tokens, so that the losses and gradients of all micro-batches and ranks add up; the gradient is
+// (softmax - one hot) / tokens_of_step.
 //
-// Memory, e bytes an activation: one rank keeps log-probabilities in fp32 (4 t V), made from an fp32 copy of 16-bit logits; on
-// several ranks the copy itself becomes the probabilities, as in Megatron-LM, with three all-reduces of a value per token
-// (largest logit, sum, logit of the target).  Backward overwrites what was kept and casts it to the activations' format.
+// Memory, e bytes an activation: one rank keeps log-probabilities in fp32 (4 t V), made from an
+// fp32 copy of 16-bit logits; on several ranks the copy itself becomes the probabilities, as in
+// Megatron-LM, with three all-reduces of a value per token (largest logit, sum, logit of the
+// target).  Backward overwrites what was kept and casts it to the activations' format.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +34,7 @@ struct LossOutput {
 LossOutput cross_entropy(at::Tensor logits, const at::Tensor& targets, const LossContext& context);
 
 // Gradient of the logits in `type`, from what was kept.
-at::Tensor cross_entropy_backward(at::Tensor kept, const at::Tensor& targets, const LossContext& context, at::ScalarType type);
+at::Tensor cross_entropy_backward(at::Tensor kept, const at::Tensor& targets,
+                                  const LossContext& context, at::ScalarType type);
 
 }  // namespace llmsim::runtime

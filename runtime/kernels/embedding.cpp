@@ -19,7 +19,9 @@ LocalIds local_ids(const at::Tensor& ids, std::int64_t rows, const VocabularySha
   return {.ids = std::move(local), .foreign = foreign.unsqueeze(1)};
 }
 
-at::Tensor by_sequence(const at::Tensor& x, std::int64_t seq_len) { return x.view({-1, seq_len, x.size(1)}); }
+at::Tensor by_sequence(const at::Tensor& x, std::int64_t seq_len) {
+  return x.view({-1, seq_len, x.size(1)});
+}
 
 }  // namespace
 
@@ -29,8 +31,8 @@ at::Tensor embed(const at::Tensor& ids, const at::Tensor& table, const Vocabular
   return table.index_select(0, local.ids).masked_fill_(local.foreign, 0.0);
 }
 
-void add_embedding_gradient(const at::Tensor& dx, const at::Tensor& ids, const at::Tensor& table_gradient,
-                            const VocabularyShard& shard) {
+void add_embedding_gradient(const at::Tensor& dx, const at::Tensor& ids,
+                            const at::Tensor& table_gradient, const VocabularyShard& shard) {
   const bool same = dx.scalar_type() == table_gradient.scalar_type();
   if (!shard.divided) {
     table_gradient.index_add_(0, ids, same ? dx : dx.to(table_gradient.scalar_type()));

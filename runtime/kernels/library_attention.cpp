@@ -44,7 +44,9 @@ std::int64_t useful_flops(const Heads& heads, int gemms) {
 
 std::vector<IValue> called(const std::string& name, std::vector<IValue> arguments) {
   auto results = call_operator(name, std::move(arguments));
-  if (!results) throw Error("this libtorch, " TORCH_VERSION ", has no " + name + " of the form that the runtime calls");
+  if (!results)
+    throw Error("this libtorch, " TORCH_VERSION ", has no " + name +
+                " of the form that the runtime calls");
   return *std::move(results);
 }
 
@@ -61,15 +63,19 @@ const char* name_of(AttentionKernels kernels) {
 
 bool has_attention_kernels(AttentionKernels kernels, c10::Device device) {
   if (kernels == AttentionKernels::Blockwise) return true;
-  return device.is_cuda() && has_operator(operator_of(kernels)) && has_operator(operator_of(kernels) + "_backward");
+  return device.is_cuda() && has_operator(operator_of(kernels)) &&
+         has_operator(operator_of(kernels) + "_backward");
 }
 
 void require_attention_kernels(AttentionKernels kernels, c10::Device device, c10::ScalarType type) {
   const std::string what = std::string("attention_kernels = ") + name_of(kernels);
   if (kernels == AttentionKernels::Blockwise) return;
-  if (!device.is_cuda()) throw Error(what + " runs on CUDA and ROCm devices, not on " + device.str() + "; blockwise runs on all");
+  if (!device.is_cuda())
+    throw Error(what + " runs on CUDA and ROCm devices, not on " + device.str() +
+                "; blockwise runs on all");
   if (!has_attention_kernels(kernels, device))
-    throw Error(what + " needs a libtorch with " + operator_of(kernels) + ", which " TORCH_VERSION " lacks");
+    throw Error(what + " needs a libtorch with " + operator_of(kernels) +
+                ", which " TORCH_VERSION " lacks");
   if (kernels == AttentionKernels::Flash && type == c10::kFloat)
     throw Error(what + " multiplies in 16 bits, not in fp32; efficient and blockwise do");
 }
@@ -78,8 +84,9 @@ AttentionOutput library_attention(AttentionKernels kernels, const Heads& heads) 
   const CountedAs counted("llmsim::attention", useful_flops(heads, 2));
   const std::int64_t a = heads.q.size(1);
   std::vector<IValue> arguments{heads.q, for_each_query(heads.k, a), for_each_query(heads.v, a)};
-  if (kernels == AttentionKernels::Efficient) arguments.insert(arguments.end(), {IValue(), true});  // no bias; the log-sum-exp
-  arguments.insert(arguments.end(), {0.0, true});                                                   // no dropout; causal
+  // No bias; the log-sum-exp.
+  if (kernels == AttentionKernels::Efficient) arguments.insert(arguments.end(), {IValue(), true});
+  arguments.insert(arguments.end(), {0.0, true});  // no dropout; causal
   std::vector<IValue> results = called(operator_of(kernels), std::move(arguments));
   AttentionOutput out;
   const at::Tensor o = results[0].toTensor();
@@ -89,12 +96,15 @@ AttentionOutput library_attention(AttentionKernels kernels, const Heads& heads) 
   return out;
 }
 
-Heads library_attention_backward(AttentionKernels kernels, const at::Tensor& dout, const Heads& heads,
-                                 const AttentionOutput& forward) {
+Heads library_attention_backward(AttentionKernels kernels, const at::Tensor& dout,
+                                 const Heads& heads, const AttentionOutput& forward) {
   const CountedAs counted("llmsim::attention", useful_flops(heads, 4));
   const std::int64_t a = heads.q.size(1);
-  std::vector<IValue> arguments{by_heads(dout, heads.q), heads.q, for_each_query(heads.k, a), for_each_query(heads.v, a)};
-  const auto add = [&](std::initializer_list<IValue> more) { arguments.insert(arguments.end(), more); };
+  std::vector<IValue> arguments{by_heads(dout, heads.q), heads.q, for_each_query(heads.k, a),
+                                for_each_query(heads.v, a)};
+  const auto add = [&](std::initializer_list<IValue> more) {
+    arguments.insert(arguments.end(), more);
+  };
   const std::vector<IValue>& kept = forward.of_library;
   if (kernels == AttentionKernels::Flash) {
     // Sequence offsets and lengths; no dropout, causal; the generator's state.
@@ -104,7 +114,8 @@ Heads library_attention_backward(AttentionKernels kernels, const at::Tensor& dou
     add({at::Tensor(), by_heads(forward.o, heads.q), forward.log_sum_exp, kept[0], kept[1]});
     add({0.0, std::array<bool, 4>{true, true, true, false}, true});
   }
-  const std::vector<IValue> results = called(operator_of(kernels) + "_backward", std::move(arguments));
+  const std::vector<IValue> results =
+      called(operator_of(kernels) + "_backward", std::move(arguments));
   return {.q = results[0].toTensor().contiguous(),
           .k = summed_over_queries(results[1].toTensor().contiguous(), heads.k),
           .v = summed_over_queries(results[2].toTensor().contiguous(), heads.v)};

@@ -1,8 +1,10 @@
-// Attention by the kernels that libtorch 2.x brings for accelerators, called by name: flash, and memory-efficient.
+// Attention by the kernels that libtorch 2.x brings for accelerators, called by name: flash, and
+// memory-efficient.
 //
-// They keep what the blockwise form keeps, the output and the log-sum-exp of each row, and a few values of their own.  Keys and
-// values of a group are repeated for its queries, their gradients summed.  Causal, without a window and without dropout.
-// Not run anywhere yet: libtorch 1.13 has neither kernel.
+// They keep what the blockwise form keeps, the output and the log-sum-exp of each row, and a few
+// values of their own.  Keys and values of a group are repeated for its queries, their gradients
+// summed.  Causal, without a window and without dropout.  Not run anywhere yet: libtorch 1.13 has
+// neither kernel.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -23,12 +25,13 @@ const char* name_of(AttentionKernels kernels);
 // Whether `device` and this libtorch have them.
 bool has_attention_kernels(AttentionKernels kernels, c10::Device device);
 
-// Throws Error that says what they need, where the device, this libtorch or the number format lacks it.
+// Throws Error that says what they need, where the device, this libtorch or the number format lacks
+// it.
 void require_attention_kernels(AttentionKernels kernels, c10::Device device, c10::ScalarType type);
 
 // Of Flash or Efficient.
 AttentionOutput library_attention(AttentionKernels kernels, const Heads& heads);
-Heads library_attention_backward(AttentionKernels kernels, const at::Tensor& dout, const Heads& heads,
-                                 const AttentionOutput& forward);
+Heads library_attention_backward(AttentionKernels kernels, const at::Tensor& dout,
+                                 const Heads& heads, const AttentionOutput& forward);
 
 }  // namespace llmsim::runtime

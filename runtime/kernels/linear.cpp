@@ -19,7 +19,8 @@ void for_each_expert(const std::vector<std::int64_t>& rows, const Visit& visit) 
 
 }  // namespace
 
-at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, GemmFormat format) {
+at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                          GemmFormat format) {
   if (format == GemmFormat::Fp8) return low_precision_forward(x, weight, bias);
   return bias.defined() ? at::addmm(bias, x, weight.t()) : at::mm(x, weight.t());
 }
@@ -28,7 +29,8 @@ at::Tensor linear_data_gradient(const at::Tensor& dy, const at::Tensor& weight, 
   return format == GemmFormat::Fp8 ? low_precision_data_gradient(dy, weight) : at::mm(dy, weight);
 }
 
-void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::Tensor weight_gradient, at::Tensor bias_gradient,
+void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
+                                at::Tensor weight_gradient, at::Tensor bias_gradient,
                                 GemmFormat format) {
   if (format == GemmFormat::Fp8) {
     accumulate(weight_gradient, low_precision_weight_gradient(dy, x));
@@ -41,7 +43,8 @@ void add_linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x, at::T
 }
 
 void accumulate(at::Tensor gradient, const at::Tensor& addend) {
-  gradient.add_(gradient.scalar_type() == addend.scalar_type() ? addend : addend.to(gradient.scalar_type()));
+  gradient.add_(gradient.scalar_type() == addend.scalar_type() ? addend
+                                                               : addend.to(gradient.scalar_type()));
 }
 
 at::Tensor expert_linear(const at::Tensor& x, const at::Tensor& weights, const at::Tensor& biases,
@@ -59,7 +62,8 @@ at::Tensor expert_linear(const at::Tensor& x, const at::Tensor& weights, const a
   return y;
 }
 
-at::Tensor expert_linear_data_gradient(const at::Tensor& dy, const at::Tensor& weights, const std::vector<std::int64_t>& rows) {
+at::Tensor expert_linear_data_gradient(const at::Tensor& dy, const at::Tensor& weights,
+                                       const std::vector<std::int64_t>& rows) {
   at::Tensor dx = at::empty({dy.size(0), weights.size(2)}, dy.options());
   for_each_expert(rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor own = dx.narrow(0, first, count);
@@ -68,11 +72,15 @@ at::Tensor expert_linear_data_gradient(const at::Tensor& dy, const at::Tensor& w
   return dx;
 }
 
-void add_expert_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight_gradients,
-                                const at::Tensor& bias_gradients, const std::vector<std::int64_t>& rows) {
+void add_expert_weight_gradient(const at::Tensor& dy, const at::Tensor& x,
+                                const at::Tensor& weight_gradients,
+                                const at::Tensor& bias_gradients,
+                                const std::vector<std::int64_t>& rows) {
   for_each_expert(rows, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
-    const at::Tensor bias = bias_gradients.defined() ? bias_gradients.select(0, expert) : at::Tensor();
-    add_linear_weight_gradient(dy.narrow(0, first, count), x.narrow(0, first, count), weight_gradients.select(0, expert), bias);
+    const at::Tensor bias =
+        bias_gradients.defined() ? bias_gradients.select(0, expert) : at::Tensor();
+    add_linear_weight_gradient(dy.narrow(0, first, count), x.narrow(0, first, count),
+                               weight_gradients.select(0, expert), bias);
   });
 }
 

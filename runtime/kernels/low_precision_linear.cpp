@@ -34,8 +34,11 @@ at::Tensor across(const at::Tensor& x) { return x.t().contiguous(); }
 
 // a (m, k) by b^T, b (n, k).
 at::Tensor gemm(const LowPrecision& a, const LowPrecision& b, at::ScalarType type) {
-  const auto results = call_operator(kGemm, {a.values, b.values.t(), a.scale, b.scale, c10::IValue(), c10::IValue(), type});
-  if (!results) throw Error("this libtorch, " TORCH_VERSION ", has no " + kGemm + " of the form that the runtime calls");
+  const auto results = call_operator(
+      kGemm, {a.values, b.values.t(), a.scale, b.scale, c10::IValue(), c10::IValue(), type});
+  if (!results)
+    throw Error("this libtorch, " TORCH_VERSION ", has no " + kGemm +
+                " of the form that the runtime calls");
   return results->front().toTensor();
 }
 
@@ -55,16 +58,20 @@ at::Tensor gemm(const LowPrecision&, const LowPrecision&, at::ScalarType) {
 
 }  // namespace
 
-bool has_low_precision_gemms(c10::Device device) { return kHasFormats && device.is_cuda() && has_operator(kGemm); }
+bool has_low_precision_gemms(c10::Device device) {
+  return kHasFormats && device.is_cuda() && has_operator(kGemm);
+}
 
 void require_low_precision_gemms(c10::Device device) {
   if (has_low_precision_gemms(device)) return;
   if (!device.is_cuda())
-    throw Error("precision = fp8 runs on CUDA and ROCm devices, not on " + device.str() + "; bf16 runs on all");
+    throw Error("precision = fp8 runs on CUDA and ROCm devices, not on " + device.str() +
+                "; bf16 runs on all");
   throw Error("precision = fp8 needs libtorch 2.5 or newer with " + kGemm + ", not " TORCH_VERSION);
 }
 
-at::Tensor low_precision_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+at::Tensor low_precision_forward(const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& bias) {
   at::Tensor y = gemm(weights(x), weights(weight), x.scalar_type());
   return bias.defined() ? y.add_(bias) : y;
 }

@@ -10,7 +10,8 @@ namespace {
 constexpr double kBase = 10000.0;
 
 // Columns of z that belong to one of q, k, v, seen as (b, heads, s, d).
-at::Tensor columns(const at::Tensor& z, const HeadShape& shape, std::int64_t first, std::int64_t heads) {
+at::Tensor columns(const at::Tensor& z, const HeadShape& shape, std::int64_t first,
+                   std::int64_t heads) {
   return z.narrow(1, first * shape.head_dim, heads * shape.head_dim)
       .view({shape.batch, shape.seq_len, heads, shape.head_dim})
       .transpose(1, 2);
@@ -18,14 +19,18 @@ at::Tensor columns(const at::Tensor& z, const HeadShape& shape, std::int64_t fir
 
 }  // namespace
 
-RotaryTable rotary_table(std::int64_t seq_len, std::int64_t head_dim, const at::TensorOptions& options) {
+RotaryTable rotary_table(std::int64_t seq_len, std::int64_t head_dim,
+                         const at::TensorOptions& options) {
   const at::TensorOptions fp32 = options.dtype(at::kFloat);
-  const at::Tensor exponents = at::arange(0, head_dim, 2, fp32).div_(static_cast<double>(head_dim)).mul_(-std::log(kBase));
-  const at::Tensor angles = at::arange(0, seq_len, fp32).unsqueeze(1).mul(exponents.exp_().unsqueeze(0));
+  const at::Tensor exponents =
+      at::arange(0, head_dim, 2, fp32).div_(static_cast<double>(head_dim)).mul_(-std::log(kBase));
+  const at::Tensor angles =
+      at::arange(0, seq_len, fp32).unsqueeze(1).mul(exponents.exp_().unsqueeze(0));
   return {.cosine = angles.cos().to(options.dtype()), .sine = angles.sin().to(options.dtype())};
 }
 
-void rotate(const at::Tensor& to, const at::Tensor& from, const RotaryTable& table, Rotation rotation) {
+void rotate(const at::Tensor& to, const at::Tensor& from, const RotaryTable& table,
+            Rotation rotation) {
   if (table.empty()) {
     to.copy_(from);
     return;

@@ -33,7 +33,8 @@ std::vector<std::int64_t> counted_rows(const at::Tensor& chosen, std::int64_t nu
   const at::Tensor here = chosen.to(at::kCPU);
   const auto* experts = here.data_ptr<std::int64_t>();
   std::vector<std::int64_t> rows(static_cast<std::size_t>(num_experts), 0);
-  for (std::int64_t slot = 0; slot < here.numel(); ++slot) ++rows[static_cast<std::size_t>(experts[slot])];
+  for (std::int64_t slot = 0; slot < here.numel(); ++slot)
+    ++rows[static_cast<std::size_t>(experts[slot])];
   return rows;
 }
 
@@ -56,7 +57,8 @@ ExpertChoice choose_experts(at::Tensor logits, std::int64_t top_k, bool balanced
 
 at::Tensor router_gradient(at::Tensor weights_gradient, ExpertChoice choice, at::ScalarType type) {
   weights_gradient = wide(std::move(weights_gradient));
-  at::Tensor gradient = at::zeros_like(choice.probabilities).scatter_(1, choice.chosen, weights_gradient);
+  at::Tensor gradient =
+      at::zeros_like(choice.probabilities).scatter_(1, choice.chosen, weights_gradient);
   weights_gradient.reset(), choice.chosen.reset();
   gradient = at::_softmax_backward_data(gradient, choice.probabilities, 1, at::kFloat);
   choice.probabilities.reset();
@@ -66,7 +68,8 @@ at::Tensor router_gradient(at::Tensor weights_gradient, ExpertChoice choice, at:
 at::Tensor combined_rows(const at::Tensor& rows, const at::Tensor& weights) {
   const at::Tensor choices = rows.view({weights.size(0), weights.size(1), rows.size(1)});
   at::Tensor y = at::mul(choices.select(1, 0), weights.narrow(1, 0, 1));
-  for (std::int64_t k = 1; k < weights.size(1); ++k) y.addcmul_(choices.select(1, k), weights.narrow(1, k, 1));
+  for (std::int64_t k = 1; k < weights.size(1); ++k)
+    y.addcmul_(choices.select(1, k), weights.narrow(1, k, 1));
   return y;
 }
 
@@ -84,7 +87,8 @@ RowOrder order_by_expert(const at::Tensor& chosen, std::int64_t num_experts, boo
   RowOrder order;
   order.slots = std::get<1>(at::sort(chosen.view(-1), true, 0, false));
   order.tokens = order.slots.div(chosen.size(1), "floor");
-  order.rows = balanced ? dealt_rows(chosen.numel(), num_experts) : counted_rows(chosen, num_experts);
+  order.rows =
+      balanced ? dealt_rows(chosen.numel(), num_experts) : counted_rows(chosen, num_experts);
   return order;
 }
 

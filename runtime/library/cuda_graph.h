@@ -14,7 +14,8 @@ bool can_capture_graphs(c10::Device device);
 
 class CapturedGraph {
  public:
-  // Runs `work` once to warm up and once more to capture it.  Throws Error where can_capture_graphs() is false.
+  // Runs `work` once to warm up and once more to capture it.  Throws Error where
+  // can_capture_graphs() is false.
   explicit CapturedGraph(const std::function<void()>& work);
   ~CapturedGraph();
   CapturedGraph(const CapturedGraph&) = delete;

@@ -61,10 +61,12 @@ int allowed_cores() {
 sim::Bytes last_level_cache() {
   sim::Bytes largest;
   for (int level = 0; level < 8; ++level) {
-    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(level) + "/size");
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(level) +
+                       "/size");
     std::string size;
     if (file >> size)
-      largest = std::max(largest, std::strtod(size.c_str(), nullptr) * (size.back() == 'M' ? sim::MiB : sim::KiB));
+      largest = std::max(
+          largest, std::strtod(size.c_str(), nullptr) * (size.back() == 'M' ? sim::MiB : sim::KiB));
   }
   return largest;
 }
@@ -72,7 +74,8 @@ sim::Bytes last_level_cache() {
 std::string device_name(c10::Device device) {
   if (!device.is_cuda()) return field_of("/proc/cpuinfo", "model name").value_or("CPU");
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator("/proc/driver/nvidia/gpus", error)) {
     if (const auto name = field_of(entry.path() / "information", "Model")) return *name;
   }
   return "accelerator";
@@ -80,13 +83,15 @@ std::string device_name(c10::Device device) {
 
 std::string blas_name() {
   using Name = char* (*)();
-  if (const auto openblas = reinterpret_cast<Name>(dlsym(RTLD_DEFAULT, "openblas_get_config"))) return openblas();
+  if (const auto openblas = reinterpret_cast<Name>(dlsym(RTLD_DEFAULT, "openblas_get_config")))
+    return openblas();
   return at::hasMKL() ? "MKL" : "unknown BLAS";
 }
 
 std::string operating_system() {
   utsname names{};
-  return uname(&names) == 0 ? std::string(names.sysname) + " " + names.release + " " + names.machine : "unknown";
+  return uname(&names) == 0 ? std::string(names.sysname) + " " + names.release + " " + names.machine
+                            : "unknown";
 }
 
 template <typename Event>
@@ -98,7 +103,8 @@ std::optional<double> elapsed_ms(Event& start, Event& end) {
 sim::Seconds host_time(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
-  return sim::Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return sim::Seconds(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 }  // namespace
@@ -106,7 +112,8 @@ sim::Seconds host_time(const std::function<void()>& work) {
 c10::Device device_named(const std::string& name) {
   try {
     const c10::Device device(name);
-    if (device.is_cpu() || device.is_meta() || c10::impl::hasDeviceGuardImpl(device.type())) return device;
+    if (device.is_cpu() || device.is_meta() || c10::impl::hasDeviceGuardImpl(device.type()))
+      return device;
   } catch (const c10::Error&) {
     throw Error("--device = " + name + ": cpu, cuda or cuda:N is expected");
   }
@@ -147,7 +154,8 @@ bool multiplies_in(c10::Device device, c10::ScalarType type) {
 void use_threads(int threads) {
   at::set_num_threads(threads);
   using Set = void (*)(int);
-  if (const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) set(threads);
+  if (const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
+    set(threads);
 }
 
 void keep_freed_memory() {
@@ -171,7 +179,8 @@ PowerState power_state(c10::Device device) {
   } else if (const auto megahertz = field_of("/proc/cpuinfo", "cpu MHz")) {
     state.clock_hz = std::strtod(megahertz->c_str(), nullptr) * 1e6;
   }
-  if (const auto microwatts = number_in("/sys/class/hwmon/hwmon0/power1_average")) state.watts = *microwatts * 1e-6;
+  if (const auto microwatts = number_in("/sys/class/hwmon/hwmon0/power1_average"))
+    state.watts = *microwatts * 1e-6;
   return state;
 }
 
@@ -187,7 +196,8 @@ void synchronize(c10::Device device) {
 sim::Seconds timed(c10::Device device, const std::function<void()>& work) {
   if (device.is_cpu() || device.is_meta()) return host_time(work);
   const c10::impl::VirtualGuardImpl guard(device.type());
-  c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+  c10::Event start(device.type(), c10::EventFlag::BACKEND_DEFAULT),
+      end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
   start.record(guard.getStream(device));
   const sim::Seconds host = host_time([&] {
     work();

@@ -26,7 +26,8 @@ struct Environment {
   bool multiplies_fp8 = false;
 };
 
-// "cpu", "cuda", "cuda:1", "meta".  Throws Error for other names and for devices that are not there.
+// "cpu", "cuda", "cuda:1", "meta".  Throws Error for other names and for devices that are not
+// there.
 c10::Device device_named(const std::string& name);
 
 // "cuda" where there is one, else "cpu".
@@ -40,8 +41,8 @@ bool multiplies_in(c10::Device device, c10::ScalarType type);
 // Threads of kernels on the CPU, those of the BLAS included.  Requires at least 1.
 void use_threads(int threads);
 
-// Memory that tensors on the CPU free stays with the process and is used again, as the allocators of accelerators do: else every
-// large tensor would be paid for page by page.
+// Memory that tensors on the CPU free stays with the process and is used again, as the allocators
+// of accelerators do: else every large tensor would be paid for page by page.
 void keep_freed_memory();
 
 // Bytes that can be allocated now; none where the device does not say.
@@ -54,9 +55,11 @@ struct PowerState {
 };
 PowerState power_state(c10::Device device);
 
-// How long work takes on a device: events in its stream on accelerators, the host's clock on the CPU.
+// How long work takes on a device: events in its stream on accelerators, the host's clock on the
+// CPU.
 //
-// Where a libtorch has no elapsed time between events, the host's clock is read around a synchronised piece of work instead.
+// Where a libtorch has no elapsed time between events, the host's clock is read around a
+// synchronised piece of work instead.
 
 // Until all work that was put on the device is done.
 void synchronize(c10::Device device);

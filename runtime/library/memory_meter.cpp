@@ -17,7 +17,8 @@
 namespace llmsim::runtime {
 namespace {
 
-// Vector loads of kernels want 64-byte alignment; the header in front of a block holds its size and keeps that.
+// Vector loads of kernels want 64-byte alignment; the header in front of a block holds its size and
+// keeps that.
 constexpr std::size_t kAlignment = 64;
 // Among allocators of one device the highest priority wins; the library's own have 0.
 constexpr std::uint8_t kPriority = 255;
@@ -53,7 +54,9 @@ struct Label {
 };
 static_assert(sizeof(Label) <= kAlignment);
 
-std::size_t rounded_up(std::size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t rounded_up(std::size_t size) {
+  return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 void free_block(void* data) {
   if (data == nullptr) return;
@@ -69,22 +72,27 @@ void free_label(void* context) {
   delete label;
 }
 
-// Both forms of the virtual functions whose signatures differ between releases of the library; one of each overrides.
+// Both forms of the virtual functions whose signatures differ between releases of the library; one
+// of each overrides.
 class CpuAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) { return block(size); }
   c10::DataPtr allocate(std::size_t size) const { return block(size); }
   c10::DeleterFnPtr raw_deleter() const { return &free_block; }
-  void copy_data(void* to, const void* from, std::size_t size) const { std::memcpy(to, from, size); }
+  void copy_data(void* to, const void* from, std::size_t size) const {
+    std::memcpy(to, from, size);
+  }
 
  private:
   static c10::DataPtr block(std::size_t size) {
     if (size == 0) return {nullptr, nullptr, &free_block, c10::Device(c10::DeviceType::CPU)};
-    auto* memory = static_cast<char*>(std::aligned_alloc(kAlignment, kAlignment + rounded_up(size)));
+    auto* memory =
+        static_cast<char*>(std::aligned_alloc(kAlignment, kAlignment + rounded_up(size)));
     TORCH_CHECK(memory != nullptr, "out of memory: ", size, " bytes");
     new (memory) Label(MeteredDevice::Cpu, size);
     void* data = memory + kAlignment;
-    return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};  // some kernels demand that context and data be equal
+    // Some kernels demand that context and data be equal.
+    return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
   }
 };
 
@@ -97,7 +105,8 @@ class MetaAllocator : public c10::Allocator {
 
  private:
   static c10::DataPtr nothing(std::size_t size) {
-    return {nullptr, new Label(MeteredDevice::Meta, size), &free_label, c10::Device(c10::DeviceType::Meta)};
+    return {nullptr, new Label(MeteredDevice::Meta, size), &free_label,
+            c10::Device(c10::DeviceType::Meta)};
   }
 };
 
@@ -105,10 +114,13 @@ class MetaAllocator : public c10::Allocator {
 
 std::optional<PeakMemory> accelerator_peak(c10::Device device) {
   const auto statistics = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
-  return PeakMemory{.allocated = statistics.allocated_bytes[0].peak, .reserved = statistics.reserved_bytes[0].peak};
+  return PeakMemory{.allocated = statistics.allocated_bytes[0].peak,
+                    .reserved = statistics.reserved_bytes[0].peak};
 }
 
-void reset_accelerator_peak(c10::Device device) { c10::cuda::CUDACachingAllocator::resetPeakStats(device.index()); }
+void reset_accelerator_peak(c10::Device device) {
+  c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+}
 
 #else
 
@@ -147,7 +159,8 @@ void reset_peak(MeteredDevice device) {
 
 std::optional<PeakMemory> peak_memory(c10::Device device) {
   if (device.is_cuda()) return accelerator_peak(device);
-  return PeakMemory{.allocated = held_bytes(device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu).peak};
+  return PeakMemory{
+      .allocated = held_bytes(device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu).peak};
 }
 
 void reset_peak_memory(c10::Device device) {
@@ -163,7 +176,8 @@ at::Tensor copied_to_host(const at::Tensor& tensor) {
 }
 
 at::Tensor copied_to_device(const at::Tensor& tensor, c10::Device device) {
-  return at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).device(device)).copy_(tensor);
+  return at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).device(device))
+      .copy_(tensor);
 }
 
 }  // namespace llmsim::runtime

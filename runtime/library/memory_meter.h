@@ -1,7 +1,9 @@
-// Counts the bytes that tensors hold, exactly: every allocation of the tensor library's CPU and meta allocators passes through.
+// Counts the bytes that tensors hold, exactly: every allocation of the tensor library's CPU and
+// meta allocators passes through.
 //
-// On the CPU it counts what was asked for, not what malloc rounds it to.  On the meta device tensors have sizes and no data, so a
-// step of any size can be counted on any machine.  Memory that kernels take by other means (a BLAS's own buffers) is not seen.
+// On the CPU it counts what was asked for, not what malloc rounds it to.  On the meta device
+// tensors have sizes and no data, so a step of any size can be counted on any machine.  Memory that
+// kernels take by other means (a BLAS's own buffers) is not seen.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +22,8 @@ struct HeldBytes {
 
 enum class MeteredDevice { Cpu, Meta };
 
-// Offloaded tensors live in the memory of the host.  Where the device computes in that memory itself, or has none, they are told
-// apart by who asked for them.
+// Offloaded tensors live in the memory of the host.  Where the device computes in that memory
+// itself, or has none, they are told apart by who asked for them.
 enum class Place { Device, Host };
 
 // While it lives, what this thread allocates is the host's.
@@ -36,7 +38,8 @@ class OnHost {
   Place before_;
 };
 
-// Replaces both allocators for the rest of the process; later calls do nothing.  Tensors made before are not counted.
+// Replaces both allocators for the rest of the process; later calls do nothing.  Tensors made
+// before are not counted.
 void install_memory_meter();
 
 HeldBytes held_bytes(MeteredDevice device, Place place = Place::Device);
@@ -46,8 +49,9 @@ void reset_peak(MeteredDevice device);
 
 // The most bytes that tensors held since a reset, and that their allocator took from the device.
 //
-// On the CPU the counted allocators know the first (memory_meter.h), and nothing is reserved.  On accelerators the caching
-// allocator knows both; asking it needs the CUDA headers at build time, without them there are no figures.
+// On the CPU the counted allocators know the first (memory_meter.h), and nothing is reserved.  On
+// accelerators the caching allocator knows both; asking it needs the CUDA headers at build time,
+// without them there are no figures.
 
 struct PeakMemory {
   std::int64_t allocated = 0;
@@ -60,8 +64,8 @@ void reset_peak_memory(c10::Device device);
 
 // Tensors that go to the memory of the host and come back.
 //
-// Of a GPU they are copied to pinned memory.  A CPU's memory is the host's: they are copied all the same and counted apart
-// (memory_meter.h), and so they are on the meta device.
+// Of a GPU they are copied to pinned memory.  A CPU's memory is the host's: they are copied all the
+// same and counted apart (memory_meter.h), and so they are on the meta device.
 
 at::Tensor copied_to_host(const at::Tensor& tensor);
 at::Tensor copied_to_device(const at::Tensor& tensor, c10::Device device);

@@ -14,7 +14,8 @@ namespace {
 
 using Stack = torch::jit::Stack;
 
-// Boxed functions fit any release's signature: arguments come off a stack and results go back on it.
+// Boxed functions fit any release's signature: arguments come off a stack and results go back on
+// it.
 template <typename Results>
 void answer(const c10::OperatorHandle& op, Stack* stack, const Results& results) {
   torch::jit::drop(*stack, op.schema().arguments().size());
@@ -38,13 +39,18 @@ void layer_norm(const c10::OperatorHandle& op, Stack* stack) {
   const at::Tensor x = argument(op, *stack, 0);
   std::vector<std::int64_t> rows = x.sizes().vec();
   rows.back() = 1;
-  answer(op, stack, std::vector<at::Tensor>{at::empty_like(x), at::empty(rows, x.options()), at::empty(rows, x.options())});
+  answer(op, stack,
+         std::vector<at::Tensor>{at::empty_like(x), at::empty(rows, x.options()),
+                                 at::empty(rows, x.options())});
 }
 
-// Per-thread partial sums of the weights' gradients are the CPU kernel's own; one thread's are counted here.
+// Per-thread partial sums of the weights' gradients are the CPU kernel's own; one thread's are
+// counted here.
 void layer_norm_backward(const c10::OperatorHandle& op, Stack* stack) {
-  const at::Tensor x = argument(op, *stack, 1), weight = argument(op, *stack, 5), bias = argument(op, *stack, 6);
-  const at::Tensor partial = weight.defined() ? at::empty({2, x.size(-1)}, x.options()) : at::Tensor();
+  const at::Tensor x = argument(op, *stack, 1), weight = argument(op, *stack, 5),
+                   bias = argument(op, *stack, 6);
+  const at::Tensor partial =
+      weight.defined() ? at::empty({2, x.size(-1)}, x.options()) : at::Tensor();
   std::vector<at::Tensor> gradients{at::empty_like(x)};
   gradients.push_back(weight.defined() ? at::empty_like(weight) : at::Tensor());
   gradients.push_back(bias.defined() ? at::empty_like(bias) : at::Tensor());
@@ -60,9 +66,12 @@ void add_where_missing(torch::Library& library, const std::string& name) {
 
 }  // namespace
 
-bool has_operator(const std::string& name) { return c10::Dispatcher::singleton().findSchema({name, ""}).has_value(); }
+bool has_operator(const std::string& name) {
+  return c10::Dispatcher::singleton().findSchema({name, ""}).has_value();
+}
 
-std::optional<std::vector<c10::IValue>> call_operator(const std::string& name, std::vector<c10::IValue> arguments) {
+std::optional<std::vector<c10::IValue>> call_operator(const std::string& name,
+                                                      std::vector<c10::IValue> arguments) {
   const auto found = c10::Dispatcher::singleton().findSchema({name, ""});
   if (!found) return std::nullopt;
   const auto& wanted = found->schema().arguments();
@@ -78,7 +87,8 @@ std::optional<std::vector<c10::IValue>> call_operator(const std::string& name, s
 void install_meta_kernels() {
   static std::once_flag once;
   std::call_once(once, [] {
-    static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+    static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__,
+                                  __LINE__);
     add_where_missing<index_select>(library, "index_select");
     add_where_missing<layer_norm>(library, "native_layer_norm");
     add_where_missing<layer_norm_backward>(library, "native_layer_norm_backward");

@@ -1,4 +1,5 @@
-// Operators by name, for those that some releases of libtorch lack (_scaled_mm, _fused_adamw_, scaled_dot_product_attention).
+// Operators by name, for those that some releases of libtorch lack (_scaled_mm, _fused_adamw_,
+// scaled_dot_product_attention).
 //
 // A call costs about half a microsecond more on the host than a direct one.
 #pragma once
@@ -13,13 +14,14 @@ namespace llmsim::runtime {
 
 bool has_operator(const std::string& name);
 
-// Calls the overload-less operator `name` with its first arguments, the rest from the schema's defaults.  None where this
-// libtorch has no such operator, or one whose remaining arguments have no defaults.  Errors of the operator itself are thrown as
-// they are.
-std::optional<std::vector<c10::IValue>> call_operator(const std::string& name, std::vector<c10::IValue> arguments);
+// Calls the overload-less operator `name` with its first arguments, the rest from the schema's
+// defaults.  None where this libtorch has no such operator, or one whose remaining arguments have
+// no defaults.  Errors of the operator itself are thrown as they are.
+std::optional<std::vector<c10::IValue>> call_operator(const std::string& name,
+                                                      std::vector<c10::IValue> arguments);
 
-// Registers the shape-only kernels that a training step on the meta device needs and this libtorch does not have; later calls do
-// nothing.
+// Registers the shape-only kernels that a training step on the meta device needs and this libtorch
+// does not have; later calls do nothing.
 void install_meta_kernels();
 
 }  // namespace llmsim::runtime

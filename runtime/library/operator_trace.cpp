@@ -15,16 +15,20 @@ thread_local OperatorTrace* active = nullptr;
 thread_local int hidden_depth = 0;
 
 // Two factors of a GEMM: (..., m, k) and (..., k, n).
-std::int64_t gemm_flops(const at::Tensor& a, const at::Tensor& b) { return 2 * a.numel() * b.size(-1); }
+std::int64_t gemm_flops(const at::Tensor& a, const at::Tensor& b) {
+  return 2 * a.numel() * b.size(-1);
+}
 
 bool is_gemm(std::string_view name) {
-  return name == "aten::mm" || name == "aten::bmm" || name == "aten::addmm" || name == "aten::addmm_" ||
-         name == "aten::baddbmm" || name == "aten::baddbmm_" || name == "aten::_scaled_mm";
+  return name == "aten::mm" || name == "aten::bmm" || name == "aten::addmm" ||
+         name == "aten::addmm_" || name == "aten::baddbmm" || name == "aten::baddbmm_" ||
+         name == "aten::_scaled_mm";
 }
 
 std::int64_t flops_of(std::string_view name, c10::ArrayRef<const c10::IValue> inputs) {
   const auto factors = [&](std::size_t first) {
-    if (inputs.size() < first + 2 || !inputs[first].isTensor() || !inputs[first + 1].isTensor()) return std::int64_t{0};
+    if (inputs.size() < first + 2 || !inputs[first].isTensor() || !inputs[first + 1].isTensor())
+      return std::int64_t{0};
     return gemm_flops(inputs[first].toTensor(), inputs[first + 1].toTensor());
   };
   if (!is_gemm(name)) return 0;
@@ -49,8 +53,9 @@ void ended(const at::RecordFunction&, at::ObserverContext* context) {
 }  // namespace
 
 OperatorTrace::OperatorTrace()
-    : callback_(at::addThreadLocalCallback(
-          at::RecordFunctionCallback(&started, &ended).needsInputs(true).scopes({at::RecordScope::FUNCTION}))) {
+    : callback_(at::addThreadLocalCallback(at::RecordFunctionCallback(&started, &ended)
+                                               .needsInputs(true)
+                                               .scopes({at::RecordScope::FUNCTION}))) {
   active = this;
 }
 

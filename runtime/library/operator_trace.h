@@ -1,8 +1,10 @@
-// What a piece of a step really executed, seen by intercepting the tensor library's operators on the calling thread.
+// What a piece of a step really executed, seen by intercepting the tensor library's operators on
+// the calling thread.
 //
-// FLOPs are counted on the GEMMs themselves (mm, addmm, bmm, baddbmm and their in-place and out forms, _scaled_mm) from the
-// shapes of their arguments: 2 m n k for each of the batch.  Blockwise attention is one operator: its GEMMs are counted
-// together as the scores that the mask lets through, which is what the simulator calls its useful work.
+// FLOPs are counted on the GEMMs themselves (mm, addmm, bmm, baddbmm and their in-place and out
+// forms, _scaled_mm) from the shapes of their arguments: 2 m n k for each of the batch.  Blockwise
+// attention is one operator: its GEMMs are counted together as the scores that the mask lets
+// through, which is what the simulator calls its useful work.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,8 @@ struct OperatorCount {
   std::int64_t flops = 0;
 };
 
-// Counts from construction to destruction.  One at a time on a thread; costs about a microsecond an operator, so never in a
-// timed step.
+// Counts from construction to destruction.  One at a time on a thread; costs about a microsecond an
+// operator, so never in a timed step.
 class OperatorTrace {
  public:
   OperatorTrace();
@@ -40,7 +42,8 @@ class OperatorTrace {
   std::uint64_t callback_;
 };
 
-// While it lives, GEMMs on this thread count as nothing of their own and `flops` as one operator of that name.
+// While it lives, GEMMs on this thread count as nothing of their own and `flops` as one operator of
+// that name.
 class CountedAs {
  public:
   CountedAs(const char* name, std::int64_t flops);

@@ -31,7 +31,8 @@ using Clock = std::chrono::steady_clock;
 constexpr double kDeviceShare = 0.05, kKernelShare = 0.40, kStepShare = 0.55;
 constexpr double kMemoryShare = 0.25;  // of what is free, for one case
 constexpr double kCopyShare = 0.5;     // of what is free, for both buffers of the largest copy
-constexpr double kColdShare = 0.0625;  // of what is free, for the cache that cold operands go beyond
+// Of what is free, for the cache that cold operands go beyond.
+constexpr double kColdShare = 0.0625;
 
 // Rough rates of one core and of an accelerator, to choose shapes by.
 constexpr sim::FlopsPerSecond kCoreRate{5e10}, kAcceleratorRate{2e14};
@@ -70,7 +71,9 @@ json header_of(const CampaignOptions& options, const Environment& environment) {
             {"bf16", environment.multiplies_bf16},
             {"fp8", environment.multiplies_fp8}}},
           {"library",
-           {{"libtorch", environment.libtorch}, {"blas", environment.blas}, {"operating_system", environment.operating_system}}}};
+           {{"libtorch", environment.libtorch},
+            {"blas", environment.blas},
+            {"operating_system", environment.operating_system}}}};
 }
 
 sim::Bytes free_memory(c10::Device device, const Environment& environment) {
@@ -98,51 +101,67 @@ std::vector<std::int64_t> copies(const CampaignOptions& options, const Environme
   const std::vector<std::int64_t> sizes = copy_sizes(limits);
   if (!leave_cache(sizes, limits.cache)) {
     std::fprintf(stderr,
-                 "llmsim-runtime: warning: a copy of %.0f times the last-level cache of %.0f MiB does not fit the free memory "
-                 "and is left out; the memory bandwidth will be that of %.0f MiB, which the cache holds in part\n",
-                 sim::kCopyOfMemory, limits.cache / sim::MiB, 2.0 * static_cast<double>(sizes.back()) / sim::MiB.value());
+                 "llmsim-runtime: warning: a copy of %.0f times the last-level cache of %.0f MiB "
+                 "does not fit the free memory "
+                 "and is left out; the memory bandwidth will be that of %.0f MiB, which the cache "
+                 "holds in part\n",
+                 sim::kCopyOfMemory, limits.cache / sim::MiB,
+                 2.0 * static_cast<double>(sizes.back()) / sim::MiB.value());
   }
   return sizes;
 }
 
-std::vector<Measurement> device_phase(const CampaignOptions& options, const Environment& environment) {
+std::vector<Measurement> device_phase(const CampaignOptions& options,
+                                      const Environment& environment) {
   std::vector<Measurement> all;
-  std::vector<DeviceMeasurement> list = device_measurements(options.device, copies(options, environment));
+  std::vector<DeviceMeasurement> list =
+      device_measurements(options.device, copies(options, environment));
   const double each = kDeviceShare * options.budget.value() / static_cast<double>(list.size());
   for (DeviceMeasurement& one : list) {
-    all.push_back({one.key, each, [=, measure = std::move(one.measure)] { return measure(repeats(each, options.quick)); }});
-  }
-  return all;
-}
-
-std::vector<Measurement> kernel_phase(const CampaignOptions& options, const Environment& environment) {
-  std::vector<Measurement> all;
-  const std::vector<KernelCase> cases = kernel_cases(shape_limits(options, environment));
-  const double each = kKernelShare * options.budget.value() / static_cast<double>(std::max<std::size_t>(1, cases.size()));
-  // Cold operands rotate through copies of twice the cache: on a small part of a machine with a large
-  // one these would not fit.
-  const sim::Bytes cache = std::min(environment.last_level_cache, kColdShare * free_memory(options.device, environment));
-  for (const KernelCase& one : cases) {
-    all.push_back(
-        {one.key(), each, [=, &options] { return measure_kernel(one, options.device, cache, repeats(each, options.quick)); }});
-  }
-  return all;
-}
-
-std::vector<Measurement> step_phase(const CampaignOptions& options, const Environment& environment) {
-  std::vector<Measurement> all;
-  const std::vector<StepCase> cases = step_cases(options.device, environment.multiplies_bf16);
-  const double each = kStepShare * options.budget.value() / static_cast<double>(std::max<std::size_t>(1, cases.size()));
-  for (const StepCase& one : cases) {
-    all.push_back({one.key, each, [=, &options] {
-                     const RankGroups groups = counting_groups(one.setup.strategy, 0);
-                     return measure_step(one, groups, options.accelerator, repeats(each, options.quick));
+    all.push_back({one.key, each, [=, measure = std::move(one.measure)] {
+                     return measure(repeats(each, options.quick));
                    }});
   }
   return all;
 }
 
-// What a campaign consists of: each phase may take its share of the budget, and what the phases before it left.
+std::vector<Measurement> kernel_phase(const CampaignOptions& options,
+                                      const Environment& environment) {
+  std::vector<Measurement> all;
+  const std::vector<KernelCase> cases = kernel_cases(shape_limits(options, environment));
+  const double each = kKernelShare * options.budget.value() /
+                      static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  // Cold operands rotate through copies of twice the cache: on a small part of a machine with a
+  // large one these would not fit.
+  const sim::Bytes cache =
+      std::min(environment.last_level_cache, kColdShare * free_memory(options.device, environment));
+  for (const KernelCase& one : cases) {
+    all.push_back({one.key(), each, [=, &options] {
+                     return measure_kernel(one, options.device, cache,
+                                           repeats(each, options.quick));
+                   }});
+  }
+  return all;
+}
+
+std::vector<Measurement> step_phase(const CampaignOptions& options,
+                                    const Environment& environment) {
+  std::vector<Measurement> all;
+  const std::vector<StepCase> cases = step_cases(options.device, environment.multiplies_bf16);
+  const double each = kStepShare * options.budget.value() /
+                      static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  for (const StepCase& one : cases) {
+    all.push_back({one.key, each, [=, &options] {
+                     const RankGroups groups = counting_groups(one.setup.strategy, 0);
+                     return measure_step(one, groups, options.accelerator,
+                                         repeats(each, options.quick));
+                   }});
+  }
+  return all;
+}
+
+// What a campaign consists of: each phase may take its share of the budget, and what the phases
+// before it left.
 struct Phase {
   double share = 0.0;
   std::vector<Measurement> measurements;
@@ -150,7 +169,8 @@ struct Phase {
 
 double seconds_of(const Phase& phase, const ResultFile& file) {
   double work = 0.0;
-  for (const Measurement& one : phase.measurements) work += file.contains(one.key) ? 0.0 : one.seconds;
+  for (const Measurement& one : phase.measurements)
+    work += file.contains(one.key) ? 0.0 : one.seconds;
   return work;
 }
 
@@ -176,14 +196,17 @@ bool measure_all(const std::vector<Phase>& phases, ResultFile& file, sim::Second
 
 }  // namespace
 
-json campaign_header(const CampaignOptions& options) { return header_of(options, environment(options.device)); }
+json campaign_header(const CampaignOptions& options) {
+  return header_of(options, environment(options.device));
+}
 
 void run_campaign(const CampaignOptions& options) {
   keep_freed_memory();
   install_memory_meter();
   use_threads(options.threads);
   const Environment machine = environment(options.device);
-  ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh, header_of(options, machine));
+  ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh,
+                  header_of(options, machine));
   std::vector<Phase> phases;
   if (options.kernels) phases.push_back({kDeviceShare, device_phase(options, machine)});
   if (options.kernels) phases.push_back({kKernelShare, kernel_phase(options, machine)});

@@ -1,7 +1,8 @@
 // A measuring run: what to measure, in which order, for how long, and where the results go.
 //
-// Device measurements first, then operators, then training steps.  Each kind has a share of the budget; operators come in rounds
-// of one of each group, so that a run that stops early has seen all kinds.  What the file has already is left out.
+// Device measurements first, then operators, then training steps.  Each kind has a share of the
+// budget; operators come in rounds of one of each group, so that a run that stops early has seen
+// all kinds.  What the file has already is left out.
 #pragma once
 
 #include <string>

@@ -25,23 +25,29 @@ using sim::CollectiveKind;
 using sim::Seconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr CollectiveKind kKinds[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter,
-                                     CollectiveKind::AllToAll,  CollectiveKind::Broadcast, CollectiveKind::SendRecv};
+constexpr CollectiveKind kKinds[] = {CollectiveKind::AllReduce,     CollectiveKind::AllGather,
+                                     CollectiveKind::ReduceScatter, CollectiveKind::AllToAll,
+                                     CollectiveKind::Broadcast,     CollectiveKind::SendRecv};
 // Those that training hides behind GEMMs.
-constexpr CollectiveKind kHidden[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter};
+constexpr CollectiveKind kHidden[] = {CollectiveKind::AllReduce, CollectiveKind::AllGather,
+                                      CollectiveKind::ReduceScatter};
 constexpr double kGrowth = 4.0;
 constexpr double kOverlapShare = 0.25;  // of the budget
 constexpr double kRepeatsForOverlap = 40.0;
 constexpr sim::Bytes kSmallestOverlap = 64.0 * sim::KiB, kLargestOverlap = 64.0 * sim::MiB;
 
-Seconds since(Clock::time_point start) { return Seconds(std::chrono::duration<double>(Clock::now() - start).count()); }
+Seconds since(Clock::time_point start) {
+  return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
+}
 
 at::ScalarType scalar_type(sim::DType dtype) {
   switch (dtype) {
     case sim::DType::Fp32: return at::kFloat;
     case sim::DType::Fp16: return at::kHalf;
     case sim::DType::Bf16: return at::kBFloat16;
-    default: throw Error(std::string("dtype = ") + sim::name_of(dtype) + ": collectives are measured in fp32, fp16 and bf16");
+    default:
+      throw Error(std::string("dtype = ") + sim::name_of(dtype) +
+                  ": collectives are measured in fp32, fp16 and bf16");
   }
 }
 
@@ -81,7 +87,8 @@ void carry_out(CollectiveKind kind, Communicator& group, const Buffers& buffers)
   }
 }
 
-std::unique_ptr<PendingCollective> started(CollectiveKind kind, Communicator& group, const Buffers& buffers) {
+std::unique_ptr<PendingCollective> started(CollectiveKind kind, Communicator& group,
+                                           const Buffers& buffers) {
   if (kind == CollectiveKind::AllReduce) return group.start_all_reduce(buffers.whole);
   if (kind == CollectiveKind::AllGather) return group.start_all_gather(buffers.whole, buffers.part);
   return group.start_reduce_scatter(buffers.part, buffers.whole);
@@ -89,19 +96,24 @@ std::unique_ptr<PendingCollective> started(CollectiveKind kind, Communicator& gr
 
 class Bench {
  public:
-  Bench(Communicator& world, const CollectiveBenchOptions& options) : world_(world), options_(options), gemms_(options) {}
+  Bench(Communicator& world, const CollectiveBenchOptions& options)
+      : world_(world), options_(options), gemms_(options) {}
 
   // All sizes of one kind over one group, while the share lasts.
-  void series(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group, Seconds share) {
+  void series(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group,
+              Seconds share) {
     Seconds expected;
     for (sim::Bytes bytes = options_.smallest; bytes <= options_.largest; bytes *= kGrowth) {
       if ((options_.repeats.warm_up + options_.repeats.least) * expected > share) return;
-      const double sizes_left = 1.0 + std::floor(std::log(options_.largest / bytes) / std::log(kGrowth));
+      const double sizes_left =
+          1.0 + std::floor(std::log(options_.largest / bytes) / std::log(kGrowth));
       json record = described("collective", kind, dtype, shape, bytes);
-      record["key"] = key_of("collective", kind, dtype, shape) + "/" + std::to_string(static_cast<std::int64_t>(bytes.value()));
+      record["key"] = key_of("collective", kind, dtype, shape) + "/" +
+                      std::to_string(static_cast<std::int64_t>(bytes.value()));
       if (known(record.at("key"))) continue;
       const auto start = Clock::now();
-      const Timing timing = alone(kind, group, Buffers(bytes, shape.ranks, dtype, options_.device), share / sizes_left);
+      const Timing timing = alone(kind, group, Buffers(bytes, shape.ranks, dtype, options_.device),
+                                  share / sizes_left);
       share -= agreed(since(start));
       expected = kGrowth * timing.median;
       add_timing(record, timing);
@@ -111,18 +123,24 @@ class Bench {
   }
 
   // Beside GEMMs that take as long.
-  void overlap(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group, Seconds share) {
+  void overlap(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group,
+               Seconds share) {
     if (known(key_of("overlap", kind, dtype, shape))) return;
     const sim::Bytes bytes = size_for(kind, dtype, shape, group, share / kRepeatsForOverlap);
     const Buffers buffers(bytes, shape.ranks, dtype, options_.device);
     const Seconds collective = alone(kind, group, buffers, 0.3 * share).median;
-    const Seconds gemm = median([&] { return timed(options_.device, [&] { gemms_.run(1); }); }, 0.1 * share);
+    const Seconds gemm =
+        median([&] { return timed(options_.device, [&] { gemms_.run(1); }); }, 0.1 * share);
     const int gemms_alike = std::max(1, static_cast<int>(std::lround(collective / gemm)));
-    const int collectives_over = 1 + static_cast<int>(std::ceil(2.0 * gemms_alike * gemm / collective));
-    const Seconds gemms_alone = median([&] { return timed(options_.device, [&] { gemms_.run(gemms_alike); }); }, 0.2 * share);
-    const Seconds gemms_beside =
-        median([&] { return beside_collectives(kind, group, buffers, gemms_alike, collectives_over); }, 0.2 * share);
-    const Seconds collective_beside = median([&] { return overlapped_with_gemms(kind, group, buffers, 2 * gemms_alike); }, 0.2 * share);
+    const int collectives_over =
+        1 + static_cast<int>(std::ceil(2.0 * gemms_alike * gemm / collective));
+    const Seconds gemms_alone = median(
+        [&] { return timed(options_.device, [&] { gemms_.run(gemms_alike); }); }, 0.2 * share);
+    const Seconds gemms_beside = median(
+        [&] { return beside_collectives(kind, group, buffers, gemms_alike, collectives_over); },
+        0.2 * share);
+    const Seconds collective_beside = median(
+        [&] { return overlapped_with_gemms(kind, group, buffers, 2 * gemms_alike); }, 0.2 * share);
     json record = described("overlap", kind, dtype, shape, bytes);
     record.update({{"gemm_size", options_.gemm_size},
                    {"gemms", gemms_alike},
@@ -150,12 +168,14 @@ class Bench {
 
   // The same on every rank, so that all repeat equally often.
   Seconds agreed(Seconds own) {
-    const at::Tensor slowest = at::full({1}, own.value(), at::TensorOptions(at::kDouble).device(options_.device));
+    const at::Tensor slowest =
+        at::full({1}, own.value(), at::TensorOptions(at::kDouble).device(options_.device));
     world_.all_reduce(slowest, Reduction::Max);
     return Seconds(slowest.item<double>());
   }
 
-  // `once` after all ranks have come, with the time of the slowest; a first time tells how many fit into the share.
+  // `once` after all ranks have come, with the time of the slowest; a first time tells how many fit
+  // into the share.
   Timing aligned(const std::function<Seconds()>& once, Seconds share) {
     const auto together = [&] {
       agreed(Seconds(0.0));
@@ -165,10 +185,13 @@ class Bench {
     together();
     const double fitting = share / agreed(since(start));
     RepeatOptions repeats = options_.repeats;
-    repeats.most = static_cast<int>(std::clamp<double>(fitting, repeats.least, std::max(repeats.least, repeats.most)));
+    repeats.most = static_cast<int>(
+        std::clamp<double>(fitting, repeats.least, std::max(repeats.least, repeats.most)));
     return repeated(together, repeats);
   }
-  Seconds median(const std::function<Seconds()>& once, Seconds share) { return aligned(once, share).median; }
+  Seconds median(const std::function<Seconds()>& once, Seconds share) {
+    return aligned(once, share).median;
+  }
 
   Timing alone(CollectiveKind kind, Communicator& group, const Buffers& buffers, Seconds share) {
     const auto once = [&] {
@@ -178,7 +201,8 @@ class Bench {
     return aligned(once, share);
   }
 
-  Seconds beside_collectives(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count, int collectives) {
+  Seconds beside_collectives(CollectiveKind kind, Communicator& group, const Buffers& buffers,
+                             int count, int collectives) {
     std::vector<std::unique_ptr<PendingCollective>> pending;
     for (int i = 0; i < collectives; ++i) pending.push_back(started(kind, group, buffers));
     const Seconds time = timed(options_.device, [&] { gemms_.run(count); });
@@ -187,7 +211,8 @@ class Bench {
   }
 
   // Waited for on another thread, whose stream is not that of the GEMMs.
-  Seconds overlapped_with_gemms(CollectiveKind kind, Communicator& group, const Buffers& buffers, int count) {
+  Seconds overlapped_with_gemms(CollectiveKind kind, Communicator& group, const Buffers& buffers,
+                                int count) {
     const auto start = Clock::now();
     auto pending = started(kind, group, buffers);
     auto arrived = std::async(std::launch::async, [&] {
@@ -208,26 +233,32 @@ class Bench {
     guard.exchangeStream(guard.getStreamFromGlobalPool(options_.device));
   }
 
-  // The largest message that takes no longer than `longest`, found from one of the smallest size on.
-  sim::Bytes size_for(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group, Seconds longest) {
+  // The largest message that takes no longer than `longest`, found from one of the smallest size
+  // on.
+  sim::Bytes size_for(CollectiveKind kind, sim::DType dtype, const GroupShape& shape,
+                      Communicator& group, Seconds longest) {
     sim::Bytes bytes = std::min(options_.largest, kSmallestOverlap);
     for (; kGrowth * bytes <= std::min(options_.largest, kLargestOverlap); bytes *= kGrowth) {
       const Buffers buffers(bytes, shape.ranks, dtype, options_.device);
-      const auto once = [&] { return timed(options_.device, [&] { carry_out(kind, group, buffers); }); };
+      const auto once = [&] {
+        return timed(options_.device, [&] { carry_out(kind, group, buffers); });
+      };
       agreed(once());  // warm
       if (kGrowth * agreed(once()) > longest) break;
     }
     return bytes;
   }
 
-  static std::string key_of(const std::string& type, CollectiveKind kind, sim::DType dtype, const GroupShape& shape) {
-    return type + "/" + sim::name_of(kind) + "/" + sim::name_of(dtype) + "/" + std::to_string(shape.ranks) + "x" +
-           std::to_string(shape.stride);
+  static std::string key_of(const std::string& type, CollectiveKind kind, sim::DType dtype,
+                            const GroupShape& shape) {
+    return type + "/" + sim::name_of(kind) + "/" + sim::name_of(dtype) + "/" +
+           std::to_string(shape.ranks) + "x" + std::to_string(shape.stride);
   }
 
-  json described(const std::string& type, CollectiveKind kind, sim::DType dtype, const GroupShape& shape,
-                 sim::Bytes bytes) const {
-    const sim::GroupPlacement place = sim::place_group(shape.ranks, shape.stride, options_.ranks_per_node);
+  json described(const std::string& type, CollectiveKind kind, sim::DType dtype,
+                 const GroupShape& shape, sim::Bytes bytes) const {
+    const sim::GroupPlacement place =
+        sim::place_group(shape.ranks, shape.stride, options_.ranks_per_node);
     return {{"type", type},
             {"key", key_of(type, kind, dtype, shape)},
             {"kind", sim::name_of(kind)},
@@ -289,18 +320,22 @@ GroupMembers members_of(const GroupShape& shape, int rank) {
   return members;
 }
 
-void bench_collectives(Communicator& world, const RankGroups::Connect& connect, const CollectiveBenchOptions& options) {
+void bench_collectives(Communicator& world, const RankGroups::Connect& connect,
+                       const CollectiveBenchOptions& options) {
   const std::vector<GroupShape> shapes = group_shapes(world.size(), options.ranks_per_node);
-  const double cases = static_cast<double>(std::max<std::size_t>(1, shapes.size() * options.dtypes.size()));
+  const double cases =
+      static_cast<double>(std::max<std::size_t>(1, shapes.size() * options.dtypes.size()));
   const Seconds share = options.budget * (options.overlap ? 1.0 - kOverlapShare : 1.0) / cases;
   Bench bench(world, options);
   for (const GroupShape& shape : shapes) {
     const auto group = connect(members_of(shape, world.rank()));
     for (const sim::DType dtype : options.dtypes) {
-      for (const CollectiveKind kind : kKinds) bench.series(kind, dtype, shape, *group, share / std::size(kKinds));
+      for (const CollectiveKind kind : kKinds)
+        bench.series(kind, dtype, shape, *group, share / std::size(kKinds));
       if (!options.overlap) continue;
       for (const CollectiveKind kind : kHidden) {
-        bench.overlap(kind, dtype, shape, *group, kOverlapShare * options.budget / cases / std::size(kHidden));
+        bench.overlap(kind, dtype, shape, *group,
+                      kOverlapShare * options.budget / cases / std::size(kHidden));
       }
     }
   }

@@ -64,7 +64,8 @@ std::vector<sim::Recompute> recomputes() {
           {.kind = RecomputeKind::Full, .blocks = 1},
           {.kind = RecomputeKind::EveryN, .every_n = 2},
           {.kind = RecomputeKind::Selective},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .mlp = true, .norms = true}}};
+          {.kind = RecomputeKind::Selective,
+           .modules = {.core_attention = true, .mlp = true, .norms = true}}};
 }
 
 void add_small(std::vector<CountedCase>& cases) {
@@ -75,8 +76,9 @@ void add_small(std::vector<CountedCase>& cases) {
           TrainingSetup setup = setup_of(small_model(llama), formats, 2);
           setup.strategy.recompute = recompute;
           setup.strategy.flash_attention = setup.strategy.fused_cross_entropy = fused;
-          const std::string key = key_of(
-              setup.model, formats, "recompute=" + sim::text_of(recompute) + (fused ? " blockwise chunked-loss" : " unfused"));
+          const std::string key = key_of(setup.model, formats,
+                                         "recompute=" + sim::text_of(recompute) +
+                                             (fused ? " blockwise chunked-loss" : " unfused"));
           cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = {0}});
         }
       }
@@ -84,8 +86,8 @@ void add_small(std::vector<CountedCase>& cases) {
   }
 }
 
-// Heads of `head_dim` values beside a residual stream and an MLP of as little: the peak of a step is in a
-// copy of heads, where of small_model() it is in the loss or the MLP.
+// Heads of `head_dim` values beside a residual stream and an MLP of as little: the peak of a step
+// is in a copy of heads, where of small_model() it is in the loss or the MLP.
 sim::Transformer wide_heads(int head_dim) {
   sim::Transformer model = small_model(false);
   model.name = "gpt2-2x16-heads" + std::to_string(head_dim);
@@ -95,8 +97,9 @@ sim::Transformer wide_heads(int head_dim) {
   return model;
 }
 
-// Backward: q, k and v back side by side where heads are wider than the sequence, the gradient of the
-// output by heads where they are as wide; the output side by side where attention is recomputed.
+// Backward: q, k and v back side by side where heads are wider than the sequence, the gradient of
+// the output by heads where they are as wide; the output side by side where attention is
+// recomputed.
 void add_wide_heads(std::vector<CountedCase>& cases) {
   for (const int head_dim : {16, 64}) {
     for (const Formats formats : {Formats::Fp32, Formats::Bf16}) {
@@ -105,7 +108,8 @@ void add_wide_heads(std::vector<CountedCase>& cases) {
         setup.strategy.micro_batch = setup.strategy.global_batch = 16;
         setup.strategy.recompute = recompute;
         setup.strategy.flash_attention = false;
-        const std::string key = key_of(setup.model, formats, "recompute=" + sim::text_of(recompute));
+        const std::string key =
+            key_of(setup.model, formats, "recompute=" + sim::text_of(recompute));
         cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = {0}});
       }
     }
@@ -117,35 +121,45 @@ struct Form {
   void (*divide)(sim::Strategy&);
 };
 
-// Counted: the last tensor rank of the first data rank, on each of `stages` or, where none are named, on all.
-void add_divided(std::vector<CountedCase>& cases, TrainingSetup setup, const std::string& key, std::vector<int> stages = {}) {
+// Counted: the last tensor rank of the first data rank, on each of `stages` or, where none are
+// named, on all.
+void add_divided(std::vector<CountedCase>& cases, TrainingSetup setup, const std::string& key,
+                 std::vector<int> stages = {}) {
   const sim::Strategy& strategy = setup.strategy;
   if (stages.empty()) {
     stages.resize(static_cast<std::size_t>(strategy.pp));
     std::iota(stages.begin(), stages.end(), 0);
   }
-  for (int& rank : stages) rank = rank * sim::group_stride(strategy, sim::GroupKind::Pipeline) + strategy.tp - 1;
+  for (int& rank : stages)
+    rank = rank * sim::group_stride(strategy, sim::GroupKind::Pipeline) + strategy.tp - 1;
   cases.push_back({.step = {.key = key, .setup = std::move(setup)}, .ranks = std::move(stages)});
 }
 
 // Four micro-batches on each data rank, with an equal load of all experts.
-void add_form(std::vector<CountedCase>& cases, const sim::Transformer& model, Formats formats, const Form& form) {
+void add_form(std::vector<CountedCase>& cases, const sim::Transformer& model, Formats formats,
+              const Form& form) {
   TrainingSetup setup = setup_of(model, formats, 1);
   setup.balanced_experts = true;
   form.divide(setup.strategy);
   // The two copies of a tied table are no shards of the same rows.
-  if (setup.strategy.pp > 1 && setup.strategy.sharding != sim::Sharding::None) setup.model.tied_embeddings = false;
+  if (setup.strategy.pp > 1 && setup.strategy.sharding != sim::Sharding::None)
+    setup.model.tied_embeddings = false;
   setup.strategy.global_batch = 4 * setup.strategy.dp;
   add_divided(cases, setup, key_of(model, formats, form.name));
 }
 
-void shard(sim::Strategy& s, sim::Sharding sharding, int ranks) { s.sharding = sharding, s.dp = ranks; }
+void shard(sim::Strategy& s, sim::Sharding sharding, int ranks) {
+  s.sharding = sharding, s.dp = ranks;
+}
 
-void pipeline(sim::Strategy& s, int stages, sim::PipelineSchedule schedule, int virtual_stages = 1) {
+void pipeline(sim::Strategy& s, int stages, sim::PipelineSchedule schedule,
+              int virtual_stages = 1) {
   s.pp = stages, s.pipeline_schedule = schedule, s.virtual_stages = virtual_stages;
 }
 
-void tensor(sim::Strategy& s, int ranks, bool sequence_parallel) { s.tp = ranks, s.sequence_parallel = sequence_parallel; }
+void tensor(sim::Strategy& s, int ranks, bool sequence_parallel) {
+  s.tp = ranks, s.sequence_parallel = sequence_parallel;
+}
 
 constexpr auto kOneForwardOneBackward = sim::PipelineSchedule::OneForwardOneBackward;
 
@@ -160,13 +174,25 @@ const Form kForms[] = {
     {"tp-2-sp", [](sim::Strategy& s) { tensor(s, 2, true); }},
     {"pp-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward); }},
     {"pp-2-gpipe", [](sim::Strategy& s) { pipeline(s, 2, sim::PipelineSchedule::GPipe); }},
-    {"pp-2-interleaved", [](sim::Strategy& s) { pipeline(s, 2, sim::PipelineSchedule::Interleaved, 2); }},
-    {"tp-2-pp-2", [](sim::Strategy& s) { tensor(s, 2, false), pipeline(s, 2, kOneForwardOneBackward); }},
-    {"tp-2-sp-zero3-2", [](sim::Strategy& s) { tensor(s, 2, true), shard(s, sim::Sharding::Zero3, 2); }},
-    {"pp-2-zero1-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), shard(s, sim::Sharding::Zero1, 2); }},
+    {"pp-2-interleaved",
+     [](sim::Strategy& s) { pipeline(s, 2, sim::PipelineSchedule::Interleaved, 2); }},
+    {"tp-2-pp-2",
+     [](sim::Strategy& s) { tensor(s, 2, false), pipeline(s, 2, kOneForwardOneBackward); }},
+    {"tp-2-sp-zero3-2",
+     [](sim::Strategy& s) { tensor(s, 2, true), shard(s, sim::Sharding::Zero3, 2); }},
+    {"pp-2-zero1-2",
+     [](sim::Strategy& s) {
+       pipeline(s, 2, kOneForwardOneBackward), shard(s, sim::Sharding::Zero1, 2);
+     }},
     {"tp-2-sp-pp-2-zero2-2",
-     [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward), shard(s, sim::Sharding::Zero2, 2); }},
-    {"tp-2-sp-pp-2-dp-2", [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward), s.dp = 2; }},
+     [](sim::Strategy& s) {
+       tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward),
+           shard(s, sim::Sharding::Zero2, 2);
+     }},
+    {"tp-2-sp-pp-2-dp-2",
+     [](sim::Strategy& s) {
+       tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward), s.dp = 2;
+     }},
 };
 
 void add_forms(std::vector<CountedCase>& cases) {
@@ -192,27 +218,36 @@ sim::Transformer small_moe() {
   return model;
 }
 
-// Latents of 24 and 20 values; queries of 12 + 8, values of 16.  Without a rank queries are projected directly.
+// Latents of 24 and 20 values; queries of 12 + 8, values of 16.  Without a rank queries are
+// projected directly.
 sim::Transformer small_mla(std::optional<int> query_rank) {
   sim::Transformer model = small_model(true);
   model.name = query_rank ? "mla-3x64" : "mla-direct-3x64";
   model.num_kv_heads = model.num_heads;
-  model.mla =
-      sim::Mla{.q_lora_rank = query_rank, .kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
+  model.mla = sim::Mla{.q_lora_rank = query_rank,
+                       .kv_lora_rank = 20,
+                       .qk_nope_head_dim = 12,
+                       .qk_rope_head_dim = 8,
+                       .v_head_dim = 16};
   model.head_dim = sim::query_head_dim(model);
   return model;
 }
 
-void experts(sim::Strategy& s, int data_ranks, int expert_ranks) { s.dp = data_ranks, s.ep = expert_ranks; }
+void experts(sim::Strategy& s, int data_ranks, int expert_ranks) {
+  s.dp = data_ranks, s.ep = expert_ranks;
+}
 
 const Form kMoeForms[] = {
     {"one-process", [](sim::Strategy&) {}},
     {"full-recompute", [](sim::Strategy& s) { s.recompute.kind = RecomputeKind::Full; }},
     {"zero3-2", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 2); }},
     {"tp-2-sp", [](sim::Strategy& s) { tensor(s, 2, true); }},
-    {"tp-2-sp-ep-4-whole-experts", [](sim::Strategy& s) { tensor(s, 2, true), experts(s, 2, 4), s.etp = 1; }},
-    {"ep-2-of-4-zero3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 4), experts(s, 4, 2); }},
-    {"pp-2-ep-2", [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), experts(s, 2, 2); }},
+    {"tp-2-sp-ep-4-whole-experts",
+     [](sim::Strategy& s) { tensor(s, 2, true), experts(s, 2, 4), s.etp = 1; }},
+    {"ep-2-of-4-zero3",
+     [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 4), experts(s, 4, 2); }},
+    {"pp-2-ep-2",
+     [](sim::Strategy& s) { pipeline(s, 2, kOneForwardOneBackward), experts(s, 2, 2); }},
 };
 
 void add_moe_models(std::vector<CountedCase>& cases) {
@@ -228,11 +263,13 @@ const Form kMlaForms[] = {
     {"tp-2-sp-mla-up-recompute",
      [](sim::Strategy& s) {
        tensor(s, 2, true);
-       s.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = true, .mla_up = true}};
+       s.recompute = {.kind = RecomputeKind::Selective,
+                      .modules = {.core_attention = true, .mla_up = true}};
      }},
     {"zero3-3", [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 3); }},
     {"tp-2", [](sim::Strategy& s) { tensor(s, 2, false); }},
-    {"tp-2-sp-pp-2", [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward); }},
+    {"tp-2-sp-pp-2",
+     [](sim::Strategy& s) { tensor(s, 2, true), pipeline(s, 2, kOneForwardOneBackward); }},
 };
 
 void add_mla(std::vector<CountedCase>& cases) {
@@ -251,11 +288,19 @@ struct LargeTraining {
 };
 
 void add_large(std::vector<CountedCase>& cases) {
-  const auto mesh = [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 4, kOneForwardOneBackward); };
-  const auto full = [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 256), s.recompute.kind = RecomputeKind::Full; };
+  const auto mesh = [](sim::Strategy& s) {
+    tensor(s, 8, true), pipeline(s, 4, kOneForwardOneBackward);
+  };
+  const auto full = [](sim::Strategy& s) {
+    shard(s, sim::Sharding::Zero3, 256), s.recompute.kind = RecomputeKind::Full;
+  };
   const auto hsdp = [](sim::Strategy& s) { shard(s, sim::Sharding::Hsdp, 256), s.shard_size = 64; };
-  const auto deep = [](sim::Strategy& s) { tensor(s, 8, true), pipeline(s, 16, kOneForwardOneBackward); };
-  const auto wide = [](sim::Strategy& s) { shard(s, sim::Sharding::Zero3, 1024), s.recompute.kind = RecomputeKind::Full; };
+  const auto deep = [](sim::Strategy& s) {
+    tensor(s, 8, true), pipeline(s, 16, kOneForwardOneBackward);
+  };
+  const auto wide = [](sim::Strategy& s) {
+    shard(s, sim::Sharding::Zero3, 1024), s.recompute.kind = RecomputeKind::Full;
+  };
   const LargeTraining trainings[] = {{"llama-3-70b", {"tp-8-sp-pp-4", mesh}, 4, {0, 3}},
                                      {"llama-3-70b", {"zero3-256-full", full}, 1, {0}},
                                      {"llama-3-70b", {"hsdp-256", hsdp}, 1, {0}},
@@ -265,7 +310,8 @@ void add_large(std::vector<CountedCase>& cases) {
     TrainingSetup setup = setup_of(sim::find_model(training.model)->model, Formats::Bf16, 1);
     training.form.divide(setup.strategy);
     setup.strategy.global_batch = training.micro_batches * setup.strategy.dp;
-    add_divided(cases, setup, std::string(training.model) + " bf16 " + training.form.name, training.stages);
+    add_divided(cases, setup, std::string(training.model) + " bf16 " + training.form.name,
+                training.stages);
   }
 }
 
@@ -286,7 +332,8 @@ void count_steps(const CampaignOptions& options) {
   install_memory_meter();
   install_meta_kernels();
   use_threads(1);  // tiny tensors
-  ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh, campaign_header(options));
+  ResultFile file(options.output, options.resume ? Opening::Resume : Opening::Fresh,
+                  campaign_header(options));
   const std::vector<CountedCase> cases = counted_cases();
   Progress progress(static_cast<double>(cases.size()));
   for (const CountedCase& one : cases) {

@@ -21,7 +21,8 @@ sim::SentTotals sent_over(const RankGroups& groups) {
     const CollectiveCounts counts = communicator->counts();
     for (std::size_t kind = 0; kind < counts.size(); ++kind) {
       if (counts[kind].calls == 0) continue;
-      sim::CollectiveTotal& total = sent[{sim::name_of(group), sim::name_of(static_cast<sim::CollectiveKind>(kind))}];
+      sim::CollectiveTotal& total =
+          sent[{sim::name_of(group), sim::name_of(static_cast<sim::CollectiveKind>(kind))}];
       total.calls += counts[kind].calls, total.bytes += counts[kind].bytes;
     }
   }
@@ -53,12 +54,17 @@ class Held {
   std::int64_t host_before_;
 };
 
-json record_of(const sim::PassFlopCounts& flops) { return {{"gemm_flops", flops.gemms}, {"attention_flops", flops.attention}}; }
+json record_of(const sim::PassFlopCounts& flops) {
+  return {{"gemm_flops", flops.gemms}, {"attention_flops", flops.attention}};
+}
 
 json record_of(const sim::RankCounts& counts) {
   json sent = json::array();
   for (const auto& [name, total] : counts.sent)
-    sent.push_back({{"group", name.first}, {"collective", name.second}, {"calls", total.calls}, {"bytes", total.bytes}});
+    sent.push_back({{"group", name.first},
+                    {"collective", name.second},
+                    {"calls", total.calls},
+                    {"bytes", total.bytes}});
   return {{"parameters", counts.parameters},
           {"forward", record_of(counts.forward)},
           {"backward", record_of(counts.backward)},
@@ -79,7 +85,8 @@ int shard_of(const sim::Strategy& strategy, int rank) {
 }  // namespace
 
 void PassFlops::pass_done(bool backward) {
-  const sim::PassFlopCounts now{.gemms = trace_.gemm_flops(), .attention = trace_.attention_flops()};
+  const sim::PassFlopCounts now{.gemms = trace_.gemm_flops(),
+                                .attention = trace_.attention_flops()};
   sim::PassFlopCounts& pass = backward ? backward_ : forward_;
   pass.gemms += now.gemms - before_.gemms;
   pass.attention += now.attention - before_.attention;
@@ -105,7 +112,9 @@ sim::RankCounts counted_step(const TrainingSetup& setup, int rank) {
   return counts;
 }
 
-std::string counted_key(const StepCase& one, int rank) { return one.key + " rank " + std::to_string(rank); }
+std::string counted_key(const StepCase& one, int rank) {
+  return one.key + " rank " + std::to_string(rank);
+}
 
 json counted_record(const StepCase& one, int rank) {
   const int stage = rank / sim::group_stride(one.setup.strategy, GroupKind::Pipeline);

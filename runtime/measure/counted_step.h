@@ -1,5 +1,5 @@
-// Runs a training step for what it counts, not for how long it takes: one rank, on the CPU or the meta device, with groups that
-// carry nothing.
+// Runs a training step for what it counts, not for how long it takes: one rank, on the CPU or the
+// meta device, with groups that carry nothing.
 //
 //   {"type": "counted", "key": ..., "run": {...the Run schema...}, "rank", "stage", "shard",
 //    "counts": {"parameters", "forward": {"gemm_flops", "attention_flops"}, "backward": {...},
@@ -18,8 +18,8 @@
 
 namespace llmsim::runtime {
 
-// FLOPs of a training step's passes, forward and backward apart, as they are executed.  Counts from construction to destruction;
-// on a thread one OperatorTrace at a time.
+// FLOPs of a training step's passes, forward and backward apart, as they are executed.  Counts from
+// construction to destruction; on a thread one OperatorTrace at a time.
 class PassFlops {
  public:
   // All that has been executed since the last call was this pass (StepObserver::pass_done).

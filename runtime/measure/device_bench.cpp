@@ -31,17 +31,20 @@ struct Listing {
   c10::Device device;
   std::vector<DeviceMeasurement> list{};
 
-  void add(const std::string& kind, const std::string& name, double moved_bytes, Prepare prepare, int times = 1) {
+  void add(const std::string& kind, const std::string& name, double moved_bytes, Prepare prepare,
+           int times = 1) {
     const std::string key = kind + " " + name;
-    list.push_back({key, [=, on = device](const RepeatOptions& options) {
-                      json record{{"type", "kernel"},           {"key", key},      {"kind", kind}, {"label", name},
-                                  {"moved_bytes", moved_bytes}, {"kernels", times}};
-                      with_outcome(record, [&] {
-                        const std::function<void()> call = prepare();
-                        add_timing(record, repeated([&] { return timed(on, call); }, options));
-                      });
-                      return record;
-                    }});
+    list.push_back(
+        {key, [=, on = device](const RepeatOptions& options) {
+           json record{
+               {"type", "kernel"},           {"key", key},      {"kind", kind}, {"label", name},
+               {"moved_bytes", moved_bytes}, {"kernels", times}};
+           with_outcome(record, [&] {
+             const std::function<void()> call = prepare();
+             add_timing(record, repeated([&] { return timed(on, call); }, options));
+           });
+           return record;
+         }});
   }
 
   at::TensorOptions fp32() const { return at::TensorOptions(at::kFloat).device(device); }
@@ -54,18 +57,21 @@ void add_copies(Listing& all, const std::vector<std::int64_t>& sizes) {
     const at::TensorOptions options = all.fp32();
     all.add("stream_copy", std::to_string(size), moved_by_copy(size), [=] {
       // The same random block again and again: to draw gigabytes takes longer than to copy them.
-      const at::Tensor from = at::randn({kSmallestCopy / 4}, options).repeat({size / kSmallestCopy});
+      const at::Tensor from =
+          at::randn({kSmallestCopy / 4}, options).repeat({size / kSmallestCopy});
       const at::Tensor to = at::empty_like(from);
       return [=] { to.copy_(from); };
     });
     const bool crosses_link = !options.device().is_cpu();
     for (const bool up : {true, false}) {
       if (!crosses_link && !up) continue;
-      all.add("host_copy", std::string(up ? "to_device " : "to_host ") + std::to_string(size), static_cast<double>(size), [=] {
-        const at::Tensor host = at::empty({size / 4}, options.device(at::kCPU).pinned_memory(crosses_link));
-        const at::Tensor near = at::empty({size / 4}, options);
-        return [=] { up ? near.copy_(host, true) : host.copy_(near, true); };
-      });
+      all.add("host_copy", std::string(up ? "to_device " : "to_host ") + std::to_string(size),
+              static_cast<double>(size), [=] {
+                const at::Tensor host =
+                    at::empty({size / 4}, options.device(at::kCPU).pinned_memory(crosses_link));
+                const at::Tensor near = at::empty({size / 4}, options);
+                return [=] { up ? near.copy_(host, true) : host.copy_(near, true); };
+              });
     }
   }
 }
@@ -128,9 +134,13 @@ void add_fp8(Listing& all) {
       return [=] { x.to(kLowPrecision); };
     });
     all.add("fp8_gemm", std::to_string(n), 4.0 * values, [=] {
-      const at::Tensor a = at::randn({n, n}, options).to(kLowPrecision), b = at::randn({n, n}, options).to(kLowPrecision).t();
+      const at::Tensor a = at::randn({n, n}, options).to(kLowPrecision),
+                       b = at::randn({n, n}, options).to(kLowPrecision).t();
       const at::Tensor one = at::ones({}, options);
-      return [=] { call_operator("aten::_scaled_mm", {a, b, one, one, c10::IValue(), c10::IValue(), at::kBFloat16}); };
+      return [=] {
+        call_operator("aten::_scaled_mm",
+                      {a, b, one, one, c10::IValue(), c10::IValue(), at::kBFloat16});
+      };
     });
   }
 }
@@ -160,7 +170,10 @@ void add_optimizer_forms(Listing& all) {
   all.add("optimizer_form", "fused", 7.0 * moved, [=] {
     const std::vector<at::Tensor> w = values(), g = values(), m = values(), v = values();
     const std::vector<at::Tensor> none, steps{at::ones({}, options)};
-    return [=] { call_operator("aten::_fused_adamw_", {w, g, m, v, none, steps, 1e-3, 0.9, 0.95, 0.1, 1e-8, false, false}); };
+    return [=] {
+      call_operator("aten::_fused_adamw_",
+                    {w, g, m, v, none, steps, 1e-3, 0.9, 0.95, 0.1, 1e-8, false, false});
+    };
   });
 }
 
@@ -168,14 +181,16 @@ void add_optimizer_forms(Listing& all) {
 
 std::vector<std::int64_t> copy_sizes(const CopyLimits& limits) {
   const auto blocks = [](double bytes) { return bytes / static_cast<double>(kSmallestCopy); };
-  const auto most = std::max<std::int64_t>(1, std::llround(std::floor(blocks(0.5 * limits.buffers.value()))));
+  const auto most =
+      std::max<std::int64_t>(1, std::llround(std::floor(blocks(0.5 * limits.buffers.value()))));
   std::vector<std::int64_t> sizes;
   for (std::int64_t size = kSmallestCopy; size <= most * kSmallestCopy; size *= kCopyStep) {
     if (!sizes.empty() && static_cast<double>(size) > limits.usual.value()) break;
     sizes.push_back(size);
   }
   if (leave_cache(sizes, limits.cache)) return sizes;
-  const std::int64_t wanted = std::llround(std::ceil(blocks(0.5 * sim::kCopyOfMemory * limits.cache.value())));
+  const std::int64_t wanted =
+      std::llround(std::ceil(blocks(0.5 * sim::kCopyOfMemory * limits.cache.value())));
   const std::int64_t last = std::min(wanted, most) * kSmallestCopy;
   if (last > sizes.back()) sizes.push_back(last);
   return sizes;
@@ -185,7 +200,8 @@ bool leave_cache(const std::vector<std::int64_t>& sizes, sim::Bytes cache) {
   return moved_by_copy(sizes.back()) >= sim::kCopyOfMemory * cache.value();
 }
 
-std::vector<DeviceMeasurement> device_measurements(c10::Device device, const std::vector<std::int64_t>& sizes) {
+std::vector<DeviceMeasurement> device_measurements(c10::Device device,
+                                                   const std::vector<std::int64_t>& sizes) {
   Listing all{.device = device};
   add_launches(all);
   add_copies(all, sizes);

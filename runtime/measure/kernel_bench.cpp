@@ -25,12 +25,19 @@ json description(const KernelCase& one) {
               {"flops", op.flops.value()},
               {"moved_bytes", op.moved.value()},
               {"kernels", op.kernels}};
-  if (is_memory_bound(op.kind)) record["kernel"] = name_of(memory_bound_kernel(op, memory_bound_forms(one.model, one.strategy)));
+  if (is_memory_bound(op.kind))
+    record["kernel"] =
+        name_of(memory_bound_kernel(op, memory_bound_forms(one.model, one.strategy)));
   const bool attention = op.kind == sim::OperatorKind::Attention;
   if (op.kind == sim::OperatorKind::Gemm || attention) {
-    record.update({{"batch", op.batch}, {"m", op.m}, {"n", op.n}, {"k", op.k}, {"weight_gradient", op.weight_gradient}});
+    record.update({{"batch", op.batch},
+                   {"m", op.m},
+                   {"n", op.n},
+                   {"k", op.k},
+                   {"weight_gradient", op.weight_gradient}});
   }
-  if (attention) record.update({{"causal", op.causal}, {"repeats", op.repeats}, {"attention", "blockwise"}});
+  if (attention)
+    record.update({{"causal", op.causal}, {"repeats", op.repeats}, {"attention", "blockwise"}});
   return record;
 }
 
@@ -60,7 +67,8 @@ void with_outcome(json& record, const std::function<void()>& measure) {
   }
 }
 
-json measure_kernel(const KernelCase& one, c10::Device device, sim::Bytes cache, const RepeatOptions& options) {
+json measure_kernel(const KernelCase& one, c10::Device device, sim::Bytes cache,
+                    const RepeatOptions& options) {
   json record = description(one);
   with_outcome(record, [&] {
     const std::optional<Work> work = work_of(one, device, cache);

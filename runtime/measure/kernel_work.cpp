@@ -35,7 +35,8 @@ class Rotation {
   template <typename Make>
   Rotation(double bytes, sim::Bytes cache, const Make& make) {
     const double copies = std::ceil(kCacheFills * cache.value() / std::max(bytes, 1.0));
-    for (int i = 0; i < std::clamp(static_cast<int>(std::min(copies, 1e6)), 1, kMostCopies); ++i) members_.push_back(make());
+    for (int i = 0; i < std::clamp(static_cast<int>(std::min(copies, 1e6)), 1, kMostCopies); ++i)
+      members_.push_back(make());
   }
   T& next() { return members_[turn_++ % members_.size()]; }
 
@@ -52,13 +53,15 @@ class Workshop {
         op_(one.op),
         shape_(one.shape),
         cache_(cache),
-        options_(at::TensorOptions(one.dtype == sim::DType::Fp32 ? at::kFloat : at::kBFloat16).device(device)),
+        options_(at::TensorOptions(one.dtype == sim::DType::Fp32 ? at::kFloat : at::kBFloat16)
+                     .device(device)),
         drawn_(at::randn({kDrawn}, options_.dtype(at::kFloat))) {}
 
   std::optional<Work> work() {
     if (is_of_experts(op_)) return experts();
     switch (op_.kind) {
-      case sim::OperatorKind::Gemm: return op_.batch > 1 && op_.module != sim::Module::Head ? batched_gemm() : linear_gemm();
+      case sim::OperatorKind::Gemm:
+        return op_.batch > 1 && op_.module != sim::Module::Head ? batched_gemm() : linear_gemm();
       case sim::OperatorKind::Attention: return attention();
       case sim::OperatorKind::Norm: return norm_work();
       case sim::OperatorKind::Softmax: return softmax();
@@ -72,7 +75,8 @@ class Workshop {
       case sim::OperatorKind::Cast: return cast();
       case sim::OperatorKind::Optimizer: return optimizer();
       case sim::OperatorKind::GradientNorm: return gradient_norm();
-      case sim::OperatorKind::GradientScale: return op_.module == sim::Module::Update ? gradient_clip() : gradient_scale();
+      case sim::OperatorKind::GradientScale:
+        return op_.module == sim::Module::Update ? gradient_clip() : gradient_scale();
       default: return std::nullopt;
     }
   }
@@ -81,7 +85,8 @@ class Workshop {
   std::string_view label() const { return op_.label; }
   double element() const { return sim::size_of(one_.dtype).value(); }
 
-  // Normal numbers, a block of them again and again: drawing each would take longer than the measurement.
+  // Normal numbers, a block of them again and again: drawing each would take longer than the
+  // measurement.
   at::Tensor fill(at::Tensor tensor) const {
     at::Tensor flat = tensor.view({-1});
     const std::int64_t whole = flat.numel() / kDrawn * kDrawn, rest = flat.numel() - whole;
@@ -90,7 +95,9 @@ class Workshop {
     return tensor;
   }
   at::Tensor random(at::IntArrayRef sizes) const { return fill(at::empty(sizes, options_)); }
-  at::Tensor wide(std::int64_t size) const { return fill(at::empty({size}, options_.dtype(at::kFloat))).abs_(); }
+  at::Tensor wide(std::int64_t size) const {
+    return fill(at::empty({size}, options_.dtype(at::kFloat))).abs_();
+  }
   at::Tensor tokens(std::int64_t width) const { return random({shape_.tokens(), width}); }
 
   template <typename Make>
@@ -108,7 +115,9 @@ class Workshop {
     };
     if (op_.weight_gradient) {
       const at::Tensor x = random({k, m}), dy = random({k, n});
-      const auto sums = rotation(static_cast<double>(m * n) * element(), [&] { return random({n, m}); });
+      const auto sums = rotation(static_cast<double>(m * n) * element(), [&] {
+        return random({n, m});
+      });
       return {repeat([=] { add_linear_weight_gradient(dy, x, sums->next(), {}); })};
     }
     const at::Tensor x = random({m, k});
@@ -120,28 +129,39 @@ class Workshop {
     return {repeat([=] { linear_forward(x, weights->next(), {}); })};
   }
 
-  // Of unfused attention: sums over the head size read the keys by rows, the backward ones read the scores by columns.
+  // Of unfused attention: sums over the head size read the keys by rows, the backward ones read the
+  // scores by columns.
   Work batched_gemm() const {
     const bool over_heads = label() == "attention_scores" || label() == "attention_values_dgrad";
-    const bool by_columns = label() == "attention_values_wgrad" || label() == "attention_scores_dgrad_k";
-    const at::Tensor a = by_columns ? random({op_.batch, op_.k, op_.m}).transpose(1, 2) : random({op_.batch, op_.m, op_.k});
-    const at::Tensor b = over_heads ? random({op_.batch, op_.n, op_.k}).transpose(1, 2) : random({op_.batch, op_.k, op_.n});
+    const bool by_columns =
+        label() == "attention_values_wgrad" || label() == "attention_scores_dgrad_k";
+    const at::Tensor a = by_columns ? random({op_.batch, op_.k, op_.m}).transpose(1, 2)
+                                    : random({op_.batch, op_.m, op_.k});
+    const at::Tensor b = over_heads ? random({op_.batch, op_.n, op_.k}).transpose(1, 2)
+                                    : random({op_.batch, op_.k, op_.n});
     return {[=] { at::bmm(a, b); }};
   }
 
-  std::int64_t fused_width() const { return (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim; }
+  std::int64_t fused_width() const {
+    return (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
+  }
   // None for an encoder.
-  at::Tensor mask(std::int64_t side) const { return one_.model.encoder ? at::Tensor() : causal_mask(side, side, options_); }
+  at::Tensor mask(std::int64_t side) const {
+    return one_.model.encoder ? at::Tensor() : causal_mask(side, side, options_);
+  }
 
   Work attention() const {
     if (one_.model.mla) return mla_attention();
-    const at::Tensor z = tokens(fused_width()), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
+    const at::Tensor z = tokens(fused_width()),
+                     hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
     const HeadShape heads = shape_.head_shape();
     if (!one_.backward) return {[=] { blockwise_attention(split_heads(z, heads, {}), hidden); }};
     const Heads kept = split_heads(z, heads, {});
     const AttentionOutput forward = blockwise_attention(kept, hidden);
     const at::Tensor dout = random({shape_.tokens(), shape_.heads * shape_.head_dim});
-    return {[=] { split_heads_backward(blockwise_attention_backward(dout, kept, forward, hidden), heads, {}); }};
+    return {[=] {
+      split_heads_backward(blockwise_attention_backward(dout, kept, forward, hidden), heads, {});
+    }};
   }
 
   const MlaHeadShape& mla() const { return shape_.mla; }
@@ -151,20 +171,27 @@ class Workshop {
 
   Heads mla_heads() const {
     KeysAndValues keys = mla_keys(key_rows(), tokens(mla().rotary), mla(), {});
-    return {.q = mla_queries(query_rows(), mla(), {}), .k = std::move(keys.k), .v = std::move(keys.v)};
+    return {
+        .q = mla_queries(query_rows(), mla(), {}), .k = std::move(keys.k), .v = std::move(keys.v)};
   }
 
   // With the layout of the queries; keys and values are assembled by an operator of their own.
   Work mla_attention() const {
-    const at::Tensor rows = query_rows(), hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
+    const at::Tensor rows = query_rows(),
+                     hidden = mask(std::min<std::int64_t>(kAttentionBlock, shape_.seq_len));
     const MlaHeadShape shape = mla();
     const Heads heads = mla_heads();
     if (!one_.backward) {
-      return {[=] { blockwise_attention({.q = mla_queries(rows, shape, {}), .k = heads.k, .v = heads.v}, hidden); }};
+      return {[=] {
+        blockwise_attention({.q = mla_queries(rows, shape, {}), .k = heads.k, .v = heads.v},
+                            hidden);
+      }};
     }
     const AttentionOutput forward = blockwise_attention(heads, hidden);
     const at::Tensor dout = tokens(shape.heads * shape.value);
-    return {[=] { mla_queries_backward(blockwise_attention_backward(dout, heads, forward, hidden).q, shape, {}); }};
+    return {[=] {
+      mla_queries_backward(blockwise_attention_backward(dout, heads, forward, hidden).q, shape, {});
+    }};
   }
 
   Work mla_rotary() const {
@@ -172,7 +199,9 @@ class Workshop {
     const RotaryTable table = mla_table();
     const at::Tensor queries = query_rows(), keys = key_rows(), shared = tokens(shape.rotary);
     const Heads heads = mla_heads();
-    const auto forward = [=](const RotaryTable& turn) { mla_queries(queries, shape, turn), mla_keys(keys, shared, shape, turn); };
+    const auto forward = [=](const RotaryTable& turn) {
+      mla_queries(queries, shape, turn), mla_keys(keys, shared, shape, turn);
+    };
     const auto backward = [=](const RotaryTable& turn) {
       mla_queries_backward(heads.q, shape, turn);
       mla_keys_backward({.k = heads.k, .v = heads.v}, shared, shape, turn);
@@ -215,7 +244,9 @@ class Workshop {
     if (op_.weight_gradient) {
       const std::vector<std::int64_t> rows(static_cast<std::size_t>(experts), k);
       const at::Tensor x = random({experts * k, m}), dy = random({experts * k, n});
-      const auto sums = rotation(static_cast<double>(experts * m * n) * element(), [&] { return random({experts, n, m}); });
+      const auto sums = rotation(static_cast<double>(experts * m * n) * element(), [&] {
+        return random({experts, n, m});
+      });
       return {[=] { add_expert_weight_gradient(dy, x, sums->next(), {}, rows); }};
     }
     const std::vector<std::int64_t> rows(static_cast<std::size_t>(experts), m);
@@ -242,7 +273,8 @@ class Workshop {
 
   // Rows by token to rows by expert: read anywhere, written in order; backward the other way round.
   Work moved_rows() const {
-    const at::Tensor order = at::randperm(rows(), options_.dtype(at::kLong)), from = random({rows(), shape_.hidden});
+    const at::Tensor order = at::randperm(rows(), options_.dtype(at::kLong)),
+                     from = random({rows(), shape_.hidden});
     if (!one_.backward) return {[=] { from.index_select(0, order); }};
     return {[=] { at::empty_like(from).index_copy_(0, order, from); }};
   }
@@ -263,8 +295,10 @@ class Workshop {
   Work norm_work() const {
     const sim::Norm kind = one_.model.norm;
     const std::int64_t width = norm_width();
-    const at::Tensor x = tokens(width), weight = one_.model.norm_weight ? random({width}) : at::Tensor();
-    const at::Tensor bias = weight.defined() && one_.model.bias.norm ? random({width}) : at::Tensor();
+    const at::Tensor x = tokens(width),
+                     weight = one_.model.norm_weight ? random({width}) : at::Tensor();
+    const at::Tensor bias =
+        weight.defined() && one_.model.bias.norm ? random({width}) : at::Tensor();
     if (!one_.backward) return {[=] { norm(kind, x, weight, bias); }};
     const NormOutput forward = norm(kind, x, weight, bias);
     const at::Tensor dy = tokens(width);
@@ -284,16 +318,20 @@ class Workshop {
       }};
     }
     const at::Tensor probabilities = at::_softmax(scores, -1, false);
-    return {[=] { at::_softmax_backward_data(scores, probabilities, -1, scores.scalar_type()).mul_(1.0); }};
+    return {[=] {
+      at::_softmax_backward_data(scores, probabilities, -1, scores.scalar_type()).mul_(1.0);
+    }};
   }
 
-  // The backward pass of a gated activation multiplies dy in place: by ones, or it would fade to denormal numbers.
+  // The backward pass of a gated activation multiplies dy in place: by ones, or it would fade to
+  // denormal numbers.
   Work activation_work() const {
     const bool gated = one_.model.gated_mlp;
     const at::Tensor x = tokens((gated ? 2 : 1) * shape_.ffn);
     if (gated) x.narrow(1, shape_.ffn, shape_.ffn).fill_(1.0);
     if (!one_.backward) return {[=] { activation(gated, x); }};
-    const at::Tensor silu = activation(gated, x).silu, dy = at::ones({shape_.tokens(), shape_.ffn}, options_);
+    const at::Tensor silu = activation(gated, x).silu,
+                     dy = at::ones({shape_.tokens(), shape_.ffn}, options_);
     return {[=] { activation_backward(gated, dy, x, silu); }};
   }
 
@@ -302,9 +340,11 @@ class Workshop {
     const HeadShape heads = shape_.head_shape();
     const RotaryTable table = rotary_table(shape_.seq_len, shape_.head_dim, options_);
     const at::Tensor z = tokens(fused_width());
-    if (!one_.backward) return {[=] { split_heads(z, heads, table); }, [=] { split_heads(z, heads, {}); }};
+    if (!one_.backward)
+      return {[=] { split_heads(z, heads, table); }, [=] { split_heads(z, heads, {}); }};
     const Heads gradients = split_heads(z, heads, {});
-    return {[=] { split_heads_backward(gradients, heads, table); }, [=] { split_heads_backward(gradients, heads, {}); }};
+    return {[=] { split_heads_backward(gradients, heads, table); },
+            [=] { split_heads_backward(gradients, heads, {}); }};
   }
 
   // q, k and v into heads, and the output back.
@@ -330,7 +370,9 @@ class Workshop {
     return {[=] { accumulate(sum, dy.sum(0)); }};
   }
 
-  at::Tensor ids() const { return at::randint(0, shape_.vocab, {shape_.tokens()}, options_.dtype(at::kLong)); }
+  at::Tensor ids() const {
+    return at::randint(0, shape_.vocab, {shape_.tokens()}, options_.dtype(at::kLong));
+  }
 
   Work embedding() const {
     const at::Tensor table = random({shape_.vocab, shape_.hidden}), wanted = ids();
@@ -345,7 +387,10 @@ class Workshop {
     const at::Tensor logits = tokens(shape_.vocab), targets = ids();
     const at::ScalarType type = logits.scalar_type();
     if (!one_.backward && one_.strategy.fused_cross_entropy) {
-      return {[=] { cross_entropy_backward(cross_entropy(logits, targets, context).kept, targets, context, type); }};
+      return {[=] {
+        cross_entropy_backward(cross_entropy(logits, targets, context).kept, targets, context,
+                               type);
+      }};
     }
     if (!one_.backward) return {[=] { cross_entropy(logits, targets, context); }};
     const at::Tensor kept = cross_entropy(logits, targets, context).kept;
@@ -353,7 +398,8 @@ class Workshop {
   }
 
   Work gradient_scale() const {
-    const at::Tensor waiting = random({static_cast<std::int64_t>(op_.moved.value() / (2.0 * element()))});
+    const at::Tensor waiting =
+        random({static_cast<std::int64_t>(op_.moved.value() / (2.0 * element()))});
     return {[=] { waiting.mul_(1.0); }};
   }
 
@@ -388,7 +434,8 @@ class Workshop {
   }
 
   auto cold_gradients() const {
-    return rotation(static_cast<double>(one_.weights) * element(), [&] { return random({one_.weights}); });
+    return rotation(static_cast<double>(one_.weights) * element(),
+                    [&] { return random({one_.weights}); });
   }
   Work gradient_norm() const {
     const auto gradients = cold_gradients();

@@ -63,15 +63,18 @@ struct Compared {
 
 class Judge {
  public:
-  Judge(const NodeReadings& readings, double tolerance) : readings_(readings), tolerance_(tolerance) {}
+  Judge(const NodeReadings& readings, double tolerance)
+      : readings_(readings), tolerance_(tolerance) {}
 
-  void ranks(const std::vector<Times>& all, Fault fault, const std::string& work, const std::string& cause) {
+  void ranks(const std::vector<Times>& all, Fault fault, const std::string& work,
+             const std::string& cause) {
     const Compared compared(all);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const int rank = static_cast<int>(i);
       if (const auto ratio = compared.slowness(i, tolerance_)) {
         add(fault, {rank}, *ratio,
-            name(rank) + ": " + work + " takes " + ratio_text(*ratio) + " the median of all ranks: " + cause);
+            name(rank) + ": " + work + " takes " + ratio_text(*ratio) +
+                " the median of all ranks: " + cause);
       }
       if (const auto ratio = two_groups(all[i])) {
         add(Fault::Bimodal, {rank}, *ratio,
@@ -95,21 +98,24 @@ class Judge {
     std::vector<std::pair<const LinkTimes*, double>> slow;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto ratio = compared.slowness(i, tolerance_);
-      for (const int rank : {alike[i]->first, alike[i]->second}) ++of_rank[rank], slow_of_rank[rank] += ratio ? 1 : 0;
+      for (const int rank : {alike[i]->first, alike[i]->second})
+        ++of_rank[rank], slow_of_rank[rank] += ratio ? 1 : 0;
       if (ratio) slow.push_back({alike[i], *ratio});
     }
     blame(slow, of_rank, slow_of_rank, within_node ? "links within nodes" : "links across nodes");
   }
 
   std::vector<Finding> findings() && {
-    std::stable_sort(findings_.begin(), findings_.end(), [](const Finding& a, const Finding& b) { return a.ratio > b.ratio; });
+    std::stable_sort(findings_.begin(), findings_.end(),
+                     [](const Finding& a, const Finding& b) { return a.ratio > b.ratio; });
     return std::move(findings_);
   }
 
  private:
   // A rank most of whose links are slow explains them; the others stand alone.
-  void blame(const std::vector<std::pair<const LinkTimes*, double>>& slow, std::map<int, int>& of_rank,
-             std::map<int, int>& slow_of_rank, const std::string& kind) {
+  void blame(const std::vector<std::pair<const LinkTimes*, double>>& slow,
+             std::map<int, int>& of_rank, std::map<int, int>& slow_of_rank,
+             const std::string& kind) {
     std::map<int, double> worst;
     for (const auto& [link, ratio] : slow) {
       bool explained = false;
@@ -120,18 +126,23 @@ class Judge {
       }
       if (!explained) {
         add(Fault::SlowLink, {link->first, link->second}, ratio,
-            name(link->first) + " to " + name(link->second) + ": messages take " + ratio_text(ratio) + " the median of " + kind +
-                ": slow link");
+            name(link->first) + " to " + name(link->second) + ": messages take " +
+                ratio_text(ratio) + " the median of " + kind + ": slow link");
       }
     }
     for (const auto& [rank, ratio] : worst) {
       add(Fault::SlowLinks, {rank}, ratio,
-          name(rank) + ": most of its messages take up to " + ratio_text(ratio) + " the median of " + kind + ": slow port");
+          name(rank) + ": most of its messages take up to " + ratio_text(ratio) +
+              " the median of " + kind + ": slow port");
     }
   }
 
-  const std::string& host(int rank) const { return readings_.hosts[static_cast<std::size_t>(rank)]; }
-  std::string name(int rank) const { return "rank " + std::to_string(rank) + " (" + host(rank) + ")"; }
+  const std::string& host(int rank) const {
+    return readings_.hosts[static_cast<std::size_t>(rank)];
+  }
+  std::string name(int rank) const {
+    return "rank " + std::to_string(rank) + " (" + host(rank) + ")";
+  }
   void add(Fault fault, std::vector<int> ranks, double ratio, std::string text) {
     findings_.push_back({fault, std::move(ranks), ratio, std::move(text)});
   }
@@ -174,7 +185,8 @@ class Links {
   }
 
   Times ring() {
-    const int next = (world_.rank() + 1) % world_.size(), previous = (world_.rank() + world_.size() - 1) % world_.size();
+    const int next = (world_.rank() + 1) % world_.size(),
+              previous = (world_.rank() + world_.size() - 1) % world_.size();
     return exchanged(next, previous);
   }
 
@@ -185,11 +197,13 @@ class Links {
     for (int round = 0; round < rounds; ++round) {
       const auto partner = partner_of(world_.rank(), round, world_.size());
       world_.barrier();
-      const Times own = partner ? exchanged(*partner, *partner) : Times(static_cast<std::size_t>(options_.repeats));
+      const Times own = partner ? exchanged(*partner, *partner)
+                                : Times(static_cast<std::size_t>(options_.repeats));
       const std::vector<Times> all = gathered(world_, own, options_.device);
       for (int rank = 0; rank < world_.size(); ++rank) {
         const auto other = partner_of(rank, round, world_.size());
-        if (other && rank < *other) links.push_back({rank, *other, all[static_cast<std::size_t>(rank)]});
+        if (other && rank < *other)
+          links.push_back({rank, *other, all[static_cast<std::size_t>(rank)]});
       }
     }
     return links;
@@ -217,7 +231,8 @@ std::vector<Finding> findings_of(const NodeReadings& readings, double tolerance)
   Judge judge(readings, tolerance);
   judge.ranks(readings.gemm, Fault::SlowGemm, "a GEMM", "slow device");
   judge.ranks(readings.copy, Fault::SlowCopy, "a memory copy", "slow memory");
-  judge.ranks(readings.ring, Fault::SlowRing, "a message to the next rank while all send", "slow link");
+  judge.ranks(readings.ring, Fault::SlowRing, "a message to the next rank while all send",
+              "slow link");
   judge.links(true);
   judge.links(false);
   return std::move(judge).findings();
@@ -226,11 +241,13 @@ std::vector<Finding> findings_of(const NodeReadings& readings, double tolerance)
 std::optional<double> two_groups(Times times) {
   std::sort(times.begin(), times.end());
   const auto n = times.size();
-  const auto least = std::max<std::size_t>(2, static_cast<std::size_t>(kSmallestGroup * static_cast<double>(n)));
+  const auto least =
+      std::max<std::size_t>(2, static_cast<std::size_t>(kSmallestGroup * static_cast<double>(n)));
   for (std::size_t split = least; split + least <= n; ++split) {
     const Seconds gap = times[split] - times[split - 1];
     const Seconds widest = std::max(times[split - 1] - times.front(), times.back() - times[split]);
-    if (gap > widest && gap > kSmallestGap * times[split - 1]) return times[split] / times[split - 1];
+    if (gap > widest && gap > kSmallestGap * times[split - 1])
+      return times[split] / times[split - 1];
   }
   return std::nullopt;
 }
@@ -245,8 +262,8 @@ NodeProbes device_probes(c10::Device device, int size, sim::Bytes bytes) {
           .copy = [=] { return timed(device, [&] { to.copy_(from); }); }};
 }
 
-NodeReadings read_nodes(Communicator& world, const std::vector<std::string>& hosts, const NodeProbes& probes,
-                        const NodeCheckOptions& options) {
+NodeReadings read_nodes(Communicator& world, const std::vector<std::string>& hosts,
+                        const NodeProbes& probes, const NodeCheckOptions& options) {
   NodeReadings readings{.hosts = hosts, .gemm = {}, .copy = {}, .ring = {}, .links = {}};
   world.barrier();
   const Times gemms = repeat(options.repeats, probes.gemm);

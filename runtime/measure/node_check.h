@@ -1,8 +1,11 @@
-// Which rank, device or link of a machine is not as the others: every rank times the same work, and is compared with the median.
+// Which rank, device or link of a machine is not as the others: every rank times the same work, and
+// is compared with the median.
 //
-//   slow      the median of a rank's repeats is above the median over all ranks by more than `tolerance`, and by more than three
-//             times what the repeats' own spread explains.  Links within a node and across nodes are compared among themselves.
-//   bimodal   the repeats fall into two groups, as where a device is throttled now and then or shared with somebody.
+//   slow      the median of a rank's repeats is above the median over all ranks by more than
+//             `tolerance`, and by more than three times what the repeats' own spread explains.
+//             Links within a node and across nodes are compared among themselves.
+//   bimodal   the repeats fall into two groups, as where a device is throttled now and then or
+//             shared with somebody.
 #pragma once
 
 #include <functional>
@@ -46,8 +49,9 @@ struct Finding {
 // Worst first.  `tolerance`: 0.1 is 10 % above the median.
 std::vector<Finding> findings_of(const NodeReadings& readings, double tolerance);
 
-// The ratio of slow to fast repeats where they fall into two groups.  Each has at least two repeats and a fifth of them, and the
-// gap between the groups is wider than each of them and 15 % of the fast ones.
+// The ratio of slow to fast repeats where they fall into two groups.  Each has at least two repeats
+// and a fifth of them, and the gap between the groups is wider than each of them and 15 % of the
+// fast ones.
 std::optional<double> two_groups(Times times);
 
 // Work of one repeat on one rank, which says how long it took.
@@ -66,11 +70,11 @@ struct NodeCheckOptions {
 };
 
 // Called on all ranks; gives all of them all readings.
-NodeReadings read_nodes(Communicator& world, const std::vector<std::string>& hosts, const NodeProbes& probes,
-                        const NodeCheckOptions& options);
+NodeReadings read_nodes(Communicator& world, const std::vector<std::string>& hosts,
+                        const NodeProbes& probes, const NodeCheckOptions& options);
 
-// The partner of `rank` in a round of a tournament in which, after ranks - 1 rounds (one more for an odd number), each has met
-// each; none: it sits this round out.
+// The partner of `rank` in a round of a tournament in which, after ranks - 1 rounds (one more for
+// an odd number), each has met each; none: it sits this round out.
 std::optional<int> partner_of(int rank, int round, int ranks);
 
 }  // namespace llmsim::runtime

@@ -31,7 +31,8 @@ using sim::Seconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kTolerance = 0.1;
-// Shares of the budget: what ranks of a host take from each other, their collectives, and their steps.
+// Shares of the budget: what ranks of a host take from each other, their collectives, and their
+// steps.
 constexpr double kSharingShare = 0.05, kCollectiveShare = 0.4, kStepShare = 0.55;
 constexpr double kCopyShare = 0.5;        // of what is free, for the copies of all ranks of a host
 constexpr double kBuffersOfABench = 8.0;  // of one message: what is sent, received, and scratch
@@ -43,7 +44,9 @@ struct ProbeSizes {
   sim::Bytes message;
 
   explicit ProbeSizes(bool cpu)
-      : gemm(cpu ? 1024 : 8192), copy((cpu ? 64.0 : 1024.0) * sim::MiB), message((cpu ? 4.0 : 64.0) * sim::MiB) {}
+      : gemm(cpu ? 1024 : 8192),
+        copy((cpu ? 64.0 : 1024.0) * sim::MiB),
+        message((cpu ? 4.0 : 64.0) * sim::MiB) {}
 };
 
 c10::Device device_of(const ProcessPlace& place, c10::Device device) {
@@ -54,11 +57,14 @@ c10::Device device_of(const ProcessPlace& place, c10::Device device) {
 }
 
 void print(const NodeReadings& readings, const ProbeSizes& sizes) {
-  const sim::Flops gemm = 2.0 * sizes.gemm * sizes.gemm * static_cast<double>(sizes.gemm) * sim::FLOP;
-  std::printf("%6s  %-24s  %16s  %11s  %11s\n", "rank", "host", "GEMM TFLOPS", "copy GB/s", "ring GB/s");
+  const sim::Flops gemm =
+      2.0 * sizes.gemm * sizes.gemm * static_cast<double>(sizes.gemm) * sim::FLOP;
+  std::printf("%6s  %-24s  %16s  %11s  %11s\n", "rank", "host", "GEMM TFLOPS", "copy GB/s",
+              "ring GB/s");
   for (std::size_t rank = 0; rank < readings.hosts.size(); ++rank) {
     const auto median = [&](const std::vector<Times>& all) { return summary(all[rank]).median; };
-    std::printf("%6zu  %-24s  %16.3f  %11.1f", rank, readings.hosts[rank].c_str(), gemm / median(readings.gemm) / sim::TFLOPS,
+    std::printf("%6zu  %-24s  %16.3f  %11.1f", rank, readings.hosts[rank].c_str(),
+                gemm / median(readings.gemm) / sim::TFLOPS,
                 2.0 * sizes.copy / median(readings.copy) / GBps);
     if (readings.ring.empty()) {
       std::printf("  %11s\n", "-");
@@ -73,16 +79,20 @@ void check(Communicator& world, const std::vector<std::string>& hosts, c10::Devi
   NodeCheckOptions options;
   options.device = device;
   options.message = sizes.message;
-  const NodeReadings readings = read_nodes(world, hosts, device_probes(device, sizes.gemm, sizes.copy), options);
+  const NodeReadings readings =
+      read_nodes(world, hosts, device_probes(device, sizes.gemm, sizes.copy), options);
   if (world.rank() != 0) return;
   print(readings, sizes);
   const std::vector<Finding> findings = findings_of(readings, kTolerance);
   for (const Finding& finding : findings) std::printf("%s\n", finding.text.c_str());
-  if (findings.empty()) std::printf("no rank or link is more than %.0f %% slower than the median\n", 100.0 * kTolerance);
+  if (findings.empty())
+    std::printf("no rank or link is more than %.0f %% slower than the median\n",
+                100.0 * kTolerance);
   std::fflush(stdout);
 }
 
-CollectiveBenchOptions bench_options(const ProcessPlace& place, const CampaignOptions& campaign, c10::Device device) {
+CollectiveBenchOptions bench_options(const ProcessPlace& place, const CampaignOptions& campaign,
+                                     c10::Device device) {
   CollectiveBenchOptions options;
   options.device = device;
   options.ranks_per_node = place.local_ranks;
@@ -90,11 +100,14 @@ CollectiveBenchOptions bench_options(const ProcessPlace& place, const CampaignOp
   options.after_gemms = device.is_cpu();
   options.budget = campaign.budget;
   if (campaign.quick && device.is_cpu()) options.dtypes = {sim::DType::Fp32};
-  options.repeats = {
-      .warm_up = campaign.quick ? 1 : 3, .least = campaign.quick ? 3 : 7, .precision = 0.03, .budget = Seconds(1.0)};
+  options.repeats = {.warm_up = campaign.quick ? 1 : 3,
+                     .least = campaign.quick ? 3 : 7,
+                     .precision = 0.03,
+                     .budget = Seconds(1.0)};
   const double ranks_in_memory = device.is_cpu() ? place.local_ranks : 1;
   const sim::Bytes free = available_memory(device).value_or(environment(device).memory);
-  options.largest = std::min((campaign.quick ? 0.0625 : 1.0) * sim::GiB, free / ranks_in_memory / kBuffersOfABench);
+  options.largest = std::min((campaign.quick ? 0.0625 : 1.0) * sim::GiB,
+                             free / ranks_in_memory / kBuffersOfABench);
   return options;
 }
 
@@ -125,41 +138,49 @@ void record_with(Options& options, Recorder* recorder) {
   options.record = [recorder](const json& record) { recorder->append(record); };
 }
 
-void sharing(const ProcessPlace& place, Communicator& everyone, Seconds budget, c10::Device device, Recorder* recorder) {
+void sharing(const ProcessPlace& place, Communicator& everyone, Seconds budget, c10::Device device,
+             Recorder* recorder) {
   if (!device.is_cpu() || place.local_ranks == 1) return;
   const Environment machine = environment(device);
-  SharingBenchOptions options{.local_rank = place.local_rank,
-                              .local_ranks = place.local_ranks,
-                              .cache = machine.last_level_cache,
-                              .memory = kCopyShare / place.local_ranks * available_memory(device).value_or(machine.memory),
-                              .budget = budget};
+  SharingBenchOptions options{
+      .local_rank = place.local_rank,
+      .local_ranks = place.local_ranks,
+      .cache = machine.last_level_cache,
+      .memory = kCopyShare / place.local_ranks * available_memory(device).value_or(machine.memory),
+      .budget = budget};
   record_with(options, recorder);
   bench_sharing(everyone, options);
 }
 
-void collectives(const World& world, Communicator& everyone, CollectiveBenchOptions options, Recorder* recorder) {
+void collectives(const World& world, Communicator& everyone, CollectiveBenchOptions options,
+                 Recorder* recorder) {
   record_with(options, recorder);
   bench_collectives(
       everyone, [&](const GroupMembers& members) { return world.connect(members); }, options);
 }
 
 bool told_by_first(Communicator& world, bool answer, c10::Device device) {
-  const at::Tensor told = at::full({1}, answer ? 1 : 0, at::TensorOptions(at::kLong).device(device));
+  const at::Tensor told =
+      at::full({1}, answer ? 1 : 0, at::TensorOptions(at::kLong).device(device));
   world.broadcast(told, 0);
   return told.item<std::int64_t>() == 1;
 }
 
-void steps(const World& world, const RankCampaignOptions& options, const CampaignOptions& campaign, c10::Device device,
-           Recorder* recorder) {
+void steps(const World& world, const RankCampaignOptions& options, const CampaignOptions& campaign,
+           c10::Device device, Recorder* recorder) {
   const std::vector<StepCase> cases = parallel_step_cases(world.size(), device);
-  const Seconds each = campaign.budget / static_cast<double>(std::max<std::size_t>(1, cases.size()));
-  const RepeatOptions repeats{
-      .warm_up = 1, .least = campaign.quick ? 2 : 3, .precision = campaign.quick ? 0.03 : 0.01, .budget = each};
+  const Seconds each =
+      campaign.budget / static_cast<double>(std::max<std::size_t>(1, cases.size()));
+  const RepeatOptions repeats{.warm_up = 1,
+                              .least = campaign.quick ? 2 : 3,
+                              .precision = campaign.quick ? 0.03 : 0.01,
+                              .budget = each};
   RankSteps ranks(
-      world.roll_call(), [&](const GroupMembers& members) { return world.connect(members); }, campaign.accelerator,
-      options.timeout);
+      world.roll_call(), [&](const GroupMembers& members) { return world.connect(members); },
+      campaign.accelerator, options.timeout);
   for (const StepCase& one : cases) {
-    if (told_by_first(ranks.everyone(), recorder != nullptr && recorder->has(one.key), device)) continue;
+    if (told_by_first(ranks.everyone(), recorder != nullptr && recorder->has(one.key), device))
+      continue;
     const json record = ranks.measure(one, repeats);
     if (recorder != nullptr) recorder->append(record);
   }
@@ -173,8 +194,8 @@ std::vector<int> all_ranks(int size) {
 
 }  // namespace
 
-RankSteps::RankSteps(std::shared_ptr<RollCall> roll_call, RankGroups::Connect connect, std::string accelerator,
-                     std::chrono::milliseconds timeout)
+RankSteps::RankSteps(std::shared_ptr<RollCall> roll_call, RankGroups::Connect connect,
+                     std::string accelerator, std::chrono::milliseconds timeout)
     : roll_call_(std::move(roll_call)),
       connect_(std::move(connect)),
       accelerator_(std::move(accelerator)),
@@ -235,7 +256,8 @@ void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& opt
   for (int rank = 0; rank < world.size(); ++rank) hosts.push_back(world.host_of(rank));
   if (options.check) check(*everyone, hosts, device);
   Recorder* const records = recorder ? &*recorder : nullptr;
-  const double shares = (options.collectives ? kSharingShare + kCollectiveShare : 0.0) + (campaign.steps ? kStepShare : 0.0);
+  const double shares = (options.collectives ? kSharingShare + kCollectiveShare : 0.0) +
+                        (campaign.steps ? kStepShare : 0.0);
   const Seconds share = options.campaign.budget / std::max(shares, kSharingShare);
   if (options.collectives) {
     sharing(place, *everyone, kSharingShare * share, device, records);

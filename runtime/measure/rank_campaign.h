@@ -1,5 +1,6 @@
-// A measuring run of several ranks, each a process: the check of the machine, its collectives with what the ranks of a host take
-// from each other, and training steps that the ranks divide (the campaign's `steps`; its kernels are for one rank alone).
+// A measuring run of several ranks, each a process: the check of the machine, its collectives with
+// what the ranks of a host take from each other, and training steps that the ranks divide (the
+// campaign's `steps`; its kernels are for one rank alone).
 #pragma once
 
 #include <chrono>
@@ -21,15 +22,18 @@ namespace llmsim::runtime {
 
 // Training steps that ranks divide, one case after the other, where any rank may run out of memory.
 //
-// A rank that does says so in the roll call and leaves its groups; the others then get no answer from it, leave theirs, and all
-// meet again in new ones for the next case.  The record of the case names the ranks:
+// A rank that does says so in the roll call and leaves its groups; the others then get no answer
+// from it, leave theirs, and all meet again in new ones for the next case.  The record of the case
+// names the ranks:
 //
-//   {"type": "step", "key": ..., "outcome": "oom", "oom_ranks": [{"rank": 1, "host": "node7"}], "run": {...}}
+//   {"type": "step", "key": ..., "outcome": "oom", "oom_ranks": [{"rank": 1, "host": "node7"}],
+//     "run": {...}}
 class RankSteps {
  public:
-  // Connects all ranks; called on each of them.  `connect` makes groups of some; `timeout` is what ranks give each other.
-  RankSteps(std::shared_ptr<RollCall> roll_call, RankGroups::Connect connect, std::string accelerator,
-            std::chrono::milliseconds timeout);
+  // Connects all ranks; called on each of them.  `connect` makes groups of some; `timeout` is what
+  // ranks give each other.
+  RankSteps(std::shared_ptr<RollCall> roll_call, RankGroups::Connect connect,
+            std::string accelerator, std::chrono::milliseconds timeout);
 
   // Of all ranks; another one after each measurement.
   Communicator& everyone() const { return *everyone_; }
@@ -39,7 +43,8 @@ class RankSteps {
 
  private:
   std::unique_ptr<Communicator> connect_all() const;
-  std::optional<nlohmann::json> measured(const StepCase& one, const RepeatOptions& options);  // none: somebody gave up
+  // None: somebody gave up.
+  std::optional<nlohmann::json> measured(const StepCase& one, const RepeatOptions& options);
 
   std::shared_ptr<RollCall> roll_call_;
   RankGroups::Connect connect_;
@@ -49,14 +54,15 @@ class RankSteps {
 };
 
 struct RankCampaignOptions {
-  CampaignOptions campaign;  // its device without a number: each rank takes that of its place on the node
+  // Its device without a number: each rank takes that of its place on the node.
+  CampaignOptions campaign;
   bool check = false;
   bool collectives = true;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // of every operation between ranks
 };
 
-// Called by the process of each rank.  Rank 0 prints the check on stdout and writes the records.  Throws Error where
-// results cannot be written, or ranks do not answer.
+// Called by the process of each rank.  Rank 0 prints the check on stdout and writes the records.
+// Throws Error where results cannot be written, or ranks do not answer.
 void run_rank_campaign(const ProcessPlace& place, const RankCampaignOptions& options);
 
 }  // namespace llmsim::runtime

@@ -55,14 +55,17 @@ constexpr std::chrono::seconds kBetweenLines{15};
 
 }  // namespace
 
-ResultFile::ResultFile(std::string path, Opening opening, const json& header) : path_(std::move(path)) {
+ResultFile::ResultFile(std::string path, Opening opening, const json& header)
+    : path_(std::move(path)) {
   file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (file_ < 0) throw Error("--output = " + path_ + ": cannot be written: " + std::strerror(errno));
+  if (file_ < 0)
+    throw Error("--output = " + path_ + ": cannot be written: " + std::strerror(errno));
   try {
     lock();
     const bool empty = lseek(file_, 0, SEEK_END) == 0;
     if (!empty && opening == Opening::Fresh)
-      throw Error("--output = " + path_ + ": exists already; name another file, or continue it with --resume");
+      throw Error("--output = " + path_ +
+                  ": exists already; name another file, or continue it with --resume");
     if (!empty) read_existing(header);
     if (lseek(file_, 0, SEEK_END) == 0) write_line(header.dump());
   } catch (...) {
@@ -79,7 +82,8 @@ void ResultFile::release() {
 }
 
 void ResultFile::lock() {
-  if (flock(file_, LOCK_EX | LOCK_NB) != 0) throw Error("--output = " + path_ + ": " + writer_of(path_) + " is writing it");
+  if (flock(file_, LOCK_EX | LOCK_NB) != 0)
+    throw Error("--output = " + path_ + ": " + writer_of(path_) + " is writing it");
   locked_ = true;
   std::ofstream(writer_file(path_)) << this_process() << "\n";
 }
@@ -90,16 +94,23 @@ void ResultFile::read_existing(const json& header) {
   for (int line = 1; begin < text.size(); ++line) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) {
-      std::fprintf(stderr, "llmsim-runtime: warning: %s: line %d was cut off by the end of an earlier run and is dropped\n",
+      std::fprintf(stderr,
+                   "llmsim-runtime: warning: %s: line %d was cut off by the end of an earlier run "
+                   "and is dropped\n",
                    path_.c_str(), line);
-      if (ftruncate(file_, static_cast<off_t>(begin)) != 0) throw Error(path_ + ": cannot be shortened: " + std::strerror(errno));
+      if (ftruncate(file_, static_cast<off_t>(begin)) != 0)
+        throw Error(path_ + ": cannot be shortened: " + std::strerror(errno));
       return;
     }
     const json record = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, /*allow_exceptions=*/false);
-    if (!record.is_object()) throw Error(path_ + ":" + std::to_string(line) + ": no JSON record; is this a result file?");
+                                    text.begin() + static_cast<std::ptrdiff_t>(end), nullptr,
+                                    /*allow_exceptions=*/false);
+    if (!record.is_object())
+      throw Error(path_ + ":" + std::to_string(line) + ": no JSON record; is this a result file?");
     if (line == 1 && without_start(record) != without_start(header))
-      throw Error(path_ + ": was measured on another machine, library or number of threads; name another --output");
+      throw Error(
+          path_ +
+          ": was measured on another machine, library or number of threads; name another --output");
     if (line > 1) keys_.insert(record.value("key", std::string()));
     begin = end + 1;
   }
@@ -112,8 +123,10 @@ void ResultFile::write_line(const std::string& line) {
   const ssize_t written = write(file_, text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size()) && fdatasync(file_) == 0) return;
   const std::string reason = written < 0 ? std::strerror(errno) : "no space left on device";
-  if (ftruncate(file_, before) != 0) std::fprintf(stderr, "llmsim-runtime: warning: %s ends in half a line\n", path_.c_str());
-  throw Error(path_ + ": cannot be written: " + reason + "; results so far are whole, --resume goes on from them");
+  if (ftruncate(file_, before) != 0)
+    std::fprintf(stderr, "llmsim-runtime: warning: %s ends in half a line\n", path_.c_str());
+  throw Error(path_ + ": cannot be written: " + reason +
+              "; results so far are whole, --resume goes on from them");
 }
 
 void ResultFile::append(const json& record) {
@@ -134,7 +147,8 @@ std::string progress_text(double share, double seconds) {
   return text + rest;
 }
 
-Progress::Progress(double work) : work_(std::max(work, 1e-9)), terminal_(isatty(STDERR_FILENO) != 0) {}
+Progress::Progress(double work)
+    : work_(std::max(work, 1e-9)), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
   if (terminal_) std::fputs("\r\x1b[K", stderr);
@@ -143,7 +157,8 @@ Progress::~Progress() {
 void Progress::advance(double expected, const std::string& what) {
   done_ += expected;
   const Clock::time_point now = Clock::now();
-  const std::string text = progress_text(done_ / work_, std::chrono::duration<double>(now - start_).count());
+  const std::string text =
+      progress_text(done_ / work_, std::chrono::duration<double>(now - start_).count());
   if (terminal_) {
     std::fprintf(stderr, "\r%s  %.48s\x1b[K", text.c_str(), what.c_str());
   } else if (now - last_line_ >= kBetweenLines) {

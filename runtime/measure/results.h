@@ -1,8 +1,10 @@
-// The file that a measuring run writes: JSON lines, one record for each measurement, each flushed as soon as it exists.
+// The file that a measuring run writes: JSON lines, one record for each measurement, each flushed
+// as soon as it exists.
 //
-// The first record is the header: what was measured on and with.  Every other record has a `key` that is unique in the file; a
-// resumed run leaves out what is there.  A last line without its end is what a killed process leaves: it is dropped with a
-// warning.  One process writes at a time: a second one is an Error that names the first.
+// The first record is the header: what was measured on and with.  Every other record has a `key`
+// that is unique in the file; a resumed run leaves out what is there.  A last line without its end
+// is what a killed process leaves: it is dropped with a warning.  One process writes at a time: a
+// second one is an Error that names the first.
 #pragma once
 
 #include <chrono>
@@ -17,9 +19,10 @@ enum class Opening { Fresh, Resume };
 
 class ResultFile {
  public:
-  // Fresh: the file must not exist or be empty.  Resume: it may hold records of an earlier run with an equal header (apart from
-  // `started`).  Throws Error where the file exists (Fresh), is being written, is damaged before its last line, is of another
-  // machine or library, or cannot be written.
+  // Fresh: the file must not exist or be empty.  Resume: it may hold records of an earlier run with
+  // an equal header (apart from `started`).  Throws Error where the file exists (Fresh), is being
+  // written, is damaged before its last line, is of another machine or library, or cannot be
+  // written.
   ResultFile(std::string path, Opening opening, const nlohmann::json& header);
   ~ResultFile();
   ResultFile(const ResultFile&) = delete;
@@ -43,8 +46,8 @@ class ResultFile {
   std::set<std::string> keys_;
 };
 
-// A line on stderr that says how far a measuring run is: a bar with the time that is left on a terminal, else a plain line now
-// and then.
+// A line on stderr that says how far a measuring run is: a bar with the time that is left on a
+// terminal, else a plain line now and then.
 class Progress {
  public:
   // `work` in seconds that the run is expected to take.
@@ -66,7 +69,8 @@ class Progress {
   Clock::time_point last_line_ = Clock::now();
 };
 
-// "[#####.....]  52 %, 1:07 left"; elapsed and remaining work in the same unit, `seconds` those that passed.
+// "[#####.....]  52 %, 1:07 left"; elapsed and remaining work in the same unit, `seconds` those
+// that passed.
 std::string progress_text(double share, double seconds);
 
 }  // namespace llmsim::runtime

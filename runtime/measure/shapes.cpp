@@ -24,12 +24,13 @@ namespace {
 constexpr int kTensorRanks[] = {1, 2, 4, 8};
 constexpr int kMicroBatches[] = {1, 2, 4};
 constexpr int kShortest = 128, kLongest = 2048;  // tokens of a sequence
-// Operands of an operator beside those whose bytes it moves: gradients that are added to, copies that rotate.
+// Operands of an operator beside those whose bytes it moves: gradients that are added to, copies
+// that rotate.
 constexpr double kOperandCopies = 4.0;
 constexpr double kCastBytes = 6.0;  // fp32 on one side, 16 bits on the other
 
-// The runtime's blocks are a decoder's; of an encoder it executes attention without a mask, and is as wide as a decoder of its
-// sizes.
+// The runtime's blocks are a decoder's; of an encoder it executes attention without a mask, and is
+// as wide as a decoder of its sizes.
 sim::Transformer executed(sim::Transformer model) {
   if (!model.encoder) return model;
   model.encoder.reset();
@@ -52,12 +53,17 @@ bool executes(const sim::Transformer& model, const sim::Strategy& strategy) {
 // Gradients and weights have the format of the activations; master weights and states are fp32.
 sim::ParameterStorage storage_of(sim::DType dtype) {
   const double e = sim::size_of(dtype).value();
-  return {.weight_bytes = e, .gradient_bytes = e, .main_gradient_bytes = 0.0, .master_bytes = e < 4.0 ? 4.0 : 0.0};
+  return {.weight_bytes = e,
+          .gradient_bytes = e,
+          .main_gradient_bytes = 0.0,
+          .master_bytes = e < 4.0 ? 4.0 : 0.0};
 }
 
-void add(std::vector<KernelCase>& cases, const KernelCase& like, const sim::OperatorList& operators, bool backward) {
+void add(std::vector<KernelCase>& cases, const KernelCase& like, const sim::OperatorList& operators,
+         bool backward) {
   for (const sim::Operator& op : operators) {
-    if (op.kind == sim::OperatorKind::Collective || op.kind == sim::OperatorKind::HostCopy) continue;
+    if (op.kind == sim::OperatorKind::Collective || op.kind == sim::OperatorKind::HostCopy)
+      continue;
     KernelCase one = like;
     one.op = op;
     one.backward = backward;
@@ -76,8 +82,9 @@ std::vector<KernelCase> thinned(const std::vector<KernelCase>& cases, int wanted
   std::set<std::size_t> picked;
   for (int i = 0; i < wanted; ++i) {
     const double target = low + (high - low) * i / std::max(1, wanted - 1);
-    const auto after = std::lower_bound(cases.begin(), cases.end(), target,
-                                        [](const KernelCase& one, double value) { return std::log(one.expected) < value; });
+    const auto after = std::lower_bound(
+        cases.begin(), cases.end(), target,
+        [](const KernelCase& one, double value) { return std::log(one.expected) < value; });
     picked.insert(std::min(static_cast<std::size_t>(after - cases.begin()), cases.size() - 1));
   }
   std::vector<KernelCase> some;
@@ -105,7 +112,8 @@ std::vector<sim::Strategy> strategies(sim::Precision precision) {
 std::vector<sim::Transformer> models() {
   std::vector<sim::Transformer> all;
   for (const sim::CatalogueEntry& entry : sim::catalogue()) {
-    for (int seq_len = kShortest; seq_len <= std::min(kLongest, entry.model.seq_len); seq_len *= 2) {
+    for (int seq_len = kShortest; seq_len <= std::min(kLongest, entry.model.seq_len);
+         seq_len *= 2) {
       all.push_back(entry.model);
       all.back().seq_len = seq_len;
     }
@@ -119,13 +127,17 @@ using Group = std::tuple<sim::OperatorKind, std::string, bool, sim::DType>;
 std::string variant_of(const KernelCase& one) {
   if (one.op.kind == sim::OperatorKind::Gemm && is_of_experts(one.op))
     return one.op.weight_gradient ? "experts accumulated" : "experts";
-  if (one.op.kind == sim::OperatorKind::Gemm) return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
-  if (one.op.kind == sim::OperatorKind::Attention) return one.model.mla ? "mla" : one.model.encoder ? "unmasked" : "";
+  if (one.op.kind == sim::OperatorKind::Gemm)
+    return one.op.weight_gradient ? "accumulated" : one.op.batch > 1 ? "batched" : "";
+  if (one.op.kind == sim::OperatorKind::Attention)
+    return one.model.mla ? "mla" : one.model.encoder ? "unmasked" : "";
   if (!is_memory_bound(one.op.kind)) return "";
   return name_of(memory_bound_kernel(one.op, memory_bound_forms(one.model, one.strategy)));
 }
 
-Group group_of(const KernelCase& one) { return {one.op.kind, variant_of(one), one.backward, one.dtype}; }
+Group group_of(const KernelCase& one) {
+  return {one.op.kind, variant_of(one), one.backward, one.dtype};
+}
 
 // One of each group, then the next of each.
 std::vector<KernelCase> in_rounds(std::vector<std::vector<KernelCase>>& groups) {
@@ -146,7 +158,8 @@ bool is_of_mla(const sim::Operator& op) {
   return op.module == sim::Module::Qkv || op.module == sim::Module::MlaUp;
 }
 
-std::vector<KernelCase> unmasked_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
+std::vector<KernelCase> unmasked_cases_of(const sim::Transformer& model,
+                                          const sim::Strategy& strategy) {
   const KernelCase like{.op = {},
                         .dtype = sim::activation_dtype(strategy.precision),
                         .model = model,
@@ -156,7 +169,8 @@ std::vector<KernelCase> unmasked_cases_of(const sim::Transformer& model, const s
   std::vector<KernelCase> cases;
   add(cases, like, block.forward, false);
   add(cases, like, block.backward, true);
-  std::erase_if(cases, [](const KernelCase& one) { return one.op.kind != sim::OperatorKind::Attention; });
+  std::erase_if(cases,
+                [](const KernelCase& one) { return one.op.kind != sim::OperatorKind::Attention; });
   return cases;
 }
 
@@ -167,7 +181,8 @@ std::vector<KernelCase> new_cases_of(const sim::Transformer& model, const sim::S
   std::vector<KernelCase> cases = expert_cases_of(model, strategy);
   if (!model.mla) return cases;
   std::vector<KernelCase> all = cases_of(model, strategy);
-  std::copy_if(all.begin(), all.end(), std::back_inserter(cases), [](const KernelCase& one) { return is_of_mla(one.op); });
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cases),
+               [](const KernelCase& one) { return is_of_mla(one.op); });
   return cases;
 }
 
@@ -177,13 +192,16 @@ const char* pass_name(bool backward) { return backward ? "backward" : "forward";
 
 std::string KernelCase::key() const {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
-  std::string text = std::string(sim::name_of(op.kind)) + " " + op.label + " " + pass_name(backward) + " " + sim::name_of(dtype);
+  std::string text = std::string(sim::name_of(op.kind)) + " " + op.label + " " +
+                     pass_name(backward) + " " + sim::name_of(dtype);
   if (op.kind == sim::OperatorKind::Gemm || op.kind == sim::OperatorKind::Attention) {
-    return text + " " + number(op.batch) + "x" + number(op.m) + "x" + number(op.n) + "x" + number(op.k) +
-           (op.weight_gradient ? " accumulated" : "") + (op.kind == sim::OperatorKind::Attention && model.mla ? " mla" : "") +
+    return text + " " + number(op.batch) + "x" + number(op.m) + "x" + number(op.n) + "x" +
+           number(op.k) + (op.weight_gradient ? " accumulated" : "") +
+           (op.kind == sim::OperatorKind::Attention && model.mla ? " mla" : "") +
            (op.kind == sim::OperatorKind::Attention && model.encoder ? " unmasked" : "");
   }
-  return text + " " + number(static_cast<std::int64_t>(op.moved.value())) + "B/" + number(op.kernels);
+  return text + " " + number(static_cast<std::int64_t>(op.moved.value())) + "B/" +
+         number(op.kernels);
 }
 
 std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
@@ -194,20 +212,25 @@ std::vector<KernelCase> cases_of(const sim::Transformer& model, const sim::Strat
                   .strategy = strategy,
                   .shape = rank_shape(model, strategy, {})};
   std::vector<KernelCase> cases;
-  const sim::LayerOperators block = lower_block(model, strategy, framework, sim::RecomputeKind::None);
+  const sim::LayerOperators block =
+      lower_block(model, strategy, framework, sim::RecomputeKind::None);
   add(cases, like, block.forward, false);
   add(cases, like, block.backward, true);
-  for (const sim::LayerOperators& end : {lower_embedding(model, strategy, framework), lower_head(model, strategy, framework)}) {
+  for (const sim::LayerOperators& end :
+       {lower_embedding(model, strategy, framework), lower_head(model, strategy, framework)}) {
     add(cases, like, end.forward, false);
     add(cases, like, end.backward, true);
   }
   like.weights = sim::block_parameters(model, 0).total() / strategy.tp;
   const auto weights = static_cast<double>(like.weights);
-  const sim::UpdateOperators update = lower_update(strategy.optimizer, storage_of(like.dtype), /*fused=*/false, weights, weights);
+  const sim::UpdateOperators update =
+      lower_update(strategy.optimizer, storage_of(like.dtype), /*fused=*/false, weights, weights);
   add(cases, like, {update.norm, update.clip, update.update}, false);
   if (like.dtype != sim::DType::Fp32) {
-    add(cases, like, {memory_bound(sim::OperatorKind::Cast, "weight_cast", weights, kCastBytes, 1)}, false);
-    add(cases, like, {memory_bound(sim::OperatorKind::Cast, "gradient_cast", weights, kCastBytes, 1)}, true);
+    add(cases, like, {memory_bound(sim::OperatorKind::Cast, "weight_cast", weights, kCastBytes, 1)},
+        false);
+    add(cases, like,
+        {memory_bound(sim::OperatorKind::Cast, "gradient_cast", weights, kCastBytes, 1)}, true);
   }
   return cases;
 }
@@ -218,24 +241,28 @@ bool is_of_experts(const sim::Operator& op) {
     case sim::Module::Combine: return true;
     case sim::Module::Dispatch:
     case sim::Module::ExpertUp:
-    case sim::Module::ExpertDown: return op.kind != sim::OperatorKind::Cast && op.kind != sim::OperatorKind::BiasGradient;
+    case sim::Module::ExpertDown:
+      return op.kind != sim::OperatorKind::Cast && op.kind != sim::OperatorKind::BiasGradient;
     default: return false;
   }
 }
 
-std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim::Strategy& strategy) {
+std::vector<KernelCase> expert_cases_of(const sim::Transformer& model,
+                                        const sim::Strategy& strategy) {
   const sim::Framework framework;
   const KernelCase like{.op = {},
                         .dtype = sim::activation_dtype(strategy.precision),
                         .model = model,
                         .strategy = strategy,
                         .shape = rank_shape(model, strategy, {})};
-  const sim::LinearContext linear{.precision = strategy.precision, .framework = &framework, .adapters = {}};
+  const sim::LinearContext linear{
+      .precision = strategy.precision, .framework = &framework, .adapters = {}};
   const sim::LayerOperators experts = lower_experts(model, strategy, framework, linear);
   std::vector<KernelCase> all, cases;
   add(all, like, experts.forward, false);
   add(all, like, experts.backward, true);
-  std::copy_if(all.begin(), all.end(), std::back_inserter(cases), [](const KernelCase& one) { return is_of_experts(one.op); });
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cases),
+               [](const KernelCase& one) { return is_of_experts(one.op); });
   return cases;
 }
 
@@ -258,7 +285,8 @@ std::vector<KernelCase> kernel_cases(const ShapeLimits& limits) {
   }
   std::vector<std::vector<KernelCase>> chosen;
   for (auto& [group, members] : groups) {
-    std::sort(members.begin(), members.end(), [](const KernelCase& a, const KernelCase& b) { return a.expected < b.expected; });
+    std::sort(members.begin(), members.end(),
+              [](const KernelCase& a, const KernelCase& b) { return a.expected < b.expected; });
     const bool gemm = std::get<0>(group) == sim::OperatorKind::Gemm;
     chosen.push_back(thinned(members, (gemm ? 2 : 1) * limits.cases_per_kind));
   }

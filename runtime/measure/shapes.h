@@ -1,9 +1,11 @@
-// Which operators to time: those that the simulator makes of the catalogue's models under usual strategies.
+// Which operators to time: those that the simulator makes of the catalogue's models under usual
+// strategies.
 //
-// Every model whose layers the runtime executes is lowered whole and divided over 1 to 8 tensor ranks, at several micro-batches,
-// with unfused and blockwise attention, plain and chunked loss; of MoE models and MLA what is theirs alone.  Equal
-// operators count once. What is left is thinned out to what the memory and the time allow: evenly over each kind, pass and format
-// by the logarithm of the work, so that small and large shapes are both there.
+// Every model whose layers the runtime executes is lowered whole and divided over 1 to 8 tensor
+// ranks, at several micro-batches, with unfused and blockwise attention, plain and chunked loss; of
+// MoE models and MLA what is theirs alone.  Equal operators count once. What is left is thinned out
+// to what the memory and the time allow: evenly over each kind, pass and format by the logarithm of
+// the work, so that small and large shapes are both there.
 #pragma once
 
 #include <string>
@@ -24,8 +26,9 @@ struct KernelCase {
   sim::Transformer model;
   sim::Strategy strategy;
   RankShape shape;
-  std::int64_t weights = 0;  // elements that a cast, the norm of gradients or the optimizer goes over
-  double expected = 0.0;     // seconds of one execution, roughly
+  // Elements that a cast, the norm of gradients or the optimizer goes over.
+  std::int64_t weights = 0;
+  double expected = 0.0;  // seconds of one execution, roughly
 
   // "gemm mlp_up forward fp32 1x512x3072x768": unique among different operators.
   std::string key() const;
@@ -42,8 +45,10 @@ struct ShapeLimits {
 
 std::vector<KernelCase> kernel_cases(const ShapeLimits& limits);
 
-// Of an MoE model, those that no dense model has: the grouped GEMMs, the router's choice, and moves of rows.
-std::vector<KernelCase> expert_cases_of(const sim::Transformer& model, const sim::Strategy& strategy);
+// Of an MoE model, those that no dense model has: the grouped GEMMs, the router's choice, and moves
+// of rows.
+std::vector<KernelCase> expert_cases_of(const sim::Transformer& model,
+                                        const sim::Strategy& strategy);
 bool is_of_experts(const sim::Operator& op);
 
 // Operators of one dense model under one strategy, thinned out by nothing.

@@ -48,7 +48,8 @@ Call gemm() {
 
 class SharingBench {
  public:
-  SharingBench(Communicator& world, const SharingBenchOptions& options) : world_(world), options_(options) {}
+  SharingBench(Communicator& world, const SharingBenchOptions& options)
+      : world_(world), options_(options) {}
 
   void measure(const Call& call, Seconds budget) {
     const std::string key = std::string("sharing/") + call.kind;
@@ -56,7 +57,8 @@ class SharingBench {
     calls_ = calls_in_a_batch(call);
     const Seconds pair = alone(call) + together(call);
     const int pairs =
-        std::clamp(static_cast<int>(budget / (static_cast<double>(options_.local_ranks) * pair)), kLeastPairs, kMostPairs);
+        std::clamp(static_cast<int>(budget / (static_cast<double>(options_.local_ranks) * pair)),
+                   kLeastPairs, kMostPairs);
     std::vector<Seconds> alone_times, together_times, ratios;
     for (int i = 0; i < pairs; ++i) {
       alone_times.push_back(alone(call));
@@ -88,7 +90,8 @@ class SharingBench {
 
   int calls_in_a_batch(const Call& call) {
     call.run();
-    return static_cast<int>(std::clamp(std::ceil(kBatch / slowest(timed(at::kCPU, call.run))), 1.0, 1e6));
+    return static_cast<int>(
+        std::clamp(std::ceil(kBatch / slowest(timed(at::kCPU, call.run))), 1.0, 1e6));
   }
 
   void run(const Call& call, int times) const {
@@ -103,11 +106,13 @@ class SharingBench {
   Seconds alone(const Call& call) {
     Seconds longest;
     for (int turn = 0; turn < options_.local_ranks; ++turn)
-      longest = std::max(longest, slowest(turn == options_.local_rank ? batch(call) : Seconds(0.0)));
+      longest =
+          std::max(longest, slowest(turn == options_.local_rank ? batch(call) : Seconds(0.0)));
     return longest;
   }
 
-  // The first and the last calls, beside which a rank may not have begun or may have ended, are not timed.
+  // The first and the last calls, beside which a rank may not have begun or may have ended, are not
+  // timed.
   Seconds together(const Call& call) {
     const int edge = std::max(1, calls_ / 4);
     slowest(Seconds(0.0));
@@ -119,7 +124,8 @@ class SharingBench {
 
   // Rank 0 knows.
   bool known(const std::string& key) {
-    const at::Tensor answer = at::full({1}, world_.rank() == 0 && options_.has(key) ? 1 : 0, at::kLong);
+    const at::Tensor answer =
+        at::full({1}, world_.rank() == 0 && options_.has(key) ? 1 : 0, at::kLong);
     world_.broadcast(answer, 0);
     return answer.item<std::int64_t>() == 1;
   }
@@ -136,7 +142,8 @@ void bench_sharing(Communicator& world, const SharingBenchOptions& options) {
   SharingBench bench(world, options);
   constexpr double kCalls = 3.0;
   bench.measure(gemm(), options.budget / kCalls);
-  bench.measure(copy("copy", std::min(sim::kCopyOfMemory * cache, options.memory)), options.budget / kCalls);
+  bench.measure(copy("copy", std::min(sim::kCopyOfMemory * cache, options.memory)),
+                options.budget / kCalls);
   bench.measure(copy("cached_copy", kCached * cache), options.budget / kCalls);
 }
 

@@ -1,14 +1,15 @@
-// What ranks that are processes of one host take from each other: calls that each rank makes alone, while the others wait, and
-// that all make at once, each on its own data.
+// What ranks that are processes of one host take from each other: calls that each rank makes alone,
+// while the others wait, and that all make at once, each on its own data.
 //
-//   {"type": "sharing", "key": "sharing/gemm", "kind": "gemm", "ranks", "bytes", "outcome": "ok", "alone_s", "together_s",
-//    "slowdown", "spread", "repeats_n"}
+//   {"type": "sharing", "key": "sharing/gemm", "kind": "gemm", "ranks", "bytes", "outcome": "ok",
+//    "alone_s", "together_s", "slowdown", "spread", "repeats_n"}
 //
 //   gemm         GEMMs of 512 x 512 in fp32
 //   copy         from memory to memory, four times the last-level cache, or what fits the memory
 //   cached_copy  an eighth of the last-level cache, which all ranks' copies fit together
 //
-// A time is that of the slowest rank; the slowdown is the median of pairs, together over alone, that follow each other.
+// A time is that of the slowest rank; the slowdown is the median of pairs, together over alone,
+// that follow each other.
 #pragma once
 
 #include <functional>

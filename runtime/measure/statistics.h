@@ -1,8 +1,9 @@
 // How often to repeat a measurement, and what to say of the repeats.
 //
-// Times on a real machine have a hard floor and a long tail, so the figure is the median.  Its 95 % confidence interval needs no
-// distribution: of n sorted times it reaches from number n/2 - 0.98 sqrt(n) to number n/2 + 0.98 sqrt(n).  Repeats stop when half
-// of that interval is within `precision` of the median, or when the budget is spent.
+// Times on a real machine have a hard floor and a long tail, so the figure is the median.  Its 95 %
+// confidence interval needs no distribution: of n sorted times it reaches from number n/2 - 0.98
+// sqrt(n) to number n/2 + 0.98 sqrt(n).  Repeats stop when half of that interval is within
+// `precision` of the median, or when the budget is spent.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,8 @@ struct RepeatOptions {
 
 struct Timing {
   sim::Seconds median{};
-  double spread = 0.0;      // 1.4826 median |t - median| / median: the standard deviation of normal noise
+  // 1.4826 median |t - median| / median: the standard deviation of normal noise.
+  double spread = 0.0;
   double half_width = 0.0;  // half of the interval of the median, relative to it
   int repeats = 0;
 };

@@ -29,7 +29,8 @@ using nlohmann::json;
 // What all families have in common; the name is "gpt2-4x256-v8192".
 sim::Transformer shape(const char* family, int layers, int hidden, int vocab, int seq_len) {
   sim::Transformer model;
-  model.name = std::string(family) + "-" + std::to_string(layers) + "x" + std::to_string(hidden) + "-v" + std::to_string(vocab);
+  model.name = std::string(family) + "-" + std::to_string(layers) + "x" + std::to_string(hidden) +
+               "-v" + std::to_string(vocab);
   model.num_layers = layers;
   model.hidden_size = hidden;
   model.num_heads = model.num_kv_heads = hidden / 64;
@@ -49,7 +50,8 @@ sim::Transformer gpt2(int layers, int hidden, int vocab, int seq_len) {
 }
 
 // Grouped queries, two to a key; the MLP 8/3 as wide as the model, rounded to 64.
-sim::Transformer llama(int layers, int hidden, int vocab, int seq_len, const char* family = "llama") {
+sim::Transformer llama(int layers, int hidden, int vocab, int seq_len,
+                       const char* family = "llama") {
   sim::Transformer model = shape(family, layers, hidden, vocab, seq_len);
   model.num_kv_heads = model.num_heads / 2;
   model.ffn_size = (8 * hidden / 3 + 63) / 64 * 64;
@@ -59,20 +61,24 @@ sim::Transformer llama(int layers, int hidden, int vocab, int seq_len, const cha
   return model;
 }
 
-// Two of eight experts half as wide as the model; together as wide as the MLP that each token would have.
+// Two of eight experts half as wide as the model; together as wide as the MLP that each token would
+// have.
 sim::Transformer moe(int layers, int hidden, int vocab, int seq_len) {
   sim::Transformer model = llama(layers, hidden, vocab, seq_len, "moe");
   model.moe = {.num_experts = 8, .top_k = 2, .expert_ffn_size = model.ffn_size / 2};
   return model;
 }
 
-// Heads of DeepSeek-V2 (arXiv:2405.04434) halved: queries of 64 + 32, values of 64.  Latents of half the model's width for the
-// queries and a quarter, as its Lite, for keys and values.
+// Heads of DeepSeek-V2 (arXiv:2405.04434) halved: queries of 64 + 32, values of 64.  Latents of
+// half the model's width for the queries and a quarter, as its Lite, for keys and values.
 sim::Transformer mla(int layers, int hidden, int vocab, int seq_len) {
   sim::Transformer model = llama(layers, hidden, vocab, seq_len, "mla");
   model.num_kv_heads = model.num_heads;
-  model.mla = {
-      .q_lora_rank = hidden / 2, .kv_lora_rank = hidden / 4, .qk_nope_head_dim = 64, .qk_rope_head_dim = 32, .v_head_dim = 64};
+  model.mla = {.q_lora_rank = hidden / 2,
+               .kv_lora_rank = hidden / 4,
+               .qk_nope_head_dim = 64,
+               .qk_rope_head_dim = 32,
+               .v_head_dim = 64};
   model.head_dim = sim::query_head_dim(model);
   return model;
 }
@@ -85,7 +91,8 @@ struct Variation {
 
 const Variation kVariations[] = {
     {"", [](TrainingSetup&) {}},
-    {"full-recompute", [](TrainingSetup& s) { s.strategy.recompute.kind = sim::RecomputeKind::Full; }},
+    {"full-recompute",
+     [](TrainingSetup& s) { s.strategy.recompute.kind = sim::RecomputeKind::Full; }},
     {"unfused", [](TrainingSetup& s) { s.strategy.flash_attention = false; }},
     {"unfused-selective",
      [](TrainingSetup& s) {
@@ -117,20 +124,23 @@ std::vector<Variation> accelerator_variations(c10::Device device) {
   std::vector<Variation> list;
   if (has_attention_kernels(AttentionKernels::Flash, device)) {
     list.push_back({"bf16-library-flash", [](TrainingSetup& s) {
-                      s.strategy.precision = sim::Precision::Bf16, s.attention_kernels = AttentionKernels::Flash;
+                      s.strategy.precision = sim::Precision::Bf16,
+                      s.attention_kernels = AttentionKernels::Flash;
                     }});
   }
   if (has_attention_kernels(AttentionKernels::Efficient, device)) {
     list.push_back({"bf16-library-efficient", [](TrainingSetup& s) {
-                      s.strategy.precision = sim::Precision::Bf16, s.attention_kernels = AttentionKernels::Efficient;
+                      s.strategy.precision = sim::Precision::Bf16,
+                      s.attention_kernels = AttentionKernels::Efficient;
                     }});
   }
   if (has_low_precision_gemms(device)) {
     list.push_back({"fp8", [](TrainingSetup& s) { s.strategy.precision = sim::Precision::Fp8; }});
   }
   if (can_capture_graphs(device)) {
-    list.push_back(
-        {"bf16-cuda-graph", [](TrainingSetup& s) { s.strategy.precision = sim::Precision::Bf16, s.strategy.cuda_graph = true; }});
+    list.push_back({"bf16-cuda-graph", [](TrainingSetup& s) {
+                      s.strategy.precision = sim::Precision::Bf16, s.strategy.cuda_graph = true;
+                    }});
   }
   return list;
 }
@@ -188,33 +198,36 @@ json recompute_record(const sim::Recompute& recompute) {
   if (recompute.kind == sim::RecomputeKind::EveryN) record["every_n"] = recompute.every_n;
   if (recompute.kind == sim::RecomputeKind::EveryN) record["share"] = recompute.share;
   if (recompute.blocks > 0) record["blocks"] = recompute.blocks;
-  if (recompute.kind == sim::RecomputeKind::Selective) record["modules"] = names_of(recompute.modules);
+  if (recompute.kind == sim::RecomputeKind::Selective)
+    record["modules"] = names_of(recompute.modules);
   return record;
 }
 
 json training_record(const TrainingSetup& setup) {
   const sim::Strategy& strategy = setup.strategy;
-  json record{{"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
-              {"framework_version", TORCH_VERSION},
-              {"precision", sim::name_of(strategy.precision)},
-              {"optimizer", sim::name_of(strategy.optimizer)},
-              {"micro_batch", strategy.micro_batch},
-              {"global_batch", strategy.global_batch},
-              {"num_microbatches", strategy.num_microbatches()},
-              {"dp", strategy.dp},
-              {"tp", strategy.tp},
-              {"pp", strategy.pp},
-              {"cp", strategy.cp},
-              {"ep", strategy.ep},
-              {"virtual_stages", strategy.virtual_stages},
-              {"pipeline_schedule", sim::name_of(strategy.pipeline_schedule)},
-              {"sharding", sim::name_of(strategy.sharding)},
-              {"sequence_parallel", strategy.sequence_parallel},
-              {"flash_attention", strategy.flash_attention},
-              {"cuda_graph", strategy.cuda_graph},
-              {"fused_cross_entropy", strategy.fused_cross_entropy},
-              {"recompute", recompute_record(strategy.recompute)},
-              {"offload", {{"optimizer", strategy.offload.optimizer}, {"activations", strategy.offload.activations}}}};
+  json record{
+      {"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
+      {"framework_version", TORCH_VERSION},
+      {"precision", sim::name_of(strategy.precision)},
+      {"optimizer", sim::name_of(strategy.optimizer)},
+      {"micro_batch", strategy.micro_batch},
+      {"global_batch", strategy.global_batch},
+      {"num_microbatches", strategy.num_microbatches()},
+      {"dp", strategy.dp},
+      {"tp", strategy.tp},
+      {"pp", strategy.pp},
+      {"cp", strategy.cp},
+      {"ep", strategy.ep},
+      {"virtual_stages", strategy.virtual_stages},
+      {"pipeline_schedule", sim::name_of(strategy.pipeline_schedule)},
+      {"sharding", sim::name_of(strategy.sharding)},
+      {"sequence_parallel", strategy.sequence_parallel},
+      {"flash_attention", strategy.flash_attention},
+      {"cuda_graph", strategy.cuda_graph},
+      {"fused_cross_entropy", strategy.fused_cross_entropy},
+      {"recompute", recompute_record(strategy.recompute)},
+      {"offload",
+       {{"optimizer", strategy.offload.optimizer}, {"activations", strategy.offload.activations}}}};
   if (strategy.sharding == sim::Sharding::Hsdp) record["shard_size"] = strategy.shard_size;
   if (strategy.etp) record["etp"] = *strategy.etp;
   return record;
@@ -241,7 +254,9 @@ std::vector<double> of_all_ranks(Communicator* world, double own, c10::Device de
   return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
 }
 
-double largest(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+double largest(const std::vector<double>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
 
 // What each group has carried since its counts were reset.
 json carried_by(const RankGroups& groups) {
@@ -274,14 +289,16 @@ struct RankPeaks {
 std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
 
 // What a training of one case is seen to do.
-void add_measured(json& record, const StepCase& one, Communicator* world, double own_time, double slowest_time) {
+void add_measured(json& record, const StepCase& one, Communicator* world, double own_time,
+                  double slowest_time) {
   const std::vector<double> times = of_all_ranks(world, own_time, one.setup.device);
   const RankPeaks peaks(world, one.setup.device);
   json& measured = record["run"]["measured"];
   measured = {{"step_time_s", slowest_time}, {"outcome", "ok"}};
   if (!peaks.allocated.empty()) {
-    measured.update(
-        {{"peak_memory_bytes", whole(largest(peaks.allocated))}, {"memory_kind", "allocated"}, {"memory_scope", "max-rank"}});
+    measured.update({{"peak_memory_bytes", whole(largest(peaks.allocated))},
+                     {"memory_kind", "allocated"},
+                     {"memory_scope", "max-rank"}});
   }
   record["ranks"] = json::array();
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
@@ -292,7 +309,8 @@ void add_measured(json& record, const StepCase& one, Communicator* world, double
   }
 }
 
-// One more step, which is not timed: what its passes multiply and what it sends.  A replayed graph calls no operators.
+// One more step, which is not timed: what its passes multiply and what it sends.  A replayed graph
+// calls no operators.
 void add_counted(json& record, const StepCase& one, const RankGroups& groups, Trainer& trainer) {
   for (const auto& [kind, group] : groups.communicators()) group->reset_counts();
   PassFlops flops;
@@ -301,11 +319,13 @@ void add_counted(json& record, const StepCase& one, const RankGroups& groups, Tr
   trainer.step(trainer.next_batches(), observer);
   synchronize(one.setup.device);
   const auto all = [](const sim::PassFlopCounts& pass) { return pass.gemms + pass.attention; };
-  if (all(flops.forward()) > 0) record["flops"] = {{"forward", all(flops.forward())}, {"backward", all(flops.backward())}};
+  if (all(flops.forward()) > 0)
+    record["flops"] = {{"forward", all(flops.forward())}, {"backward", all(flops.backward())}};
   if (one.setup.strategy.num_devices() > 1) record["communication"] = carried_by(groups);
 }
 
-void train(json& record, const StepCase& one, const RankGroups& groups, const RepeatOptions& options, Communicator* world) {
+void train(json& record, const StepCase& one, const RankGroups& groups,
+           const RepeatOptions& options, Communicator* world) {
   Trainer trainer(one.setup, groups);
   StepTimings parts;
   StepResult last;
@@ -338,7 +358,8 @@ std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
     TrainingSetup setup = setup_of(model, micro_batch, device);
     variation.apply(setup);
     if (setup.strategy.precision == sim::Precision::Bf16 && !bf16) return;
-    std::string key = "step " + model.name + " s" + std::to_string(model.seq_len) + " b" + std::to_string(micro_batch);
+    std::string key = "step " + model.name + " s" + std::to_string(model.seq_len) + " b" +
+                      std::to_string(micro_batch);
     if (*variation.name != '\0') key += std::string(" ") + variation.name;
     cases.push_back({.key = std::move(key), .setup = std::move(setup)});
   };
@@ -366,21 +387,29 @@ std::vector<StepCase> step_cases(c10::Device device, bool bf16) {
 std::vector<StepCase> parallel_step_cases(int ranks, c10::Device device) {
   const std::pair<const char*, std::function<void(sim::Strategy&)>> forms[] = {
       {"dp", [=](sim::Strategy& s) { s.dp = ranks, s.global_batch *= ranks; }},
-      {"zero1", [=](sim::Strategy& s) { s.dp = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero1; }},
-      {"fsdp", [=](sim::Strategy& s) { s.dp = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero3; }},
+      {"zero1",
+       [=](sim::Strategy& s) {
+         s.dp = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero1;
+       }},
+      {"fsdp",
+       [=](sim::Strategy& s) {
+         s.dp = ranks, s.global_batch *= ranks, s.sharding = sim::Sharding::Zero3;
+       }},
       {"tp", [=](sim::Strategy& s) { s.tp = ranks; }},
       {"tp-sp", [=](sim::Strategy& s) { s.tp = ranks, s.sequence_parallel = true; }},
       {"ep", [=](sim::Strategy& s) { s.dp = s.ep = ranks, s.global_batch *= ranks; }},
       {"pp", [=](sim::Strategy& s) { s.pp = ranks, s.global_batch *= 2 * ranks; }},
   };
   std::vector<StepCase> cases;
-  for (const sim::Transformer& model : {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256), moe(3, 256, 4096, 256)}) {
+  for (const sim::Transformer& model :
+       {gpt2(4, 256, 8192, 256), llama(4, 512, 4096, 256), moe(3, 256, 4096, 256)}) {
     for (const auto& [name, divide] : forms) {
       if (model.moe.has_value() != (std::string_view(name) == "ep")) continue;
       TrainingSetup setup = setup_of(model, 2, device);
       divide(setup.strategy);
       if (sim::broken_rule_name(model, setup.strategy, ranks) != nullptr) continue;
-      const std::string key = "step " + model.name + " s" + std::to_string(model.seq_len) + " b2 " + name + std::to_string(ranks);
+      const std::string key = "step " + model.name + " s" + std::to_string(model.seq_len) + " b2 " +
+                              name + std::to_string(ranks);
       cases.push_back({.key = key, .setup = std::move(setup)});
     }
   }
@@ -411,8 +440,8 @@ json oom_record(const StepCase& one, const std::string& accelerator) {
   return record;
 }
 
-json measure_step(const StepCase& one, const RankGroups& groups, const std::string& accelerator, const RepeatOptions& options,
-                  Communicator* world) {
+json measure_step(const StepCase& one, const RankGroups& groups, const std::string& accelerator,
+                  const RepeatOptions& options, Communicator* world) {
   json record = step_record(one, accelerator);
   with_outcome(record, [&] { train(record, one, groups, options, world); });
   return record["outcome"] == "oom" ? oom_record(one, accelerator) : record;

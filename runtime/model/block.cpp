@@ -11,8 +11,8 @@ namespace llmsim::runtime {
 namespace {
 
 // A weight and, where the model has one, its bias.
-void add_linear(std::vector<ParameterShape>& list, const std::string& name, std::int64_t out, std::int64_t in, bool bias,
-                bool row_parallel) {
+void add_linear(std::vector<ParameterShape>& list, const std::string& name, std::int64_t out,
+                std::int64_t in, bool bias, bool row_parallel) {
   list.push_back({.name = name + ".weight", .sizes = {out, in}});
   if (!bias) return;
   list.push_back({.name = name + ".bias",
@@ -24,17 +24,22 @@ void add_linear(std::vector<ParameterShape>& list, const std::string& name, std:
 
 }  // namespace
 
-void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model, const std::string& name) {
+void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model,
+                         const std::string& name) {
   const auto add = [&](const char* part, Initial initial) {
-    list.push_back(
-        {.name = name + part, .sizes = {model.hidden_size}, .initial = initial, .replicated = true, .own_tokens = true});
+    list.push_back({.name = name + part,
+                    .sizes = {model.hidden_size},
+                    .initial = initial,
+                    .replicated = true,
+                    .own_tokens = true});
   };
   if (!model.norm_weight) return;
   add(".weight", Initial::Ones);
   if (model.bias.norm) add(".bias", Initial::Zeros);
 }
 
-std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind, const std::string& prefix) {
+std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind,
+                                             const std::string& prefix) {
   const sim::Transformer& model = context.model;
   const RankShape& shape = context.shape;
   std::vector<ParameterShape> list;
@@ -51,12 +56,14 @@ std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::L
     add_router_parameters(list, context, prefix);
     return list;
   }
-  add_linear(list, prefix + "up", (model.gated_mlp ? 2 : 1) * shape.ffn, shape.hidden, model.bias.mlp, false);
+  add_linear(list, prefix + "up", (model.gated_mlp ? 2 : 1) * shape.ffn, shape.hidden,
+             model.bias.mlp, false);
   add_linear(list, prefix + "down", shape.hidden, shape.ffn, model.bias.mlp, true);
   return list;
 }
 
-Block::Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace experts) : context_(context) {
+Block::Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace experts)
+    : context_(context) {
   const sim::Transformer& model = context.model;
   std::size_t next = 0;
   const auto take = [&](bool weight, bool bias) {
@@ -101,7 +108,8 @@ void Block::attention_half(BlockTape& tape, Keep keep) const {
   if (mla_) mla_->down(tape.attention_norm.y, tape.mla);
   make_heads(tape, keep);
   attend(tape);
-  if (frees) tape.heads = {}, tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
+  if (frees)
+    tape.heads = {}, tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
   tape.residual = row(tape.attention.o, projection_).add_(tape.x);
   if (frees) tape.attention = {};
 }
@@ -149,7 +157,8 @@ void Block::mlp_inner(BlockTape& tape) const {
 }
 
 void Block::drop(BlockTape& tape, const sim::RecomputedModules& modules) {
-  if (modules.core_attention) tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
+  if (modules.core_attention)
+    tape.attention.probabilities.reset(), tape.attention.log_sum_exp.reset();
   if (modules.mla_up && tape.mla.mla_down.defined()) tape.heads = {};
   if (modules.norms) tape.attention_norm.y.reset(), tape.mlp_norm.y.reset();
   if (modules.mlp) tape.up.reset();
@@ -181,12 +190,14 @@ void Block::restore_mlp(BlockTape& tape) const {
 void Block::restore_attention(BlockTape& tape) const {
   if (!tape.attention_norm.y.defined()) tape.attention_norm = norm_of(tape.x, attention_norm_);
   if (!tape.heads.q.defined()) make_heads(tape, Keep::Tape);
-  if (!tape.attention.probabilities.defined() && !tape.attention.log_sum_exp.defined()) attend(tape);
+  if (!tape.attention.probabilities.defined() && !tape.attention.log_sum_exp.defined())
+    attend(tape);
 }
 
 at::Tensor Block::moe_backward(const at::Tensor& dy, BlockTape& tape) const {
   at::Tensor gradient = experts_->backward(dy, std::move(tape.mlp_norm.y), tape.experts);
-  return norm_gradient(std::move(gradient), std::move(tape.residual), std::move(tape.mlp_norm), mlp_norm_);
+  return norm_gradient(std::move(gradient), std::move(tape.residual), std::move(tape.mlp_norm),
+                       mlp_norm_);
 }
 
 at::Tensor Block::mlp_backward(const at::Tensor& dy, BlockTape& tape) const {
@@ -195,7 +206,8 @@ at::Tensor Block::mlp_backward(const at::Tensor& dy, BlockTape& tape) const {
   gradient = activation_backward(context_.model.gated_mlp, std::move(gradient), tape.up, tape.silu);
   tape.up.reset(), tape.silu.reset();
   gradient = column_backward(std::move(gradient), std::move(tape.mlp_norm.y), up_);
-  return norm_gradient(std::move(gradient), std::move(tape.residual), std::move(tape.mlp_norm), mlp_norm_);
+  return norm_gradient(std::move(gradient), std::move(tape.residual), std::move(tape.mlp_norm),
+                       mlp_norm_);
 }
 
 at::Tensor Block::attention_backward(const at::Tensor& dy, BlockTape& tape) const {
@@ -204,28 +216,33 @@ at::Tensor Block::attention_backward(const at::Tensor& dy, BlockTape& tape) cons
   if (!blockwise) tape.attention.o.reset();
   Heads heads = attention_gradient(std::move(gradient), tape);
   if (mla_) {
-    gradient = mla_->backward(std::move(heads), std::move(tape.attention_norm.y), std::move(tape.mla));
+    gradient =
+        mla_->backward(std::move(heads), std::move(tape.attention_norm.y), std::move(tape.mla));
   } else {
     gradient = split_heads_backward(std::move(heads), context_.shape.head_shape(), context_.rotary);
     gradient = column_backward(std::move(gradient), std::move(tape.attention_norm.y), qkv_);
   }
-  return norm_gradient(std::move(gradient), std::move(tape.x), std::move(tape.attention_norm), attention_norm_);
+  return norm_gradient(std::move(gradient), std::move(tape.x), std::move(tape.attention_norm),
+                       attention_norm_);
 }
 
 // Uses up what the tape has of attention.
 Heads Block::attention_gradient(at::Tensor dout, BlockTape& tape) const {
   if (!context_.blockwise_attention) {
-    return unfused_attention_backward(std::move(dout), std::move(tape.heads), std::move(tape.attention.probabilities));
+    return unfused_attention_backward(std::move(dout), std::move(tape.heads),
+                                      std::move(tape.attention.probabilities));
   }
   Heads heads = std::move(tape.heads);
   AttentionOutput forward = std::move(tape.attention);
   if (context_.attention_kernels != AttentionKernels::Blockwise)
     return library_attention_backward(context_.attention_kernels, dout, heads, forward);
-  return blockwise_attention_backward(std::move(dout), std::move(heads), std::move(forward), context_.mask);
+  return blockwise_attention_backward(std::move(dout), std::move(heads), std::move(forward),
+                                      context_.mask);
 }
 
 at::Tensor Block::column(const at::Tensor& x, const Linear& linear) const {
-  return linear_forward(context_.tensor.column_input(x), linear.weight.weight(), linear.bias.weight(), context_.gemms);
+  return linear_forward(context_.tensor.column_input(x), linear.weight.weight(),
+                        linear.bias.weight(), context_.gemms);
 }
 
 // The bias belongs to the sum over the ranks, not to each part of it.
@@ -233,15 +250,16 @@ at::Tensor Block::row(const at::Tensor& x, const Linear& linear) const {
   if (context_.tensor.size() == 1) {
     return linear_forward(x, linear.weight.weight(), linear.bias.weight(), context_.gemms);
   }
-  at::Tensor y = context_.tensor.row_output(linear_forward(x, linear.weight.weight(), {}, context_.gemms));
+  at::Tensor y =
+      context_.tensor.row_output(linear_forward(x, linear.weight.weight(), {}, context_.gemms));
   if (linear.bias.exists()) y.add_(linear.bias.weight());
   return y;
 }
 
 at::Tensor Block::column_backward(at::Tensor dy, at::Tensor x, const Linear& linear) const {
   at::Tensor dx = linear_data_gradient(dy, linear.weight.weight(), context_.gemms);
-  add_linear_weight_gradient(dy, context_.tensor.column_input(x), linear.weight.gradient(), linear.bias.gradient(),
-                             context_.gemms);
+  add_linear_weight_gradient(dy, context_.tensor.column_input(x), linear.weight.gradient(),
+                             linear.bias.gradient(), context_.gemms);
   x.reset(), dy.reset();
   return context_.tensor.column_gradient(std::move(dx));
 }
@@ -258,9 +276,11 @@ NormOutput Block::norm_of(const at::Tensor& x, const Linear& parameters) const {
   return norm(context_.model.norm, x, parameters.weight.weight(), parameters.bias.weight());
 }
 
-at::Tensor Block::norm_gradient(at::Tensor dy, at::Tensor x, NormOutput forward, const Linear& parameters) const {
-  return norm_backward(context_.model.norm, std::move(dy), x, forward, parameters.weight.weight(), parameters.bias.weight(),
-                       parameters.weight.gradient(), parameters.bias.gradient());
+at::Tensor Block::norm_gradient(at::Tensor dy, at::Tensor x, NormOutput forward,
+                                const Linear& parameters) const {
+  return norm_backward(context_.model.norm, std::move(dy), x, forward, parameters.weight.weight(),
+                       parameters.bias.weight(), parameters.weight.gradient(),
+                       parameters.bias.gradient());
 }
 
 }  // namespace llmsim::runtime

@@ -1,11 +1,12 @@
-// A transformer block that executes: the operators of sim/operators/block.h, in the same order and under the same names, with an
-// explicit backward pass.
+// A transformer block that executes: the operators of sim/operators/block.h, in the same order and
+// under the same names, with an explicit backward pass.
 //
-// There is no autograd: forward returns a tape of what backward needs, backward frees each tensor when it has been used.  That
-// makes what is held at each instant a property of this file, which sim/operators/block_dataflow.h states and tests hold to the
-// byte.
+// There is no autograd: forward returns a tape of what backward needs, backward frees each tensor
+// when it has been used.  That makes what is held at each instant a property of this file, which
+// sim/operators/block_dataflow.h states and tests hold to the byte.
 //
-//   forward   norm, [gather], qkv, rotary (or model/mla_inputs.h), attention, projection, [reduce], residual, norm, [gather],
+//   forward   norm, [gather], qkv, rotary (or model/mla_inputs.h), attention, projection, [reduce],
+//             residual, norm, [gather],
 //   up, activation, down,
 //             [reduce], residual
 //   backward  the same in reverse; gradients of weights are added in place
@@ -43,12 +44,13 @@ struct BlockContext {
   bool balanced_experts = false;  // tokens are dealt to experts evenly, whatever the router says
   bool blockwise_attention = true;
   AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where it is not unfused
-  GemmFormat gemms = GemmFormat::Operands;                           // of the linear layers in blocks
-  at::Tensor mask;                                                   // of scores
-  RotaryTable rotary;                                                // empty: no rotation
+  GemmFormat gemms = GemmFormat::Operands;  // of the linear layers in blocks
+  at::Tensor mask;                          // of scores
+  RotaryTable rotary;                       // empty: no rotation
 };
 
-// What a block keeps from forward to backward.  Undefined members have been dropped and are recomputed.
+// What a block keeps from forward to backward.  Undefined members have been dropped and are
+// recomputed.
 struct BlockTape {
   at::Tensor x;
   NormOutput attention_norm;
@@ -63,13 +65,17 @@ struct BlockTape {
   ExpertsTape experts;  // in the place of these three
 };
 
-// Shapes of a block's parameters, in the order that Block expects; of one with experts without the routed ones.
-std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind, const std::string& prefix);
+// Shapes of a block's parameters, in the order that Block expects; of one with experts without the
+// routed ones.
+std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind,
+                                             const std::string& prefix);
 
 // Those of a norm, where the model's have any.
-void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model, const std::string& name);
+void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model,
+                         const std::string& name);
 
-// Where the parameters of a layer's routed experts are, if it has any: a unit and the first of them in it.
+// Where the parameters of a layer's routed experts are, if it has any: a unit and the first of them
+// in it.
 struct ExpertPlace {
   ParameterUnit* unit = nullptr;
   std::size_t first = 0;
@@ -80,10 +86,12 @@ class Block {
   // All must outlive the block.
   Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace experts = {});
 
-  // Fills `tape` with what backward needs under `recompute`: Full keeps x alone, Selective drops what its modules name.
+  // Fills `tape` with what backward needs under `recompute`: Full keeps x alone, Selective drops
+  // what its modules name.
   at::Tensor forward(at::Tensor x, BlockTape& tape, const sim::Recompute& recompute) const;
 
-  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is recomputed when it is needed.
+  // Gradient of x; adds to the gradients of the unit.  What the tape lacks is recomputed when it is
+  // needed.
   at::Tensor backward(at::Tensor dy, BlockTape tape) const;
 
  private:
@@ -108,7 +116,8 @@ class Block {
   at::Tensor column_backward(at::Tensor dy, at::Tensor x, const Linear& linear) const;
   at::Tensor row_backward(const at::Tensor& dy, at::Tensor x, const Linear& linear) const;
   NormOutput norm_of(const at::Tensor& x, const Linear& norm) const;
-  at::Tensor norm_gradient(at::Tensor dy, at::Tensor x, NormOutput forward, const Linear& norm) const;
+  at::Tensor norm_gradient(at::Tensor dy, at::Tensor x, NormOutput forward,
+                           const Linear& norm) const;
   at::Tensor mlp_backward(const at::Tensor& dy, BlockTape& tape) const;
   at::Tensor attention_backward(const at::Tensor& dy, BlockTape& tape) const;
   Heads attention_gradient(at::Tensor dout, BlockTape& tape) const;

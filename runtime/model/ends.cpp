@@ -17,8 +17,11 @@ VocabularyShard shard_of(const RankShape& shape) {
 
 }  // namespace
 
-std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_across_stages) {
-  std::vector<ParameterShape> list{{.name = "embedding", .sizes = {shape.vocab, shape.hidden}, .tied_across_stages = tied_across_stages}};
+std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model,
+                                                 const RankShape& shape, bool tied_across_stages) {
+  std::vector<ParameterShape> list{{.name = "embedding",
+                                    .sizes = {shape.vocab, shape.hidden},
+                                    .tied_across_stages = tied_across_stages}};
   if (model.position == sim::Position::Learned) {
     const std::int64_t rows = model.max_positions > 0 ? model.max_positions : model.seq_len;
     list.push_back({.name = "positions", .sizes = {rows, shape.hidden}, .replicated = true});
@@ -26,16 +29,20 @@ std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model, 
   return list;
 }
 
-std::vector<ParameterShape> head_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_here) {
+std::vector<ParameterShape> head_parameters(const sim::Transformer& model, const RankShape& shape,
+                                            bool tied_here) {
   std::vector<ParameterShape> list;
   add_norm_parameters(list, model, "final_norm");
   if (tied_here) return list;
   const bool copy = model.tied_embeddings;
-  list.push_back({.name = copy ? "embedding" : "head", .sizes = {shape.vocab, shape.hidden}, .tied_across_stages = copy});
+  list.push_back({.name = copy ? "embedding" : "head",
+                  .sizes = {shape.vocab, shape.hidden},
+                  .tied_across_stages = copy});
   return list;
 }
 
-Embedding::Embedding(const BlockContext& context, ParameterUnit& unit) : context_(context), table_(unit, 0) {
+Embedding::Embedding(const BlockContext& context, ParameterUnit& unit)
+    : context_(context), table_(unit, 0) {
   if (context.model.position == sim::Position::Learned) positions_ = Parameter(unit, 1);
 }
 
@@ -53,7 +60,8 @@ void Embedding::backward(at::Tensor dx, const at::Tensor& ids) const {
   add_embedding_gradient(dx, ids, table_.gradient(), shard_of(context_.shape));
 }
 
-Head::Head(const BlockContext& context, ParameterUnit& unit, Parameter tied_table) : context_(context), projection_(tied_table) {
+Head::Head(const BlockContext& context, ParameterUnit& unit, Parameter tied_table)
+    : context_(context), projection_(tied_table) {
   std::size_t next = 0;
   if (context.model.norm_weight) {
     norm_weight_ = Parameter(unit, next++);
@@ -63,11 +71,13 @@ Head::Head(const BlockContext& context, ParameterUnit& unit, Parameter tied_tabl
 }
 
 LossContext Head::loss_context(double tokens_of_step) const {
-  return {.tokens_of_step = tokens_of_step, .shard = shard_of(context_.shape), .tensor = context_.tensor.group()};
+  return {.tokens_of_step = tokens_of_step,
+          .shard = shard_of(context_.shape),
+          .tensor = context_.tensor.group()};
 }
 
-at::Tensor Head::forward(at::Tensor x, const at::Tensor& targets, HeadTape& tape, double tokens_of_step,
-                         std::int64_t chunks) const {
+at::Tensor Head::forward(at::Tensor x, const at::Tensor& targets, HeadTape& tape,
+                         double tokens_of_step, std::int64_t chunks) const {
   tape.x = std::move(x);
   tape.norm = norm(context_.model.norm, tape.x, norm_weight_.weight(), norm_bias_.weight());
   const LossContext loss = loss_context(tokens_of_step);
@@ -76,14 +86,15 @@ at::Tensor Head::forward(at::Tensor x, const at::Tensor& targets, HeadTape& tape
     tape.norm.y.reset();
     return chunked_loss(y, targets, tape, loss, chunks);
   }
-  at::Tensor logits = linear_forward(context_.tensor.column_input(tape.norm.y), projection_.weight(), {});
+  at::Tensor logits =
+      linear_forward(context_.tensor.column_input(tape.norm.y), projection_.weight(), {});
   LossOutput out = cross_entropy(std::move(logits), targets, loss);
   tape.kept = std::move(out.kept);
   return out.loss;
 }
 
-at::Tensor Head::chunked_loss(const at::Tensor& y, const at::Tensor& targets, HeadTape& tape, const LossContext& loss,
-                              std::int64_t chunks) const {
+at::Tensor Head::chunked_loss(const at::Tensor& y, const at::Tensor& targets, HeadTape& tape,
+                              const LossContext& loss, std::int64_t chunks) const {
   tape.gradient = at::empty_like(y);
   at::Tensor total = at::zeros({}, y.options().dtype(at::kFloat));
   const at::Tensor weight = projection_.weight(), gradient = projection_.gradient();
@@ -93,7 +104,8 @@ at::Tensor Head::chunked_loss(const at::Tensor& y, const at::Tensor& targets, He
     const at::Tensor part = y.narrow(0, begin, size), wanted = targets.narrow(0, begin, size);
     LossOutput out = cross_entropy(linear_forward(part, weight, {}), wanted, loss);
     total.add_(out.loss);
-    const at::Tensor dlogits = cross_entropy_backward(std::move(out.kept), wanted, loss, y.scalar_type());
+    const at::Tensor dlogits =
+        cross_entropy_backward(std::move(out.kept), wanted, loss, y.scalar_type());
     at::Tensor dy = tape.gradient.narrow(0, begin, size);
     at::mm_out(dy, dlogits, weight);
     add_linear_weight_gradient(dlogits, part, gradient, {});
@@ -104,15 +116,16 @@ at::Tensor Head::chunked_loss(const at::Tensor& y, const at::Tensor& targets, He
 at::Tensor Head::backward(const at::Tensor& targets, HeadTape tape, double tokens_of_step) const {
   at::Tensor dy = std::move(tape.gradient);
   if (!dy.defined()) {
-    const at::Tensor dlogits =
-        cross_entropy_backward(std::move(tape.kept), targets, loss_context(tokens_of_step), tape.x.scalar_type());
+    const at::Tensor dlogits = cross_entropy_backward(
+        std::move(tape.kept), targets, loss_context(tokens_of_step), tape.x.scalar_type());
     dy = linear_data_gradient(dlogits, projection_.weight());
-    add_linear_weight_gradient(dlogits, context_.tensor.column_input(tape.norm.y), projection_.gradient(), {});
+    add_linear_weight_gradient(dlogits, context_.tensor.column_input(tape.norm.y),
+                               projection_.gradient(), {});
     tape.norm.y.reset();
   }
   dy = context_.tensor.column_gradient(std::move(dy));
-  return norm_backward(context_.model.norm, std::move(dy), tape.x, tape.norm, norm_weight_.weight(), norm_bias_.weight(),
-                       norm_weight_.gradient(), norm_bias_.gradient());
+  return norm_backward(context_.model.norm, std::move(dy), tape.x, tape.norm, norm_weight_.weight(),
+                       norm_bias_.weight(), norm_weight_.gradient(), norm_bias_.gradient());
 }
 
 }  // namespace llmsim::runtime

@@ -1,8 +1,9 @@
-// The two ends of a model that execute: the embedding, and the final norm with the head and the loss.
+// The two ends of a model that execute: the embedding, and the final norm with the head and the
+// loss.
 //
-// A tied head reads the embedding's table.  The chunked loss makes logits, loss and both gradients of the head chunk by chunk in
-// the forward pass (Liger-Kernel's way): no more than one chunk of logits lives at a time, and the backward pass only goes
-// through the norm.
+// A tied head reads the embedding's table.  The chunked loss makes logits, loss and both gradients
+// of the head chunk by chunk in the forward pass (Liger-Kernel's way): no more than one chunk of
+// logits lives at a time, and the backward pass only goes through the norm.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,12 @@
 namespace llmsim::runtime {
 
 // The table first, then learned positions where the model has them.
-std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_across_stages);
-// The final norm; then the output projection: of a tied model a copy of the table, unless the table itself is here.
-std::vector<ParameterShape> head_parameters(const sim::Transformer& model, const RankShape& shape, bool tied_here);
+std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model,
+                                                 const RankShape& shape, bool tied_across_stages);
+// The final norm; then the output projection: of a tied model a copy of the table, unless the table
+// itself is here.
+std::vector<ParameterShape> head_parameters(const sim::Transformer& model, const RankShape& shape,
+                                            bool tied_here);
 
 class Embedding {
  public:
@@ -46,14 +50,16 @@ class Head {
   // `projection`: the embedding's table under tying, none: the unit's own.
   Head(const BlockContext& context, ParameterUnit& unit, Parameter tied_table);
 
-  // The loss of a micro-batch (its share of the mean over `tokens_of_step`), in `chunks` pieces; 0: plain.
-  at::Tensor forward(at::Tensor x, const at::Tensor& targets, HeadTape& tape, double tokens_of_step, std::int64_t chunks) const;
+  // The loss of a micro-batch (its share of the mean over `tokens_of_step`), in `chunks` pieces; 0:
+  // plain.
+  at::Tensor forward(at::Tensor x, const at::Tensor& targets, HeadTape& tape, double tokens_of_step,
+                     std::int64_t chunks) const;
   at::Tensor backward(const at::Tensor& targets, HeadTape tape, double tokens_of_step) const;
 
  private:
   LossContext loss_context(double tokens_of_step) const;
-  at::Tensor chunked_loss(const at::Tensor& y, const at::Tensor& targets, HeadTape& tape, const LossContext& loss,
-                          std::int64_t chunks) const;
+  at::Tensor chunked_loss(const at::Tensor& y, const at::Tensor& targets, HeadTape& tape,
+                          const LossContext& loss, std::int64_t chunks) const;
 
   const BlockContext& context_;
   Parameter norm_weight_, norm_bias_, projection_;

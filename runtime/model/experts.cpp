@@ -12,9 +12,13 @@ namespace llmsim::runtime {
 namespace {
 
 // One row for each of a token's choices, by token.
-at::Tensor by_token(at::Tensor rows, const RowOrder& order) { return at::empty_like(rows).index_copy_(0, order.slots, rows); }
+at::Tensor by_token(at::Tensor rows, const RowOrder& order) {
+  return at::empty_like(rows).index_copy_(0, order.slots, rows);
+}
 
-at::Tensor choices(const at::Tensor& rows, std::int64_t top_k) { return rows.view({-1, top_k, rows.size(1)}); }
+at::Tensor choices(const at::Tensor& rows, std::int64_t top_k) {
+  return rows.view({-1, top_k, rows.size(1)});
+}
 
 // The sum over a row of the product of two, into (t) of `into`.
 void row_gemms(at::Tensor into, const at::Tensor& a, const at::Tensor& b) {
@@ -23,11 +27,13 @@ void row_gemms(at::Tensor into, const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext& context, const std::string& prefix) {
+void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
+                           const std::string& prefix) {
   const sim::Moe& moe = *context.model.moe;
   const RankShape& shape = context.shape;
   const std::int64_t width = context.model.gated_mlp ? 2 : 1;
-  const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial, bool replicated) {
+  const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial,
+                       bool replicated) {
     list.push_back({.name = prefix + name,
                     .sizes = std::move(sizes),
                     .initial = initial,
@@ -38,17 +44,23 @@ void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext
   if (moe.router_bias) add("router.bias", {moe.num_experts}, Initial::Zeros, true);
   if (shape.shared_ffn == 0) return;
   add("shared.up.weight", {width * shape.shared_ffn, shape.hidden}, Initial::Normal, false);
-  if (context.model.bias.mlp) add("shared.up.bias", {width * shape.shared_ffn}, Initial::Zeros, false);
+  if (context.model.bias.mlp)
+    add("shared.up.bias", {width * shape.shared_ffn}, Initial::Zeros, false);
   add("shared.down.weight", {shape.hidden, shape.shared_ffn}, Initial::Normal, false);
   if (context.model.bias.mlp) add("shared.down.bias", {shape.hidden}, Initial::Zeros, false);
   if (moe.shared_expert_gate) add("shared.gate.weight", {1, shape.hidden}, Initial::Normal, true);
 }
 
-void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext& context, const std::string& prefix) {
+void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
+                           const std::string& prefix) {
   const RankShape& shape = context.shape;
-  const std::int64_t experts = shape.experts, width = (context.model.gated_mlp ? 2 : 1) * shape.expert_ffn;
+  const std::int64_t experts = shape.experts,
+                     width = (context.model.gated_mlp ? 2 : 1) * shape.expert_ffn;
   const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial) {
-    list.push_back({.name = prefix + "experts." + name, .sizes = std::move(sizes), .initial = initial, .of_experts = true});
+    list.push_back({.name = prefix + "experts." + name,
+                    .sizes = std::move(sizes),
+                    .initial = initial,
+                    .of_experts = true});
   };
   const bool bias = context.model.moe->expert_bias;
   add("up.weight", {experts, width, shape.hidden}, Initial::Normal);
@@ -57,8 +69,8 @@ void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext
   if (bias) add("down.bias", {experts, shape.hidden}, Initial::Zeros);
 }
 
-Experts::Experts(const BlockContext& context, ParameterUnit& unit, std::size_t first, ParameterUnit& experts,
-                 std::size_t first_expert)
+Experts::Experts(const BlockContext& context, ParameterUnit& unit, std::size_t first,
+                 ParameterUnit& experts, std::size_t first_expert)
     : context_(context) {
   const sim::Moe& moe = *context.model.moe;
   const auto take = [](ParameterUnit& from, std::size_t& next, bool bias) {
@@ -97,8 +109,8 @@ at::Tensor Experts::routed(const at::Tensor& normed) const {
 
 void Experts::route(const at::Tensor& y, ExpertsTape& tape, Keep keep) const {
   const sim::Moe& moe = *context_.model.moe;
-  tape.choice =
-      choose_experts(linear_forward(y, router_.weight.weight(), router_.bias.weight()), moe.top_k, context_.balanced_experts);
+  tape.choice = choose_experts(linear_forward(y, router_.weight.weight(), router_.bias.weight()),
+                               moe.top_k, context_.balanced_experts);
   if (keep == Keep::Nothing) tape.choice.probabilities.reset();
   tape.order = order_by_expert(tape.choice.chosen, moe.num_experts, context_.balanced_experts);
   if (keep == Keep::Nothing) tape.choice.chosen.reset();
@@ -106,7 +118,8 @@ void Experts::route(const at::Tensor& y, ExpertsTape& tape, Keep keep) const {
 
 void Experts::shared_inner(const at::Tensor& y, ExpertsTape& tape, Keep keep) const {
   if (routes_shards()) tape.shared_input = context_.tensor.column_input(y);
-  tape.shared_up = linear_forward(routes_shards() ? tape.shared_input : y, shared_up_.weight.weight(), shared_up_.bias.weight());
+  tape.shared_up = linear_forward(routes_shards() ? tape.shared_input : y,
+                                  shared_up_.weight.weight(), shared_up_.bias.weight());
   if (keep == Keep::Nothing) tape.shared_input.reset();
   if (has_gate()) tape.gate = linear_forward(y, gate_.weight.weight(), {}).sigmoid_();
 }
@@ -128,7 +141,8 @@ void Experts::visit(ExpertsTape& tape, Keep keep) const {
   if (frees) tape.rows.reset();
   activate(tape);
   if (frees) tape.up.reset(), tape.silu.reset();
-  at::Tensor out = expert_linear(tape.activation, down_.weight.weight(), down_.bias.weight(), tape.load.rows);
+  at::Tensor out =
+      expert_linear(tape.activation, down_.weight.weight(), down_.bias.weight(), tape.load.rows);
   if (frees) tape.activation.reset();
   out = context_.experts.from_experts(std::move(out), tape.load);
   tape.returned = by_token(std::move(out), tape.order);
@@ -139,7 +153,8 @@ void Experts::visit(ExpertsTape& tape, Keep keep) const {
 }
 
 at::Tensor Experts::shared_output(const ExpertsTape& tape) const {
-  at::Tensor out = linear_forward(tape.shared_activation, shared_down_.weight.weight(), shared_down_.bias.weight());
+  at::Tensor out = linear_forward(tape.shared_activation, shared_down_.weight.weight(),
+                                  shared_down_.bias.weight());
   return routes_shards() ? context_.tensor.row_output(std::move(out)) : out;
 }
 
@@ -160,8 +175,10 @@ void Experts::drop(ExpertsTape& tape, const sim::RecomputedModules& modules) {
     return;
   }
   if (modules.activation || modules.expert_activation) tape.silu.reset(), tape.activation.reset();
-  if (modules.activation || modules.shared_experts) tape.shared_silu.reset(), tape.shared_activation.reset();
-  if (modules.shared_experts) tape.shared_input.reset(), tape.shared_up.reset(), tape.gate.reset(), tape.shared_out.reset();
+  if (modules.activation || modules.shared_experts)
+    tape.shared_silu.reset(), tape.shared_activation.reset();
+  if (modules.shared_experts)
+    tape.shared_input.reset(), tape.shared_up.reset(), tape.gate.reset(), tape.shared_out.reset();
 }
 
 void Experts::restore(const at::Tensor& normed, ExpertsTape& tape) const {
@@ -206,9 +223,11 @@ void Experts::shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& 
   }
   if (routes_shards()) gradient = context_.tensor.row_gradient(gradient);
   at::Tensor inner = linear_data_gradient(gradient, shared_down_.weight.weight());
-  add_linear_weight_gradient(gradient, tape.shared_activation, shared_down_.weight.gradient(), shared_down_.bias.gradient());
+  add_linear_weight_gradient(gradient, tape.shared_activation, shared_down_.weight.gradient(),
+                             shared_down_.bias.gradient());
   gradient.reset(), tape.shared_activation.reset();
-  waiting.shared_up = activation_backward(context_.model.gated_mlp, std::move(inner), tape.shared_up, tape.shared_silu);
+  waiting.shared_up = activation_backward(context_.model.gated_mlp, std::move(inner),
+                                          tape.shared_up, tape.shared_silu);
   tape.shared_up.reset(), tape.shared_silu.reset();
 }
 
@@ -218,7 +237,8 @@ at::Tensor Experts::rows_backward(at::Tensor gradient, ExpertsTape& tape) const 
   gradient = context_.experts.to_experts(std::move(gradient), tape.load);
   const std::vector<std::int64_t>& load = tape.load.rows;
   at::Tensor inner = expert_linear_data_gradient(gradient, down_.weight.weight(), load);
-  add_expert_weight_gradient(gradient, tape.activation, down_.weight.gradient(), down_.bias.gradient(), load);
+  add_expert_weight_gradient(gradient, tape.activation, down_.weight.gradient(),
+                             down_.bias.gradient(), load);
   gradient.reset(), tape.activation.reset();
   gradient = activation_backward(context_.model.gated_mlp, std::move(inner), tape.up, tape.silu);
   tape.up.reset(), tape.silu.reset();
@@ -230,23 +250,29 @@ at::Tensor Experts::rows_backward(at::Tensor gradient, ExpertsTape& tape) const 
   return rows;
 }
 
-void Experts::input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, Waiting waiting) const {
-  add_linear_gradient(dx, router_gradient(std::move(waiting.weights), std::move(tape.choice), y.scalar_type()), y, router_);
+void Experts::input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape,
+                             Waiting waiting) const {
+  add_linear_gradient(
+      dx, router_gradient(std::move(waiting.weights), std::move(tape.choice), y.scalar_type()), y,
+      router_);
   if (!has_shared()) return;
   if (has_gate()) add_linear_gradient(dx, std::exchange(waiting.gate, {}), y, gate_);
   shared_input_backward(dx, y, tape, std::move(waiting.shared_up));
 }
 
-void Experts::shared_input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, at::Tensor gradient) const {
+void Experts::shared_input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape,
+                                    at::Tensor gradient) const {
   if (!routes_shards()) return add_linear_gradient(dx, gradient, y, shared_up_);
   at::Tensor of_all = linear_data_gradient(gradient, shared_up_.weight.weight());
-  add_linear_weight_gradient(gradient, tape.shared_input, shared_up_.weight.gradient(), shared_up_.bias.gradient());
+  add_linear_weight_gradient(gradient, tape.shared_input, shared_up_.weight.gradient(),
+                             shared_up_.bias.gradient());
   gradient.reset(), tape.shared_input.reset();
   dx.add_(context_.tensor.column_gradient(std::move(of_all)));
 }
 
 // dx += dy w, and the gradients of w.
-void Experts::add_linear_gradient(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& y, const Linear& linear) {
+void Experts::add_linear_gradient(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& y,
+                                  const Linear& linear) {
   dx.addmm_(dy, linear.weight.weight());
   add_linear_weight_gradient(dy, y, linear.weight.gradient(), linear.bias.gradient());
 }

@@ -1,15 +1,18 @@
-// The experts of a block that executes: what stands in the place of its MLP, in the order of sim/operators/experts.h, with an
-// explicit backward pass.
+// The experts of a block that executes: what stands in the place of its MLP, in the order of
+// sim/operators/experts.h, with an explicit backward pass.
 //
-//   forward   [gather], router, rows by expert, [to their experts], [shared up, activation, gate], expert up, activation, down,
-//             [back], rows by token, weighted sum, [shared down, added], [reduce]
-//   backward  gradients of the weights, then of the rows; the same in reverse; router and shared experts read the whole norm
+//   forward   [gather], router, rows by expert, [to their experts], [shared up, activation, gate],
+//             expert up, activation, down, [back], rows by token, weighted sum, [shared down,
+//             added], [reduce]
+//   backward  gradients of the weights, then of the rows; the same in reverse; router and shared
+//             experts read the whole norm
 //   output
 //             last and add to its gradient
 //
-// Over tensor ranks the experts' widths are divided, the weighted sums are partial, and so are the gradients of router and gate.
-// Where each tensor rank routes its own tokens (etp = 1 under sequence parallelism) nothing of that is: only shared experts
-// gather what they read, which they keep, and scatter what they make.
+// Over tensor ranks the experts' widths are divided, the weighted sums are partial, and so are the
+// gradients of router and gate.  Where each tensor rank routes its own tokens (etp = 1 under
+// sequence parallelism) nothing of that is: only shared experts gather what they read, which they
+// keep, and scatter what they make.
 #pragma once
 
 #include <string>
@@ -44,18 +47,21 @@ struct ExpertsTape {
 };
 
 // Shapes of router and shared experts, in the order that Experts expects.
-void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext& context, const std::string& prefix);
+void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
+                           const std::string& prefix);
 // Of this rank's routed experts.
-void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext& context, const std::string& prefix);
+void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
+                           const std::string& prefix);
 
 class Experts {
  public:
   // Whether a half keeps what it makes for the backward pass, or frees it as it goes.
   enum class Keep { Tape, Nothing };
 
-  // The unit's parameters from `first` on are the router's and the shared experts', those of `experts` from `first_expert` on the
-  // routed ones'.  All must outlive it.
-  Experts(const BlockContext& context, ParameterUnit& unit, std::size_t first, ParameterUnit& experts, std::size_t first_expert);
+  // The unit's parameters from `first` on are the router's and the shared experts', those of
+  // `experts` from `first_expert` on the routed ones'.  All must outlive it.
+  Experts(const BlockContext& context, ParameterUnit& unit, std::size_t first,
+          ParameterUnit& experts, std::size_t first_expert);
 
   // Up to all that the backward pass needs.
   void inner(const at::Tensor& normed, ExpertsTape& tape, Keep keep) const;
@@ -90,9 +96,12 @@ class Experts {
   at::Tensor shared_output(const ExpertsTape& tape) const;
   void shared_backward(const at::Tensor& dy, ExpertsTape& tape, Waiting& waiting) const;
   at::Tensor rows_backward(at::Tensor gradient, ExpertsTape& tape) const;
-  void shared_input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, at::Tensor gradient) const;
-  void input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape, Waiting waiting) const;
-  static void add_linear_gradient(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& y, const Linear& linear);
+  void shared_input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape,
+                             at::Tensor gradient) const;
+  void input_backward(at::Tensor& dx, const at::Tensor& y, ExpertsTape& tape,
+                      Waiting waiting) const;
+  static void add_linear_gradient(at::Tensor& dx, const at::Tensor& dy, const at::Tensor& y,
+                                  const Linear& linear);
 
   const BlockContext& context_;
   Linear router_, shared_up_, shared_down_, gate_, up_, down_;

@@ -14,21 +14,27 @@ constexpr double kStandardDeviation = 0.02;
 
 bool ends_with(const std::string& name, const char* suffix) { return name.ends_with(suffix); }
 
-// Rows that stand side by side in a column-parallel GEMM, each divided over the ranks: q, k, v; gate, up.
-std::vector<std::int64_t> row_groups(const std::string& name, std::int64_t rows, const BlockContext& context) {
+// Rows that stand side by side in a column-parallel GEMM, each divided over the ranks: q, k, v;
+// gate, up.
+std::vector<std::int64_t> row_groups(const std::string& name, std::int64_t rows,
+                                     const BlockContext& context) {
   const RankShape& shape = context.shape;
   if (ends_with(name, "qkv.weight") || ends_with(name, "qkv.bias")) {
     const std::int64_t kv = shape.kv_heads * shape.head_dim;
     return {shape.heads * shape.head_dim, kv, kv};
   }
-  if (context.model.gated_mlp && (ends_with(name, "up.weight") || ends_with(name, "up.bias"))) return {rows / 2, rows / 2};
+  if (context.model.gated_mlp && (ends_with(name, "up.weight") || ends_with(name, "up.bias")))
+    return {rows / 2, rows / 2};
   return {};
 }
 
 // Row-parallel weights are divided along their columns, everything else along its rows.
-bool divides_columns(const std::string& name) { return ends_with(name, "projection.weight") || ends_with(name, "down.weight"); }
+bool divides_columns(const std::string& name) {
+  return ends_with(name, "projection.weight") || ends_with(name, "down.weight");
+}
 
-at::Tensor own_rows(const at::Tensor& whole, const std::vector<std::int64_t>& groups, const RankShape& shape) {
+at::Tensor own_rows(const at::Tensor& whole, const std::vector<std::int64_t>& groups,
+                    const RankShape& shape) {
   std::vector<at::Tensor> parts;
   std::int64_t begin = 0;
   for (const std::int64_t rows : groups) {
@@ -45,12 +51,16 @@ std::vector<std::int64_t> whole_sizes(const ParameterShape& parameter, const Ran
 }
 
 at::Tensor drawn(const ParameterShape& parameter, const RankShape& shape, std::uint64_t seed) {
-  const at::Generator generator = at::detail::createCPUGenerator(seed ^ std::hash<std::string>{}(parameter.name));
-  return at::randn(whole_sizes(parameter, shape), generator, at::TensorOptions(at::kFloat)).mul_(kStandardDeviation);
+  const at::Generator generator =
+      at::detail::createCPUGenerator(seed ^ std::hash<std::string>{}(parameter.name));
+  return at::randn(whole_sizes(parameter, shape), generator, at::TensorOptions(at::kFloat))
+      .mul_(kStandardDeviation);
 }
 
-// One of the experts in a parameter of several, under a name that is the same on whatever rank it is.
-ParameterShape one_expert(const ParameterShape& parameter, const RankShape& shape, std::int64_t expert) {
+// One of the experts in a parameter of several, under a name that is the same on whatever rank it
+// is.
+ParameterShape one_expert(const ParameterShape& parameter, const RankShape& shape,
+                          std::int64_t expert) {
   ParameterShape one = parameter;
   one.of_experts = false;
   one.replicated = shape.whole_experts;
@@ -59,7 +69,8 @@ ParameterShape one_expert(const ParameterShape& parameter, const RankShape& shap
   return one;
 }
 
-void draw(const at::Tensor& into, const ParameterShape& parameter, const BlockContext& context, std::uint64_t seed) {
+void draw(const at::Tensor& into, const ParameterShape& parameter, const BlockContext& context,
+          std::uint64_t seed) {
   if (!parameter.of_experts) {
     into.copy_(own_part(drawn(parameter, context.shape, seed), parameter, context));
     return;
@@ -72,15 +83,19 @@ void draw(const at::Tensor& into, const ParameterShape& parameter, const BlockCo
 
 }  // namespace
 
-at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter, const BlockContext& context) {
+at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter,
+                    const BlockContext& context) {
   const RankShape& shape = context.shape;
   if (parameter.replicated || shape.tensor_ranks == 1) return whole;
-  if (divides_columns(parameter.name)) return whole.narrow(1, shape.tensor_rank * parameter.sizes[1], parameter.sizes[1]);
+  if (divides_columns(parameter.name))
+    return whole.narrow(1, shape.tensor_rank * parameter.sizes[1], parameter.sizes[1]);
   const auto groups = row_groups(parameter.name, parameter.sizes[0], context);
-  return own_rows(whole, groups.empty() ? std::vector<std::int64_t>{parameter.sizes[0]} : groups, shape);
+  return own_rows(whole, groups.empty() ? std::vector<std::int64_t>{parameter.sizes[0]} : groups,
+                  shape);
 }
 
-void set_initial_weights(ParameterUnit& unit, const BlockContext& context, std::uint64_t seed, c10::Device device) {
+void set_initial_weights(ParameterUnit& unit, const BlockContext& context, std::uint64_t seed,
+                         c10::Device device) {
   unit.weights = at::zeros({unit.numel()}, at::TensorOptions(at::kFloat).device(device));
   if (device.is_meta()) return;
   for (std::size_t i = 0; i < unit.shapes().size(); ++i) {

@@ -9,11 +9,13 @@
 
 namespace llmsim::runtime {
 
-void add_mla_parameters(std::vector<ParameterShape>& list, const BlockContext& context, const std::string& prefix) {
+void add_mla_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
+                        const std::string& prefix) {
   const sim::Mla& mla = *context.model.mla;
   const MlaHeadShape& heads = context.shape.mla;
   const std::int64_t hidden = context.shape.hidden;
-  const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial, bool replicated) {
+  const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial,
+                       bool replicated) {
     list.push_back({.name = prefix + name + ".weight",
                     .sizes = std::move(sizes),
                     .initial = initial,
@@ -26,8 +28,10 @@ void add_mla_parameters(std::vector<ParameterShape>& list, const BlockContext& c
   }
   add("mla_down", {mla.kv_lora_rank + heads.rotary, hidden}, Initial::Normal, true);
   add("mla_norm", {mla.kv_lora_rank}, Initial::Ones, true);
-  add("queries", {heads.heads * heads.query(), mla.q_lora_rank.value_or(context.model.hidden_size)}, Initial::Normal, false);
-  add("keys_values", {heads.heads * (heads.plain + heads.value), mla.kv_lora_rank}, Initial::Normal, false);
+  add("queries", {heads.heads * heads.query(), mla.q_lora_rank.value_or(context.model.hidden_size)},
+      Initial::Normal, false);
+  add("keys_values", {heads.heads * (heads.plain + heads.value), mla.kv_lora_rank}, Initial::Normal,
+      false);
 }
 
 MlaInputs::MlaInputs(const BlockContext& context, ParameterUnit& unit, std::size_t& next)
@@ -63,16 +67,23 @@ NormOutput MlaInputs::norm_of(const at::Tensor& x, const Parameter& weight) cons
 
 at::Tensor MlaInputs::norm_gradient(at::Tensor dy, const at::Tensor& x, const NormOutput& forward,
                                     const Parameter& weight) const {
-  return norm_backward(context_.model.norm, std::move(dy), x, forward, weight.weight(), {}, weight.gradient(), {});
+  return norm_backward(context_.model.norm, std::move(dy), x, forward, weight.weight(), {},
+                       weight.gradient(), {});
 }
 
-at::Tensor MlaInputs::ranked(const at::Tensor& latents) const { return latents.narrow(1, 0, rank_); }
-at::Tensor MlaInputs::rotary_keys(const at::Tensor& latents) const { return latents.narrow(1, rank_, shape_.rotary); }
+at::Tensor MlaInputs::ranked(const at::Tensor& latents) const {
+  return latents.narrow(1, 0, rank_);
+}
+at::Tensor MlaInputs::rotary_keys(const at::Tensor& latents) const {
+  return latents.narrow(1, rank_, shape_.rotary);
+}
 
 // Normalised latents and rotary keys travel as one.
 MlaInputs::Latents MlaInputs::shared(const MlaTape& tape) const {
-  if (!context_.tensor.divides_tokens()) return {.normed = tape.mla_norm.y, .rotary_keys = rotary_keys(tape.mla_down)};
-  const at::Tensor whole = context_.tensor.column_input(at::cat({tape.mla_norm.y, rotary_keys(tape.mla_down)}, 1));
+  if (!context_.tensor.divides_tokens())
+    return {.normed = tape.mla_norm.y, .rotary_keys = rotary_keys(tape.mla_down)};
+  const at::Tensor whole =
+      context_.tensor.column_input(at::cat({tape.mla_norm.y, rotary_keys(tape.mla_down)}, 1));
   return {.normed = ranked(whole), .rotary_keys = rotary_keys(whole)};
 }
 
@@ -83,13 +94,15 @@ at::Tensor MlaInputs::queries(const at::Tensor& normed, const MlaTape& tape) con
 
 KeysAndValues MlaInputs::keys(const MlaTape& tape) const {
   const Latents latents = shared(tape);
-  return mla_keys(linear_forward(latents.normed, keys_values_.weight(), {}), latents.rotary_keys, shape_, context_.rotary);
+  return mla_keys(linear_forward(latents.normed, keys_values_.weight(), {}), latents.rotary_keys,
+                  shape_, context_.rotary);
 }
 
 at::Tensor MlaInputs::backward(Heads gradients, at::Tensor normed, MlaTape tape) const {
   at::Tensor queries = mla_queries_backward(gradients.q, shape_, context_.rotary);
   gradients.q.reset();
-  const at::Tensor latents = mla_backward({.k = std::move(gradients.k), .v = std::move(gradients.v)}, tape);
+  const at::Tensor latents =
+      mla_backward({.k = std::move(gradients.k), .v = std::move(gradients.v)}, tape);
   at::Tensor dx = queries_backward(std::move(queries), normed, tape);
   dx.addmm_(latents, mla_down_.weight());
   add_linear_weight_gradient(latents, normed, mla_down_.gradient(), {});
@@ -112,7 +125,8 @@ at::Tensor MlaInputs::mla_backward(KeysAndValues gradients, MlaTape& tape) const
   return own;
 }
 
-at::Tensor MlaInputs::queries_backward(at::Tensor gradient, const at::Tensor& normed, MlaTape& tape) const {
+at::Tensor MlaInputs::queries_backward(at::Tensor gradient, const at::Tensor& normed,
+                                       MlaTape& tape) const {
   if (!has_query_down()) return up_gradient(std::move(gradient), normed);
   at::Tensor dx = up_gradient(std::move(gradient), tape.query_norm.y);
   tape.query_norm.y.reset();
@@ -125,7 +139,8 @@ at::Tensor MlaInputs::queries_backward(at::Tensor gradient, const at::Tensor& no
 // Of the queries' GEMM, from this rank's rows to all ranks' sum.
 at::Tensor MlaInputs::up_gradient(at::Tensor gradient, const at::Tensor& input) const {
   at::Tensor dx = linear_data_gradient(gradient, queries_.weight());
-  add_linear_weight_gradient(gradient, context_.tensor.column_input(input), queries_.gradient(), {});
+  add_linear_weight_gradient(gradient, context_.tensor.column_input(input), queries_.gradient(),
+                             {});
   gradient.reset();
   return context_.tensor.column_gradient(std::move(dx));
 }

@@ -1,12 +1,13 @@
 // Queries, keys and values of a block with MLA, in the place of its one GEMM: the operators of
 // sim/operators/block.h, with an explicit backward pass.
 //
-//   down      [query down, norm], MLA down, norm of its first kv_lora_rank values; the rest are the rotary keys of all heads
+//   down      [query down, norm], MLA down, norm of its first kv_lora_rank values; the rest are the
+//             rotary keys of all heads
 //   up        [shared], query up (without query down: from the block's norm), heads; MLA up, heads
 //   backward  the same in reverse; MLA down reads the block's norm last and adds to its gradient
 //
-// Over tensor ranks the GEMMs down are whole on each, of its own tokens with sequence parallelism, and the latents are shared:
-// what the GEMMs up read is gathered, the gradient of it summed.
+// Over tensor ranks the GEMMs down are whole on each, of its own tokens with sequence parallelism,
+// and the latents are shared: what the GEMMs up read is gathered, the gradient of it summed.
 #pragma once
 
 #include <string>
@@ -32,7 +33,8 @@ struct MlaTape {
 };
 
 // Shapes of their parameters, in the order that MlaInputs expects.
-void add_mla_parameters(std::vector<ParameterShape>& list, const BlockContext& context, const std::string& prefix);
+void add_mla_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
+                        const std::string& prefix);
 
 class MlaInputs {
  public:
@@ -54,7 +56,8 @@ class MlaInputs {
 
   bool has_query_down() const { return query_down_.exists(); }
   NormOutput norm_of(const at::Tensor& x, const Parameter& weight) const;
-  at::Tensor norm_gradient(at::Tensor dy, const at::Tensor& x, const NormOutput& forward, const Parameter& weight) const;
+  at::Tensor norm_gradient(at::Tensor dy, const at::Tensor& x, const NormOutput& forward,
+                           const Parameter& weight) const;
   at::Tensor ranked(const at::Tensor& latents) const;
   at::Tensor rotary_keys(const at::Tensor& latents) const;
   Latents shared(const MlaTape& tape) const;

@@ -12,12 +12,15 @@ namespace {
 sim::Recompute none() { return {.kind = sim::RecomputeKind::None}; }
 sim::Recompute full() { return {.kind = sim::RecomputeKind::Full}; }
 
-int shards_of(const sim::Strategy& strategy, int ranks) { return strategy.sharding == sim::Sharding::None ? 1 : ranks; }
+int shards_of(const sim::Strategy& strategy, int ranks) {
+  return strategy.sharding == sim::Sharding::None ? 1 : ranks;
+}
 
 }  // namespace
 
-ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strategy, const sim::ModelChunk& part, int first_block,
-                       LossPlan loss, DataParallel& data)
+ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strategy,
+                       const sim::ModelChunk& part, int first_block, LossPlan loss,
+                       DataParallel& data)
     : context_(context),
       recompute_(strategy.recompute),
       offloads_checkpoints_(strategy.offload.activations),
@@ -27,29 +30,36 @@ ModelChunk::ModelChunk(const BlockContext& context, const sim::Strategy& strateg
   tied_here_ = part.embedding && part.head && context.model.tied_embeddings;
   if (part.embedding) {
     const bool tied_across_stages = context.model.tied_embeddings && !part.head;
-    embedding_unit_ =
-        std::make_unique<ParameterUnit>("embedding", embedding_parameters(context.model, context.shape, tied_across_stages), shards);
+    embedding_unit_ = std::make_unique<ParameterUnit>(
+        "embedding", embedding_parameters(context.model, context.shape, tied_across_stages),
+        shards);
     embedding_ = std::make_unique<Embedding>(context, *embedding_unit_);
   }
   for (int i = 0; i < part.blocks; ++i) add_block(strategy, first_block + i);
   if (part.head) {
-    head_unit_ = std::make_unique<ParameterUnit>("head", head_parameters(context.model, context.shape, tied_here_), shards);
-    head_ = std::make_unique<Head>(context, *head_unit_, tied_here_ ? Parameter(*embedding_unit_, 0) : Parameter());
+    head_unit_ = std::make_unique<ParameterUnit>(
+        "head", head_parameters(context.model, context.shape, tied_here_), shards);
+    head_ = std::make_unique<Head>(context, *head_unit_,
+                                   tied_here_ ? Parameter(*embedding_unit_, 0) : Parameter());
   }
 }
 
-// Routed experts that other ranks have too are exchanged with fewer ranks than the rest: they are a unit of their own.
+// Routed experts that other ranks have too are exchanged with fewer ranks than the rest: they are a
+// unit of their own.
 void ModelChunk::add_block(const sim::Strategy& strategy, int layer) {
   const std::string name = "blocks." + std::to_string(layer), prefix = name + ".";
   const sim::LayerKind kind = sim::kind_of_layer(context_.model, layer);
   const bool moe = kind == sim::LayerKind::Moe, apart = moe && strategy.divides_experts();
   std::vector<ParameterShape> shapes = block_parameters(context_, kind, prefix), experts;
   if (moe) add_expert_parameters(apart ? experts : shapes, context_, prefix);
-  const std::size_t first = shapes.size() - (context_.model.moe && context_.model.moe->expert_bias ? 4 : 2);
-  block_units_.push_back(std::make_unique<ParameterUnit>(name, std::move(shapes), shards_of(strategy, strategy.shard_ranks())));
-  expert_units_.push_back(apart ? std::make_unique<ParameterUnit>(prefix + "experts", std::move(experts),
-                                                                  shards_of(strategy, strategy.expert_shard_ranks()))
-                                : nullptr);
+  const std::size_t first =
+      shapes.size() - (context_.model.moe && context_.model.moe->expert_bias ? 4 : 2);
+  block_units_.push_back(std::make_unique<ParameterUnit>(
+      name, std::move(shapes), shards_of(strategy, strategy.shard_ranks())));
+  expert_units_.push_back(
+      apart ? std::make_unique<ParameterUnit>(prefix + "experts", std::move(experts),
+                                              shards_of(strategy, strategy.expert_shard_ranks()))
+            : nullptr);
   ExpertPlace place;
   if (apart) place = {.unit = expert_units_.back().get(), .first = 0};
   if (moe && !apart) place = {.unit = block_units_.back().get(), .first = first};
@@ -119,7 +129,8 @@ at::Tensor ModelChunk::forward(at::Tensor input, const MicroBatch& batch, ChunkT
   return x;
 }
 
-at::Tensor ModelChunk::backward(at::Tensor gradient, const MicroBatch& batch, ChunkTape tape, bool last_of_step) {
+at::Tensor ModelChunk::backward(at::Tensor gradient, const MicroBatch& batch, ChunkTape tape,
+                                bool last_of_step) {
   data_.begin_pass(backward_units());
   if (head_) {
     if (tied_here_) data_.before_backward(*embedding_unit_);

@@ -1,9 +1,10 @@
-// A contiguous part of a model on one rank: some blocks, with the embedding before or the head after them where it has them.
+// A contiguous part of a model on one rank: some blocks, with the embedding before or the head
+// after them where it has them.
 //
 // Under activation offload the input of a block that is recomputed waits on the host.
 //
-// forward() fills a tape for one micro-batch, backward() uses it up.  Between the two any number of other micro-batches may go
-// forward: that is how pipelines use it.
+// forward() fills a tape for one micro-batch, backward() uses it up.  Between the two any number of
+// other micro-batches may go forward: that is how pipelines use it.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +35,20 @@ struct ChunkTape {
 
 class ModelChunk {
  public:
-  // `context`, `data` must outlive it.  Blocks are numbered from `first_block` for the names of their parameters.
-  ModelChunk(const BlockContext& context, const sim::Strategy& strategy, const sim::ModelChunk& part, int first_block,
-             LossPlan loss, DataParallel& data);
+  // `context`, `data` must outlive it.  Blocks are numbered from `first_block` for the names of
+  // their parameters.
+  ModelChunk(const BlockContext& context, const sim::Strategy& strategy,
+             const sim::ModelChunk& part, int first_block, LossPlan loss, DataParallel& data);
 
   std::vector<ParameterUnit*> units() const;
 
-  // `input`: the previous part's output; ignored by the part with the embedding.  Gives this part's output, or with the head the
-  // loss.
+  // `input`: the previous part's output; ignored by the part with the embedding.  Gives this part's
+  // output, or with the head the loss.
   at::Tensor forward(at::Tensor input, const MicroBatch& batch, ChunkTape& tape);
-  // `gradient`: of the output; ignored with the head.  Gives the gradient of the input; undefined with the embedding.
-  at::Tensor backward(at::Tensor gradient, const MicroBatch& batch, ChunkTape tape, bool last_of_step);
+  // `gradient`: of the output; ignored with the head.  Gives the gradient of the input; undefined
+  // with the embedding.
+  at::Tensor backward(at::Tensor gradient, const MicroBatch& batch, ChunkTape tape,
+                      bool last_of_step);
 
  private:
   template <typename Visit>
@@ -61,7 +65,8 @@ class ModelChunk {
   DataParallel& data_;
   std::unique_ptr<ParameterUnit> embedding_unit_, head_unit_;
   std::vector<std::unique_ptr<ParameterUnit>> block_units_;
-  std::vector<std::unique_ptr<ParameterUnit>> expert_units_;  // by block; none where experts are not divided over ranks
+  // By block; none where experts are not divided over ranks.
+  std::vector<std::unique_ptr<ParameterUnit>> expert_units_;
   std::unique_ptr<Embedding> embedding_;
   std::unique_ptr<Head> head_;
   std::vector<Block> blocks_;

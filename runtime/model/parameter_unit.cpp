@@ -11,7 +11,8 @@ namespace llmsim::runtime {
 namespace {
 
 std::int64_t numel_of(const ParameterShape& shape) {
-  return std::accumulate(shape.sizes.begin(), shape.sizes.end(), std::int64_t{1}, std::multiplies<>());
+  return std::accumulate(shape.sizes.begin(), shape.sizes.end(), std::int64_t{1},
+                         std::multiplies<>());
 }
 
 }  // namespace
@@ -25,7 +26,9 @@ NumberFormats number_formats(sim::Precision precision, bool autocast) {
     case sim::Precision::Fp8:
       if (autocast) throw Error("autocast = true is for bf16, not for fp8");
       return {.compute = c10::kBFloat16, .weights = c10::kBFloat16, .gradients = c10::kBFloat16};
-    default: throw Error(std::string("the runtime trains in fp32, bf16 and fp8, not in ") + sim::name_of(precision));
+    default:
+      throw Error(std::string("the runtime trains in fp32, bf16 and fp8, not in ") +
+                  sim::name_of(precision));
   }
 }
 

@@ -1,8 +1,9 @@
 // Parameters that travel together: those of a block, of the embedding, of the head.
 //
-// The weights of a unit are one flat tensor, and so are its gradients; a parameter is a view into each.  Data parallelism moves
-// flat tensors and never looks inside: it puts whole weights there before a unit computes, takes them away afterwards, and sums
-// whole gradients.  The flat tensors are padded so that they divide evenly over the ranks that share them.
+// The weights of a unit are one flat tensor, and so are its gradients; a parameter is a view into
+// each.  Data parallelism moves flat tensors and never looks inside: it puts whole weights there
+// before a unit computes, takes them away afterwards, and sums whole gradients.  The flat tensors
+// are padded so that they divide evenly over the ranks that share them.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,10 @@ namespace llmsim::runtime {
 //
 //   fp32            everything in fp32
 //   bf16            weights and gradients in bf16, fp32 master weights beside them
-//   fp8             the same, and the linear layers of blocks multiply in 8 bits (kernels/low_precision_linear.h)
-//   bf16, autocast  weights and gradients in fp32; a bf16 copy of a unit's weights is made each time the unit computes
+//   fp8             the same, and the linear layers of blocks multiply in 8 bits
+//                   (kernels/low_precision_linear.h)
+//   bf16, autocast  weights and gradients in fp32; a bf16 copy of a unit's weights is made each
+//                   time the unit computes
 struct NumberFormats {
   c10::ScalarType compute = c10::kFloat;
   c10::ScalarType weights = c10::kFloat;
@@ -40,11 +43,12 @@ struct ParameterShape {
   std::string name;  // unique in the model: "blocks.3.qkv.weight"
   std::vector<std::int64_t> sizes;
   Initial initial = Initial::Normal;
-  bool replicated = false;        // over the tensor ranks
-  bool own_tokens = false;        // replicated, and under sequence parallelism the gradient is that of this rank's tokens
-  bool partial_gradient = false;  // replicated, and the gradient is a part of a sum over them
-  bool of_experts = false;        // one matrix for each of the experts that this rank has
-  bool tied_across_stages = false;        // the first and the last pipeline stage have a copy each
+  bool replicated = false;  // over the tensor ranks
+  // Replicated, and under sequence parallelism the gradient is that of this rank's tokens.
+  bool own_tokens = false;
+  bool partial_gradient = false;    // replicated, and the gradient is a part of a sum over them
+  bool of_experts = false;          // one matrix for each of the experts that this rank has
+  bool tied_across_stages = false;  // the first and the last pipeline stage have a copy each
 };
 
 class ParameterUnit {
@@ -74,7 +78,8 @@ class ParameterUnit {
   std::int64_t numel_ = 0;
 };
 
-// One parameter of a unit, or none (a bias that the model does not have): its views are undefined then.
+// One parameter of a unit, or none (a bias that the model does not have): its views are undefined
+// then.
 class Parameter {
  public:
   Parameter() = default;

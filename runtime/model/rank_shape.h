@@ -31,7 +31,11 @@ struct RankShape {
 
   std::int64_t tokens() const { return batch * seq_len; }
   HeadShape head_shape() const {
-    return {.batch = batch, .seq_len = seq_len, .heads = heads, .kv_heads = kv_heads, .head_dim = head_dim};
+    return {.batch = batch,
+            .seq_len = seq_len,
+            .heads = heads,
+            .kv_heads = kv_heads,
+            .head_dim = head_dim};
   }
 };
 
@@ -41,8 +45,8 @@ struct ShapeRank {
   int expert = 0;
 };
 
-// Requires a valid strategy.  Throws Error for models whose layers the runtime does not execute, or whose key heads or vocabulary
-// the tensor ranks do not divide, naming the field.
+// Requires a valid strategy.  Throws Error for models whose layers the runtime does not execute, or
+// whose key heads or vocabulary the tensor ranks do not divide, naming the field.
 RankShape rank_shape(const sim::Transformer& model, const sim::Strategy& strategy, ShapeRank rank);
 
 }  // namespace llmsim::runtime

@@ -1,7 +1,9 @@
-// Tokens that a model can learn: each follows from the one before by a fixed rule, except for some noise.
+// Tokens that a model can learn: each follows from the one before by a fixed rule, except for some
+// noise.
 //
-// A pipeline stage needs the ids with the embedding and the targets with the head, and holds no others.  Sequence i is the same
-// whoever asks for it, so that the global batch of a step does not depend on how it is divided.
+// A pipeline stage needs the ids with the embedding and the targets with the head, and holds no
+// others.  Sequence i is the same whoever asks for it, so that the global batch of a step does not
+// depend on how it is divided.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +25,12 @@ struct WantedTokens {
 
 class TokenStream {
  public:
-  TokenStream(std::int64_t vocab, std::int64_t seq_len, std::uint64_t seed) : vocab_(vocab), seq_len_(seq_len), seed_(seed) {}
+  TokenStream(std::int64_t vocab, std::int64_t seq_len, std::uint64_t seed)
+      : vocab_(vocab), seq_len_(seq_len), seed_(seed) {}
 
   // Sequences first, first + 1, ..., on `device`; on the meta device shapes alone.
-  MicroBatch sequences(std::int64_t first, std::int64_t count, c10::Device device, WantedTokens wanted) const;
+  MicroBatch sequences(std::int64_t first, std::int64_t count, c10::Device device,
+                       WantedTokens wanted) const;
 
  private:
   std::int64_t vocab_, seq_len_;

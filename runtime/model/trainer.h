@@ -1,8 +1,9 @@
 // Trains one rank's part of a model, step by step, as a strategy says.
 //
-// A step is num_microbatches forward and backward passes in the order of the pipeline's schedule, the sum of gradients over the
-// data ranks, what model-parallel ranks still add to them, and the optimizer.  Losses and
-// gradients are means over all tokens of the global batch, so every layout of one model and batch gives the same values.
+// A step is num_microbatches forward and backward passes in the order of the pipeline's schedule,
+// the sum of gradients over the data ranks, what model-parallel ranks still add to them, and the
+// optimizer.  Losses and gradients are means over all tokens of the global batch, so every layout
+// of one model and batch gives the same values.
 #pragma once
 
 #include <cstdint>
@@ -30,29 +31,35 @@ struct TrainingSetup {
   sim::Strategy strategy;
   bool autocast = false;  // bf16: fp32 weights, cast when a unit computes
   c10::Device device = c10::kCPU;
-  bool balanced_experts = false;  // tokens are dealt to experts evenly; always so on the meta device
+  // Tokens are dealt to experts evenly; always so on the meta device.
+  bool balanced_experts = false;
   ExchangeBehaviour exchange;
   AdamWOptions optimizer;
-  AttentionKernels attention_kernels = AttentionKernels::Blockwise;  // where the strategy has flash attention
+  // Where the strategy has flash attention.
+  AttentionKernels attention_kernels = AttentionKernels::Blockwise;
   std::uint64_t seed = 1;
 };
 
 struct StepResult {
-  double loss = 0.0;  // this rank's share of the global batch's; on ranks without the head, and on the meta device, 0
+  // This rank's share of the global batch's; on ranks without the head, and on the meta device, 0.
+  double loss = 0.0;
   double gradient_norm = 0.0;
   sim::Seconds forward{}, backward{}, optimizer{}, total{};
-  std::int64_t bytes_after_forward = 0;  // held when the first backward pass begins, on metered devices
+  // Held when the first backward pass begins, on metered devices.
+  std::int64_t bytes_after_forward = 0;
 };
 
 // Looks on while a step is executed; what is empty is not called.
 struct StepObserver {
-  PassDone pass_done;                                                       // between passes
-  std::function<void(const std::vector<GradientSlice>&)> gradients_summed;  // over all ranks, before the update
+  PassDone pass_done;  // between passes
+  // Over all ranks, before the update.
+  std::function<void(const std::vector<GradientSlice>&)> gradients_summed;
 };
 
 class Trainer {
  public:
-  // `groups` must outlive the trainer.  Throws Error for strategies that the runtime does not execute, naming the field.
+  // `groups` must outlive the trainer.  Throws Error for strategies that the runtime does not
+  // execute, naming the field.
   Trainer(const TrainingSetup& setup, const RankGroups& groups);
 
   // The micro-batches of this rank for the next step.

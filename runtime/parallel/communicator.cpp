@@ -11,11 +11,13 @@
 namespace llmsim::runtime {
 namespace {
 
-std::vector<at::Tensor> pieces_of(const at::Tensor& whole, const std::vector<std::int64_t>& rows, int ranks) {
+std::vector<at::Tensor> pieces_of(const at::Tensor& whole, const std::vector<std::int64_t>& rows,
+                                  int ranks) {
   if (rows.size() != static_cast<std::size_t>(ranks) ||
       std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) != whole.size(0)) {
-    throw Error("all-to-all of " + std::to_string(whole.size(0)) + " rows: wants a number of rows for each of " +
-                std::to_string(ranks) + " ranks, as many together");
+    throw Error("all-to-all of " + std::to_string(whole.size(0)) +
+                " rows: wants a number of rows for each of " + std::to_string(ranks) +
+                " ranks, as many together");
   }
   return whole.split_with_sizes(rows);
 }
@@ -72,7 +74,9 @@ void Communicator::all_reduce(at::Tensor buffer, Reduction reduction) {
   do_all_reduce(std::move(buffer), reduction)->wait();
 }
 
-void Communicator::all_gather(at::Tensor whole, const at::Tensor& part) { start_all_gather(std::move(whole), part)->wait(); }
+void Communicator::all_gather(at::Tensor whole, const at::Tensor& part) {
+  start_all_gather(std::move(whole), part)->wait();
+}
 
 void Communicator::reduce_scatter(at::Tensor part, const at::Tensor& whole) {
   start_reduce_scatter(std::move(part), whole)->wait();
@@ -81,8 +85,9 @@ void Communicator::reduce_scatter(at::Tensor part, const at::Tensor& whole) {
 void Communicator::all_to_all(at::Tensor received, const at::Tensor& sent) {
   const auto ranks = static_cast<std::size_t>(size());
   if (received.numel() != sent.numel() || sent.numel() % size() != 0) {
-    throw Error("all-to-all of " + std::to_string(sent.numel()) + " elements into " + std::to_string(received.numel()) +
-                ": wants as many, divisible by " + std::to_string(size()) + " ranks");
+    throw Error("all-to-all of " + std::to_string(sent.numel()) + " elements into " +
+                std::to_string(received.numel()) + ": wants as many, divisible by " +
+                std::to_string(size()) + " ranks");
   }
   const std::vector<std::int64_t> rows(ranks, sent.numel() / size());
   all_to_all(received.view(-1), sent.view(-1), {.received = rows, .sent = rows});
@@ -90,7 +95,9 @@ void Communicator::all_to_all(at::Tensor received, const at::Tensor& sent) {
 
 void Communicator::all_to_all(at::Tensor received, const at::Tensor& sent, const PieceRows& rows) {
   count(sim::CollectiveKind::AllToAll, sent);
-  do_all_to_all({.received = pieces_of(received, rows.received, size()), .sent = pieces_of(sent, rows.sent, size())})->wait();
+  do_all_to_all({.received = pieces_of(received, rows.received, size()),
+                 .sent = pieces_of(sent, rows.sent, size())})
+      ->wait();
 }
 
 void Communicator::broadcast(at::Tensor buffer, int root) {
@@ -101,19 +108,23 @@ void Communicator::broadcast(at::Tensor buffer, int root) {
 void Communicator::send(const at::Tensor& buffer, int to) { start_send(buffer, to)->wait(); }
 
 // Counted where it is sent.
-void Communicator::receive(at::Tensor buffer, int from) { do_receive(std::move(buffer), from)->wait(); }
+void Communicator::receive(at::Tensor buffer, int from) {
+  do_receive(std::move(buffer), from)->wait();
+}
 
 std::unique_ptr<PendingCollective> Communicator::start_all_reduce(at::Tensor buffer) {
   count(sim::CollectiveKind::AllReduce, buffer);
   return do_all_reduce(std::move(buffer), Reduction::Sum);
 }
 
-std::unique_ptr<PendingCollective> Communicator::start_all_gather(at::Tensor whole, const at::Tensor& part) {
+std::unique_ptr<PendingCollective> Communicator::start_all_gather(at::Tensor whole,
+                                                                  const at::Tensor& part) {
   count(sim::CollectiveKind::AllGather, whole);
   return do_all_gather(std::move(whole), part);
 }
 
-std::unique_ptr<PendingCollective> Communicator::start_reduce_scatter(at::Tensor part, const at::Tensor& whole) {
+std::unique_ptr<PendingCollective> Communicator::start_reduce_scatter(at::Tensor part,
+                                                                      const at::Tensor& whole) {
   count(sim::CollectiveKind::ReduceScatter, whole);
   return do_reduce_scatter(std::move(part), whole);
 }

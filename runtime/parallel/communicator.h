@@ -1,7 +1,9 @@
-// The collectives of one group of ranks, in the vocabulary of the simulator, counted as it counts them.
+// The collectives of one group of ranks, in the vocabulary of the simulator, counted as it counts
+// them.
 //
-// Sizes are nccl-tests': the whole buffer of an all-gather, reduce-scatter, all-reduce or all-to-all, one message of a send.
-// Tensors are contiguous.  A call blocks until its result may be used; `start_` forms return at once.
+// Sizes are nccl-tests': the whole buffer of an all-gather, reduce-scatter, all-reduce or
+// all-to-all, one message of a send.  Tensors are contiguous.  A call blocks until its result may
+// be used; `start_` forms return at once.
 #pragma once
 
 #include <array>
@@ -24,7 +26,8 @@ struct CollectiveCount {
 };
 
 inline constexpr std::size_t kNumCollectiveKinds = 6;
-using CollectiveCounts = std::array<CollectiveCount, kNumCollectiveKinds>;  // by sim::CollectiveKind
+// By sim::CollectiveKind.
+using CollectiveCounts = std::array<CollectiveCount, kNumCollectiveKinds>;
 
 // A collective under way.  Its tensors must not be touched before wait() has returned.
 class PendingCollective {
@@ -56,8 +59,9 @@ class Communicator {
   void send(const at::Tensor& buffer, int to);
   void receive(at::Tensor buffer, int from);
   virtual void barrier() = 0;
-  // What is under way ends, with Error where somebody waits for it, and the group is of no use afterwards: this rank cannot go on
-  // and the others are to notice.  Transports inside one process have nothing under way.
+  // What is under way ends, with Error where somebody waits for it, and the group is of no use
+  // afterwards: this rank cannot go on and the others are to notice.  Transports inside one process
+  // have nothing under way.
   virtual void abandon() {}
 
   std::unique_ptr<PendingCollective> start_all_reduce(at::Tensor buffer);
@@ -86,12 +90,13 @@ class Communicator {
  private:
   void count(sim::CollectiveKind kind, const at::Tensor& buffer);
 
-  mutable std::mutex mutex_;  // of counts_: a pipeline stage sends from one thread and computes on another
+  // Of counts_: a pipeline stage sends from one thread and computes on another.
+  mutable std::mutex mutex_;
   CollectiveCounts counts_{};
 };
 
-// A group of which only one rank exists: collectives are counted and carry nothing.  With the meta device one process stands for
-// any rank of any cluster.
+// A group of which only one rank exists: collectives are counted and carry nothing.  With the meta
+// device one process stands for any rank of any cluster.
 
 std::unique_ptr<Communicator> counting_communicator(int rank, int size);
 

@@ -19,7 +19,8 @@ using Slices = std::vector<GradientSlice>;
 // What all forms of one group do with weights and states.  Groups of one rank are none.
 class OneGroup : public DataParallel {
  public:
-  OneGroup(NumberFormats formats, ExchangeBehaviour habits, Communicator* group, std::unique_ptr<UnitWeights> weights)
+  OneGroup(NumberFormats formats, ExchangeBehaviour habits, Communicator* group,
+           std::unique_ptr<UnitWeights> weights)
       : formats_(formats), behaviour_(habits), group_(group), weights_(std::move(weights)) {}
 
   void before_forward(ParameterUnit& unit) override { weights_->lend(unit); }
@@ -37,16 +38,20 @@ class OneGroup : public DataParallel {
   FlatOptimizer optimizer_;
 };
 
-// Every rank holds everything: one process alone, or DDP with one all-reduce for each bucket of gradients.
+// Every rank holds everything: one process alone, or DDP with one all-reduce for each bucket of
+// gradients.
 //
-// The gradients of all units are one buffer in the order in which backward passes complete them (the last unit first), and a
-// bucket is a piece of it: nothing is copied.  A bucket is sent when the last unit that has a part in it is done.
+// The gradients of all units are one buffer in the order in which backward passes complete them
+// (the last unit first), and a bucket is a piece of it: nothing is copied.  A bucket is sent when
+// the last unit that has a part in it is done.
 class Replicated : public OneGroup {
  public:
   Replicated(NumberFormats formats, ExchangeBehaviour habits, Communicator* group)
       : OneGroup(formats, habits, group, whole_weights(formats, habits.states_on_host, nullptr)) {}
 
-  void adopt(ParameterUnit& unit) override { held_.push_back({.unit = &unit, .slice = weights_->adopt(unit)}); }
+  void adopt(ParameterUnit& unit) override {
+    held_.push_back({.unit = &unit, .slice = weights_->adopt(unit)});
+  }
 
   void complete() override {
     std::int64_t size = 0;
@@ -54,9 +59,11 @@ class Replicated : public OneGroup {
       held->begin = size;
       size += held->unit->numel();
     }
-    gradients_ = at::zeros({size}, held_.front().slice.on_device().options().dtype(formats_.gradients));
+    gradients_ =
+        at::zeros({size}, held_.front().slice.on_device().options().dtype(formats_.gradients));
     for (Held& held : held_) {
-      held.unit->gradients = held.slice.gradient = gradients_.narrow(0, held.begin, held.unit->numel());
+      held.unit->gradients = held.slice.gradient =
+          gradients_.narrow(0, held.begin, held.unit->numel());
       optimizer_.add(*held.unit, 0, held.slice);
     }
     cut_buckets();
@@ -74,10 +81,12 @@ class Replicated : public OneGroup {
   void after_backward(ParameterUnit& unit, bool last) override {
     weights_->take_back(unit);
     if (!last && !behaviour_.every_micro_batch) return;
-    const Held& held = *std::find_if(held_.begin(), held_.end(), [&](const Held& one) { return one.unit == &unit; });
+    const Held& held = *std::find_if(held_.begin(), held_.end(),
+                                     [&](const Held& one) { return one.unit == &unit; });
     const std::int64_t end = held.begin + unit.numel();
     for (Bucket& bucket : buckets_) {
-      const std::int64_t shared = std::min(end, bucket.begin + bucket.size) - std::max(held.begin, bucket.begin);
+      const std::int64_t shared =
+          std::min(end, bucket.begin + bucket.size) - std::max(held.begin, bucket.begin);
       if (shared <= 0) continue;
       bucket.done += shared;
       if (bucket.done < bucket.size) continue;
@@ -95,7 +104,9 @@ class Replicated : public OneGroup {
   }
 
   Communicator* slice_group() const override { return nullptr; }
-  void update(std::int64_t step, const AdamWOptions& options, double scale) override { optimizer_.step(step, options, scale); }
+  void update(std::int64_t step, const AdamWOptions& options, double scale) override {
+    optimizer_.step(step, options, scale);
+  }
 
  private:
   struct Held {
@@ -113,12 +124,15 @@ class Replicated : public OneGroup {
   void cut_buckets() {
     if (group_ == nullptr) return;
     if (behaviour_.bucket == 0) {
-      for (const Held& held : held_) buckets_.push_back({.begin = held.begin, .size = held.unit->numel(), .sum = nullptr});
+      for (const Held& held : held_)
+        buckets_.push_back({.begin = held.begin, .size = held.unit->numel(), .sum = nullptr});
       return;
     }
-    const std::int64_t most = std::max<std::int64_t>(1, behaviour_.bucket / gradients_.element_size());
+    const std::int64_t most =
+        std::max<std::int64_t>(1, behaviour_.bucket / gradients_.element_size());
     for (std::int64_t begin = 0; begin < gradients_.numel(); begin += most) {
-      buckets_.push_back({.begin = begin, .size = std::min(most, gradients_.numel() - begin), .sum = nullptr});
+      buckets_.push_back(
+          {.begin = begin, .size = std::min(most, gradients_.numel() - begin), .sum = nullptr});
     }
   }
 
@@ -135,7 +149,8 @@ class Zero1 : public OneGroup {
 
   void adopt(ParameterUnit& unit) override {
     AdamWSlice slice = weights_->adopt(unit);
-    unit.gradients = at::zeros({unit.numel()}, slice.on_device().options().dtype(formats_.gradients));
+    unit.gradients =
+        at::zeros({unit.numel()}, slice.on_device().options().dtype(formats_.gradients));
     slice.gradient = own_shard(unit.gradients, group_);
     gradients_.push_back(unit.gradients);
     optimizer_.add(unit, own_shard_begin(unit.numel(), group_), std::move(slice));
@@ -153,7 +168,8 @@ class Zero1 : public OneGroup {
     weights_->take_back(unit);
     if (group_ == nullptr || (!last && !behaviour_.every_micro_batch)) return;
     under_way_.push_back(
-        {.gradients = unit.gradients, .sum = group_->start_reduce_scatter(own_shard(unit.gradients, group_), unit.gradients)});
+        {.gradients = unit.gradients,
+         .sum = group_->start_reduce_scatter(own_shard(unit.gradients, group_), unit.gradients)});
   }
 
   void finish_gradients() override {
@@ -178,12 +194,12 @@ class Zero1 : public OneGroup {
   std::vector<Reduction> under_way_;
 };
 
-// Every rank holds a shard of gradients and states, and all weights (stage 2) or a shard of them (stage 3, FSDP).  Hsdp: stage 3
-// inside each of several replicas.
+// Every rank holds a shard of gradients and states, and all weights (stage 2) or a shard of them
+// (stage 3, FSDP).  Hsdp: stage 3 inside each of several replicas.
 class Zero2Zero3 : public OneGroup {
  public:
-  Zero2Zero3(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards, Communicator* replicas,
-             std::unique_ptr<UnitWeights> weights)
+  Zero2Zero3(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards,
+             Communicator* replicas, std::unique_ptr<UnitWeights> weights)
       : OneGroup(formats, habits, shards, std::move(weights)),
         gradients_(formats.gradients, shards, replicas, habits.every_micro_batch) {}
 
@@ -221,8 +237,8 @@ class Zero2Zero3 : public OneGroup {
   ShardedGradients gradients_;
 };
 
-// Where routed experts are divided over expert ranks: their units are shared by the ranks that have the same experts, all others
-// by all data ranks, each in the same form.
+// Where routed experts are divided over expert ranks: their units are shared by the ranks that have
+// the same experts, all others by all data ranks, each in the same form.
 class ExpertDataParallel : public DataParallel {
  public:
   ExpertDataParallel(std::unique_ptr<DataParallel> shared, std::unique_ptr<DataParallel> experts)
@@ -240,7 +256,8 @@ class ExpertDataParallel : public DataParallel {
 
   void begin_pass(const Units& units) override {
     Units shared, experts;
-    std::partition_copy(units.begin(), units.end(), std::back_inserter(experts), std::back_inserter(shared), is_of_experts);
+    std::partition_copy(units.begin(), units.end(), std::back_inserter(experts),
+                        std::back_inserter(shared), is_of_experts);
     shared_->begin_pass(shared);
     if (has_experts_) experts_->begin_pass(experts);
   }
@@ -248,7 +265,9 @@ class ExpertDataParallel : public DataParallel {
   void before_forward(ParameterUnit& unit) override { of(unit).before_forward(unit); }
   void after_forward(ParameterUnit& unit) override { of(unit).after_forward(unit); }
   void before_backward(ParameterUnit& unit) override { of(unit).before_backward(unit); }
-  void after_backward(ParameterUnit& unit, bool last) override { of(unit).after_backward(unit, last); }
+  void after_backward(ParameterUnit& unit, bool last) override {
+    of(unit).after_backward(unit, last);
+  }
   void lend_gradients(ParameterUnit& unit) override { of(unit).lend_gradients(unit); }
 
   void finish_gradients() override {
@@ -272,41 +291,52 @@ class ExpertDataParallel : public DataParallel {
 
  private:
   static bool is_of_experts(const ParameterUnit* unit) { return unit->shapes().front().of_experts; }
-  DataParallel& of(const ParameterUnit& unit) { return is_of_experts(&unit) ? *experts_ : *shared_; }
+  DataParallel& of(const ParameterUnit& unit) {
+    return is_of_experts(&unit) ? *experts_ : *shared_;
+  }
 
   std::unique_ptr<DataParallel> shared_, experts_;
   bool has_experts_ = false;  // a pipeline stage may have none
 };
 
 // Weights are gathered for every micro-batch, and gradients reduced after it.
-std::unique_ptr<DataParallel> zero3(NumberFormats formats, ExchangeBehaviour habits, Communicator* shards, Communicator* replicas) {
+std::unique_ptr<DataParallel> zero3(NumberFormats formats, ExchangeBehaviour habits,
+                                    Communicator* shards, Communicator* replicas) {
   habits.every_micro_batch = true;
-  return std::make_unique<Zero2Zero3>(formats, habits, shards, replicas, sharded_weights(formats, habits, shards));
+  return std::make_unique<Zero2Zero3>(formats, habits, shards, replicas,
+                                      sharded_weights(formats, habits, shards));
 }
 
 // Over the ranks of one group; Hsdp over those that share a shard group, and its replicas.
-std::unique_ptr<DataParallel> form_over(Communicator* data, const sim::Strategy& strategy, NumberFormats formats,
-                                        const ExchangeBehaviour& habits, const RankGroups& groups) {
+std::unique_ptr<DataParallel> form_over(Communicator* data, const sim::Strategy& strategy,
+                                        NumberFormats formats, const ExchangeBehaviour& habits,
+                                        const RankGroups& groups) {
   switch (strategy.sharding) {
     case sim::Sharding::None: return std::make_unique<Replicated>(formats, habits, data);
     case sim::Sharding::Zero1: return std::make_unique<Zero1>(formats, habits, data);
     case sim::Sharding::Zero2:
-      return std::make_unique<Zero2Zero3>(formats, habits, data, nullptr, whole_weights(formats, habits.states_on_host, data));
+      return std::make_unique<Zero2Zero3>(formats, habits, data, nullptr,
+                                          whole_weights(formats, habits.states_on_host, data));
     case sim::Sharding::Zero3: return zero3(formats, habits, data, nullptr);
     case sim::Sharding::Hsdp:
-      return zero3(formats, habits, groups.of(sim::GroupKind::Shard), groups.of(sim::GroupKind::Replicate));
+      return zero3(formats, habits, groups.of(sim::GroupKind::Shard),
+                   groups.of(sim::GroupKind::Replicate));
   }
   return nullptr;
 }
 
 }  // namespace
 
-std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeBehaviour habits,
+std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy,
+                                                 NumberFormats formats, ExchangeBehaviour habits,
                                                  const RankGroups& groups) {
   habits.states_on_host = strategy.offload.optimizer;
-  const auto form = [&](sim::GroupKind kind) { return form_over(groups.of(kind), strategy, formats, habits, groups); };
+  const auto form = [&](sim::GroupKind kind) {
+    return form_over(groups.of(kind), strategy, formats, habits, groups);
+  };
   if (!strategy.divides_experts()) return form(sim::GroupKind::Data);
-  return std::make_unique<ExpertDataParallel>(form(sim::GroupKind::Data), form(sim::GroupKind::ExpertData));
+  return std::make_unique<ExpertDataParallel>(form(sim::GroupKind::Data),
+                                              form(sim::GroupKind::ExpertData));
 }
 
 }  // namespace llmsim::runtime

@@ -1,16 +1,21 @@
-// Where weights, gradients and optimizer states live over the data-parallel ranks, and how they get to where they are used.
+// Where weights, gradients and optimizer states live over the data-parallel ranks, and how they get
+// to where they are used.
 //
 //   form          weights   gradients  states    collectives of a step, p passes (micro-batches)
 //   Replicated    whole     whole      whole     all-reduce of the gradients, by buckets
-//   Zero1         whole     whole      shard     reduce-scatter of each unit's gradients, all-gather of its weights, in place
-//   Zero2         whole     shard      shard     the same; whole gradients of a unit live while its backward pass runs
-//   Zero3, FSDP   shard     shard      shard     per pass: all-gather forward, all-gather backward, reduce-scatter of each unit
+//   Zero1         whole     whole      shard     reduce-scatter of each unit's gradients,
+//                                                all-gather of its weights, in place
+//   Zero2         whole     shard      shard     the same; whole gradients of a unit live while its
+//                                                backward pass runs
+//   Zero3, FSDP   shard     shard      shard     per pass: all-gather forward, all-gather backward,
+//                                                reduce-scatter of each unit
 //   Hsdp          as Zero3 inside a group; the shards' gradients are then summed over its replicas
 //
-// A model calls the hooks around each unit's passes; between them the unit has whole weights and, where it was asked for them,
-// whole gradients to add to.  The slices are what this rank updates.
+// A model calls the hooks around each unit's passes; between them the unit has whole weights and,
+// where it was asked for them, whole gradients to add to.  The slices are what this rank updates.
 //
-// Gradients are sums, so whatever has been summed over ranks is carried on by one of them alone: its owner, or rank 0.
+// Gradients are sums, so whatever has been summed over ranks is carried on by one of them alone:
+// its owner, or rank 0.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +34,9 @@ namespace llmsim::runtime {
 
 // How a form exchanges what it divides; each field matters to some forms only.
 struct ExchangeBehaviour {
-  std::int64_t bucket = 0;            // Replicated: bytes of gradients in one all-reduce; 0: those of a unit
-  bool every_micro_batch = false;     // Replicated, Zero1, Zero2: gradients are summed after each, not once a step
+  std::int64_t bucket = 0;  // Replicated: bytes of gradients in one all-reduce; 0: those of a unit
+  // Replicated, Zero1, Zero2: gradients are summed after each, not once a step.
+  bool every_micro_batch = false;
   bool regathers_in_backward = true;  // Zero3, Hsdp: weights are freed after forward
   int prefetch_units = 1;             // Zero3, Hsdp: gathers under way while a unit computes
   bool states_on_host = false;        // master weights, optimizer states and the update
@@ -72,8 +78,10 @@ class DataParallel {
   virtual void update(std::int64_t step, const AdamWOptions& options, double scale) = 0;
 };
 
-// The form that a strategy asks for.  `groups` must outlive it.  Where states live is the strategy's word, not the behaviour'.
-std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy, NumberFormats formats, ExchangeBehaviour habits,
+// The form that a strategy asks for.  `groups` must outlive it.  Where states live is the
+// strategy's word, not the behaviour'.
+std::unique_ptr<DataParallel> data_parallel_form(const sim::Strategy& strategy,
+                                                 NumberFormats formats, ExchangeBehaviour habits,
                                                  const RankGroups& groups);
 
 }  // namespace llmsim::runtime

@@ -33,12 +33,15 @@ std::size_t bytes_of(const at::Tensor& tensor) { return tensor.nbytes(); }
 std::byte* data_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
 void require_host_memory(const at::Tensor& tensor) {
-  if (!tensor.device().is_cpu()) throw Error("tensor on " + tensor.device().str() + ": Gloo carries CPU tensors; use NCCL");
-  if (!tensor.is_contiguous()) throw Error("tensor with strides: collectives take contiguous tensors");
+  if (!tensor.device().is_cpu())
+    throw Error("tensor on " + tensor.device().str() + ": Gloo carries CPU tensors; use NCCL");
+  if (!tensor.is_contiguous())
+    throw Error("tensor with strides: collectives take contiguous tensors");
 }
 
 // sum[i] = sum[i] + addend[i], or the larger of the two.
-void accumulate(at::ScalarType type, void* sum, const void* addend, std::size_t bytes, Reduction reduction) {
+void accumulate(at::ScalarType type, void* sum, const void* addend, std::size_t bytes,
+                Reduction reduction) {
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, type, "accumulate", [&] {
     auto* into = static_cast<scalar_t*>(sum);
     const auto* from = static_cast<const scalar_t*>(addend);
@@ -54,10 +57,16 @@ void accumulate(at::ScalarType type, void* sum, const void* addend, std::size_t 
 // A buffer divided among the ranks; the last pieces may be smaller, or empty.
 struct EqualPieces {
   EqualPieces(const at::Tensor& buffer, int ranks)
-      : data(data_of(buffer)), total(bytes_of(buffer)), piece(piece_bytes(buffer, static_cast<std::size_t>(ranks))) {}
+      : data(data_of(buffer)),
+        total(bytes_of(buffer)),
+        piece(piece_bytes(buffer, static_cast<std::size_t>(ranks))) {}
 
-  std::byte* begin(int rank) const { return data + std::min(total, piece * static_cast<std::size_t>(rank)); }
-  std::size_t bytes(int rank) const { return static_cast<std::size_t>(begin(rank + 1) - begin(rank)); }
+  std::byte* begin(int rank) const {
+    return data + std::min(total, piece * static_cast<std::size_t>(rank));
+  }
+  std::size_t bytes(int rank) const {
+    return static_cast<std::size_t>(begin(rank + 1) - begin(rank));
+  }
 
   std::byte* data;
   std::size_t total;
@@ -70,8 +79,9 @@ struct EqualPieces {
   }
 };
 
-// Gloo writes to its sockets without MSG_NOSIGNAL: a peer that has left would end this process, instead of being named.  Programs
-// in Python do not know the signal, since the interpreter ignores it.
+// Gloo writes to its sockets without MSG_NOSIGNAL: a peer that has left would end this process,
+// instead of being named.  Programs in Python do not know the signal, since the interpreter ignores
+// it.
 void ignore_closed_sockets() { std::signal(SIGPIPE, SIG_IGN); }
 
 // Messages between the members of the group, their deadlines, and who is to blame where none comes.
@@ -114,7 +124,8 @@ class Mail {
     const auto start = Clock::now();
     for (auto letter = letters.begin(); letter != letters.end(); ++letter) {
       try {
-        letter->work->wait(std::max(1ms, std::chrono::duration_cast<milliseconds>(start + timeout_ - Clock::now())));
+        letter->work->wait(std::max(
+            1ms, std::chrono::duration_cast<milliseconds>(start + timeout_ - Clock::now())));
       } catch (const std::exception&) {
         if (abandoned_) break;
         const bool late = Clock::now() - start >= timeout_;
@@ -156,7 +167,8 @@ class Mail {
   }
 
   static at::Tensor bytes_view(const std::byte* data, std::size_t bytes) {
-    return at::from_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)}, at::kByte);
+    return at::from_blob(const_cast<std::byte*>(data), {static_cast<std::int64_t>(bytes)},
+                         at::kByte);
   }
 
   template <class Action>
@@ -176,7 +188,8 @@ class Mail {
       try {
         letter.work->wait(1ms);
       } catch (const std::exception&) {
-        if (std::find(peers.begin(), peers.end(), letter.peer) == peers.end()) peers.push_back(letter.peer);
+        if (std::find(peers.begin(), peers.end(), letter.peer) == peers.end())
+          peers.push_back(letter.peer);
       }
     }
     return peers;
@@ -185,9 +198,12 @@ class Mail {
   [[noreturn]] void fail(const std::vector<int>& peers, bool late) {
     std::vector<int> missing;
     for (const int peer : peers) missing.push_back(members_.ranks[static_cast<std::size_t>(peer)]);
-    const auto culprits = roll_call_->culprits(missing, std::clamp<milliseconds>(timeout_ / 4, 500ms, 5s));
-    const std::string within = late ? " within " + std::to_string(timeout_.count() / 1000) + " s" : ", connection lost";
-    throw Error("rank " + std::to_string(roll_call_->rank()) + ": no answer from " + roll_call_->names(culprits) + within);
+    const auto culprits =
+        roll_call_->culprits(missing, std::clamp<milliseconds>(timeout_ / 4, 500ms, 5s));
+    const std::string within =
+        late ? " within " + std::to_string(timeout_.count() / 1000) + " s" : ", connection lost";
+    throw Error("rank " + std::to_string(roll_call_->rank()) + ": no answer from " +
+                roll_call_->names(culprits) + within);
   }
 
   std::shared_ptr<RollCall> roll_call_;
@@ -222,7 +238,8 @@ class Posted : public PendingCollective {
 
 class GlooCommunicator : public Communicator {
  public:
-  GlooCommunicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members, const GlooOptions& options)
+  GlooCommunicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
+                   const GlooOptions& options)
       : mail_(std::move(roll_call), members, options) {}
 
   int rank() const override { return mail_.place(); }
@@ -265,8 +282,9 @@ class GlooCommunicator : public Communicator {
 
   Pending do_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     require_pieces(whole, part);
-    return queued({part, whole},
-                  [=, this] { sum_own_piece(EqualPieces(whole, size()), whole.scalar_type(), Reduction::Sum, data_of(part)); });
+    return queued({part, whole}, [=, this] {
+      sum_own_piece(EqualPieces(whole, size()), whole.scalar_type(), Reduction::Sum, data_of(part));
+    });
   }
 
   Pending do_all_to_all(Pieces pieces) override {
@@ -274,7 +292,9 @@ class GlooCommunicator : public Communicator {
     return queued(pieces.sent, [=, this] {
       const at::Tensor &own = pieces.sent[index(rank())], &kept = pieces.received[index(rank())];
       if (bytes_of(own) > 0) std::memcpy(data_of(kept), data_of(own), bytes_of(own));
-      const auto part_of = [](const at::Tensor& piece, int peer) { return Part{data_of(piece), bytes_of(piece), peer}; };
+      const auto part_of = [](const at::Tensor& piece, int peer) {
+        return Part{data_of(piece), bytes_of(piece), peer};
+      };
       exchange([&](int peer) { return part_of(pieces.sent[index(peer)], peer); },
                [&](int peer) { return part_of(pieces.received[index(peer)], peer); });
     });
@@ -306,8 +326,9 @@ class GlooCommunicator : public Communicator {
 
   void require_pieces(const at::Tensor& whole, const at::Tensor& part) const {
     if (whole.numel() == part.numel() * size() && whole.scalar_type() == part.scalar_type()) return;
-    throw Error("whole buffer of " + std::to_string(whole.numel()) + " elements: wants " + std::to_string(size()) + " parts of " +
-                std::to_string(part.numel()) + " in the same number format");
+    throw Error("whole buffer of " + std::to_string(whole.numel()) + " elements: wants " +
+                std::to_string(size()) + " parts of " + std::to_string(part.numel()) +
+                " in the same number format");
   }
 
   template <class Job>
@@ -316,11 +337,14 @@ class GlooCommunicator : public Communicator {
     return std::make_unique<Queued>(worker_.then(std::move(job)));
   }
 
-  // Sends sent(peer) to, and receives received(peer) from, every other rank; all at once, beginning with the next one.
+  // Sends sent(peer) to, and receives received(peer) from, every other rank; all at once, beginning
+  // with the next one.
   template <class Sent, class Received>
   void exchange(const Sent& sent, const Received& received) {
     std::vector<Mail::Letter> letters;
-    const auto add = [&](std::vector<Mail::Letter> posted) { letters.insert(letters.end(), posted.begin(), posted.end()); };
+    const auto add = [&](std::vector<Mail::Letter> posted) {
+      letters.insert(letters.end(), posted.begin(), posted.end());
+    };
     for (int step = 1; step < size(); ++step) {
       const Part part = received((rank() - step + size()) % size());
       add(mail_.receive(part.data, part.bytes, part.peer, Tag::Collective));
@@ -332,8 +356,10 @@ class GlooCommunicator : public Communicator {
     mail_.await(letters);
   }
 
-  // The ranks' versions of this rank's piece, added in the order of the ranks.  `sum` may lie in the buffer.
-  void sum_own_piece(const EqualPieces& pieces, at::ScalarType type, Reduction reduction, std::byte* sum) {
+  // The ranks' versions of this rank's piece, added in the order of the ranks.  `sum` may lie in
+  // the buffer.
+  void sum_own_piece(const EqualPieces& pieces, at::ScalarType type, Reduction reduction,
+                     std::byte* sum) {
     const std::size_t bytes = pieces.bytes(rank());
     if (scratch_.size() < bytes * index(size())) scratch_.resize(bytes * index(size()));
     const auto slot = [&](int peer) { return scratch_.data() + bytes * index(peer); };
@@ -345,7 +371,8 @@ class GlooCommunicator : public Communicator {
           return Part{slot(peer), bytes, peer};
         });
     std::copy_n(pieces.begin(rank()), bytes, slot(rank()));  // of nothing where the buffer is short
-    for (int peer = 1; peer < size(); ++peer) accumulate(type, slot(0), slot(peer), bytes, reduction);
+    for (int peer = 1; peer < size(); ++peer)
+      accumulate(type, slot(0), slot(peer), bytes, reduction);
     std::copy_n(slot(0), bytes, sum);
   }
 
@@ -367,9 +394,11 @@ class GlooCommunicator : public Communicator {
     std::vector<Mail::Letter> sent;
     for (int reach = 1; reach < size(); reach *= 2) {
       if (own >= reach && own < 2 * reach) {
-        mail_.await(mail_.receive(data_of(buffer), bytes_of(buffer), at(own - reach), Tag::Collective));
+        mail_.await(
+            mail_.receive(data_of(buffer), bytes_of(buffer), at(own - reach), Tag::Collective));
       } else if (own < reach && own + reach < size()) {
-        for (auto& letter : mail_.send(data_of(buffer), bytes_of(buffer), at(own + reach), Tag::Collective))
+        for (auto& letter :
+             mail_.send(data_of(buffer), bytes_of(buffer), at(own + reach), Tag::Collective))
           sent.push_back(letter);
       }
     }
@@ -383,7 +412,8 @@ class GlooCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
+std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_call,
+                                                const GroupMembers& members,
                                                 const GlooOptions& options) {
   auto group = std::make_unique<GlooCommunicator>(std::move(roll_call), members, options);
   // A member is connected when its own pairs are.  One that then went its way, and was done, would

@@ -1,15 +1,18 @@
-// Collectives over Gloo's messages between processes: CPU tensors of any number format, on any libtorch.
+// Collectives over Gloo's messages between processes: CPU tensors of any number format, on any
+// libtorch.
 //
-// Gloo itself lacks reduce-scatter and bf16 in some releases, so all collectives are made of its sends and receives here: every
-// rank exchanges pieces with every other (all-gather, all-to-all, reduce-scatter; an all-reduce is a reduce-scatter and an
-// all-gather; a broadcast is a binomial tree), the volumes of the ring algorithms in fewer rounds.  Sums are taken in the order
-// of the ranks and rounded to the buffer's format after each addition, so every rank has the same bits.
+// Gloo itself lacks reduce-scatter and bf16 in some releases, so all collectives are made of its
+// sends and receives here: every rank exchanges pieces with every other (all-gather, all-to-all,
+// reduce-scatter; an all-reduce is a reduce-scatter and an all-gather; a broadcast is a binomial
+// tree), the volumes of the ring algorithms in fewer rounds.  Sums are taken in the order of the
+// ranks and rounded to the buffer's format after each addition, so every rank has the same bits.
 //
-// Collectives run in order on a thread of the communicator, beside the caller's work; messages are posted at once.  Scratch for
-// what arrives to be summed (the whole buffer of a reduce-scatter) is the communicator's own, outside the tensor allocator.
+// Collectives run in order on a thread of the communicator, beside the caller's work; messages are
+// posted at once.  Scratch for what arrives to be summed (the whole buffer of a reduce-scatter) is
+// the communicator's own, outside the tensor allocator.
 //
-// An operation that fails or gets no answer within the timeout throws Error naming the ranks to blame and their hosts; the group
-// is of no use afterwards.
+// An operation that fails or gets no answer within the timeout throws Error naming the ranks to
+// blame and their hosts; the group is of no use afterwards.
 #pragma once
 
 #include <chrono>
@@ -27,9 +30,10 @@ struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
 };
 
-// Called on every member, in the same order of groups; waits until all of them are connected, so that each may leave the group as
-// soon as it has it.
-std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
+// Called on every member, in the same order of groups; waits until all of them are connected, so
+// that each may leave the group as soon as it has it.
+std::unique_ptr<Communicator> gloo_communicator(std::shared_ptr<RollCall> roll_call,
+                                                const GroupMembers& members,
                                                 const GlooOptions& options);
 
 }  // namespace llmsim::runtime

@@ -26,11 +26,13 @@ auto answered(const Action& action) {
   try {
     return action();
   } catch (const std::exception& error) {
-    throw Error("the store of the run does not answer (has the process that keeps it ended?): " + first_line(error));
+    throw Error("the store of the run does not answer (has the process that keeps it ended?): " +
+                first_line(error));
   }
 }
 
-c10d::TCPStoreOptions store_options(std::uint16_t port, bool keep, std::chrono::milliseconds patience) {
+c10d::TCPStoreOptions store_options(std::uint16_t port, bool keep,
+                                    std::chrono::milliseconds patience) {
   c10d::TCPStoreOptions options;
   options.port = port;
   options.isServer = keep;
@@ -40,7 +42,8 @@ c10d::TCPStoreOptions store_options(std::uint16_t port, bool keep, std::chrono::
 }
 
 KeyStore of_attempt(c10::intrusive_ptr<c10d::Store> store, int attempt) {
-  return KeyStore(c10::make_intrusive<c10d::PrefixStore>("llmsim/" + std::to_string(attempt), std::move(store)));
+  return KeyStore(c10::make_intrusive<c10d::PrefixStore>("llmsim/" + std::to_string(attempt),
+                                                         std::move(store)));
 }
 
 }  // namespace
@@ -62,7 +65,8 @@ std::optional<std::string> KeyStore::value(const std::string& key) {
 }
 
 // Asks again and again, because a wait of c10d holds up every other use of the connection.
-std::optional<std::string> KeyStore::await(const std::string& key, std::chrono::milliseconds patience) {
+std::optional<std::string> KeyStore::await(const std::string& key,
+                                           std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (auto pause = 1ms;; pause = std::min<std::chrono::milliseconds>(2 * pause, 100ms)) {
     if (auto found = value(key)) return found;
@@ -77,12 +81,15 @@ KeptStore keep_store() {
   return {of_attempt(std::move(store), 0), port};
 }
 
-KeyStore reach_store(const std::string& host, std::uint16_t port, bool keep, int attempt, std::chrono::milliseconds patience) {
+KeyStore reach_store(const std::string& host, std::uint16_t port, bool keep, int attempt,
+                     std::chrono::milliseconds patience) {
   try {
-    return of_attempt(c10::make_intrusive<c10d::TCPStore>(host, store_options(port, keep, patience)), attempt);
+    return of_attempt(
+        c10::make_intrusive<c10d::TCPStore>(host, store_options(port, keep, patience)), attempt);
   } catch (const std::exception& error) {
     throw Error("MASTER_ADDR:MASTER_PORT = " + host + ":" + std::to_string(port) +
-                (keep ? ": cannot keep the store there: " : ": no store answers there; does rank 0 run on that host? ") +
+                (keep ? ": cannot keep the store there: "
+                      : ": no store answers there; does rank 0 run on that host? ") +
                 first_line(error));
   }
 }

@@ -1,7 +1,7 @@
 // The blackboard of a run: keys and texts that every rank can set and read (c10d's stores).
 //
-// One process keeps it: the launcher (torchrun's agent, or our own parent process) or rank 0; the others reach it over TCP.
-// Throws Error where the store does not answer: its keeper is gone.
+// One process keeps it: the launcher (torchrun's agent, or our own parent process) or rank 0; the
+// others reach it over TCP.  Throws Error where the store does not answer: its keeper is gone.
 #pragma once
 
 #include <chrono>
@@ -41,8 +41,9 @@ struct KeptStore {
 };
 KeptStore keep_store();
 
-// The store at host:port; `keep`: this process is to keep it there.  Each attempt at a run (torchrun's restarts) has its own
-// keys.
-KeyStore reach_store(const std::string& host, std::uint16_t port, bool keep, int attempt, std::chrono::milliseconds patience);
+// The store at host:port; `keep`: this process is to keep it there.  Each attempt at a run
+// (torchrun's restarts) has its own keys.
+KeyStore reach_store(const std::string& host, std::uint16_t port, bool keep, int attempt,
+                     std::chrono::milliseconds patience);
 
 }  // namespace llmsim::runtime

@@ -36,7 +36,8 @@ std::vector<std::string> environment_for(const ProcessPlace& place) {
   std::vector<std::string> variables = environment_of(place);
   const auto replaced = [&](const std::string& variable) {
     const std::string name = variable.substr(0, variable.find('=') + 1);
-    return std::any_of(variables.begin(), variables.end(), [&](const std::string& own) { return own.starts_with(name); });
+    return std::any_of(variables.begin(), variables.end(),
+                       [&](const std::string& own) { return own.starts_with(name); });
   };
   std::vector<std::string> inherited;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -53,13 +54,16 @@ cpu_set_t core_set(const std::vector<int>& cores) {
   return set;
 }
 
-// Between fork and exec only what is allowed in a signal handler: other threads of libtorch may have held locks.
-pid_t start(std::vector<std::string> command, const ProcessPlace& place, const std::vector<int>& cores) {
+// Between fork and exec only what is allowed in a signal handler: other threads of libtorch may
+// have held locks.
+pid_t start(std::vector<std::string> command, const ProcessPlace& place,
+            const std::vector<int>& cores) {
   std::vector<std::string> environment = environment_for(place);
   const std::vector<char*> arguments = pointers(command), variables = pointers(environment);
   const cpu_set_t set = core_set(cores);
   const pid_t parent = getpid(), pid = fork();
-  if (pid < 0) throw Error("cannot start rank " + std::to_string(place.rank) + ": " + std::strerror(errno));
+  if (pid < 0)
+    throw Error("cannot start rank " + std::to_string(place.rank) + ": " + std::strerror(errno));
   if (pid > 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (!cores.empty()) sched_setaffinity(0, sizeof set, &set);
@@ -111,9 +115,11 @@ class Stopping {
 };
 
 std::string story(const RankEnd& end) {
-  const std::string who =
-      "rank " + std::to_string(end.rank) + " on " + host_name() + " (process " + std::to_string(end.pid) + ") ";
-  if (end.signal) return who + "was killed by signal " + std::to_string(*end.signal) + " (" + strsignal(*end.signal) + ")";
+  const std::string who = "rank " + std::to_string(end.rank) + " on " + host_name() + " (process " +
+                          std::to_string(end.pid) + ") ";
+  if (end.signal)
+    return who + "was killed by signal " + std::to_string(*end.signal) + " (" +
+           strsignal(*end.signal) + ")";
   if (end.exit_code == kCannotStart) return who + "could not be started";
   if (end.exit_code) return who + "ended with exit code " + std::to_string(*end.exit_code);
   return who + "hung: it had not ended when the others had, and was killed";
@@ -134,8 +140,10 @@ std::optional<std::string> blame(const std::vector<RankEnd>& ends, KeyStore& sto
 }  // namespace
 
 LocalRun run_local_ranks(const LocalRanksOptions& options) {
-  if (options.ranks < 1) throw Error("ranks = " + std::to_string(options.ranks) + ": wants at least 1");
-  if (access(options.command.at(0).c_str(), X_OK) != 0) throw Error(options.command[0] + " is no program that can be run");
+  if (options.ranks < 1)
+    throw Error("ranks = " + std::to_string(options.ranks) + ": wants at least 1");
+  if (access(options.command.at(0).c_str(), X_OK) != 0)
+    throw Error(options.command[0] + " is no program that can be run");
   KeptStore kept = keep_store();
   LocalRun run;
   {
@@ -147,8 +155,12 @@ LocalRun run_local_ranks(const LocalRanksOptions& options) {
                                .local_ranks = options.ranks,
                                .store_port = kept.port,
                                .keeps_store = false};
-      const std::vector<int> cores = options.own_cores ? core_share(allowed_cores(), rank, options.ranks) : std::vector<int>();
-      run.ends.push_back({.rank = rank, .pid = start(options.command, place, cores), .exit_code = {}, .signal = {}});
+      const std::vector<int> cores =
+          options.own_cores ? core_share(allowed_cores(), rank, options.ranks) : std::vector<int>();
+      run.ends.push_back({.rank = rank,
+                          .pid = start(options.command, place, cores),
+                          .exit_code = {},
+                          .signal = {}});
     }
     watch(run.ends, options);
     run.failure = blame(run.ends, kept.store);

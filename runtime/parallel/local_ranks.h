@@ -1,4 +1,5 @@
-// Ranks that are processes of this machine, started by a parent that keeps their key store and watches over them.
+// Ranks that are processes of this machine, started by a parent that keeps their key store and
+// watches over them.
 #pragma once
 
 #include <chrono>
@@ -11,10 +12,12 @@
 namespace llmsim::runtime {
 
 struct LocalRanksOptions {
-  std::vector<std::string> command;  // program and arguments, the same for all; the program's path is not searched for
+  // Program and arguments, the same for all; the program's path is not searched for.
+  std::vector<std::string> command;
   int ranks = 1;
   bool own_cores = false;  // bind each to its share of the cores (process_place.h)
-  // Once a first rank has ended in error, for the others to end by themselves; they end in error, too, when their operations do.
+  // Once a first rank has ended in error, for the others to end by themselves; they end in error,
+  // too, when their operations do.
   std::chrono::milliseconds grace = std::chrono::seconds(10);
   // Once a first rank has ended well: between it and the last.
   std::chrono::milliseconds patience = std::chrono::minutes(5);
@@ -29,12 +32,13 @@ struct RankEnd {
 };
 
 struct LocalRun {
-  std::vector<RankEnd> ends;           // by rank
-  std::optional<std::string> failure;  // one line: which ranks are to blame, on which host, and how they ended
+  std::vector<RankEnd> ends;  // by rank
+  // One line: which ranks are to blame, on which host, and how they ended.
+  std::optional<std::string> failure;
 };
 
-// Runs all ranks to their end; on a failure none is left.  The ranks get their place in torchrun's variables, and die with the
-// thread that called.  What they have written stays.
+// Runs all ranks to their end; on a failure none is left.  The ranks get their place in torchrun's
+// variables, and die with the thread that called.  What they have written stays.
 LocalRun run_local_ranks(const LocalRanksOptions& options);
 
 }  // namespace llmsim::runtime

@@ -17,7 +17,8 @@ std::vector<GradientPiece> gradient_pieces(const std::vector<GradientSlice>& sli
     const std::int64_t end = slice.begin + slice.gradient.numel();
     for (std::size_t i = 0; i < unit.shapes().size(); ++i) {
       const std::int64_t first = std::max(slice.begin, unit.offset(i));
-      const std::int64_t last = std::min(end, i + 1 < unit.shapes().size() ? unit.offset(i + 1) : unit.parameters());
+      const std::int64_t last =
+          std::min(end, i + 1 < unit.shapes().size() ? unit.offset(i + 1) : unit.parameters());
       if (first >= last) continue;
       pieces.push_back({.parameter = &unit.shapes()[i],
                         .begin = first - unit.offset(i),
@@ -37,7 +38,8 @@ void ModelParallelGradients::sum(const std::vector<GradientSlice>& slices) const
 void ModelParallelGradients::sum_partial(const std::vector<GradientSlice>& slices) const {
   std::vector<at::Tensor> parts;
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (piece.parameter->partial_gradient || (piece.parameter->own_tokens && divides_tokens_)) parts.push_back(piece.gradient);
+    if (piece.parameter->partial_gradient || (piece.parameter->own_tokens && divides_tokens_))
+      parts.push_back(piece.gradient);
   }
   if (parts.empty()) return;
   const at::Tensor together = at::cat(parts);
@@ -51,7 +53,8 @@ void ModelParallelGradients::sum_partial(const std::vector<GradientSlice>& slice
 
 void ModelParallelGradients::sum_tied_table(const std::vector<GradientSlice>& slices) const {
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (piece.parameter->tied_across_stages) groups_.of(GroupKind::Embedding)->all_reduce(piece.gradient);
+    if (piece.parameter->tied_across_stages)
+      groups_.of(GroupKind::Embedding)->all_reduce(piece.gradient);
   }
 }
 
@@ -60,12 +63,15 @@ bool ModelParallelGradients::counts(const ParameterShape& parameter) const {
   return !(parameter.tied_across_stages && groups_.place(GroupKind::Pipeline) != 0);
 }
 
-at::Tensor ModelParallelGradients::squares(const std::vector<GradientSlice>& slices, bool apart) const {
+at::Tensor ModelParallelGradients::squares(const std::vector<GradientSlice>& slices,
+                                           bool apart) const {
   std::vector<at::Tensor> counted;
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    if (this->apart(*piece.parameter) == apart && counts(*piece.parameter)) counted.push_back(piece.gradient);
+    if (this->apart(*piece.parameter) == apart && counts(*piece.parameter))
+      counted.push_back(piece.gradient);
   }
-  return counted.empty() ? at::zeros({}, slices.front().gradient.options().dtype(at::kFloat)) : squared_norm(counted);
+  return counted.empty() ? at::zeros({}, slices.front().gradient.options().dtype(at::kFloat))
+                         : squared_norm(counted);
 }
 
 // What this rank adds of experts that other ranks do not have.
@@ -76,10 +82,12 @@ at::Tensor ModelParallelGradients::expert_squares(const std::vector<GradientSlic
   return whole_experts_ && groups_.place(GroupKind::Tensor) != 0 ? sum.zero_() : sum;
 }
 
-double ModelParallelGradients::norm(const std::vector<GradientSlice>& slices, Communicator* slice_group) const {
+double ModelParallelGradients::norm(const std::vector<GradientSlice>& slices,
+                                    Communicator* slice_group) const {
   const at::Tensor sum = squares(slices, false);
   if (divides_experts_) sum.add_(expert_squares(slices));
-  for (Communicator* group : {slice_group, groups_.of(GroupKind::Tensor), groups_.of(GroupKind::Pipeline)}) {
+  for (Communicator* group :
+       {slice_group, groups_.of(GroupKind::Tensor), groups_.of(GroupKind::Pipeline)}) {
     if (group != nullptr) group->all_reduce(sum);
   }
   return sum.is_meta() ? 0.0 : std::sqrt(sum.item<double>());

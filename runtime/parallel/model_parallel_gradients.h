@@ -1,15 +1,19 @@
-// What the model-parallel ranks of one replica still do to gradients when their data ranks have summed them.
+// What the model-parallel ranks of one replica still do to gradients when their data ranks have
+// summed them.
 //
 // Sums, each once a step:
-//   tensor ranks    under sequence parallelism, what every rank has but whose gradients saw its own tokens alone (norms, biases
-//                   of row-parallel GEMMs); and always what follows from partial sums (router, gate of shared experts): one
-//                   all-reduce of a copy of them side by side, as Megatron-LM does
-//   embedding       a tied table of which the first and the last stage have a copy each: one all-reduce between the two
+//   tensor ranks    under sequence parallelism, what every rank has but whose gradients saw its own
+//                   tokens alone (norms, biases of row-parallel GEMMs); and always what follows
+//                   from partial sums (router, gate of shared experts): one all-reduce of a copy of
+//                   them side by side, as Megatron-LM does
+//   embedding       a tied table of which the first and the last stage have a copy each: one
+//                   all-reduce between the two
 //
-// Norm: over all parameters of the model.  What every tensor rank has counts on the first of them, a tied table on the first
-// stage; one scalar in fp32 is summed over the ranks with other slices, the tensor ranks and the stages.  Whole gradients of
-// divided experts are first summed over the expert ranks, as one scalar more; where these include tensor ranks (etp = 1) the sum
-// has all of them and counts on the first.
+// Norm: over all parameters of the model.  What every tensor rank has counts on the first of them,
+// a tied table on the first stage; one scalar in fp32 is summed over the ranks with other slices,
+// the tensor ranks and the stages.  Whole gradients of divided experts are first summed over the
+// expert ranks, as one scalar more; where these include tensor ranks (etp = 1) the sum has all of
+// them and counts on the first.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +33,8 @@ struct GradientPiece {
   at::Tensor gradient;  // a view
 };
 
-// What the slices have of each parameter, without padding; nothing for parameters that they do not touch.
+// What the slices have of each parameter, without padding; nothing for parameters that they do not
+// touch.
 std::vector<GradientPiece> gradient_pieces(const std::vector<GradientSlice>& slices);
 
 class ModelParallelGradients {
@@ -51,7 +56,9 @@ class ModelParallelGradients {
   void sum_tied_table(const std::vector<GradientSlice>& slices) const;
   at::Tensor squares(const std::vector<GradientSlice>& slices, bool apart) const;
   at::Tensor expert_squares(const std::vector<GradientSlice>& slices) const;
-  bool apart(const ParameterShape& parameter) const { return parameter.of_experts && divides_experts_; }
+  bool apart(const ParameterShape& parameter) const {
+    return parameter.of_experts && divides_experts_;
+  }
   bool counts(const ParameterShape& parameter) const;
 
   const RankGroups& groups_;

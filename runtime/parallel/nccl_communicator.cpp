@@ -29,8 +29,9 @@ using std::chrono::milliseconds;
 
 // --- the library ---
 
-// The few functions of NCCL that the runtime calls, found in the library that libtorch's device part has loaded (NVIDIA:
-// libnccl.so.2; AMD: librccl.so.1, the same interface).  No header of either is needed to build.
+// The few functions of NCCL that the runtime calls, found in the library that libtorch's device
+// part has loaded (NVIDIA: libnccl.so.2; AMD: librccl.so.1, the same interface).  No header of
+// either is needed to build.
 
 struct NcclUniqueId {
   std::array<char, 128> bytes{};
@@ -46,9 +47,11 @@ struct NcclLibrary {
   int (*comm_destroy)(NcclComm);
   int (*comm_abort)(NcclComm);
   int (*comm_get_async_error)(NcclComm, int* result);
-  int (*all_reduce)(const void*, void*, std::size_t count, int type, int operation, NcclComm, NcclStream);
+  int (*all_reduce)(const void*, void*, std::size_t count, int type, int operation, NcclComm,
+                    NcclStream);
   int (*all_gather)(const void*, void*, std::size_t part_count, int type, NcclComm, NcclStream);
-  int (*reduce_scatter)(const void*, void*, std::size_t part_count, int type, int operation, NcclComm, NcclStream);
+  int (*reduce_scatter)(const void*, void*, std::size_t part_count, int type, int operation,
+                        NcclComm, NcclStream);
   int (*broadcast)(const void*, void*, std::size_t count, int type, int root, NcclComm, NcclStream);
   int (*send)(const void*, std::size_t count, int type, int to, NcclComm, NcclStream);
   int (*receive)(void*, std::size_t count, int type, int from, NcclComm, NcclStream);
@@ -69,7 +72,8 @@ void* open_library() {
 template <class Function>
 void find(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) throw Error(std::string(name) + " is not in this NCCL: wants 2.7 or later");
+  if (function == nullptr)
+    throw Error(std::string(name) + " is not in this NCCL: wants 2.7 or later");
 }
 
 NcclLibrary load() {
@@ -111,16 +115,20 @@ int type_of(const at::Tensor& tensor) {
     case at::kFloat: return 7;
     case at::kDouble: return 8;
     case at::kBFloat16: return 9;
-    default: throw Error(std::string("tensor of ") + c10::toString(tensor.scalar_type()) + ": NCCL has no such number format");
+    default:
+      throw Error(std::string("tensor of ") + c10::toString(tensor.scalar_type()) +
+                  ": NCCL has no such number format");
   }
 }
 
-int operation_of(Reduction reduction) { return reduction == Reduction::Sum ? 0 : 2; }  // ncclRedOp_t
+// NcclRedOp_t.
+int operation_of(Reduction reduction) { return reduction == Reduction::Sum ? 0 : 2; }
 
 std::size_t count_of(const at::Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }
 
 void check(int result) {
-  if (result != kSuccess && result != kInProgress) throw Error(std::string("NCCL: ") + nccl_library().error_string(result));
+  if (result != kSuccess && result != kInProgress)
+    throw Error(std::string("NCCL: ") + nccl_library().error_string(result));
 }
 
 template <class Stream>
@@ -128,21 +136,26 @@ NcclStream handle_of(const Stream& stream) {
   if constexpr (requires { stream.native_handle(); }) {
     return stream.native_handle();
   } else {
-    throw Error("this libtorch gives no handle of its streams (c10::Stream::native_handle), which NCCL wants: use a newer one");
+    throw Error(
+        "this libtorch gives no handle of its streams (c10::Stream::native_handle), which NCCL "
+        "wants: use a newer one");
   }
 }
 
 c10::impl::VirtualGuardImpl device_guard() {
-  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) throw Error("this libtorch has no CUDA or ROCm device: use Gloo");
+  if (!c10::impl::hasDeviceGuardImpl(at::kCUDA))
+    throw Error("this libtorch has no CUDA or ROCm device: use Gloo");
   return c10::impl::VirtualGuardImpl(at::kCUDA);
 }
 
-// Ranks that launch operations in the same order.  `name` is the same on all of them, and no other lane's.
+// Ranks that launch operations in the same order.  `name` is the same on all of them, and no other
+// lane's.
 class Lane {
  public:
   using Operation = std::function<int(NcclComm, NcclStream)>;
 
-  Lane(std::shared_ptr<RollCall> roll_call, GroupMembers members, std::string name, at::Device device, milliseconds timeout)
+  Lane(std::shared_ptr<RollCall> roll_call, GroupMembers members, std::string name,
+       at::Device device, milliseconds timeout)
       : roll_call_(std::move(roll_call)),
         members_(std::move(members)),
         name_(std::move(name)),
@@ -167,7 +180,8 @@ class Lane {
 
   // Behind what the caller's stream holds.
   Launched launch(Operation operation) {
-    const auto ready = std::make_shared<c10::Event>(at::kCUDA), done = std::make_shared<c10::Event>(at::kCUDA);
+    const auto ready = std::make_shared<c10::Event>(at::kCUDA),
+               done = std::make_shared<c10::Event>(at::kCUDA);
     ready->record(device_guard().getStream(stream_.device()));
     auto issued = worker_.then([this, ready, done, operation = std::move(operation)] {
       throw_if_failed();
@@ -220,7 +234,8 @@ class Lane {
       if (!text) throw Error(no_answer({members_.ranks[0]}));
       std::copy_n(text->begin(), std::min(text->size(), id.bytes.size()), id.bytes.begin());
     }
-    check(nccl_library().comm_init_rank(&comm_, static_cast<int>(members_.ranks.size()), id, members_.place));
+    check(nccl_library().comm_init_rank(&comm_, static_cast<int>(members_.ranks.size()), id,
+                                        members_.place));
   }
 
   bool idle() {
@@ -253,7 +268,8 @@ class Lane {
     if (comm_ != nullptr) nccl_library().comm_abort(comm_);
   }
 
-  // A kernel that waits for another rank does not see that it has left: the roll call is asked now and then.
+  // A kernel that waits for another rank does not see that it has left: the roll call is asked now
+  // and then.
   bool others_gave_up() {
     if (Clock::now() < next_question_) return false;
     next_question_ = Clock::now() + 1s;
@@ -261,9 +277,11 @@ class Lane {
   }
 
   std::string no_answer(const std::vector<int>& missing) {
-    const auto culprits = roll_call_->culprits(missing, std::clamp<milliseconds>(timeout_ / 4, 500ms, 5s));
-    return "rank " + std::to_string(roll_call_->rank()) + ": no answer from " + roll_call_->names(culprits) + " within " +
-           std::to_string(timeout_.count() / 1000) + " s";
+    const auto culprits =
+        roll_call_->culprits(missing, std::clamp<milliseconds>(timeout_ / 4, 500ms, 5s));
+    return "rank " + std::to_string(roll_call_->rank()) + ": no answer from " +
+           roll_call_->names(culprits) + " within " + std::to_string(timeout_.count() / 1000) +
+           " s";
   }
 
   void throw_if_failed() const {
@@ -301,7 +319,8 @@ class Launched : public PendingCollective {
 
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members, milliseconds timeout)
+  NcclCommunicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
+                   milliseconds timeout)
       : roll_call_(std::move(roll_call)),
         members_(members),
         name_(roll_call_->group_name(members.ranks)),
@@ -329,25 +348,27 @@ class NcclCommunicator : public Communicator {
  protected:
   Pending do_all_reduce(at::Tensor buffer, Reduction reduction) override {
     return launched({buffer}, [=](NcclComm comm, NcclStream stream) {
-      return nccl_library().all_reduce(buffer.data_ptr(), buffer.data_ptr(), count_of(buffer), type_of(buffer),
-                                       operation_of(reduction), comm, stream);
+      return nccl_library().all_reduce(buffer.data_ptr(), buffer.data_ptr(), count_of(buffer),
+                                       type_of(buffer), operation_of(reduction), comm, stream);
     });
   }
   Pending do_all_gather(at::Tensor whole, at::Tensor part) override {
     return launched({whole, part}, [=](NcclComm comm, NcclStream stream) {
-      return nccl_library().all_gather(part.data_ptr(), whole.data_ptr(), count_of(part), type_of(part), comm, stream);
+      return nccl_library().all_gather(part.data_ptr(), whole.data_ptr(), count_of(part),
+                                       type_of(part), comm, stream);
     });
   }
   Pending do_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     return launched({part, whole}, [=](NcclComm comm, NcclStream stream) {
-      return nccl_library().reduce_scatter(whole.data_ptr(), part.data_ptr(), count_of(part), type_of(part),
-                                           operation_of(Reduction::Sum), comm, stream);
+      return nccl_library().reduce_scatter(whole.data_ptr(), part.data_ptr(), count_of(part),
+                                           type_of(part), operation_of(Reduction::Sum), comm,
+                                           stream);
     });
   }
   Pending do_broadcast(at::Tensor buffer, int root) override {
     return launched({buffer}, [=](NcclComm comm, NcclStream stream) {
-      return nccl_library().broadcast(buffer.data_ptr(), buffer.data_ptr(), count_of(buffer), type_of(buffer), root, comm,
-                                      stream);
+      return nccl_library().broadcast(buffer.data_ptr(), buffer.data_ptr(), count_of(buffer),
+                                      type_of(buffer), root, comm, stream);
     });
   }
 
@@ -360,8 +381,10 @@ class NcclCommunicator : public Communicator {
       for (std::size_t peer = 0; peer < pieces.sent.size(); ++peer) {
         const at::Tensor &out = pieces.sent[peer], &in = pieces.received[peer];
         const int to = static_cast<int>(peer);
-        if (out.numel() > 0) check(nccl.send(out.data_ptr(), count_of(out), type_of(out), to, comm, stream));
-        if (in.numel() > 0) check(nccl.receive(in.data_ptr(), count_of(in), type_of(in), to, comm, stream));
+        if (out.numel() > 0)
+          check(nccl.send(out.data_ptr(), count_of(out), type_of(out), to, comm, stream));
+        if (in.numel() > 0)
+          check(nccl.receive(in.data_ptr(), count_of(in), type_of(in), to, comm, stream));
       }
       return nccl.group_end();
     });
@@ -370,13 +393,15 @@ class NcclCommunicator : public Communicator {
   Pending do_send(at::Tensor buffer, int to) override {
     Lane& lane = direction(rank(), to);
     return launched_on(lane, {buffer}, [=](NcclComm comm, NcclStream stream) {
-      return nccl_library().send(buffer.data_ptr(), count_of(buffer), type_of(buffer), 1, comm, stream);
+      return nccl_library().send(buffer.data_ptr(), count_of(buffer), type_of(buffer), 1, comm,
+                                 stream);
     });
   }
   Pending do_receive(at::Tensor buffer, int from) override {
     Lane& lane = direction(from, rank());
     return launched_on(lane, {buffer}, [=](NcclComm comm, NcclStream stream) {
-      return nccl_library().receive(buffer.data_ptr(), count_of(buffer), type_of(buffer), 0, comm, stream);
+      return nccl_library().receive(buffer.data_ptr(), count_of(buffer), type_of(buffer), 0, comm,
+                                    stream);
     });
   }
 
@@ -384,7 +409,8 @@ class NcclCommunicator : public Communicator {
   Pending launched(std::vector<at::Tensor> tensors, Lane::Operation operation) {
     return launched_on(*collectives_, std::move(tensors), std::move(operation));
   }
-  static Pending launched_on(Lane& lane, std::vector<at::Tensor> tensors, Lane::Operation operation) {
+  static Pending launched_on(Lane& lane, std::vector<at::Tensor> tensors,
+                             Lane::Operation operation) {
     auto launched = lane.launch(std::move(operation));
     return std::make_unique<Launched>(lane, std::move(tensors), std::move(launched));
   }
@@ -394,11 +420,12 @@ class NcclCommunicator : public Communicator {
     const std::lock_guard lock(mutex_);
     auto& lane = directions_[{from, to}];
     if (!lane) {
-      const GroupMembers pair{
-          .ranks = {members_.ranks[static_cast<std::size_t>(from)], members_.ranks[static_cast<std::size_t>(to)]},
-          .place = rank() == from ? 0 : 1};
-      lane = std::make_unique<Lane>(roll_call_, pair, name_ + "/" + std::to_string(from) + "to" + std::to_string(to), device_,
-                                    timeout_);
+      const GroupMembers pair{.ranks = {members_.ranks[static_cast<std::size_t>(from)],
+                                        members_.ranks[static_cast<std::size_t>(to)]},
+                              .place = rank() == from ? 0 : 1};
+      lane = std::make_unique<Lane>(roll_call_, pair,
+                                    name_ + "/" + std::to_string(from) + "to" + std::to_string(to),
+                                    device_, timeout_);
     }
     return *lane;
   }
@@ -416,8 +443,8 @@ class NcclCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> nccl_communicator(std::shared_ptr<RollCall> roll_call, const GroupMembers& members,
-                                                milliseconds timeout) {
+std::unique_ptr<Communicator> nccl_communicator(std::shared_ptr<RollCall> roll_call,
+                                                const GroupMembers& members, milliseconds timeout) {
   return std::make_unique<NcclCommunicator>(std::move(roll_call), members, timeout);
 }
 

@@ -17,7 +17,8 @@ OrderedWorker::~OrderedWorker() {
 
 std::future<void> OrderedWorker::then(std::function<void()> job) {
   std::packaged_task<void()> task([this, job = std::move(job)]() mutable {
-    const auto running = std::exchange(job, nullptr);  // what it holds is free when its future is ready
+    // What it holds is free when its future is ready.
+    const auto running = std::exchange(job, nullptr);
     if (failure_) std::rethrow_exception(failure_);
     try {
       running();

@@ -12,9 +12,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-sim::Seconds since(Clock::time_point start) { return sim::Seconds(std::chrono::duration<double>(Clock::now() - start).count()); }
+sim::Seconds since(Clock::time_point start) {
+  return sim::Seconds(std::chrono::duration<double>(Clock::now() - start).count());
+}
 
-MeteredDevice metered_kind(c10::Device device) { return device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu; }
+MeteredDevice metered_kind(c10::Device device) {
+  return device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu;
+}
 
 }  // namespace
 
@@ -39,15 +43,16 @@ void StageLink::release_oldest() {
   sent_.pop_front();
 }
 
-Pipeline::Pipeline(const sim::PipelineShape& shape, const RankGroups& groups, std::vector<ModelChunk*> chunks,
-                   const Message& message)
+Pipeline::Pipeline(const sim::PipelineShape& shape, const RankGroups& groups,
+                   std::vector<ModelChunk*> chunks, const Message& message)
     : shape_(shape),
       stage_(groups.place(sim::GroupKind::Pipeline)),
       chunks_(std::move(chunks)),
       device_(message.options.device()),
-      forward_link_(groups.of(sim::GroupKind::Pipeline), (stage_ + shape.stages - 1) % shape.stages, (stage_ + 1) % shape.stages,
-                    message, sim::messages_under_way(shape)),
-      backward_link_(groups.backward_pipeline(), (stage_ + 1) % shape.stages, (stage_ + shape.stages - 1) % shape.stages, message,
+      forward_link_(groups.of(sim::GroupKind::Pipeline), (stage_ + shape.stages - 1) % shape.stages,
+                    (stage_ + 1) % shape.stages, message, sim::messages_under_way(shape)),
+      backward_link_(groups.backward_pipeline(), (stage_ + 1) % shape.stages,
+                     (stage_ + shape.stages - 1) % shape.stages, message,
                      sim::messages_under_way(shape)),
       tapes_(chunks_.size() * static_cast<std::size_t>(shape.num_microbatches)) {}
 
@@ -61,7 +66,8 @@ PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches, const PassD
   bool turned = false;
   for (const sim::PipelinePass& pass : sim::stage_order(shape_, stage_)) {
     const MicroBatch& batch = batches[static_cast<std::size_t>(pass.microbatch)];
-    if (pass.backward() && !std::exchange(turned, true)) result.bytes_after_forward = held_bytes(metered_kind(device_)).now;
+    if (pass.backward() && !std::exchange(turned, true))
+      result.bytes_after_forward = held_bytes(metered_kind(device_)).now;
     const auto start = Clock::now();
     if (pass.backward()) {
       backward(pass, batch);
@@ -78,7 +84,8 @@ PipelineResult Pipeline::run(const std::vector<MicroBatch>& batches, const PassD
 
 void Pipeline::forward(const sim::PipelinePass& pass, const MicroBatch& batch, at::Tensor& loss) {
   at::Tensor input = first(pass.chunk) ? at::Tensor() : forward_link_.receive();
-  at::Tensor output = chunks_[static_cast<std::size_t>(pass.chunk)]->forward(std::move(input), batch, tape(pass));
+  at::Tensor output =
+      chunks_[static_cast<std::size_t>(pass.chunk)]->forward(std::move(input), batch, tape(pass));
   if (last(pass.chunk)) {
     loss.add_(output);
   } else {
@@ -89,8 +96,8 @@ void Pipeline::forward(const sim::PipelinePass& pass, const MicroBatch& batch, a
 void Pipeline::backward(const sim::PipelinePass& pass, const MicroBatch& batch) {
   at::Tensor gradient = last(pass.chunk) ? at::Tensor() : backward_link_.receive();
   const bool last_of_step = pass.microbatch + 1 == shape_.num_microbatches;
-  gradient =
-      chunks_[static_cast<std::size_t>(pass.chunk)]->backward(std::move(gradient), batch, std::move(tape(pass)), last_of_step);
+  gradient = chunks_[static_cast<std::size_t>(pass.chunk)]->backward(
+      std::move(gradient), batch, std::move(tape(pass)), last_of_step);
   if (!first(pass.chunk)) backward_link_.send(std::move(gradient));
 }
 

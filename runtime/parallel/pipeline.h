@@ -1,8 +1,9 @@
 // Executes the passes of one pipeline stage in the simulator's order (sim/pipeline/pipeline.h).
 //
-// Between stages travel the output of a chunk, this rank's part of the residual stream, and back the gradient of it.  A receive
-// blocks; a send goes on beside what follows, and its tensor is held until sim::messages_under_way later ones of the same
-// direction want to go, or the last pass is over.  With one stage nothing is sent and the order is that of a single process.
+// Between stages travel the output of a chunk, this rank's part of the residual stream, and back
+// the gradient of it.  A receive blocks; a send goes on beside what follows, and its tensor is held
+// until sim::messages_under_way later ones of the same direction want to go, or the last pass is
+// over.  With one stage nothing is sent and the order is that of a single process.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,8 @@ class StageLink {
 struct PipelineResult {
   at::Tensor loss;  // of all micro-batches; 0 without the head
   sim::Seconds forward{}, backward{};
-  std::int64_t bytes_after_forward = 0;  // held when the first backward pass begins, on metered devices
+  // Held when the first backward pass begins, on metered devices.
+  std::int64_t bytes_after_forward = 0;
 };
 
 using PassDone = std::function<void(bool backward)>;
@@ -65,16 +67,20 @@ using PassDone = std::function<void(bool backward)>;
 class Pipeline {
  public:
   // `chunks` of this stage, by number; they and `groups` must outlive it.
-  Pipeline(const sim::PipelineShape& shape, const RankGroups& groups, std::vector<ModelChunk*> chunks, const Message& message);
+  Pipeline(const sim::PipelineShape& shape, const RankGroups& groups,
+           std::vector<ModelChunk*> chunks, const Message& message);
 
-  // One micro-batch after the other, forward and back; `pass_done`, where given, is called after each pass.
+  // One micro-batch after the other, forward and back; `pass_done`, where given, is called after
+  // each pass.
   PipelineResult run(const std::vector<MicroBatch>& batches, const PassDone& pass_done = {});
 
  private:
   void forward(const sim::PipelinePass& pass, const MicroBatch& batch, at::Tensor& loss);
   void backward(const sim::PipelinePass& pass, const MicroBatch& batch);
   bool first(int chunk) const { return stage_ == 0 && chunk == 0; }
-  bool last(int chunk) const { return stage_ == shape_.stages - 1 && chunk == shape_.virtual_stages - 1; }
+  bool last(int chunk) const {
+    return stage_ == shape_.stages - 1 && chunk == shape_.virtual_stages - 1;
+  }
   ChunkTape& tape(const sim::PipelinePass& pass);
 
   sim::PipelineShape shape_;

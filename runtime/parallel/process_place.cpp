@@ -18,7 +18,8 @@ int number(const std::string& name, const std::string& text) {
   int value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc() || end != text.data() + text.size() || value < 0) {
-    throw Error(name + " = '" + text + "' is no rank, count or port: wants a whole number from 0 up");
+    throw Error(name + " = '" + text +
+                "' is no rank, count or port: wants a whole number from 0 up");
   }
   return value;
 }
@@ -31,7 +32,9 @@ class Variables {
   std::optional<std::string> text(const std::string& name) const { return environment_(name); }
   int required(const std::string& name) const {
     const auto value = text(name);
-    if (!value) throw Error(name + " is not set, though the variables beside it are: the launcher sets all or none");
+    if (!value)
+      throw Error(name +
+                  " is not set, though the variables beside it are: the launcher sets all or none");
     return number(name, *value);
   }
   int otherwise(const std::string& name, int fallback) const {
@@ -51,13 +54,15 @@ std::uint16_t port(const Variables& variables, int fallback) {
 
 void check(const ProcessPlace& place) {
   if (place.rank >= place.ranks) {
-    throw Error("rank = " + std::to_string(place.rank) + " of " + std::to_string(place.ranks) + " (" + place.launcher +
-                "): ranks run from 0 to one below their number");
+    throw Error("rank = " + std::to_string(place.rank) + " of " + std::to_string(place.ranks) +
+                " (" + place.launcher + "): ranks run from 0 to one below their number");
   }
 }
 
 ProcessPlace torchrun_place(const Variables& variables) {
-  ProcessPlace place{.launcher = "torchrun", .rank = variables.required("RANK"), .ranks = variables.required("WORLD_SIZE")};
+  ProcessPlace place{.launcher = "torchrun",
+                     .rank = variables.required("RANK"),
+                     .ranks = variables.required("WORLD_SIZE")};
   place.local_rank = variables.otherwise("LOCAL_RANK", 0);
   place.local_ranks = variables.otherwise("LOCAL_WORLD_SIZE", 1);
   place.store_host = variables.text("MASTER_ADDR").value_or("127.0.0.1");
@@ -68,14 +73,18 @@ ProcessPlace torchrun_place(const Variables& variables) {
 }
 
 // Both families of mpirun name no host that rank 0 is sure to run on.
-ProcessPlace mpi_place(const Variables& variables, const std::string& rank, const std::string& ranks,
-                       const std::string& local_rank, const std::string& local_ranks) {
-  ProcessPlace place{.launcher = "mpirun", .rank = variables.required(rank), .ranks = variables.required(ranks)};
+ProcessPlace mpi_place(const Variables& variables, const std::string& rank,
+                       const std::string& ranks, const std::string& local_rank,
+                       const std::string& local_ranks) {
+  ProcessPlace place{
+      .launcher = "mpirun", .rank = variables.required(rank), .ranks = variables.required(ranks)};
   place.local_rank = variables.required(local_rank);
   place.local_ranks = variables.required(local_ranks);
   const auto host = variables.text("MASTER_ADDR");
   if (!host && place.local_ranks < place.ranks) {
-    throw Error("MASTER_ADDR is not set: with ranks on several nodes mpirun wants it passed on, -x MASTER_ADDR=<host of rank 0>");
+    throw Error(
+        "MASTER_ADDR is not set: with ranks on several nodes mpirun wants it passed on, -x "
+        "MASTER_ADDR=<host of rank 0>");
   }
   place.store_host = host.value_or("127.0.0.1");
   place.store_port = port(variables, kDefaultPort);
@@ -85,13 +94,18 @@ ProcessPlace mpi_place(const Variables& variables, const std::string& rank, cons
 
 // Ports from 20000 to 39999, by job, so that jobs on one node keep apart.
 ProcessPlace slurm_place(const Variables& variables) {
-  ProcessPlace place{.launcher = "srun", .rank = variables.required("SLURM_PROCID"), .ranks = variables.required("SLURM_NTASKS")};
+  ProcessPlace place{.launcher = "srun",
+                     .rank = variables.required("SLURM_PROCID"),
+                     .ranks = variables.required("SLURM_NTASKS")};
   place.local_rank = variables.required("SLURM_LOCALID");
-  const std::string per_node = variables.text("SLURM_STEP_TASKS_PER_NODE").value_or("1");  // "8(x4),7"
-  place.local_ranks = number("SLURM_STEP_TASKS_PER_NODE", per_node.substr(0, per_node.find_first_of("(,")));
+  // "8(x4),7".
+  const std::string per_node = variables.text("SLURM_STEP_TASKS_PER_NODE").value_or("1");
+  place.local_ranks =
+      number("SLURM_STEP_TASKS_PER_NODE", per_node.substr(0, per_node.find_first_of("(,")));
   const auto host = variables.text("MASTER_ADDR");
   const std::string job_nodes = variables.text("SLURM_JOB_NODELIST").value_or("127.0.0.1");
-  place.store_host = host.value_or(first_host(variables.text("SLURM_STEP_NODELIST").value_or(job_nodes)));
+  place.store_host =
+      host.value_or(first_host(variables.text("SLURM_STEP_NODELIST").value_or(job_nodes)));
   place.store_port = port(variables, 20000 + variables.otherwise("SLURM_JOB_ID", 0) % 20000);
   place.keeps_store = place.rank == 0;
   return place;
@@ -100,11 +114,14 @@ ProcessPlace slurm_place(const Variables& variables) {
 // For a shell.
 std::string quoted(const std::string& word) {
   if (!word.empty() &&
-      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=,:+@%") == std::string::npos) {
+      word.find_first_not_of(
+          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=,:+@%") ==
+          std::string::npos) {
     return word;
   }
   std::string text = "'";
-  for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
+  for (const char letter : word)
+    text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
   return text + "'";
 }
 
@@ -123,8 +140,8 @@ ProcessPlace process_place(const EnvironmentVariables& environment) {
   if (variables.has("RANK") || variables.has("WORLD_SIZE")) {
     place = torchrun_place(variables);
   } else if (variables.has("OMPI_COMM_WORLD_RANK")) {
-    place = mpi_place(variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                      "OMPI_COMM_WORLD_LOCAL_SIZE");
+    place = mpi_place(variables, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
   } else if (variables.has("MPI_LOCALRANKID")) {
     place = mpi_place(variables, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
   } else if (variables.has("SLURM_STEP_ID") && variables.has("SLURM_PROCID")) {
@@ -158,14 +175,17 @@ std::vector<std::string> environment_of(const ProcessPlace& place) {
           "TORCHELASTIC_RESTART_COUNT=" + std::to_string(place.attempt)};
 }
 
-std::vector<LaunchLine> launch_lines(const std::vector<std::string>& command, int nodes, int ranks_per_node) {
+std::vector<LaunchLine> launch_lines(const std::vector<std::string>& command, int nodes,
+                                     int ranks_per_node) {
   std::string words;
   for (const std::string& word : command) words += " " + quoted(word);
   const std::string n = std::to_string(nodes), per_node = std::to_string(ranks_per_node);
   return {{"torchrun", "torchrun --nnodes=" + n + " --nproc-per-node=" + per_node +
-                           " --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:29500 --no-python" + words},
+                           " --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:29500 --no-python" +
+                           words},
           {"srun", "srun --nodes=" + n + " --ntasks-per-node=" + per_node + words},
-          {"mpirun", "mpirun -np " + std::to_string(nodes * ranks_per_node) + " --map-by ppr:" + per_node +
+          {"mpirun", "mpirun -np " + std::to_string(nodes * ranks_per_node) +
+                         " --map-by ppr:" + per_node +
                          ":node -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500" + words}};
 }
 

@@ -1,10 +1,15 @@
-// Which rank this process is, as whoever started it says in the environment, and how to start one on several nodes.
+// Which rank this process is, as whoever started it says in the environment, and how to start one
+// on several nodes.
 //
-//   torchrun, and our own parent process   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT
-//   srun                                   SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_JOB_NODELIST, in a step
-//   (SLURM_STEP_ID) mpirun                                 OMPI_COMM_WORLD_* (Open MPI), PMI_* and MPI_LOCAL* (MPICH, Intel MPI)
+//   torchrun, and our own parent process   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+//                                          MASTER_ADDR, MASTER_PORT
+//   srun                                   SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID,
+//                                          SLURM_JOB_NODELIST, in a step
+//   (SLURM_STEP_ID) mpirun                                 OMPI_COMM_WORLD_* (Open MPI), PMI_* and
+//                                                          MPI_LOCAL* (MPICH, Intel MPI)
 //
-// An inner launcher wins over the one that it runs under: mpirun starts its daemons with srun, and passes their variables on.
+// An inner launcher wins over the one that it runs under: mpirun starts its daemons with srun, and
+// passes their variables on.
 #pragma once
 
 #include <cstdint>
@@ -44,18 +49,19 @@ struct LaunchLine {
   std::string launcher;
   std::string line;
 };
-std::vector<LaunchLine> launch_lines(const std::vector<std::string>& command, int nodes, int ranks_per_node);
+std::vector<LaunchLine> launch_lines(const std::vector<std::string>& command, int nodes,
+                                     int ranks_per_node);
 
 // Which cores the ranks of one host compute on.
 //
-// A rank that is bound to cores of its own finds them free when it has waited for others: else a scheduler may have put their
-// threads there, and it waits for a time slice of theirs.
+// A rank that is bound to cores of its own finds them free when it has waited for others: else a
+// scheduler may have put their threads there, and it waits for a time slice of theirs.
 
 // Those that this process may run on.
 std::vector<int> allowed_cores();
 
-// The part of `cores` of one of so many ranks: blocks of equal size, what is left over goes to none.  Empty for fewer cores than
-// ranks, which are not bound then.
+// The part of `cores` of one of so many ranks: blocks of equal size, what is left over goes to
+// none.  Empty for fewer cores than ranks, which are not bound then.
 std::vector<int> core_share(const std::vector<int>& cores, int rank, int ranks);
 
 }  // namespace llmsim::runtime

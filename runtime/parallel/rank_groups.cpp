@@ -14,16 +14,19 @@ struct NamedKind {
   GroupKind kind;
   const char* name;
 };
-constexpr NamedKind kKinds[] = {{GroupKind::Tensor, "tp"},           {GroupKind::Data, "dp"},
-                                {GroupKind::Shard, "dp_shard"},      {GroupKind::Replicate, "dp_replicate"},
-                                {GroupKind::Pipeline, "pp_forward"}, {GroupKind::Embedding, "embedding"},
-                                {GroupKind::Expert, "ep"},           {GroupKind::ExpertData, "edp"}};
+constexpr NamedKind kKinds[] = {
+    {GroupKind::Tensor, "tp"},           {GroupKind::Data, "dp"},
+    {GroupKind::Shard, "dp_shard"},      {GroupKind::Replicate, "dp_replicate"},
+    {GroupKind::Pipeline, "pp_forward"}, {GroupKind::Embedding, "embedding"},
+    {GroupKind::Expert, "ep"},           {GroupKind::ExpertData, "edp"}};
 constexpr const char* kBackward = "pp_backward";
 
-// Without replicas of shards the data group is the group of shards, and that of the experts where they are divided as all else.
+// Without replicas of shards the data group is the group of shards, and that of the experts where
+// they are divided as all else.
 bool runs(const sim::Strategy& strategy, GroupKind kind) {
   if (kind == GroupKind::Expert || kind == GroupKind::ExpertData) return strategy.divides_experts();
-  return strategy.sharding == sim::Sharding::Hsdp || (kind != GroupKind::Shard && kind != GroupKind::Replicate);
+  return strategy.sharding == sim::Sharding::Hsdp ||
+         (kind != GroupKind::Shard && kind != GroupKind::Replicate);
 }
 
 bool stage_between_ends(const sim::Strategy& strategy, int rank) {
@@ -46,7 +49,8 @@ GroupMembers group_members(const sim::Strategy& strategy, GroupKind kind, int ra
   return members;
 }
 
-RankGroups::RankGroups(const sim::Strategy& strategy, int rank, const Connect& connect) : rank_(rank) {
+RankGroups::RankGroups(const sim::Strategy& strategy, int rank, const Connect& connect)
+    : rank_(rank) {
   for (const auto& [kind, name] : kKinds) {
     if (!runs(strategy, kind)) continue;
     GroupMembers members = group_members(strategy, kind, rank);

@@ -1,4 +1,5 @@
-// The groups that one rank belongs to, laid out as the simulator lays them out (sim/strategy/mesh.h).
+// The groups that one rank belongs to, laid out as the simulator lays them out
+// (sim/strategy/mesh.h).
 #pragma once
 
 #include <functional>
@@ -32,8 +33,9 @@ class RankGroups {
   int rank() const { return rank_; }
   // None for groups of one rank.
   Communicator* of(sim::GroupKind kind) const;
-  // Between pipeline stages, for what goes back while of(Pipeline) carries what goes forward: messages of one communicator
-  // between two ranks arrive in the order in which they were sent, and with two stages both kinds go either way.
+  // Between pipeline stages, for what goes back while of(Pipeline) carries what goes forward:
+  // messages of one communicator between two ranks arrive in the order in which they were sent, and
+  // with two stages both kinds go either way.
   Communicator* backward_pipeline() const { return backward_pipeline_.get(); }
   // Of all groups.
   void abandon() const;

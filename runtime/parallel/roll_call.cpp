@@ -28,12 +28,15 @@ std::vector<int> split(const std::string& text) {
 
 constexpr const char* kNobody = "nobody";
 
-std::string gave_up_key(int beginning, int rank) { return "gave_up/" + std::to_string(beginning) + "/" + std::to_string(rank); }
+std::string gave_up_key(int beginning, int rank) {
+  return "gave_up/" + std::to_string(beginning) + "/" + std::to_string(rank);
+}
 
 std::string waits_key(int rank) { return "waits/" + std::to_string(rank); }
 
 std::chrono::milliseconds left_until(Clock::time_point deadline) {
-  return std::max(1ms, std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()));
+  return std::max(1ms,
+                  std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()));
 }
 
 // The ranks at the ends of the chains that begin at `missing`.
@@ -58,10 +61,12 @@ RollCall::RollCall(KeyStore store, int rank, int size, std::string host)
     : store_(std::move(store)), rank_(rank), size_(size), host_(std::move(host)) {}
 
 std::string RollCall::group_name(const std::vector<int>& ranks) {
-  return "group/" + std::to_string(beginnings_) + "/" + joined(ranks) + "/" + std::to_string(groups_[ranks]++);
+  return "group/" + std::to_string(beginnings_) + "/" + joined(ranks) + "/" +
+         std::to_string(groups_[ranks]++);
 }
 
-void RollCall::meet(const std::string& key, const std::vector<int>& ranks, std::chrono::milliseconds patience) {
+void RollCall::meet(const std::string& key, const std::vector<int>& ranks,
+                    std::chrono::milliseconds patience) {
   const auto deadline = Clock::now() + patience;
   store_.set(key + "/" + std::to_string(rank_), host_);
   std::vector<int> missing;
@@ -73,11 +78,13 @@ void RollCall::meet(const std::string& key, const std::vector<int>& ranks, std::
     }
   }
   if (missing.empty()) return;
-  throw Error("no answer from " + names(culprits(missing, 1s)) + " within " + std::to_string(patience.count() / 1000) +
-              " s, when the group of ranks " + joined(ranks) + " was to be made");
+  throw Error("no answer from " + names(culprits(missing, 1s)) + " within " +
+              std::to_string(patience.count() / 1000) + " s, when the group of ranks " +
+              joined(ranks) + " was to be made");
 }
 
-std::vector<int> RollCall::culprits(const std::vector<int>& missing, std::chrono::milliseconds grace) try {
+std::vector<int> RollCall::culprits(const std::vector<int>& missing,
+                                    std::chrono::milliseconds grace) try {
   store_.set(waits_key(rank_), joined(missing));
   const auto deadline = Clock::now() + grace;
   std::vector<int> silent = silent_ranks(store_, missing);

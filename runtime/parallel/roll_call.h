@@ -1,10 +1,12 @@
 // Who takes part in a run and on which host, and, when an operation fails, whose fault it is.
 //
-// A rank whose operation got no answer posts for whom it waited.  Ranks that it waited for may themselves have waited for others:
-// the culprits stand at the ends of these chains, ranks that posted nothing because they are dead or hang.
+// A rank whose operation got no answer posts for whom it waited.  Ranks that it waited for may
+// themselves have waited for others: the culprits stand at the ends of these chains, ranks that
+// posted nothing because they are dead or hang.
 //
-// A rank that is alive but cannot go on with what the ranks do together (it ran out of memory) gives up: it says so here, then
-// leaves its groups.  The others get no answer from it, read here why, leave theirs, and all begin again with new groups.
+// A rank that is alive but cannot go on with what the ranks do together (it ran out of memory)
+// gives up: it says so here, then leaves its groups.  The others get no answer from it, read here
+// why, leave theirs, and all begin again with new groups.
 #pragma once
 
 #include <chrono>
@@ -25,20 +27,25 @@ class RollCall {
   int size() const { return size_; }
   const KeyStore& store() const { return store_; }
 
-  // A name for a further group of these ranks, the same on each of them when they call in the same order.
+  // A name for a further group of these ranks, the same on each of them when they call in the same
+  // order.
   std::string group_name(const std::vector<int>& ranks);
 
-  // Returns when all of `ranks` have come to `key`, each with the name of its host; throws Error that names those missing.
-  void meet(const std::string& key, const std::vector<int>& ranks, std::chrono::milliseconds patience);
+  // Returns when all of `ranks` have come to `key`, each with the name of its host; throws Error
+  // that names those missing.
+  void meet(const std::string& key, const std::vector<int>& ranks,
+            std::chrono::milliseconds patience);
 
-  // Tells the others that this rank waited for `missing` in vain; then follows the chains, giving the others `grace` to post.
-  // `missing` itself where the ranks wait for one another in a circle, or where the store is gone too.
+  // Tells the others that this rank waited for `missing` in vain; then follows the chains, giving
+  // the others `grace` to post. `missing` itself where the ranks wait for one another in a circle,
+  // or where the store is gone too.
   std::vector<int> culprits(const std::vector<int>& missing, std::chrono::milliseconds grace);
 
   // This rank gives up; which have since the ranks began.
   void give_up();
   std::vector<int> gave_up();
-  // Called by every rank when one has given up: what has been posted counts no more, and groups have new names.
+  // Called by every rank when one has given up: what has been posted counts no more, and groups
+  // have new names.
   void begin_again();
 
   // "rank 3 (node7)", "ranks 1 (node7), 3 (node8)".

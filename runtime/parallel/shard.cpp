@@ -19,7 +19,8 @@ at::Tensor own_shard(const at::Tensor& flat, const Communicator* group) {
 
 void clear_others_shards(const at::Tensor& flat, const Communicator* group) {
   if (group == nullptr) return;
-  const std::int64_t size = flat.numel() / group->size(), begin = own_shard_begin(flat.numel(), group);
+  const std::int64_t size = flat.numel() / group->size(),
+                     begin = own_shard_begin(flat.numel(), group);
   flat.narrow(0, 0, begin).zero_();
   flat.narrow(0, begin + size, flat.numel() - begin - size).zero_();
 }
@@ -46,7 +47,8 @@ void FlatOptimizer::add(const ParameterUnit& unit, std::int64_t begin, AdamWSlic
 std::vector<GradientSlice> FlatOptimizer::gradients() const {
   std::vector<GradientSlice> gradients;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
-    gradients.push_back({.unit = places_[i].unit, .begin = places_[i].begin, .gradient = slices_[i].gradient});
+    gradients.push_back(
+        {.unit = places_[i].unit, .begin = places_[i].begin, .gradient = slices_[i].gradient});
   }
   return gradients;
 }

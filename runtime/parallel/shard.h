@@ -1,5 +1,5 @@
-// The piece of a flat tensor that one rank of a group owns when the group divides it evenly, and the optimizer step of such
-// pieces.
+// The piece of a flat tensor that one rank of a group owns when the group divides it evenly, and
+// the optimizer step of such pieces.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace llmsim::runtime {
 
-// numel / size() elements, by rank: where they begin, and a view of them; all of them where there is no group.
+// numel / size() elements, by rank: where they begin, and a view of them; all of them where there
+// is no group.
 std::int64_t own_shard_begin(std::int64_t numel, const Communicator* group);
 at::Tensor own_shard(const at::Tensor& flat, const Communicator* group);
 

@@ -16,7 +16,8 @@ at::Tensor ShardedGradients::adopt(ParameterUnit& unit, const at::Tensor& like) 
 }
 
 ShardedGradients::Held& ShardedGradients::held(const ParameterUnit& unit) {
-  return *std::find_if(held_.begin(), held_.end(), [&](const Held& one) { return one.unit == &unit; });
+  return *std::find_if(held_.begin(), held_.end(),
+                       [&](const Held& one) { return one.unit == &unit; });
 }
 
 void ShardedGradients::lend(ParameterUnit& unit) {

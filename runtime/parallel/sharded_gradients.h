@@ -1,8 +1,9 @@
-// Gradients of which every rank keeps a shard: a unit's whole gradients live from the beginning of its backward pass until their
-// sum has reached the owners of its shards.
+// Gradients of which every rank keeps a shard: a unit's whole gradients live from the beginning of
+// its backward pass until their sum has reached the owners of its shards.
 //
-// One reduction is under way while the next unit's backward pass runs; under Hsdp the sum over the replicas follows it.  What a
-// shard holds from earlier micro-batches goes into the next whole gradients, so that a reduction replaces it.
+// One reduction is under way while the next unit's backward pass runs; under Hsdp the sum over the
+// replicas follows it.  What a shard holds from earlier micro-batches goes into the next whole
+// gradients, so that a reduction replaces it.
 // Memory: the shards; whole gradients of two units.
 #pragma once
 
@@ -16,8 +17,10 @@ namespace llmsim::runtime {
 
 class ShardedGradients {
  public:
-  // `every_micro_batch`: false keeps whole gradients from the first micro-batch to the last.  Groups of one rank are none.
-  ShardedGradients(c10::ScalarType type, Communicator* shards, Communicator* replicas, bool every_micro_batch)
+  // `every_micro_batch`: false keeps whole gradients from the first micro-batch to the last.
+  // Groups of one rank are none.
+  ShardedGradients(c10::ScalarType type, Communicator* shards, Communicator* replicas,
+                   bool every_micro_batch)
       : type_(type), shards_(shards), replicas_(replicas), every_micro_batch_(every_micro_batch) {}
 
   // The shard of the unit's gradients, on the device of `like`.

@@ -18,10 +18,13 @@ class WholeWeights : public UnitWeights {
 
   AdamWSlice adopt(ParameterUnit& unit) override {
     const at::Tensor full = std::move(unit.weights);
-    Held held{.unit = &unit, .weights = formats_.has_master() ? full.to(formats_.weights) : full, .gather = nullptr};
+    Held held{.unit = &unit,
+              .weights = formats_.has_master() ? full.to(formats_.weights) : full,
+              .gather = nullptr};
     AdamWSlice slice = with_states(own_shard(full, shards_), on_host_);
     if (slice.on_host || formats_.has_master()) slice.weight = own_shard(held.weights, shards_);
-    if (!slice.on_host && formats_.has_master() && shards_ != nullptr) slice.master = slice.master.clone();
+    if (!slice.on_host && formats_.has_master() && shards_ != nullptr)
+      slice.master = slice.master.clone();
     if (!formats_.casts_weights()) unit.weights = held.weights;
     held_.push_back(std::move(held));
     return slice;
@@ -30,7 +33,8 @@ class WholeWeights : public UnitWeights {
   void begin_pass(const std::vector<ParameterUnit*>&) override {}
 
   void lend(ParameterUnit& unit) override {
-    Held& held = *std::find_if(held_.begin(), held_.end(), [&](const Held& one) { return one.unit == &unit; });
+    Held& held = *std::find_if(held_.begin(), held_.end(),
+                               [&](const Held& one) { return one.unit == &unit; });
     if (held.gather) held.gather->wait();
     held.gather.reset();
     if (formats_.casts_weights()) unit.weights = held.weights.to(formats_.compute);
@@ -44,7 +48,8 @@ class WholeWeights : public UnitWeights {
 
   void updated() override {
     if (shards_ == nullptr) return;
-    for (Held& held : held_) held.gather = shards_->start_all_gather(held.weights, own_shard(held.weights, shards_));
+    for (Held& held : held_)
+      held.gather = shards_->start_all_gather(held.weights, own_shard(held.weights, shards_));
   }
 
  private:
@@ -86,8 +91,10 @@ class ShardedWeights : public UnitWeights {
     own.gather.reset(), own.sent.reset();
     if (own.whole.defined()) unit.weights = std::exchange(own.whole, {});
     const auto here = std::find(pass_.begin(), pass_.end(), &unit) - pass_.begin();
-    const auto ahead = std::min<std::ptrdiff_t>(std::ssize(pass_), here + behaviour_.prefetch_units + 1);
-    for (auto next = here + 1; next < ahead; ++next) start(held(*pass_[static_cast<std::size_t>(next)]));
+    const auto ahead =
+        std::min<std::ptrdiff_t>(std::ssize(pass_), here + behaviour_.prefetch_units + 1);
+    for (auto next = here + 1; next < ahead; ++next)
+      start(held(*pass_[static_cast<std::size_t>(next)]));
   }
 
   void after_forward(ParameterUnit& unit) override {
@@ -106,7 +113,8 @@ class ShardedWeights : public UnitWeights {
   };
 
   Held& held(const ParameterUnit& unit) {
-    return *std::find_if(held_.begin(), held_.end(), [&](const Held& one) { return one.unit == &unit; });
+    return *std::find_if(held_.begin(), held_.end(),
+                         [&](const Held& one) { return one.unit == &unit; });
   }
 
   void start(Held& held) const {
@@ -128,11 +136,13 @@ class ShardedWeights : public UnitWeights {
 
 }  // namespace
 
-std::unique_ptr<UnitWeights> whole_weights(NumberFormats formats, bool on_host, Communicator* shards) {
+std::unique_ptr<UnitWeights> whole_weights(NumberFormats formats, bool on_host,
+                                           Communicator* shards) {
   return std::make_unique<WholeWeights>(formats, on_host, shards);
 }
 
-std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeBehaviour& habits, Communicator* shards) {
+std::unique_ptr<UnitWeights> sharded_weights(NumberFormats formats, const ExchangeBehaviour& habits,
+                                             Communicator* shards) {
   return std::make_unique<ShardedWeights>(formats, habits, shards);
 }
 

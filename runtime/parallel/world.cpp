@@ -20,7 +20,8 @@ namespace {
 
 std::string text_of(const sockaddr* address, socklen_t size) {
   std::array<char, NI_MAXHOST> text{};
-  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "127.0.0.1";
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "127.0.0.1";
   return text.data();
 }
 
@@ -34,7 +35,9 @@ std::string address_of_interface(const std::string& name) {
     names += (names.empty() ? "" : ", ") + std::string(one->ifa_name);
   }
   freeifaddrs(all);
-  if (found.empty()) throw Error("GLOO_SOCKET_IFNAME = " + name + " is no interface of this machine: it has " + names);
+  if (found.empty())
+    throw Error("GLOO_SOCKET_IFNAME = " + name + " is no interface of this machine: it has " +
+                names);
   return found;
 }
 
@@ -64,7 +67,8 @@ std::vector<int> all_ranks(int size) {
 World::World(const ProcessPlace& place, Transport transport, std::chrono::milliseconds timeout)
     : transport_(transport),
       timeout_(timeout),
-      roll_call_(std::make_shared<RollCall>(store_of(place, timeout), place.rank, place.ranks, host_name())),
+      roll_call_(std::make_shared<RollCall>(store_of(place, timeout), place.rank, place.ranks,
+                                            host_name())),
       address_(address_towards(place.store_host)) {
   roll_call_->meet("world", all_ranks(place.ranks), timeout);
 }
@@ -74,7 +78,9 @@ std::unique_ptr<Communicator> World::connect(const GroupMembers& members) const 
   return gloo_communicator(roll_call_, members, {.address = address_, .timeout = timeout_});
 }
 
-std::unique_ptr<Communicator> World::connect_all() const { return connect({.ranks = all_ranks(size()), .place = rank()}); }
+std::unique_ptr<Communicator> World::connect_all() const {
+  return connect({.ranks = all_ranks(size()), .place = rank()});
+}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -83,7 +89,8 @@ std::string host_name() {
 }
 
 std::string address_towards(const std::string& host) {
-  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME")) return address_of_interface(interface);
+  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME"))
+    return address_of_interface(interface);
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_DGRAM;
   if (getaddrinfo(host.c_str(), "29500", &hints, &found) != 0) {

@@ -1,4 +1,5 @@
-// All ranks of a run, each a process: finds the others through the key store and connects groups of them.
+// All ranks of a run, each a process: finds the others through the key store and connects groups of
+// them.
 #pragma once
 
 #include <chrono>
@@ -16,8 +17,8 @@ enum class Transport { Gloo, Nccl };
 
 class World {
  public:
-  // Waits until every rank has come; throws Error that names those that have not within `timeout`, which also bounds every later
-  // operation.  `Nccl` carries tensors of CUDA and ROCm devices.
+  // Waits until every rank has come; throws Error that names those that have not within `timeout`,
+  // which also bounds every later operation.  `Nccl` carries tensors of CUDA and ROCm devices.
   World(const ProcessPlace& place, Transport transport, std::chrono::milliseconds timeout);
 
   int rank() const { return roll_call_->rank(); }
@@ -40,7 +41,8 @@ class World {
 // This machine's name.
 std::string host_name();
 
-// The address of this machine on the way to `host`; GLOO_SOCKET_IFNAME, where set, names the interface instead.
+// The address of this machine on the way to `host`; GLOO_SOCKET_IFNAME, where set, names the
+// interface instead.
 std::string address_towards(const std::string& host);
 
 }  // namespace llmsim::runtime

@@ -7,8 +7,9 @@
 
 namespace llmsim {
 
-// Thrown for a file, name, option or value that the user can correct.  The message is one line that names the field, its
-// value and what would be right: "tp = 3 does not divide num_heads = 64".  Caught once, in main.
+// Thrown for a file, name, option or value that the user can correct.  The message is one line that
+// names the field, its value and what would be right: "tp = 3 does not divide num_heads = 64".
+// Caught once, in main.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
@@ -28,7 +29,8 @@ inline std::string joined(const std::vector<std::string>& words, const char* sep
 // "a, b or c".
 inline std::string alternatives(const std::vector<std::string>& words) {
   std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
   return text;
 }
 

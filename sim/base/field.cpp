@@ -12,7 +12,8 @@ namespace {
 // The shortest text that reads back as the same number.
 std::string number_text(double number) {
   constexpr double kExact = 1e15;
-  if (number == std::floor(number) && std::abs(number) < kExact) return std::to_string(static_cast<std::int64_t>(number));
+  if (number == std::floor(number) && std::abs(number) < kExact)
+    return std::to_string(static_cast<std::int64_t>(number));
   std::array<char, 32> digits{};
   return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr};
 }
@@ -36,20 +37,23 @@ std::string text_of(const FieldValue& value) { return std::visit(TextOf{}, value
 
 std::optional<double> number_of(const FieldValue& value) {
   if (const double* const number = std::get_if<double>(&value)) return *number;
-  if (const std::int64_t* const count = std::get_if<std::int64_t>(&value)) return static_cast<double>(*count);
+  if (const std::int64_t* const count = std::get_if<std::int64_t>(&value))
+    return static_cast<double>(*count);
   return std::nullopt;
 }
 
 bool in_range(const FieldValue& value, double least, double most) {
   const auto lies = [=](double number) { return number >= least && number <= most; };
-  if (const auto* const counts = std::get_if<std::vector<int>>(&value)) return std::all_of(counts->begin(), counts->end(), lies);
+  if (const auto* const counts = std::get_if<std::vector<int>>(&value))
+    return std::all_of(counts->begin(), counts->end(), lies);
   const std::optional<double> number = number_of(value);
   return !number || lies(*number);
 }
 
 std::string expected_values(FieldKind kind, const Words& words, double least, double most) {
-  const std::string range =
-      std::isfinite(most) ? " from " + number_text(least) + " to " + number_text(most) : " of at least " + number_text(least);
+  const std::string range = std::isfinite(most)
+                                ? " from " + number_text(least) + " to " + number_text(most)
+                                : " of at least " + number_text(least);
   switch (kind) {
     case FieldKind::Switch: return "true or false";
     case FieldKind::Count: return "an integer" + range;

@@ -5,11 +5,11 @@
 //   struct Recipe { double dropout = 0.0; Seconds pause; };
 //   const Field<Recipe> field = LLMSIM_FIELD(Recipe, dropout);   // key "dropout"
 //
-// Values are plain: quantities are numbers in SI units (seconds, bytes, bytes per second), enumerators their names, switches of
-// modules the names of those that are on.
+// Values are plain: quantities are numbers in SI units (seconds, bytes, bytes per second),
+// enumerators their names, switches of modules the names of those that are on.
 //
-// An enumeration has names where `name_table(Enum)` beside it gives them: one table serves both directions.  Of several names of
-// one enumerator the first is written, and all are read.
+// An enumeration has names where `name_table(Enum)` beside it gives them: one table serves both
+// directions.  Of several names of one enumerator the first is written, and all are read.
 #pragma once
 
 #include <cmath>
@@ -101,7 +101,9 @@ struct FieldType<int> {
   static std::optional<FieldValue> value(int member) { return std::int64_t{member}; }
   static bool put(int& member, const FieldValue& value) {
     const std::optional<double> number = number_of(value);
-    if (!number || *number != std::floor(*number) || std::abs(*number) > std::numeric_limits<int>::max()) return false;
+    if (!number || *number != std::floor(*number) ||
+        std::abs(*number) > std::numeric_limits<int>::max())
+      return false;
     return member = static_cast<int>(*number), true;
   }
 };
@@ -124,7 +126,8 @@ struct FieldType<std::string> {
   static Words words() { return {}; }
   static std::optional<FieldValue> value(const std::string& member) { return member; }
   static bool put(std::string& member, const FieldValue& value) {
-    if (const std::string* const word = std::get_if<std::string>(&value)) return member = *word, true;
+    if (const std::string* const word = std::get_if<std::string>(&value))
+      return member = *word, true;
     return false;
   }
 };
@@ -213,7 +216,8 @@ AnyField ranged(AnyField field, double least, double most) {
 // Whether numbers in a value lie in the range of a field.
 bool in_range(const FieldValue& value, double least, double most);
 
-// Puts a value where it belongs; false where it is of another kind or out of range, and then nothing changes.
+// Puts a value where it belongs; false where it is of another kind or out of range, and then
+// nothing changes.
 template <class Record>
 bool put_field(const Field<Record>& field, Record& record, const FieldValue& value) {
   return in_range(value, field.least, field.most) && field.put(record, value);
@@ -229,7 +233,8 @@ Field<Record> make_field(const char* key, Access) {
           .kind = Type::kind,
           .words = Type::words(),
           .get = [](const Record& record) { return Type::value(Access{}(record)); },
-          .put = [](Record& record, const FieldValue& value) { return Type::put(Access{}(record), value); }};
+          .put = [](Record& record,
+                    const FieldValue& value) { return Type::put(Access{}(record), value); }};
 }
 
 // The field of `member`, a path such as `recompute.kind`.

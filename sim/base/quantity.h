@@ -1,7 +1,8 @@
 // Physical quantities as types, so that a formula whose units are wrong does not compile.
 //
-// A Quantity is a double in SI base units (bytes, FLOP, seconds) tagged with the exponents of its three dimensions.
-// GEMMs and quotients derive the result's dimension; a quotient of equal dimensions is a plain double:
+// A Quantity is a double in SI base units (bytes, FLOP, seconds) tagged with the exponents of its
+// three dimensions.  GEMMs and quotients derive the result's dimension; a quotient of equal
+// dimensions is a plain double:
 //
 //   const Seconds t = flops / peak;          // Flops / FlopsPerSecond
 //   std::printf("%.2f ms\n", t / ms);        // Seconds / Seconds
@@ -42,11 +43,21 @@ class Quantity {
     return *this;
   }
 
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value_ + b.value_); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value_ - b.value_); }
-  friend constexpr Quantity operator*(Quantity a, double factor) { return Quantity(a.value_ * factor); }
-  friend constexpr Quantity operator*(double factor, Quantity a) { return Quantity(a.value_ * factor); }
-  friend constexpr Quantity operator/(Quantity a, double divisor) { return Quantity(a.value_ / divisor); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value_ + b.value_);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value_ - b.value_);
+  }
+  friend constexpr Quantity operator*(Quantity a, double factor) {
+    return Quantity(a.value_ * factor);
+  }
+  friend constexpr Quantity operator*(double factor, Quantity a) {
+    return Quantity(a.value_ * factor);
+  }
+  friend constexpr Quantity operator/(Quantity a, double divisor) {
+    return Quantity(a.value_ / divisor);
+  }
 
  private:
   double value_ = 0.0;

@@ -8,7 +8,8 @@ namespace llmsim::sim {
 
 namespace {
 
-// Latencies of NCCL's protocols: base, and hops relative to those of Simple (3.4 us on NVLink, 14 us on the network).
+// Latencies of NCCL's protocols: base, and hops relative to those of Simple (3.4 us on NVLink, 14
+// us on the network).
 struct Protocol {
   CollectiveProtocol name;
   Seconds base;
@@ -18,7 +19,11 @@ struct Protocol {
 };
 
 constexpr std::array<Protocol, 3> kProtocols{{
-    {.name = CollectiveProtocol::Simple, .base = Seconds(8.4e-6), .fabric_hop = 1.0, .network_hop = 1.0, .bandwidth = 1.0},
+    {.name = CollectiveProtocol::Simple,
+     .base = Seconds(8.4e-6),
+     .fabric_hop = 1.0,
+     .network_hop = 1.0,
+     .bandwidth = 1.0},
     {.name = CollectiveProtocol::LL128,
      .base = Seconds(14.0e-6),
      .fabric_hop = 1.9 / 3.4,
@@ -30,26 +35,33 @@ constexpr std::array<Protocol, 3> kProtocols{{
      .network_hop = 2.7 / 14.0,
      .bandwidth = 0.25},
 }};
-constexpr std::array<const char*, 3> kProtocolNames{"Simple", "LL128", "LL"};  // by CollectiveProtocol
-constexpr std::array<const char*, 9> kRoutes{"none",   "ring", "tree", "in-switch",   "hierarchical",
-                                             "direct", "pair", "host", "deduplicated"};  // by CollectiveRoute
+// By CollectiveProtocol.
+constexpr std::array<const char*, 3> kProtocolNames{"Simple", "LL128", "LL"};
+constexpr std::array<const char*, 9> kRoutes{"none", "ring", "tree", "in-switch", "hierarchical",
+                                             // By CollectiveRoute.
+                                             "direct", "pair", "host", "deduplicated"};
 constexpr double kTreeBandwidth = 0.92;
-// A step of a tree forwards what it has got only chunk by chunk: it holds back this much of a large message at every level.
-// 80 us per level and direction pair between 4 and 512 nodes of 8 H100 at 340 GB/s.
+// A step of a tree forwards what it has got only chunk by chunk: it holds back this much of a large
+// message at every level. 80 us per level and direction pair between 4 and 512 nodes of 8 H100 at
+// 340 GB/s.
 constexpr Bytes kTreeFill{13.6e6};
 // Loss of few ranks behind a switch, see few_ranks.
 constexpr double kFewRanksGather = 1.6, kFewRanksReduce = 0.6;
-// Measured all-reduce bus bandwidth with in-switch reduction over that of the ring: 480 / 370 GB/s on 8 H100.
+// Measured all-reduce bus bandwidth with in-switch reduction over that of the ring: 480 / 370 GB/s
+// on 8 H100.
 constexpr double kInSwitchGain = 1.30;
 constexpr int kInSwitchMinRanks = 5;
 
 BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& place) {
   const int n = place.ranks_per_domain;
   switch (fabric.kind) {
-    case FabricKind::Mesh: return std::min(fabric.device_bandwidth, std::max(1, n - 1) * fabric.pair_bandwidth);
-    case FabricKind::Paired: return n == 2 && place.stride == 1 ? fabric.package_bandwidth : fabric.pair_bandwidth;
+    case FabricKind::Mesh:
+      return std::min(fabric.device_bandwidth, std::max(1, n - 1) * fabric.pair_bandwidth);
+    case FabricKind::Paired:
+      return n == 2 && place.stride == 1 ? fabric.package_bandwidth : fabric.pair_bandwidth;
     case FabricKind::Torus:
-      return n < fabric.devices ? std::min(fabric.device_bandwidth, 2.0 * fabric.pair_bandwidth) : fabric.device_bandwidth;
+      return n < fabric.devices ? std::min(fabric.device_bandwidth, 2.0 * fabric.pair_bandwidth)
+                                : fabric.device_bandwidth;
     case FabricKind::Switch:
     case FabricKind::Host:
     case FabricKind::Loopback: return fabric.device_bandwidth;
@@ -59,12 +71,16 @@ BytesPerSecond fabric_bandwidth(const Fabric& fabric, const GroupPlacement& plac
 
 // Achieved injection of one node.
 BytesPerSecond node_bandwidth(const Cluster& cluster, double efficiency) {
-  const BytesPerSecond adapters = efficiency * cluster.device.achieved.scale_out_fraction * cluster.network.node_bandwidth;
-  return cluster.network.transport == Transport::Sockets ? std::min(adapters, cluster.network.socket_bandwidth) : adapters;
+  const BytesPerSecond adapters =
+      efficiency * cluster.device.achieved.scale_out_fraction * cluster.network.node_bandwidth;
+  return cluster.network.transport == Transport::Sockets
+             ? std::min(adapters, cluster.network.socket_bandwidth)
+             : adapters;
 }
 
 Seconds hops(const GroupLinks& links, const Protocol& protocol, double fabric, double network) {
-  return fabric * protocol.fabric_hop * links.fabric_hop + network * protocol.network_hop * links.network_hop;
+  return fabric * protocol.fabric_hop * links.fabric_hop +
+         network * protocol.network_hop * links.network_hop;
 }
 
 // Share of the bus bandwidth of eight ranks behind a switch that n reach.
@@ -74,10 +90,12 @@ double few_ranks(const GroupLinks& links, double loss) {
   return std::min(1.0, (1.0 + loss / 64.0) / (1.0 + loss / (n * n)));
 }
 
-CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
+CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links,
+                           const Protocol& protocol) {
   const double n = links.place.ranks, domains = links.place.domains;
   const Bytes wire = rounds * (n - 1.0) / n * message;
-  const Seconds alpha = protocol.base + hops(links, protocol, rounds * (n - domains), rounds * (domains - 1.0));
+  const Seconds alpha =
+      protocol.base + hops(links, protocol, rounds * (n - domains), rounds * (domains - 1.0));
   const double few = few_ranks(links, rounds > 1.0 ? kFewRanksReduce : kFewRanksGather);
   return {.route = CollectiveRoute::Ring,
           .protocol = protocol.name,
@@ -85,30 +103,36 @@ CollectiveTerms ring_terms(double rounds, Bytes message, const GroupLinks& links
           .time = alpha + wire / (few * protocol.bandwidth * links.bus_bandwidth())};
 }
 
-// A tree crosses the network with 2 (D-1)/D of the message per domain, and each of its steps fills the pipeline below it.
+// A tree crosses the network with 2 (D-1)/D of the message per domain, and each of its steps fills
+// the pipeline below it.
 CollectiveTerms tree_terms(Bytes message, const GroupLinks& links, const Protocol& protocol) {
   const double n = links.place.ranks, domains = links.place.domains;
   const double levels = std::log2(domains);
   const BytesPerSecond bus = few_ranks(links, kFewRanksReduce) * links.bus_bandwidth();
   Seconds wire = 2.0 * (n - 1.0) / n * message / (domains > 1.0 ? links.fabric : bus);
   if (domains > 1.0) {
-    const Seconds across = 2.0 * (domains - 1.0) / domains * message / (links.ring_share * links.network);
-    wire =
-        (links.place.ranks_per_domain > 1 ? std::max(wire, across) : across) + 2.0 * levels * std::min(message, kTreeFill) / bus;
+    const Seconds across =
+        2.0 * (domains - 1.0) / domains * message / (links.ring_share * links.network);
+    wire = (links.place.ranks_per_domain > 1 ? std::max(wire, across) : across) +
+           2.0 * levels * std::min(message, kTreeFill) / bus;
   }
-  const Seconds alpha = protocol.base + hops(links, protocol, 2.0 * (n / domains - 1.0), 2.0 * levels);
+  const Seconds alpha =
+      protocol.base + hops(links, protocol, 2.0 * (n / domains - 1.0), 2.0 * levels);
   return {.route = CollectiveRoute::Tree,
           .protocol = protocol.name,
           .alpha = alpha,
           .time = alpha + wire / (kTreeBandwidth * protocol.bandwidth)};
 }
 
-// Each of `rounds` phases goes around the ranks of a domain and halves or doubles its way over the domains.
-CollectiveTerms hierarchical_terms(double rounds, Bytes message, const GroupLinks& links, const Protocol& protocol) {
+// Each of `rounds` phases goes around the ranks of a domain and halves or doubles its way over the
+// domains.
+CollectiveTerms hierarchical_terms(double rounds, Bytes message, const GroupLinks& links,
+                                   const Protocol& protocol) {
   const double inside = links.place.ranks_per_domain, domains = links.place.domains;
   const Bytes near = (inside - 1.0) / inside * message, far = (domains - 1.0) / domains * message;
   const Seconds hop = hops(links, protocol, inside - 1.0, std::log2(domains));
-  const Seconds round = hop + near / (protocol.bandwidth * links.fabric) + far / (protocol.bandwidth * links.network);
+  const Seconds round =
+      hop + near / (protocol.bandwidth * links.fabric) + far / (protocol.bandwidth * links.network);
   return {.route = CollectiveRoute::Hierarchical,
           .protocol = protocol.name,
           .alpha = protocol.base + rounds * hop,
@@ -134,8 +158,10 @@ CollectiveTerms all_reduce_terms(Bytes message, const GroupLinks& links) {
       best = faster(best, hierarchical_terms(2.0, message, links, protocol));
       continue;
     }
-    if (links.algorithm != CollectiveAlgorithm::Tree) best = faster(best, ring_terms(2.0, message, links, protocol));
-    if (may_use(links, CollectiveAlgorithm::Tree)) best = faster(best, tree_terms(message, links, protocol));
+    if (links.algorithm != CollectiveAlgorithm::Tree)
+      best = faster(best, ring_terms(2.0, message, links, protocol));
+    if (may_use(links, CollectiveAlgorithm::Tree))
+      best = faster(best, tree_terms(message, links, protocol));
   }
   const bool one_domain = links.place.domains == 1;
   if (links.in_switch_reduction && one_domain && links.place.ranks >= kInSwitchMinRanks &&
@@ -161,17 +187,21 @@ CollectiveTerms one_round_terms(Bytes message, const GroupLinks& links) {
 CollectiveTerms all_to_all_terms(Bytes message, const GroupLinks& links) {
   const double n = links.place.ranks, inside = links.place.ranks_per_domain;
   const Bytes near = (inside - 1.0) / n * message, far = (n - inside) / n * message;
-  const Seconds wire = std::max(near / (few_ranks(links, kFewRanksGather) * links.fabric),
-                                links.place.domains > 1 ? far * inside / links.network : Seconds(0.0));
+  const Seconds wire =
+      std::max(near / (few_ranks(links, kFewRanksGather) * links.fabric),
+               links.place.domains > 1 ? far * inside / links.network : Seconds(0.0));
   const Seconds alpha =
-      kProtocols[0].base + std::max(links.fabric_hop, links.place.domains > 1 ? links.network_hop : Seconds(0.0));
+      kProtocols[0].base +
+      std::max(links.fabric_hop, links.place.domains > 1 ? links.network_hop : Seconds(0.0));
   return {.route = CollectiveRoute::Direct, .alpha = alpha, .time = alpha + wire};
 }
 
 CollectiveTerms pair_terms(Bytes message, const GroupLinks& links) {
   const bool inside = links.place.domains == 1;
   const Seconds alpha = kProtocols[0].base + (inside ? links.fabric_hop : links.network_hop);
-  return {.route = CollectiveRoute::Pair, .alpha = alpha, .time = alpha + message / (inside ? links.fabric : links.network)};
+  return {.route = CollectiveRoute::Pair,
+          .alpha = alpha,
+          .time = alpha + message / (inside ? links.fabric : links.network)};
 }
 
 // Between processes of one host.
@@ -206,18 +236,23 @@ BytesPerSecond GroupLinks::bus_bandwidth() const {
   return place.ranks_per_domain == 1 ? ring : std::min(fabric, ring);
 }
 
-GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency) {
+GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster,
+                       double efficiency) {
   GroupLinks links{.place = place_group(strategy, kind, cluster)};
   const Achieved& achieved = cluster.device.achieved;
   const int domain = links.place.groups_per_domain * links.place.ranks_per_domain;
-  const double nodes_per_domain = std::max(1.0, static_cast<double>(domain) / cluster.devices_per_node);
+  const double nodes_per_domain =
+      std::max(1.0, static_cast<double>(domain) / cluster.devices_per_node);
   const BytesPerSecond fabric = fabric_bandwidth(cluster.fabric, links.place);
-  const BytesPerSecond network = cluster.network.node_bandwidth * nodes_per_domain / links.place.groups_per_domain;
+  const BytesPerSecond network =
+      cluster.network.node_bandwidth * nodes_per_domain / links.place.groups_per_domain;
   links.nominal = links.place.ranks_per_domain > 1 ? fabric : network;
   if (links.place.domains > 1) links.nominal = std::min(links.nominal, network);
   links.fabric = efficiency * achieved.collective_fraction * fabric;
-  links.network = node_bandwidth(cluster, efficiency) * nodes_per_domain / links.place.groups_per_domain;
-  if (links.place.domains > 2) links.ring_share = std::pow(links.place.domains / 2.0, -cluster.network.ring_decay);
+  links.network =
+      node_bandwidth(cluster, efficiency) * nodes_per_domain / links.place.groups_per_domain;
+  if (links.place.domains > 2)
+    links.ring_share = std::pow(links.place.domains / 2.0, -cluster.network.ring_decay);
   links.fabric_hop = cluster.fabric.latency;
   links.network_hop = cluster.network.latency;
   links.switched = cluster.fabric.kind == FabricKind::Switch;
@@ -264,12 +299,16 @@ double bus_factor(CollectiveKind kind, int ranks) {
 }
 
 const char* name_of(CollectiveRoute route) { return kRoutes[static_cast<std::size_t>(route)]; }
-const char* name_of(CollectiveProtocol protocol) { return kProtocolNames[static_cast<std::size_t>(protocol)]; }
+const char* name_of(CollectiveProtocol protocol) {
+  return kProtocolNames[static_cast<std::size_t>(protocol)];
+}
 
 namespace {
 
 // Of so many equal places those that a token with k experts visits.
-double visited(double places, int top_k) { return places * (1.0 - std::pow(1.0 - 1.0 / places, top_k)); }
+double visited(double places, int top_k) {
+  return places * (1.0 - std::pow(1.0 - 1.0 / places, top_k));
+}
 
 // Domains where a token's groups of experts are.
 double allowed_domains(double domains, const ExpertRoute& route) {
@@ -278,22 +317,27 @@ double allowed_domains(double domains, const ExpertRoute& route) {
 
 }  // namespace
 
-AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place) {
+AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route,
+                                 const GroupPlacement& place) {
   const double ranks = place.ranks, domains = place.domains;
   const Bytes tokens = message / route.top_k;
   return {.fabric = (ranks - domains) / ranks * visited(ranks, route.top_k) * tokens,
-          .network = (domains - 1.0) / domains * visited(allowed_domains(domains, route), route.top_k) * tokens};
+          .network = (domains - 1.0) / domains *
+                     visited(allowed_domains(domains, route), route.top_k) * tokens};
 }
 
-CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links) {
+CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route,
+                                        const GroupLinks& links) {
   const CollectiveTerms rows = collective_terms(CollectiveKind::AllToAll, message, links);
   if (route.dispatch != ExpertDispatch::Deduplicated || links.place.ranks == 1) return rows;
   const Seconds empty = collective_time(CollectiveKind::AllToAll, Bytes(0.0), links);
   const AllToAllBytes sent = deduplicated_bytes(message, route, links.place);
   const Seconds near = sent.fabric / links.fabric;
   const double sharers = links.place.ranks_per_domain;
-  const Seconds slower = links.place.domains == 1 ? near : std::max(near, sharers * sent.network / links.network);
-  const CollectiveTerms tokens{.route = CollectiveRoute::Deduplicated, .alpha = empty, .time = empty + slower};
+  const Seconds slower =
+      links.place.domains == 1 ? near : std::max(near, sharers * sent.network / links.network);
+  const CollectiveTerms tokens{
+      .route = CollectiveRoute::Deduplicated, .alpha = empty, .time = empty + slower};
   return tokens.time < rows.time ? tokens : rows;
 }
 

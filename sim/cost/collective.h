@@ -1,8 +1,9 @@
 // Time of a collective over a group of ranks, in the alpha-beta model of NCCL's own tuner.
 //
-// n ranks in D scale-up domains of p = n / D, S message bytes (nccl-tests' size), hop latencies a (inside a domain) and A
-// (between domains), and the bus bandwidths f (inside) and w (between) that the group achieves.  A protocol has a base latency o,
-// factors by which its hops are shorter than a and A, and a share e of the bandwidth:
+// n ranks in D scale-up domains of p = n / D, S message bytes (nccl-tests' size), hop latencies a
+// (inside a domain) and A (between domains), and the bus bandwidths f (inside) and w (between) that
+// the group achieves.  A protocol has a base latency o, factors by which its hops are shorter than
+// a and A, and a share e of the bandwidth:
 //
 //              o         a          A          e
 //     Simple   8.4 us    1          1          1
@@ -12,27 +13,33 @@
 //   ring          all-reduce       t = o + 2 (n - D) a + 2 (D-1) A + 2 (n-1)/n S / (e b)
 //                 one round        t = o + (n - D) a + (D-1) A + (n-1)/n S / (e b)
 //   tree          all-reduce       t = o + 2 (p-1) a + 2 log2(D) A
-//                                      + (max(2 (n-1)/n S / f, 2 (D-1)/D S / (r w)) + 2 log2(D) min(S, F) / b) / (0.92 e)
-//   in-switch     all-reduce       that of the ring, Simple, at 1.30 b, of a domain of at least 5 ranks
+//                                      + (max(2 (n-1)/n S / f, 2 (D-1)/D S / (r w)) + 2 log2(D)
+//                                      min(S, F) / b) / (0.92 e)
+//   in-switch     all-reduce       that of the ring, Simple, at 1.30 b, of a domain of at least 5
+//                                  ranks
 //   hierarchical  all-reduce       twice all of the next but o
-//                 one round        t = o + (p-1) a + log2(D) A + (p-1)/p S / (e f) + (D-1)/D S / (e w)
+//                 one round        t = o + (p-1) a + log2(D) A + (p-1)/p S / (e f) + (D-1)/D S / (e
+//                                  w)
 //   direct        all-to-all       t = 8.4 us + max(a, A) + max((p-1)/n S / f, p (n-p)/n S / w)
 //   pair          send-receive     t = 8.4 us + (a + S / f, or A + S / w between domains)
 //
-// One round is an all-gather, a reduce-scatter or a broadcast.  The fastest protocol counts, and the fastest of ring, tree and
-// in-switch unless the cluster says which; hierarchies are taken only where it does, over several domains.  On one domain a tree
-// has no D - 1 or log2(D), and its f is b.  F = 13.6 MB is what a tree holds back at each level.
+// One round is an all-gather, a reduce-scatter or a broadcast.  The fastest protocol counts, and
+// the fastest of ring, tree and in-switch unless the cluster says which; hierarchies are taken only
+// where it does, over several domains.  On one domain a tree has no D - 1 or log2(D), and its f is
+// b.  F = 13.6 MB is what a tree holds back at each level.
 //
-// The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain, also in the tree's maximum):
-// w is a domain's injection bandwidth shared by the groups that run side by side, r = (D/2)^-ring_decay, D > 2, what rings keep
-// of it on networks where they slow down with the number of nodes.  Few ranks on one switched domain reach less of f than eight
-// do, min(1, (1 + c/64) / (1 + c/n^2)) with c = 1.6, in all-reduces 0.6: 0.73 for gathers and scatters of two ranks; a pair is
-// spared that.  An all-to-all's ranks all send over the same w: p times.  Over sockets a node carries no more than its host's
-// kernels do. One rank, or no message, is free.
+// The ring's b is f on one domain, else the smaller of f and r w (r w alone of one rank a domain,
+// also in the tree's maximum): w is a domain's injection bandwidth shared by the groups that run
+// side by side, r = (D/2)^-ring_decay, D > 2, what rings keep of it on networks where they slow
+// down with the number of nodes.  Few ranks on one switched domain reach less of f than eight do,
+// min(1, (1 + c/64) / (1 + c/n^2)) with c = 1.6, in all-reduces 0.6: 0.73 for gathers and scatters
+// of two ranks; a pair is spared that.  An all-to-all's ranks all send over the same w: p times.
+// Over sockets a node carries no more than its host's kernels do. One rank, or no message, is free.
 //
-// Processes of one host exchange pieces through its kernel (Gloo over the loopback interface), every one with every other at
-// once. With a, what an exchange of nothing takes (threads that wake each other), f, the rate at which a process sends while it
-// receives as much, and c, that at which it adds up what has come (at no cost where it is unknown),
+// Processes of one host exchange pieces through its kernel (Gloo over the loopback interface),
+// every one with every other at once. With a, what an exchange of nothing takes (threads that wake
+// each other), f, the rate at which a process sends while it receives as much, and c, that at which
+// it adds up what has come (at no cost where it is unknown),
 //
 //   host          all-gather, all-to-all   t = a + (n-1)/n S / f
 //                 reduce-scatter           t = a + (n-1)/n S (1/f + 1/c)
@@ -40,8 +47,9 @@
 //                 broadcast                t = ceil(log2 n) (a + S / f)
 //                 send-receive             t = a + S / f
 //
-// Sources: NCCL src/graph/tuning.cc (latency and bandwidth tables, protocols); in-switch gain, loss of few ranks and F, curves of
-// nccl-tests (calibrate/README.md); runtime/parallel/gloo_communicator.h, which is built as the host's formulas say.
+// Sources: NCCL src/graph/tuning.cc (latency and bandwidth tables, protocols); in-switch gain, loss
+// of few ranks and F, curves of nccl-tests (calibrate/README.md);
+// runtime/parallel/gloo_communicator.h, which is built as the host's formulas say.
 #pragma once
 
 #include "sim/hardware/cluster.h"
@@ -70,13 +78,25 @@ struct GroupLinks {
   BytesPerSecond bus_bandwidth() const;
 };
 
-// Links of the groups of `kind`; `efficiency` scales bandwidths (a framework's collective_efficiency).
-GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster, double efficiency);
+// Links of the groups of `kind`; `efficiency` scales bandwidths (a framework's
+// collective_efficiency).
+GroupLinks group_links(const Strategy& strategy, GroupKind kind, const Cluster& cluster,
+                       double efficiency);
 GroupLinks group_links(const Run& run, GroupKind kind);
 
-// How a message goes over the ranks.  InSwitch: a ring whose switch adds; Pair: from one rank to the next; Host: exchanges
-// through the kernel of one host; Deduplicated: of tokens, below.
-enum class CollectiveRoute { None, Ring, Tree, InSwitch, Hierarchical, Direct, Pair, Host, Deduplicated };
+// How a message goes over the ranks.  InSwitch: a ring whose switch adds; Pair: from one rank to
+// the next; Host: exchanges through the kernel of one host; Deduplicated: of tokens, below.
+enum class CollectiveRoute {
+  None,
+  Ring,
+  Tree,
+  InSwitch,
+  Hierarchical,
+  Direct,
+  Pair,
+  Host,
+  Deduplicated
+};
 
 // "none", "ring", "tree", "in-switch", "hierarchical", "direct", "pair", "host", "deduplicated".
 const char* name_of(CollectiveRoute route);
@@ -100,23 +120,28 @@ CollectiveTerms collective_terms(CollectiveKind kind, Bytes message, const Group
 
 Seconds collective_time(CollectiveKind kind, Bytes message, const GroupLinks& links);
 
-// nccl-tests' factor from algbw, message / time, to busbw: 2 (n - 1) / n for all-reduce, (n - 1) / n for all-gather,
-// reduce-scatter and all-to-all, 1 for broadcast and send-receive.
+// nccl-tests' factor from algbw, message / time, to busbw: 2 (n - 1) / n for all-reduce, (n - 1) /
+// n for all-gather, reduce-scatter and all-to-all, 1 for broadcast and send-receive.
 double bus_factor(CollectiveKind kind, int ranks);
 
 // Tokens on their way to the ranks that have their experts, and back.
 //
-// A message of M bytes is the rows of t tokens that visit k experts each.  Over x ranks in D scale-up domains of p = x / D:
+// A message of M bytes is the rows of t tokens that visit k experts each.  Over x ranks in D
+// scale-up domains of p = x / D:
 //
 //   all-to-all     as above: every row leaves for its own expert
-//   deduplicated   a token leaves once for each other domain that it visits, lands there on the rank with the sender's number,
-//                  and goes from there, once, to each rank that it visits.  Of k experts spread evenly, a token visits
+//   deduplicated   a token leaves once for each other domain that it visits, lands there on the
+//                  rank with the sender's number, and goes from there, once, to each rank that it
+//                  visits.  Of k experts spread evenly, a token visits
 //                  n (1 - (1 - 1/n)^k) of n places, so with M / k bytes of tokens
-//                    network  M / k (D - 1) (1 - (1 - 1/D)^k),      fabric  M / k (x - D) (1 - (1 - 1/x)^k)
-//                  at a rank; both run at once, the slower sets the time.  A router that keeps a token to g of G groups of
-//                  experts leaves it d = min(D, g max(1, D / G)) domains: D (1 - (1 - 1/D)^k) becomes d (1 - (1 - 1/d)^k)
+//                    network  M / k (D - 1) (1 - (1 - 1/D)^k),  fabric  M / k (x - D) (1 - (1 -
+//                             1/x)^k)
+//                  at a rank; both run at once, the slower sets the time.  A router that keeps a
+//                  token to g of G groups of experts leaves it d = min(D, g max(1, D / G)) domains:
+//                  D (1 - (1 - 1/D)^k) becomes d (1 - (1 - 1/d)^k)
 //
-// Source: DeepEP (deepseek-ai/DeepEP README: RDMA to the same rank of each node, NVLink from there).
+// Source: DeepEP (deepseek-ai/DeepEP README: RDMA to the same rank of each node, NVLink from
+// there).
 
 struct ExpertRoute {
   ExpertDispatch dispatch = ExpertDispatch::AllToAll;
@@ -130,10 +155,12 @@ struct AllToAllBytes {
   Bytes fabric{};
   Bytes network{};
 };
-AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route, const GroupPlacement& place);
+AllToAllBytes deduplicated_bytes(Bytes message, const ExpertRoute& route,
+                                 const GroupPlacement& place);
 
 // Of an all-to-all operator of the expert group.
-CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route, const GroupLinks& links);
+CollectiveTerms expert_all_to_all_terms(Bytes message, const ExpertRoute& route,
+                                        const GroupLinks& links);
 Seconds expert_all_to_all_time(Bytes message, const ExpertRoute& route, const GroupLinks& links);
 
 }  // namespace llmsim::sim

@@ -55,7 +55,9 @@ Bytes filled_bytes(const Operator& op, bool backward, double element, const Fram
   switch (op.kind) {
     case OperatorKind::Gemm: {
       const bool accumulates = op.weight_gradient && framework.gradients.accumulated_by_gemm;
-      return accumulates ? Bytes(0.0) : Bytes(static_cast<double>(op.batch * op.m) * static_cast<double>(op.n) * element);
+      return accumulates ? Bytes(0.0)
+                         : Bytes(static_cast<double>(op.batch * op.m) * static_cast<double>(op.n) *
+                                 element);
     }
     case OperatorKind::Attention: return (backward ? 3.0 / 8.0 : 1.0 / 4.0) * op.moved;
     case OperatorKind::Norm: return op.moved / (backward ? 3.0 : 2.0);
@@ -82,21 +84,27 @@ double memory_share(const GroupLinks& links, const Device& device, double bytes_
 }
 
 DeviceShare core_share(const GroupLinks& links, const Device& device) {
-  return {.cores = links.place.ranks > 1 ? std::clamp(device.achieved.sharing.collectives, 0.0, kMostCores) : 0.0};
+  return {.cores = links.place.ranks > 1
+                       ? std::clamp(device.achieved.sharing.collectives, 0.0, kMostCores)
+                       : 0.0};
 }
 
 }  // namespace
 
 DeviceShare copied_share(const GroupLinks& links, const Device& device) {
   if (links.loopback) return core_share(links, device);
-  return {.memory = memory_share(links, device, std::max(0.0, device.achieved.collective_traffic - 1.0))};
+  return {.memory =
+              memory_share(links, device, std::max(0.0, device.achieved.collective_traffic - 1.0))};
 }
 
 DeviceShare collective_share(const GroupLinks& links, const Device& device, double units) {
   if (links.loopback) return core_share(links, device);
   DeviceShare held{.memory = memory_share(links, device, device.achieved.collective_traffic)};
-  const bool on_units = links.place.ranks > 1 && device.achieved.collective_unit_bandwidth > BytesPerSecond(0.0);
-  if (on_units) held.units = share(units / (device.compute_units > 1 ? device.compute_units : kUnpublishedUnits));
+  const bool on_units =
+      links.place.ranks > 1 && device.achieved.collective_unit_bandwidth > BytesPerSecond(0.0);
+  if (on_units)
+    held.units =
+        share(units / (device.compute_units > 1 ? device.compute_units : kUnpublishedUnits));
   return held;
 }
 
@@ -113,7 +121,8 @@ WorkRates rates_overlapped(const DeviceShare& share, const Device& device) {
 
 double rate_loss(const WorkRates& rates, const WorkMix& mix) {
   if (mix.total() <= Seconds(0.0)) return 0.0;
-  return 1.0 - mix.total() / (mix.arithmetic / rates.arithmetic + mix.memory_bound / rates.memory_bound + mix.waiting);
+  return 1.0 - mix.total() / (mix.arithmetic / rates.arithmetic +
+                              mix.memory_bound / rates.memory_bound + mix.waiting);
 }
 
 ExposedTimes run_overlapped(Seconds collective, Seconds work, double loss) {
@@ -124,11 +133,14 @@ ExposedTimes run_overlapped(Seconds collective, Seconds work, double loss) {
 
 namespace {
 
-bool in_gemm(const Operator& op) { return op.kind == OperatorKind::Gemm || op.kind == OperatorKind::Cast; }
+bool in_gemm(const Operator& op) {
+  return op.kind == OperatorKind::Gemm || op.kind == OperatorKind::Cast;
+}
 
 }  // namespace
 
-ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages, double loss) {
+ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages,
+                       double loss) {
   const double beside = pieces - 1.0;
   const Seconds message = collective / messages;
   const ExposedTimes step = run_overlapped(message, gemm.piece, loss);
@@ -145,7 +157,8 @@ OperatorRange overlapped_gemms(const OperatorList& operators, std::size_t index)
     return range;
   }
   ++range.first;
-  while (range.first < operators.size() && operators[range.first].kind == OperatorKind::Collective) ++range.first;
+  while (range.first < operators.size() && operators[range.first].kind == OperatorKind::Collective)
+    ++range.first;
   range.last = range.first;
   while (range.last < operators.size() && in_gemm(operators[range.last])) ++range.last;
   return range;

@@ -1,5 +1,5 @@
-// What kernels lose inside a training step: to clocks, software and neighbours on their host, and to the collectives that run
-// beside them.
+// What kernels lose inside a training step: to clocks, software and neighbours on their host, and
+// to the collectives that run beside them.
 #pragma once
 
 #include "sim/base/dtype.h"
@@ -13,29 +13,37 @@
 
 namespace llmsim::sim {
 
-// What GEMMs and attention reach inside a training step, relative to the same kernels measured alone.
+// What GEMMs and attention reach inside a training step, relative to the same kernels measured
+// alone.
 //
-//   time in a step = time alone / (sustained_clock * training_rate * framework * host_sharing * library * low_precision *
-//                                  determinism)
+//   time in a step = time alone / (sustained_clock * training_rate * framework * host_sharing *
+//                                  library * low_precision * determinism)
 //
-// Host sharing.  With n processes of one host at work (FabricKind::Loopback), each runs GEMMs and attention at 1 / (1 + (n - 1)
-// x) of the rate that it reaches alone, and kernels that stream through memory at 1 / (1 + (n - 1) y): x and y are measured by
-// doing both alone and together (HostSharing::gemms, memory-bound).  A last-level cache of C bytes holds C / n of each.
+// Host sharing.  With n processes of one host at work (FabricKind::Loopback), each runs GEMMs and
+// attention at 1 / (1 + (n - 1) x) of the rate that it reaches alone, and kernels that stream
+// through memory at 1 / (1 + (n - 1) y): x and y are measured by doing both alone and together
+// (HostSharing::gemms, memory-bound).  A last-level cache of C bytes holds C / n of each.
 //
-// Determinism.  To give the same bits every time PyTorch under use_deterministic_algorithms fills each new tensor before an
-// operator writes it (fill_uninitialized_memory, on by default: torch.empty, empty_like, empty_strided, resize_).  Libraries that
-// allocate their results so pay one more write of each:
+// Determinism.  To give the same bits every time PyTorch under use_deterministic_algorithms fills
+// each new tensor before an operator writes it (fill_uninitialized_memory, on by default:
+// torch.empty, empty_like, empty_strided, resize_).  Libraries that allocate their results so pay
+// one more write of each:
 //
-//   GEMMs                  m n elements; weight gradients too unless the GEMM accumulates into the gradient
-//   attention              the output, a quarter of what the forward pass moves (q, k, v, output); backward the gradients of
-//                          q, k, v, three eighths of what it moves (q, k, v, output, its gradient, those three)
-//   norms                  half of what the forward pass moves (input, output); backward a third (input, gradient, gradient)
+//   GEMMs                  m n elements; weight gradients too unless the GEMM accumulates into the
+//                          gradient
+//   attention              the output, a quarter of what the forward pass moves (q, k, v, output);
+//                          backward the gradients of q, k, v, three eighths of what it moves (q, k,
+//                          v, output, its gradient, those three)
+//   norms                  half of what the forward pass moves (input, output); backward a third
+//                          (input, gradient, gradient)
 //   casts, copies          half of what they move
 //
-// Elementwise operators of PyTorch itself and compiled kernels allocate without filling.  The backward pass of attention sums in
-// one order: Determinism::attention_backward.  Collectives keep to rings (default.collective_algorithm).
-// Source: PyTorch, torch.utils.deterministic and torch.empty; Megatron-LM training/arguments.py, deterministic_mode.
-// Sources of the other factors: fits to kernels and to whole runs (calibrate/README.md).
+// Elementwise operators of PyTorch itself and compiled kernels allocate without filling.  The
+// backward pass of attention sums in one order: Determinism::attention_backward.  Collectives keep
+// to rings (default.collective_algorithm).
+// Source: PyTorch, torch.utils.deterministic and torch.empty; Megatron-LM training/arguments.py,
+// deterministic_mode.  Sources of the other factors: fits to kernels and to whole runs
+// (calibrate/README.md).
 
 struct StepFactors {
   double sustained_clock = 1.0;  // Achieved::sustained_clock
@@ -43,11 +51,13 @@ struct StepFactors {
   double framework = 1.0;        // Framework::efficiency
   double host_sharing = 1.0;     // what other processes of the host leave (HostShare)
   double library = 1.0;          // GEMMs: Framework::gemm_efficiency
-  double low_precision = 1.0;    // GEMMs in 8- and 4-bit formats: what the framework reaches of the library's rate
-  double determinism = 1.0;      // attention, backward: sums in one order
+  // GEMMs in 8- and 4-bit formats: what the framework reaches of the library's rate.
+  double low_precision = 1.0;
+  double determinism = 1.0;  // attention, backward: sums in one order
 
   double rate() const {
-    return sustained_clock * training_rate * framework * host_sharing * library * low_precision * determinism;
+    return sustained_clock * training_rate * framework * host_sharing * library * low_precision *
+           determinism;
   }
 };
 
@@ -66,49 +76,58 @@ HostShare host_share(const Cluster& cluster);
 // The memory-bound kernels of one process while the others do the same.
 MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const MemoryBoundForms& forms);
 
-// Of the results of one operator; 0 for one that allocates none.  `element`: bytes of an activation.
+// Of the results of one operator; 0 for one that allocates none.  `element`: bytes of an
+// activation.
 Bytes filled_bytes(const Operator& op, bool backward, double element, const Framework& framework);
 
 // What a collective takes from the kernels that run beside it.
 //
-//   units    A collective runs as c thread blocks that each keep a compute unit to themselves: as many as its links are built
-//            for, c = ceil(b0 / v), b0 the nominal bus bandwidth of its group and v what one unit moves.  A kernel has U - c of
-//            U units left.
-//   memory   A byte on the wire is r = 3 of device memory: written by the neighbour, read, and stored as result or sum.  At a bus
-//            bandwidth of b they hold r b / M of the achieved memory bandwidth M.  Copies go without the buffer between: r - 1.
+//   units    A collective runs as c thread blocks that each keep a compute unit to themselves: as
+//            many as its links are built for, c = ceil(b0 / v), b0 the nominal bus bandwidth of its
+//            group and v what one unit moves.  A kernel has U - c of U units left.
+//   memory   A byte on the wire is r = 3 of device memory: written by the neighbour, read, and
+//            stored as result or sum.  At a bus bandwidth of b they hold r b / M of the achieved
+//            memory bandwidth M.  Copies go without the buffer between: r - 1.
 //
-//   cores    Processes of one host carry their collectives on the cores that compute (FabricKind::Loopback).  For every second
-//            that a collective takes alone, hiding it costs the kernels beside it s seconds (HostSharing::collectives, measured);
-//            s = 1 leaves nothing to hide.  Neither units nor memory count then.
+//   cores    Processes of one host carry their collectives on the cores that compute
+//            (FabricKind::Loopback).  For every second that a collective takes alone, hiding it
+//            costs the kernels beside it s seconds (HostSharing::collectives, measured); s = 1
+//            leaves nothing to hide.  Neither units nor memory count then.
 //
-// GEMMs and attention run at 1 - c / U - k r b / M of their rate, k the share of the lost bandwidth that they feel through
-// caches and memory queues; memory-bound kernels at 1 - r b / M, however many units they have.  Devices with engines of their own
-// for collectives (v = 0) and copies cost no units.  Waiting for links or for the host costs and suffers nothing.
+// GEMMs and attention run at 1 - c / U - k r b / M of their rate, k the share of the lost bandwidth
+// that they feel through caches and memory queues; memory-bound kernels at 1 - r b / M, however
+// many units they have.  Devices with engines of their own for collectives (v = 0) and copies cost
+// no units.  Waiting for links or for the host costs and suffers nothing.
 //
-// A collective beside work that needs nothing of it: while it runs, t, the work does (1 - s) t, s the share of its rate that it
-// loses.
+// A collective beside work that needs nothing of it: while it runs, t, the work does (1 - s) t, s
+// the share of its rate that it loses.
 //
-// A tensor-parallel collective and the GEMM that it feeds or follows are cut into n pieces each.  In a ring of copies the first
-// piece is the rank's own, so n pieces of compute meet n - 1 pieces of communication.  For a collective of c and a GEMM of g
-// that takes p in each piece, s of its rate lost while a message travels
+// A tensor-parallel collective and the GEMM that it feeds or follows are cut into n pieces each.
+// In a ring of copies the first piece is the rank's own, so n pieces of compute meet n - 1 pieces
+// of communication.  For a collective of c and a GEMM of g that takes p in each piece, s of its
+// rate lost while a message travels
 //
 //   ring of copies        t = p + (n - 1) step(p, c / (n - 1))
-//   scattered pieces      t = p + (n - 1) step(p, c / n) + c / n     sums that are sent when a piece is done: the last one shows
+//   scattered pieces      t = p + (n - 1) step(p, c / n) + c / n  sums that are sent when a piece
+//                         is done: the last one shows
 //
-// where step is the longer of the two, the GEMM slowed down (smaller GEMMs run less well, too: n p > g).  A GEMM that
-// needs nothing of the collective just runs beside it.  Nothing is ever slower than one after the other.
+// where step is the longer of the two, the GEMM slowed down (smaller GEMMs run less well, too: n p
+// > g).  A GEMM that needs nothing of the collective just runs beside it.  Nothing is ever slower
+// than one after the other.
 //
-// Sources: NVIDIA/nccl issue 689 (blocks of collectives share no unit with other kernels; 2 of them reach a 12-24 GB/s adapter,
-// 16 the 190 GB/s of eight).  Check: 24 blocks on an H100 take a GEMM from 80 to 47 % of peak (NVIDIA developer forum, topic
-// 337991), this model to 50 %.
-// Pieces: Wang et al., "Overlap Communication with Dependent Computation via Decomposition", ASPLOS 2023; TransformerEngine's
-// userbuffers; Megatron Core's LinearWithGradAccumulationAndAsyncCommunication.
+// Sources: NVIDIA/nccl issue 689 (blocks of collectives share no unit with other kernels; 2 of them
+// reach a 12-24 GB/s adapter, 16 the 190 GB/s of eight).  Check: 24 blocks on an H100 take a GEMM
+// from 80 to 47 % of peak (NVIDIA developer forum, topic 337991), this model to 50 %.
+// Pieces: Wang et al., "Overlap Communication with Dependent Computation via Decomposition", ASPLOS
+// 2023; TransformerEngine's userbuffers; Megatron Core's
+// LinearWithGradAccumulationAndAsyncCommunication.
 
 // Shares of a device, 0 to 1, that one collective holds while it runs.
 struct DeviceShare {
   double units = 0.0;
   double memory = 0.0;
-  double cores = 0.0;  // of a host whose cores carry the collective themselves: all kernels lose them
+  // Of a host whose cores carry the collective themselves: all kernels lose them.
+  double cores = 0.0;
 };
 
 // Of a collective over these links; nothing on a single rank.
@@ -122,9 +141,9 @@ DeviceShare collective_share(const GroupLinks& links, const Device& device, doub
 
 // Work by what bounds it.
 struct WorkMix {
-  Seconds arithmetic{};  // GEMMs and attention
-  Seconds memory_bound{};   // memory-bound kernels
-  Seconds waiting{};     // neither: links, host
+  Seconds arithmetic{};    // GEMMs and attention
+  Seconds memory_bound{};  // memory-bound kernels
+  Seconds waiting{};       // neither: links, host
 
   Seconds total() const { return arithmetic + memory_bound + waiting; }
 };
@@ -152,10 +171,11 @@ struct OverlapGemm {
 };
 
 // `messages`: how many the collective is cut into, pieces - 1 or pieces.
-ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages, double loss);
+ExposedTimes pipelined(Seconds collective, const OverlapGemm& gemm, int pieces, int messages,
+                       double loss);
 
-// GEMMs of `operators` beside which the collective at `index` runs, as its `tensor_overlap` says: [first, last).  Casts
-// between GEMMs belong to them.
+// GEMMs of `operators` beside which the collective at `index` runs, as its `tensor_overlap` says:
+// [first, last).  Casts between GEMMs belong to them.
 OperatorRange overlapped_gemms(const OperatorList& operators, std::size_t index);
 
 // Whether a GEMM of the range is one of those the collective runs beside.

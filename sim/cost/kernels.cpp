@@ -13,7 +13,8 @@ struct Tile {
   int n;
 };
 
-constexpr std::array<Tile, 6> kTiles{{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
+constexpr std::array<Tile, 6> kTiles{
+    {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
 constexpr std::array<int, 5> kSplits{1, 2, 4, 8, 16};
 constexpr double kMinSplitK = 256.0;
 constexpr int kLowPrecision = 64;  // the smallest edge of kTiles
@@ -30,7 +31,8 @@ double waves(double tiles_per_unit, double quantisation) {
 
 // Cost of reloading operands relative to a 128 x 256 tile.
 constexpr double tile_factor(const Tile& tile) {
-  return (1.0 + kTileReload / 128.0 + kTileReload / 256.0) / (1.0 + kTileReload / tile.m + kTileReload / tile.n);
+  return (1.0 + kTileReload / 128.0 + kTileReload / 256.0) /
+         (1.0 + kTileReload / tile.m + kTileReload / tile.n);
 }
 
 // A tile that a GEMM of few rows or columns does not fill, where the device has narrower ones.
@@ -40,11 +42,15 @@ int edge(int tile, std::int64_t extent, int smallest) {
 }
 
 double alignment_factor(const Operator& gemm, const GemmCoefficients& c) {
-  const auto fits = [&](std::int64_t extent, bool tokens) { return (tokens && gemm.ragged) || extent % c.alignment == 0; };
-  const bool aligned = fits(gemm.m, !gemm.weight_gradient) && fits(gemm.n, false) && fits(gemm.k, gemm.weight_gradient);
-  // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the others are aligned;
-  // row-major factors are aligned by their row length, so one odd dimension spoils at least one factor.  Kernels for the rows of
-  // several experts start each at a row of its own.
+  const auto fits = [&](std::int64_t extent, bool tokens) {
+    return (tokens && gemm.ragged) || extent % c.alignment == 0;
+  };
+  const bool aligned = fits(gemm.m, !gemm.weight_gradient) && fits(gemm.n, false) &&
+                       fits(gemm.k, gemm.weight_gradient);
+  // Tokens (m of forward and data gradient, k of the weight gradient) need no alignment when the
+  // others are aligned; row-major factors are aligned by their row length, so one odd dimension
+  // spoils at least one factor.  Kernels for the rows of several experts start each at a row of its
+  // own.
   if (aligned) return 1.0;
   return gemm.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
 }
@@ -65,15 +71,23 @@ Tiling fastest_tiling(const Operator& gemm, const GemmMachine& machine) {
   const double k = static_cast<double>(gemm.k);
   Tiling best;
   for (const Tile& shape : kTiles) {
-    const Tile tile{.m = edge(shape.m, gemm.m, c.smallest_tile), .n = edge(shape.n, gemm.n, c.smallest_tile)};
-    const double tiles = static_cast<double>(gemm.batch) * ceil_div(gemm.m, tile.m) * ceil_div(gemm.n, tile.n);
+    const Tile tile{.m = edge(shape.m, gemm.m, c.smallest_tile),
+                    .n = edge(shape.n, gemm.n, c.smallest_tile)};
+    const double tiles =
+        static_cast<double>(gemm.batch) * ceil_div(gemm.m, tile.m) * ceil_div(gemm.n, tile.n);
     const double flops = 2.0 * tile.m * tile.n, factor = tile_factor(tile), work = flops / factor;
     for (const int split : kSplits) {
       if (split > 1 && (tiles * split > 2.0 * units || k / split < kMinSplitK)) break;
-      const double rounds = waves(tiles * split / units, c.wave_quantisation), loop = k / split + c.k_half;
+      const double rounds = waves(tiles * split / units, c.wave_quantisation),
+                   loop = k / split + c.k_half;
       const double cost = rounds * work * loop;
       if (cost < best.cost) {
-        best = {.cost = cost, .waves = rounds, .tile_flops = flops, .tile_factor = factor, .loop = loop, .split = split};
+        best = {.cost = cost,
+                .waves = rounds,
+                .tile_flops = flops,
+                .tile_factor = factor,
+                .loop = loop,
+                .split = split};
       }
     }
   }
@@ -97,10 +111,13 @@ GemmMachine gemm_machine(const Device& device, DType dtype) {
 
 GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine) {
   const GemmCoefficients& c = machine.coefficients;
-  const double units = machine.compute_units, m = static_cast<double>(gemm.m), n = static_cast<double>(gemm.n);
-  const double steps = 2.0 * static_cast<double>(gemm.batch) * m * n;  // FLOPs of one step of all K loops
+  const double units = machine.compute_units, m = static_cast<double>(gemm.m),
+               n = static_cast<double>(gemm.n);
+  // FLOPs of one step of all K loops.
+  const double steps = 2.0 * static_cast<double>(gemm.batch) * m * n;
   const Tiling tiling = fastest_tiling(gemm, machine);
-  GemmFactors factors{.peak = machine.peak, .max_efficiency = c.max_efficiency, .kernel_time = c.kernel_time};
+  GemmFactors factors{
+      .peak = machine.peak, .max_efficiency = c.max_efficiency, .kernel_time = c.kernel_time};
   factors.k_ramp = static_cast<double>(gemm.k) / tiling.split / tiling.loop;
   factors.tile = tiling.tile_factor;
   factors.waves = steps * tiling.split / (units * tiling.waves * tiling.tile_flops);
@@ -114,7 +131,9 @@ GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine) {
   return factors;
 }
 
-Seconds gemm_time(const Operator& gemm, const GemmMachine& machine) { return gemm_factors(gemm, machine).time(); }
+Seconds gemm_time(const Operator& gemm, const GemmMachine& machine) {
+  return gemm_factors(gemm, machine).time();
+}
 
 namespace {
 
@@ -137,11 +156,13 @@ AttentionMachine attention_machine(const Device& device, DType dtype, AttentionK
           .kernel_time = device.achieved.gemm[static_cast<std::size_t>(dtype)].kernel_time};
 }
 
-AttentionFactors attention_factors(const Operator& attention, bool backward, const AttentionMachine& machine) {
+AttentionFactors attention_factors(const Operator& attention, bool backward,
+                                   const AttentionMachine& machine) {
   const AttentionCoefficients& c = machine.coefficients;
   const double keys = static_cast<double>(attention.n), d = static_cast<double>(attention.k);
   const double half = attention.causal ? c.seq_half : c.seq_half / 3.0;
-  const double blocks = static_cast<double>(attention.batch) * std::max(1.0, static_cast<double>(attention.m) / kQueryBlock);
+  const double blocks = static_cast<double>(attention.batch) *
+                        std::max(1.0, static_cast<double>(attention.m) / kQueryBlock);
   AttentionFactors factors{.peak = machine.peak, .efficiency = backward ? c.backward : c.forward};
   factors.head_size = head_factor(d, c.head_dim_64_factor);
   factors.occupancy = std::min(1.0, blocks / machine.compute_units);
@@ -166,27 +187,39 @@ MemoryBoundForms memory_bound_forms(const Transformer& model, const Strategy& st
           .chunked_loss = strategy.fused_cross_entropy};
 }
 
-bool is_memory_bound(OperatorKind kind) { return OperatorKind::Norm <= kind && kind <= OperatorKind::GradientScale; }
+bool is_memory_bound(OperatorKind kind) {
+  return OperatorKind::Norm <= kind && kind <= OperatorKind::GradientScale;
+}
 
 namespace {
 
 // Rows that a router sends.
-bool is_of_rows(Module module) { return Module::Dispatch <= module && module <= Module::ExpertDown; }
+bool is_of_rows(Module module) {
+  return Module::Dispatch <= module && module <= Module::ExpertDown;
+}
 
 }  // namespace
 
 MemoryBoundKernel memory_bound_kernel(const Operator& op, const MemoryBoundForms& forms) {
   switch (op.kind) {
-    case OperatorKind::Norm: return forms.norm == Norm::RmsNorm ? MemoryBoundKernel::RmsNorm : MemoryBoundKernel::LayerNorm;
-    case OperatorKind::Softmax: return op.module == Module::Router ? MemoryBoundKernel::ExpertChoice : MemoryBoundKernel::Softmax;
-    case OperatorKind::Activation: return forms.gated_mlp ? MemoryBoundKernel::GatedActivation : MemoryBoundKernel::Gelu;
+    case OperatorKind::Norm:
+      return forms.norm == Norm::RmsNorm ? MemoryBoundKernel::RmsNorm
+                                         : MemoryBoundKernel::LayerNorm;
+    case OperatorKind::Softmax:
+      return op.module == Module::Router ? MemoryBoundKernel::ExpertChoice
+                                         : MemoryBoundKernel::Softmax;
+    case OperatorKind::Activation:
+      return forms.gated_mlp ? MemoryBoundKernel::GatedActivation : MemoryBoundKernel::Gelu;
     case OperatorKind::Rotary: return MemoryBoundKernel::Rotary;
-    case OperatorKind::Copy: return is_of_rows(op.module) ? MemoryBoundKernel::RowMove : MemoryBoundKernel::Copy;
-    case OperatorKind::Residual: return op.module == Module::Combine ? MemoryBoundKernel::WeightedSum : MemoryBoundKernel::Add;
+    case OperatorKind::Copy:
+      return is_of_rows(op.module) ? MemoryBoundKernel::RowMove : MemoryBoundKernel::Copy;
+    case OperatorKind::Residual:
+      return op.module == Module::Combine ? MemoryBoundKernel::WeightedSum : MemoryBoundKernel::Add;
     case OperatorKind::BiasGradient: return MemoryBoundKernel::ColumnSum;
     case OperatorKind::Embedding: return MemoryBoundKernel::Lookup;
     case OperatorKind::CrossEntropy:
-      return forms.chunked_loss ? MemoryBoundKernel::ChunkedCrossEntropy : MemoryBoundKernel::CrossEntropy;
+      return forms.chunked_loss ? MemoryBoundKernel::ChunkedCrossEntropy
+                                : MemoryBoundKernel::CrossEntropy;
     case OperatorKind::Cast: return MemoryBoundKernel::Cast;
     case OperatorKind::Optimizer: return MemoryBoundKernel::Optimizer;
     case OperatorKind::GradientNorm: return MemoryBoundKernel::SquareSum;
@@ -217,7 +250,8 @@ double relative_rate(const MemoryBoundRate& rate, Bytes moved, Bytes cache) {
 
 Seconds memory_bound_time(const Operator& op, bool backward, const MemoryBoundMachine& machine) {
   const auto& rates = backward ? machine.rates.backward : machine.rates.forward;
-  const MemoryBoundRate& rate = rates[static_cast<std::size_t>(memory_bound_kernel(op, machine.forms))];
+  const MemoryBoundRate& rate =
+      rates[static_cast<std::size_t>(memory_bound_kernel(op, machine.forms))];
   const double relative = relative_rate(rate, op.moved, machine.cache);
   return op.moved / (op.rate * relative * machine.bandwidth) + op.kernels * machine.kernel_time;
 }

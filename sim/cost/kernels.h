@@ -1,5 +1,5 @@
-// Time of a kernel on one device, measured alone: GEMMs, flash attention, and operators that stream bytes through memory.
-// contention.h has what is left of its rate inside a training step.
+// Time of a kernel on one device, measured alone: GEMMs, flash attention, and operators that stream
+// bytes through memory. contention.h has what is left of its rate inside a training step.
 #pragma once
 
 #include <algorithm>
@@ -13,31 +13,36 @@ namespace llmsim::sim {
 
 // Time of a GEMM on one device.
 //
-// The GEMM's (m, n) plane is cut into tiles of tm x tn; each compute unit works through the K loop of one tile at a time; a K
-// loop may be split over s units.  With u compute units, peak P, x = batch * ceil(m/tm) * ceil(n/tn) * s / u tiles per unit and
+// The GEMM's (m, n) plane is cut into tiles of tm x tn; each compute unit works through the K loop
+// of one tile at a time; a K loop may be split over s units.  With u compute units, peak P, x =
+// batch * ceil(m/tm) * ceil(n/tn) * s / u tiles per unit and
 //
 //   waves = 1 for x < 1, else (1 - w) x + w ceil(x)                     w: wave_quantisation
-//   rate  = max_efficiency * P / u * (1 + c/128 + c/256) / (1 + c/tm + c/tn)    small tiles reload their operands more often
-//   loop  = 2 tm tn (k / s + k_half) / rate                             k_half: fill, drain and epilogue
+//   rate  = max_efficiency * P / u * (1 + c/128 + c/256) / (1 + c/tm + c/tn)  small tiles reload
+//         their operands more often
+//   loop  = 2 tm tn (k / s + k_half) / rate  k_half: fill, drain and epilogue
 //
 //   compute = min over tiles and splits of waves * loop / (alignment * pass)
 //   memory  = bytes / bandwidth
 //   t       = (compute^3 + memory^3)^(1/3) + kernel_time
 //
-// t is the larger of the two, and up to 26 % more where they are equal.  Tiles are 256 x 128, 128 x 256, 128 x 128, 128 x 64,
-// 64 x 128 and 64 x 64; of an edge that the GEMM's m or n < 64 does not fill, a device whose `smallest_tile` is less than 64 has
-// one of the next multiple of that.  K loops are split in s = 1, 2, 4, 8 or 16 as long as x <= 2 and k / s >= 256.
-// alignment = misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of `alignment`
-// elements, else 1; the tokens of a ragged GEMM are spared that.  pass = weight_gradient_factor where the GEMM accumulates a
-// weight gradient, else 1.  The layouts of
-// forward and data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes measured in both, on A100
-// and on B200 (MooreThreads/SimuMax; tests/calibrate/kernel_fits_test.cpp holds it).
+// t is the larger of the two, and up to 26 % more where they are equal.  Tiles are 256 x 128, 128 x
+// 256, 128 x 128, 128 x 64, 64 x 128 and 64 x 64; of an edge that the GEMM's m or n < 64 does not
+// fill, a device whose `smallest_tile` is less than 64 has one of the next multiple of that.  K
+// loops are split in s = 1, 2, 4, 8 or 16 as long as x <= 2 and k / s >= 256. alignment =
+// misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of
+// `alignment` elements, else 1; the tokens of a ragged GEMM are spared that.  pass =
+// weight_gradient_factor where the GEMM accumulates a weight gradient, else 1.  The layouts of
+// forward and data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes
+// measured in both, on A100 and on B200 (MooreThreads/SimuMax; tests/calibrate/kernel_fits_test.cpp
+// holds it).
 //
-// Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix Multiplication Background";
-// the exponent and all coefficients are fitted to measured grids, see calibrate/gemm_fit.h and calibrate/README.md.
+// Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix
+// Multiplication Background"; the exponent and all coefficients are fitted to measured grids, see
+// calibrate/gemm_fit.h and calibrate/README.md.
 
-// Operand reload cost c above, in elements of a tile edge: the best of one value for the bf16 grids of seven
-// devices; 32 to 128 describe them as well (calibrate/README.md).
+// Operand reload cost c above, in elements of a tile edge: the best of one value for the bf16 grids
+// of seven devices; 32 to 128 describe them as well (calibrate/README.md).
 inline constexpr double kTileReload = 64.0;
 
 // What the formula needs to know of a device.
@@ -53,10 +58,12 @@ GemmMachine gemm_machine(const Device& device, DType dtype);
 
 // What one GEMM reaches, as factors of the peak in the order of the formula:
 //
-//   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment * weight_gradient * roofline() * launch()
+//   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment *
+//     weight_gradient * roofline() * launch()
 //
-// k_ramp = (k/s) / (k/s + k_half); tile, the operand reload of the tile that was chosen; waves, what tiles that reach over the
-// edges and a last wave that is not full leave; padding, useful rows of those that a grouped GEMM works on.
+// k_ramp = (k/s) / (k/s + k_half); tile, the operand reload of the tile that was chosen; waves,
+// what tiles that reach over the edges and a last wave that is not full leave; padding, useful rows
+// of those that a grouped GEMM works on.
 struct GemmFactors {
   FlopsPerSecond peak{};
   double max_efficiency = 1.0;
@@ -85,19 +92,21 @@ Seconds gemm_time(const Operator& gemm, const GemmMachine& machine);
 
 // Time of a flash-attention kernel on one device.
 //
-//   t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time,    e = efficiency * h(d) * n / (n + n_half)
+//   t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time,  e = efficiency * h(d)
+//     * n / (n + n_half)
 //
-// executed = flops * Operator::repeats: a backward kernel recomputes the scores, five GEMMs where four count.  P is the matrix
-// peak in the format of the activations, n the keys a query sees; n_half is seq_half under a causal mask (half-empty diagonal
-// tiles, uneven rows) and a third of it without.  u = min(1, blocks / compute_units) is the share of the device that blocks of
-// 128 queries can occupy, batch * heads * max(1, m / 128) of them.  The head-size factor is
+// executed = flops * Operator::repeats: a backward kernel recomputes the scores, five GEMMs where
+// four count.  P is the matrix peak in the format of the activations, n the keys a query sees;
+// n_half is seq_half under a causal mask (half-empty diagonal tiles, uneven rows) and a third of it
+// without.  u = min(1, blocks / compute_units) is the share of the device that blocks of 128
+// queries can occupy, batch * heads * max(1, m / 128) of them.  The head-size factor is
 //
 //   h(d) = 1 / (1 + (1 / h64 - 1) (128 / d - 1)) for d < 128, else 1
 //
 // with h64 = head_dim_64_factor: linear in 1/d through 1 at 128 and 1 / h64 at 64.
 //
-// Assumes that loads hide behind compute or the other way round.  Source: throughput tables of each kernel
-// (hwdb/facts/achieved_attention.json); fitted by calibrate/attention_fit.h.
+// Assumes that loads hide behind compute or the other way round.  Source: throughput tables of each
+// kernel (hwdb/facts/achieved_attention.json); fitted by calibrate/attention_fit.h.
 
 struct AttentionMachine {
   FlopsPerSecond peak;
@@ -111,7 +120,8 @@ AttentionMachine attention_machine(const Device& device, DType dtype, AttentionK
 
 // What a kernel reaches, as factors of the peak in the order of the formula:
 //
-//   flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() * launch()
+//   flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() *
+//     launch()
 //
 // useful: of what the kernel executes, 1 / Operator::repeats.
 struct AttentionFactors {
@@ -132,7 +142,8 @@ struct AttentionFactors {
   bool memory_bound() const { return memory > compute; }
 };
 
-AttentionFactors attention_factors(const Operator& attention, bool backward, const AttentionMachine& machine);
+AttentionFactors attention_factors(const Operator& attention, bool backward,
+                                   const AttentionMachine& machine);
 
 Seconds attention_time(const Operator& attention, bool backward, const AttentionMachine& machine);
 
@@ -140,10 +151,11 @@ Seconds attention_time(const Operator& attention, bool backward, const Attention
 //
 //   t = moved / (q r B) + kernels * kernel_time
 //
-// B is the achieved memory bandwidth, q the operator's own rate (Operator::rate).  r is the rate of the operator's kernel, pass
-// and format relative to it: 1 on accelerators, whose vector units are faster than their memory; on a CPU exponentials,
-// conversions and strides cost more than the bytes, and what fits the last-level cache of C bytes never reaches memory.  With r_c
-// where it fits and r_s where it does not,
+// B is the achieved memory bandwidth, q the operator's own rate (Operator::rate).  r is the rate of
+// the operator's kernel, pass and format relative to it: 1 on accelerators, whose vector units are
+// faster than their memory; on a CPU exponentials, conversions and strides cost more than the
+// bytes, and what fits the last-level cache of C bytes never reaches memory.  With r_c where it
+// fits and r_s where it does not,
 //
 //   ln r = (1 - w) ln r_c + w ln r_s,   w from 0 at C / 2 to 1 at 2 C, linear in ln moved
 //

@@ -12,12 +12,14 @@
 namespace llmsim::sim {
 namespace {
 
-// Of each weight gradient the input and the gradient of the output of its layer, in the format of the GEMM.
+// Of each weight gradient the input and the gradient of the output of its layer, in the format of
+// the GEMM.
 Bytes weight_gradient_factors(const OperatorList& backward) {
   Bytes sum;
   for (const Operator& op : backward) {
     if (!op.weight_gradient) continue;
-    const double elements = static_cast<double>(op.batch) * static_cast<double>(op.k) * static_cast<double>(op.m + op.n);
+    const double elements = static_cast<double>(op.batch) * static_cast<double>(op.k) *
+                            static_cast<double>(op.m + op.n);
     sum += elements * size_of(op.dtype);
   }
   return sum;
@@ -32,7 +34,9 @@ PassPrice mean(const PassPrice& first, const PassPrice& second, double share) {
 }
 
 BlockPrice mean(const BlockPrice& first, const BlockPrice& second, double share) {
-  const auto bytes = [share](Bytes of_first, Bytes of_second) { return (1.0 - share) * of_first + share * of_second; };
+  const auto bytes = [share](Bytes of_first, Bytes of_second) {
+    return (1.0 - share) * of_first + share * of_second;
+  };
   return {.forward = mean(first.forward, second.forward, share),
           .recompute = mean(first.recompute, second.recompute, share),
           .backward = mean(first.backward, second.backward, share),
@@ -46,8 +50,9 @@ LayerMemory end_memory(const Dataflow& flow) {
   return {.forward = flow.forward(), .backward = flow.backward(), .everything = flow.saved()};
 }
 
-BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                      const OperatorPricer* pricer, RecomputeKind recompute, LayerKind kind) {
+BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
+                      const Framework& framework, const OperatorPricer* pricer,
+                      RecomputeKind recompute, LayerKind kind) {
   const LayerOperators block = lower_block(model, strategy, framework, recompute, kind);
   const Dataflow flow = block_dataflow(model, strategy, framework, kind);
   Recompute chosen = strategy.recompute;
@@ -59,7 +64,9 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const 
                    .saved = flow.saved(plan),
                    .offloaded = offloaded_inputs(flow, plan, strategy.offload.modules),
                    .weight_inputs = weight_gradient_factors(block.backward),
-                   .memory = {.forward = flow.forward(plan), .backward = flow.backward(plan), .everything = flow.saved()}};
+                   .memory = {.forward = flow.forward(plan),
+                              .backward = flow.backward(plan),
+                              .everything = flow.saved()}};
   if (!pricer) return price;
   price.forward = pricer->price(block.forward, false);
   price.recompute = pricer->price(block.recompute, false);
@@ -68,8 +75,8 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy, const 
   return price;
 }
 
-BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework& framework, const OperatorPricer* pricer,
-                       RecomputeKind recompute, LayerKind kind) {
+BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework& framework,
+                       const OperatorPricer* pricer, RecomputeKind recompute, LayerKind kind) {
   const double share = full_attention_share(run.model);
   BlockPrice block = price_kind(run.model, strategy, framework, pricer, recompute, kind);
   if (share == 0.0 || !run.model.sliding_window) return block;
@@ -96,13 +103,15 @@ EndPrice price_end(const LayerOperators& end, const Dataflow& flow, const Operat
 }
 
 // Of all kinds that the model has.
-void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy, const Framework& framework,
-                  const OperatorPricer* pricer) {
+void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
+                  const Framework& framework, const OperatorPricer* pricer) {
   for (const LayerKind kind : layer_kinds(run.model)) {
     BlockPrice& block = kind == LayerKind::Moe ? prices.moe_block : prices.block;
     BlockPrice& kept = kind == LayerKind::Moe ? prices.whole_moe_block : prices.whole_block;
     block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, kind);
-    kept = strategy.recompute.mixes() ? price_block(run, strategy, framework, pricer, RecomputeKind::None, kind) : block;
+    kept = strategy.recompute.mixes()
+               ? price_block(run, strategy, framework, pricer, RecomputeKind::None, kind)
+               : block;
   }
 }
 
@@ -113,17 +122,21 @@ BlockPrice mean_of_kinds(const BlockPrice& dense, const BlockPrice& moe, const M
 }
 
 // Of `blocks` blocks of a kind, `wide` of which multiply in 16 bits.
-BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*kind, int wide, int blocks) {
-  return wide == 0 ? prices.*kind : mean(prices.*kind, *prices.wide.*kind, static_cast<double>(wide) / blocks);
+BlockPrice mean_of_widths(const LayerPrices& prices, BlockPrice BlockPrices::*kind, int wide,
+                          int blocks) {
+  return wide == 0 ? prices.*kind
+                   : mean(prices.*kind, *prices.wide.*kind, static_cast<double>(wide) / blocks);
 }
 
 }  // namespace
 
 BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
   if (!prices.wide) return mean_of_kinds(prices.block, prices.moe_block, part);
-  const HighPrecisionBlocks wide = high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
+  const HighPrecisionBlocks wide =
+      high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, part);
   return mean_of_kinds(mean_of_widths(prices, &BlockPrices::block, wide.dense, part.dense_blocks()),
-                       mean_of_widths(prices, &BlockPrices::moe_block, wide.moe, part.moe_blocks), part);
+                       mean_of_widths(prices, &BlockPrices::moe_block, wide.moe, part.moe_blocks),
+                       part);
 }
 
 namespace {
@@ -140,8 +153,8 @@ LayerPrices layers_of(const Run& run, const OperatorPricer* pricer) {
   }
   prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework),
                                embedding_dataflow(run.model, run.strategy, framework), pricer);
-  prices.head =
-      price_end(lower_head(run.model, run.strategy, framework), head_dataflow(run.model, run.strategy, framework), pricer);
+  prices.head = price_end(lower_head(run.model, run.strategy, framework),
+                          head_dataflow(run.model, run.strategy, framework), pricer);
   return prices;
 }
 
@@ -159,9 +172,10 @@ void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Prec
   if (!is_low_precision(matmul_dtype(precision)) || device.block_scales) return;
   const LowPrecisionScaling scaling = scaling_of(recipe, precision);
   if (scaling != LowPrecisionScaling::Mxfp8 && scaling != LowPrecisionScaling::Nvfp4) return;
-  throw Error("precision = " + std::string(scaling == LowPrecisionScaling::Mxfp8 ? "mxfp8" : "nvfp4") + ": " + device.id +
-              " multiplies no factors with a scale for each 16 or 32 elements, only " + supported_formats(device) +
-              " (fp8 with delayed, current, rowwise or blockwise scaling)");
+  throw Error(
+      "precision = " + std::string(scaling == LowPrecisionScaling::Mxfp8 ? "mxfp8" : "nvfp4") +
+      ": " + device.id + " multiplies no factors with a scale for each 16 or 32 elements, only " +
+      supported_formats(device) + " (fp8 with delayed, current, rowwise or blockwise scaling)");
 }
 
 }  // namespace llmsim::sim

@@ -1,14 +1,17 @@
-// Prices of everything that repeats: a block as it is kept and as it is recomputed, the embedding, the head.
+// Prices of everything that repeats: a block as it is kept and as it is recomputed, the embedding,
+// the head.
 //
-// They depend on the tensor and context width, the micro-batch and the kernels, but on no other part of a strategy; a search
-// computes them once for each such combination and shares them among all meshes.
+// They depend on the tensor and context width, the micro-batch and the kernels, but on no other
+// part of a strategy; a search computes them once for each such combination and shares them among
+// all meshes.
 //
-// A device must be able to multiply in the recipe that is priced.  Scales of the tensor, of rows and of 128 values are multiplied
-// in after a GEMM of 8-bit factors or of a part of it: every device with 8-bit GEMMs can.  Scales of 16 or 32 elements belong to
-// the matrix instruction: `Device::block_scales`.
+// A device must be able to multiply in the recipe that is priced.  Scales of the tensor, of rows
+// and of 128 values are multiplied in after a GEMM of 8-bit factors or of a part of it: every
+// device with 8-bit GEMMs can.  Scales of 16 or 32 elements belong to the matrix instruction:
+// `Device::block_scales`.
 //
-// Sources: NVIDIA PTX ISA, mma with block scaling (sm_100 and later); AMD CDNA4 ISA, V_MFMA_SCALE; the means over layers are
-// ours.
+// Sources: NVIDIA PTX ISA, mma with block scaling (sm_100 and later); AMD CDNA4 ISA, V_MFMA_SCALE;
+// the means over layers are ours.
 #pragma once
 
 #include <optional>
@@ -29,14 +32,16 @@ struct LayerMemory {
   Bytes everything{};
 };
 
-// Where some layers have a window and others see everything, the mean of both by their numbers: they differ in attention alone.
+// Where some layers have a window and others see everything, the mean of both by their numbers:
+// they differ in attention alone.
 struct BlockPrice {
   PassPrice forward;
   PassPrice recompute;
   PassPrice backward;
   Bytes saved{};      // from the forward to the backward pass
   Bytes offloaded{};  // of it, inputs of modules that go to the host
-  Bytes weight_inputs{};  // what weight gradients that are made later wait with: factors of their GEMMs
+  // What weight gradients that are made later wait with: factors of their GEMMs.
+  Bytes weight_inputs{};
   LayerMemory memory;
 };
 
@@ -49,14 +54,16 @@ struct EndPrice {
 };
 
 struct BlockPrices {
-  BlockPrice block;       // with an MLP, under the strategy's recompute mode (EveryN: of a recomputed block)
+  // With an MLP, under the strategy's recompute mode (EveryN: of a recomputed block).
+  BlockPrice block;
   BlockPrice whole_block;  // without recomputation; equal to `block` unless the mode is EveryN
-  BlockPrice moe_block;   // the same of blocks with experts
+  BlockPrice moe_block;    // the same of blocks with experts
   BlockPrice whole_moe_block;
 };
 
 struct LayerPrices : BlockPrices {
-  std::optional<BlockPrices> wide{};  // of blocks that a low-precision recipe leaves in 16 bits, where it leaves any
+  // Of blocks that a low-precision recipe leaves in 16 bits, where it leaves any.
+  std::optional<BlockPrices> wide{};
   EndPrice embedding;
   EndPrice head;
 };

@@ -10,15 +10,19 @@
 namespace llmsim::sim {
 namespace {
 
-// TransformerEngine's userbuffers: units of the collectives that are no rings of copies, and pieces of a GEMM whose sums are
-// scattered.  Source: TransformerEngine pytorch/module/base.py, default configuration of initialize_ub.
+// TransformerEngine's userbuffers: units of the collectives that are no rings of copies, and pieces
+// of a GEMM whose sums are scattered.  Source: TransformerEngine pytorch/module/base.py, default
+// configuration of initialize_ub.
 constexpr double kBufferUnits = 16.0;
 constexpr int kScatteredPieces = 4;
 
-double arithmetic_loss(const DeviceShare& share, const Device& device) { return 1.0 - rates_overlapped(share, device).arithmetic; }
+double arithmetic_loss(const DeviceShare& share, const Device& device) {
+  return 1.0 - rates_overlapped(share, device).arithmetic;
+}
 
 bool is_pipelined(const Operator& collective) {
-  return collective.tensor_overlap == TensorOverlap::Feeds || collective.tensor_overlap == TensorOverlap::Follows;
+  return collective.tensor_overlap == TensorOverlap::Feeds ||
+         collective.tensor_overlap == TensorOverlap::Follows;
 }
 
 }  // namespace
@@ -86,18 +90,25 @@ OperatorPricer::OperatorPricer(const Run& run)
       expert_links_(group_links(run, GroupKind::Expert)),
       expert_tensor_links_(group_links(run, GroupKind::ExpertTensor)),
       route_(expert_route(run)),
-      pairs_passes_(run.strategy.moe_overlap && run.strategy.pipeline_schedule != PipelineSchedule::DualPipe),
+      pairs_passes_(run.strategy.moe_overlap &&
+                    run.strategy.pipeline_schedule != PipelineSchedule::DualPipe),
       ranks_(run.strategy.tp),
       pipelines_gemms_(run.strategy.tp_overlap),
       scatters_pieces_(run.framework.reserve.transformer_engine),
       splits_backward_(splits_backward(run.strategy.pipeline_schedule)),
       hides_in_gradients_(run.strategy.tp_overlap || run.framework.hides_column_gradients),
-      copied_loss_(arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
-      library_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
-      buffer_loss_(arithmetic_loss(collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
-      context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device), run.cluster.device)),
-      expert_loss_(arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
-      memory_bound_machine_(memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy))),
+      copied_loss_(
+          arithmetic_loss(copied_share(tensor_links_, run.cluster.device), run.cluster.device)),
+      library_loss_(
+          arithmetic_loss(collective_share(tensor_links_, run.cluster.device), run.cluster.device)),
+      buffer_loss_(arithmetic_loss(
+          collective_share(tensor_links_, run.cluster.device, kBufferUnits), run.cluster.device)),
+      context_loss_(arithmetic_loss(collective_share(context_links_, run.cluster.device),
+                                    run.cluster.device)),
+      expert_loss_(
+          arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
+      memory_bound_machine_(
+          memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy))),
       attention_rate_(attention_step_factors(run, false).rate()),
       attention_backward_rate_(attention_step_factors(run, true).rate()),
       gemm_rate_(gemm_step_factors(run, DType::Bf16).rate()),
@@ -120,16 +131,20 @@ const GemmMachine& OperatorPricer::gemm_machine_for(DType dtype) const {
 // `beside`: the time of one launch of the attention operator before it.
 void OperatorPricer::add_context(PassPrice& pass, const Operator& op, Seconds beside) const {
   const Seconds time = collective_time(op.collective, op.message, context_links_);
-  const ExposedTimes times = run_overlapped(time, op.overlaps_attention ? beside : Seconds(0.0), context_loss_);
+  const ExposedTimes times =
+      run_overlapped(time, op.overlaps_attention ? beside : Seconds(0.0), context_loss_);
   pass.context += op.launches * times.exposed;
   pass.contention += op.launches * times.slowdown;
-  pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time, op.launches);
+  pass.context_collectives[static_cast<std::size_t>(op.collective)].add(op.message, time,
+                                                                        op.launches);
 }
 
 void OperatorPricer::add_expert(PassPrice& pass, const Operator& op) const {
-  const bool divides = op.group == GroupKind::ExpertTensor, rows = op.collective == CollectiveKind::AllToAll;
+  const bool divides = op.group == GroupKind::ExpertTensor,
+             rows = op.collective == CollectiveKind::AllToAll;
   const Seconds each = rows ? expert_all_to_all_time(op.message, route_, expert_links_)
-                            : collective_time(op.collective, op.message, divides ? expert_tensor_links_ : expert_links_);
+                            : collective_time(op.collective, op.message,
+                                              divides ? expert_tensor_links_ : expert_links_);
   pass.expert += op.launches * each;
   CollectiveTallies& tallies = divides ? pass.expert_tensor_collectives : pass.expert_collectives;
   tallies[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
@@ -143,21 +158,26 @@ void OperatorPricer::overlap_all_to_alls(PassPrice& forward, PassPrice& backward
   forward.contention += back.slowdown, backward.contention += there.slowdown;
 }
 
-void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators, std::size_t index) const {
+void OperatorPricer::add_tensor(PassPrice& pass, const OperatorList& operators,
+                                std::size_t index) const {
   const Operator& op = operators[index];
-  const Seconds each = collective_time(op.collective, op.message, tensor_links_), time = op.launches * each;
+  const Seconds each = collective_time(op.collective, op.message, tensor_links_),
+                time = op.launches * each;
   pass.collective += time;
   const ExposedTimes beside = overlapped_with_gemms(operators, index, time);
   pass.collective_exposed += beside.exposed;
   pass.contention += beside.slowdown;
-  pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each, op.launches);
+  pass.tensor_collectives[static_cast<std::size_t>(op.collective)].add(op.message, each,
+                                                                       op.launches);
 }
 
 Seconds OperatorPricer::gemm_time(const Operator& op) const {
-  return sim::gemm_time(op, gemm_machine_for(op.dtype)) / (is_low_precision(op.dtype) ? low_precision_gemm_rate_ : gemm_rate_);
+  return sim::gemm_time(op, gemm_machine_for(op.dtype)) /
+         (is_low_precision(op.dtype) ? low_precision_gemm_rate_ : gemm_rate_);
 }
 
-OverlapGemm OperatorPricer::overlapped(const OperatorList& operators, std::size_t index, int pieces) const {
+OverlapGemm OperatorPricer::overlapped(const OperatorList& operators, std::size_t index,
+                                       int pieces) const {
   const OperatorRange range = overlapped_gemms(operators, index);
   OverlapGemm gemm;
   for (std::size_t i = range.first; i < range.last; ++i) {
@@ -173,18 +193,22 @@ OverlapGemm OperatorPricer::overlapped(const OperatorList& operators, std::size_
   return gemm;
 }
 
-ExposedTimes OperatorPricer::overlapped_with_gemms(const OperatorList& operators, std::size_t index, Seconds time) const {
+ExposedTimes OperatorPricer::overlapped_with_gemms(const OperatorList& operators, std::size_t index,
+                                                   Seconds time) const {
   const Operator& op = operators[index];
-  if (op.tensor_overlap == TensorOverlap::None || !(is_pipelined(op) ? pipelines_gemms_ : hides_in_gradients_)) {
+  if (op.tensor_overlap == TensorOverlap::None ||
+      !(is_pipelined(op) ? pipelines_gemms_ : hides_in_gradients_)) {
     return {.exposed = time};
   }
-  if (op.tensor_overlap == TensorOverlap::WeightGradient && splits_backward_) return {.exposed = time};
+  if (op.tensor_overlap == TensorOverlap::WeightGradient && splits_backward_)
+    return {.exposed = time};
   const double loss = pipelines_gemms_ ? buffer_loss_ : library_loss_;
   if (!is_pipelined(op)) return run_overlapped(time, overlapped(operators, index, 1).whole, loss);
   if (op.collective == CollectiveKind::AllGather || !scatters_pieces_) {
     return pipelined(time, overlapped(operators, index, ranks_), ranks_, ranks_ - 1, copied_loss_);
   }
-  return pipelined(time, overlapped(operators, index, kScatteredPieces), kScatteredPieces, kScatteredPieces, loss);
+  return pipelined(time, overlapped(operators, index, kScatteredPieces), kScatteredPieces,
+                   kScatteredPieces, loss);
 }
 
 void OperatorPricer::add_fill(PassPrice& pass, const Operator& op, bool backward) const {
@@ -196,8 +220,8 @@ void OperatorPricer::add_fill(PassPrice& pass, const Operator& op, bool backward
 }
 
 // `attention`: the time of one launch of the last attention operator, on the way through the list.
-void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward,
-                         Seconds& attention) const {
+void OperatorPricer::add(PassPrice& pass, const OperatorList& operators, std::size_t index,
+                         bool backward, Seconds& attention) const {
   const Operator& op = operators[index];
   pass.flops += op.flops;
   pass.launches.add(op);
@@ -237,10 +261,12 @@ PassPrice OperatorPricer::price(const OperatorList& operators, bool backward) co
   return pass;
 }
 
-std::vector<PassPrice> OperatorPricer::each_price(const OperatorList& operators, bool backward) const {
+std::vector<PassPrice> OperatorPricer::each_price(const OperatorList& operators,
+                                                  bool backward) const {
   std::vector<PassPrice> prices(operators.size());
   Seconds attention;
-  for (std::size_t i = 0; i < operators.size(); ++i) add(prices[i], operators, i, backward, attention);
+  for (std::size_t i = 0; i < operators.size(); ++i)
+    add(prices[i], operators, i, backward, attention);
   return prices;
 }
 

@@ -66,7 +66,8 @@ struct PassPrice {
 // How the tokens of the run's MoE layers reach their experts.
 ExpertRoute expert_route(const Run& run);
 
-// Prices operators for one run: the machines and links that do not change from operator to operator.
+// Prices operators for one run: the machines and links that do not change from operator to
+// operator.
 class OperatorPricer {
  public:
   explicit OperatorPricer(const Run& run);
@@ -75,16 +76,18 @@ class OperatorPricer {
   // Of each operator among those around it; their sum is price().
   std::vector<PassPrice> each_price(const OperatorList& operators, bool backward) const;
 
-  // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside the compute of the other.  A
-  // DualPipe joins passes itself (pipeline/pipeline.h).
+  // Where the strategy pairs the passes of different micro-batches, the exchanges of one run beside
+  // the compute of the other.  A DualPipe joins passes itself (pipeline/pipeline.h).
   void overlap_all_to_alls(PassPrice& forward, PassPrice& backward) const;
 
  private:
   const GemmMachine& gemm_machine_for(DType dtype) const;
-  ExposedTimes overlapped_with_gemms(const OperatorList& operators, std::size_t index, Seconds time) const;
+  ExposedTimes overlapped_with_gemms(const OperatorList& operators, std::size_t index,
+                                     Seconds time) const;
   Seconds gemm_time(const Operator& op) const;
   OverlapGemm overlapped(const OperatorList& operators, std::size_t index, int pieces) const;
-  void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward, Seconds& attention) const;
+  void add(PassPrice& pass, const OperatorList& operators, std::size_t index, bool backward,
+           Seconds& attention) const;
   void add_fill(PassPrice& pass, const Operator& op, bool backward) const;
   void add_context(PassPrice& pass, const Operator& op, Seconds beside) const;
   void add_expert(PassPrice& pass, const Operator& op) const;
@@ -99,9 +102,10 @@ class OperatorPricer {
   ExpertRoute route_;
   bool pairs_passes_;
   int ranks_;
-  bool pipelines_gemms_;       // cuts GEMMs and collectives into pieces
-  bool scatters_pieces_;       // sums behind a GEMM by collectives of the framework's own, not by a ring of copies
-  bool splits_backward_;       // weight gradients are passes of their own, long after the data gradients
+  bool pipelines_gemms_;  // cuts GEMMs and collectives into pieces
+  // Sums behind a GEMM by collectives of the framework's own, not by a ring of copies.
+  bool scatters_pieces_;
+  bool splits_backward_;  // weight gradients are passes of their own, long after the data gradients
   bool hides_in_gradients_;    // runs collectives beside gradients that do not need them
   double copied_loss_ = 0.0;   // of GEMMs beside a ring of copies
   double library_loss_ = 0.0;  // of GEMMs beside a collective of the library

@@ -5,17 +5,20 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr Named<Transport> kTransports[] = {{Transport::Rdma, "rdma"}, {Transport::Sockets, "sockets"}};
+constexpr Named<Transport> kTransports[] = {{Transport::Rdma, "rdma"},
+                                            {Transport::Sockets, "sockets"}};
 
-constexpr Named<CollectiveAlgorithm> kAlgorithms[] = {{CollectiveAlgorithm::Auto, "auto"},
-                                                      {CollectiveAlgorithm::Ring, "ring"},
-                                                      {CollectiveAlgorithm::Tree, "tree"},
-                                                      {CollectiveAlgorithm::Hierarchical, "hierarchical"}};
+constexpr Named<CollectiveAlgorithm> kAlgorithms[] = {
+    {CollectiveAlgorithm::Auto, "auto"},
+    {CollectiveAlgorithm::Ring, "ring"},
+    {CollectiveAlgorithm::Tree, "tree"},
+    {CollectiveAlgorithm::Hierarchical, "hierarchical"}};
 
 }  // namespace
 
 const char* name_of(FabricKind kind) {
-  constexpr std::array<const char*, 6> names{"switch", "mesh", "paired", "torus", "host", "loopback"};
+  constexpr std::array<const char*, 6> names{"switch", "mesh", "paired",
+                                             "torus",  "host", "loopback"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -14,23 +14,28 @@ namespace llmsim::sim {
 
 // Shape of the fabric inside a node (or rack domain).
 //   Switch  any pair can use a device's whole bandwidth (NVSwitch)
-//   Mesh    one link per pair: a group of n devices uses n - 1 of the links (MI300X; V100 and A100 boards of four)
-//   Paired  two devices share a package with a wide link; other neighbours are joined by narrower ones (MI250X)
+//   Mesh    one link per pair: a group of n devices uses n - 1 of the links (MI300X; V100 and A100
+//           boards of four)
+//   Paired  two devices share a package with a wide link; other neighbours are joined by narrower
+//           ones (MI250X)
 //   Torus   neighbours only, wrap-around (TPU)
 //   Host    through the host's PCIe
-//   Loopback  the devices are processes of one host, which share its memory and pass messages through its kernel
+//   Loopback  the devices are processes of one host, which share its memory and pass messages
+//             through its kernel
 enum class FabricKind { Switch, Mesh, Paired, Torus, Host, Loopback };
 
 // "switch", "mesh", "paired", "torus", "host", "loopback".
 const char* name_of(FabricKind kind);
 
 // How messages get from a device to the network ports.
-//   Rdma     the adapter reads device memory: InfiniBand verbs, or libfabric through a plugin of the collective library
+//   Rdma     the adapter reads device memory: InfiniBand verbs, or libfabric through a plugin of
+//            the collective library
 //   Sockets  TCP through the host's kernel, however fast the adapters are
 enum class Transport { Rdma, Sockets };
 
-// How a collective goes over the ranks.  Auto: the fastest of ring and tree, as NCCL's tuner chooses; Hierarchical: recursive
-// halving between nodes, rings inside them (libraries for machines where flat rings scale badly).
+// How a collective goes over the ranks.  Auto: the fastest of ring and tree, as NCCL's tuner
+// chooses; Hierarchical: recursive halving between nodes, rings inside them (libraries for machines
+// where flat rings scale badly).
 enum class CollectiveAlgorithm { Auto, Ring, Tree, Hierarchical };
 
 // "rdma", "sockets"; "auto", "ring", "tree", "hierarchical".
@@ -44,7 +49,8 @@ struct Fabric {
   BytesPerSecond pair_bandwidth;     // one pair of neighbours, one direction
   BytesPerSecond package_bandwidth;  // Paired: the two devices of one package
   Seconds latency{3.4e-6};           // one hop of a collective
-  BytesPerSecond sum_bandwidth{};    // Loopback: at which a process adds up what has come; 0: at no cost
+  // Loopback: at which a process adds up what has come; 0: at no cost.
+  BytesPerSecond sum_bandwidth{};
   bool in_switch_reduction = false;  // the switch adds (NVLS): all-reduce moves each byte once
 };
 
@@ -53,11 +59,14 @@ struct Network {
   std::string name;
   BytesPerSecond node_bandwidth;  // injection of one node, one direction
   Seconds latency{14e-6};         // one hop of a collective
-  double ring_decay = 0.0;        // a ring over D nodes reaches (D / 2)^-ring_decay of the bandwidth of one over two
-  double slow_fraction = 1.0;     // share of its bandwidth in the slow one of its two states; 1: it has one state
+  // a ring over D nodes reaches (D / 2)^-ring_decay of the bandwidth of one over two.
+  double ring_decay = 0.0;
+  // Share of its bandwidth in the slow one of its two states; 1: it has one state.
+  double slow_fraction = 1.0;
   Transport transport = Transport::Rdma;
-  // Most that the kernels of one node's host carry, one direction: 1.1e9 parameters by FSDP in bf16 over two nodes of LUMI went
-  // from 7500 to 9500 tokens/s per GCD with the libfabric plugin.  Source: OLMo training log, 2023-04-12.
+  // Most that the kernels of one node's host carry, one direction: 1.1e9 parameters by FSDP in bf16
+  // over two nodes of LUMI went from 7500 to 9500 tokens/s per GCD with the libfabric plugin.
+  // Source: OLMo training log, 2023-04-12.
   BytesPerSecond socket_bandwidth{3.2e9};
 };
 
@@ -74,11 +83,13 @@ struct Cluster {
   Bytes host_memory{0.0};         // of one node; 0: unknown
 
   // What the system of that name is, where the run asks for something else than it has.
-  std::optional<int> system_devices{};              // fewer than num_devices
-  std::optional<std::string> system_accelerator{};  // the usual one of the system, which does not have the run's
+  std::optional<int> system_devices{};  // fewer than num_devices
+  // The usual one of the system, which does not have the run's.
+  std::optional<std::string> system_accelerator{};
 
   int devices_on_a_node() const { return std::min(num_devices, devices_per_node); }
-  // Rate of one device's copies to the host, and of one process on host memory, while all devices of the run do the same.
+  // Rate of one device's copies to the host, and of one process on host memory, while all devices
+  // of the run do the same.
   BytesPerSecond host_link_share() const;
   BytesPerSecond host_memory_share() const;
   int num_nodes() const { return (num_devices + devices_per_node - 1) / devices_per_node; }

@@ -8,28 +8,35 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr Named<AttentionKernel> kKernels[] = {{AttentionKernel::Flash1, "flash-1"},
-                                               {AttentionKernel::FlashTriton, "flash-triton"},
-                                               {AttentionKernel::Flash2, "flash-2"},
-                                               {AttentionKernel::Flash3, "flash-3"},
-                                               {AttentionKernel::Cudnn, "cudnn"},
-                                               {AttentionKernel::ComposableKernel, "composable-kernel"},
-                                               {AttentionKernel::Aotriton, "aotriton"},
-                                               {AttentionKernel::AotritonFirst, "aotriton-first"},
-                                               {AttentionKernel::Splash, "splash"},
-                                               {AttentionKernel::Blockwise, "blockwise"},
-                                               {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
+constexpr Named<AttentionKernel> kKernels[] = {
+    {AttentionKernel::Flash1, "flash-1"},
+    {AttentionKernel::FlashTriton, "flash-triton"},
+    {AttentionKernel::Flash2, "flash-2"},
+    {AttentionKernel::Flash3, "flash-3"},
+    {AttentionKernel::Cudnn, "cudnn"},
+    {AttentionKernel::ComposableKernel, "composable-kernel"},
+    {AttentionKernel::Aotriton, "aotriton"},
+    {AttentionKernel::AotritonFirst, "aotriton-first"},
+    {AttentionKernel::Splash, "splash"},
+    {AttentionKernel::Blockwise, "blockwise"},
+    {AttentionKernel::BlockwiseFp32, "blockwise-fp32"}};
 
 constexpr std::array<const char*, kNumMemoryBoundKernels> kMemoryBoundKernels{
-    "layer_norm", "rms_norm", "softmax",       "gelu",          "gated_activation",      "rotary", "add",
-    "column_sum", "copy",     "lookup",        "cross_entropy", "chunked_cross_entropy", "cast",   "optimizer",
-    "square_sum", "scale",    "expert_choice", "row_move",      "weighted_sum"};
+    "layer_norm",  "rms_norm",         "softmax",
+    "gelu",        "gated_activation", "rotary",
+    "add",         "column_sum",       "copy",
+    "lookup",      "cross_entropy",    "chunked_cross_entropy",
+    "cast",        "optimizer",        "square_sum",
+    "scale",       "expert_choice",    "row_move",
+    "weighted_sum"};
 
 }  // namespace
 
 NameTable<AttentionKernel> name_table(AttentionKernel) { return kKernels; }
 
-const char* name_of(MemoryBoundKernel kernel) { return kMemoryBoundKernels[static_cast<std::size_t>(kernel)]; }
+const char* name_of(MemoryBoundKernel kernel) {
+  return kMemoryBoundKernels[static_cast<std::size_t>(kernel)];
+}
 
 std::string supported_formats(const Device& device) {
   std::string names;
@@ -47,7 +54,9 @@ FlopsPerSecond Device::peak(DType dtype) const {
   if (dtype == DType::Tf32) return peak(DType::Fp32);
   if (dtype == DType::Fp32 && vector_peak > FlopsPerSecond(0.0)) return vector_peak;
   const std::string formats = supported_formats(*this);
-  if (formats.empty()) throw Error(id + " has no known rate in any format; `llmsim hardware add` stores one of your own");
+  if (formats.empty())
+    throw Error(id +
+                " has no known rate in any format; `llmsim hardware add` stores one of your own");
   throw Error(id + " cannot multiply in " + name_of(dtype) + "; it supports " + formats);
 }
 

@@ -20,7 +20,9 @@ bool casts_units(const Framework& framework) {
 class UnitSizes {
  public:
   UnitSizes(const Strategy& strategy, const Framework& framework)
-      : strategy_(strategy), rules_(unit_rules(strategy, framework)), storage_(storage_of(strategy, framework)) {
+      : strategy_(strategy),
+        rules_(unit_rules(strategy, framework)),
+        storage_(storage_of(strategy, framework)) {
     element_ = size_of(activation_dtype(strategy.precision)).value();
     high_precision_ = storage_.weight_bytes > element_;
     whole_ = rules_.shards_weights || (high_precision_ && casts_units(framework));
@@ -28,7 +30,8 @@ class UnitSizes {
 
   Units of(double shared, double experts) const {
     if (!rules_.freed) return {};
-    return {.shared = unit(shared, strategy_.shard_ranks()), .experts = unit(experts, strategy_.expert_shard_ranks())};
+    return {.shared = unit(shared, strategy_.shard_ranks()),
+            .experts = unit(experts, strategy_.expert_shard_ranks())};
   }
   bool freed() const { return rules_.freed; }
 
@@ -59,7 +62,8 @@ struct BlockKind {
 bool is_high_precision(const Run& run, const LayerPrices& prices, int layer) {
   if (!prices.wide) return false;
   const ModelChunk one{.blocks = 1, .first_layer = layer};
-  return high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, one).all() > 0;
+  return high_precision_blocks(run.framework.low_precision, run.strategy.precision, run.model, one)
+             .all() > 0;
 }
 
 BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelChunk& part, int block) {
@@ -72,7 +76,8 @@ BlockKind kind_of(const Run& run, const LayerPrices& prices, const ModelChunk& p
   const bool offloads = strategy.offload.activations && (run.framework.autograd || !kind.kept);
   kind.offloads = offloads && block < offloading_blocks(strategy, part.blocks);
   if (!kind.kept && strategy.recompute.kind == RecomputeKind::Full)
-    kind.since_checkpoint = static_cast<int>(std::fmod(block, checkpoint_spacing(strategy, run.framework)));
+    kind.since_checkpoint =
+        static_cast<int>(std::fmod(block, checkpoint_spacing(strategy, run.framework)));
   return kind;
 }
 
@@ -82,12 +87,13 @@ const BlockPrice& price_of(const LayerPrices& prices, const BlockKind& kind) {
   return kind.kept ? blocks.whole_block : blocks.block;
 }
 
-Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& rank, const UnitSizes& units,
-               const BlockKind& kind) {
+Layer block_of(const Run& run, const LayerPrices& prices, const RankParameters& rank,
+               const UnitSizes& units, const BlockKind& kind) {
   const BlockPrice& price = price_of(prices, kind);
   const double divided = rank.experts_divided ? rank.experts : 0.0;
   Layer layer{.memory = &price.memory};
-  layer.units = kind.moe ? units.of(rank.moe_block + rank.experts - divided, divided) : units.of(rank.block, 0.0);
+  layer.units = kind.moe ? units.of(rank.moe_block + rank.experts - divided, divided)
+                         : units.of(rank.block, 0.0);
   layer.divides_experts = kind.moe && units.freed() && divided > 0.0;
   if (!kind.kept && run.strategy.recompute.kind == RecomputeKind::Full) {
     const double stored = stored_inputs_per_block(run.strategy, run.framework);
@@ -105,7 +111,8 @@ UnitRules unit_rules(const Strategy& strategy, const Framework& framework) {
   rules.freed = framework.sharded.flat_units && !framework.sharded.root_stays_gathered;
   rules.shards_weights = strategy.sharding >= Sharding::Zero3;
   rules.shards_gradients = strategy.sharding >= Sharding::Zero2;
-  rules.stay_whole = rules.freed && rules.shards_weights && !framework.sharded.regathers_in_backward;
+  rules.stay_whole =
+      rules.freed && rules.shards_weights && !framework.sharded.regathers_in_backward;
   rules.reduced_every_microbatch = framework.gradients.reduced_every_microbatch;
   rules.ahead = rules.shards_weights ? framework.sharded.prefetch_units : 0;
   return rules;
@@ -127,11 +134,14 @@ bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelCh
   return one == other && (anywhere || one.first_layer == other.first_layer);
 }
 
-Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank, const ModelChunk& part) {
+Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
+                   const ModelChunk& part) {
   const UnitSizes units(run.strategy, run.framework);
   Chunk layers(part, rank.tied);
   if (part.embedding)
-    layers.add({.kind = UnitKind::Embedding, .memory = &prices.embedding.memory, .units = units.of(rank.embedding, 0.0)},
+    layers.add({.kind = UnitKind::Embedding,
+                .memory = &prices.embedding.memory,
+                .units = units.of(rank.embedding, 0.0)},
                kNoLayer);
   const std::size_t first = layers.kinds().size();
   std::vector<BlockKind> known;
@@ -147,7 +157,9 @@ Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParamete
   }
   if (part.head) {
     const double head = rank.tied && part.has_table() ? rank.head_layers : rank.head;
-    layers.add({.kind = UnitKind::Head, .memory = &prices.head.memory, .units = units.of(head, 0.0)}, kLossLayer);
+    layers.add(
+        {.kind = UnitKind::Head, .memory = &prices.head.memory, .units = units.of(head, 0.0)},
+        kLossLayer);
   }
   return layers;
 }

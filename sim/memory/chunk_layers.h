@@ -1,7 +1,9 @@
-// The layers of a chunk of a pipeline stage, and the units of sharded weights around them, as a pass finds them (chunk_passes.h).
+// The layers of a chunk of a pipeline stage, and the units of sharded weights around them, as a
+// pass finds them (chunk_passes.h).
 //
-// A unit is the embedding, a block or the head; routed experts that fewer ranks share are a unit of their own beside their
-// block's. Of P parameters that n ranks share, padded to them, with e bytes for an operand of a GEMM and g for a gradient:
+// A unit is the embedding, a block or the head; routed experts that fewer ranks share are a unit of
+// their own beside their block's. Of P parameters that n ranks share, padded to them, with e bytes
+// for an operand of a GEMM and g for a gradient:
 //
 //   whole       n ceil(P / n) e    weights as the GEMMs read them
 //   sent        ceil(P / n) e      this rank's shard of them, where it is stored in another format
@@ -9,10 +11,13 @@
 //
 // A block under full recomputation stores less than it saves, and needs more:
 //
-//   stored_less   (1 - checkpoints that a rank stores for each block) * residual, + what goes to the host
-//   rerun_before  blocks between it and the checkpoint before it * everything that a block saves: they are written again together
+//   stored_less   (1 - checkpoints that a rank stores for each block) * residual, + what goes to
+//                 the host
+//   rerun_before  blocks between it and the checkpoint before it * everything that a block saves:
+//                 they are written again together
 //
-// Source: ours; PyTorch FSDP's FlatParameter, DeepSpeed's partitioned checkpoints, runtime/parallel/data_parallel.h.
+// Source: ours; PyTorch FSDP's FlatParameter, DeepSpeed's partitioned checkpoints,
+// runtime/parallel/data_parallel.h.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +32,8 @@ namespace llmsim::sim {
 
 // What happens to units, by the sharding and the framework.
 struct UnitRules {
-  bool freed = false;  // after the pass of their layer; else a constant number of them is there (stage_bytes.h)
+  // After the pass of their layer; else a constant number of them is there (stage_bytes.h).
+  bool freed = false;
   bool shards_weights = false;
   bool shards_gradients = false;
   bool stay_whole = false;                // from a forward pass to its backward pass
@@ -36,8 +42,8 @@ struct UnitRules {
 
   // Whether what is whole is counted unit by unit.
   bool counted() const { return freed && (shards_weights || shards_gradients); }
-  // Whether whole gradients are reduced after a backward pass, the `last` one of a chunk or an earlier one; else micro-batches
-  // add to them.
+  // Whether whole gradients are reduced after a backward pass, the `last` one of a chunk or an
+  // earlier one; else micro-batches add to them.
   bool reduces(bool last) const { return shards_weights || last || reduced_every_microbatch; }
 };
 
@@ -70,7 +76,8 @@ struct Layer {
 // The layers in model order; equal ones are one Layer.
 class Chunk {
  public:
-  Chunk(const ModelChunk& part, bool tied) : part_(part), shares_table_(tied && part.embedding && part.head) {
+  Chunk(const ModelChunk& part, bool tied)
+      : part_(part), shares_table_(tied && part.embedding && part.head) {
     order_.reserve(static_cast<std::size_t>(part.blocks) + 2);
   }
 
@@ -79,13 +86,18 @@ class Chunk {
   void add_again(std::size_t kind, int index);  // one that was added before: kinds()[kind]
 
   int size() const { return static_cast<int>(order_.size()); }
-  const Layer& operator[](int place) const { return kinds_[order_[static_cast<std::size_t>(place)].kind]; }
+  const Layer& operator[](int place) const {
+    return kinds_[order_[static_cast<std::size_t>(place)].kind];
+  }
   int index(int place) const { return order_[static_cast<std::size_t>(place)].index; }
   const Layer& front() const { return (*this)[0]; }
   const std::vector<Layer>& kinds() const { return kinds_; }
 
-  int expert_layers() const { return static_cast<int>(with_experts_.size()); }  // that divide experts
-  const Layer& expert_layer(int place) const { return kinds_[with_experts_[static_cast<std::size_t>(place)]]; }
+  // That divide experts.
+  int expert_layers() const { return static_cast<int>(with_experts_.size()); }
+  const Layer& expert_layer(int place) const {
+    return kinds_[with_experts_[static_cast<std::size_t>(place)]];
+  }
 
   const ModelChunk& part() const { return part_; }
   bool shares_table() const { return shares_table_; }  // the head has the embedding's
@@ -102,11 +114,13 @@ class Chunk {
   std::vector<std::uint16_t> with_experts_;
 };
 
-// Whether two parts have the same layers, wherever in the model they are, as far as can be seen from the parts.
+// Whether two parts have the same layers, wherever in the model they are, as far as can be seen
+// from the parts.
 bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other);
 
 // `prices` must outlive the chunk.
-Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank, const ModelChunk& part);
+Chunk chunk_layers(const Run& run, const LayerPrices& prices, const RankParameters& rank,
+                   const ModelChunk& part);
 
 // Bytes that a micro-batch sends to the host, and takes back from there.
 Bytes offloaded_bytes(const Run& run, const Chunk& layers);

@@ -13,18 +13,21 @@ Bytes gradients_of_head(const Chunk& chunk, const Layer& head) {
   return chunk.shares_table() ? chunk.front().units.gradients() : head.units.gradients();
 }
 
-// Whole gradients of a layer, unless the forward pass has taken them for a fused loss, or an earlier micro-batch.
+// Whole gradients of a layer, unless the forward pass has taken them for a fused loss, or an
+// earlier micro-batch.
 template <class Amount>
-void take_whole_gradients(Account<Amount>& account, const Chunk& chunk, const Layer& layer, const PassRules& rules,
-                          UnitState state, bool first) {
+void take_whole_gradients(Account<Amount>& account, const Chunk& chunk, const Layer& layer,
+                          const PassRules& rules, UnitState state, bool first) {
   if (layer.kind == UnitKind::Embedding && chunk.shares_table()) return;  // with the head
   const bool lent = layer.kind == UnitKind::Head && !chunk.shares_table() && state.lent;
-  if (!lent && (first || rules.units.reduces(false))) account.take(MemoryKind::GradientBuffers, layer.units.gradients());
+  if (!lent && (first || rules.units.reduces(false)))
+    account.take(MemoryKind::GradientBuffers, layer.units.gradients());
 }
 
 // The table that head and embedding share, for the whole backward pass.
 template <class Amount>
-void take_shared_table(Account<Amount>& account, const Chunk& chunk, const PassRules& rules, UnitState state, bool first) {
+void take_shared_table(Account<Amount>& account, const Chunk& chunk, const PassRules& rules,
+                       UnitState state, bool first) {
   const Unit& table = chunk.front().units.shared;
   if (!state.whole) {
     account.take(MemoryKind::Gathered, table.whole + table.sent);
@@ -46,7 +49,8 @@ struct BlockGradients {
   Bytes unreduced{};  // of the step's first micro-batch to its last
 };
 
-BlockGradients block_gradients(const Layer& layer, const PassRules& rules, BackwardTurn turn, bool end) {
+BlockGradients block_gradients(const Layer& layer, const PassRules& rules, BackwardTurn turn,
+                               bool end) {
   if (layer.kind != UnitKind::Block) return {};
   BlockGradients block;
   if (turn.first) block.own = rules.gradients;
@@ -56,16 +60,19 @@ BlockGradients block_gradients(const Layer& layer, const PassRules& rules, Backw
   return block;
 }
 
-// `end`: of the chunk's blocks, where a block's own gradients come before all that it saved is given back.
+// `end`: of the chunk's blocks, where a block's own gradients come before all that it saved is
+// given back.
 template <class Amount>
-void differentiate(Account<Amount>& account, const Layer& layer, const PassRules& rules, BackwardTurn turn, bool end) {
+void differentiate(Account<Amount>& account, const Layer& layer, const PassRules& rules,
+                   BackwardTurn turn, bool end) {
   const BlockGradients block = block_gradients(layer, rules, turn, end);
   account.take(MemoryKind::Activations, layer.stored_less);
   account.take(MemoryKind::Recomputed, layer.rerun_before);
   if (turn.last) account.give(MemoryKind::GradientBuffers, block.unreduced);
   if (end) account.take(MemoryKind::Gradients, block.own);
   account.take(MemoryKind::GradientBuffers, block.at_hand);
-  account.run(amount_of<Amount>(layer.memory->backward.rise), amount_of<Amount>(layer.memory->backward.net));
+  account.run(amount_of<Amount>(layer.memory->backward.rise),
+              amount_of<Amount>(layer.memory->backward.net));
   account.give(MemoryKind::GradientBuffers, block.at_hand);
   if (!end) account.take(MemoryKind::Gradients, block.own);
   if (turn.first) account.take(MemoryKind::GradientBuffers, block.unreduced);
@@ -74,15 +81,18 @@ void differentiate(Account<Amount>& account, const Layer& layer, const PassRules
 
 template <class Amount>
 ChunkPass<Amount> result_of(const Account<Amount>& account, Bytes under_reduction) {
-  return {
-      .of_layers = account.of_layers(), .of_loss = account.of_loss(), .net = account.now(), .under_reduction = under_reduction};
+  return {.of_layers = account.of_layers(),
+          .of_loss = account.of_loss(),
+          .net = account.now(),
+          .under_reduction = under_reduction};
 }
 
 }  // namespace
 
 PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks) {
   const double each = std::max(1, blocks);
-  PassRules rules{.units = unit_rules(run.strategy, run.framework), .residual = stage_output(run.model, run.strategy)};
+  PassRules rules{.units = unit_rules(run.strategy, run.framework),
+                  .residual = stage_output(run.model, run.strategy)};
   rules.sent_outputs_stay = run.framework.saved.stage_outputs;
   rules.loss_makes_gradient = run.strategy.fused_cross_entropy;
   if (!run.framework.gradients.persist) rules.gradients = bytes.gradients / each;
@@ -94,7 +104,8 @@ PassRules pass_rules(const Run& run, const StageBytes& bytes, int blocks) {
 template <class Amount>
 ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitState state) {
   const PassLayers layers(chunk, Direction::Forward);
-  const bool frees = !rules.units.stay_whole, shares_table = rules.units.freed && chunk.shares_table();
+  const bool frees = !rules.units.stay_whole,
+             shares_table = rules.units.freed && chunk.shares_table();
   Account<Amount> account;
   UnitGathers gathers(layers, rules.units, state.whole ? 0 : layers.size(), frees);
   EqualLayers<Amount> equal;
@@ -106,20 +117,24 @@ ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitS
     gathers.lend(account, layer);
     if (layer.kind == UnitKind::Head && rules.loss_makes_gradient && !state.lent)
       account.take(MemoryKind::GradientBuffers, gradients_of_head(chunk, layer));
-    account.run(amount_of<Amount>(layer.memory->forward.rise), amount_of<Amount>(layer.memory->forward.net));
+    account.run(amount_of<Amount>(layer.memory->forward.rise),
+                amount_of<Amount>(layer.memory->forward.net));
     account.give(MemoryKind::Activations, layer.stored_less);
     gathers.take_back(account, layer, shares_table && i == 0);
   }
   if (shares_table && frees) account.give(MemoryKind::Gathered, chunk.front().units.shared.whole);
-  if (!chunk.part().head && !rules.sent_outputs_stay) account.give(MemoryKind::Activations, rules.residual);
+  if (!chunk.part().head && !rules.sent_outputs_stay)
+    account.give(MemoryKind::Activations, rules.residual);
   return result_of(account, Bytes(0.0));
 }
 
 template <class Amount>
-ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, UnitState state, BackwardTurn turn) {
+ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, UnitState state,
+                                BackwardTurn turn) {
   const PassLayers layers(chunk, Direction::Backward);
   const bool shares_table = rules.units.freed && chunk.shares_table();
-  const int count = layers.size(), apart = shares_table ? 1 : 0;  // the embedding's unit comes with the head
+  // The embedding's unit comes with the head.
+  const int count = layers.size(), apart = shares_table ? 1 : 0;
   Account<Amount> account;
   UnitGathers gathers(layers, rules.units, state.whole ? 0 : count - apart, true);
   EqualLayers<Amount> equal;
@@ -132,21 +147,27 @@ ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, Unit
     account.at(layers.index(i));
     gathers.lend(account, layer);
     take_whole_gradients(account, chunk, layer, rules, state, turn.first);
-    differentiate(account, layer, rules, turn, i + 1 == count || layers[i + 1].kind == UnitKind::Embedding);
+    differentiate(account, layer, rules, turn,
+                  i + 1 == count || layers[i + 1].kind == UnitKind::Embedding);
     gathers.take_back(account, layer);
     if (!rules.units.reduces(turn.last)) continue;
     account.give(MemoryKind::GradientBuffers, std::exchange(reduced, layer.units.shared.gradients));
     if (layer.divides_experts)
-      account.give(MemoryKind::GradientBuffers, std::exchange(reduced_experts, layer.units.experts.gradients));
+      account.give(MemoryKind::GradientBuffers,
+                   std::exchange(reduced_experts, layer.units.experts.gradients));
   }
-  if (!chunk.part().head && rules.sent_outputs_stay) account.give(MemoryKind::Activations, rules.residual);
+  if (!chunk.part().head && rules.sent_outputs_stay)
+    account.give(MemoryKind::Activations, rules.residual);
   if (!chunk.part().embedding) account.give(MemoryKind::ActivationGradients, rules.residual);
   return result_of(account, reduced + reduced_experts);
 }
 
 template ChunkPass<double> forward_pass<double>(const Chunk&, const PassRules&, UnitState);
-template ChunkPass<double> backward_pass<double>(const Chunk&, const PassRules&, UnitState, BackwardTurn);
-template ChunkPass<MemoryTerms> forward_pass<MemoryTerms>(const Chunk&, const PassRules&, UnitState);
-template ChunkPass<MemoryTerms> backward_pass<MemoryTerms>(const Chunk&, const PassRules&, UnitState, BackwardTurn);
+template ChunkPass<double> backward_pass<double>(const Chunk&, const PassRules&, UnitState,
+                                                 BackwardTurn);
+template ChunkPass<MemoryTerms> forward_pass<MemoryTerms>(const Chunk&, const PassRules&,
+                                                          UnitState);
+template ChunkPass<MemoryTerms> backward_pass<MemoryTerms>(const Chunk&, const PassRules&,
+                                                           UnitState, BackwardTurn);
 
 }  // namespace llmsim::sim

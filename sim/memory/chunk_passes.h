@@ -1,14 +1,16 @@
-// What one pass of a micro-batch through a chunk allocates, from nothing: the most, and what it leaves.
+// What one pass of a micro-batch through a chunk allocates, from nothing: the most, and what it
+// leaves.
 //
-//   forward    receive the input; each layer with its unit (unit_gathers.h): rise and net of its forward pass, less what its
-//              checkpoint does not store; send the output
-//   backward   receive the gradient of the output; each layer from the last on: whole weights, whole gradients, what its
-//              checkpoint stored less and what was written again with it, rise and net of its backward pass; send the gradient of
-//              the input
+//   forward    receive the input; each layer with its unit (unit_gathers.h): rise and net of its
+//              forward pass, less what its checkpoint does not store; send the output
+//   backward   receive the gradient of the output; each layer from the last on: whole weights,
+//              whole gradients, what its checkpoint stored less and what was written again with it,
+//              rise and net of its backward pass; send the gradient of the input
 //
-// Whole gradients of a unit are reduced while the next one's layer runs, or stay for later micro-batches; those of the last unit
-// are under reduction when the pass has ended.  Frameworks whose units are not counted one by one have a constant buffer in each
-// block's backward pass, and gradients that do not last are there block by block.
+// Whole gradients of a unit are reduced while the next one's layer runs, or stay for later
+// micro-batches; those of the last unit are under reduction when the pass has ended.  Frameworks
+// whose units are not counted one by one have a constant buffer in each block's backward pass, and
+// gradients that do not last are there block by block.
 //
 // Passes of the same kind have the same numbers, whichever micro-batch they are of.
 // Source: ours.
@@ -28,15 +30,18 @@ namespace llmsim::sim {
 // What the passes of a stage's chunks have in common.
 struct PassRules {
   UnitRules units{};
-  Bytes residual{};                  // of one micro-batch: input, output and their gradients
-  bool sent_outputs_stay = false;    // until the backward pass
-  bool loss_makes_gradient = false;  // a fused loss begins the gradient of the head in the forward pass
+  Bytes residual{};                // of one micro-batch: input, output and their gradients
+  bool sent_outputs_stay = false;  // until the backward pass
+  // a fused loss begins the gradient of the head in the forward pass.
+  bool loss_makes_gradient = false;
   // Of a block.
   Bytes gradients{};            // that do not last from step to step
   Bytes whole_gradients{};      // at hand, where units are not counted one by one
   Bytes unreduced_gradients{};  // whole ones that micro-batches add to, likewise
 
-  bool gradients_come_and_go() const { return gradients + whole_gradients + unreduced_gradients > Bytes(0.0); }
+  bool gradients_come_and_go() const {
+    return gradients + whole_gradients + unreduced_gradients > Bytes(0.0);
+  }
 };
 
 // `blocks`: of all chunks of the stage.
@@ -59,7 +64,9 @@ struct ChunkPass {
   Amount net{};
   Bytes under_reduction{};  // of what it leaves
 
-  const HighPoint<Amount>& rise() const { return of_loss.total > of_layers.total ? of_loss : of_layers; }
+  const HighPoint<Amount>& rise() const {
+    return of_loss.total > of_layers.total ? of_loss : of_layers;
+  }
 };
 
 // Amount: double or MemoryTerms.
@@ -67,9 +74,11 @@ template <class Amount>
 ChunkPass<Amount> forward_pass(const Chunk& chunk, const PassRules& rules, UnitState state);
 
 template <class Amount>
-ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, UnitState state, BackwardTurn turn);
+ChunkPass<Amount> backward_pass(const Chunk& chunk, const PassRules& rules, UnitState state,
+                                BackwardTurn turn);
 
-// The passes of one chunk, each kind worked out when it first comes.  `chunk` and `rules` must outlive it.
+// The passes of one chunk, each kind worked out when it first comes.  `chunk` and `rules` must
+// outlive it.
 template <class Amount>
 class ChunkPasses {
  public:
@@ -90,8 +99,12 @@ class ChunkPasses {
   }
 
  private:
-  static std::size_t key(UnitState state) { return (state.whole ? 2u : 0u) + (state.lent ? 1u : 0u); }
-  static std::size_t key(BackwardTurn turn) { return (turn.first ? 2u : 0u) + (turn.last ? 1u : 0u); }
+  static std::size_t key(UnitState state) {
+    return (state.whole ? 2u : 0u) + (state.lent ? 1u : 0u);
+  }
+  static std::size_t key(BackwardTurn turn) {
+    return (turn.first ? 2u : 0u) + (turn.last ? 1u : 0u);
+  }
 
   const Chunk* chunk_;
   const PassRules* rules_;

@@ -8,12 +8,14 @@
 namespace llmsim::sim {
 namespace {
 
-// Gaps among the blocks that a step allocates and frees.  The flat buffers of the update leave none, and fit into none.
+// Gaps among the blocks that a step allocates and frees.  The flat buffers of the update leave
+// none, and fit into none.
 void add_gaps(StageMemory& memory, const StagePeak& stage, double fragmentation) {
   const Bytes none{};
   const Bytes passing = stage.peak - stage.idle - (stage.in_update ? stage.temporaries : none);
   memory.lost = std::max(none, (fragmentation - 1.0) * passing);
-  memory.reserved = memory.peak + memory.lost + (stage.in_update || fragmentation == 1.0 ? none : stage.temporaries);
+  memory.reserved = memory.peak + memory.lost +
+                    (stage.in_update || fragmentation == 1.0 ? none : stage.temporaries);
 }
 
 bool has_same_parts(const StageContents& contents, int one, int other) {
@@ -27,10 +29,13 @@ bool has_same_parts(const StageContents& contents, int one, int other) {
 std::vector<MemoryPhase> phases_of(const std::vector<MemoryPoint>& points) {
   std::vector<MemoryPhase> phases;
   for (const MemoryPoint& point : points) {
-    const auto same = [&](const MemoryPhase& phase) { return std::string_view(phase.phase) == point.phase; };
+    const auto same = [&](const MemoryPhase& phase) {
+      return std::string_view(phase.phase) == point.phase;
+    };
     auto phase = std::find_if(phases.begin(), phases.end(), same);
     if (phase == phases.end()) phase = phases.insert(phases.end(), {.phase = point.phase});
-    if (point.allocated > phase->allocated) *phase = {point.phase, point.allocated, point.terms.present()};
+    if (point.allocated > phase->allocated)
+      *phase = {point.phase, point.allocated, point.terms.present()};
   }
   return phases;
 }
@@ -38,13 +43,15 @@ std::vector<MemoryPhase> phases_of(const std::vector<MemoryPoint>& points) {
 }  // namespace
 
 const StageMemory& Memory::fullest() const {
-  return *std::max_element(stages.begin(), stages.end(),
-                           [](const StageMemory& a, const StageMemory& b) { return a.peak < b.peak; });
+  return *std::max_element(
+      stages.begin(), stages.end(),
+      [](const StageMemory& a, const StageMemory& b) { return a.peak < b.peak; });
 }
 
 Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages stages) {
   const StageContents contents(run.model, run.strategy);
-  const bool leaves_out = stages == MemoryStages::Fullest && run.strategy.pipeline_schedule <= PipelineSchedule::Interleaved;
+  const bool leaves_out = stages == MemoryStages::Fullest &&
+                          run.strategy.pipeline_schedule <= PipelineSchedule::Interleaved;
   Memory memory;
   for (int stage = 0; stage < run.strategy.pp; ++stage) {
     if (leaves_out && stage > 0 && has_same_parts(contents, stage - 1, stage)) continue;
@@ -70,8 +77,9 @@ void explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices) {
   const StageContents contents(run.model, run.strategy);
   for (StageMemory& stage : memory.stages) {
     const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage.stage, false);
-    const auto highest = std::max_element(points.begin(), points.end(),
-                                          [](const MemoryPoint& a, const MemoryPoint& b) { return a.allocated < b.allocated; });
+    const auto highest = std::max_element(
+        points.begin(), points.end(),
+        [](const MemoryPoint& a, const MemoryPoint& b) { return a.allocated < b.allocated; });
     stage.phase = highest->phase;
     stage.terms = highest->terms.present();
     if (&stage == &memory.fullest()) memory.timeline = phases_of(points);

@@ -1,17 +1,20 @@
-// Memory of a run: the peak of every pipeline stage and where in the step it is, what an allocator makes of it, whether it fits,
-// and the curve of a stage through a step.
+// Memory of a run: the peak of every pipeline stage and where in the step it is, what an allocator
+// makes of it, whether it fits, and the curve of a stage through a step.
 //
 // step_walk.h follows the passes of a stage; here its highest point is made an answer.
 //
-// Allocated bytes are the sum of the terms.  The allocator reserves more: blocks of a step that are freed and reused fit badly
-// (fragmentation), and the flat buffers of an optimizer step fit into no gap that activations leave:
+// Allocated bytes are the sum of the terms.  The allocator reserves more: blocks of a step that are
+// freed and reused fit badly (fragmentation), and the flat buffers of an optimizer step fit into no
+// gap that activations leave:
 //
-//   reserved = lasting + fragmentation (peak - lasting) + temporaries of the update that come on top
+//   reserved = lasting + fragmentation (peak - lasting) + temporaries of the update that come on
+//     top
 //   device = reserved + context
 //
-// Source of the 1.24 that is the default fragmentation: 66 nvidia-smi readings of the BLOOM tuning log (1.24 +- 0.06, in fp16 and
-// bf16 alike); nine pairs of reserved and allocated bytes of BigScience's GPT-2 logs and of
-// optimized_hf_llama_class_for_training lie between 1.1 and 1.6, median 1.23.
+// Source of the 1.24 that is the default fragmentation: 66 nvidia-smi readings of the BLOOM tuning
+// log (1.24 +- 0.06, in fp16 and bf16 alike); nine pairs of reserved and allocated bytes of
+// BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1 and 1.6,
+// median 1.23.
 #pragma once
 
 #include <cstddef>
@@ -29,11 +32,12 @@ namespace llmsim::sim {
 // Memory of the devices of one pipeline stage at its peak.
 struct StageMemory {
   int stage = 0;
-  const char* phase = "";           // "forward", "loss", "backward", "update"
-  Bytes peak{};                     // sum of the terms: what the framework's allocator hands out
-  Bytes reserved{};                 // what it holds
-  Bytes lost{};                     // of what it holds at the peak: gaps that nothing fits into
-  std::vector<MemoryTerm> terms{};  // "weights", "gradients", "optimizer_states", "activations", "logits", ...
+  const char* phase = "";  // "forward", "loss", "backward", "update"
+  Bytes peak{};            // sum of the terms: what the framework's allocator hands out
+  Bytes reserved{};        // what it holds
+  Bytes lost{};            // of what it holds at the peak: gaps that nothing fits into
+  // "weights", "gradients", "optimizer_states", "activations", "logits", ...
+  std::vector<MemoryTerm> terms{};
 };
 
 // The highest point of a phase of a step.
@@ -54,17 +58,20 @@ struct Memory {
   std::vector<StageMemory> stages;
   std::vector<MemoryPhase> timeline{};  // of the stage with the largest peak; empty in a search
 
-  // Whether the largest stage, the gaps that its allocator cannot close under pressure, and the driver context fit.
+  // Whether the largest stage, the gaps that its allocator cannot close under pressure, and the
+  // driver context fit.
   bool fits() const { return needed() <= capacity; }
   Bytes needed() const { return peak + margin + context; }
 
   const StageMemory& fullest() const;  // the stage with the largest peak; requires one
 };
 
-// Peaks alone, without terms.  Of stages with equal parts one has as much in flight as each after it, so that a search leaves
-// those out (Fullest), where backward passes are whole and parts go down the stages.
+// Peaks alone, without terms.  Of stages with equal parts one has as much in flight as each after
+// it, so that a search leaves those out (Fullest), where backward passes are whole and parts go
+// down the stages.
 enum class MemoryStages { All, Fullest };
-Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages stages = MemoryStages::All);
+Memory memory_footprint(const Run& run, const LayerPrices& prices,
+                        MemoryStages stages = MemoryStages::All);
 
 // The highest point of each phase of a step of one stage, in order.
 std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& prices, int stage);
@@ -72,19 +79,20 @@ std::vector<MemoryPhase> memory_timeline(const Run& run, const LayerPrices& pric
 // Fills the phase and the terms of each stage's peak, and the timeline.
 void explain_peaks(Memory& memory, const Run& run, const LayerPrices& prices);
 
-// Context of a process: the driver's, and a communicator for each kind of group beside the one of all devices.
+// Context of a process: the driver's, and a communicator for each kind of group beside the one of
+// all devices.
 Bytes context_memory(const Run& run);
 
-// Where in a step the memory of a run has its peak, and how much is in flight then.  What lives there are the terms of the
-// stage's peak, which add up to it.
+// Where in a step the memory of a run has its peak, and how much is in flight then.  What lives
+// there are the terms of the stage's peak, which add up to it.
 struct MemoryPeak {
   int stage = 0;
   const char* phase = "";            // "idle", "forward", "loss", "backward", "update"
   std::optional<int> micro_batch{};  // none outside passes
   std::optional<int> layer{};        // of the model; none at its ends
-  int passes_in_flight = 0;          // of one chunk each, whose activations are kept; 0: not known, or none
-  int blocks_in_flight = 0;          // that keep some
-  double parameters = 0.0;           // of the stage on one rank, before they are sharded
+  int passes_in_flight = 0;  // of one chunk each, whose activations are kept; 0: not known, or none
+  int blocks_in_flight = 0;  // that keep some
+  double parameters = 0.0;   // of the stage on one rank, before they are sharded
 };
 
 // Of the fullest stage: the first micro-batch that reaches the peak.
@@ -101,7 +109,9 @@ struct MemoryCurve {
   Bytes reserved(const MemoryPoint& point) const;
 };
 
-// Requires a stage of a valid run.  `whole_step`: of all micro-batches, or of as few as reach the peak.
-MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, bool whole_step = true);
+// Requires a stage of a valid run.  `whole_step`: of all micro-batches, or of as few as reach the
+// peak.
+MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage,
+                         bool whole_step = true);
 
 }  // namespace llmsim::sim

@@ -1,14 +1,17 @@
-// The terms whose sum is the memory of a rank, and the account that is kept of them while a step is followed (step_walk.h).
+// The terms whose sum is the memory of a rank, and the account that is kept of them while a step is
+// followed (step_walk.h).
 //
-// Every byte belongs to exactly one term.  An account holds what is there now and remembers the most that ever was,
+// Every byte belongs to exactly one term.  An account holds what is there now and remembers the
+// most that ever was,
 //
 //   take    now += size, then peak = max(peak, now)
 //   give    now -= size
-//   run     peak = max(peak, now + rise), now += net: of something whose rise and net change are known
+//   run     peak = max(peak, now + rise), now += net: of something whose rise and net change are
+//           known
 //
-// in bytes (Amount = double: a search asks for nothing else) or in bytes by term (Amount = MemoryTerms: tables do).  The same
-// statements are executed for both, so that a search and a table cannot differ but by the rounding of their sums.
-// Source: ours.
+// in bytes (Amount = double: a search asks for nothing else) or in bytes by term (Amount =
+// MemoryTerms: tables do).  The same statements are executed for both, so that a search and a table
+// cannot differ but by the rounding of their sums.  Source: ours.
 #pragma once
 
 #include <array>

@@ -7,24 +7,32 @@
 namespace llmsim::sim {
 namespace {
 
-// Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in + out) values.  Those of queries
-// and values alone, or of all; experts stay as they are.
+// Widths (in, out) of the adapted linear layers of a block, summed: each adapter has rank * (in +
+// out) values.  Those of queries and values alone, or of all; experts stay as they are.
 double adapted_widths(const Transformer& model, const Adapters& adapters) {
-  const auto width = [](const LayerWeight& weight) { return weight.side_by_side * weight.rows + weight.columns; };
+  const auto width = [](const LayerWeight& weight) {
+    return weight.side_by_side * weight.rows + weight.columns;
+  };
   const LayerWeights weights = layer_weights(model, LayerKind::Dense);
   if (adapters.all_linear) {
     std::int64_t widths = 0;
     for (const LayerWeight& weight : weights)
-      if (weight.rows > 0 && (weight.part == LayerPart::Attention || !model.moe)) widths += width(weight);
+      if (weight.rows > 0 && (weight.part == LayerPart::Attention || !model.moe))
+        widths += width(weight);
     return static_cast<double>(widths);
   }
-  if (model.mla) return static_cast<double>(width(weights[WeightName::QueryUp]) + width(weights[WeightName::MlaUp]));
-  return 2.0 * model.hidden_size + static_cast<double>(model.num_heads + model.num_kv_heads) * model.head_dim;
+  if (model.mla)
+    return static_cast<double>(width(weights[WeightName::QueryUp]) +
+                               width(weights[WeightName::MlaUp]));
+  return 2.0 * model.hidden_size +
+         static_cast<double>(model.num_heads + model.num_kv_heads) * model.head_dim;
 }
 
 // A kind of layer on one tensor rank.
-void set_layer(RankParameters& rank, const Transformer& model, const Strategy& strategy, LayerKind kind) {
-  std::int64_t divided = 0, replicated = 0, partial = 0, divided_experts = 0, replicated_experts = 0;
+void set_layer(RankParameters& rank, const Transformer& model, const Strategy& strategy,
+               LayerKind kind) {
+  std::int64_t divided = 0, replicated = 0, partial = 0, divided_experts = 0,
+               replicated_experts = 0;
   for (const LayerWeight& weight : layer_weights(model, kind)) {
     const bool expert = weight.part == LayerPart::Experts;
     (expert ? replicated_experts : weight.partial ? partial : replicated) += weight.replicated();
@@ -38,7 +46,8 @@ void set_layer(RankParameters& rank, const Transformer& model, const Strategy& s
   (moe ? rank.moe_replicated : rank.block_replicated) = static_cast<double>(replicated);
   if (!moe) return;
   rank.moe_partial = static_cast<double>(partial);
-  rank.experts = held(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep;
+  rank.experts =
+      held(divided_experts, strategy.expert_tensor_ranks(), replicated_experts) / strategy.ep;
   rank.experts_divided = strategy.divides_experts();
 }
 
@@ -50,7 +59,8 @@ StateShards shards_over(double ranks, const Strategy& strategy) {
   if (strategy.sharding == Sharding::None) return shards;
   shards.optimizer = ranks;
   if (strategy.sharding != Sharding::Zero1) shards.gradients = ranks;
-  if (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp) shards.weights = ranks;
+  if (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp)
+    shards.weights = ranks;
   return shards;
 }
 
@@ -63,9 +73,10 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   const auto norm = static_cast<double>(norm_parameters(model));
   const double encoder_head = static_cast<double>(encoder_head_parameters(model));
   rank.head_layers = (model.final_norm ? norm : 0.0) + encoder_head;
-  rank.embedding = static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
-  const double head =
-      model.tied_embeddings ? static_cast<double>(whole.embedding) : static_cast<double>(whole.head) - encoder_head;
+  rank.embedding =
+      static_cast<double>(whole.embedding) / tensor + static_cast<double>(whole.positions);
+  const double head = model.tied_embeddings ? static_cast<double>(whole.embedding)
+                                            : static_cast<double>(whole.head) - encoder_head;
   rank.head = head / tensor + rank.head_layers;
   rank.tied = model.tied_embeddings;
   rank.predicts = model.mtp_layers > 0;
@@ -76,8 +87,11 @@ RankParameters rank_parameters(const Transformer& model, const Strategy& strateg
   if (moe_layers < model.num_layers) set_layer(rank, model, strategy, LayerKind::Dense);
   if (moe_layers > 0) set_layer(rank, model, strategy, LayerKind::Moe);
   if (model.embedding_norm && model.moe) rank.embedding += norm;
-  if (model.embedding_norm && !model.moe) rank.block += norm / model.num_layers, rank.block_replicated += norm / model.num_layers;
-  if (strategy.adapters) rank.block_adapters = strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
+  if (model.embedding_norm && !model.moe)
+    rank.block += norm / model.num_layers, rank.block_replicated += norm / model.num_layers;
+  if (strategy.adapters)
+    rank.block_adapters =
+        strategy.adapters->rank * adapted_widths(model, *strategy.adapters) / tensor;
   return rank;
 }
 
@@ -95,25 +109,35 @@ double RankParameters::read_ends(ModelChunk part) const {
 }
 
 double RankParameters::blocks(const ModelChunk& part) const {
-  return part.moe_blocks == 0 ? part.blocks * block : part.dense_blocks() * block + part.moe_blocks * (moe_block + experts);
+  return part.moe_blocks == 0
+             ? part.blocks * block
+             : part.dense_blocks() * block + part.moe_blocks * (moe_block + experts);
 }
 
 double RankParameters::held(const ModelChunk& part) const { return blocks(part) + ends(part); }
 
-double RankParameters::apart(const ModelChunk& part) const { return experts_divided ? part.moe_blocks * experts : 0.0; }
+double RankParameters::apart(const ModelChunk& part) const {
+  return experts_divided ? part.moe_blocks * experts : 0.0;
+}
 
-double RankParameters::trained(const ModelChunk& part) const { return adapted ? part.blocks * block_adapters : held(part); }
+double RankParameters::trained(const ModelChunk& part) const {
+  return adapted ? part.blocks * block_adapters : held(part);
+}
 
-StateShards state_shards(const Strategy& strategy) { return shards_over(strategy.shard_ranks(), strategy); }
-StateShards expert_state_shards(const Strategy& strategy) { return shards_over(strategy.expert_shard_ranks(), strategy); }
+StateShards state_shards(const Strategy& strategy) {
+  return shards_over(strategy.shard_ranks(), strategy);
+}
+StateShards expert_state_shards(const Strategy& strategy) {
+  return shards_over(strategy.expert_shard_ranks(), strategy);
+}
 
 double checkpoint_spacing(const Strategy& strategy, const Framework& framework) {
   return std::max(1.0, strategy.recompute.every_n / framework.saved.parts_per_block);
 }
 
 bool divides_checkpoints(const Strategy& strategy, const Framework& framework) {
-  return strategy.tp > 1 && framework.saved.partitioned_checkpoints && strategy.recompute.kind == RecomputeKind::Full &&
-         !strategy.sequence_parallel;
+  return strategy.tp > 1 && framework.saved.partitioned_checkpoints &&
+         strategy.recompute.kind == RecomputeKind::Full && !strategy.sequence_parallel;
 }
 
 double stored_inputs_per_block(const Strategy& strategy, const Framework& framework) {
@@ -128,7 +152,8 @@ ParameterStorage storage_of(const Strategy& strategy, const Framework& framework
     storage.weight_bytes = storage.gradient_bytes = 4.0;
     storage.main_gradient_bytes = storage.master_bytes = 0.0;
   }
-  if (strategy.precision == Precision::Nf4 || strategy.precision == Precision::Int4) storage.weight_bytes = kPackedFourBit;
+  if (strategy.precision == Precision::Nf4 || strategy.precision == Precision::Int4)
+    storage.weight_bytes = kPackedFourBit;
   return storage;
 }
 

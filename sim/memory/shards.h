@@ -1,5 +1,5 @@
-// How many parameters of each part of the model one rank holds, by how many ranks their states are divided, and in how many bytes
-// they are kept.
+// How many parameters of each part of the model one rank holds, by how many ranks their states are
+// divided, and in how many bytes they are kept.
 #pragma once
 
 #include <algorithm>
@@ -11,31 +11,40 @@
 
 namespace llmsim::sim {
 
-// Parameters on one tensor rank, before data-parallel sharding: of layers by layer_weights.h, the tables divided by
-// tensor_parallel, positions and norms replicated.
+// Parameters on one tensor rank, before data-parallel sharding: of layers by layer_weights.h, the
+// tables divided by tensor_parallel, positions and norms replicated.
 struct RankParameters {
   double block = 0.0;             // one block with an MLP; 0 where the model has none
   double block_replicated = 0.0;  // of which every tensor rank has the same
   double moe_block = 0.0;         // one block with experts, without its routed experts
-  double moe_replicated = 0.0;    // of which every tensor rank has the same, and the whole gradient of
-  double moe_partial = 0.0;       // and those of which it has a part of the gradient: router, gate of the shared experts
-  double experts = 0.0;           // routed experts of one block that this rank has
-  double embedding = 0.0;         // table and positions, or a tied copy of it
-  double head = 0.0;              // output projection and final norm; of a tied model the copy that a separate last stage holds
-  double head_layers = 0.0;       // of `head` what is no table: final norm, the layers of an encoder's head
-  double prediction = 0.0;        // beside the blocks of multi-token prediction: their projections and norms
-  bool predicts = false;          // the stage of the head embeds the next tokens too
-  double block_adapters = 0.0;    // trained values of one block under adapters
-  bool tied = false;              // the head on the embedding's own stage is no second copy
-  bool adapted = false;           // only adapters are trained
-  bool experts_divided = false;   // routed experts are divided over ranks of their own, and exchanged apart from all else
+  // Of which every tensor rank has the same, and the whole gradient of.
+  double moe_replicated = 0.0;
+  // And those of which it has a part of the gradient: router, gate of the shared experts.
+  double moe_partial = 0.0;
+  double experts = 0.0;    // routed experts of one block that this rank has
+  double embedding = 0.0;  // table and positions, or a tied copy of it
+  // Output projection and final norm; of a tied model the copy that a separate last stage holds.
+  double head = 0.0;
+  // Of `head` what is no table: final norm, the layers of an encoder's head.
+  double head_layers = 0.0;
+  // Beside the blocks of multi-token prediction: their projections and norms.
+  double prediction = 0.0;
+  bool predicts = false;        // the stage of the head embeds the next tokens too
+  double block_adapters = 0.0;  // trained values of one block under adapters
+  bool tied = false;            // the head on the embedding's own stage is no second copy
+  bool adapted = false;         // only adapters are trained
+  // Routed experts are divided over ranks of their own, and exchanged apart from all else.
+  bool experts_divided = false;
 
-  double ends(const ModelChunk& part) const;     // weights of the embedding and the head that the part has
-  double read_ends(ModelChunk part) const;       // with a table that another part of the stage has
-  double blocks(const ModelChunk& part) const;   // those of its blocks
-  double held(const ModelChunk& part) const;     // all its weights
-  double trained(const ModelChunk& part) const;  // of which these have gradients and states, or its adapters
-  double apart(const ModelChunk& part) const;    // routed experts among the held ones, where they are divided
+  // Weights of the embedding and the head that the part has.
+  double ends(const ModelChunk& part) const;
+  double read_ends(ModelChunk part) const;      // with a table that another part of the stage has
+  double blocks(const ModelChunk& part) const;  // those of its blocks
+  double held(const ModelChunk& part) const;    // all its weights
+  // Of which these have gradients and states, or its adapters.
+  double trained(const ModelChunk& part) const;
+  // Routed experts among the held ones, where they are divided.
+  double apart(const ModelChunk& part) const;
   double trained_apart(const ModelChunk& part) const { return adapted ? 0.0 : apart(part); }
   double largest_block() const { return std::max(block, moe_block + experts); }
 };
@@ -59,8 +68,9 @@ StateShards state_shards(const Strategy& strategy);
 // Of routed experts that are divided over expert ranks: with n = expert_shard_ranks().
 StateShards expert_state_shards(const Strategy& strategy);
 
-// Bytes per parameter of a run: the framework's storage, overridden by recipes that leave no choice (fp32: 4-byte weights and
-// gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their block scales).
+// Bytes per parameter of a run: the framework's storage, overridden by recipes that leave no choice
+// (fp32: 4-byte weights and gradients, no master copy; frozen 4-bit weights: 0.56 bytes with their
+// block scales).
 ParameterStorage storage_of(const Strategy& strategy, const Framework& framework);
 
 // Blocks between two checkpoints of full recomputation.

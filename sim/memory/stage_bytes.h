@@ -1,9 +1,9 @@
-// The bytes of one rank of a pipeline stage that are not activations: states, buffers, and what units of sharded weights hold.
-// When each is there, step_walk.h tells.
+// The bytes of one rank of a pipeline stage that are not activations: states, buffers, and what
+// units of sharded weights hold.  When each is there, step_walk.h tells.
 //
-// States are the framework's bytes per parameter (storage_of, shards.h), divided by the shard ranks; routed experts that expert
-// ranks divide by the fewer that have the same ones.  Units of frameworks with flat ones are padded to their ranks.
-// Source: ours.
+// States are the framework's bytes per parameter (storage_of, shards.h), divided by the shard
+// ranks; routed experts that expert ranks divide by the fewer that have the same ones.  Units of
+// frameworks with flat ones are padded to their ranks.  Source: ours.
 #pragma once
 
 #include "sim/cost/layer_prices.h"
@@ -15,17 +15,19 @@ namespace llmsim::sim {
 
 struct StageBytes {
   Bytes weights{};
-  Bytes gathered{};             // whole weights of the sharded units at hand
-  Bytes gradients{};            // as the backward pass makes them
-  Bytes main_gradients{};       // in higher precision, for the update
-  Bytes gradient_buffers{};     // whole gradients of sharded units
-  Bytes unreduced_gradients{};  // whole ones that micro-batches add to, where ranks divide what one reduction a step leaves
-  Bytes buckets{};              // copies of replicated gradients
-  Bytes master{};               // weights in fp32
-  Bytes states{};               // of the optimizer
-  Bytes temporaries{};          // of the update
-  Bytes pipeline_buffers{};     // the last received activations and gradients, and what was sent, which a program has names for
-  Bytes dispatch_buffers{};     // tokens of all expert ranks, gathered
+  Bytes gathered{};          // whole weights of the sharded units at hand
+  Bytes gradients{};         // as the backward pass makes them
+  Bytes main_gradients{};    // in higher precision, for the update
+  Bytes gradient_buffers{};  // whole gradients of sharded units
+  // Whole ones that micro-batches add to, where ranks divide what one reduction a step leaves.
+  Bytes unreduced_gradients{};
+  Bytes buckets{};      // copies of replicated gradients
+  Bytes master{};       // weights in fp32
+  Bytes states{};       // of the optimizer
+  Bytes temporaries{};  // of the update
+  // The last received activations and gradients, and what was sent, which a program has names for.
+  Bytes pipeline_buffers{};
+  Bytes dispatch_buffers{};  // tokens of all expert ranks, gathered
   Bytes workspaces{};
   Bytes buffers{};  // masks, tables of positions, tokens of the step
   Bytes framework{};
@@ -36,6 +38,7 @@ struct StageBytes {
 // Of these what lasts from one step to the next.
 MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework);
 
-StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage);
+StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                       int stage);
 
 }  // namespace llmsim::sim

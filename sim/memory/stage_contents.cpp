@@ -30,7 +30,8 @@ class UnitLayout {
   double in_shard(double ranks, int shard) const {
     const double piece = std::ceil(size_ / ranks), begin = shard * piece;
     double values = 0.0;
-    for (const Range& range : summed_) values += std::max(0.0, std::min(range.end, begin + piece) - std::max(range.begin, begin));
+    for (const Range& range : summed_)
+      values += std::max(0.0, std::min(range.end, begin + piece) - std::max(range.begin, begin));
     return values;
   }
 
@@ -41,7 +42,8 @@ class UnitLayout {
 };
 
 // A layer's weights, but for routed experts that are divided over ranks of their own.
-UnitLayout layer_unit(const Transformer& model, const Strategy& strategy, const RankParameters& rank, LayerKind kind) {
+UnitLayout layer_unit(const Transformer& model, const Strategy& strategy,
+                      const RankParameters& rank, LayerKind kind) {
   UnitLayout layout(strategy.sequence_parallel);
   for (const LayerWeight& weight : layer_weights(model, kind)) {
     if (weight.part == LayerPart::Experts) continue;
@@ -98,18 +100,24 @@ double StageContents::trained(int stage) const {
   return sum;
 }
 
-int StageContents::chunks_in_flight(int stage) const { return peak_in_flight(pipeline_shape(strategy_), stage); }
+int StageContents::chunks_in_flight(int stage) const {
+  return peak_in_flight(pipeline_shape(strategy_), stage);
+}
 
-double partial_gradients(const Transformer& model, const Strategy& strategy, const std::vector<ModelChunk>& parts, int shard) {
+double partial_gradients(const Transformer& model, const Strategy& strategy,
+                         const std::vector<ModelChunk>& parts, int shard) {
   const RankParameters rank = rank_parameters(model, strategy);
-  const auto in_shard = [&](const UnitLayout& layout) { return layout.in_shard(strategy.shard_ranks(), shard); };
+  const auto in_shard = [&](const UnitLayout& layout) {
+    return layout.in_shard(strategy.shard_ranks(), shard);
+  };
   double values = 0.0;
   int dense_blocks = 0, moe_blocks = 0;
   for (const ModelChunk& part : parts) {
     dense_blocks += part.dense_blocks(), moe_blocks += part.moe_blocks;
     if (part.head) values += in_shard(head_unit(strategy, rank, part));
   }
-  for (const auto& [kind, blocks] : {std::pair{LayerKind::Dense, dense_blocks}, {LayerKind::Moe, moe_blocks}})
+  for (const auto& [kind, blocks] :
+       {std::pair{LayerKind::Dense, dense_blocks}, {LayerKind::Moe, moe_blocks}})
     if (blocks > 0) values += blocks * in_shard(layer_unit(model, strategy, rank, kind));
   return values;
 }

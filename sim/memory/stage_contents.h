@@ -1,9 +1,10 @@
-// What each stage of a pipeline consists of: its chunks of the model, the parameters of one rank, which of them have gradients
-// that tensor ranks must sum, and the passes in flight.
+// What each stage of a pipeline consists of: its chunks of the model, the parameters of one rank,
+// which of them have gradients that tensor ranks must sum, and the passes in flight.
 //
-// Gradients of which every tensor rank has a part (model/layer_weights.h) are summed over the tensor ranks when the data ranks
-// are through.  Where data ranks divide gradients or states, each sums what its shard has of them: a unit's parameters lie in the
-// order of the layer's weights, routed experts last, those of the head with the final norm first, and a shard is an equal piece
+// Gradients of which every tensor rank has a part (model/layer_weights.h) are summed over the
+// tensor ranks when the data ranks are through.  Where data ranks divide gradients or states, each
+// sums what its shard has of them: a unit's parameters lie in the order of the layer's weights,
+// routed experts last, those of the head with the final norm first, and a shard is an equal piece
 // of them all.
 #pragma once
 
@@ -20,7 +21,9 @@ class StageContents {
   StageContents(const Transformer& model, const Strategy& strategy);
 
   int chunks() const { return layout_.chunks(); }  // of every stage
-  const ModelChunk& part(int stage, int chunk) const { return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))]; }
+  const ModelChunk& part(int stage, int chunk) const {
+    return parts_[static_cast<std::size_t>(layout_.part(stage, chunk))];
+  }
   const RankParameters& rank() const { return rank_; }
 
   // Sums over the chunks of a stage, before data-parallel sharding.
@@ -41,6 +44,7 @@ class StageContents {
 };
 
 // Values of partial gradients on the rank with shard number `shard` of every unit of `parts`.
-double partial_gradients(const Transformer& model, const Strategy& strategy, const std::vector<ModelChunk>& parts, int shard);
+double partial_gradients(const Transformer& model, const Strategy& strategy,
+                         const std::vector<ModelChunk>& parts, int shard);
 
 }  // namespace llmsim::sim

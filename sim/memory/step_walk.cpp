@@ -22,7 +22,9 @@ struct Walk {
   int sent_forward = 0, sent_backward = 0;
 };
 
-bool makes_gradients(PassKind kind) { return kind == PassKind::Backward || kind == PassKind::DataGradient; }
+bool makes_gradients(PassKind kind) {
+  return kind == PassKind::Backward || kind == PassKind::DataGradient;
+}
 
 // A tensor goes to a neighbour and is held until enough later ones want to go the same way.
 template <class Amount>
@@ -71,7 +73,8 @@ Followed<Amount> forward(Walk<Amount>& walk, const WalkedStage& stage, int numbe
 }
 
 template <class Amount>
-Followed<Amount> backward(Walk<Amount>& walk, const WalkedStage& stage, int number, BackwardTurn turn) {
+Followed<Amount> backward(Walk<Amount>& walk, const WalkedStage& stage, int number,
+                          BackwardTurn turn) {
   const WalkedChunk& chunk = stage.chunk(number);
   UnitState& units = walk.units[static_cast<std::size_t>(number)];
   if (!chunk.part.head) receive(walk, MemoryKind::ActivationGradients, stage.rules.residual);
@@ -93,7 +96,8 @@ Followed<Amount> weight_gradients(Walk<Amount>& walk, Bytes inputs) {
 }
 
 template <class Amount>
-Followed<Amount> follow(Walk<Amount>& walk, const WalkedStage& stage, const PipelinePass& pass, BackwardTurn turn) {
+Followed<Amount> follow(Walk<Amount>& walk, const WalkedStage& stage, const PipelinePass& pass,
+                        BackwardTurn turn) {
   const Bytes inputs = stage.chunk(pass.chunk).weight_inputs;
   if (pass.kind == PassKind::Forward) return forward(walk, stage, pass.chunk);
   if (pass.kind == PassKind::WeightGradient) return weight_gradients(walk, inputs);
@@ -119,25 +123,29 @@ Walk<Amount> walk_of(const WalkedStage& stage) {
 }
 
 // The loss, summed over micro-batches.
-Bytes step_loss(const WalkedStage& stage) { return stage.autograd() ? Bytes(0.0) : size_of(DType::Fp32); }
+Bytes step_loss(const WalkedStage& stage) {
+  return stage.autograd() ? Bytes(0.0) : size_of(DType::Fp32);
+}
 
-// The passes of so many micro-batches; of all but the first `count` it is known that they change neither the peak nor, in the
-// end, what is there.  After each one `visit(pass, followed)`.
+// The passes of so many micro-batches; of all but the first `count` it is known that they change
+// neither the peak nor, in the end, what is there.  After each one `visit(pass, followed)`.
 template <class Amount, class Visit>
-void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microbatches, std::optional<int> count,
-                   const Visit& visit) {
+void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microbatches,
+                   std::optional<int> count, const Visit& visit) {
   PipelineShape shape = stage.shape;
   shape.num_microbatches = num_microbatches;
   const bool deals_in_groups = shape.schedule == PipelineSchedule::Interleaved;
   walk.messages = deals_in_groups ? messages_under_way(shape) : 1;
-  const Bytes gathered = stage.rules.units.counted() ? Bytes(0.0) : stage.bytes.gathered, on_its_way = stage.block_on_its_way();
+  const Bytes gathered = stage.rules.units.counted() ? Bytes(0.0) : stage.bytes.gathered,
+              on_its_way = stage.block_on_its_way();
   walk.account.take(MemoryKind::Gathered, gathered);
   walk.account.take(MemoryKind::Activations, on_its_way);
   walk.account.take(MemoryKind::Buffers, step_loss(stage));
   std::vector<int> seen(stage.chunks.size(), 0);  // backward passes of each chunk
   const int of_each = shape.layout().chunk_microbatches();
   const Amount before = walk.account.now();
-  for (const PipelinePass& pass : count ? first_passes(shape, stage.number, *count) : stage_order(shape, stage.number)) {
+  for (const PipelinePass& pass :
+       count ? first_passes(shape, stage.number, *count) : stage_order(shape, stage.number)) {
     int& backwards = seen[static_cast<std::size_t>(pass.chunk)];
     const BackwardTurn turn{.first = backwards == 0, .last = backwards + 1 == of_each};
     const Followed<Amount> followed = follow(walk, stage, pass, turn);
@@ -147,8 +155,9 @@ void follow_passes(Walk<Amount>& walk, const WalkedStage& stage, int num_microba
   if (count) walk.account.return_to(before);
   walk.account.give(MemoryKind::Gathered, gathered);
   walk.account.give(MemoryKind::Activations, on_its_way);
-  walk.account.give(MemoryKind::PipelineBuffers,
-                    static_cast<double>(walk.sent_forward + walk.sent_backward) * stage.rules.residual);
+  walk.account.give(
+      MemoryKind::PipelineBuffers,
+      static_cast<double>(walk.sent_forward + walk.sent_backward) * stage.rules.residual);
   end_reduction(walk);
 }
 
@@ -157,7 +166,8 @@ template <class Amount>
 void sum_partial_gradients(Account<Amount>& account, const WalkedStage& stage, int shard) {
   double partial = 0.0;
   if (stage.run.strategy.tp > 1) {
-    const double values = partial_gradients(stage.run.model, stage.run.strategy, stage.parts(), shard);
+    const double values =
+        partial_gradients(stage.run.model, stage.run.strategy, stage.parts(), shard);
     partial = values * storage_of(stage.run.strategy, stage.run.framework).gradient_bytes;
   }
   account.pass(MemoryKind::Temporaries, Bytes(partial));
@@ -185,26 +195,33 @@ void add_point(std::vector<MemoryPoint>& points, const char* phase, const Memory
 }
 
 // Of a part of a pass, where the chunk has it.
-void add_part(std::vector<MemoryPoint>& points, const char* phase, const MemoryTerms& before, const HighPoint<MemoryTerms>& rise,
-              int first_layer) {
+void add_part(std::vector<MemoryPoint>& points, const char* phase, const MemoryTerms& before,
+              const HighPoint<MemoryTerms>& rise, int first_layer) {
   if (!rise.is_there()) return;
   add_point(points, phase, before + rise.amount);
   if (rise.layer >= 0) points.back().layer = first_layer + rise.layer;
 }
 
-void raise(MemoryPoint& point, const MemoryTerms& there) { point.allocated = there.total(), point.terms = there; }
+void raise(MemoryPoint& point, const MemoryTerms& there) {
+  point.allocated = there.total(), point.terms = there;
+}
 
-// Of the layers, and of the loss where the chunk has the head.  `highest`: of the pass and of what is received, sent and taken
-// around it, which belongs to no layer.
-std::vector<MemoryPoint> points_of(const PipelinePass& pass, const ModelChunk& part, const Followed<MemoryTerms>& followed,
+// Of the layers, and of the loss where the chunk has the head.  `highest`: of the pass and of what
+// is received, sent and taken around it, which belongs to no layer.
+std::vector<MemoryPoint> points_of(const PipelinePass& pass, const ModelChunk& part,
+                                   const Followed<MemoryTerms>& followed,
                                    const HighPoint<MemoryTerms>& highest) {
   const auto& [before, done] = followed;
   std::vector<MemoryPoint> points;
   if (!done) add_point(points, "weight gradients", before);
-  if (pass.kind == PassKind::Forward) add_part(points, "forward", before, done->of_layers, part.first_layer);
+  if (pass.kind == PassKind::Forward)
+    add_part(points, "forward", before, done->of_layers, part.first_layer);
   if (done) add_part(points, "loss", before, done->of_loss, part.first_layer);
-  if (makes_gradients(pass.kind)) add_part(points, "backward", before, done->of_layers, part.first_layer);
-  const auto above = [&](const MemoryPoint& point) { return point.allocated.value() >= highest.total; };
+  if (makes_gradients(pass.kind))
+    add_part(points, "backward", before, done->of_layers, part.first_layer);
+  const auto above = [&](const MemoryPoint& point) {
+    return point.allocated.value() >= highest.total;
+  };
   if (std::any_of(points.begin(), points.end(), above)) return points;
   MemoryPoint& own = pass.backward() ? points.back() : points.front();
   raise(own, highest.amount);
@@ -215,7 +232,8 @@ std::vector<MemoryPoint> points_of(const PipelinePass& pass, const ModelChunk& p
 // A loss that goes back at once is one point.
 void add_points(std::vector<MemoryPoint>& points, std::vector<MemoryPoint> added) {
   for (MemoryPoint& point : added) {
-    const bool goes_on = std::string_view(point.phase) == "loss" && std::string_view(points.back().phase) == "loss" &&
+    const bool goes_on = std::string_view(point.phase) == "loss" &&
+                         std::string_view(points.back().phase) == "loss" &&
                          point.micro_batch == points.back().micro_batch;
     if (!goes_on)
       points.push_back(std::move(point));
@@ -226,15 +244,19 @@ void add_points(std::vector<MemoryPoint>& points, std::vector<MemoryPoint> added
 
 }  // namespace
 
-StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage, int shard) {
+StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                     int stage, int shard) {
   const WalkedStage own = walked_stage(run, prices, contents, stage);
   auto walk = walk_of<double>(own);
-  StagePeak result{.idle = Bytes(walk.account.now()), .temporaries = own.bytes.temporaries, .host = own.bytes.host};
+  StagePeak result{.idle = Bytes(walk.account.now()),
+                   .temporaries = own.bytes.temporaries,
+                   .host = own.bytes.host};
   Bytes on_host = result.host;
   bool turned = false;
   follow_passes(walk, own, own.followed_microbatches(), own.passes_to_peak(),
                 [&](const PipelinePass& pass, const Followed<double>& followed) {
-                  if (pass.backward() && !std::exchange(turned, true)) result.after_forward = Bytes(followed.before);
+                  if (pass.backward() && !std::exchange(turned, true))
+                    result.after_forward = Bytes(followed.before);
                   if (pass.kind == PassKind::WeightGradient) return;
                   on_host += (pass.backward() ? -1.0 : 1.0) * own.chunk(pass.chunk).offloaded;
                   result.host_peak = std::max(result.host_peak, on_host);
@@ -247,26 +269,29 @@ StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageConte
   return result;
 }
 
-std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage,
-                                      bool whole_step) {
+std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
+                                      const StageContents& contents, int stage, bool whole_step) {
   const WalkedStage own = walked_stage(run, prices, contents, stage);
   auto walk = walk_of<MemoryTerms>(own);
   std::vector<MemoryPoint> points;
   add_point(points, "idle", walk.account.now());
-  const int all = own.shape.num_microbatches, num_microbatches = whole_step ? all : own.followed_microbatches();
+  const int all = own.shape.num_microbatches,
+            num_microbatches = whole_step ? all : own.followed_microbatches();
   int passes = 0, blocks = 0;  // in flight
-  follow_passes(walk, own, num_microbatches, std::nullopt, [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
-    const ModelChunk& part = own.chunk(pass.chunk).part;
-    if (!pass.backward()) ++passes, blocks += part.blocks;
-    std::vector<MemoryPoint> added = points_of(pass, part, done, walk.account.highest());
-    for (MemoryPoint& point : added) {
-      point.micro_batch = pass.microbatch + 1 == num_microbatches ? all - 1 : pass.microbatch;
-      point.passes_in_flight = passes, point.blocks_in_flight = blocks;
-    }
-    add_points(points, std::move(added));
-    if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
-    walk.account.forget_peak();
-  });
+  follow_passes(
+      walk, own, num_microbatches, std::nullopt,
+      [&](const PipelinePass& pass, const Followed<MemoryTerms>& done) {
+        const ModelChunk& part = own.chunk(pass.chunk).part;
+        if (!pass.backward()) ++passes, blocks += part.blocks;
+        std::vector<MemoryPoint> added = points_of(pass, part, done, walk.account.highest());
+        for (MemoryPoint& point : added) {
+          point.micro_batch = pass.microbatch + 1 == num_microbatches ? all - 1 : pass.microbatch;
+          point.passes_in_flight = passes, point.blocks_in_flight = blocks;
+        }
+        add_points(points, std::move(added));
+        if (makes_gradients(pass.kind)) --passes, blocks -= part.blocks;
+        walk.account.forget_peak();
+      });
   walk.account.forget_peak();
   walk.account.pass(MemoryTerms{});
   update(walk.account, own, 0);

@@ -1,20 +1,26 @@
-// What a rank of one pipeline stage holds through a step: one walk over its passes in the order of the schedule.
+// What a rank of one pipeline stage holds through a step: one walk over its passes in the order of
+// the schedule.
 //
-//   idle       between steps: weights, master weights, optimizer states, gradients where they persist, buffers
-//   forward    each layer of the chunk leaves what it saves for the backward pass, or a checkpoint of it (operators/dataflow.h)
-//   loss       the same of the chunk with the head: the logits, their copies and gradients are there
-//   backward   each layer writes again what recomputation has dropped, makes the gradients of its activations and of its weights,
-//              and gives back what it saved
+//   idle       between steps: weights, master weights, optimizer states, gradients where they
+//              persist, buffers
+//   forward    each layer of the chunk leaves what it saves for the backward pass, or a checkpoint
+//              of it (operators/dataflow.h)
+//   loss       the same of the chunk with the head: the logits, their copies and gradients are
+//              there
+//   backward   each layer writes again what recomputation has dropped, makes the gradients of its
+//              activations and of its weights, and gives back what it saved
 //   update     the optimizer's temporaries on top of the states and gradients
 //
-// Around a layer there is what its unit of sharded weights needs: whole weights from the start of its gather until the layer has
-// run, and whole gradients until the next unit's reduction begins; frameworks that free no unit hold a constant number of them.
-// A stage's first input is received, and its last output sent: a message waits until enough later ones want to go the same way.
+// Around a layer there is what its unit of sharded weights needs: whole weights from the start of
+// its gather until the layer has run, and whole gradients until the next unit's reduction begins;
+// frameworks that free no unit hold a constant number of them.  A stage's first input is received,
+// and its last output sent: a message waits until enough later ones want to go the same way.
 //
-// Micro-batches that repeat earlier ones are left out: a stage of 1F1B has its peak behind it three of them after its warm-up, an
-// interleaved one after 3 p (walked_stage.h).  What a pass of a chunk allocates chunk_passes.h works out, once for each kind.
-// Source: ours; Megatron-LM core/pipeline_parallel/schedules.py, PyTorch FSDP's hooks and runtime/parallel/data_parallel.h for
-// the order of events.
+// Micro-batches that repeat earlier ones are left out: a stage of 1F1B has its peak behind it three
+// of them after its warm-up, an interleaved one after 3 p (walked_stage.h).  What a pass of a chunk
+// allocates chunk_passes.h works out, once for each kind.  Source: ours; Megatron-LM
+// core/pipeline_parallel/schedules.py, PyTorch FSDP's hooks and runtime/parallel/data_parallel.h
+// for the order of events.
 #pragma once
 
 #include <optional>
@@ -27,12 +33,13 @@
 
 namespace llmsim::sim {
 
-// The highest point of a pass, with what is received, sent and taken around it, or of what is between passes.
+// The highest point of a pass, with what is received, sent and taken around it, or of what is
+// between passes.
 struct MemoryPoint {
-  const char* phase = "";            // "idle", "forward", "loss", "backward", "weight gradients", "update"
+  const char* phase = "";  // "idle", "forward", "loss", "backward", "weight gradients", "update"
   std::optional<int> micro_batch{};  // none outside passes
-  std::optional<int> layer{};        // of the model, whose pass it is; none at the ends and around a pass
-  int passes_in_flight = 0;          // of one chunk each, whose activations are saved
+  std::optional<int> layer{};  // of the model, whose pass it is; none at the ends and around a pass
+  int passes_in_flight = 0;    // of one chunk each, whose activations are saved
   int blocks_in_flight = 0;
   Bytes allocated{};  // sum of the terms
   MemoryTerms terms{};
@@ -47,12 +54,14 @@ struct StagePeak {
   Bytes host{}, host_peak{};  // of what the runtime offloads
 };
 
-// The highest point of the step, without saying which.  `shard`: the rank's place among those that share its units.
-StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage, int shard = 0);
+// The highest point of the step, without saying which.  `shard`: the rank's place among those that
+// share its units.
+StagePeak stage_peak(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                     int stage, int shard = 0);
 
-// A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few as reach the peak, the last of
-// which stands for the last of the step.
-std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices, const StageContents& contents, int stage,
-                                      bool whole_step);
+// A point for every pass, and idle, update, idle; `whole_step`: of all micro-batches, or of as few
+// as reach the peak, the last of which stands for the last of the step.
+std::vector<MemoryPoint> stage_points(const Run& run, const LayerPrices& prices,
+                                      const StageContents& contents, int stage, bool whole_step);
 
 }  // namespace llmsim::sim

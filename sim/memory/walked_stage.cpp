@@ -8,7 +8,8 @@ namespace {
 constexpr int kSteadyMicroBatches = 3, kRoundsOfInterleaving = 3;
 
 // Those of the chunk before that has the same, or new ones.
-std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank, const ModelChunk& part) {
+std::size_t layers_of(WalkedStage& stage, const LayerPrices& prices, const RankParameters& rank,
+                      const ModelChunk& part) {
   for (const WalkedChunk& before : stage.chunks) {
     if (same_layers(prices, part, before.part)) return before.layers;
   }
@@ -22,7 +23,8 @@ bool splits_some_backward(PipelineSchedule schedule) {
 
 Bytes weight_inputs(const Run& run, const LayerPrices& prices, const ModelChunk& part) {
   if (!splits_some_backward(run.strategy.pipeline_schedule)) return Bytes(0.0);
-  const Bytes inputs = part.blocks > 0 ? part.blocks * mean_block(run, prices, part).weight_inputs : Bytes(0.0);
+  const Bytes inputs =
+      part.blocks > 0 ? part.blocks * mean_block(run, prices, part).weight_inputs : Bytes(0.0);
   return part.head ? inputs + prices.head.weight_inputs : inputs;
 }
 
@@ -61,11 +63,13 @@ std::optional<int> WalkedStage::passes_to_peak() const {
   if (!autograd() || rules.units.freed || rules.gradients_come_and_go()) return std::nullopt;
   const int p = shape.stages, v = shape.virtual_stages, warmup = warmup_passes(shape, number);
   if (shape.schedule == PipelineSchedule::OneForwardOneBackward) return warmup + 2;
-  if (shape.schedule == PipelineSchedule::Interleaved && shape.num_microbatches % p == 0) return warmup + 2 * p * v;
+  if (shape.schedule == PipelineSchedule::Interleaved && shape.num_microbatches % p == 0)
+    return warmup + 2 * p * v;
   return std::nullopt;
 }
 
-WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageContents& contents, int number) {
+WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageContents& contents,
+                         int number) {
   const StageBytes bytes = stage_bytes(run, prices, contents, number);
   WalkedStage stage{.run = run,
                     .number = number,

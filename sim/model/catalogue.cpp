@@ -14,8 +14,8 @@ namespace {
 
 std::vector<CatalogueEntry> all_entries() {
   std::vector<CatalogueEntry> all;
-  for (auto family :
-       {gpt_models, llama_models, llama_likes, olmo_models, qwen_models, gemma_models, moe_models, encoder_models}) {
+  for (auto family : {gpt_models, llama_models, llama_likes, olmo_models, qwen_models, gemma_models,
+                      moe_models, encoder_models}) {
     std::vector<CatalogueEntry> entries = family();
     std::move(entries.begin(), entries.end(), std::back_inserter(all));
   }
@@ -25,7 +25,8 @@ std::vector<CatalogueEntry> all_entries() {
 bool is_alpha(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
-// A hyphen says nothing between a letter and a digit ("llama-3" is "llama3"), but between digits it does ("opt-1.3b", "opt-13b").
+// A hyphen says nothing between a letter and a digit ("llama-3" is "llama3"), but between digits it
+// does ("opt-1.3b", "opt-13b").
 bool hyphen_matters(const std::string& text, std::size_t i) {
   if (i == 0 || i + 1 == text.size()) return false;
   const char before = text[i - 1], after = text[i + 1];
@@ -33,7 +34,8 @@ bool hyphen_matters(const std::string& text, std::size_t i) {
 }
 
 std::string key_of(std::string_view name) {
-  std::string text(name.substr(name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/') + 1));
+  std::string text(
+      name.substr(name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/') + 1));
   for (char& c : text) {
     c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     if (c == '_' || c == '.' || c == ' ') c = '-';
@@ -88,9 +90,11 @@ std::vector<std::string> nearest_models(std::string_view name, int count) {
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const CatalogueEntry& entry : catalogue()) {
     ranked.emplace_back(edit_distance(key, key_of(entry.model.name)), entry.model.name);
-    for (const std::string& alias : entry.aliases) ranked.emplace_back(edit_distance(key, key_of(alias)), alias);
+    for (const std::string& alias : entry.aliases)
+      ranked.emplace_back(edit_distance(key, key_of(alias)), alias);
   }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(std::max(count, 0))));
   std::vector<std::string> names;
   names.reserve(ranked.size());

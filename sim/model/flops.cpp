@@ -48,7 +48,8 @@ double attended_keys(const Transformer& model, int layer, bool causal) {
 }
 
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal) {
-  const double width = static_cast<double>(model.num_heads) * query_head_dim(model) + attention_output_width(model);
+  const double width =
+      static_cast<double>(model.num_heads) * query_head_dim(model) + attention_output_width(model);
   return 2.0 * width * attended_keys(model, layer, causal) * FLOP;
 }
 
@@ -59,7 +60,8 @@ Flops head_flops_per_token(const Transformer& model) {
 }
 
 Flops forward_flops_per_token(const Transformer& model, bool causal) {
-  Flops total = 2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
+  Flops total =
+      2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
   for (int layer = 0; layer < model.num_layers + model.mtp_layers; ++layer) {
     total += attention_flops_per_token(model, layer, causal);
   }
@@ -69,7 +71,8 @@ Flops forward_flops_per_token(const Transformer& model, bool causal) {
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters) {
   const Flops forward = forward_flops_per_token(model, true);
   if (adapter_parameters == 0.0) return 3.0 * forward;
-  const Flops weights = 2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
+  const Flops weights =
+      2.0 * static_cast<double>(block_weights(model)) * FLOP + head_flops_per_token(model);
   return 3.0 * forward - weights + 6.0 * adapter_parameters * FLOP;
 }
 
@@ -77,15 +80,18 @@ std::vector<Convention> conventions(const Transformer& model, const StepWork& wo
   const Parameters counts = parameters(model);
   const double all = static_cast<double>(counts.active());
   const double no_embedding =
-      all - static_cast<double>(model.tied_embeddings ? counts.positions : counts.embedding + counts.positions);
+      all - static_cast<double>(model.tied_embeddings ? counts.positions
+                                                      : counts.embedding + counts.positions);
   const double layers = model.num_layers, h = model.hidden_size, s = model.seq_len;
   const double square = 12.0 * layers * model.num_heads * model.head_dim * s;
-  const double megatron = 72.0 * layers * h * h * (1.0 + s / (6.0 * h) + model.vocab_size / (12.0 * h * layers));
+  const double megatron =
+      72.0 * layers * h * h * (1.0 + s / (6.0 * h) + model.vocab_size / (12.0 * h * layers));
   const Flops per_token{work.tokens};
   std::vector<Convention> list;
   const auto add = [&](const char* name, Flops flops) {
     const FlopsPerSecond rate = flops / work.step_time / work.num_devices;
-    list.push_back({.name = name, .flops_per_step = flops, .flops_per_device = rate, .mfu = rate / work.peak});
+    list.push_back(
+        {.name = name, .flops_per_step = flops, .flops_per_device = rate, .mfu = rate / work.peak});
   };
   add("6N", 6.0 * all * per_token);
   add("6N_no_embedding", 6.0 * no_embedding * per_token);
@@ -113,12 +119,14 @@ Reading reading_of(const Convention& convention, FlopsPerSecond reported, const 
   return reading;
 }
 
-std::optional<Convention> convention_behind(std::span<const Convention> conventions, FlopsPerSecond reported, Seconds measured,
+std::optional<Convention> convention_behind(std::span<const Convention> conventions,
+                                            FlopsPerSecond reported, Seconds measured,
                                             int num_devices) {
   std::optional<Convention> nearest;
   double least = kRounding;
   for (const Convention& convention : conventions) {
-    const double miss = std::abs(std::log(convention.flops_per_step / measured / num_devices / reported));
+    const double miss =
+        std::abs(std::log(convention.flops_per_step / measured / num_devices / reported));
     if (miss > least) continue;
     least = miss;
     nearest = convention;

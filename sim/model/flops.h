@@ -1,9 +1,9 @@
-// FLOPs of training: what one token needs by the shape of the model alone, the conventions by which publications count a step,
-// and what a published rate or utilisation means.
+// FLOPs of training: what one token needs by the shape of the model alone, the conventions by which
+// publications count a step, and what a published rate or utilisation means.
 //
-// A multiply-add is 2 FLOP.  Counted are matrix multiplications and the two GEMMs of attention; norms, activations, softmax,
-// biases and the embedding lookup (no GEMM) are not.  The backward pass does twice the forward's work, so training needs 3 *
-// forward.
+// A multiply-add is 2 FLOP.  Counted are matrix multiplications and the two GEMMs of attention;
+// norms, activations, softmax, biases and the embedding lookup (no GEMM) are not.  The backward
+// pass does twice the forward's work, so training needs 3 * forward.
 #pragma once
 
 #include <optional>
@@ -16,47 +16,55 @@
 
 namespace llmsim::sim {
 
-// Keys that a query of layer `layer` meets, averaged over a sequence of S = seq_len tokens; w is the layer's window, at most S:
+// Keys that a query of layer `layer` meets, averaged over a sequence of S = seq_len tokens; w is
+// the layer's window, at most S:
 //
 //   causal: w - w^2 / (2 S)     (S / 2 without a window)      otherwise, and of an encoder: w
 //
-// The causal area is the continuous one, as every published convention counts it: the diagonal is split in half.
+// The causal area is the continuous one, as every published convention counts it: the diagonal is
+// split in half.
 double attended_keys(const Transformer& model, int layer, bool causal);
 
-// Forward FLOPs of the two GEMMs of attention in one layer, for one token, with H heads, d_q = query_head_dim and d_v the
-// width of a value head:
+// Forward FLOPs of the two GEMMs of attention in one layer, for one token, with H heads, d_q =
+// query_head_dim and d_v the width of a value head:
 //
 //   2 H (d_q + d_v) attended_keys
 Flops attention_flops_per_token(const Transformer& model, int layer, bool causal);
 
-// FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an encoder only predicted_share
-// pass it, and one token passes its classifier of sentences.
+// FLOPs of the head and of what stands before it, averaged over the tokens of a sequence: of an
+// encoder only predicted_share pass it, and one token passes its classifier of sentences.
 Flops head_flops_per_token(const Transformer& model);
 
-// 2 W + the attention of all layers, multi-token-prediction layers included.  W are the weights that multiply a token's
-// activations: projections, MLP, the top_k visited and the shared experts, router, and the head (tied or not, once more for each
-// multi-token-prediction layer; of an encoder its share); neither embedding lookup, norms nor biases.  Without windows, experts
-// and MLA three times this is the usual 6 (N - embedding) + 12 L H d S, half the second term if causal.
+// 2 W + the attention of all layers, multi-token-prediction layers included.  W are the weights
+// that multiply a token's activations: projections, MLP, the top_k visited and the shared experts,
+// router, and the head (tied or not, once more for each multi-token-prediction layer; of an encoder
+// its share); neither embedding lookup, norms nor biases.  Without windows, experts and MLA three
+// times this is the usual 6 (N - embedding) + 12 L H d S, half the second term if causal.
 Flops forward_flops_per_token(const Transformer& model, bool causal);
 
-// What training needs for one token: a forward pass and two backward, of causal attention half.  Where
-// the weights are frozen and adapters of `adapter_parameters` (of the whole model) are trained instead,
-// no gradients of frozen weights:
+// What training needs for one token: a forward pass and two backward, of causal attention half.
+// Where the weights are frozen and adapters of `adapter_parameters` (of the whole model) are
+// trained instead, no gradients of frozen weights:
 //
 //   3 forward      with adapters:  3 forward - 2 W + 6 adapter_parameters
 Flops training_flops_per_token(const Transformer& model, double adapter_parameters = 0.0);
 
-// FLOPs of a training step under the conventions that publications use.  They differ by up to 1.6x for the same step.
+// FLOPs of a training step under the conventions that publications use.  They differ by up to 1.6x
+// for the same step.
 //
-// With T tokens per step, N parameters, L layers, H * Q = num_heads * head_dim, S = seq_len, h = hidden_size, V = vocab_size:
+// With T tokens per step, N parameters, L layers, H * Q = num_heads * head_dim, S = seq_len, h =
+// hidden_size, V = vocab_size:
 //
-//   6N                    6 N T                               all parameters, no attention           Kaplan et al. 2020
+//   6N                    6 N T                               all parameters, no attention  Kaplan
+//                                                             et al. 2020
 //   6N_no_embedding       6 (N - N_embedding) T               without the input embedding
-//   palm                  6 N T + 12 L H Q S T                attention over the full square         PaLM, nanoGPT, MosaicML
+//   palm                  6 N T + 12 L H Q S T                attention over the full square  PaLM,
+//                                                             nanoGPT, MosaicML
 //   palm_causal           6 N T + 6 L H Q S T                attention's causal half
-//   palm_no_embedding     6 (N - N_embedding) T + 12 L H Q S T                                      torchtitan
-//   megatron              72 T L h^2 (1 + S/(6h) + V/(12 h L))   GPT shape, ffn 4 h, full attention   Korthikanti et al. 2022
-//   gemm_causal           every GEMM, attention's masked half left out                     this program's own count
+//   palm_no_embedding     6 (N - N_embedding) T + 12 L H Q S T  torchtitan
+//   megatron              72 T L h^2 (1 + S/(6h) + V/(12 h L))   GPT shape, ffn 4 h, full attention
+//                                                                Korthikanti et al. 2022
+//   gemm_causal           every GEMM, attention's masked half left out  this program's own count
 //   hardware              what is executed: also what is recomputed, padded or on several ranks
 //
 // An embedding lookup multiplies nothing: only the last two count it as zero by construction.
@@ -80,15 +88,18 @@ struct StepWork {
 
 std::vector<Convention> conventions(const Transformer& model, const StepWork& work);
 
-// Reads a published rate or utilisation: which step time it means, and how much of it is work that matrix units did.
+// Reads a published rate or utilisation: which step time it means, and how much of it is work that
+// matrix units did.
 //
-// A study that prints R FLOP/s per device by a convention that counts F_c FLOP a step on D devices has measured
+// A study that prints R FLOP/s per device by a convention that counts F_c FLOP a step on D devices
+// has measured
 //
 //   step time = F_c / (D R)      exact rate = R F / F_c
 //
-// F is this program's own count (gemm_causal: every GEMM, attention's masked half left out).  The one-layer proxy of a
-// 70B model that llm-train-bench ran counts 1.56 times its work: 6 N of 2.957 B parameters, of which 1.051 B are an embedding
-// lookup, and the full square of attention.  Its 790 TFLOP/s, "80 %" of 989, are 507 TFLOP/s, 51 %.
+// F is this program's own count (gemm_causal: every GEMM, attention's masked half left out).  The
+// one-layer proxy of a 70B model that llm-train-bench ran counts 1.56 times its work: 6 N of 2.957
+// B parameters, of which 1.051 B are an embedding lookup, and the full square of attention.  Its
+// 790 TFLOP/s, "80 %" of 989, are 507 TFLOP/s, 51 %.
 
 struct Reading {
   std::string convention;
@@ -100,8 +111,10 @@ struct Reading {
 // `reported` is per device, counted by `convention`.
 Reading reading_of(const Convention& convention, FlopsPerSecond reported, const StepWork& work);
 
-// The convention by which a step of `measured` seconds has the reported rate within 3 %: the nearest one, or none.
-std::optional<Convention> convention_behind(std::span<const Convention> conventions, FlopsPerSecond reported, Seconds measured,
+// The convention by which a step of `measured` seconds has the reported rate within 3 %: the
+// nearest one, or none.
+std::optional<Convention> convention_behind(std::span<const Convention> conventions,
+                                            FlopsPerSecond reported, Seconds measured,
                                             int num_devices);
 
 }  // namespace llmsim::sim

@@ -31,7 +31,9 @@ struct Parameters {
   std::int64_t mtp = 0;       // multi-token-prediction layers with their projection and norms
   std::int64_t inactive = 0;  // routed-expert parameters that a token does not visit
 
-  std::int64_t total() const { return embedding + positions + attention + mlp + experts + router + norms + head + mtp; }
+  std::int64_t total() const {
+    return embedding + positions + attention + mlp + experts + router + norms + head + mtp;
+  }
   std::int64_t active() const { return total() - inactive; }
   std::int64_t without_embedding() const { return total() - embedding - positions; }
 };
@@ -39,7 +41,8 @@ struct Parameters {
 // Parameters of layer `layer` (from 0): the sums of layer_weights.h.
 BlockParameters block_parameters(const Transformer& model, int layer);
 
-// What an encoder has between its last layer and the projection to the vocabulary, and its classifier of sentences:
+// What an encoder has between its last layer and the projection to the vocabulary, and its
+// classifier of sentences:
 //
 //   (h^2 + h) + norm      and with next_sentence   (h^2 + h) + (2 h + 2)
 //

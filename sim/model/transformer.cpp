@@ -9,7 +9,8 @@ namespace llmsim::sim {
 
 namespace {
 
-// Largest values that are taken seriously; they keep every parameter count of one layer far inside 64 bits.
+// Largest values that are taken seriously; they keep every parameter count of one layer far inside
+// 64 bits.
 constexpr int kMaxLayers = 1 << 12;
 constexpr int kMaxWidth = 1 << 20;
 constexpr int kMaxFfn = 1 << 22;
@@ -20,8 +21,8 @@ constexpr double kMaxParameters = 1e16;
 
 void require_between(const char* field, int value, int low, int high) {
   if (value >= low && value <= high) return;
-  throw Error(std::string(field) + " = " + std::to_string(value) + " is out of range: " + std::to_string(low) + " to " +
-              std::to_string(high));
+  throw Error(std::string(field) + " = " + std::to_string(value) +
+              " is out of range: " + std::to_string(low) + " to " + std::to_string(high));
 }
 
 std::string divisors(int n) {
@@ -49,18 +50,20 @@ void validate_sizes(const Transformer& m) {
 void validate_attention(const Transformer& m) {
   if (m.num_heads % m.num_kv_heads != 0) {
     throw Error("num_kv_heads = " + std::to_string(m.num_kv_heads) +
-                " does not divide num_heads = " + std::to_string(m.num_heads) + " (" + divisors(m.num_heads) + " do)");
+                " does not divide num_heads = " + std::to_string(m.num_heads) + " (" +
+                divisors(m.num_heads) + " do)");
   }
   if (static_cast<std::int64_t>(m.num_heads) * m.head_dim > kMaxFfn) {
-    throw Error("num_heads * head_dim = " + std::to_string(m.num_heads) + " * " + std::to_string(m.head_dim) +
-                " is out of range: 1 to " + std::to_string(kMaxFfn));
+    throw Error("num_heads * head_dim = " + std::to_string(m.num_heads) + " * " +
+                std::to_string(m.head_dim) + " is out of range: 1 to " + std::to_string(kMaxFfn));
   }
   if (m.sliding_window) require_between("sliding_window", *m.sliding_window, 1, kMaxTokens);
   require_between("sliding_window_interval", m.sliding_window_interval, 1, kMaxLayers);
   require_between("max_positions", m.max_positions, 0, kMaxTokens);
   if (m.position == Position::Learned && m.max_positions != 0 && m.max_positions < m.seq_len) {
     throw Error("seq_len = " + std::to_string(m.seq_len) +
-                " is longer than the learned position table, max_positions = " + std::to_string(m.max_positions));
+                " is longer than the learned position table, max_positions = " +
+                std::to_string(m.max_positions));
   }
 }
 
@@ -69,7 +72,8 @@ void validate_experts(const Moe& moe, int num_layers) {
   require_between("moe.top_k", moe.top_k, 1, moe.num_experts);
   require_between("moe.expert_ffn_size", moe.expert_ffn_size, 1, kMaxFfn);
   require_between("moe.num_shared_experts", moe.num_shared_experts, 0, kMaxExperts);
-  require_between("moe.shared_expert_ffn_size", moe.shared_expert_ffn_size, moe.num_shared_experts > 0 ? 1 : 0, kMaxFfn);
+  require_between("moe.shared_expert_ffn_size", moe.shared_expert_ffn_size,
+                  moe.num_shared_experts > 0 ? 1 : 0, kMaxFfn);
   require_between("moe.num_dense_layers", moe.num_dense_layers, 0, num_layers);
   require_between("moe.layer_interval", moe.layer_interval, 1, kMaxLayers);
   require_between("moe.num_groups", moe.num_groups, 1, moe.num_experts);
@@ -81,31 +85,38 @@ void validate_mla(const Mla& mla) {
   require_between("mla.kv_lora_rank", mla.kv_lora_rank, 1, kMaxWidth);
   require_between("mla.qk_nope_head_dim", mla.qk_nope_head_dim, 0, 1 << 14);
   require_between("mla.qk_rope_head_dim", mla.qk_rope_head_dim, 0, 1 << 14);
-  require_between("mla.qk_nope_head_dim + qk_rope_head_dim", mla.qk_nope_head_dim + mla.qk_rope_head_dim, 1, 1 << 15);
+  require_between("mla.qk_nope_head_dim + qk_rope_head_dim",
+                  mla.qk_nope_head_dim + mla.qk_rope_head_dim, 1, 1 << 15);
   require_between("mla.v_head_dim", mla.v_head_dim, 1, 1 << 14);
 }
 
 void validate_encoder(const Transformer& m) {
   if (!(m.encoder->predicted_share > 0.0 && m.encoder->predicted_share <= 1.0)) {
-    throw Error("encoder.predicted_share = " + std::to_string(m.encoder->predicted_share) + " is out of range: above 0, up to 1");
+    throw Error("encoder.predicted_share = " + std::to_string(m.encoder->predicted_share) +
+                " is out of range: above 0, up to 1");
   }
   require_between("encoder.segment_types", m.encoder->segment_types, 0, kMaxWidth);
-  if (m.mtp_layers > 0) throw Error("mtp_layers = " + std::to_string(m.mtp_layers) + ": an encoder predicts no next tokens (0)");
+  if (m.mtp_layers > 0)
+    throw Error("mtp_layers = " + std::to_string(m.mtp_layers) +
+                ": an encoder predicts no next tokens (0)");
 }
 
-// Every field may be plausible alone and the model still beyond counting; the estimate takes the largest GEMM.
+// Every field may be plausible alone and the model still beyond counting; the estimate takes the
+// largest GEMM.
 void validate_total(const Transformer& m) {
   double mlp = m.ffn_size;
   if (m.moe) {
     mlp += static_cast<double>(m.moe->num_experts) * m.moe->expert_ffn_size;
     mlp += static_cast<double>(m.moe->num_shared_experts) * m.moe->shared_expert_ffn_size;
   }
-  const double attention =
-      static_cast<double>(m.num_heads) * std::max(query_head_dim(m), attention_output_width(m) / m.num_heads);
+  const double attention = static_cast<double>(m.num_heads) *
+                           std::max(query_head_dim(m), attention_output_width(m) / m.num_heads);
   const double total = 4.0 * (m.num_layers + m.mtp_layers) * m.hidden_size * (mlp + attention);
   if (total > kMaxParameters) {
-    throw Error("num_layers = " + std::to_string(m.num_layers) + ", hidden_size = " + std::to_string(m.hidden_size) +
-                " and the MLP's width give more than 10^16 parameters; is a size in the wrong unit?");
+    throw Error(
+        "num_layers = " + std::to_string(m.num_layers) +
+        ", hidden_size = " + std::to_string(m.hidden_size) +
+        " and the MLP's width give more than 10^16 parameters; is a size in the wrong unit?");
   }
 }
 
@@ -124,7 +135,9 @@ int attention_output_width(const Transformer& model) {
   return model.num_heads * (model.mla ? model.mla->v_head_dim : model.head_dim);
 }
 
-double predicted_share(const Transformer& model) { return model.encoder ? model.encoder->predicted_share : 1.0; }
+double predicted_share(const Transformer& model) {
+  return model.encoder ? model.encoder->predicted_share : 1.0;
+}
 
 int query_head_dim(const Transformer& model) {
   return model.mla ? model.mla->qk_nope_head_dim + model.mla->qk_rope_head_dim : model.head_dim;
@@ -142,14 +155,18 @@ LayerKind kind_of_layer(const Transformer& model, int layer) {
 int count_moe_layers(const Transformer& model, int first, int count) {
   if (!model.moe) return 0;
   const int interval = model.moe->layer_interval;
-  const auto before = [&](int layer) { return (std::max(0, layer - model.moe->num_dense_layers) + interval - 1) / interval; };
+  const auto before = [&](int layer) {
+    return (std::max(0, layer - model.moe->num_dense_layers) + interval - 1) / interval;
+  };
   return before(first + count) - before(first);
 }
 
 std::vector<LayerKind> layer_kinds(const Transformer& model) {
-  const int layers = model.num_layers + model.mtp_layers, moe_layers = count_moe_layers(model, 0, layers);
+  const int layers = model.num_layers + model.mtp_layers,
+            moe_layers = count_moe_layers(model, 0, layers);
   if (moe_layers == 0) return {LayerKind::Dense};
-  return moe_layers < layers ? std::vector{LayerKind::Dense, LayerKind::Moe} : std::vector{LayerKind::Moe};
+  return moe_layers < layers ? std::vector{LayerKind::Dense, LayerKind::Moe}
+                             : std::vector{LayerKind::Moe};
 }
 
 std::optional<int> window_of_layer(const Transformer& model, int layer) {
@@ -161,7 +178,8 @@ std::optional<int> window_of_layer(const Transformer& model, int layer) {
 double full_attention_share(const Transformer& model) {
   if (!model.sliding_window) return 0.0;
   int whole = 0;
-  for (int layer = 0; layer < model.num_layers; ++layer) whole += window_of_layer(model, layer) ? 0 : 1;
+  for (int layer = 0; layer < model.num_layers; ++layer)
+    whole += window_of_layer(model, layer) ? 0 : 1;
   return static_cast<double>(whole) / model.num_layers;
 }
 

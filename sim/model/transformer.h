@@ -1,8 +1,8 @@
 // What is trained: the shape of a transformer, a decoder or an encoder, in the field's own words.
 //
-// Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a model's name.
-// Dense, MoE and MLA decoders are described, and encoders of BERT's kind; `parameters.h` counts them
-// exactly.
+// Every number that decides a parameter count, a FLOP or a byte stands here; nothing is hidden in a
+// model's name.  Dense, MoE and MLA decoders are described, and encoders of BERT's kind;
+// `parameters.h` counts them exactly.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,14 @@ namespace llmsim::sim {
 enum class Norm { LayerNorm, RmsNorm };
 enum class Position { Learned, Rope, Alibi, Relative, None };
 
-// "layernorm", "rmsnorm"; "learned", "rope", "alibi", "relative", "none": as the Run schema spells them.
+// "layernorm", "rmsnorm"; "learned", "rope", "alibi", "relative", "none": as the Run schema spells
+// them.
 const char* name_of(Norm norm);
 const char* name_of(Position position);
 
-// Extra normalisation of queries and keys: none, one weight vector of head_dim for each of q and k (Qwen 3), or one over all
-// heads (num_heads * head_dim for q, num_kv_heads * head_dim for k; OLMo 2).
+// Extra normalisation of queries and keys: none, one weight vector of head_dim for each of q and k
+// (Qwen 3), or one over all heads (num_heads * head_dim for q, num_kv_heads * head_dim for k; OLMo
+// 2).
 enum class QkNorm { None, PerHead, AllHeads };
 
 // Which linear layers and norms carry a bias vector.
@@ -31,25 +33,30 @@ struct Biases {
   bool head = false;              // output projection to the vocabulary
 
   // The classic GPT: every layer but the head.
-  static constexpr Biases gpt() { return {.qkv = true, .attention_output = true, .mlp = true, .norm = true}; }
+  static constexpr Biases gpt() {
+    return {.qkv = true, .attention_output = true, .mlp = true, .norm = true};
+  }
   bool operator==(const Biases&) const = default;
 };
 
-// An MoE layer replaces the MLP in the layers l >= num_dense_layers with (l - num_dense_layers) % layer_interval == 0;
-// the others keep the dense MLP of width ffn_size.  Experts are gated where the model's MLP is gated.
+// An MoE layer replaces the MLP in the layers l >= num_dense_layers with (l - num_dense_layers) %
+// layer_interval == 0; the others keep the dense MLP of width ffn_size.  Experts are gated where
+// the model's MLP is gated.
 struct Moe {
-  int num_experts = 0;              // routed experts
-  int top_k = 0;                    // routed experts each token visits
-  int expert_ffn_size = 0;          // width of one routed expert
-  int num_shared_experts = 0;       // experts every token visits
-  int shared_expert_ffn_size = 0;   // width of one shared expert
-  int num_dense_layers = 0;         // leading layers with a dense MLP
-  int layer_interval = 1;           // 1: every layer is an MoE layer, 2: every second ...
-  int num_groups = 1;               // the experts are dealt to so many groups, neighbours in one,
-  int groups_per_token = 1;         // and a token visits experts of at most so many (DeepSeek-V3: 4 of 8)
-  bool router_bias = false;         // a bias per expert in the router (GPT-OSS; DeepSeek-V3's correction bias)
-  bool expert_bias = false;         // biases inside the experts (GPT-OSS)
-  bool shared_expert_gate = false;  // a sigmoid gate of width hidden_size on the shared expert (Qwen 1.5/2 MoE)
+  int num_experts = 0;             // routed experts
+  int top_k = 0;                   // routed experts each token visits
+  int expert_ffn_size = 0;         // width of one routed expert
+  int num_shared_experts = 0;      // experts every token visits
+  int shared_expert_ffn_size = 0;  // width of one shared expert
+  int num_dense_layers = 0;        // leading layers with a dense MLP
+  int layer_interval = 1;          // 1: every layer is an MoE layer, 2: every second ...
+  int num_groups = 1;              // the experts are dealt to so many groups, neighbours in one,
+  int groups_per_token = 1;  // and a token visits experts of at most so many (DeepSeek-V3: 4 of 8)
+  // a bias per expert in the router (GPT-OSS; DeepSeek-V3's correction bias).
+  bool router_bias = false;
+  bool expert_bias = false;  // biases inside the experts (GPT-OSS)
+  // a sigmoid gate of width hidden_size on the shared expert (Qwen 1.5/2 MoE).
+  bool shared_expert_gate = false;
   bool operator==(const Moe&) const = default;
 };
 
@@ -63,16 +70,22 @@ struct Mla {
   bool operator==(const Mla&) const = default;
 };
 
-// An encoder (BERT): every token sees all others, and the model learns to restore tokens that were masked.  Logits are made of
-// these alone, after a dense layer of the hidden size, its activation and a norm.
-// Source: Devlin et al. 2018 (arXiv 1810.04805); BertForPreTraining of transformers has the same parameters.
+// An encoder (BERT): every token sees all others, and the model learns to restore tokens that were
+// masked.  Logits are made of these alone, after a dense layer of the hidden size, its activation
+// and a norm.
+// Source: Devlin et al. 2018 (arXiv 1810.04805); BertForPreTraining of transformers has the same
+// parameters.
 struct Encoder {
   double predicted_share = 1.0;  // of a sequence's tokens, those whose logits are made
   int segment_types = 2;         // rows of the table that tells which sentence a token is of
-  bool next_sentence = false;    // the first token's state passes a pooler (h, h) and a layer of two classes
+  // The first token's state passes a pooler (h, h) and a layer of two classes.
+  bool next_sentence = false;
 
-  // BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert README, max_predictions_per_seq).
-  static constexpr Encoder bert() { return {.predicted_share = 20.0 / 128.0, .segment_types = 2, .next_sentence = true}; }
+  // BERT's own files predict 20 of 128 tokens and 80 of 512 (google-research/bert README,
+  // max_predictions_per_seq).
+  static constexpr Encoder bert() {
+    return {.predicted_share = 20.0 / 128.0, .segment_types = 2, .next_sentence = true};
+  }
   bool operator==(const Encoder&) const = default;
 };
 
@@ -82,37 +95,43 @@ struct Transformer {
   int num_layers = 0;
   int hidden_size = 0;
   int num_heads = 0;
-  int num_kv_heads = 0;  // = num_heads: multi-head; 1: multi-query; between: grouped-query attention
-  int head_dim = 0;      // independent of hidden_size / num_heads
-  int ffn_size = 0;      // width of the dense MLP
-  int vocab_size = 0;    // rows of the embedding as trained, padding included
-  int seq_len = 0;       // tokens of a training sequence
+  // = num_heads: multi-head; 1: multi-query; between: grouped-query attention.
+  int num_kv_heads = 0;
+  int head_dim = 0;    // independent of hidden_size / num_heads
+  int ffn_size = 0;    // width of the dense MLP
+  int vocab_size = 0;  // rows of the embedding as trained, padding included
+  int seq_len = 0;     // tokens of a training sequence
 
   bool gated_mlp = false;        // SwiGLU/GeGLU: three matrices instead of two
   bool tied_embeddings = false;  // the head reuses the embedding's weights
-  bool parallel_block = false;   // attention and MLP read the same norm and add to one residual (PaLM, GPT-J, Falcon)
+  // Attention and MLP read the same norm and add to one residual (PaLM, GPT-J, Falcon).
+  bool parallel_block = false;
   Biases bias = {};
 
   Norm norm = Norm::LayerNorm;
   bool norm_weight = true;  // false: norms have no parameters at all (OLMo 1)
-  int norms_per_layer = 2;  // 1: parallel block with a shared norm; 4: norms before and after both halves (Gemma 2)
+  // 1: parallel block with a shared norm; 4: norms before and after both halves (Gemma 2).
+  int norms_per_layer = 2;
   bool final_norm = true;
   bool embedding_norm = false;  // a norm right after the embedding (BLOOM)
   QkNorm qk_norm = QkNorm::None;
 
   Position position = Position::Rope;
-  int max_positions = 0;  // rows of a learned position table (0: seq_len); ignored for other positions
+  // Rows of a learned position table (0: seq_len); ignored for other positions.
+  int max_positions = 0;
 
   std::optional<int> sliding_window = {};  // tokens a query can see; none: all before it
-  int sliding_window_interval = 1;         // of every n layers, n - 1 are windowed and one is full; 1: all are windowed
-  bool attention_sinks = false;            // one learned logit per head (GPT-OSS)
+  // Of every n layers, n - 1 are windowed and one is full; 1: all are windowed.
+  int sliding_window_interval = 1;
+  bool attention_sinks = false;  // one learned logit per head (GPT-OSS)
 
   std::optional<Moe> moe = {};
   std::optional<Mla> mla = {};
   std::optional<Encoder> encoder = {};  // none: a decoder, whose tokens see those before them
-  int mtp_layers = 0;                   // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
+  int mtp_layers = 0;  // multi-token-prediction layers beyond num_layers (DeepSeek-V3)
 
-  // Throws Error naming the field, its value and the rule it breaks (all sizes positive, num_kv_heads divides num_heads, ...).
+  // Throws Error naming the field, its value and the rule it breaks (all sizes positive,
+  // num_kv_heads divides num_heads, ...).
   void validate() const;
 
   bool operator==(const Transformer&) const = default;
@@ -121,8 +140,8 @@ struct Transformer {
 // What follows the attention of a layer: an MLP, or experts of which each token visits some.
 enum class LayerKind { Dense, Moe };
 
-// Width of all query heads together, num_heads * head_dim (with MLA: of the value heads, which feed the output
-// projection).
+// Width of all query heads together, num_heads * head_dim (with MLA: of the value heads, which feed
+// the output projection).
 int attention_output_width(const Transformer& model);
 
 // Share of the tokens whose logits are made: 1, or that of an encoder.
@@ -131,7 +150,8 @@ double predicted_share(const Transformer& model);
 // Length of one query or key vector, over which a score is summed (with MLA: both parts together).
 int query_head_dim(const Transformer& model);
 
-// True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction layers continue the pattern.
+// True where layer `layer` (from 0) has experts instead of a dense MLP.  Multi-token-prediction
+// layers continue the pattern.
 bool is_moe_layer(const Transformer& model, int layer);
 LayerKind kind_of_layer(const Transformer& model, int layer);
 
@@ -141,14 +161,17 @@ std::vector<LayerKind> layer_kinds(const Transformer& model);
 // Layers with experts among `count` layers from `first` on.
 int count_moe_layers(const Transformer& model, int first, int count);
 
-// Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer has one, else none.  With an interval
-// n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3, GPT-OSS).
+// Tokens that a query of layer `layer` (from 0) can see: the sliding window where the layer has
+// one, else none.  With an interval n, the layers n - 1, 2n - 1, ... see everything (Gemma 2 and 3,
+// GPT-OSS).
 std::optional<int> window_of_layer(const Transformer& model, int layer);
 
-// Share of the layers that see everything although the model has a window: 0 without a window or where all layers have it.
+// Share of the layers that see everything although the model has a window: 0 without a window or
+// where all layers have it.
 double full_attention_share(const Transformer& model);
 
-// Vocabulary rounded up so that every tensor-parallel rank holds a multiple of `multiple` rows (Megatron-LM: 128).
+// Vocabulary rounded up so that every tensor-parallel rank holds a multiple of `multiple` rows
+// (Megatron-LM: 128).
 int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel);
 
 }  // namespace llmsim::sim

@@ -46,43 +46,54 @@ class CoreLowering {
 
   void ring() {
     const std::int64_t steps = ranks_ - 1;
-    const double m = static_cast<double>(tokens_), whole = area(model_.seq_len) / static_cast<double>(ranks_);
+    const double m = static_cast<double>(tokens_),
+                 whole = area(model_.seq_len) / static_cast<double>(ranks_);
     const double diagonal = causal_ ? m * m / 2.0 : m * m;
     const bool halves = causal_ && strategy_.cp_balanced;
     Operator own = flash(heads_, tokens_, tokens_, 1, diagonal);
     own.causal = causal_;
     add_kernel(own);
-    Operator others = flash(heads_, tokens_, halves ? std::max<std::int64_t>(1, tokens_ / 2) : tokens_, static_cast<int>(steps),
-                            whole - diagonal);
+    Operator others =
+        flash(heads_, tokens_, halves ? std::max<std::int64_t>(1, tokens_ / 2) : tokens_,
+              static_cast<int>(steps), whole - diagonal);
     others.causal = false;
     add_kernel(others, even() ? 1.0 : 2.0);
     const Bytes message = keys_and_values();
     core_.forward.push_back(hop("context_keys", message, static_cast<int>(steps), true));
-    core_.backward.push_back(hop("context_keys_gradients", 2.0 * message, static_cast<int>(steps), true));
+    core_.backward.push_back(
+        hop("context_keys_gradients", 2.0 * message, static_cast<int>(steps), true));
     core_.backward.push_back(hop("context_last_gradients", message, 1, false));
     merge(static_cast<double>(steps));
   }
 
-  // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k and v.
+  // Each partial result is added to an fp32 output; in the backward pass to the gradients of q, k
+  // and v.
   void merge(double steps) {
     const double keys = keys_and_values().value() / element_;
-    core_.forward.push_back(memory_bound(OperatorKind::Residual, "context_merge", outputs(), steps * (element_ + 2.0 * kFp32Bytes),
-                                      static_cast<int>(2 * steps)));
-    core_.backward.push_back(memory_bound(OperatorKind::Residual, "context_merge_gradients", queries() + keys,
-                                       steps * 3.0 * element_, static_cast<int>(3 * steps)));
+    core_.forward.push_back(memory_bound(OperatorKind::Residual, "context_merge", outputs(),
+                                         steps * (element_ + 2.0 * kFp32Bytes),
+                                         static_cast<int>(2 * steps)));
+    core_.backward.push_back(memory_bound(OperatorKind::Residual, "context_merge_gradients",
+                                          queries() + keys, steps * 3.0 * element_,
+                                          static_cast<int>(3 * steps)));
   }
 
   void gather() {
     const Bytes whole = static_cast<double>(ranks_) * keys_and_values();
-    core_.forward.push_back(collective("context_keys", CollectiveKind::AllGather, GroupKind::Context, whole));
-    core_.backward.push_back(collective("context_keys_again", CollectiveKind::AllGather, GroupKind::Context, whole));
-    Operator op = flash(heads_, tokens_, keys(), 1, area(model_.seq_len) / static_cast<double>(ranks_));
+    core_.forward.push_back(
+        collective("context_keys", CollectiveKind::AllGather, GroupKind::Context, whole));
+    core_.backward.push_back(
+        collective("context_keys_again", CollectiveKind::AllGather, GroupKind::Context, whole));
+    Operator op =
+        flash(heads_, tokens_, keys(), 1, area(model_.seq_len) / static_cast<double>(ranks_));
     add_kernel(op, even() || model_.sliding_window ? 1.0 : 2.0 - 1.0 / static_cast<double>(ranks_));
-    core_.backward.push_back(collective("context_key_gradients", CollectiveKind::ReduceScatter, GroupKind::Context, whole));
+    core_.backward.push_back(collective("context_key_gradients", CollectiveKind::ReduceScatter,
+                                        GroupKind::Context, whole));
   }
 
   void exchange_heads() {
-    const Bytes q = queries() * size_of(dtype_), out = outputs() * size_of(dtype_), kv = replicated_keys();
+    const Bytes q = queries() * size_of(dtype_), out = outputs() * size_of(dtype_),
+                kv = replicated_keys();
     for (const char* label : {"context_keys", "context_values"}) add_exchange(label, kv / 2.0);
     add_exchange("context_queries", q);
     add_kernel(flash(heads_ / ranks_, model_.seq_len, keys(), 1, area(model_.seq_len)));
@@ -97,7 +108,8 @@ class CoreLowering {
 
   // Fewer key/value heads than ranks are sent to several of them.
   Bytes replicated_keys() const {
-    const double copies = std::max(1.0, static_cast<double>(ranks_) / static_cast<double>(kv_heads_));
+    const double copies =
+        std::max(1.0, static_cast<double>(ranks_) / static_cast<double>(kv_heads_));
     return copies * keys_and_values();
   }
 
@@ -109,9 +121,12 @@ class CoreLowering {
     return op;
   }
 
-  // `launches` kernels of m queries and n keys that together have `scores` useful scores for each head.
-  Operator flash(std::int64_t heads, std::int64_t m, std::int64_t n, int launches, double scores) const {
-    const double kv = std::max(1.0, static_cast<double>(kv_heads_ * heads) / static_cast<double>(heads_));
+  // `launches` kernels of m queries and n keys that together have `scores` useful scores for each
+  // head.
+  Operator flash(std::int64_t heads, std::int64_t m, std::int64_t n, int launches,
+                 double scores) const {
+    const double kv =
+        std::max(1.0, static_cast<double>(kv_heads_ * heads) / static_cast<double>(heads_));
     Operator op{.kind = OperatorKind::Attention, .label = "attention", .dtype = dtype_};
     op.batch = strategy_.micro_batch * heads;
     op.m = m;
@@ -119,15 +134,17 @@ class CoreLowering {
     op.k = value_dim_;
     op.causal = causal_ && n == model_.seq_len;
     op.kernels = op.launches = launches;
-    op.flops = 2.0 * static_cast<double>(op.batch) * scores * static_cast<double>(query_dim_ + value_dim_) * FLOP;
+    op.flops = 2.0 * static_cast<double>(op.batch) * scores *
+               static_cast<double>(query_dim_ + value_dim_) * FLOP;
     const double io = static_cast<double>(strategy_.micro_batch * (query_dim_ + value_dim_)) *
                       (static_cast<double>(heads * m) + kv * static_cast<double>(std::max(m, n)));
     op.moved = Bytes(io * element_ * launches);
     return op;
   }
 
-  // Forward, and backward with four GEMMs instead of two; the scores that the kernel recomputes, over the size of queries,
-  // are no model work.  Every rank waits for one that has `imbalance` of the mean work.
+  // Forward, and backward with four GEMMs instead of two; the scores that the kernel recomputes,
+  // over the size of queries, are no model work.  Every rank waits for one that has `imbalance` of
+  // the mean work.
   void add_kernel(Operator op, double imbalance = 1.0) {
     op.repeats = imbalance;
     core_.forward.push_back(op);
@@ -141,17 +158,20 @@ class CoreLowering {
   }
 
   void unfused() {
-    const std::int64_t s = model_.seq_len, d = query_dim_, v = value_dim_, batch = strategy_.micro_batch * heads_;
+    const std::int64_t s = model_.seq_len, d = query_dim_, v = value_dim_,
+                       batch = strategy_.micro_batch * heads_;
     const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
     const DType dtype = high_precision_matmul_dtype(strategy_.precision);
     core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype, dtype_));
     if (model_.position == Position::Alibi) {
       const Traffic bias = position_bias_traffic(framework_, element_);
-      core_.forward.push_back(
-          memory_bound(OperatorKind::Softmax, "position_bias", scores, bias.forward_bytes, bias.forward_kernels));
+      core_.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", scores,
+                                           bias.forward_bytes, bias.forward_kernels));
     }
-    const bool one_kernel = framework_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
-    core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores, softmax_traffic(framework_, element_, one_kernel));
+    const bool one_kernel =
+        framework_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
+    core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores,
+              softmax_traffic(framework_, element_, one_kernel));
     core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_));
     core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
@@ -161,22 +181,31 @@ class CoreLowering {
               layout_traffic(framework_, element_));
   }
 
-  std::int64_t keys() const { return std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len)); }
+  std::int64_t keys() const {
+    return std::min(model_.seq_len, model_.sliding_window.value_or(model_.seq_len));
+  }
 
   // Every context rank has the same work.
   bool even() const { return !causal_ || strategy_.cp_balanced; }
 
-  // Scores of one head over a whole sequence: the first w queries of a causal window see a triangle.
+  // Scores of one head over a whole sequence: the first w queries of a causal window see a
+  // triangle.
   double area(std::int64_t sequence) const {
     const double s = static_cast<double>(sequence), w = static_cast<double>(keys());
     return causal_ ? s * w - w * w / 2.0 : s * w;
   }
 
   // Elements of q and of the output, and bytes of k and v, on this rank.
-  double queries() const { return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * query_dim_); }
-  double outputs() const { return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * value_dim_); }
+  double queries() const {
+    return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * query_dim_);
+  }
+  double outputs() const {
+    return static_cast<double>(strategy_.micro_batch * tokens_ * heads_ * value_dim_);
+  }
   Bytes keys_and_values() const {
-    return static_cast<double>(strategy_.micro_batch * tokens_ * kv_heads_ * (query_dim_ + value_dim_)) * size_of(dtype_);
+    return static_cast<double>(strategy_.micro_batch * tokens_ * kv_heads_ *
+                               (query_dim_ + value_dim_)) *
+           size_of(dtype_);
   }
 
   const Transformer& model_;
@@ -196,13 +225,15 @@ class CoreLowering {
 
 }  // namespace
 
-LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy,
+                                    const Framework& framework) {
   return CoreLowering(model, strategy, framework).lower();
 }
 
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy) {
   const bool windowed = model.sliding_window && *model.sliding_window < model.seq_len;
-  return windowed && strategy.cp_scheme == ContextScheme::Ring ? ContextScheme::AllGather : strategy.cp_scheme;
+  return windowed && strategy.cp_scheme == ContextScheme::Ring ? ContextScheme::AllGather
+                                                               : strategy.cp_scheme;
 }
 
 }  // namespace llmsim::sim

@@ -1,24 +1,31 @@
-// The core of attention, between the projections, as operators of one rank: scores, softmax, weighted sum, and what context
-// parallelism sends.
+// The core of attention, between the projections, as operators of one rank: scores, softmax,
+// weighted sum, and what context parallelism sends.
 //
-// MLA works on keys and values of all heads, whose sizes e of queries and keys and v of values differ: 2 (e + v) in
-// place of 4 d.
+// MLA works on keys and values of all heads, whose sizes e of queries and keys and v of values
+// differ: 2 (e + v) in place of 4 d.
 //
-// Notation: s = seq_len, c = context_parallel, m = s/c tokens of a sequence on one rank, w = sliding window.  A rank's share of a
-// causal square of s keys is 4 m s/2 d FLOP for each head: with the balanced (zigzag) order every rank has the same, in plain
-// order the last rank has (2 - 1/c) of it and all wait for it.
+// Notation: s = seq_len, c = context_parallel, m = s/c tokens of a sequence on one rank, w =
+// sliding window.  A rank's share of a causal square of s keys is 4 m s/2 d FLOP for each head:
+// with the balanced (zigzag) order every rank has the same, in plain order the last rank has (2 -
+// 1/c) of it and all wait for it.
 //
-// The tokens of an encoder see the whole square: every rank has the same work in any order, and no chunk has a mask.
+// The tokens of an encoder see the whole square: every rank has the same work in any order, and no
+// chunk has a mask.
 //
-//   ring         c steps; in each the rank sends its K and V on while it computes with those that it has:
-//                one causal chunk (m, m), c - 1 chunks (m, m/2) without a mask (plain order: (m, m)), partial results merged in
-//                fp32.  Backward sends K, V and their gradients: twice the bytes, and one last hop that nothing hides.
-//   all-gather   K and V of the whole sequence are gathered, then one kernel (m, s); backward gathers again and reduce-scatters
-//                the gradients of K and V
-//   all-to-all   q, k, v change from all heads of m tokens to a/c heads of s tokens, and the output back; the same backward
+//   ring         c steps; in each the rank sends its K and V on while it computes with those that
+//                it has:
+//                one causal chunk (m, m), c - 1 chunks (m, m/2) without a mask (plain order: (m,
+//                m)), partial results merged in
+//                fp32.  Backward sends K, V and their gradients: twice the bytes, and one last hop
+//                       that nothing hides.
+//   all-gather   K and V of the whole sequence are gathered, then one kernel (m, s); backward
+//                gathers again and reduce-scatters the gradients of K and V
+//   all-to-all   q, k, v change from all heads of m tokens to a/c heads of s tokens, and the output
+//                back; the same backward
 //
-// Windowed layers need few keys and no ring: they gather.  Sources: ring, Liu et al. 2023 and TransformerEngine's "p2p";
-// all-gather, Llama 3 paper section 3.3.2; all-to-all, DeepSpeed-Ulysses (arXiv 2309.14509).
+// Windowed layers need few keys and no ring: they gather.  Sources: ring, Liu et al. 2023 and
+// TransformerEngine's "p2p"; all-gather, Llama 3 paper section 3.3.2; all-to-all, DeepSpeed-Ulysses
+// (arXiv 2309.14509).
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -29,9 +36,11 @@
 namespace llmsim::sim {
 
 // Requires a valid strategy; model.sliding_window is that of the layer.
-LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy, const Framework& framework);
+LayerOperators lower_attention_core(const Transformer& model, const Strategy& strategy,
+                                    const Framework& framework);
 
-// Whether a layer with this window sends its keys as the strategy says, or gathers them because a ring would pass most in vain.
+// Whether a layer with this window sends its keys as the strategy says, or gathers them because a
+// ring would pass most in vain.
 ContextScheme context_scheme_of(const Transformer& model, const Strategy& strategy);
 
 }  // namespace llmsim::sim

@@ -8,10 +8,10 @@ namespace {
 using Tensor = Dataflow::Tensor;
 using Role = Dataflow::Role;
 
-// A kernel that works on blocks of queries, each from plain operators (runtime/kernels/attention.cpp): what is there while one
-// block is at work, at most.
+// A kernel that works on blocks of queries, each from plain operators
+// (runtime/kernels/attention.cpp): what is there while one block is at work, at most.
 struct BlockwiseKernel {
-  double batch, sequence, element;                           // sequences times heads; tokens of one; bytes of a value
+  double batch, sequence, element;  // sequences times heads; tokens of one; bytes of a value
   double query_width, key_width, output_width, value_width;  // values of all heads in a token
 
   struct Peak {
@@ -23,7 +23,8 @@ struct BlockwiseKernel {
     for (double begin = 0.0; begin < sequence; begin += kAttentionBlock) {
       const double size = std::min<double>(kAttentionBlock, sequence - begin);
       const Peak one = block(size, begin + size);
-      all.forward = std::max(all.forward, one.forward), all.backward = std::max(all.backward, one.backward);
+      all.forward = std::max(all.forward, one.forward),
+      all.backward = std::max(all.backward, one.backward);
     }
     return all;
   }
@@ -31,13 +32,17 @@ struct BlockwiseKernel {
  private:
   // Of `size` queries that see `seen` keys.
   Peak block(double size, double seen) const {
-    const double e = element, rows = batch * size, scores = rows * seen, low = e < kFp32Bytes ? scores * e : 0.0;
-    const double q = query_width * size * e, o = output_width * size * e, k = key_width * seen * e, v = value_width * seen * e;
-    const double made = std::max({q + scores * e, scores * kFp32Bytes + low});  // queries and scores, then fp32 scores
+    const double e = element, rows = batch * size, scores = rows * seen,
+                 low = e < kFp32Bytes ? scores * e : 0.0;
+    const double q = query_width * size * e, o = output_width * size * e, k = key_width * seen * e,
+                 v = value_width * seen * e;
+    // Queries and scores, then fp32 scores.
+    const double made = std::max({q + scores * e, scores * kFp32Bytes + low});
     Peak peak;
     peak.forward = std::max(made, scores * kFp32Bytes + 2.0 * rows * kFp32Bytes + low + o);
     const double own = q + o + rows * kFp32Bytes, p = scores * e, sums = rows * e;
-    peak.backward = own + std::max({made, scores * kFp32Bytes + low, p + v, p + 2.0 * o + sums, sums + 2.0 * p + std::max(q, k)});
+    peak.backward = own + std::max({made, scores * kFp32Bytes + low, p + v, p + 2.0 * o + sums,
+                                    sums + 2.0 * p + std::max(q, k)});
     return peak;
   }
 };
@@ -63,7 +68,10 @@ class CoreDataflow {
   // Its log-sum-exps are saved beside all that goes in and comes out.
   void fused(Tensor output) {
     const Tensor sums = layer_.add(layer_.tokens * heads() * kFp32Bytes, Role::Statistic);
-    Dataflow::Step& step = inputs(layer_.flow.step(Module::CoreAttention)).writes(output).writes(sums).fused_attention();
+    Dataflow::Step& step = inputs(layer_.flow.step(Module::CoreAttention))
+                               .writes(output)
+                               .writes(sums)
+                               .fused_attention();
     for (const Tensor saved : {heads_.q, heads_.k, heads_.v, output, sums}) step.saves(saved);
     const AttentionKernel kernel = layer_.framework().attention_kernel;
     if (kernel == AttentionKernel::Blockwise || kernel == AttentionKernel::BlockwiseFp32) {
@@ -83,14 +91,18 @@ class CoreDataflow {
       case ContextScheme::AllToAll: break;
     }
     // Fewer key and value heads than ranks are sent to several of them.
-    const double kv_heads = model_.mla ? heads() : std::max(1.0, model_.num_kv_heads / layer_.ranks);
+    const double kv_heads =
+        model_.mla ? heads() : std::max(1.0, model_.num_kv_heads / layer_.ranks);
     return layer_.size(heads_.q) + std::max(1.0, ranks / kv_heads) * own;
   }
 
-  Dataflow::Step& inputs(Dataflow::Step& step) const { return step.reads(heads_.q).reads(heads_.k).reads(heads_.v); }
+  Dataflow::Step& inputs(Dataflow::Step& step) const {
+    return step.reads(heads_.q).reads(heads_.k).reads(heads_.v);
+  }
 
   BlockwiseKernel blockwise() const {
-    const double sequences = strategy_.micro_batch, s = static_cast<double>(model_.seq_len), e = layer_.element;
+    const double sequences = strategy_.micro_batch, s = static_cast<double>(model_.seq_len),
+                 e = layer_.element;
     const auto width = [&](Tensor tensor) { return layer_.size(tensor).value() / e / s; };
     return {.batch = sequences * heads(),
             .sequence = s,
@@ -102,21 +114,41 @@ class CoreDataflow {
   }
 
   void unfused(Tensor output) {
-    const double scores = layer_.tokens * heads() * static_cast<double>(model_.seq_len), e = layer_.element;
+    const double scores = layer_.tokens * heads() * static_cast<double>(model_.seq_len),
+                 e = layer_.element;
     const bool dropout = layer_.framework().dropout > 0.0;
     const Tensor raw = layer_.add(scores * e), probabilities = layer_.add(scores * e);
-    layer_.flow.step(Module::CoreAttention).reads(heads_.q).reads(heads_.k).writes(raw).saves(heads_.q).saves(heads_.k);
-    Dataflow::Step& softmax = layer_.flow.step(Module::CoreAttention).reads(raw).writes(probabilities).saves(probabilities);
+    layer_.flow.step(Module::CoreAttention)
+        .reads(heads_.q)
+        .reads(heads_.k)
+        .writes(raw)
+        .saves(heads_.q)
+        .saves(heads_.k);
+    Dataflow::Step& softmax = layer_.flow.step(Module::CoreAttention)
+                                  .reads(raw)
+                                  .writes(probabilities)
+                                  .saves(probabilities);
     if (layer_.framework().fusion != ElementwiseFusion::Eager) softmax.gradient_in_place();
     const Tensor weights = dropout ? drop_out(probabilities, scores) : probabilities;
     const Tensor by_heads = layer_.add(layer_.tokens * width_ * e);
-    layer_.flow.step(Module::CoreAttention).reads(weights).reads(heads_.v).writes(by_heads).saves(weights).saves(heads_.v);
+    layer_.flow.step(Module::CoreAttention)
+        .reads(weights)
+        .reads(heads_.v)
+        .writes(by_heads)
+        .saves(weights)
+        .saves(heads_.v);
     layer_.flow.step(Module::CoreAttention).reads(by_heads).writes(output);
   }
 
   Tensor drop_out(Tensor probabilities, double scores) {
-    const Tensor dropped = layer_.add(scores * layer_.element), mask = layer_.add(scores, Role::Statistic);
-    layer_.flow.step(Module::CoreAttention).reads(probabilities).writes(dropped).writes(mask).saves(mask).gradient_in_place();
+    const Tensor dropped = layer_.add(scores * layer_.element),
+                 mask = layer_.add(scores, Role::Statistic);
+    layer_.flow.step(Module::CoreAttention)
+        .reads(probabilities)
+        .writes(dropped)
+        .writes(mask)
+        .saves(mask)
+        .gradient_in_place();
     return dropped;
   }
 

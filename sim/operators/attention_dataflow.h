@@ -1,8 +1,9 @@
-// The tensors of the core of attention: scores, softmax and weighted sum (layer_dataflow.h); its operators are
-// attention_core.h's.
+// The tensors of the core of attention: scores, softmax and weighted sum (layer_dataflow.h); its
+// operators are attention_core.h's.
 //
-// A fused kernel saves q, k, v, its output and a log-sum-exp for each row; one that is written out saves the probabilities, with
-// dropout their masked copy and the mask.  Kernels that work on blocks of queries have the scores of one block at a time.
+// A fused kernel saves q, k, v, its output and a log-sum-exp for each row; one that is written out
+// saves the probabilities, with dropout their masked copy and the mask.  Kernels that work on
+// blocks of queries have the scores of one block at a time.
 #pragma once
 
 #include "sim/operators/layer_dataflow.h"

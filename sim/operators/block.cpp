@@ -15,13 +15,15 @@ namespace llmsim::sim {
 namespace {
 
 bool gathers_again(const Strategy& strategy, const Framework& framework) {
-  return framework.sharded.regathers_in_backward && (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
+  return framework.sharded.regathers_in_backward &&
+         (strategy.sharding == Sharding::Zero3 || strategy.sharding == Sharding::Hsdp);
 }
 
 // Collects the operators of a block; one method per half, one per idiom.
 class BlockLowering {
  public:
-  BlockLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, LayerKind kind)
+  BlockLowering(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                LayerKind kind)
       : model_(model),
         kind_(kind),
         weights_(layer_weights(model, kind, strategy.tp)),
@@ -60,19 +62,23 @@ class BlockLowering {
 
   // Queries, keys and values.
   void attention_inputs() {
-    const std::int64_t heads = model_.num_heads / tensor_, kv_heads = std::max(1, model_.num_kv_heads / tensor_);
-    const double queries_and_keys = static_cast<double>(tokens_ * (heads + kv_heads) * model_.head_dim);
+    const std::int64_t heads = model_.num_heads / tensor_,
+                       kv_heads = std::max(1, model_.num_kv_heads / tensor_);
+    const double queries_and_keys =
+        static_cast<double>(tokens_ * (heads + kv_heads) * model_.head_dim);
     gather(Module::Qkv);
     fuses_inputs() ? joined_inputs() : gemm(Module::Qkv, WeightName::Qkv);
     if (model_.qk_norm != QkNorm::None) qk_norm(queries_and_keys);
     if (model_.position == Position::Rope)
-      block_.add(OperatorKind::Rotary, Module::Qkv, "rotary", queries_and_keys, rotary_traffic(framework_, element_));
+      block_.add(OperatorKind::Rotary, Module::Qkv, "rotary", queries_and_keys,
+                 rotary_traffic(framework_, element_));
   }
 
   // One GEMM of qkv and the MLP's input.
   void joined_inputs() {
     const LayerWeight qkv = rank_weight(WeightName::Qkv), up = rank_weight(WeightName::MlpUp);
-    block_.add(Module::Qkv, lower_linear(linear_, "qkv_mlp_up", tokens_, qkv.columns + up.columns, qkv.rows));
+    block_.add(Module::Qkv,
+               lower_linear(linear_, "qkv_mlp_up", tokens_, qkv.columns + up.columns, qkv.rows));
   }
 
   void mla_inputs(const Mla& mla) {
@@ -85,31 +91,37 @@ class BlockLowering {
     const double t = static_cast<double>(tokens_), per_head = t * (model_.num_heads / tensor_);
     block_.add(OperatorKind::Rotary, Module::MlaUp, "rotary", (per_head + t) * mla.qk_rope_head_dim,
                rotary_traffic(framework_, element_));
-    block_.add(OperatorKind::Copy, Module::MlaUp, "assemble_keys", per_head * query_head_dim(model_),
-               permutation_traffic(element_));
+    block_.add(OperatorKind::Copy, Module::MlaUp, "assemble_keys",
+               per_head * query_head_dim(model_), permutation_traffic(element_));
   }
 
   // Into a bottleneck: the GEMM, and the norm of its first values.
   void down(WeightName matrix, WeightName norm) {
     const std::int64_t tokens = strategy_.sequence_parallel ? tokens_ / tensor_ : tokens_;
     block_.add(Module::Qkv, lower_linear(linear_, weights_[matrix], tokens));
-    block_.add(OperatorKind::Norm, Module::Qkv, name_of(norm), static_cast<double>(tokens * weights_[norm].columns),
+    block_.add(OperatorKind::Norm, Module::Qkv, name_of(norm),
+               static_cast<double>(tokens * weights_[norm].columns),
                norm_traffic(model_.norm, framework_, element_));
   }
 
-  // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the GEMMs up: where those are
-  // recomputed they are gathered again, and once more for the gradient of the weights, as before any column-parallel GEMM
+  // Each tensor rank projects the latents of all tokens up.  Megatron-LM gathers them within the
+  // GEMMs up: where those are recomputed they are gathered again, and once more for the gradient of
+  // the weights, as before any column-parallel GEMM
   // (megatron/core/transformer/multi_latent_attention.py, qkv_up_proj_and_rope_apply).
   void share_mla(WeightName down) {
     if (tensor_ == 1) return;
     const Bytes message(static_cast<double>(tokens_ * weights_[down].columns) * element_);
     if (!strategy_.sequence_parallel) {
-      block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::AllReduce, GroupKind::Tensor, message));
+      block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::AllReduce,
+                                                    GroupKind::Tensor, message));
       return;
     }
-    block_.add_forward(Module::MlaUp, collective("latents", CollectiveKind::AllGather, GroupKind::Tensor, message));
-    block_.add_backward(Module::MlaUp, collective("mla_again", CollectiveKind::AllGather, GroupKind::Tensor, message));
-    block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::ReduceScatter, GroupKind::Tensor, message));
+    block_.add_forward(Module::MlaUp, collective("latents", CollectiveKind::AllGather,
+                                                 GroupKind::Tensor, message));
+    block_.add_backward(Module::MlaUp, collective("mla_again", CollectiveKind::AllGather,
+                                                  GroupKind::Tensor, message));
+    block_.add_backward(Module::MlaUp, collective("mla_gradient", CollectiveKind::ReduceScatter,
+                                                  GroupKind::Tensor, message));
   }
 
   bool norms_twice() const { return !model_.parallel_block || model_.norms_per_layer >= 2; }
@@ -133,7 +145,8 @@ class BlockLowering {
     end_half(Module::Combine, gathers);
   }
 
-  // What follows the second half's last GEMM, of `module`; `partial`: tensor ranks have a part of the sum each.
+  // What follows the second half's last GEMM, of `module`; `partial`: tensor ranks have a part of
+  // the sum each.
   void end_half(Module module, bool partial = true) {
     if (model_.parallel_block) sum_of_halves(module);
     if (partial) reduce(module);
@@ -142,12 +155,15 @@ class BlockLowering {
   }
 
   // One GEMM where both halves read the same norm and the framework joins their weights.
-  bool fuses_inputs() const { return model_.parallel_block && model_.norms_per_layer == 1 && framework_.fuses_parallel_inputs; }
+  bool fuses_inputs() const {
+    return model_.parallel_block && model_.norms_per_layer == 1 && framework_.fuses_parallel_inputs;
+  }
 
   // The partial sums of attention and MLP, added before the one reduction that both share.
   void sum_of_halves(Module module) {
     const double elements = static_cast<double>(tokens_) * model_.hidden_size;
-    block_.add_forward(module, memory_bound(OperatorKind::Residual, "parallel_sum", elements, 3 * element_, 1));
+    block_.add_forward(
+        module, memory_bound(OperatorKind::Residual, "parallel_sum", elements, 3 * element_, 1));
   }
 
   void qk_norm(double elements) {
@@ -168,7 +184,8 @@ class BlockLowering {
       }
       const double elements = static_cast<double>(tokens_ * width);
       if (kernels > 0)
-        block_.add_backward(module, memory_bound(OperatorKind::BiasGradient, "bias_gradient", elements, element_, kernels));
+        block_.add_backward(module, memory_bound(OperatorKind::BiasGradient, "bias_gradient",
+                                                 elements, element_, kernels));
     };
     add(Module::Qkv, {WeightName::Qkv, WeightName::QueryDown, WeightName::MlaDown});
     add(Module::AttentionOutput, {WeightName::AttentionOutput});
@@ -176,21 +193,26 @@ class BlockLowering {
   }
 
   void norm(const char* label) {
-    block_.add(OperatorKind::Norm, Module::Norm, label, residual_elements(), norm_traffic(model_.norm, framework_, element_));
+    block_.add(OperatorKind::Norm, Module::Norm, label, residual_elements(),
+               norm_traffic(model_.norm, framework_, element_));
   }
 
   void residual(const char* label) {
-    block_.add(OperatorKind::Residual, Module::Residual, label, residual_elements(), residual_traffic(framework_, element_));
+    block_.add(OperatorKind::Residual, Module::Residual, label, residual_elements(),
+               residual_traffic(framework_, element_));
   }
 
   // Before a column-parallel GEMM.
   void gather(Module module) {
     if (tensor_ == 1) return;
-    const auto over_tensor_ranks = [](const char* label, CollectiveKind kind, Bytes message, TensorOverlap overlap) {
+    const auto over_tensor_ranks = [](const char* label, CollectiveKind kind, Bytes message,
+                                      TensorOverlap overlap) {
       return collective(label, kind, GroupKind::Tensor, message, overlap);
     };
-    const CollectiveKind sum = strategy_.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
-    block_.add_backward(module, over_tensor_ranks("column_gradient", sum, whole_residual(), TensorOverlap::WeightGradient));
+    const CollectiveKind sum =
+        strategy_.sequence_parallel ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
+    block_.add_backward(module, over_tensor_ranks("column_gradient", sum, whole_residual(),
+                                                  TensorOverlap::WeightGradient));
     if (!strategy_.sequence_parallel) return;
     const auto all_gather = [&](const char* label, TensorOverlap overlap) {
       return over_tensor_ranks(label, CollectiveKind::AllGather, gathered_residual(), overlap);
@@ -204,29 +226,36 @@ class BlockLowering {
     if (tensor_ == 1) return;
     const Bytes message = whole_residual();
     if (!strategy_.sequence_parallel) {
-      block_.add_forward(module, collective("row_output", CollectiveKind::AllReduce, GroupKind::Tensor, message));
+      block_.add_forward(
+          module, collective("row_output", CollectiveKind::AllReduce, GroupKind::Tensor, message));
       return;
     }
-    block_.add_forward(
-        module, collective("row_output", CollectiveKind::ReduceScatter, GroupKind::Tensor, message, TensorOverlap::Follows));
-    block_.add_backward(module, collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor, gathered_residual(),
-                                           TensorOverlap::Follows));
+    block_.add_forward(module, collective("row_output", CollectiveKind::ReduceScatter,
+                                          GroupKind::Tensor, message, TensorOverlap::Follows));
+    block_.add_backward(module,
+                        collective("row_gradient", CollectiveKind::AllGather, GroupKind::Tensor,
+                                   gathered_residual(), TensorOverlap::Follows));
   }
 
   // As all-gathers send it: linear layers need it in the format of their GEMMs.
   Bytes gathered_residual() const {
-    const double sent = framework_.low_precision.gathers_inputs
-                            ? low_precision_bytes(framework_.low_precision, strategy_.precision, false)
-                            : element_;
+    const double sent =
+        framework_.low_precision.gathers_inputs
+            ? low_precision_bytes(framework_.low_precision, strategy_.precision, false)
+            : element_;
     return std::min(1.0, sent / element_) * whole_residual();
   }
 
-  Bytes whole_residual() const { return Bytes(static_cast<double>(tokens_) * model_.hidden_size * element_); }
+  Bytes whole_residual() const {
+    return Bytes(static_cast<double>(tokens_) * model_.hidden_size * element_);
+  }
 
   LayerWeight rank_weight(WeightName name) const { return weights_[name].on_rank(tensor_); }
 
   // The GEMM of tokens and all matrices that stand side by side: q, k and v; gate and up.
-  void gemm(Module module, WeightName name) { block_.add(module, lower_linear(linear_, rank_weight(name), tokens_)); }
+  void gemm(Module module, WeightName name) {
+    block_.add(module, lower_linear(linear_, rank_weight(name), tokens_));
+  }
 
   const Transformer& model_;
   LayerKind kind_;
@@ -242,10 +271,11 @@ class BlockLowering {
 
 }  // namespace
 
-LayerOperators lower_block(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                           RecomputeKind recompute, LayerKind kind) {
+LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
+                           const Framework& framework, RecomputeKind recompute, LayerKind kind) {
   LayerOperators block = BlockLowering(model, strategy, framework, kind).lower();
-  block.recompute = recomputed_operators(block.forward, model, strategy, framework, recompute, kind);
+  block.recompute =
+      recomputed_operators(block.forward, model, strategy, framework, recompute, kind);
   return block;
 }
 

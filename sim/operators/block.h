@@ -1,33 +1,37 @@
 // One transformer block as operators of one rank, for one micro-batch.
 //
-// Notation: t = micro_batch * seq_len / context_parallel tokens, h = hidden_size, a = num_heads, d = head_dim, g = num_kv_heads,
-// f = ffn_size, n = tensor_parallel.  Column-parallel GEMMs (qkv, up) divide their output by n, row-parallel ones (projection,
-// down) their input.
+// Notation: t = micro_batch * seq_len / context_parallel tokens, h = hidden_size, a = num_heads, d
+// = head_dim, g = num_kv_heads, f = ffn_size, n = tensor_parallel.  Column-parallel GEMMs (qkv, up)
+// divide their output by n, row-parallel ones (projection, down) their input.
 //
-//   forward   norm, [gather], (t, (a+2g)d/n, h), rotary, attention, (t, h, ad/n), [reduce], residual,
+//   forward   norm, [gather], (t, (a+2g)d/n, h), rotary, attention, (t, h, ad/n), [reduce],
+//             residual,
 //             norm, [gather], (t, f/n or 2f/n, h), activation, (t, h, f/n), [reduce], residual
-//   backward  for each GEMM a data gradient and a weight gradient; attention twice its forward FLOPs; the conjugate
-//             collectives
+//   backward  for each GEMM a data gradient and a weight gradient; attention twice its forward
+//             FLOPs; the conjugate collectives
 //
-// MLA (multi-head MLA, DeepSeek-V2), with ranks r and c of the bottlenecks of queries and of keys and
-// values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
+// MLA (multi-head MLA, DeepSeek-V2), with ranks r and c of the bottlenecks of queries and of keys
+// and values, heads of e = qk_nope + qk_rope for queries and keys and v for values:
 //
-//   (t, r, h), norm; (t, c + qk_rope, h), norm; [gather]; (t, a e/n, r), (t, a (qk_nope + v)/n, c), rotary, keys assembled,
-//   attention, (t, h, a v/n)
+//   (t, r, h), norm; (t, c + qk_rope, h), norm; [gather]; (t, a e/n, r), (t, a (qk_nope + v)/n, c),
+//     rotary, keys assembled, attention, (t, h, a v/n)
 //
-// Every tensor rank has both matrices that go down, and the whole of what they give: with sequence_parallel they work on t/n
-// tokens, and it is the narrow latents that are gathered.  Queries without a bottleneck are one column-parallel GEMM.
+// Every tensor rank has both matrices that go down, and the whole of what they give: with
+// sequence_parallel they work on t/n tokens, and it is the narrow latents that are gathered.
+// Queries without a bottleneck are one column-parallel GEMM.
 //
 // In an MoE model the experts take the place of the MLP: experts.h.
 //
-// A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the framework may join qkv and the MLP's input
-// to one GEMM.  Queries and keys may be normalised, norms may follow each half.
+// A parallel block (PaLM) reads one norm in both halves, gathers and reduces once; the framework
+// may join qkv and the MLP's input to one GEMM.  Queries and keys may be normalised, norms may
+// follow each half.
 //
-// With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and norms and residuals work on
-// t/n tokens; without, the reductions are all-reduces.  8- and 4-bit recipes may cast what is gathered before it travels
-// (inputs, output gradients): low_precision_bytes a value; sums travel in 16 bits.
-// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022; what a block saves for the
-// backward pass stands in block_dataflow.h.
+// With sequence_parallel the gathers are all-gathers and the reductions reduce-scatters over n, and
+// norms and residuals work on t/n tokens; without, the reductions are all-reduces.  8- and 4-bit
+// recipes may cast what is gathered before it travels (inputs, output gradients):
+// low_precision_bytes a value; sums travel in 16 bits.
+// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+// 2022; what a block saves for the backward pass stands in block_dataflow.h.
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -37,9 +41,12 @@
 
 namespace llmsim::sim {
 
-// A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of block).
-// `kind`: which of the model's layers; one with experts needs model.moe.  Requires a valid strategy.
-LayerOperators lower_block(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                           RecomputeKind recompute, LayerKind kind = LayerKind::Dense);
+// A block as it runs under `recompute` (EveryN counts as Full: the caller mixes the two kinds of
+// block).
+// `kind`: which of the model's layers; one with experts needs model.moe.  Requires a valid
+// strategy.
+LayerOperators lower_block(const Transformer& model, const Strategy& strategy,
+                           const Framework& framework, RecomputeKind recompute,
+                           LayerKind kind = LayerKind::Dense);
 
 }  // namespace llmsim::sim

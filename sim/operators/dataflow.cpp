@@ -34,7 +34,8 @@ Dataflow::Step& Dataflow::step(Module module) {
 
 std::optional<Module> Dataflow::writer(Tensor tensor) const {
   for (const Step& step : steps_) {
-    if (std::find(step.writes_.begin(), step.writes_.end(), tensor) != step.writes_.end()) return step.module_;
+    if (std::find(step.writes_.begin(), step.writes_.end(), tensor) != step.writes_.end())
+      return step.module_;
   }
   return std::nullopt;
 }
@@ -52,7 +53,10 @@ class DataflowSweep {
   using Role = Dataflow::Role;
 
   DataflowSweep(const Dataflow& flow, const Dataflow::Recomputation& recomputation)
-      : flow_(flow), recomputation_(recomputation), tensors_(flow.tensors_.size()), saved_(flow.tensors_.size(), false) {
+      : flow_(flow),
+        recomputation_(recomputation),
+        tensors_(flow.tensors_.size()),
+        saved_(flow.tensors_.size(), false) {
     for (const Step& step : flow.steps_) {
       for (const Tensor tensor : step.saves_) saved_[at(tensor)] = true;
     }
@@ -63,7 +67,9 @@ class DataflowSweep {
     const std::vector<std::size_t> last = last_readers([](std::size_t) { return true; });
     for (std::size_t i = 0; i < flow_.steps_.size(); ++i) {
       write(flow_.steps_[i], &LiveBytes::activations);
-      free_read(i, last, [this](Tensor tensor) { return until_end(tensor) || is_checkpoint(tensor) || tensor == flow_.output_; });
+      free_read(i, last, [this](Tensor tensor) {
+        return until_end(tensor) || is_checkpoint(tensor) || tensor == flow_.output_;
+      });
     }
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
       if (tensors_[t].live && recomputation_.dropped[t]) free(static_cast<Tensor>(t));
@@ -106,21 +112,33 @@ class DataflowSweep {
   static std::size_t at(Tensor tensor) { return static_cast<std::size_t>(tensor); }
   Bytes size(Tensor tensor) const { return flow_.tensors_[at(tensor)].size; }
   Role role(Tensor tensor) const { return flow_.tensors_[at(tensor)].role; }
-  bool has_gradient(Tensor tensor) const { return role(tensor) == Role::Activation || role(tensor) == Role::Logits; }
+  bool has_gradient(Tensor tensor) const {
+    return role(tensor) == Role::Activation || role(tensor) == Role::Logits;
+  }
   bool is_cached(Tensor tensor) const { return recomputation_.cached[at(tensor)]; }
   // From the forward pass to the backward pass.
-  bool stays(Tensor tensor) const { return (is_cached(tensor) || saved_[at(tensor)]) && !recomputation_.dropped[at(tensor)]; }
+  bool stays(Tensor tensor) const {
+    return (is_cached(tensor) || saved_[at(tensor)]) && !recomputation_.dropped[at(tensor)];
+  }
 
   // Of modules that are recomputed, tensors are dropped when the layer has ended.
-  bool until_end(Tensor tensor) const { return recomputation_.from_input ? stays(tensor) : saved_[at(tensor)]; }
-  bool is_checkpoint(Tensor tensor) const { return recomputation_.from_input && tensor == flow_.input_; }
+  bool until_end(Tensor tensor) const {
+    return recomputation_.from_input ? stays(tensor) : saved_[at(tensor)];
+  }
+  bool is_checkpoint(Tensor tensor) const {
+    return recomputation_.from_input && tensor == flow_.input_;
+  }
 
   Bytes LiveBytes::*kind_of(Tensor tensor, Bytes LiveBytes::*otherwise) const {
     return is_of_logits(tensor) ? &LiveBytes::logits : otherwise;
   }
-  bool is_of_logits(Tensor tensor) const { return role(tensor) == Role::Logits || role(tensor) == Role::LogitsCopy; }
+  bool is_of_logits(Tensor tensor) const {
+    return role(tensor) == Role::Logits || role(tensor) == Role::LogitsCopy;
+  }
   // Workspaces of kernels that make them or work on them.
-  bool is_of_logits(const Step& step) const { return step.module_ == Module::Head || step.module_ == Module::Loss; }
+  bool is_of_logits(const Step& step) const {
+    return step.module_ == Module::Head || step.module_ == Module::Loss;
+  }
 
   void raise(Bytes LiveBytes::*kind, Bytes size) {
     pass_.net.*kind += size;
@@ -179,13 +197,16 @@ class DataflowSweep {
 
   std::size_t begin_of_half(bool second) const {
     const auto begin = flow_.steps_.begin();
-    const auto first = std::find_if(begin, flow_.steps_.end(), [&](const Step& step) { return step.second_half_ == second; });
+    const auto first = std::find_if(begin, flow_.steps_.end(),
+                                    [&](const Step& step) { return step.second_half_ == second; });
     return static_cast<std::size_t>(first - begin);
   }
 
   // Steps that are repeated: what was dropped is there again, and what is there twice is not kept.
   void repeat(std::size_t first, std::size_t last) {
-    const auto chosen = [&](std::size_t i) { return first <= i && i < last && recomputation_.repeated[i]; };
+    const auto chosen = [&](std::size_t i) {
+      return first <= i && i < last && recomputation_.repeated[i];
+    };
     const std::vector<std::size_t> readers = last_readers(chosen);
     for (std::size_t i = first; i < last; ++i) {
       if (!chosen(i)) continue;
@@ -202,13 +223,16 @@ class DataflowSweep {
       }
       pass(&LiveBytes::recomputed, step.forward_);
       pass_.net.recomputed -= twice;
-      free_read(i, readers, [this](Tensor tensor) { return saved_[at(tensor)] || tensor == flow_.input_; });
+      free_read(i, readers,
+                [this](Tensor tensor) { return saved_[at(tensor)] || tensor == flow_.input_; });
     }
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
-      if (recomputation_.cached[t] && !saved_[t] && tensors_[t].live && readers[t] == flow_.steps_.size())
+      if (recomputation_.cached[t] && !saved_[t] && tensors_[t].live &&
+          readers[t] == flow_.steps_.size())
         free(static_cast<Tensor>(t));
     }
-    if (recomputation_.holds_output && !tensors_[at(flow_.output_)].live) take(flow_.output_, &LiveBytes::recomputed);
+    if (recomputation_.holds_output && !tensors_[at(flow_.output_)].live)
+      take(flow_.output_, &LiveBytes::recomputed);
   }
 
   std::vector<std::size_t> first_savers() const {
@@ -221,7 +245,8 @@ class DataflowSweep {
 
   // Adds the record of a gradient that is there.
   int add_gradient(Tensor tensor) {
-    gradients_.push_back({.size = size(tensor), .kind = kind_of(tensor, &LiveBytes::gradients), .tensors = 1});
+    gradients_.push_back(
+        {.size = size(tensor), .kind = kind_of(tensor, &LiveBytes::gradients), .tensors = 1});
     return static_cast<int>(gradients_.size()) - 1;
   }
 
@@ -249,10 +274,13 @@ class DataflowSweep {
     }
   }
 
-  // Whether a gradient is made where something is that the step uses up: the gradient of what it wrote, or the saved tensor.
+  // Whether a gradient is made where something is that the step uses up: the gradient of what it
+  // wrote, or the saved tensor.
   bool takes_place(const Step& step, Tensor tensor) {
     if (step.in_place_) return true;
-    if (step.replaced_ == Dataflow::kNone || tensor != step.reads_.front() || !tensors_[at(step.replaced_)].live) return false;
+    if (step.replaced_ == Dataflow::kNone || tensor != step.reads_.front() ||
+        !tensors_[at(step.replaced_)].live)
+      return false;
     free(step.replaced_);
     pass_.net.*kind_of(tensor, &LiveBytes::gradients) += size(tensor);
     return true;
@@ -292,7 +320,8 @@ Dataflow::Recomputation Dataflow::recompute(ModuleSet modules, ModuleSet keeps_o
     if (!plan.repeated[i]) continue;
     // The norm's own sums are small, and stay.
     for (const Tensor tensor : steps_[i].writes_) {
-      const bool sums = steps_[i].module_ == Module::Norm && tensors_[index(tensor)].role == Role::Statistic;
+      const bool sums =
+          steps_[i].module_ == Module::Norm && tensors_[index(tensor)].role == Role::Statistic;
       plan.dropped[index(tensor)] = tensor != output_ && !sums;
     }
   }
@@ -316,14 +345,17 @@ Dataflow::Recomputation Dataflow::recompute_all(bool stops_early) const {
                      .cached = std::vector<bool>(tensors_.size(), false),
                      .from_input = true,
                      .holds_output = !stops_early};
-  if (stops_early) std::fill(plan.repeated.begin() + static_cast<std::ptrdiff_t>(needed_), plan.repeated.end(), false);
+  if (stops_early)
+    std::fill(plan.repeated.begin() + static_cast<std::ptrdiff_t>(needed_), plan.repeated.end(),
+              false);
   for (const Tensor tensor : {input_, output_}) {
     if (tensor != kNone) plan.dropped[index(tensor)] = false;
   }
   return plan;
 }
 
-// What a policy keeps of the outputs of a step, and whether nothing of them is left to be written again.
+// What a policy keeps of the outputs of a step, and whether nothing of them is left to be written
+// again.
 struct Dataflow::KeptOutputs {
   std::vector<Tensor> tensors;
   bool all = false;
@@ -337,7 +369,8 @@ Dataflow::Tensor Dataflow::summed(Tensor partial) const {
   return partial;
 }
 
-Dataflow::KeptOutputs Dataflow::kept_outputs(const Step& step, SavedGemms saved, bool last, int& outputs) const {
+Dataflow::KeptOutputs Dataflow::kept_outputs(const Step& step, SavedGemms saved, bool last,
+                                             int& outputs) const {
   const bool every_second = saved == SavedGemms::EverySecond;
   if (every_second && (step.fused_attention_ || step.reduce_scatter_))
     return {.tensors = {step.writes_.begin(), step.writes_.end()}, .all = true};
@@ -346,7 +379,8 @@ Dataflow::KeptOutputs Dataflow::kept_outputs(const Step& step, SavedGemms saved,
   for (const Tensor tensor : step.writes_) {
     if (!step.gemm_ || tensors_[index(tensor)].role == Role::Statistic) continue;
     const bool known = step.saved_ == PolicySaves::EverySecond, odd = known && ++outputs % 2 == 1;
-    const bool keeps = every_second ? odd || step.saved_ == PolicySaves::All : saved == SavedGemms::All || first;
+    const bool keeps =
+        every_second ? odd || step.saved_ == PolicySaves::All : saved == SavedGemms::All || first;
     if (!keeps)
       kept.all = false;
     else if (every_second || !step.row_parallel_)
@@ -359,10 +393,12 @@ Dataflow::KeptOutputs Dataflow::kept_outputs(const Step& step, SavedGemms saved,
 
 Dataflow::Recomputation Dataflow::recompute_by_operator(SavedGemms saved, bool stops_early) const {
   Recomputation plan = recompute_all(stops_early);
-  const auto last = std::find_if(steps_.rbegin(), steps_.rend(), [](const Step& step) { return step.gemm_; });
+  const auto last =
+      std::find_if(steps_.rbegin(), steps_.rend(), [](const Step& step) { return step.gemm_; });
   int outputs = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const KeptOutputs kept = kept_outputs(steps_[i], saved, last != steps_.rend() && &steps_[i] == &*last, outputs);
+    const KeptOutputs kept =
+        kept_outputs(steps_[i], saved, last != steps_.rend() && &steps_[i] == &*last, outputs);
     for (const Tensor tensor : kept.tensors) plan.cached[index(tensor)] = true;
     if (!kept.all) continue;
     plan.repeated[i] = false;
@@ -374,12 +410,14 @@ Dataflow::Recomputation Dataflow::recompute_by_operator(SavedGemms saved, bool s
     if (plan.cached[t]) plan.dropped[t] = false;
   }
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].reduce_scatter_ && plan.cached[index(steps_[i].writes_.front())]) plan.repeated[i] = false;
+    if (steps_[i].reduce_scatter_ && plan.cached[index(steps_[i].writes_.front())])
+      plan.repeated[i] = false;
   }
   return plan;
 }
 
-double Dataflow::repeated_share(const Recomputation& recomputation, Module module, int ordinal) const {
+double Dataflow::repeated_share(const Recomputation& recomputation, Module module,
+                                int ordinal) const {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (!steps_[i].gemm_ || steps_[i].module_ != module || ordinal-- > 0) continue;
     if (!recomputation.repeated[i]) return 0.0;
@@ -428,24 +466,32 @@ Bytes Dataflow::saved(const Recomputation& recomputation) const {
 
 bool Dataflow::reads_elsewhere(Module module, Tensor tensor) const {
   return std::any_of(steps_.begin(), steps_.end(), [&](const Step& step) {
-    return step.module_ != module && std::find(step.reads_.begin(), step.reads_.end(), tensor) != step.reads_.end();
+    return step.module_ != module &&
+           std::find(step.reads_.begin(), step.reads_.end(), tensor) != step.reads_.end();
   });
 }
 
-Bytes Dataflow::saved_inputs(const Recomputation& recomputation, ModuleSet first_half, ModuleSet second_half) const {
+Bytes Dataflow::saved_inputs(const Recomputation& recomputation, ModuleSet first_half,
+                             ModuleSet second_half) const {
   std::vector<bool> inputs(tensors_.size(), false);
   for (const Step& step : steps_) {
     if (!(step.second_half_ ? second_half : first_half).has(step.module_)) continue;
     for (const Tensor tensor : step.saves_) {
-      const bool written = std::find(step.writes_.begin(), step.writes_.end(), tensor) != step.writes_.end();
-      if (!recomputation.dropped[index(tensor)] && !(written && reads_elsewhere(step.module_, tensor)))
+      const bool written =
+          std::find(step.writes_.begin(), step.writes_.end(), tensor) != step.writes_.end();
+      if (!recomputation.dropped[index(tensor)] &&
+          !(written && reads_elsewhere(step.module_, tensor)))
         inputs[index(tensor)] = true;
     }
   }
   return size_of_chosen(inputs, [&](std::size_t t) { return tensors_[t].size; });
 }
 
-PassBytes Dataflow::forward(const Recomputation& recomputation) const { return DataflowSweep(*this, recomputation).forward(); }
-PassBytes Dataflow::backward(const Recomputation& recomputation) const { return DataflowSweep(*this, recomputation).backward(); }
+PassBytes Dataflow::forward(const Recomputation& recomputation) const {
+  return DataflowSweep(*this, recomputation).forward();
+}
+PassBytes Dataflow::backward(const Recomputation& recomputation) const {
+  return DataflowSweep(*this, recomputation).backward();
+}
 
 }  // namespace llmsim::sim

@@ -1,19 +1,22 @@
-// The tensors of a layer: which operator writes, reads and saves them, and so how much memory a pass over the layer takes.
+// The tensors of a layer: which operator writes, reads and saves them, and so how much memory a
+// pass over the layer takes.
 //
 // A layer is a list of steps in execution order.  Of its tensors
 //
-//   forward    a step allocates what it writes and a workspace on top; a tensor is freed after its last reader, unless a step
-//              saves it for the backward pass or it is what the layer gives to the next
-//   backward   the steps in reverse: a step allocates the gradients of what it reads and a workspace on top, then frees the
-//              gradients of what it wrote and the saved tensors that no earlier step needs.  A tensor with two readers has the
-//              sum of two gradients: the second is there for a moment beside the first
-//   recompute  tensors that are dropped at the end of the forward pass are written again when the backward pass enters their half
-//              of the layer, by the steps that are repeated
+//   forward    a step allocates what it writes and a workspace on top; a tensor is freed after its
+//              last reader, unless a step saves it for the backward pass or it is what the layer
+//              gives to the next
+//   backward   the steps in reverse: a step allocates the gradients of what it reads and a
+//              workspace on top, then frees the gradients of what it wrote and the saved tensors
+//              that no earlier step needs.  A tensor with two readers has the sum of two gradients:
+//              the second is there for a moment beside the first
+//   recompute  tensors that are dropped at the end of the forward pass are written again when the
+//              backward pass enters their half of the layer, by the steps that are repeated
 //
-// Sizes are those of one micro-batch on one rank; the layer's input and the gradient of its output are there when a pass begins,
-// and belong to the caller.
-// Source: ours, from the rules of reverse-mode differentiation as PyTorch's autograd executes them (a node frees its saved
-// tensors once it has run) and runtime/model/block.cpp does by hand.
+// Sizes are those of one micro-batch on one rank; the layer's input and the gradient of its output
+// are there when a pass begins, and belong to the caller.
+// Source: ours, from the rules of reverse-mode differentiation as PyTorch's autograd executes them
+// (a node frees its saved tensors once it has run) and runtime/model/block.cpp does by hand.
 #pragma once
 
 #include <array>
@@ -38,7 +41,8 @@ struct LiveBytes {
   Bytes total() const { return activations + recomputed + gradients + logits; }
 };
 
-// A pass over a layer: at most `rise` above what was allocated when it began, `net` more when it has ended.
+// A pass over a layer: at most `rise` above what was allocated when it began, `net` more when it
+// has ended.
 struct PassBytes {
   LiveBytes rise{};
   LiveBytes net{};
@@ -59,9 +63,12 @@ class Dataflow {
     Step& saves(Tensor tensor);  // that it reads or writes
     Step& forward_workspace(Bytes size) { return forward_ = size, *this; }
     Step& backward_workspace(Bytes size) { return backward_ = size, *this; }
-    Step& gradient_in_place() { return in_place_ = true, *this; }  // that of what it reads replaces that of what it wrote
+    // That of what it reads replaces that of what it wrote.
+    Step& gradient_in_place() { return in_place_ = true, *this; }
     // What a policy of recomputation tells steps apart by.
-    Step& gemm(PolicySaves saves = PolicySaves::EverySecond) { return gemm_ = true, saved_ = saves, *this; }
+    Step& gemm(PolicySaves saves = PolicySaves::EverySecond) {
+      return gemm_ = true, saved_ = saves, *this;
+    }
     Step& row_parallel() { return row_parallel_ = true, *this; }
     Step& reduce_scatter() { return reduce_scatter_ = true, *this; }
     Step& fused_attention() { return fused_attention_ = true, *this; }
@@ -95,11 +102,13 @@ class Dataflow {
   // `into` += `addend`, in place: the gradient of the sum is that of both.
   void add_in_place(Tensor addend, Tensor into);
   void begin_second_half() { second_half_ = true; }
-  // Of a pass that recomputes all and stops early: the step added last is the last whose results are needed.
+  // Of a pass that recomputes all and stops early: the step added last is the last whose results
+  // are needed.
   void end_of_needed() { needed_ = steps_.size(); }
 
-  void set_input(Tensor tensor) { input_ = tensor; }    // the caller's
-  void set_output(Tensor tensor) { output_ = tensor; }  // what stays for the next layer; none: the loss
+  void set_input(Tensor tensor) { input_ = tensor; }  // the caller's
+  // What stays for the next layer; none: the loss.
+  void set_output(Tensor tensor) { output_ = tensor; }
   // Of the step that writes it; none for the input.
   std::optional<Module> writer(Tensor tensor) const;
   Bytes size(Tensor tensor) const { return tensors_[index(tensor)].size; }
@@ -108,30 +117,38 @@ class Dataflow {
   struct Recomputation {
     std::vector<bool> repeated;  // steps
     std::vector<bool> dropped;   // tensors that the forward pass does not leave
-    std::vector<bool> cached;    // tensors that it leaves though no step saves them: outputs that a policy keeps
-    bool from_input = false;     // before the backward pass begins; else each half when the pass enters it
-    bool holds_output = false;   // what was written again to the end stays until the backward pass has ended
+    // Tensors that it leaves though no step saves them: outputs that a policy keeps.
+    std::vector<bool> cached;
+    // Before the backward pass begins; else each half when the pass enters it.
+    bool from_input = false;
+    // What was written again to the end stays until the backward pass has ended.
+    bool holds_output = false;
   };
   Recomputation keep_all() const;
-  // Of some modules: what their steps write and save.  A module of `keeps_output` leaves what others read (a checkpoint within
-  // the layer), one of the others does not (its output is written again for them).
+  // Of some modules: what their steps write and save.  A module of `keeps_output` leaves what
+  // others read (a checkpoint within the layer), one of the others does not (its output is written
+  // again for them).
   Recomputation recompute(ModuleSet modules, ModuleSet keeps_output) const;
   // Of everything but the input; `stops_early`: but what follows end_of_needed().
   Recomputation recompute_all(bool stops_early) const;
-  // Of that all but the GEMMs whose outputs `saved` keeps.  GEMMs are counted by their outputs in execution order.  EverySecond
-  // keeps what an operator returns, and the outputs of fused attention and of reduce-scatters; the policies of a compiler keep
-  // the output of a row-parallel GEMM as summed over the tensor ranks, and not the last, which nothing needs.
+  // Of that all but the GEMMs whose outputs `saved` keeps.  GEMMs are counted by their outputs in
+  // execution order.  EverySecond keeps what an operator returns, and the outputs of fused
+  // attention and of reduce-scatters; the policies of a compiler keep the output of a row-parallel
+  // GEMM as summed over the tensor ranks, and not the last, which nothing needs.
   Recomputation recompute_by_operator(SavedGemms saved, bool stops_early) const;
 
   // Of the outputs of the `ordinal`-th GEMM of a module the share that is written again.
   double repeated_share(const Recomputation& recomputation, Module module, int ordinal) const;
   bool repeats(const Recomputation& recomputation, Module module) const;
 
-  // What the layer has saved when its forward pass has ended: the input, where it is saved, and not the output.
+  // What the layer has saved when its forward pass has ended: the input, where it is saved, and not
+  // the output.
   Bytes saved(const Recomputation& recomputation) const;
   Bytes saved() const { return saved(keep_all()); }
-  // Of it what the steps of some modules save of their inputs and for themselves, not what they give to other modules.
-  Bytes saved_inputs(const Recomputation& recomputation, ModuleSet first_half, ModuleSet second_half) const;
+  // Of it what the steps of some modules save of their inputs and for themselves, not what they
+  // give to other modules.
+  Bytes saved_inputs(const Recomputation& recomputation, ModuleSet first_half,
+                     ModuleSet second_half) const;
 
   PassBytes forward(const Recomputation& recomputation) const;
   PassBytes backward(const Recomputation& recomputation) const;

@@ -44,19 +44,23 @@ class HeadDataflow {
   void head(Tensor stream) {
     const Tensor normed = model_.final_norm && !model_.encoder ? add_norm(layer_, stream) : stream;
     if (model_.encoder) layer_.save_extra(Module::Head, saved_by_encoder_head());
-    const bool chunked = strategy_.fused_cross_entropy &&
-                         (framework_.loss.fused == FusedLoss::Gradient || framework_.loss.fused == FusedLoss::Recomputed);
+    const bool chunked =
+        strategy_.fused_cross_entropy && (framework_.loss.fused == FusedLoss::Gradient ||
+                                          framework_.loss.fused == FusedLoss::Recomputed);
     chunked ? loss_of_chunks(normed) : loss_of_logits(normed);
   }
 
-  // Inputs of the dense layer, its activation and norm, of the pooler, its activation and the classifier.
+  // Inputs of the dense layer, its activation and norm, of the pooler, its activation and the
+  // classifier.
   Bytes saved_by_encoder_head() const {
     const double linear = trains() ? layer_.input_bytes() : 0.0, e = layer_.element;
     const double sequences = model_.encoder->next_sentence ? strategy_.micro_batch : 0.0;
-    return Bytes(model_.hidden_size * (tokens_ * (linear + 2.0 * e) + sequences * (2.0 * linear + e)));
+    return Bytes(model_.hidden_size *
+                 (tokens_ * (linear + 2.0 * e) + sequences * (2.0 * linear + e)));
   }
 
-  // The hidden state and the next token's embedding, normalised and joined, give the stream of a further prediction.
+  // The hidden state and the next token's embedding, normalised and joined, give the stream of a
+  // further prediction.
   void predict_further() {
     const Tensor stream = layer_.flow.add(layer_.residual());
     layer_.flow.step(Module::Head).writes(stream);
@@ -91,9 +95,11 @@ class HeadDataflow {
         .backward_workspace(Bytes(row_sums_backward(tokens_)));
   }
 
-  // Of the rows of `tokens` tokens: a temporary of their exponentials; over tensor ranks ids, flags and three sums instead.
+  // Of the rows of `tokens` tokens: a temporary of their exponentials; over tensor ranks ids, flags
+  // and three sums instead.
   double row_sums(double tokens) const {
-    if (!divided()) return std::max(tokens * columns_ * kFp32Bytes, tokens * kFp32Bytes + kFp32Bytes);
+    if (!divided())
+      return std::max(tokens * columns_ * kFp32Bytes, tokens * kFp32Bytes + kFp32Bytes);
     return tokens * (kTokenId + kFlag + 3.0 * kFp32Bytes);
   }
   double row_sums_backward(double tokens) const {
@@ -118,7 +124,8 @@ class HeadDataflow {
   void copies(Dataflow::Step& loss, Tensor made, double count) {
     const double high = logits() * kFp32Bytes;
     const Tensor kept = layer_.add(std::max(0.0, count - 1.0) * high, Role::LogitsCopy);
-    loss.writes(kept).saves(kept).gradient_in(made).backward_workspace(Bytes(std::min(1.0, count) * high));
+    loss.writes(kept).saves(kept).gradient_in(made).backward_workspace(
+        Bytes(std::min(1.0, count) * high));
   }
 
   // One kernel for the logits' loss, or chunks of tokens whose gradients wait.
@@ -144,7 +151,11 @@ class HeadDataflow {
       return;
     }
     const Tensor gradient = layer_.add(layer_.size(input).value(), Role::Statistic);
-    Dataflow::Step& loss = layer_.flow.step(Module::Loss).reads(input).writes(gradient).saves(gradient).gradient_in(gradient);
+    Dataflow::Step& loss = layer_.flow.step(Module::Loss)
+                               .reads(input)
+                               .writes(gradient)
+                               .saves(gradient)
+                               .gradient_in(gradient);
     if (!layer_.autograd()) {
       loss.forward_workspace(Bytes(chunk_workspace()));
       return;
@@ -153,12 +164,18 @@ class HeadDataflow {
     const Tensor of_weights = layer_.add(waiting, Role::LogitsCopy);
     loss.writes(of_weights).saves(of_weights);
     const double e = layer_.element, cast = casts_weights() ? weights() * e : 0.0;
-    loss.forward_workspace(Bytes(logits() / chunks() * (e < kFp32Bytes ? 2.0 * e + kFp32Bytes : e) + cast));
+    loss.forward_workspace(
+        Bytes(logits() / chunks() * (e < kFp32Bytes ? 2.0 * e + kFp32Bytes : e) + cast));
   }
 
-  bool casts_weights() const { return framework_.casts_weights_per_microbatch && layer_.element < kFp32Bytes; }
-  double chunks() const { return static_cast<double>(loss_chunks(model_, framework_, static_cast<std::int64_t>(tokens_))); }
-  // Its logits with their fp32 copies or their gradient, and the gradient of the head's weights: of the chunk and the sum.
+  bool casts_weights() const {
+    return framework_.casts_weights_per_microbatch && layer_.element < kFp32Bytes;
+  }
+  double chunks() const {
+    return static_cast<double>(loss_chunks(model_, framework_, static_cast<std::int64_t>(tokens_)));
+  }
+  // Its logits with their fp32 copies or their gradient, and the gradient of the head's weights: of
+  // the chunk and the sum.
   Bytes recomputed_chunk() const {
     const double e = layer_.element, in_place = framework_.loss.gradient_in_place ? 0.0 : e;
     const double beside = framework_.loss.fp32_logits ? fp32_copies() * kFp32Bytes : in_place;
@@ -169,11 +186,15 @@ class HeadDataflow {
   double chunk_workspace() const {
     const auto whole = static_cast<std::int64_t>(tokens_);
     const std::int64_t count = loss_chunks(model_, framework_, whole);
-    const double chunk = std::min(tokens_, static_cast<double>((whole + count - 1) / count)), e = layer_.element;
-    const double low = chunk * columns_ * e, high = chunk * columns_ * kFp32Bytes, loss = 2.0 * kFp32Bytes;
+    const double chunk = std::min(tokens_, static_cast<double>((whole + count - 1) / count)),
+                 e = layer_.element;
+    const double low = chunk * columns_ * e, high = chunk * columns_ * kFp32Bytes,
+                 loss = 2.0 * kFp32Bytes;
     const double of_weights = layer_.weight_gradient_workspace(weights(), 0.0).value();
-    const double forward = (e < kFp32Bytes ? std::max(low, row_sums(chunk)) : row_sums(chunk)) + high;
-    const double backward = high + std::max(row_sums_backward(chunk), e < kFp32Bytes ? low : 0.0) + kFp32Bytes;
+    const double forward =
+        (e < kFp32Bytes ? std::max(low, row_sums(chunk)) : row_sums(chunk)) + high;
+    const double backward =
+        high + std::max(row_sums_backward(chunk), e < kFp32Bytes ? low : 0.0) + kFp32Bytes;
     return std::max({forward, backward, low + kFp32Bytes + of_weights}) + loss - kFp32Bytes;
   }
 
@@ -187,24 +208,33 @@ class HeadDataflow {
 
 }  // namespace
 
-Dataflow embedding_dataflow(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+Dataflow embedding_dataflow(const Transformer& model, const Strategy& strategy,
+                            const Framework& framework) {
   LayerDataflow layer(model, strategy, framework);
   const bool divided = strategy.tp > 1, cast = framework.storage.gradient_bytes > layer.element;
-  const double ids = divided ? layer.tokens * (kTokenId + kFlag) : 0.0, rows = layer.tokens * model.hidden_size;
-  const double positions = model.position == Position::Learned ? static_cast<double>(model.seq_len) * model.hidden_size : 0.0;
-  const double gradients = (divided ? rows * layer.element : 0.0) + (cast ? rows * kFp32Bytes : 0.0);
+  const double ids = divided ? layer.tokens * (kTokenId + kFlag) : 0.0,
+               rows = layer.tokens * model.hidden_size;
+  const double positions = model.position == Position::Learned
+                               ? static_cast<double>(model.seq_len) * model.hidden_size
+                               : 0.0;
+  const double gradients =
+      (divided ? rows * layer.element : 0.0) + (cast ? rows * kFp32Bytes : 0.0);
   const Tensor looked_up = layer.flow.add(layer.whole_residual());
-  Dataflow::Step& lookup = layer.flow.step(Module::Embedding).writes(looked_up).forward_workspace(Bytes(ids));
+  Dataflow::Step& lookup =
+      layer.flow.step(Module::Embedding).writes(looked_up).forward_workspace(Bytes(ids));
   if (!layer.autograd())
-    lookup.backward_workspace(Bytes(std::max(positions * (layer.element + (cast ? kFp32Bytes : 0.0)), ids + gradients)));
+    lookup.backward_workspace(
+        Bytes(std::max(positions * (layer.element + (cast ? kFp32Bytes : 0.0)), ids + gradients)));
   Tensor stream = layer.reduce(Module::Embedding, looked_up);
   if (model.embedding_norm) stream = add_norm(layer, stream);
-  if (framework.dropout > 0.0) layer.save_extra(Module::Embedding, Bytes(layer.residual_elements()));
+  if (framework.dropout > 0.0)
+    layer.save_extra(Module::Embedding, Bytes(layer.residual_elements()));
   layer.flow.set_output(stream);
   return std::move(layer.flow);
 }
 
-Dataflow head_dataflow(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+Dataflow head_dataflow(const Transformer& model, const Strategy& strategy,
+                       const Framework& framework) {
   return HeadDataflow(model, strategy, framework).flow();
 }
 

@@ -15,7 +15,8 @@ double real(std::int64_t count) { return static_cast<double>(count); }
 
 class ExpertLowering {
  public:
-  ExpertLowering(const Transformer& model, const Strategy& strategy, const Framework& framework, const LinearContext& linear)
+  ExpertLowering(const Transformer& model, const Strategy& strategy, const Framework& framework,
+                 const LinearContext& linear)
       : model_(model),
         moe_(*model.moe),
         weights_(layer_weights(model, LayerKind::Moe)),
@@ -52,7 +53,9 @@ class ExpertLowering {
   double row_elements() const { return real(shape_.rows) * model_.hidden_size; }
   double arrived_elements() const { return row_elements() / expert_tensor_; }
   double token_elements() const { return real(shape_.tokens) * model_.hidden_size; }
-  std::int64_t shared_tokens() const { return shape_.routes_shards ? shape_.tokens * tensor_ : shape_.tokens; }
+  std::int64_t shared_tokens() const {
+    return shape_.routes_shards ? shape_.tokens * tensor_ : shape_.tokens;
+  }
   bool exchanges() const { return ranks_ > 1; }
   bool deduplicates() const { return exchanges() && dispatch_ == ExpertDispatch::Deduplicated; }
   bool gathers() const { return exchanges() && dispatch_ == ExpertDispatch::AllGather; }
@@ -73,41 +76,46 @@ class ExpertLowering {
     out_.add(Module::Router, lower_linear(wide(), router, shape_.tokens));
     bias_gradient(Module::Router, router, shape_.tokens);
     const double probabilities = real(shape_.tokens * router.columns);
-    out_.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities, router_traffic(framework_, element_));
+    out_.add(OperatorKind::Softmax, Module::Router, "router_choice", probabilities,
+             router_traffic(framework_, element_));
   }
 
   void dispatch() {
     if (gathers()) gather_tokens();
     permute("expert_dispatch", gathers() ? arrived_elements() : sent_elements());
     if (exchanges() && !gathers()) {
-      out_.add_forward(Module::Dispatch, collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
-                                                    Bytes(kRowIndexBytes * moe_.num_experts)));
+      out_.add_forward(Module::Dispatch,
+                       collective("expert_counts", CollectiveKind::AllToAll, GroupKind::Expert,
+                                  Bytes(kRowIndexBytes * moe_.num_experts)));
       exchange("expert_dispatch", dispatched_bytes());
     }
-    if (expert_tensor_ > 1) conjugate("expert_gather", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
+    if (expert_tensor_ > 1)
+      conjugate("expert_gather", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
     if (exchanges() && !gathers()) sort_chunks("expert_sort");
   }
 
   // All tokens of the expert ranks, and on the way back the sum of what each rank has for them.
   Bytes gathered_tokens() const { return Bytes(token_elements() * ranks_ * element_); }
   void gather_tokens() {
-    pair(Module::Dispatch, "expert_dispatch", CollectiveKind::AllGather, CollectiveKind::ReduceScatter, GroupKind::Expert,
-         gathered_tokens());
+    pair(Module::Dispatch, "expert_dispatch", CollectiveKind::AllGather,
+         CollectiveKind::ReduceScatter, GroupKind::Expert, gathered_tokens());
   }
   void scatter_tokens() {
-    pair(Module::Combine, "expert_combine", CollectiveKind::ReduceScatter, CollectiveKind::AllGather, GroupKind::Expert,
-         gathered_tokens());
+    pair(Module::Combine, "expert_combine", CollectiveKind::ReduceScatter,
+         CollectiveKind::AllGather, GroupKind::Expert, gathered_tokens());
   }
 
   // A collective and that of the gradients.
-  void pair(Module module, const char* label, CollectiveKind forward, CollectiveKind backward, GroupKind group, Bytes message) {
+  void pair(Module module, const char* label, CollectiveKind forward, CollectiveKind backward,
+            GroupKind group, Bytes message) {
     out_.add_forward(module, collective(label, forward, group, message));
     out_.add_backward(module, collective(label, backward, group, message));
   }
 
   // Rows over the ranks that divide an expert.
   void conjugate(const char* label, CollectiveKind forward, CollectiveKind backward) {
-    pair(Module::Dispatch, label, forward, backward, GroupKind::ExpertTensor, Bytes(row_elements() * element_));
+    pair(Module::Dispatch, label, forward, backward, GroupKind::ExpertTensor,
+         Bytes(row_elements() * element_));
   }
 
   void experts() {
@@ -127,21 +135,26 @@ class ExpertLowering {
     if (pads_rows()) move_rows(Module::ExpertDown, "expert_unpad", row_elements());
   }
 
-  // Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends them so.
+  // Low-precision GEMMs want a multiple of rows for each expert; a kernel that deduplicates sends
+  // them so.
   bool pads_rows() const {
-    return framework_.experts.copies_to_pad && is_low_precision(matmul_dtype(linear_.precision)) && !deduplicates();
+    return framework_.experts.copies_to_pad && is_low_precision(matmul_dtype(linear_.precision)) &&
+           !deduplicates();
   }
 
   // A GEMM whose result is weighted afterwards has its bias in its own kernel.
   void last_bias(const LayerWeight& down) {
-    if (!framework_.experts.biases_one_by_one) return bias_gradient(Module::ExpertDown, down, shape_.rows);
+    if (!framework_.experts.biases_one_by_one)
+      return bias_gradient(Module::ExpertDown, down, shape_.rows);
     const int experts = static_cast<int>(shape_.busy_experts);
-    out_.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", row_elements(), weighted_bias_traffic(element_, experts));
+    out_.add(OperatorKind::Residual, Module::ExpertDown, "expert_bias", row_elements(),
+             weighted_bias_traffic(element_, experts));
   }
 
   void give_back() {
     if (exchanges() && !gathers()) sort_chunks("expert_unsort");
-    if (expert_tensor_ > 1) conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
+    if (expert_tensor_ > 1)
+      conjugate("expert_scatter", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
     if (exchanges() && !gathers()) exchange("expert_combine", element_);
     permute("expert_return", gathers() ? arrived_elements() : sent_elements());
   }
@@ -157,36 +170,45 @@ class ExpertLowering {
              combination_traffic(framework_, element_, moe_.top_k));
     if (gathers()) scatter_tokens();
     if (shape_.shared_ffn > 0)
-      out_.add_forward(Module::Residual, memory_bound(OperatorKind::Residual, "shared_sum", token_elements(), 3 * element_, 1));
+      out_.add_forward(Module::Residual, memory_bound(OperatorKind::Residual, "shared_sum",
+                                                      token_elements(), 3 * element_, 1));
   }
 
   // The tokens of all tensor ranks, which share out the width of shared experts.
-  void share_tokens(Module module, const char* label, CollectiveKind forward, CollectiveKind backward) {
+  void share_tokens(Module module, const char* label, CollectiveKind forward,
+                    CollectiveKind backward) {
     if (shape_.routes_shards)
-      pair(module, label, forward, backward, GroupKind::Tensor, Bytes(token_elements() * tensor_ * element_));
+      pair(module, label, forward, backward, GroupKind::Tensor,
+           Bytes(token_elements() * tensor_ * element_));
   }
 
   void shared_up() {
     const LayerWeight up = weights_[WeightName::SharedUp].on_rank(tensor_);
-    share_tokens(Module::SharedUp, "shared_input", CollectiveKind::AllGather, CollectiveKind::ReduceScatter);
+    share_tokens(Module::SharedUp, "shared_input", CollectiveKind::AllGather,
+                 CollectiveKind::ReduceScatter);
     out_.add(Module::SharedUp, lower_linear(linear_, up, shared_tokens()));
     bias_gradient(Module::SharedUp, up, shared_tokens());
-    activate(Module::SharedActivation, "shared_activation", real(shared_tokens() * shape_.shared_ffn));
+    activate(Module::SharedActivation, "shared_activation",
+             real(shared_tokens() * shape_.shared_ffn));
     if (moe_.shared_expert_gate)
-      out_.add(Module::SharedUp, lower_linear(wide(), weights_[WeightName::SharedGate], shape_.tokens));
+      out_.add(Module::SharedUp,
+               lower_linear(wide(), weights_[WeightName::SharedGate], shape_.tokens));
   }
 
   void shared_down() {
     const LayerWeight down = weights_[WeightName::SharedDown].on_rank(tensor_);
     out_.add(Module::SharedDown, lower_linear(linear_, down, shared_tokens()));
-    share_tokens(Module::SharedDown, "shared_output", CollectiveKind::ReduceScatter, CollectiveKind::AllGather);
+    share_tokens(Module::SharedDown, "shared_output", CollectiveKind::ReduceScatter,
+                 CollectiveKind::AllGather);
     if (moe_.shared_expert_gate)
-      out_.add_backward(Module::SharedDown, memory_bound(OperatorKind::Residual, "shared_gate", token_elements(), 7 * element_, 4));
+      out_.add_backward(Module::SharedDown, memory_bound(OperatorKind::Residual, "shared_gate",
+                                                         token_elements(), 7 * element_, 4));
     bias_gradient(Module::SharedDown, down, shape_.tokens);
   }
 
   void activate(Module module, const char* label, double elements) {
-    out_.add(OperatorKind::Activation, module, label, elements, activation_traffic(model_.gated_mlp, framework_, element_));
+    out_.add(OperatorKind::Activation, module, label, elements,
+             activation_traffic(model_.gated_mlp, framework_, element_));
   }
 
   // `bytes` of an element on its way there; gradients come back in the activation format.
@@ -200,8 +222,10 @@ class ExpertLowering {
   }
 
   double dispatched_bytes() const {
-    const bool low_precision = framework_.experts.dispatches_low_precision && is_low_precision(matmul_dtype(linear_.precision));
-    return low_precision ? low_precision_bytes(framework_.low_precision, linear_.precision, false) : element_;
+    const bool low_precision = framework_.experts.dispatches_low_precision &&
+                               is_low_precision(matmul_dtype(linear_.precision));
+    return low_precision ? low_precision_bytes(framework_.low_precision, linear_.precision, false)
+                         : element_;
   }
 
   // Rows arrive by rank, and are wanted by expert.
@@ -217,7 +241,8 @@ class ExpertLowering {
   void bias_gradient(Module module, const LayerWeight& weight, std::int64_t tokens) {
     if (weight.biases == 0 || framework_.gradients.fused_bias || linear_.frozen) return;
     const double elements = real(tokens * weight.columns);
-    out_.add_backward(module, memory_bound(OperatorKind::BiasGradient, "bias_gradient", elements, element_, 1));
+    out_.add_backward(
+        module, memory_bound(OperatorKind::BiasGradient, "bias_gradient", elements, element_, 1));
   }
 
   const Transformer& model_;
@@ -239,10 +264,12 @@ class ExpertLowering {
 
 bool routes_shards(const Strategy& strategy, const Framework& framework) {
   const bool divides = strategy.tp > 1 && strategy.sequence_parallel;
-  return divides && (framework.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tp);
+  return divides &&
+         (framework.experts.routes_shards || strategy.expert_tensor_ranks() != strategy.tp);
 }
 
-ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Framework& framework) {
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
+                         const Framework& framework) {
   const Moe& moe = *model.moe;
   ExpertShape shape;
   shape.routes_shards = routes_shards(strategy, framework);
@@ -257,12 +284,13 @@ ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, con
   shape.busy_experts = std::min(shape.experts, shape.rows);
   shape.rows_per_expert = (shape.rows + shape.busy_experts - 1) / shape.busy_experts;
   shape.ffn = moe.expert_ffn_size / strategy.expert_tensor_ranks();
-  shape.shared_ffn = static_cast<std::int64_t>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy.tp;
+  shape.shared_ffn =
+      static_cast<std::int64_t>(moe.num_shared_experts) * moe.shared_expert_ffn_size / strategy.tp;
   return shape;
 }
 
-LayerOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                             const LinearContext& linear) {
+LayerOperators lower_experts(const Transformer& model, const Strategy& strategy,
+                             const Framework& framework, const LinearContext& linear) {
   return ExpertLowering(model, strategy, framework, linear).lower();
 }
 

@@ -1,38 +1,47 @@
-// An MoE layer as operators of one rank: what stands between the norm and the sum over tensor ranks in place of the MLP.
+// An MoE layer as operators of one rank: what stands between the norm and the sum over tensor ranks
+// in place of the MLP.
 //
-// Notation: t tokens on this rank, h = hidden_size, E = num_experts, k = top_k, x = expert_parallel, f = expert_ffn_size / n over
-// n tensor ranks, F = num_shared_experts * shared_expert_ffn_size / n.  A token visits k experts, so R = t k rows of h values are
-// gathered, sent and worked on; each rank has E / x experts.
+// Notation: t tokens on this rank, h = hidden_size, E = num_experts, k = top_k, x =
+// expert_parallel, f = expert_ffn_size / n over n tensor ranks, F = num_shared_experts *
+// shared_expert_ffn_size / n.  A token visits k experts, so R = t k rows of h values are gathered,
+// sent and worked on; each rank has E / x experts.
 //
-//   forward   router (t, E, h) in the activation format, softmax over the experts in fp32, the k largest
+//   forward   router (t, E, h) in the activation format, softmax over the experts in fp32, the k
+//             largest
 //             dispatch: rows by expert (R, h); [counts E, all-to-all R h, rows by expert once more]
 //             [shared experts: (t, F or 2 F, h), activation; gate (t, 1, h)]
 //             E / x GEMMs of R x / E rows: (f or 2 f, h); activation; (h, f)
-//             [rows by rank, all-to-all R h], rows by token: what the combination reads, and the last thing that is needed again
-//             [shared (t, h, F)], combination: sum over k of weight times row
-//   backward  the gradient of each weight is a GEMM of rows; data and weight gradients of every GEMM; the conjugate moves
+//             [rows by rank, all-to-all R h], rows by token: what the combination reads, and the
+//             last thing that is needed again [shared (t, h, F)], combination: sum over k of weight
+//             times row
+//   backward  the gradient of each weight is a GEMM of rows; data and weight gradients of every
+//             GEMM; the conjugate moves
 //
-// An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  Every expert of a rank has an equal part of
-// its rows.  The busiest rank has `imbalance` times the mean, at most all rows of the x ranks, and the others wait for it; a
-// capacity bounds or pads what an expert gets.
-// Router and gate see every token on all tensor ranks, whose combinations are partial sums: their gradients are partial too, and
-// summed when the step closes.
+// An all-to-all of a message of M bytes leaves M (x - 1) / x of them on the wire.  Every expert of
+// a rank has an equal part of its rows.  The busiest rank has `imbalance` times the mean, at most
+// all rows of the x ranks, and the others wait for it; a capacity bounds or pads what an expert
+// gets.
+// Router and gate see every token on all tensor ranks, whose combinations are partial sums: their
+// gradients are partial too, and summed when the step closes.
 //
-// Where a rank routes shards (routes_shards), router, dispatch and combination work on the t/n tokens of its part of the sequence
-// instead, R = t k / n rows are sent, and what arrives is gathered over the etp ranks that divide an expert, each f =
-// expert_ffn_size / etp wide; their partial results are reduce-scattered before they return.  Only shared experts gather tokens.
+// Where a rank routes shards (routes_shards), router, dispatch and combination work on the t/n
+// tokens of its part of the sequence instead, R = t k / n rows are sent, and what arrives is
+// gathered over the etp ranks that divide an expert, each f = expert_ffn_size / etp wide; their
+// partial results are reduce-scattered before they return.  Only shared experts gather tokens.
 //
-// An all-gather dispatch has all tokens of the expert ranks on each of them, t h x, instead of rows; results are
-// reduce-scattered. Rows may be dispatched in the low-precision format of the GEMMs (dispatches_low_precision), results and
-// gradients come back in the activation format.  A deduplicating one sends a token once to a rank and a node however many of its
-// experts are there, permutes as it sends, and is priced by cost/collective.h.
+// An all-gather dispatch has all tokens of the expert ranks on each of them, t h x, instead of
+// rows; results are reduce-scattered. Rows may be dispatched in the low-precision format of the
+// GEMMs (dispatches_low_precision), results and gradients come back in the activation format.  A
+// deduplicating one sends a token once to a rank and a node however many of its experts are there,
+// permutes as it sends, and is priced by cost/collective.h.
 //
-// Kept for backward, e bytes an activation: rows, inputs of both GEMMs, the rows before the combination, the probabilities in
-// fp32, weights, and three 8-byte indices for each row (chosen expert, order, token).  Where the weights multiply an expert's
-// activation instead of its output (weighted_in_experts), the rows before the combination are not needed, but the activation as
-// it was before, unless it is a gate fused with its weight.
-// Sources: Shazeer et al. 2017; dropless grouped GEMMs, Gale et al., "MegaBlocks", 2022; order of moves, Megatron-LM
-// core/transformer/moe/token_dispatcher.py.
+// Kept for backward, e bytes an activation: rows, inputs of both GEMMs, the rows before the
+// combination, the probabilities in fp32, weights, and three 8-byte indices for each row (chosen
+// expert, order, token).  Where the weights multiply an expert's activation instead of its output
+// (weighted_in_experts), the rows before the combination are not needed, but the activation as it
+// was before, unless it is a gate fused with its weight.
+// Sources: Shazeer et al. 2017; dropless grouped GEMMs, Gale et al., "MegaBlocks", 2022; order of
+// moves, Megatron-LM core/transformer/moe/token_dispatcher.py.
 #pragma once
 
 #include <cstdint>
@@ -58,14 +67,15 @@ struct ExpertShape {
   std::int64_t shared_ffn = 0;       // of all shared experts together, per tensor rank
 };
 
-// Whether each tensor rank routes its own part of the sequence: so does Megatron-LM with sequence parallelism, and so it must be
-// where experts are divided otherwise than the rest.
+// Whether each tensor rank routes its own part of the sequence: so does Megatron-LM with sequence
+// parallelism, and so it must be where experts are divided otherwise than the rest.
 bool routes_shards(const Strategy& strategy, const Framework& framework);
 
 // Requires an MoE model and a valid strategy.
-ExpertShape expert_shape(const Transformer& model, const Strategy& strategy, const Framework& framework);
+ExpertShape expert_shape(const Transformer& model, const Strategy& strategy,
+                         const Framework& framework);
 
-LayerOperators lower_experts(const Transformer& model, const Strategy& strategy, const Framework& framework,
-                             const LinearContext& linear);
+LayerOperators lower_experts(const Transformer& model, const Strategy& strategy,
+                             const Framework& framework, const LinearContext& linear);
 
 }  // namespace llmsim::sim

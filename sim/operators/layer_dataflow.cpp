@@ -4,15 +4,20 @@
 
 namespace llmsim::sim {
 
-LayerDataflow::LayerDataflow(const Transformer& model, const Strategy& strategy, const Framework& framework)
+LayerDataflow::LayerDataflow(const Transformer& model, const Strategy& strategy,
+                             const Framework& framework)
     : element(size_of(activation_dtype(strategy.precision)).value()),
-      tokens(static_cast<double>(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len / strategy.cp)),
+      tokens(static_cast<double>(static_cast<std::int64_t>(strategy.micro_batch) * model.seq_len /
+                                 strategy.cp)),
       ranks(strategy.tp),
       gathers(strategy.sequence_parallel && strategy.tp > 1),
       model_(model),
       strategy_(strategy),
       framework_(framework),
-      linear_{.precision = strategy.precision, .framework = &framework, .adapters = strategy.adapters, .frozen = false},
+      linear_{.precision = strategy.precision,
+              .framework = &framework,
+              .adapters = strategy.adapters,
+              .frozen = false},
       repeated_(strategy.recompute.kind == RecomputeKind::Selective
                     ? repeated_modules(strategy.recompute.modules, model, model.moe.has_value())
                     : ModuleSet{}) {}
@@ -24,22 +29,28 @@ void LayerDataflow::save_extra(Module module, Bytes size) {
 }
 
 void LayerDataflow::save_adapter_dropout(double elements) {
-  if (framework_.saved.adapter_dropout > 0.0) save_extra(Module::Residual, Bytes(elements * (element + 1.0)));
+  if (framework_.saved.adapter_dropout > 0.0)
+    save_extra(Module::Residual, Bytes(elements * (element + 1.0)));
 }
 
 Bytes LayerDataflow::weight_gradient_workspace(double weights, double bias) const {
   const double gradient = framework_.storage.gradient_bytes;
-  const bool cast = gradient > element && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
-  const bool made_separately = autograd() && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
-  const double of_weights = weights * ((cast || made_separately ? element : 0.0) + (cast ? gradient : 0.0));
-  const double of_bias = framework_.gradients.fused_bias ? 0.0 : bias * (element + (cast ? gradient : 0.0));
+  const bool cast =
+      gradient > element && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
+  const bool made_separately =
+      autograd() && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
+  const double of_weights =
+      weights * ((cast || made_separately ? element : 0.0) + (cast ? gradient : 0.0));
+  const double of_bias =
+      framework_.gradients.fused_bias ? 0.0 : bias * (element + (cast ? gradient : 0.0));
   return Bytes(std::max(of_weights, of_bias));
 }
 
 void LayerDataflow::save_input(Dataflow::Step& step, Tensor x) {
   const double bytes = linear_input_bytes(linear_);
   const std::optional<Module> writer = flow.writer(x);
-  if (bytes == element || (writer && (*writer == Module::CoreAttention || repeated_.has(*writer)))) {
+  if (bytes == element ||
+      (writer && (*writer == Module::CoreAttention || repeated_.has(*writer)))) {
     step.saves(x);
     return;
   }
@@ -51,8 +62,8 @@ void LayerDataflow::save_input(Dataflow::Step& step, Tensor x) {
   step.writes(copy_).saves(copy_);
 }
 
-void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y, double elements, bool bias,
-                                bool saves_input) {
+void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y,
+                                double elements, bool bias, bool saves_input) {
   const double columns = elements / tokens, in = size(x) / Bytes(own_tokens() * element);
   Tensor input = x;
   if (gathers) {
@@ -75,12 +86,15 @@ LayerDataflow::Tensor LayerDataflow::own_gemm(Module module, Tensor x, double wi
   return y;
 }
 
-LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, bool bias, bool saves_input, bool reduces) {
+LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, bool bias, bool saves_input,
+                                              bool reduces) {
   const double in = size(x) / Bytes(tokens * element);
   const Tensor partial = flow.add(whole_residual());
-  Dataflow::Step& step = flow.step(module).reads(x).writes(partial).gemm(policy_saves()).row_parallel();
+  Dataflow::Step& step =
+      flow.step(module).reads(x).writes(partial).gemm(policy_saves()).row_parallel();
   if (saves_input) save_input(step, x);
-  step.backward_workspace(weight_gradient_workspace(model_.hidden_size * in, bias ? model_.hidden_size : 0.0));
+  step.backward_workspace(
+      weight_gradient_workspace(model_.hidden_size * in, bias ? model_.hidden_size : 0.0));
   return reduces ? reduce(module, partial) : partial;
 }
 
@@ -98,7 +112,8 @@ struct NormKernel {
   Bytes statistics{}, forward{}, backward{};
 };
 
-// PyTorch's layer_norm is one kernel.  An RMSNorm of its elementwise operators works on fp32 copies (runtime/kernels/norm.cpp).
+// PyTorch's layer_norm is one kernel.  An RMSNorm of its elementwise operators works on fp32 copies
+// (runtime/kernels/norm.cpp).
 NormKernel norm_kernel(const LayerDataflow& layer, double rows, double width) {
   const Transformer& model = layer.model();
   const double e = layer.element, gradient = std::max(e, layer.framework().storage.gradient_bytes);
@@ -107,10 +122,12 @@ NormKernel norm_kernel(const LayerDataflow& layer, double rows, double width) {
     const double parameters = (weight ? 3.0 : 0.0) + (bias ? 1.0 : 0.0);
     return {.statistics = Bytes(2.0 * rows * e), .backward = Bytes(parameters * width * e)};
   }
-  const double high = rows * width * kFp32Bytes, sums = rows * kFp32Bytes, output = rows * width * e;
+  const double high = rows * width * kFp32Bytes, sums = rows * kFp32Bytes,
+               output = rows * width * e;
   if (!composes_rms_norm(layer.framework())) return {.statistics = Bytes(sums)};
   const double scale = weight && e < kFp32Bytes ? width * kFp32Bytes : 0.0;
-  const double weights = weight ? width * (kFp32Bytes + (gradient < kFp32Bytes ? gradient : 0.0)) : 0.0;
+  const double weights =
+      weight ? width * (kFp32Bytes + (gradient < kFp32Bytes ? gradient : 0.0)) : 0.0;
   const double first = 2.0 * high + std::max(weights, scale + sums);
   const double last = e < kFp32Bytes ? high + scale + sums + output : 0.0;
   return {.statistics = Bytes(sums),
@@ -126,11 +143,14 @@ Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optiona
   const NormKernel kernel = norm_kernel(layer, rows, values);
   const Dataflow::Tensor y = layer.add(rows * values * layer.element);
   const Dataflow::Tensor statistics = layer.flow.add(kernel.statistics, Role::Statistic);
-  Dataflow::Step& step =
-      layer.flow.step(width ? Module::Qkv : Module::Norm).reads(x).writes(y).writes(statistics).saves(statistics);
+  Dataflow::Step& step = layer.flow.step(width ? Module::Qkv : Module::Norm)
+                             .reads(x)
+                             .writes(y)
+                             .writes(statistics)
+                             .saves(statistics);
   step.forward_workspace(kernel.forward).backward_workspace(kernel.backward);
-  const bool eager_rms =
-      layer.autograd() && layer.model().norm == Norm::RmsNorm && !width && composes_rms_norm(layer.framework());
+  const bool eager_rms = layer.autograd() && layer.model().norm == Norm::RmsNorm && !width &&
+                         composes_rms_norm(layer.framework());
   const auto save = [&](double bytes) {
     const Dataflow::Tensor copy = layer.add(rows * values * bytes, Role::Statistic);
     step.writes(copy).saves(copy);

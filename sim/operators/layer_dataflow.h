@@ -1,6 +1,8 @@
-// What the layers of a model have in common as tensors: linear layers, norms, sums over tensor ranks.
+// What the layers of a model have in common as tensors: linear layers, norms, sums over tensor
+// ranks.
 //
-// Private to sim/operators.  Sizes in bytes of one micro-batch on one rank; n = tensor_parallel, t tokens, e bytes an activation.
+// Private to sim/operators.  Sizes in bytes of one micro-batch on one rank; n = tensor_parallel, t
+// tokens, e bytes an activation.
 #pragma once
 
 #include <algorithm>
@@ -43,31 +45,41 @@ class LayerDataflow {
 
   Tensor add(double bytes, Role role = Role::Activation) { return flow.add(Bytes(bytes), role); }
 
-  // Saved bytes that nothing reads in the forward pass: masks, intermediate results of one kernel, copies in another format.
+  // Saved bytes that nothing reads in the forward pass: masks, intermediate results of one kernel,
+  // copies in another format.
   void save_extra(Module module, Bytes size);
   void save_adapter_dropout(double elements);
-  // What a linear layer saves of its input x: a copy in the format of its GEMM, or x itself where that is the format, where x is
-  // saved anyway (the output of attention), or where a recomputed module writes x again.
-  // Source: Megatron-LM core/transformer/attention.py and transformer_layer.py, set_save_original_input.
+  // What a linear layer saves of its input x: a copy in the format of its GEMM, or x itself where
+  // that is the format, where x is saved anyway (the output of attention), or where a recomputed
+  // module writes x again.
+  // Source: Megatron-LM core/transformer/attention.py and transformer_layer.py,
+  // set_save_original_input.
   void save_input(Dataflow::Step& step, Tensor x);
-  double input_bytes() const { return linear_input_bytes(linear_); }  // of an element that a linear layer saves
+  // Of an element that a linear layer saves.
+  double input_bytes() const { return linear_input_bytes(linear_); }
   // Of the outputs of linear layers, by a policy that keeps every second GEMM.
   PolicySaves policy_saves() const {
-    return is_low_precision(matmul_dtype(strategy_.precision)) ? framework_.low_precision.policy_saves : PolicySaves::EverySecond;
+    return is_low_precision(matmul_dtype(strategy_.precision))
+               ? framework_.low_precision.policy_saves
+               : PolicySaves::EverySecond;
   }
   // Linear layers keep their input for the weight gradient; frozen ones have none.
-  bool keeps_input(bool adapted) const { return !strategy_.adapters || adapted || framework_.saved.frozen_inputs; }
+  bool keeps_input(bool adapted) const {
+    return !strategy_.adapters || adapted || framework_.saved.frozen_inputs;
+  }
 
-  // While the gradient of a weight is made: what the GEMM gives before it is added to gradients of another format, and the sum
-  // over tokens for a bias, whichever is larger.
+  // While the gradient of a weight is made: what the GEMM gives before it is added to gradients of
+  // another format, and the sum over tokens for a bias, whichever is larger.
   Bytes weight_gradient_workspace(double weights, double bias) const;
 
-  // y = x w on this rank's columns: the input is gathered with sequence parallelism, again in the backward pass.  `elements`: of
-  // all outputs.
-  void column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y, double elements, bool bias, bool saves_input);
+  // y = x w on this rank's columns: the input is gathered with sequence parallelism, again in the
+  // backward pass.  `elements`: of all outputs.
+  void column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y, double elements,
+                   bool bias, bool saves_input);
   // On this rank's own tokens, with the whole weight; `width` columns.
   Tensor own_gemm(Module module, Tensor x, double width);
-  // On this rank's rows of the weight, to the residual stream; `reduces`: summed over the tensor ranks.
+  // On this rank's rows of the weight, to the residual stream; `reduces`: summed over the tensor
+  // ranks.
   Tensor row_gemm(Module module, Tensor x, bool bias, bool saves_input, bool reduces);
   // The sum over tensor ranks of a residual stream; with sequence parallelism each keeps its part.
   Tensor reduce(Module module, Tensor partial);
@@ -78,10 +90,13 @@ class LayerDataflow {
   const Framework& framework_;
   LinearContext linear_;
   ModuleSet repeated_;
-  Tensor copied_ = Dataflow::kNone, copy_ = Dataflow::kNone;  // the last input that was saved as a copy, which its readers share
+  // The last input that was saved as a copy, which its readers share.
+  Tensor copied_ = Dataflow::kNone, copy_ = Dataflow::kNone;
 };
 
-// The norm of `x`, whose rows are this rank's tokens; `width`: of the normalised values, the hidden size unless given.
-Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x, std::optional<double> width = {});
+// The norm of `x`, whose rows are this rank's tokens; `width`: of the normalised values, the hidden
+// size unless given.
+Dataflow::Tensor add_norm(LayerDataflow& layer, Dataflow::Tensor x,
+                          std::optional<double> width = {});
 
 }  // namespace llmsim::sim

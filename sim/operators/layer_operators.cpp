@@ -3,7 +3,9 @@
 namespace llmsim::sim {
 namespace {
 
-void append(OperatorList& list, const OperatorList& more) { list.insert(list.end(), more.begin(), more.end()); }
+void append(OperatorList& list, const OperatorList& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
 
 void push(OperatorList& list, Module module, Operator op) {
   op.module = module;
@@ -15,10 +17,13 @@ void push(OperatorList& list, Module module, Operator op) {
 void LayerOperators::add_forward(Module module, Operator op) { push(forward, module, op); }
 void LayerOperators::add_backward(Module module, Operator op) { push(backward, module, op); }
 
-void LayerOperators::add(OperatorKind kind, Module module, const char* label, double elements, const Traffic& traffic) {
+void LayerOperators::add(OperatorKind kind, Module module, const char* label, double elements,
+                         const Traffic& traffic) {
   if (traffic.forward_kernels == 0) return;
-  add_forward(module, memory_bound(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
-  add_backward(module, memory_bound(kind, label, elements, traffic.backward_bytes, traffic.backward_kernels));
+  add_forward(module,
+              memory_bound(kind, label, elements, traffic.forward_bytes, traffic.forward_kernels));
+  add_backward(module, memory_bound(kind, label, elements, traffic.backward_bytes,
+                                    traffic.backward_kernels));
 }
 
 void LayerOperators::add(Module module, const LayerOperators& part) {

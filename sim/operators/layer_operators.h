@@ -13,8 +13,10 @@ struct LayerOperators {
 
   void add_forward(Module module, Operator op);
   void add_backward(Module module, Operator op);
-  // Forward and backward kernels of a memory-bound operator; none where the framework has fused them away.
-  void add(OperatorKind kind, Module module, const char* label, double elements, const Traffic& traffic);
+  // Forward and backward kernels of a memory-bound operator; none where the framework has fused
+  // them away.
+  void add(OperatorKind kind, Module module, const char* label, double elements,
+           const Traffic& traffic);
   // A part that is of `module` as a whole.
   void add(Module module, const LayerOperators& part);
   // A part whose operators have their modules.

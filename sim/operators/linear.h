@@ -4,8 +4,9 @@
 //   dgrad     dx(t, k) = dy(t, n) w^T(n, k)          2 t n k
 //   wgrad     dw(k, n) += x^T(k, t) dy(t, n)         2 t n k, accumulated in the gradient's format
 //
-// 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as LowPrecisionScaling says.
-// Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs of width `rank`.
+// 8- and 4-bit recipes quantise x, w and dy before each GEMM (quantise_traffic in traffic.h), as
+// LowPrecisionScaling says.  Adapters (LoRA) leave w frozen: no wgrad of w, but a pair of GEMMs of
+// width `rank`.
 #pragma once
 
 #include <optional>
@@ -21,14 +22,16 @@ struct LinearContext {
   Precision precision = Precision::Bf16;
   const Framework* framework = nullptr;
   std::optional<Adapters> adapters;
-  bool frozen = false;               // no weight gradient, and no adapter either
-  bool requantises_weights = false;  // sharded weights are gathered, and quantised, again in the backward pass
+  bool frozen = false;  // no weight gradient, and no adapter either
+  // Sharded weights are gathered, and quantised, again in the backward pass.
+  bool requantises_weights = false;
 };
 
-LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens, std::int64_t out,
-                            std::int64_t in);
+LayerOperators lower_linear(const LinearContext& context, const char* label, std::int64_t tokens,
+                            std::int64_t out, std::int64_t in);
 // Under the name of the weight, as it stands on a rank (LayerWeight::on_rank).
-LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight, std::int64_t tokens);
+LayerOperators lower_linear(const LinearContext& context, const LayerWeight& weight,
+                            std::int64_t tokens);
 
 // Rows that some experts share out among themselves: each has a matrix of its own.
 struct ExpertRows {
@@ -45,9 +48,10 @@ struct ExpertRows {
   int kernels() const { return one_kernel ? 1 : static_cast<int>(busy); }
 };
 
-// The same for each expert and its rows: one GEMM of `busy` small ones, with the FLOPs and bytes of all rows.  Low-precision
-// GEMMs work on padded ones (row_multiple).
-LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight, const ExpertRows& rows);
+// The same for each expert and its rows: one GEMM of `busy` small ones, with the FLOPs and bytes of
+// all rows.  Low-precision GEMMs work on padded ones (row_multiple).
+LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeight& weight,
+                                   const ExpertRows& rows);
 
 // Bytes of one element of a linear layer's input as kept for the weight gradient, with its scales.
 double linear_input_bytes(const LinearContext& context);

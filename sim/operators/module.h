@@ -1,4 +1,5 @@
-// The modules of a layer, in which its operators and its tensors stand: what recomputation and offload choose by.
+// The modules of a layer, in which its operators and its tensors stand: what recomputation and
+// offload choose by.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,9 @@ class ModuleSet {
   bool has(Module module) const { return (bits_ & bit(module)) != 0; }
 
  private:
-  static std::uint32_t bit(Module module) { return std::uint32_t{1} << static_cast<unsigned>(module); }
+  static std::uint32_t bit(Module module) {
+    return std::uint32_t{1} << static_cast<unsigned>(module);
+  }
   std::uint32_t bits_ = 0;
 };
 

@@ -48,7 +48,9 @@ class MoeDataflow {
   double rows() const { return static_cast<double>(shape_.rows); }
   double sent() const { return static_cast<double>(shape_.sent); }
   double row_bytes(double count) const { return count * model_.hidden_size * e_; }
-  bool eager_gate() const { return model_.gated_mlp && framework_.fusion == ElementwiseFusion::Eager; }
+  bool eager_gate() const {
+    return model_.gated_mlp && framework_.fusion == ElementwiseFusion::Eager;
+  }
 
   Tensor replaced(Module module, Tensor tensor, double bytes) {
     const Tensor next = layer_.add(bytes);
@@ -57,8 +59,12 @@ class MoeDataflow {
   }
 
   // What a gated MLP's first GEMM gives beside the values.
-  Tensor gate_of(double elements) { return model_.gated_mlp ? layer_.add(elements * e_) : Dataflow::kNone; }
-  Bytes gradient_workspace(double weights, double bias) const { return layer_.weight_gradient_workspace(weights, bias); }
+  Tensor gate_of(double elements) {
+    return model_.gated_mlp ? layer_.add(elements * e_) : Dataflow::kNone;
+  }
+  Bytes gradient_workspace(double weights, double bias) const {
+    return layer_.weight_gradient_workspace(weights, bias);
+  }
 
   // Logits, probabilities in fp32, the choice, its weights and where the rows go.
   void route() {
@@ -69,7 +75,8 @@ class MoeDataflow {
         .writes(raw)
         .gemm()
         .saves(input_)
-        .backward_workspace(gradient_workspace(experts * model_.hidden_size, moe_.router_bias ? experts : 0.0));
+        .backward_workspace(
+            gradient_workspace(experts * model_.hidden_size, moe_.router_bias ? experts : 0.0));
     const Tensor high = e_ < kFp32Bytes ? replaced(Module::Router, raw, logits * kFp32Bytes) : raw;
     const Tensor probabilities = layer_.add(logits * kFp32Bytes);
     layer_.flow.step(Module::Router).reads(high).writes(probabilities).saves(probabilities);
@@ -99,14 +106,23 @@ class MoeDataflow {
   void experts() {
     const double h = model_.hidden_size, f = static_cast<double>(shape_.ffn), count = rows() * f;
     const Tensor gate = gate_of(count), up = layer_.add(count * e_);
-    Dataflow::Step& first = layer_.flow.step(Module::ExpertUp).reads(rows_).writes(gate).writes(up).gemm(layer_.policy_saves());
+    Dataflow::Step& first = layer_.flow.step(Module::ExpertUp)
+                                .reads(rows_)
+                                .writes(gate)
+                                .writes(up)
+                                .gemm(layer_.policy_saves());
     layer_.save_input(first, rows_);
-    first.backward_workspace(gradient_workspace(width_ * f * h, moe_.expert_bias ? width_ * f : 0.0));
+    first.backward_workspace(
+        gradient_workspace(width_ * f * h, moe_.expert_bias ? width_ * f : 0.0));
     const Tensor inner = activate(Module::ExpertActivation, gate, up, count);
-    const bool unweighted = framework_.saved.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
+    const bool unweighted =
+        framework_.saved.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
     if (unweighted) layer_.save_extra(Module::ExpertActivation, Bytes(count * e_));
     results_ = layer_.add(row_bytes(rows()));
-    Dataflow::Step& second = layer_.flow.step(Module::ExpertDown).reads(inner).writes(results_).gemm(layer_.policy_saves());
+    Dataflow::Step& second = layer_.flow.step(Module::ExpertDown)
+                                 .reads(inner)
+                                 .writes(results_)
+                                 .gemm(layer_.policy_saves());
     layer_.save_input(second, inner);
     second.backward_workspace(gradient_workspace(h * f, moe_.expert_bias ? h : 0.0));
   }
@@ -129,9 +145,14 @@ class MoeDataflow {
   // The weighted sum of each token's rows, whose gradients are made in the place of the rows.
   Tensor combine() {
     const Tensor sum = layer_.add(row_bytes(tokens_));
-    Dataflow::Step& step = layer_.flow.step(Module::Combine).reads(results_).reads(weights_).writes(sum).saves(weights_);
+    Dataflow::Step& step = layer_.flow.step(Module::Combine)
+                               .reads(results_)
+                               .reads(weights_)
+                               .writes(sum)
+                               .saves(weights_);
     if (!framework_.saved.weighted_in_experts) step.saves(results_);
-    if (!layer_.autograd()) step.gradient_in(results_).backward_workspace(Bytes(row_bytes(tokens_)));
+    if (!layer_.autograd())
+      step.gradient_in(results_).backward_workspace(Bytes(row_bytes(tokens_)));
     return sum;
   }
 
@@ -140,27 +161,38 @@ class MoeDataflow {
     Tensor x = whole_;
     if (shape_.routes_shards) x = replaced(Module::SharedUp, input_, row_bytes(shared_tokens()));
     const Tensor gate = gate_of(count), up = layer_.add(count * e_);
-    Dataflow::Step& step = layer_.flow.step(Module::SharedUp).reads(x).writes(gate).writes(up).gemm(layer_.policy_saves());
-    const bool gathers_again = shape_.routes_shards && layer_.autograd();  // the runtime keeps what it has gathered
+    Dataflow::Step& step = layer_.flow.step(Module::SharedUp)
+                               .reads(x)
+                               .writes(gate)
+                               .writes(up)
+                               .gemm(layer_.policy_saves());
+    // The runtime keeps what it has gathered.
+    const bool gathers_again = shape_.routes_shards && layer_.autograd();
     layer_.save_input(step, shape_.routes_shards && !gathers_again ? x : input_);
-    step.backward_workspace((gathers_again ? layer_.size(x) : Bytes(0.0)) +
-                            gradient_workspace(width_ * f * model_.hidden_size, model_.bias.mlp ? width_ * f : 0.0));
+    step.backward_workspace(
+        (gathers_again ? layer_.size(x) : Bytes(0.0)) +
+        gradient_workspace(width_ * f * model_.hidden_size, model_.bias.mlp ? width_ * f : 0.0));
     shared_gate_ = gate, shared_ = up;
     if (moe_.shared_expert_gate) layer_.save_extra(Module::SharedUp, Bytes(tokens_ * e_));
   }
 
   // Where its backward pass is: beside the first of the experts'.
   void shared_activation() {
-    shared_ = activate(Module::SharedActivation, shared_gate_, shared_, shared_tokens() * static_cast<double>(shape_.shared_ffn));
+    shared_ = activate(Module::SharedActivation, shared_gate_, shared_,
+                       shared_tokens() * static_cast<double>(shape_.shared_ffn));
   }
 
   Tensor shared_down() {
     const double f = static_cast<double>(shape_.shared_ffn);
     Tensor sum = layer_.add(row_bytes(shared_tokens()));
-    Dataflow::Step& step =
-        layer_.flow.step(Module::SharedDown).reads(shared_).writes(sum).gemm(layer_.policy_saves()).row_parallel();
+    Dataflow::Step& step = layer_.flow.step(Module::SharedDown)
+                               .reads(shared_)
+                               .writes(sum)
+                               .gemm(layer_.policy_saves())
+                               .row_parallel();
     layer_.save_input(step, shared_);
-    step.backward_workspace(gradient_workspace(model_.hidden_size * f, model_.bias.mlp ? model_.hidden_size : 0.0));
+    step.backward_workspace(
+        gradient_workspace(model_.hidden_size * f, model_.bias.mlp ? model_.hidden_size : 0.0));
     // Without autograd the combination, which goes back first, is there already.
     const Bytes combined(layer_.autograd() || moe_.shared_expert_gate ? 0.0 : row_bytes(tokens_));
     step.forward_workspace(combined);
@@ -190,12 +222,15 @@ class MoeDataflow {
   double width_;
   Tensor input_;
   Tensor whole_ = Dataflow::kNone;
-  Tensor weights_ = Dataflow::kNone, indices_ = Dataflow::kNone, rows_ = Dataflow::kNone, results_ = Dataflow::kNone;
+  Tensor weights_ = Dataflow::kNone, indices_ = Dataflow::kNone, rows_ = Dataflow::kNone,
+         results_ = Dataflow::kNone;
   Tensor shared_gate_ = Dataflow::kNone, shared_ = Dataflow::kNone;
 };
 
 }  // namespace
 
-Dataflow::Tensor add_moe(LayerDataflow& layer, Dataflow::Tensor x) { return MoeDataflow(layer, x).output(); }
+Dataflow::Tensor add_moe(LayerDataflow& layer, Dataflow::Tensor x) {
+  return MoeDataflow(layer, x).output();
+}
 
 }  // namespace llmsim::sim

@@ -1,8 +1,9 @@
-// The tensors of an MoE layer: router, dispatch, experts, shared experts and combination (layer_dataflow.h); its operators and
-// notation are experts.h's.
+// The tensors of an MoE layer: router, dispatch, experts, shared experts and combination
+// (layer_dataflow.h); its operators and notation are experts.h's.
 //
-// Saved for the backward pass: the probabilities in fp32, the chosen experts' weights, three 8-byte indices for each row, the
-// rows as the experts' GEMM reads them, its results where the weights multiply them, and the same of shared experts.
+// Saved for the backward pass: the probabilities in fp32, the chosen experts' weights, three 8-byte
+// indices for each row, the rows as the experts' GEMM reads them, its results where the weights
+// multiply them, and the same of shared experts.
 #pragma once
 
 #include "sim/operators/layer_dataflow.h"

@@ -43,24 +43,37 @@ const char* name_of(CollectiveKind kind) {
   return "";
 }
 
-Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, DType out) {
-  const double dm = static_cast<double>(m), dn = static_cast<double>(n), dk = static_cast<double>(k);
+Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+              DType dtype, DType out) {
+  const double dm = static_cast<double>(m), dn = static_cast<double>(n),
+               dk = static_cast<double>(k);
   const double db = static_cast<double>(batch);
-  Operator op{.kind = OperatorKind::Gemm, .label = label, .dtype = dtype, .batch = batch, .m = m, .n = n, .k = k};
+  Operator op{.kind = OperatorKind::Gemm,
+              .label = label,
+              .dtype = dtype,
+              .batch = batch,
+              .m = m,
+              .n = n,
+              .k = k};
   op.flops = 2.0 * db * dm * dn * dk * FLOP;
   op.moved = db * ((dm * dk + dk * dn) * size_of(dtype) + dm * dn * size_of(out));
   return op;
 }
 
-Operator memory_bound(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels) {
+Operator memory_bound(OperatorKind kind, const char* label, double elements,
+                      double bytes_per_element, int kernels) {
   Operator op{.kind = kind, .label = label, .kernels = kernels};
   op.moved = Bytes(elements * bytes_per_element);
   return op;
 }
 
-Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message, TensorOverlap overlap) {
-  Operator op{
-      .kind = OperatorKind::Collective, .label = label, .kernels = kHostCallsPerCollective, .collective = kind, .group = group};
+Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
+                    TensorOverlap overlap) {
+  Operator op{.kind = OperatorKind::Collective,
+              .label = label,
+              .kernels = kHostCallsPerCollective,
+              .collective = kind,
+              .group = group};
   op.message = message;
   op.tensor_overlap = overlap;
   return op;

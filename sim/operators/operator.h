@@ -1,7 +1,8 @@
 // The vocabulary: one kind of work that a device does in a training step.
 //
-// A step is a list of operators in execution order, each with its module.  FLOPs, bytes moved, kernels and communication are
-// fields of the same record; which tensors the modules save for the backward pass stands in dataflow.h.
+// A step is a list of operators in execution order, each with its module.  FLOPs, bytes moved,
+// kernels and communication are fields of the same record; which tensors the modules save for the
+// backward pass stands in dataflow.h.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@ const char* name_of(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 // The GEMM beside which a tensor-parallel collective can run.
 //   Feeds           the GEMMs after it work on what has arrived
 //   Follows         the GEMM before it sends what is ready
-//   DataGradient    those of the GEMMs after it that make data or weight gradients need nothing of it
+//   DataGradient    those of the GEMMs after it that make data or weight gradients need nothing of
+//                   it
 //   WeightGradient
 enum class TensorOverlap { None, Feeds, Follows, DataGradient, WeightGradient };
 
@@ -57,21 +59,27 @@ struct Operator {
   std::int64_t k = 0;
   bool causal = false;           // Attention: half of the scores are masked
   bool weight_gradient = false;  // Gemm: k runs over tokens and the GEMM is accumulated
-  // Works on the rows that a router sends, as many as come: a GEMM's tokens (m, or k of a weight gradient) are those of
-  // several experts, and a graph that is captured for one shape cannot hold it.
+  // Works on the rows that a router sends, as many as come: a GEMM's tokens (m, or k of a weight
+  // gradient) are those of several experts, and a graph that is captured for one shape cannot hold
+  // it.
   bool ragged = false;
-  Flops flops{};         // useful work (causal attention counts its half)
-  double repeats = 1.0;  // work the kernel executes over `flops`: flash backward recomputes the scores
-  Bytes moved{};         // device memory read and written
-  double rate = 1.0;     // memory-bound: bandwidth relative to what the device achieves
-  int kernels = 1;       // launches
-  int launches = 1;      // Attention, Collective: equal kernels or messages one after the other; flops, moved are of all
+  Flops flops{};  // useful work (causal attention counts its half)
+  // Work the kernel executes over `flops`: flash backward recomputes the scores.
+  double repeats = 1.0;
+  Bytes moved{};      // device memory read and written
+  double rate = 1.0;  // memory-bound: bandwidth relative to what the device achieves
+  int kernels = 1;    // launches
+  // Attention, Collective: equal kernels or messages one after the other; flops, moved are of all.
+  int launches = 1;
 
   CollectiveKind collective = CollectiveKind::AllReduce;
   GroupKind group = GroupKind::Tensor;
   TensorOverlap tensor_overlap = TensorOverlap::None;
-  bool overlaps_attention = false;  // each message travels while one launch of the attention operator before it computes
-  Bytes message{};  // of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or all-reduce
+  // Each message travels while one launch of the attention operator before it computes.
+  bool overlaps_attention = false;
+  // Of one launch; nccl-tests' size: the whole buffer of an all-gather, reduce-scatter or
+  // all-reduce.
+  Bytes message{};
 };
 
 using OperatorList = std::vector<Operator>;
@@ -83,10 +91,13 @@ struct OperatorRange {
 };
 
 // (m, k) x (k, n), `batch` times.  FLOPs 2 m n k; bytes of both factors and the GEMM once.
-Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, DType out);
+Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+              DType dtype, DType out);
 
-// A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in `kernels` launches.
-Operator memory_bound(OperatorKind kind, const char* label, double elements, double bytes_per_element, int kernels);
+// A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in
+// `kernels` launches.
+Operator memory_bound(OperatorKind kind, const char* label, double elements,
+                      double bytes_per_element, int kernels);
 
 Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
                     TensorOverlap overlap = TensorOverlap::None);

@@ -20,7 +20,8 @@ Traffic norm_traffic(Norm norm, const Framework& framework, double e) {
             .backward_kernels = 12};
   }
   if (eager(framework) && framework.norms_in_fp32) {
-    // cast in, norm in fp32, cast out for the next GEMM; back: cast, input gradient, weight and bias gradients, cast
+    // cast in, norm in fp32, cast out for the next GEMM; back: cast, input gradient, weight and
+    // bias gradients, cast
     return {.forward_bytes = 2 * e + 4 * kFp32Bytes,
             .forward_kernels = 3,
             .backward_bytes = 2 * e + 7 * kFp32Bytes,
@@ -28,29 +29,51 @@ Traffic norm_traffic(Norm norm, const Framework& framework, double e) {
   }
   if (eager(framework)) {
     // the weight and bias gradients read dy and x a second time
-    return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 5 * e, .backward_kernels = 2};
+    return {.forward_bytes = 2 * e,
+            .forward_kernels = 1,
+            .backward_bytes = 5 * e,
+            .backward_kernels = 2};
   }
-  return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 2};
+  return {
+      .forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 2};
 }
 
 Traffic activation_traffic(bool gated, const Framework& framework, double e) {
   if (!gated && eager(framework) && framework.composed_activation) {
     // x^3, times, plus x, times, tanh, plus 1, x / 2, times; each with its own backward kernels
-    return {.forward_bytes = 18 * e, .forward_kernels = 8, .backward_bytes = 28 * e, .backward_kernels = 13};
+    return {.forward_bytes = 18 * e,
+            .forward_kernels = 8,
+            .backward_bytes = 28 * e,
+            .backward_kernels = 13};
   }
-  if (!gated) return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
-  if (eager(framework)) return {.forward_bytes = 5 * e, .forward_kernels = 2, .backward_bytes = 9 * e, .backward_kernels = 3};
-  return {.forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 5 * e, .backward_kernels = 1};
+  if (!gated)
+    return {.forward_bytes = 2 * e,
+            .forward_kernels = 1,
+            .backward_bytes = 3 * e,
+            .backward_kernels = 1};
+  if (eager(framework))
+    return {.forward_bytes = 5 * e,
+            .forward_kernels = 2,
+            .backward_bytes = 9 * e,
+            .backward_kernels = 3};
+  return {
+      .forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 5 * e, .backward_kernels = 1};
 }
 
 Traffic rotary_traffic(const Framework& framework, double e) {
   // eager: rotate-half (negate, concatenate), two GEMMs, one sum, each for q and k
-  if (eager(framework)) return {.forward_bytes = 10 * e, .forward_kernels = 8, .backward_bytes = 12 * e, .backward_kernels = 10};
-  return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
+  if (eager(framework))
+    return {.forward_bytes = 10 * e,
+            .forward_kernels = 8,
+            .backward_bytes = 12 * e,
+            .backward_kernels = 10};
+  return {
+      .forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
 }
 
 Traffic residual_traffic(const Framework& framework, double e) {
-  Traffic traffic{.forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
+  Traffic traffic{
+      .forward_bytes = 3 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
   if (framework.dropout <= 0.0) return traffic;
   traffic.backward_bytes += 2 * e + kMask;
   traffic.backward_kernels += 1;
@@ -68,7 +91,8 @@ bool softmax_kernel_takes(std::int64_t matrices, std::int64_t keys) {
 }
 
 Traffic softmax_traffic(const Framework& framework, double e, bool one_kernel) {
-  Traffic traffic{.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
+  Traffic traffic{
+      .forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
   if (eager(framework) || !one_kernel) {
     // scale, mask, to fp32, softmax, back
     traffic = {.forward_bytes = 6 * e + 4 * kFp32Bytes,
@@ -86,30 +110,46 @@ Traffic softmax_traffic(const Framework& framework, double e, bool one_kernel) {
 }
 
 Traffic position_bias_traffic(const Framework& framework, double e) {
-  return {.forward_bytes = eager(framework) ? 3 * e : 2 * e, .forward_kernels = 1, .backward_bytes = 0.0, .backward_kernels = 0};
+  return {.forward_bytes = eager(framework) ? 3 * e : 2 * e,
+          .forward_kernels = 1,
+          .backward_bytes = 0.0,
+          .backward_kernels = 0};
 }
 
 Traffic layout_traffic(const Framework& framework, double e) {
   if (!eager(framework)) return {};
-  return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
+  return {
+      .forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 2};
 }
 
 Traffic router_traffic(const Framework& framework, double e) {
   if (!eager(framework))
-    return {
-        .forward_bytes = e + 2 * kFp32Bytes, .forward_kernels = 3, .backward_bytes = e + 2 * kFp32Bytes, .backward_kernels = 2};
+    return {.forward_bytes = e + 2 * kFp32Bytes,
+            .forward_kernels = 3,
+            .backward_bytes = e + 2 * kFp32Bytes,
+            .backward_kernels = 2};
   // cast up, softmax, top-k; zeros, gradient of the softmax, cast down
-  return {.forward_bytes = e + 4 * kFp32Bytes, .forward_kernels = 6, .backward_bytes = 5 * kFp32Bytes + e, .backward_kernels = 4};
+  return {.forward_bytes = e + 4 * kFp32Bytes,
+          .forward_kernels = 6,
+          .backward_bytes = 5 * kFp32Bytes + e,
+          .backward_kernels = 4};
 }
 
 Traffic permutation_traffic(double e) {
-  return {.forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 2 * e, .backward_kernels = 1};
+  return {
+      .forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 2 * e, .backward_kernels = 1};
 }
 
 Traffic combination_traffic(const Framework& framework, double e, int top_k) {
   if (eager(framework))
-    return {.forward_bytes = 3 * e, .forward_kernels = top_k, .backward_bytes = 6 * e, .backward_kernels = 3 * top_k};
-  return {.forward_bytes = e + e / top_k, .forward_kernels = 1, .backward_bytes = 2 * e + e / top_k, .backward_kernels = 1};
+    return {.forward_bytes = 3 * e,
+            .forward_kernels = top_k,
+            .backward_bytes = 6 * e,
+            .backward_kernels = 3 * top_k};
+  return {.forward_bytes = e + e / top_k,
+          .forward_kernels = 1,
+          .backward_bytes = 2 * e + e / top_k,
+          .backward_kernels = 1};
 }
 
 Traffic weighted_bias_traffic(double e, int experts) {
@@ -121,29 +161,44 @@ Traffic weighted_bias_traffic(double e, int experts) {
 
 Traffic cross_entropy_traffic(const Framework& framework, double e) {
   if (framework.fusion == ElementwiseFusion::Compiled) {
-    return {.forward_bytes = 2 * e, .forward_kernels = 2, .backward_bytes = 2 * e, .backward_kernels = 1};
+    return {.forward_bytes = 2 * e,
+            .forward_kernels = 2,
+            .backward_bytes = 2 * e,
+            .backward_kernels = 1};
   }
   if (!framework.loss.fp32_logits)
-    return {.forward_bytes = 2 * e, .forward_kernels = 3, .backward_bytes = 2 * e, .backward_kernels = 2};
+    return {.forward_bytes = 2 * e,
+            .forward_kernels = 3,
+            .backward_bytes = 2 * e,
+            .backward_kernels = 2};
   // cast up, log-softmax, gather; gradient of the gathered values, of the softmax, cast down
-  return {.forward_bytes = e + 3 * kFp32Bytes, .forward_kernels = 4, .backward_bytes = 5 * kFp32Bytes + e, .backward_kernels = 3};
+  return {.forward_bytes = e + 3 * kFp32Bytes,
+          .forward_kernels = 4,
+          .backward_bytes = 5 * kFp32Bytes + e,
+          .backward_kernels = 3};
 }
 
-Traffic quantise_traffic(const Framework& framework, LowPrecisionScaling scaling, bool weight, double n) {
+Traffic quantise_traffic(const Framework& framework, LowPrecisionScaling scaling, bool weight,
+                         double n) {
   constexpr double kRead = 2.0;
   switch (scaling) {
-    case LowPrecisionScaling::Delayed: return {.forward_bytes = kRead + framework.low_precision.copies * n, .forward_kernels = 2};
+    case LowPrecisionScaling::Delayed:
+      return {.forward_bytes = kRead + framework.low_precision.copies * n, .forward_kernels = 2};
     case LowPrecisionScaling::Current:
-      return {.forward_bytes = 2 * kRead + framework.low_precision.copies * n, .forward_kernels = 3};
+      return {.forward_bytes = 2 * kRead + framework.low_precision.copies * n,
+              .forward_kernels = 3};
     case LowPrecisionScaling::RowwiseHighPrecisionGradient:
       if (!weight) return {.forward_bytes = kRead + n, .forward_kernels = 1};
       return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
-    case LowPrecisionScaling::Rowwise: return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
+    case LowPrecisionScaling::Rowwise:
+      return {.forward_bytes = 3 * kRead + 2 * n, .forward_kernels = 3};
     default: break;
   }
-  const bool maxima = scaling == LowPrecisionScaling::Nvfp4, fused = framework.fusion == ElementwiseFusion::Fused;
+  const bool maxima = scaling == LowPrecisionScaling::Nvfp4,
+             fused = framework.fusion == ElementwiseFusion::Fused;
   const double written = 2 * (n + scale_bytes(scaling, weight));
-  Traffic traffic{.forward_bytes = (fused ? kRead : 2 * kRead) + written, .forward_kernels = fused ? 1 : 2};
+  Traffic traffic{.forward_bytes = (fused ? kRead : 2 * kRead) + written,
+                  .forward_kernels = fused ? 1 : 2};
   if (!fused) traffic.rate = 2.0 / (1.0 + 1.0 / framework.low_precision.row_cast_rate);
   if (!maxima) return traffic;
   traffic.forward_bytes += kRead;

@@ -39,7 +39,8 @@ double unfused_values(OptimizerKind optimizer) {
 
 double fused_bytes(OptimizerKind optimizer, const ParameterStorage& storage, double gradient) {
   const double second_pass = optimizer == OptimizerKind::Lamb ? 3.0 * kFp32Bytes : 0.0;
-  return gradient + 2.0 * master_bytes(storage) + 2.0 * state_bytes_per_parameter(optimizer, storage) + second_pass;
+  return gradient + 2.0 * master_bytes(storage) +
+         2.0 * state_bytes_per_parameter(optimizer, storage) + second_pass;
 }
 
 }  // namespace
@@ -60,24 +61,30 @@ double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage
   return state_values(optimizer) * bytes;
 }
 
-double update_temporary_bytes(OptimizerKind optimizer, const ParameterStorage& storage, bool fused) {
+double update_temporary_bytes(OptimizerKind optimizer, const ParameterStorage& storage,
+                              bool fused) {
   return is_fused(optimizer, fused) || optimizer == OptimizerKind::Sgd ? 0.0 : storage.state_bytes;
 }
 
-UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused, double parameters,
-                             double gradients) {
+UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused,
+                             double parameters, double gradients) {
   const bool one_pass = is_fused(optimizer, fused);
-  const double gradient = storage.main_gradient_bytes > 0.0 ? storage.main_gradient_bytes : storage.gradient_bytes;
+  const double gradient =
+      storage.main_gradient_bytes > 0.0 ? storage.main_gradient_bytes : storage.gradient_bytes;
   const double low_precision_copy = storage.master_bytes > 0.0 ? storage.weight_bytes : 0.0;
-  const double arithmetic =
-      one_pass ? fused_bytes(optimizer, storage, gradient) : unfused_values(optimizer) * master_bytes(storage);
+  const double arithmetic = one_pass ? fused_bytes(optimizer, storage, gradient)
+                                     : unfused_values(optimizer) * master_bytes(storage);
   const int passes = one_pass ? 2 : static_cast<int>(unfused_values(optimizer) / 2.0);
   UpdateOperators operators{
       .norm = memory_bound(OperatorKind::GradientNorm, "gradient_norm", gradients, gradient, 2),
-      .clip = memory_bound(OperatorKind::GradientScale, "gradient_clip", gradients, 2.0 * gradient, 1),
-      .update = memory_bound(OperatorKind::Optimizer, "optimizer_update", parameters, arithmetic + low_precision_copy, passes)};
-  for (Operator* op : {&operators.norm, &operators.clip, &operators.update}) op->module = Module::Update;
-  if (optimizer == OptimizerKind::Adam8bit) operators.update.flops = kEightBitOperations * parameters * FLOP;
+      .clip =
+          memory_bound(OperatorKind::GradientScale, "gradient_clip", gradients, 2.0 * gradient, 1),
+      .update = memory_bound(OperatorKind::Optimizer, "optimizer_update", parameters,
+                             arithmetic + low_precision_copy, passes)};
+  for (Operator* op : {&operators.norm, &operators.clip, &operators.update})
+    op->module = Module::Update;
+  if (optimizer == OptimizerKind::Adam8bit)
+    operators.update.flops = kEightBitOperations * parameters * FLOP;
   return operators;
 }
 
@@ -86,9 +93,11 @@ OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parall
   for (const LayerWeight& weight : layer_weights(model, LayerKind::Dense)) {
     if (weight.multiplied() == 0) continue;
     const LayerWeight share = weight.on_rank(tensor_parallel);
-    const std::int64_t m = std::min(share.rows, share.columns), n = std::max(share.rows, share.columns);
+    const std::int64_t m = std::min(share.rows, share.columns),
+                       n = std::max(share.rows, share.columns);
     const auto add = [&](std::int64_t columns, std::int64_t inner) {
-      operators.push_back(gemm("orthogonalise", kNewtonSchulzSteps, m, columns, inner, DType::Bf16, DType::Bf16));
+      operators.push_back(
+          gemm("orthogonalise", kNewtonSchulzSteps, m, columns, inner, DType::Bf16, DType::Bf16));
     };
     add(m, n);
     add(m, m);

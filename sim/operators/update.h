@@ -1,31 +1,38 @@
 // The optimizer step as operators on one rank.
 //
-// A fused update streams, for each parameter it owns, the gradient, the fp32 master weight and the states, and writes the
-// low-precision copy:
+// A fused update streams, for each parameter it owns, the gradient, the fp32 master weight and the
+// states, and writes the low-precision copy:
 //
 //   bytes per parameter = gradient + 2 master + 2 states * state_bytes + weight
 //
-// LAMB writes its step and reads it again with the weight, once the norms are known: 3 values more.  Unfused updates (torch's
-// foreach and single-tensor ones) make one pass over all parameters for every arithmetic operation and stream, in values,
+// LAMB writes its step and reads it again with the weight, once the norms are known: 3 values more.
+// Unfused updates (torch's foreach and single-tensor ones) make one pass over all parameters for
+// every arithmetic operation and stream, in values,
 //
-//   AdamW  decay 2, lerp 3, scale 2, addcmul 3, sqrt 2, divide 2, add 2, addcdiv 4 = 20      Adam  18, LAMB 25
-//   Lion   decay 2, interpolate 5, sign 2, add 3, momentum 5 = 17     SGD  3     momentum, Muon  2 + 3 + 3 = 8
-//   Adafactor  square 2, row and column means 2, outer GEMM 2, scale 3, clip 3, add 3 = 15 (never fused)
+//   AdamW  decay 2, lerp 3, scale 2, addcmul 3, sqrt 2, divide 2, add 2, addcdiv 4 = 20  Adam  18,
+//          LAMB 25
+//   Lion   decay 2, interpolate 5, sign 2, add 3, momentum 5 = 17  SGD  3  momentum, Muon  2 + 3 +
+//          3 = 8
+//   Adafactor  square 2, row and column means 2, outer GEMM 2, scale 3, clip 3, add 3 = 15 (never
+//              fused)
 //
-// with the square root as a temporary of one state value.  The gradient norm reads every gradient once more; clipping scales it
-// (read and write).
+// with the square root as a temporary of one state value.  The gradient norm reads every gradient
+// once more; clipping scales it (read and write).
 //
-// The 8-bit Adam looks its states up in a table of 256 values, takes the maximum of each block and searches the table for the new
-// ones: its kernel computes longer than it streams.  610 operations of the fp32 vector units per parameter: 47 ms for 1e9 of them
-// on V100 (738 at 15.7 TFLOP/s), and a step of 3.2e9 of them on A100 that is 55 ms longer than with a fused AdamW in 16 bits (504
-// at 19.5 TFLOP/s); standard error 19 %.  Sources: Dettmers et al., "8-bit Optimizers via Block-wise Quantization" (2021), run
-// times; torchtune README, table of optimisation flags.
+// The 8-bit Adam looks its states up in a table of 256 values, takes the maximum of each block and
+// searches the table for the new ones: its kernel computes longer than it streams.  610 operations
+// of the fp32 vector units per parameter: 47 ms for 1e9 of them on V100 (738 at 15.7 TFLOP/s), and
+// a step of 3.2e9 of them on A100 that is 55 ms longer than with a fused AdamW in 16 bits (504 at
+// 19.5 TFLOP/s); standard error 19 %.  Sources: Dettmers et al., "8-bit Optimizers via Block-wise
+// Quantization" (2021), run times; torchtune README, table of optimisation flags.
 //
-// Muon makes the momentum of each matrix of a block (m, n), m <= n, orthogonal by five steps of Newton-Schulz in bf16,
+// Muon makes the momentum of each matrix of a block (m, n), m <= n, orthogonal by five steps of
+// Newton-Schulz in bf16,
 //
 //   A = X X^T,  B = b A + c A A,  X = a X + B X        2 (2 m^2 n + m^3) FLOP a step
 //
-// Source: K. Jordan, "Muon: an optimizer for hidden layers" (2024); DeepSpeed and Megatron Core do the same.
+// Source: K. Jordan, "Muon: an optimizer for hidden layers" (2024); DeepSpeed and Megatron Core do
+// the same.
 #pragma once
 
 #include "sim/model/transformer.h"
@@ -35,25 +42,27 @@
 
 namespace llmsim::sim {
 
-// Values of state an optimizer keeps per parameter: AdamW 2, Lion 1, SGD 0; Adafactor's row and column sums are neglected.
+// Values of state an optimizer keeps per parameter: AdamW 2, Lion 1, SGD 0; Adafactor's row and
+// column sums are neglected.
 double state_values(OptimizerKind optimizer);
 
-// Bytes of optimizer state per parameter: state_values times the framework's state_bytes; for the 8-bit Adam 1 byte each and an
-// fp32 scale for every 256 of them.
+// Bytes of optimizer state per parameter: state_values times the framework's state_bytes; for the
+// 8-bit Adam 1 byte each and an fp32 scale for every 256 of them.
 double state_bytes_per_parameter(OptimizerKind optimizer, const ParameterStorage& storage);
 
 // Bytes that an unfused update allocates per parameter.
 double update_temporary_bytes(OptimizerKind optimizer, const ParameterStorage& storage, bool fused);
 
-// The step's parts.  `parameters` are those that this rank updates, `gradients` the values that the norm reads.
+// The step's parts.  `parameters` are those that this rank updates, `gradients` the values that the
+// norm reads.
 struct UpdateOperators {
   Operator norm;
   Operator clip;
   Operator update;
 };
 
-UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused, double parameters,
-                             double gradients);
+UpdateOperators lower_update(OptimizerKind optimizer, const ParameterStorage& storage, bool fused,
+                             double parameters, double gradients);
 
 // The GEMMs of Newton-Schulz for the matrices of one dense block on one tensor rank.
 OperatorList lower_orthogonalisation(const Transformer& model, int tensor_parallel);

@@ -12,12 +12,15 @@ namespace {
 // Runs the stages' orders against each other.
 class PipelineSimulation {
  public:
-  PipelineSimulation(const PipelineShape& shape, const StageLayout& layout, std::span<const ChunkTimes> chunks)
+  PipelineSimulation(const PipelineShape& shape, const StageLayout& layout,
+                     std::span<const ChunkTimes> chunks)
       : shape_(shape),
         chunks_per_stage_(layout.chunks()),
         chunks_(chunks),
         parts_(layout.parts()),
-        forward_end_(static_cast<std::size_t>(parts_) * static_cast<std::size_t>(shape.num_microbatches), Seconds(-1.0)),
+        forward_end_(
+            static_cast<std::size_t>(parts_) * static_cast<std::size_t>(shape.num_microbatches),
+            Seconds(-1.0)),
         backward_end_(forward_end_),
         start_(static_cast<std::size_t>(shape.stages)),
         clock_(start_),
@@ -26,7 +29,8 @@ class PipelineSimulation {
     orders_.reserve(start_.size());
     for (int stage = 0; stage < shape.stages; ++stage) {
       orders_.push_back(stage_order(shape, stage));
-      for (int chunk = 0; chunk < chunks_per_stage_; ++chunk) part_.push_back(layout.part(stage, chunk));
+      for (int chunk = 0; chunk < chunks_per_stage_; ++chunk)
+        part_.push_back(layout.part(stage, chunk));
     }
   }
 
@@ -44,8 +48,12 @@ class PipelineSimulation {
   }
 
   PipelineTimes times() const {
-    for (std::size_t stage = 0; stage < orders_.size(); ++stage) assert(next_[stage] == orders_[stage].size());
-    return {.makespan = *std::max_element(clock_.begin(), clock_.end()), .start = start_, .finish = clock_, .idle = idle_};
+    for (std::size_t stage = 0; stage < orders_.size(); ++stage)
+      assert(next_[stage] == orders_[stage].size());
+    return {.makespan = *std::max_element(clock_.begin(), clock_.end()),
+            .start = start_,
+            .finish = clock_,
+            .idle = idle_};
   }
 
  private:
@@ -78,7 +86,9 @@ class PipelineSimulation {
   Seconds duration(std::size_t stage, std::span<const PipelinePass> passes) const {
     const ChunkTimes& times = chunks_[static_cast<std::size_t>(part_of(stage, passes[0]))];
     if (passes.size() == 2) {
-      return joined_passes(times, chunks_[static_cast<std::size_t>(part_of(stage, passes[1]))], shape_.all_to_all_loss).total;
+      return joined_passes(times, chunks_[static_cast<std::size_t>(part_of(stage, passes[1]))],
+                           shape_.all_to_all_loss)
+          .total;
     }
     switch (passes[0].kind) {
       case PassKind::Forward: return times.forward;
@@ -91,25 +101,30 @@ class PipelineSimulation {
 
   void finish(const PipelinePass& pass, int part, Seconds end) {
     if (pass.kind == PassKind::Forward) forward_end_[index(part, pass.microbatch)] = end;
-    if (pass.kind == PassKind::Backward || pass.kind == PassKind::DataGradient) backward_end_[index(part, pass.microbatch)] = end;
+    if (pass.kind == PassKind::Backward || pass.kind == PassKind::DataGradient)
+      backward_end_[index(part, pass.microbatch)] = end;
   }
 
   int part_of(std::size_t stage, const PipelinePass& pass) const {
-    return part_[stage * static_cast<std::size_t>(chunks_per_stage_) + static_cast<std::size_t>(pass.chunk)];
+    return part_[stage * static_cast<std::size_t>(chunks_per_stage_) +
+                 static_cast<std::size_t>(pass.chunk)];
   }
 
-  // When the pass's input is on the stage; negative if it has not been made yet.  Weight gradients follow their data gradients.
+  // When the pass's input is on the stage; negative if it has not been made yet.  Weight gradients
+  // follow their data gradients.
   Seconds input_ready(const PipelinePass& pass, int part) const {
     if (pass.kind == PassKind::WeightGradient) return Seconds(0.0);
     if (pass.kind == PassKind::Forward) {
       return part == 0 ? Seconds(0.0)
-                       : arrival(forward_end_[index(part - 1, pass.microbatch)], part - 1, shape_.forward_transfer);
+                       : arrival(forward_end_[index(part - 1, pass.microbatch)], part - 1,
+                                 shape_.forward_transfer);
     }
     if (part == parts_ - 1) return forward_end_[index(part, pass.microbatch)];
     return arrival(backward_end_[index(part + 1, pass.microbatch)], part, shape_.backward_transfer);
   }
 
-  // Of what has been sent between `part` and the part behind it, which the turn of a V keeps on its stage.
+  // Of what has been sent between `part` and the part behind it, which the turn of a V keeps on its
+  // stage.
   Seconds arrival(Seconds sent, int part, Seconds transfer) const {
     const bool turns = shape_.schedule == PipelineSchedule::ZbV && part == shape_.stages - 1;
     return sent < Seconds(0.0) || turns ? sent : sent + transfer;
@@ -136,13 +151,15 @@ class PipelineSimulation {
 };
 
 bool repeats(PipelineSchedule schedule) {
-  return schedule == PipelineSchedule::OneForwardOneBackward || schedule == PipelineSchedule::Interleaved;
+  return schedule == PipelineSchedule::OneForwardOneBackward ||
+         schedule == PipelineSchedule::Interleaved;
 }
 
 }  // namespace
 
 JoinedPasses joined_passes(const ChunkTimes& forward, const ChunkTimes& backward, double loss) {
-  const Seconds ahead = forward.forward - forward.forward_all_to_all, back = backward.backward - backward.backward_all_to_all;
+  const Seconds ahead = forward.forward - forward.forward_all_to_all,
+                back = backward.backward - backward.backward_all_to_all;
   const ExposedTimes one = run_overlapped(forward.forward_all_to_all, back, loss);
   const ExposedTimes other = run_overlapped(backward.backward_all_to_all, ahead, loss);
   const Seconds exposed = one.exposed + other.exposed, slowdown = one.slowdown + other.slowdown;
@@ -164,7 +181,8 @@ PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const Chun
   return simulation.times();
 }
 
-std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
+std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape,
+                                                    std::span<const ChunkTimes> chunks) {
   std::vector<std::vector<PassEvent>> events;
   PipelineSimulation(shape, shape.layout(), chunks).run(&events);
   return events;

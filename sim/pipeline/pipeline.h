@@ -1,13 +1,15 @@
-// A pipeline schedule as events: every pass of every micro-batch on every stage, in the order the schedule prescribes
-// (stage_order.h), each starting when its stage is free and its input has arrived.
+// A pipeline schedule as events: every pass of every micro-batch on every stage, in the order the
+// schedule prescribes (stage_order.h), each starting when its stage is free and its input has
+// arrived.
 //
-// With p stages, m micro-batches, v chunks per stage, equal forward time F and backward time B per stage and free transfers the
-// makespan is (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)
+// With p stages, m micro-batches, v chunks per stage, equal forward time F and backward time B per
+// stage and free transfers the makespan is (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)
 //
 //   GPipe, 1F1B   (m + p - 1)(F + B)          interleaved   m (F + B) + (p - 1)(F + B) / v
 //
-// and at most m (GPipe), min(m, p) (1F1B, first stage), or p + (p - 1)/v + ... (interleaved) micro-batches are in flight.  Of
-// schedules that split backward passes stage_order.h has bubbles and micro-batches in flight.
+// and at most m (GPipe), min(m, p) (1F1B, first stage), or p + (p - 1)/v + ... (interleaved)
+// micro-batches are in flight.  Of schedules that split backward passes stage_order.h has bubbles
+// and micro-batches in flight.
 #pragma once
 
 #include <span>
@@ -21,14 +23,15 @@ namespace llmsim::sim {
 // Times of one part of the model (stages.h) for one micro-batch.
 struct ChunkTimes {
   Seconds forward{};
-  Seconds backward{};           // whole: gradients of data and weights
-  Seconds weights{};            // of it: gradients of the weights
+  Seconds backward{};             // whole: gradients of data and weights
+  Seconds weights{};              // of it: gradients of the weights
   Seconds forward_all_to_all{};   // of `forward`: all-to-alls, which a pass beside it can hide
   Seconds backward_all_to_all{};  // of `backward`
 };
 
-// A forward and a backward pass of one stage executed together: the all-to-alls of each travel beside the compute of the other
-// and take `loss` of its rate (cost/contention.h); what is longer than that compute shows.
+// A forward and a backward pass of one stage executed together: the all-to-alls of each travel
+// beside the compute of the other and take `loss` of its rate (cost/contention.h); what is longer
+// than that compute shows.
 struct JoinedPass {
   Seconds exposed{};   // of its all-to-alls
   Seconds slowdown{};  // of its compute
@@ -48,11 +51,11 @@ struct PipelineTimes {
   std::vector<Seconds> idle;    // what it waits for between its passes, from the first to the last
 };
 
-// The times of pipeline_events.  Of 1F1B and interleaved pipelines passes that repeat earlier ones are left out
-// (repeating_pipeline.h); those of the other schedules are all simulated.
+// The times of pipeline_events.  Of 1F1B and interleaved pipelines passes that repeat earlier ones
+// are left out (repeating_pipeline.h); those of the other schedules are all simulated.
 //
-// `chunks[part]`, by the parts of shape.layout().  Requires num_microbatches >= 1, and at least `stages` of them for Interleaved;
-// see stage_order.h for the others.
+// `chunks[part]`, by the parts of shape.layout().  Requires num_microbatches >= 1, and at least
+// `stages` of them for Interleaved; see stage_order.h for the others.
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
 
 // A pass on its stage.  Two that are executed together have the same times.
@@ -63,6 +66,7 @@ struct PassEvent {
 };
 
 // All passes of every stage in order, whatever their number.
-std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
+std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape,
+                                                    std::span<const ChunkTimes> chunks);
 
 }  // namespace llmsim::sim

@@ -45,7 +45,8 @@ class RepeatingPipeline {
 
   PipelineTimes times() {
     Seconds left_out;
-    for (int groups = 1; left_out == Seconds(0.0) && groups + 1 < microbatches_ / group_; ++groups) {
+    for (int groups = 1; left_out == Seconds(0.0) && groups + 1 < microbatches_ / group_;
+         ++groups) {
       run_until(groups * group_ * chunks_);
       left_out = leave_out_repetitions(groups);
     }
@@ -62,7 +63,9 @@ class RepeatingPipeline {
  private:
   static constexpr std::size_t kMoments = 64;
 
-  int longest_repetition() const { return std::min<int>(kMoments - 1, group_ == 1 ? 2 * stages_ : 4); }
+  int longest_repetition() const {
+    return std::min<int>(kMoments - 1, group_ == 1 ? 2 * stages_ : 4);
+  }
 
   // Runs all passes that need no more than `forwards` forward passes of stage 0.
   void run_until(int forwards) {
@@ -85,7 +88,8 @@ class RepeatingPipeline {
     const StageState& state = state_[at(stage)];
     const int total = microbatches_ * chunks_;
     if (state.backwards == total) return false;
-    const bool backward = state.forwards == total || state.forwards - state.backwards > warmup_[at(stage)];
+    const bool backward =
+        state.forwards == total || state.forwards - state.backwards > warmup_[at(stage)];
     return backward ? step_back(stage) : step_forward(stage);
   }
 
@@ -130,7 +134,8 @@ class RepeatingPipeline {
     return true;
   }
 
-  // After `groups` groups.  The time of what has been left out, whose idle time the stages get; none while nothing repeats.
+  // After `groups` groups.  The time of what has been left out, whose idle time the stages get;
+  // none while nothing repeats.
   Seconds leave_out_repetitions(int groups) {
     const std::size_t now = static_cast<std::size_t>(groups) % kMoments;
     std::copy(state_.begin(), state_.end(), moment(now));
@@ -164,10 +169,13 @@ class RepeatingPipeline {
     }
     for (int part = 0; part + 1 < parts_; ++part) {
       for (int i = forwards_of_[at(part + 1)]; i < forwards_of_[at(part)]; ++i) {
-        if (!later(forward_end_[place(part, i)], forward_end_[place(part, i - microbatches)])) return false;
+        if (!later(forward_end_[place(part, i)], forward_end_[place(part, i - microbatches)]))
+          return false;
       }
       for (int i = backwards_of_[at(part)]; i < backwards_of_[at(part + 1)]; ++i) {
-        if (!later(backward_end_[place(part + 1, i)], backward_end_[place(part + 1, i - microbatches)])) return false;
+        if (!later(backward_end_[place(part + 1, i)],
+                   backward_end_[place(part + 1, i - microbatches)]))
+          return false;
       }
     }
     return true;
@@ -204,7 +212,8 @@ class RepeatingPipeline {
 
 }  // namespace
 
-PipelineTimes repeating_pipeline_times(const PipelineShape& shape, std::span<const ChunkTimes> chunks) {
+PipelineTimes repeating_pipeline_times(const PipelineShape& shape,
+                                       std::span<const ChunkTimes> chunks) {
   return RepeatingPipeline(shape, chunks).times();
 }
 

@@ -24,6 +24,7 @@ namespace llmsim::sim {
 
 // As simulate_pipeline.  Requires whole backward passes and a schedule that alternates: 1F1B or
 // Interleaved.
-PipelineTimes repeating_pipeline_times(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
+PipelineTimes repeating_pipeline_times(const PipelineShape& shape,
+                                       std::span<const ChunkTimes> chunks);
 
 }  // namespace llmsim::sim

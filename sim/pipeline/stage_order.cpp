@@ -43,7 +43,8 @@ class OrderWriter {
   Counts forwards_{}, backwards_{}, weights_{};
 };
 
-// One stage of a DualPipe.  `near` is the chunk through which the micro-batches of the closer end of the pipeline go.
+// One stage of a DualPipe.  `near` is the chunk through which the micro-batches of the closer end
+// of the pipeline go.
 class DualPipeStage {
  public:
   DualPipeStage(const PipelineShape& shape, int stage)
@@ -58,7 +59,8 @@ class DualPipeStage {
     for (int i = 0; i < 2 * inner; ++i) write_.forward(near_);
     for (int i = 0; i < outer; ++i) write_.forward(near_), write_.forward(far_);
     for (int i = 0; i < inner; ++i) data_gradient(far_), oldest_weights(), write_.forward(far_);
-    for (int i = 0; i < shape_.num_microbatches / 2 - shape_.stages + outer; ++i) exchange(i == 0 && inner == 0);
+    for (int i = 0; i < shape_.num_microbatches / 2 - shape_.stages + outer; ++i)
+      exchange(i == 0 && inner == 0);
     for (int i = 0; i < inner; ++i) write_.backward(far_), together(far_, near_);
     drain(outer);
     for (int i = 0; i < inner; ++i) oldest_weights(), data_gradient(near_);
@@ -148,12 +150,14 @@ std::vector<PipelinePass> zb_v_order(const PipelineShape& shape, int stage) {
   while (write.weights_wait(1)) write.weight_gradient(1);
   while (write.weights_wait(0)) write.weight_gradient(0);
   // Fewer micro-batches leave out passes of the shortest whole pipeline.
-  std::erase_if(write.order(), [&](const PipelinePass& pass) { return pass.microbatch >= shape.num_microbatches; });
+  std::erase_if(write.order(), [&](const PipelinePass& pass) {
+    return pass.microbatch >= shape.num_microbatches;
+  });
   return std::move(write.order());
 }
 
-// What passes in flight hold: a forward pass takes it, the last pass of the same micro-batch through the same chunk gives it
-// back.
+// What passes in flight hold: a forward pass takes it, the last pass of the same micro-batch
+// through the same chunk gives it back.
 int most_in_flight(const std::vector<PipelinePass>& order) {
   int now = 0, most = 0;
   for (const PipelinePass& pass : order) {
@@ -166,7 +170,10 @@ int most_in_flight(const std::vector<PipelinePass>& order) {
 }  // namespace
 
 StageLayout PipelineShape::layout() const {
-  return {.schedule = schedule, .stages = stages, .virtual_stages = virtual_stages, .num_microbatches = num_microbatches};
+  return {.schedule = schedule,
+          .stages = stages,
+          .virtual_stages = virtual_stages,
+          .num_microbatches = num_microbatches};
 }
 
 PipelineShape pipeline_shape(const Strategy& strategy) {
@@ -191,7 +198,8 @@ int warmup_passes(const PipelineShape& shape, int stage) {
   switch (shape.schedule) {
     case PipelineSchedule::OneForwardOneBackward: return std::min(total, shape.stages - stage - 1);
     case PipelineSchedule::Interleaved:
-      return std::min(total, 2 * (shape.stages - stage - 1) + (shape.virtual_stages - 1) * microbatch_group(shape));
+      return std::min(total, 2 * (shape.stages - stage - 1) +
+                                 (shape.virtual_stages - 1) * microbatch_group(shape));
     default: return total;
   }
 }
@@ -205,11 +213,14 @@ std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, in
   order.reserve(static_cast<std::size_t>(std::min(2 * total, count)));
   for (int forwards = 0, backwards = 0; backwards < total && forwards + backwards < count;) {
     if (forwards == total || forwards - backwards > warmup) {
-      order.push_back({.chunk = v - 1 - backward.turn, .microbatch = backward.microbatch(), .kind = PassKind::Backward});
+      order.push_back({.chunk = v - 1 - backward.turn,
+                       .microbatch = backward.microbatch(),
+                       .kind = PassKind::Backward});
       backward.advance(group, v, m);
       ++backwards;
     } else {
-      order.push_back({.chunk = forward.turn, .microbatch = forward.microbatch(), .kind = PassKind::Forward});
+      order.push_back(
+          {.chunk = forward.turn, .microbatch = forward.microbatch(), .kind = PassKind::Forward});
       forward.advance(group, v, m);
       ++forwards;
     }
@@ -235,7 +246,9 @@ int peak_in_flight(const PipelineShape& shape, int stage) {
     case PipelineSchedule::ZbH1:
     case PipelineSchedule::ZbV:
     case PipelineSchedule::DualPipe: return most_in_flight(stage_order(shape, stage));
-    default: return std::min(shape.num_microbatches * shape.virtual_stages, warmup_passes(shape, stage) + 1);
+    default:
+      return std::min(shape.num_microbatches * shape.virtual_stages,
+                      warmup_passes(shape, stage) + 1);
   }
 }
 

@@ -1,30 +1,37 @@
 // The passes of a pipeline stage in the order that its schedule prescribes.
 //
-//   GPipe, 1F1B, interleaved   forward passes until the schedule's warm-up is through, then one forward and one backward pass in
-//                              turn, then the remaining backward passes
+//   GPipe, 1F1B, interleaved   forward passes until the schedule's warm-up is through, then one
+//                              forward and one backward pass in turn, then the remaining backward
+//                              passes
 //
-// The others split backward passes: B makes the gradients of the data, W those of the weights; W fills what would be bubble.  F,
-// B and W are the times of a stage's share of the model for one micro-batch, p the stages.
+// The others split backward passes: B makes the gradients of the data, W those of the weights; W
+// fills what would be bubble.  F, B and W are the times of a stage's share of the model for one
+// micro-batch, p the stages.
 //
-//   ZB-H1     1F1B whose stage s lets s micro-batches wait for their weight gradients (s from 0).  A stage holds p - s
-//             micro-batches whole and s as far as W needs them, no more than 1F1B's first; its bubble is (p - 1)(F + B - W).
-//   ZB-V      two chunks a stage in a V, so that the loss is made where the pipeline starts: as many activations as 1F1B, 2 p
-//             chunks of half a stage each, on every stage; no bubble where F = B = W.
-//   DualPipe  micro-batches from both ends.  A forward and a backward pass of opposite directions run together, F&B: the
-//             all-to-alls of each hide beside the compute of the other.  p + 1 micro-batches in flight.  Where a chunk's F, B and
-//             W are equal the bubble is (p / 2 - 1)(F&B + (B + W) - 3 W); elsewhere it is at most that, as long as B >= W.
+//   ZB-H1     1F1B whose stage s lets s micro-batches wait for their weight gradients (s from 0).
+//             A stage holds p - s micro-batches whole and s as far as W needs them, no more than
+//             1F1B's first; its bubble is (p - 1)(F + B - W).
+//   ZB-V      two chunks a stage in a V, so that the loss is made where the pipeline starts: as
+//             many activations as 1F1B, 2 p chunks of half a stage each, on every stage; no bubble
+//             where F = B = W.
+//   DualPipe  micro-batches from both ends.  A forward and a backward pass of opposite directions
+//             run together, F&B: the all-to-alls of each hide beside the compute of the other.  p +
+//             1 micro-batches in flight.  Where a chunk's F, B and W are equal the bubble is (p / 2
+//             - 1)(F&B + (B + W) - 3 W); elsewhere it is at most that, as long as B >= W.
 //
-// Bubbles of the first two are those of stages that update when they have ended (stages.h): what a stage waits for between
-// its own first and last pass, and the most of all stages.
+// Bubbles of the first two are those of stages that update when they have ended (stages.h): what a
+// stage waits for between its own first and last pass, and the most of all stages.
 //
-// Orders are fixed, whatever the times: the papers' handcrafted ones.  (Their authors' programs also search for orders that suit
-// measured times.)
+// Orders are fixed, whatever the times: the papers' handcrafted ones.  (Their authors' programs
+// also search for orders that suit measured times.)
 //
-// Sources: Huang et al., "GPipe", arXiv 1811.06965; Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
-// Clusters Using Megatron-LM", arXiv 2104.04473 (1F1B, interleaved); Qi et al., "Zero Bubble Pipeline Parallelism", arXiv
-// 2401.10241, table 2 (ZB-H1) and section 6 (ZB-V); Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362;
-// the order of ZB-V as torch.distributed.pipelining's ScheduleZBVZeroBubble has it; DeepSeek-V3 technical report, arXiv
-// 2412.19437, and deepseek-ai/DualPipe (README @89f5de1, dualpipe.py @bb214e8), whose table counts B as B + W.
+// Sources: Huang et al., "GPipe", arXiv 1811.06965; Narayanan et al., "Efficient Large-Scale
+// Language Model Training on GPU Clusters Using Megatron-LM", arXiv 2104.04473 (1F1B, interleaved);
+// Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, table 2 (ZB-H1) and section 6
+// (ZB-V); Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362; the order
+// of ZB-V as torch.distributed.pipelining's ScheduleZBVZeroBubble has it; DeepSeek-V3 technical
+// report, arXiv 2412.19437, and deepseek-ai/DualPipe (README @89f5de1, dualpipe.py @bb214e8), whose
+// table counts B as B + W.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +49,8 @@ struct PipelineShape {
   int num_microbatches = 1;
   Seconds forward_transfer{};   // of activations from one stage to the next
   Seconds backward_transfer{};  // of their gradients, back
-  double all_to_all_loss = 0.0;   // share of its rate that compute loses beside an all-to-all, in passes that overlap
+  // Share of its rate that compute loses beside an all-to-all, in passes that overlap.
+  double all_to_all_loss = 0.0;
 
   StageLayout layout() const;
 };
@@ -50,16 +58,18 @@ struct PipelineShape {
 // The pipeline of a strategy, with free transfers.
 PipelineShape pipeline_shape(const Strategy& strategy);
 
-// A backward pass is whole, or it is two: the gradients of the data, which other stages wait for, and those of the weights.
+// A backward pass is whole, or it is two: the gradients of the data, which other stages wait for,
+// and those of the weights.
 enum class PassKind { Forward, Backward, DataGradient, WeightGradient };
 
-// One pass of a stage: a micro-batch through one of its chunks.  Micro-batches that enter a DualPipe at the last stage are the
-// second half of all.
+// One pass of a stage: a micro-batch through one of its chunks.  Micro-batches that enter a
+// DualPipe at the last stage are the second half of all.
 struct PipelinePass {
   int chunk = 0;
   int microbatch = 0;
   PassKind kind = PassKind::Forward;
-  bool joins_next = false;  // executed together with the next pass, each one's all-to-alls beside the other's compute
+  // Executed together with the next pass, each one's all-to-alls beside the other's compute.
+  bool joins_next = false;
 
   bool backward() const { return kind != PassKind::Forward; }
   bool operator==(const PipelinePass&) const = default;
@@ -70,8 +80,8 @@ struct PipelinePass {
 // itself.
 int microbatch_group(const PipelineShape& shape);
 
-// The forward or the backward passes of a stage with whole backward passes, one after the other: a group of micro-batches through
-// chunk after chunk.
+// The forward or the backward passes of a stage with whole backward passes, one after the other: a
+// group of micro-batches through chunk after chunk.
 struct PassCursor {
   int first = 0;   // micro-batch of the group
   int size = 0;    // of the group
@@ -94,19 +104,21 @@ struct PassCursor {
 // passes.
 int warmup_passes(const PipelineShape& shape, int stage);
 
-// `simulate_pipeline` runs the stages' orders against each other, and the runtime executes them.  ZB-V requires virtual_stages =
-// 2, DualPipe even numbers of stages and micro-batches and num_microbatches >= 2 stages.
+// `simulate_pipeline` runs the stages' orders against each other, and the runtime executes them.
+// ZB-V requires virtual_stages = 2, DualPipe even numbers of stages and micro-batches and
+// num_microbatches >= 2 stages.
 std::vector<PipelinePass> stage_order(const PipelineShape& shape, int stage);
 // The first so many of them, or all, in schedules with whole backward passes.
 std::vector<PipelinePass> first_passes(const PipelineShape& shape, int stage, int count);
 
-// Messages of one direction that a stage has under way at once when each is waited for as late as possible: with fewer, stages
-// whose sends wait for a receiver would wait for one another in a ring.  1, unless interleaving deals micro-batches in groups
-// that are larger than the stages: then group - stages + 1.  Of schedules with whole backward passes.
+// Messages of one direction that a stage has under way at once when each is waited for as late as
+// possible: with fewer, stages whose sends wait for a receiver would wait for one another in a
+// ring.  1, unless interleaving deals micro-batches in groups that are larger than the stages: then
+// group - stages + 1.  Of schedules with whole backward passes.
 int messages_under_way(const PipelineShape& shape);
 
-// Largest number of micro-batch chunks whose activations stage `stage` holds at once, or the part of them that weight gradients
-// still need.
+// Largest number of micro-batch chunks whose activations stage `stage` holds at once, or the part
+// of them that weight gradients still need.
 int peak_in_flight(const PipelineShape& shape, int stage);
 
 }  // namespace llmsim::sim

@@ -16,7 +16,8 @@ void add_scaled(CollectiveTallies& tallies, const CollectiveTallies& pass, doubl
   for (std::size_t i = 0; i < tallies.size(); ++i) tallies[i].add(pass[i], times);
 }
 
-CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices, const std::vector<ModelChunk>& parts) {
+CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices& prices,
+                             const std::vector<ModelChunk>& parts) {
   CollectiveTallies tallies{};
   for (const ModelChunk& part : parts) {
     const BlockPrice block = mean_block(run, prices, part);
@@ -33,8 +34,8 @@ CollectiveTallies tallies_of(TalliesOf group, const Run& run, const LayerPrices&
   return tallies;
 }
 
-void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind group, const CollectiveTallies& tallies,
-               Seconds exposed) {
+void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind group,
+               const CollectiveTallies& tallies, Seconds exposed) {
   const double m = stage_layout(run.strategy).chunk_microbatches();
   Seconds all;
   for (const CollectiveTally& tally : tallies) all += m * tally.time;
@@ -55,14 +56,16 @@ void add_inner(std::vector<CommunicationTerm>& list, const Run& run, GroupKind g
 void add_experts(std::vector<CommunicationTerm>& list, const Run& run, const LayerPrices& prices,
                  const std::vector<ModelChunk>& parts, Seconds exposed) {
   const CollectiveTallies between = tallies_of(&PassPrice::expert_collectives, run, prices, parts);
-  const CollectiveTallies inside = tallies_of(&PassPrice::expert_tensor_collectives, run, prices, parts);
+  const CollectiveTallies inside =
+      tallies_of(&PassPrice::expert_tensor_collectives, run, prices, parts);
   const Seconds first = time_of(between), second = time_of(inside);
   if (first + second <= Seconds(0.0)) return;
   add_inner(list, run, GroupKind::Expert, between, first / (first + second) * exposed);
   add_inner(list, run, GroupKind::ExpertTensor, inside, second / (first + second) * exposed);
 }
 
-// One exchange of some parameters, the ranks that carry it out, and what is exposed of it in a step.
+// One exchange of some parameters, the ranks that carry it out, and what is exposed of it in a
+// step.
 struct GroupCollectives {
   DataParallelMessages all;
   GroupKind kind;
@@ -70,7 +73,9 @@ struct GroupCollectives {
   Seconds gather_exposed, reduce_exposed;
 
   double scatter_share() const {
-    return all.times.scatter > Seconds(0.0) ? all.times.scatter / (all.times.scatter + all.times.replicate) : 0.0;
+    return all.times.scatter > Seconds(0.0)
+               ? all.times.scatter / (all.times.scatter + all.times.replicate)
+               : 0.0;
   }
 };
 
@@ -99,8 +104,10 @@ CollectiveKind reduction_of(const DataParallelCollectives& exchange) {
   return exchange.shards_optimizer() ? CollectiveKind::ReduceScatter : CollectiveKind::AllReduce;
 }
 
-// Gathers of weights and reductions of gradients; what is exposed of the two reductions is shared out by their times.
-void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange, const GroupCollectives& group) {
+// Gathers of weights and reductions of gradients; what is exposed of the two reductions is shared
+// out by their times.
+void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange,
+                const GroupCollectives& group) {
   add_call(list,
            {.kind = CollectiveKind::AllGather,
             .group = group.kind,
@@ -122,8 +129,8 @@ void add_shards(std::vector<CommunicationTerm>& list, const DataParallelCollecti
 }
 
 // Sums of shards over their replicas.
-void add_replicas(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange, const GroupCollectives& group,
-                  int shard_ranks) {
+void add_replicas(std::vector<CommunicationTerm>& list, const DataParallelCollectives& exchange,
+                  const GroupCollectives& group, int shard_ranks) {
   add_call(list,
            {.kind = CollectiveKind::AllReduce,
             .group = GroupKind::Replicate,
@@ -150,17 +157,25 @@ Seconds share_of(Seconds exposed, Seconds part, Seconds other) {
   return other > Seconds(0.0) ? part / (part + other) * exposed : exposed;
 }
 
-void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataParallelCollectives& exchange,
-              const std::vector<ModelChunk>& parts, const Terms& terms) {
+void add_data(std::vector<CommunicationTerm>& list, const Run& run,
+              const DataParallelCollectives& exchange, const std::vector<ModelChunk>& parts,
+              const Terms& terms) {
   const Strategy& strategy = run.strategy;
-  GroupCollectives dense{exchange.messages(parts), exchange.shard_group(), exchange.shard_links().place.ranks, {}, {}};
-  GroupCollectives experts{exchange.expert_messages(parts), GroupKind::ExpertData, exchange.expert_links().place.ranks, {}, {}};
+  GroupCollectives dense{
+      exchange.messages(parts), exchange.shard_group(), exchange.shard_links().place.ranks, {}, {}};
+  GroupCollectives experts{exchange.expert_messages(parts),
+                           GroupKind::ExpertData,
+                           exchange.expert_links().place.ranks,
+                           {},
+                           {}};
   if (strategy.replicates_shards()) experts.ranks = strategy.expert_shard_ranks();
-  const Seconds gathers = terms[Term::GatherExposed], reductions = terms[Term::ReduceExposed] - exchange.norm_time();
+  const Seconds gathers = terms[Term::GatherExposed],
+                reductions = terms[Term::ReduceExposed] - exchange.norm_time();
   const DataParallelTimes &one = dense.all.times, &other = experts.all.times;
   dense.gather_exposed = share_of(gathers, one.gather, other.gather);
   dense.reduce_exposed = share_of(reductions, one.reduce(), other.reduce());
-  experts.gather_exposed = gathers - dense.gather_exposed, experts.reduce_exposed = reductions - dense.reduce_exposed;
+  experts.gather_exposed = gathers - dense.gather_exposed,
+  experts.reduce_exposed = reductions - dense.reduce_exposed;
   add_shards(list, exchange, dense);
   add_norm(list, exchange);
   if (experts.all.count > 0.0) add_shards(list, exchange, experts);
@@ -169,8 +184,10 @@ void add_data(std::vector<CommunicationTerm>& list, const Run& run, const DataPa
   if (experts.all.count > 0.0) add_replicas(list, exchange, experts, strategy.expert_shard_ranks());
 }
 
-// Sends of both directions, and gathers of what has been divided; stages wait for them in the bubble.
-void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelChunk>& parts, Seconds bubble) {
+// Sends of both directions, and gathers of what has been divided; stages wait for them in the
+// bubble.
+void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run,
+                  const std::vector<ModelChunk>& parts, Seconds bubble) {
   std::vector<CommunicationTerm> kinds;
   Seconds all;
   for (const RepeatedCollective& messages : stage_messages(run, parts)) {
@@ -192,7 +209,8 @@ void add_pipeline(std::vector<CommunicationTerm>& list, const Run& run, const st
 }
 
 // Takes their times out of `terms`.
-void add_closing(std::vector<CommunicationTerm>& list, const Run& run, const std::vector<ModelChunk>& parts, Terms& terms) {
+void add_closing(std::vector<CommunicationTerm>& list, const Run& run,
+                 const std::vector<ModelChunk>& parts, Terms& terms) {
   for (const RepeatedCollective& closing : closing_collectives(run, parts)) {
     const Seconds time = repeated_time(run, closing);
     terms[closing_term(closing)] -= time;
@@ -217,7 +235,8 @@ Term closing_term(const RepeatedCollective& closing) {
   return closing.group == GroupKind::Tensor ? Term::TensorExposed : Term::ReduceExposed;
 }
 
-std::vector<CommunicationTerm> data_communication(const Run& run, const DataParallelCollectives& exchange,
+std::vector<CommunicationTerm> data_communication(const Run& run,
+                                                  const DataParallelCollectives& exchange,
                                                   const std::vector<ModelChunk>& parts) {
   std::vector<CommunicationTerm> list;
   add_data(list, run, exchange, parts, Terms{});
@@ -225,17 +244,21 @@ std::vector<CommunicationTerm> data_communication(const Run& run, const DataPara
   return list;
 }
 
-std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange,
-                                                const std::vector<ModelChunk>& parts, const Terms& terms) {
+std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices,
+                                                const DataParallelCollectives& exchange,
+                                                const std::vector<ModelChunk>& parts,
+                                                const Terms& terms) {
   std::vector<CommunicationTerm> list;
   Terms others = terms;
   add_closing(list, run, parts, others);
   if (run.strategy.tp > 1) {
-    add_inner(list, run, GroupKind::Tensor, tallies_of(&PassPrice::tensor_collectives, run, prices, parts),
+    add_inner(list, run, GroupKind::Tensor,
+              tallies_of(&PassPrice::tensor_collectives, run, prices, parts),
               others[Term::TensorExposed]);
   }
   if (run.strategy.cp > 1) {
-    add_inner(list, run, GroupKind::Context, tallies_of(&PassPrice::context_collectives, run, prices, parts),
+    add_inner(list, run, GroupKind::Context,
+              tallies_of(&PassPrice::context_collectives, run, prices, parts),
               terms[Term::ContextExposed]);
   }
   add_experts(list, run, prices, parts, terms[Term::ExpertExposed]);
@@ -247,10 +270,14 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
 namespace {
 
 // What some ranks carry out in a step: each kind, group and message once, with all its calls.
-void add_distinct(std::vector<RepeatedCollective>& list, const Strategy& strategy, const RepeatedCollective& collective) {
-  if (collective.message <= Bytes(0.0) || collective.calls <= 0.0 || group_ranks(strategy, collective.group) <= 1) return;
+void add_distinct(std::vector<RepeatedCollective>& list, const Strategy& strategy,
+                  const RepeatedCollective& collective) {
+  if (collective.message <= Bytes(0.0) || collective.calls <= 0.0 ||
+      group_ranks(strategy, collective.group) <= 1)
+    return;
   const auto found = std::find_if(list.begin(), list.end(), [&](const RepeatedCollective& other) {
-    return other.kind == collective.kind && other.group == collective.group && other.message == collective.message;
+    return other.kind == collective.kind && other.group == collective.group &&
+           other.message == collective.message;
   });
   if (found == list.end()) {
     list.push_back(collective);
@@ -259,8 +286,10 @@ void add_distinct(std::vector<RepeatedCollective>& list, const Strategy& strateg
   }
 }
 
-// Weights and gradients of the parameters that a group of ranks shares, and sums of shards over their replicas.
-void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strategy, const DataParallelCollectives& exchange,
+// Weights and gradients of the parameters that a group of ranks shares, and sums of shards over
+// their replicas.
+void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strategy,
+                    const DataParallelCollectives& exchange,
                     const std::vector<DataParallelUnits>& all, GroupKind group, int shard_ranks) {
   for (const DataParallelUnits& unit : all) {
     const Bytes gradients{unit.trained * exchange.gradient_wire_bytes()};
@@ -270,9 +299,15 @@ void add_parameters(std::vector<RepeatedCollective>& list, const Strategy& strat
                   .group = group,
                   .message = Bytes(unit.parameters * exchange.weight_wire_bytes()),
                   .calls = unit.count * exchange.gathers_per_step()});
-    add_distinct(list, strategy, {.kind = reduction_of(exchange), .group = group, .message = gradients, .calls = reductions});
+    add_distinct(list, strategy,
+                 {.kind = reduction_of(exchange),
+                  .group = group,
+                  .message = gradients,
+                  .calls = reductions});
     if (!strategy.replicates_shards()) continue;
-    add_distinct(list, strategy, {.group = GroupKind::Replicate, .message = gradients / shard_ranks, .calls = reductions});
+    add_distinct(
+        list, strategy,
+        {.group = GroupKind::Replicate, .message = gradients / shard_ranks, .calls = reductions});
   }
 }
 
@@ -285,11 +320,14 @@ std::vector<RepeatedCollective> step_collectives(const Run& run) {
   const DataParallelCollectives& exchange = simulation.exchange();
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
-  for (const RepeatedCollective& collective : stage_work(run, parts).collectives) add_distinct(list, strategy, collective);
-  add_parameters(list, strategy, exchange, exchange.message_units(parts), exchange.shard_group(), strategy.shard_ranks());
-  add_distinct(list, strategy, {.group = exchange.shard_group(), .message = exchange.norm_message()});
-  add_parameters(list, strategy, exchange, exchange.expert_message_units(parts), GroupKind::ExpertData,
-                 strategy.expert_shard_ranks());
+  for (const RepeatedCollective& collective : stage_work(run, parts).collectives)
+    add_distinct(list, strategy, collective);
+  add_parameters(list, strategy, exchange, exchange.message_units(parts), exchange.shard_group(),
+                 strategy.shard_ranks());
+  add_distinct(list, strategy,
+               {.group = exchange.shard_group(), .message = exchange.norm_message()});
+  add_parameters(list, strategy, exchange, exchange.expert_message_units(parts),
+                 GroupKind::ExpertData, strategy.expert_shard_ranks());
   return list;
 }
 

@@ -1,6 +1,7 @@
 // The collectives of a step on its busiest rank: summed by kind and group, and message by message.
 //
-// Which there are, how often and of what size: stage_work.h and data_parallel_collectives.h, the models of each (no source but theirs).
+// Which there are, how often and of what size: stage_work.h and data_parallel_collectives.h, the
+// models of each (no source but theirs).
 #pragma once
 
 #include <vector>
@@ -16,8 +17,9 @@ namespace llmsim::sim {
 
 // One kind of collective over one group, over the whole step, on the busiest rank.
 struct CommunicationTerm {
-  const char* collective = "";  // "all_gather", "reduce_scatter", "all_reduce", "send_recv", "all_to_all"
-  const char* group = "";       // as name_of(GroupKind) in strategy/mesh.h has it
+  // "all_gather", "reduce_scatter", "all_reduce", "send_recv", "all_to_all".
+  const char* collective = "";
+  const char* group = "";  // as name_of(GroupKind) in strategy/mesh.h has it
   int ranks = 1;
   Bytes size{};       // message bytes (nccl-tests' size) summed over the step
   double count = 0;   // calls per step
@@ -30,17 +32,21 @@ Seconds repeated_time(const Run& run, const RepeatedCollective& collective);
 // What one after the last backward pass is part of: nothing hides it.
 Term closing_term(const RepeatedCollective& closing);
 
-// What the data ranks of a stage with these parts send in a step: weights, gradients, the norm's sum of squares.  Without what is
-// exposed.
-std::vector<CommunicationTerm> data_communication(const Run& run, const DataParallelCollectives& exchange,
+// What the data ranks of a stage with these parts send in a step: weights, gradients, the norm's
+// sum of squares.  Without what is exposed.
+std::vector<CommunicationTerm> data_communication(const Run& run,
+                                                  const DataParallelCollectives& exchange,
                                                   const std::vector<ModelChunk>& parts);
 
 // `parts` are those of the busiest stage, `terms` its time.
-std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange,
-                                                const std::vector<ModelChunk>& parts, const Terms& terms);
+std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrices& prices,
+                                                const DataParallelCollectives& exchange,
+                                                const std::vector<ModelChunk>& parts,
+                                                const Terms& terms);
 
-// Every collective message by message: each kind, group and message once, with its calls in a step; none over one rank.  Blocks
-// that a low-precision recipe leaves in 16 bits count as the others here.  Requires a valid run.
+// Every collective message by message: each kind, group and message once, with its calls in a step;
+// none over one rank.  Blocks that a low-precision recipe leaves in 16 bits count as the others
+// here.  Requires a valid run.
 std::vector<RepeatedCollective> step_collectives(const Run& run);
 
 }  // namespace llmsim::sim

@@ -21,8 +21,10 @@ DataParallelCollectives::DataParallelCollectives(const Run& run, const RankParam
       shard_links_(group_links(run, shard_group())),
       replicate_links_(group_links(run, GroupKind::Replicate)),
       expert_links_(group_links(run, GroupKind::ExpertData)),
-      beside_shard_(rates_overlapped(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
-      beside_replicate_(rates_overlapped(collective_share(replicate_links_, run.cluster.device), run.cluster.device)) {}
+      beside_shard_(
+          rates_overlapped(collective_share(shard_links_, run.cluster.device), run.cluster.device)),
+      beside_replicate_(rates_overlapped(collective_share(replicate_links_, run.cluster.device),
+                                         run.cluster.device)) {}
 
 GroupKind DataParallelCollectives::shard_group() const {
   return run_.strategy.replicates_shards() ? GroupKind::Shard : GroupKind::DataContext;
@@ -32,9 +34,13 @@ bool DataParallelCollectives::shards_weights() const {
   return run_.strategy.sharding == Sharding::Zero3 || run_.strategy.sharding == Sharding::Hsdp;
 }
 
-bool DataParallelCollectives::shards_optimizer() const { return run_.strategy.sharding != Sharding::None; }
+bool DataParallelCollectives::shards_optimizer() const {
+  return run_.strategy.sharding != Sharding::None;
+}
 
-bool DataParallelCollectives::regathers_weights() const { return shards_weights() && run_.framework.sharded.regathers_in_backward; }
+bool DataParallelCollectives::regathers_weights() const {
+  return shards_weights() && run_.framework.sharded.regathers_in_backward;
+}
 
 bool DataParallelCollectives::reduces_every_microbatch() const {
   return shards_weights() || run_.framework.gradients.reduced_every_microbatch;
@@ -54,8 +60,10 @@ double DataParallelCollectives::weight_wire_bytes() const {
   if (run_.framework.sharded.flat_units && !shards_weights()) return storage_.weight_bytes;
   const Precision precision = run_.strategy.precision;
   const double wide = size_of(activation_dtype(precision)).value();
-  const bool low_precision = run_.framework.low_precision.gathers && is_low_precision(matmul_dtype(precision));
-  const double sent = low_precision ? low_precision_bytes(run_.framework.low_precision, precision, true) : wide;
+  const bool low_precision =
+      run_.framework.low_precision.gathers && is_low_precision(matmul_dtype(precision));
+  const double sent =
+      low_precision ? low_precision_bytes(run_.framework.low_precision, precision, true) : wide;
   return std::min(storage_.weight_bytes, sent);
 }
 
@@ -68,11 +76,13 @@ DataParallelTimes DataParallelCollectives::expert_times(double trained, double p
   return times_over(expert_links_, run_.strategy.expert_shard_ranks(), trained, parameters);
 }
 
-DataParallelTimes DataParallelCollectives::times_over(const GroupLinks& links, int ranks, double trained, double parameters) const {
+DataParallelTimes DataParallelCollectives::times_over(const GroupLinks& links, int ranks,
+                                                      double trained, double parameters) const {
   DataParallelTimes result;
   const Bytes gradients{trained * gradient_wire_bytes()};
   if (shards_optimizer()) {
-    result.gather = collective_time(CollectiveKind::AllGather, Bytes(parameters * weight_wire_bytes()), links);
+    result.gather =
+        collective_time(CollectiveKind::AllGather, Bytes(parameters * weight_wire_bytes()), links);
     result.scatter = collective_time(CollectiveKind::ReduceScatter, gradients, links);
   } else {
     result.scatter = collective_time(CollectiveKind::AllReduce, gradients, links);
@@ -88,7 +98,8 @@ int DataParallelCollectives::units(const ModelChunk& part) const {
   double unit = run_.framework.sharded.unit_blocks;
   if (!shards_weights()) {
     const double bucket =
-        std::max(run_.framework.gradients.bucket, run_.framework.gradients.bucket_per_rank * shard_links_.place.ranks);
+        std::max(run_.framework.gradients.bucket,
+                 run_.framework.gradients.bucket_per_rank * shard_links_.place.ranks);
     unit = bucket > 0.0 ? bucket / trained_block(part) : 1.0;
   }
   if (unit <= 0.0) return 1;
@@ -100,27 +111,35 @@ DataParallelTimes DataParallelCollectives::unit_times(const ModelChunk& part) co
   const double share = static_cast<double>(part.blocks) / count;
   DataParallelTimes unit = times(share * trained_block(part), share * gathered_block(part));
   const double experts_gathered = shards_weights() ? rank_.apart(part) : rank_.trained_apart(part);
-  const DataParallelTimes experts = expert_times(rank_.trained_apart(part) / count, experts_gathered / count);
-  unit.gather += experts.gather, unit.scatter += experts.scatter, unit.replicate += experts.replicate;
+  const DataParallelTimes experts =
+      expert_times(rank_.trained_apart(part) / count, experts_gathered / count);
+  unit.gather += experts.gather, unit.scatter += experts.scatter,
+      unit.replicate += experts.replicate;
   return unit;
 }
 
 // Of the mean block, without divided experts.
 double DataParallelCollectives::block_parameters(const ModelChunk& part) const {
-  return part.moe_blocks == 0 ? rank_.block : (rank_.blocks(part) - rank_.apart(part)) / part.blocks;
+  return part.moe_blocks == 0 ? rank_.block
+                              : (rank_.blocks(part) - rank_.apart(part)) / part.blocks;
 }
 
 OverlapLoss DataParallelCollectives::loss(const WorkMix& work) const {
-  return {.channel = rate_loss(beside_shard_, work), .replicas = rate_loss(beside_replicate_, work)};
+  return {.channel = rate_loss(beside_shard_, work),
+          .replicas = rate_loss(beside_replicate_, work)};
 }
 
-void DataParallelMessages::add(double messages, double of_parameters, double of_trained, const DataParallelTimes& each) {
+void DataParallelMessages::add(double messages, double of_parameters, double of_trained,
+                               const DataParallelTimes& each) {
   count += messages, parameters += of_parameters, trained += of_trained;
-  times.gather += messages * each.gather, times.scatter += messages * each.scatter, times.replicate += messages * each.replicate;
+  times.gather += messages * each.gather, times.scatter += messages * each.scatter,
+      times.replicate += messages * each.replicate;
 }
 
-// Parameters in each flat message, padded; full buckets and what is left where whole gradients travel in buckets.
-std::vector<double> DataParallelCollectives::flat_messages(std::vector<double> sizes, int ranks) const {
+// Parameters in each flat message, padded; full buckets and what is left where whole gradients
+// travel in buckets.
+std::vector<double> DataParallelCollectives::flat_messages(std::vector<double> sizes,
+                                                           int ranks) const {
   for (double& size : sizes) size = std::ceil(size / ranks) * ranks;
   const double bucket = run_.framework.gradients.bucket;
   if (shards_optimizer() || bucket <= 0.0) return sizes;
@@ -140,23 +159,27 @@ void DataParallelCollectives::for_messages(const std::vector<ModelChunk>& parts,
       const double moe = rank_.moe_block + (rank_.experts_divided ? 0.0 : rank_.experts);
       units.insert(units.end(), static_cast<std::size_t>(part.dense_blocks()), rank_.block);
       units.insert(units.end(), static_cast<std::size_t>(part.moe_blocks), moe);
-      if (part.head) units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
+      if (part.head)
+        units.push_back(rank_.tied && part.has_table() ? rank_.head_layers : rank_.head);
     }
-    for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks())) add(1.0, size, size, size, size);
+    for (const double size : flat_messages(std::move(units), run_.strategy.shard_ranks()))
+      add(1.0, size, size, size, size);
     return;
   }
   double ends = 0.0, gathered = 0.0;
   for (const ModelChunk& part : parts) {
     const double share = static_cast<double>(part.blocks) / units(part);
     const double parameters = gathered_block(part), trained = trained_block(part);
-    add(units(part), part.blocks * parameters, part.blocks * trained, share * parameters, share * trained);
+    add(units(part), part.blocks * parameters, part.blocks * trained, share * parameters,
+        share * trained);
     ends += end_parameters(part), gathered += gathered_ends(part);
   }
   if (ends > 0.0) add(1.0, gathered, ends, gathered, ends);
 }
 
 template <typename Add>
-void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>& parts, Add add) const {
+void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>& parts,
+                                                  Add add) const {
   if (!rank_.experts_divided || rank_.adapted) return;
   std::vector<double> experts;
   for (const ModelChunk& part : parts) {
@@ -172,21 +195,25 @@ void DataParallelCollectives::for_expert_messages(const std::vector<ModelChunk>&
 
 DataParallelMessages DataParallelCollectives::messages(const std::vector<ModelChunk>& parts) const {
   DataParallelMessages sum;
-  for_messages(parts, [&](double count, double all, double all_trained, double one, double one_trained) {
-    sum.add(count, all, all_trained, times(one_trained, one));
-  });
+  for_messages(parts,
+               [&](double count, double all, double all_trained, double one, double one_trained) {
+                 sum.add(count, all, all_trained, times(one_trained, one));
+               });
   return sum;
 }
 
-DataParallelMessages DataParallelCollectives::expert_messages(const std::vector<ModelChunk>& parts) const {
+DataParallelMessages DataParallelCollectives::expert_messages(
+    const std::vector<ModelChunk>& parts) const {
   DataParallelMessages sum;
-  for_expert_messages(parts, [&](double count, double all, double all_trained, double one, double one_trained) {
-    sum.add(count, all, all_trained, expert_times(one_trained, one));
-  });
+  for_expert_messages(
+      parts, [&](double count, double all, double all_trained, double one, double one_trained) {
+        sum.add(count, all, all_trained, expert_times(one_trained, one));
+      });
   return sum;
 }
 
-std::vector<DataParallelUnits> DataParallelCollectives::message_units(const std::vector<ModelChunk>& parts) const {
+std::vector<DataParallelUnits> DataParallelCollectives::message_units(
+    const std::vector<ModelChunk>& parts) const {
   std::vector<DataParallelUnits> list;
   for_messages(parts, [&](double count, double, double, double one, double one_trained) {
     list.push_back({.count = count, .parameters = one, .trained = one_trained});
@@ -194,7 +221,8 @@ std::vector<DataParallelUnits> DataParallelCollectives::message_units(const std:
   return list;
 }
 
-std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(const std::vector<ModelChunk>& parts) const {
+std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(
+    const std::vector<ModelChunk>& parts) const {
   std::vector<DataParallelUnits> list;
   for_expert_messages(parts, [&](double count, double, double, double one, double one_trained) {
     list.push_back({.count = count, .parameters = one, .trained = one_trained});
@@ -203,12 +231,15 @@ std::vector<DataParallelUnits> DataParallelCollectives::expert_message_units(con
 }
 
 Bytes DataParallelCollectives::norm_message() const {
-  const bool sums = run_.framework.update.sums_norm && run_.strategy.gradient_clip && shards_optimizer() && run_.optimizer_step;
+  const bool sums = run_.framework.update.sums_norm && run_.strategy.gradient_clip &&
+                    shards_optimizer() && run_.optimizer_step;
   return Bytes(sums && shard_links_.place.ranks > 1 ? 4.0 : 0.0);
 }
 
 Seconds DataParallelCollectives::norm_time() const {
-  return norm_message() > Bytes(0.0) ? collective_time(CollectiveKind::AllReduce, norm_message(), shard_links_) : Seconds(0.0);
+  return norm_message() > Bytes(0.0)
+             ? collective_time(CollectiveKind::AllReduce, norm_message(), shard_links_)
+             : Seconds(0.0);
 }
 
 double DataParallelCollectives::trained_block(const ModelChunk& part) const {
@@ -219,7 +250,9 @@ double DataParallelCollectives::gathered_block(const ModelChunk& part) const {
   return shards_weights() ? block_parameters(part) : trained_block(part);
 }
 
-double DataParallelCollectives::end_parameters(const ModelChunk& part) const { return run_.strategy.adapters ? 0.0 : rank_.ends(part); }
+double DataParallelCollectives::end_parameters(const ModelChunk& part) const {
+  return run_.strategy.adapters ? 0.0 : rank_.ends(part);
+}
 
 double DataParallelCollectives::gathered_ends(const ModelChunk& part) const {
   return shards_weights() && !run_.strategy.adapters ? rank_.read_ends(part) : end_parameters(part);
@@ -229,7 +262,9 @@ double DataParallelCollectives::head_parameters(const ModelChunk& part) const {
   return part.head && !run_.model.tied_embeddings && !run_.strategy.adapters ? rank_.head : 0.0;
 }
 
-double DataParallelCollectives::trained_parameters(const ModelChunk& part) const { return rank_.trained(part); }
+double DataParallelCollectives::trained_parameters(const ModelChunk& part) const {
+  return rank_.trained(part);
+}
 
 namespace {
 
@@ -241,17 +276,23 @@ double accumulation_bytes(const Run& run, const DataParallelCollectives& exchang
   if (run.framework.gradients.accumulated_by_gemm) return 0.0;
   // Without an update the sum is that of micro-batches before.
   const double share = run.optimizer_step ? 1.0 - 1.0 / run.strategy.num_microbatches() : 1.0;
-  const double gradient = std::min(storage_of(run.strategy, run.framework).gradient_bytes, size_of(DType::Fp32).value());
-  const bool on_shard = exchange.reduces_every_microbatch() && run.strategy.sharding > Sharding::Zero1;
+  const double gradient = std::min(storage_of(run.strategy, run.framework).gradient_bytes,
+                                   size_of(DType::Fp32).value());
+  const bool on_shard =
+      exchange.reduces_every_microbatch() && run.strategy.sharding > Sharding::Zero1;
   return 3.0 * gradient * share / (on_shard ? run.strategy.shard_ranks() : 1);
 }
 
 double reduction_copy_bytes(const Run& run, const DataParallelCollectives& exchange) {
-  return alone(run.strategy) ? 0.0 : 2.0 * exchange.gradient_wire_bytes() * run.framework.gradients.copies;
+  return alone(run.strategy)
+             ? 0.0
+             : 2.0 * exchange.gradient_wire_bytes() * run.framework.gradients.copies;
 }
 
 double gather_copy_bytes(const Run& run, const DataParallelCollectives& exchange) {
-  return alone(run.strategy) ? 0.0 : 2.0 * exchange.weight_wire_bytes() * run.framework.sharded.weight_copies;
+  return alone(run.strategy)
+             ? 0.0
+             : 2.0 * exchange.weight_wire_bytes() * run.framework.sharded.weight_copies;
 }
 
 }  // namespace llmsim::sim

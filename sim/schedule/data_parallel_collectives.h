@@ -2,24 +2,31 @@
 //
 //   None        all-reduce of the gradients
 //   Zero1, 2    reduce-scatter of the gradients; all-gather of the updated weights
-//   Zero3       the same for every pass; weights are gathered block by block, forward and (unless kept) backward
+//   Zero3       the same for every pass; weights are gathered block by block, forward and (unless
+//               kept) backward
 //   Hsdp        as Zero3 inside a shard group, then an all-reduce of each shard over the replicas
 //
-// Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks, GradientBehaviour::bucket): 2 or 4 bytes a
-// gradient as the framework reduces them, for weights the compute format, or one byte where an 8-bit recipe quantises before it
-// gathers.  Routed experts that are divided over expert ranks go the same ways among the ranks that have the same ones.
+// Messages are the parameters of one unit or bucket (ShardedWeights::unit_blocks,
+// GradientBehaviour::bucket): 2 or 4 bytes a gradient as the framework reduces them, for weights
+// the compute format, or one byte where an 8-bit recipe quantises before it gathers.  Routed
+// experts that are divided over expert ranks go the same ways among the ranks that have the same
+// ones.
 //
-// Around their exchange weights and gradients are copied inside a device, in bytes of memory traffic per parameter on a rank:
+// Around their exchange weights and gradients are copied inside a device, in bytes of memory
+// traffic per parameter on a rank:
 //
-//   accumulation   3 g            read the sum and the new gradient, write the sum; not for the first micro-batch of a step, and
-//                                 not where the GEMMs add into the sum themselves; on the shard where gradients are sharded
+//   accumulation   3 g            read the sum and the new gradient, write the sum; not for the
+//                                 first micro-batch of a step, and not where the GEMMs add into the
+//                                 sum themselves; on the shard where gradients are sharded
 //   reduction      2 g copies     into and out of buckets and flat buffers
 //   gather         2 w copies     out of the flat buffer that was gathered
 //
-// g and w are the bytes of a gradient and of a weight as they travel, the copies those of the framework.
+// g and w are the bytes of a gradient and of a weight as they travel, the copies those of the
+// framework.
 //
-// Sources: Rajbhandari et al., "ZeRO", SC 2020, section 7 (volumes); Zhao et al., "PyTorch FSDP", VLDB 2023 (units, HSDP);
-// buckets and copies as torch's DistributedDataParallel, DeepSpeed and Megatron Core make them (strategy/framework.h).
+// Sources: Rajbhandari et al., "ZeRO", SC 2020, section 7 (volumes); Zhao et al., "PyTorch FSDP",
+// VLDB 2023 (units, HSDP); buckets and copies as torch's DistributedDataParallel, DeepSpeed and
+// Megatron Core make them (strategy/framework.h).
 #pragma once
 
 #include <vector>
@@ -58,8 +65,8 @@ struct DataParallelUnits {
   double trained = 0.0;
 };
 
-// Bytes of a gradient on its way, whatever holds it: 4 where gradients are reduced in fp32, else those
-// of its format, no wider than activations.
+// Bytes of a gradient on its way, whatever holds it: 4 where gradients are reduced in fp32, else
+// those of its format, no wider than activations.
 double gradient_wire_bytes(const Run& run);
 
 class DataParallelCollectives {
@@ -82,7 +89,8 @@ class DataParallelCollectives {
   DataParallelTimes times(double trained, double parameters) const;
   // Of routed experts that are divided over expert ranks, among those that have the same ones.
   DataParallelTimes expert_times(double trained, double parameters) const;
-  // Messages into which the blocks of a part are cut, and one of them with that of its divided experts.
+  // Messages into which the blocks of a part are cut, and one of them with that of its divided
+  // experts.
   int units(const ModelChunk& part) const;
   DataParallelTimes unit_times(const ModelChunk& part) const;
 
@@ -99,7 +107,8 @@ class DataParallelCollectives {
   // Gradients per block without divided experts, and of the ends (embedding, head) of a part.
   double trained_block(const ModelChunk& part) const;
   double end_parameters(const ModelChunk& part) const;
-  double gathered_ends(const ModelChunk& part) const;    // sharded weights go with every pass that reads them
+  // Sharded weights go with every pass that reads them.
+  double gathered_ends(const ModelChunk& part) const;
   double head_parameters(const ModelChunk& part) const;  // those of an untied head
   double trained_parameters(const ModelChunk& part) const;
 
@@ -112,11 +121,14 @@ class DataParallelCollectives {
   OverlapLoss loss(const WorkMix& work) const;
 
  private:
-  DataParallelTimes times_over(const GroupLinks& links, int ranks, double trained, double parameters) const;
+  DataParallelTimes times_over(const GroupLinks& links, int ranks, double trained,
+                               double parameters) const;
   double block_parameters(const ModelChunk& part) const;
-  // Those that are gathered: all where they are sharded; where only the optimizer is, what it has trained.
+  // Those that are gathered: all where they are sharded; where only the optimizer is, what it has
+  // trained.
   double gathered_block(const ModelChunk& part) const;
-  // Calls add(count, parameters and trained of all, parameters and trained of one) for equal messages.
+  // Calls add(count, parameters and trained of all, parameters and trained of one) for equal
+  // messages.
   template <typename Add>
   void for_messages(const std::vector<ModelChunk>& parts, Add add) const;
   template <typename Add>

@@ -11,17 +11,20 @@ namespace {
 Seconds message_time(const PassPrice& price) {
   Seconds sum;
   for (const CollectiveTallies* tallies :
-       {&price.tensor_collectives, &price.context_collectives, &price.expert_collectives, &price.expert_tensor_collectives}) {
+       {&price.tensor_collectives, &price.context_collectives, &price.expert_collectives,
+        &price.expert_tensor_collectives}) {
     for (const CollectiveTally& tally : *tallies) sum += tally.time;
   }
   return sum;
 }
 
 bool is_all_to_all(const Operator& op) {
-  return op.kind == OperatorKind::Collective && (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor);
+  return op.kind == OperatorKind::Collective &&
+         (op.group == GroupKind::Expert || op.group == GroupKind::ExpertTensor);
 }
 
-std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPricer& pricer, bool backward, bool recomputed) {
+std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPricer& pricer,
+                                 bool backward, bool recomputed) {
   const std::vector<PassPrice> prices = pricer.each_price(operators, backward);
   std::vector<PassOperator> list;
   for (std::size_t i = 0; i < operators.size(); ++i) {
@@ -36,14 +39,16 @@ std::vector<PassOperator> priced(const OperatorList& operators, const OperatorPr
 }
 
 // Exchanges of experts that the passes of different micro-batches hide show by their times.
-void hide_all_to_alls(std::vector<PassOperator>& list, const OperatorList& operators, Seconds before, Seconds after) {
+void hide_all_to_alls(std::vector<PassOperator>& list, const OperatorList& operators,
+                      Seconds before, Seconds after) {
   for (std::size_t i = 0; i < operators.size(); ++i) {
     if (is_all_to_all(operators[i])) list[i].time *= after / before;
   }
 }
 
 // Weight gradients, or all others.
-std::vector<PassOperator> part_of(const std::vector<PassOperator>& list, const OperatorList& operators, bool weights) {
+std::vector<PassOperator> part_of(const std::vector<PassOperator>& list,
+                                  const OperatorList& operators, bool weights) {
   std::vector<PassOperator> part;
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const bool is_weights = operators[i].kind == OperatorKind::Gemm && operators[i].weight_gradient;
@@ -83,7 +88,8 @@ PassOperators::PassOperators(const Run& run) : run_(run) {
   head_ = end(lower_head(run.model, run.strategy, framework));
 }
 
-PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const OperatorPricer& pricer) const {
+PassOperators::Kinds PassOperators::kinds(const Strategy& strategy,
+                                          const OperatorPricer& pricer) const {
   Kinds both;
   for (const LayerKind kind : layer_kinds(run_.model)) {
     (kind == LayerKind::Moe ? both.moe : both.dense) = block(kind, strategy, pricer);
@@ -91,7 +97,8 @@ PassOperators::Kinds PassOperators::kinds(const Strategy& strategy, const Operat
   return both;
 }
 
-PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strategy, const OperatorPricer& pricer) const {
+PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strategy,
+                                           const OperatorPricer& pricer) const {
   const Framework framework = effective_framework(run_.framework, run_.strategy);
   const auto lowered = [&](const Transformer& model) {
     return lower_block(model, strategy, framework, strategy.recompute.kind, kind);
@@ -100,11 +107,14 @@ PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strat
     Priced list{.forward = priced(operators.forward, pricer, false, false),
                 .recompute = priced(operators.recompute, pricer, false, true),
                 .backward = priced(operators.backward, pricer, true, false)};
-    const PassPrice ahead = pricer.price(operators.forward, false), back = pricer.price(operators.backward, true);
+    const PassPrice ahead = pricer.price(operators.forward, false),
+                    back = pricer.price(operators.backward, true);
     PassPrice forward = ahead, backward = back;
     pricer.overlap_all_to_alls(forward, backward);
-    if (ahead.expert > Seconds(0.0)) hide_all_to_alls(list.forward, operators.forward, ahead.expert, forward.expert);
-    if (back.expert > Seconds(0.0)) hide_all_to_alls(list.backward, operators.backward, back.expert, backward.expert);
+    if (ahead.expert > Seconds(0.0))
+      hide_all_to_alls(list.forward, operators.forward, ahead.expert, forward.expert);
+    if (back.expert > Seconds(0.0))
+      hide_all_to_alls(list.backward, operators.backward, back.expert, backward.expert);
     return list;
   };
   const LayerOperators operators = lowered(run_.model);
@@ -123,8 +133,8 @@ PassOperators::Priced PassOperators::block(LayerKind kind, const Strategy& strat
   return list;
 }
 
-void PassOperators::append(std::vector<PassOperator>& list, const Priced& from, PassKind pass, bool recomputes,
-                           std::optional<int> layer) const {
+void PassOperators::append(std::vector<PassOperator>& list, const Priced& from, PassKind pass,
+                           bool recomputes, std::optional<int> layer) const {
   const auto add = [&](const std::vector<PassOperator>& operators) {
     for (PassOperator op : operators) {
       op.layer = layer;
@@ -149,7 +159,9 @@ std::vector<PassOperator> PassOperators::of(const ModelChunk& part, PassKind pas
   for (int i = 0; i < part.blocks; ++i) {
     const int block = forward ? i : part.blocks - 1 - i, layer = part.first_layer + block;
     const ModelChunk one{.blocks = 1, .first_layer = layer};
-    const bool wide = high_precision_blocks(run_.framework.low_precision, run_.strategy.precision, run_.model, one).all() > 0;
+    const bool wide = high_precision_blocks(run_.framework.low_precision, run_.strategy.precision,
+                                            run_.model, one)
+                          .all() > 0;
     const Kinds& kinds = wide ? high_precision_ : blocks_;
     append(list, kind_of_layer(run_.model, layer) == LayerKind::Moe ? kinds.moe : kinds.dense, pass,
            run_.strategy.recompute.repeats(block), layer);
@@ -172,7 +184,8 @@ struct JoinedSide {
   double progress() const { return through() ? 2.0 : total > Seconds(0.0) ? done / total : 0.0; }
 };
 
-JoinedSide side_of(std::vector<PassOperator> operators, const JoinedPass& joined, Seconds pass, Seconds exchange) {
+JoinedSide side_of(std::vector<PassOperator> operators, const JoinedPass& joined, Seconds pass,
+                   Seconds exchange) {
   const double shown = exchange > Seconds(0.0) ? joined.exposed / exchange : 1.0;
   const double longer = pass > exchange ? 1.0 + joined.slowdown / (pass - exchange) : 1.0;
   JoinedSide side{.operators = std::move(operators)};
@@ -185,11 +198,15 @@ JoinedSide side_of(std::vector<PassOperator> operators, const JoinedPass& joined
 
 }  // namespace
 
-std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward, std::vector<PassOperator> backward,
-                                             const ChunkTimes& forward_times, const ChunkTimes& backward_times, double loss) {
+std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward,
+                                             std::vector<PassOperator> backward,
+                                             const ChunkTimes& forward_times,
+                                             const ChunkTimes& backward_times, double loss) {
   const JoinedPasses joined = joined_passes(forward_times, backward_times, loss);
-  JoinedSide ahead = side_of(std::move(forward), joined.forward, forward_times.forward, forward_times.forward_all_to_all);
-  JoinedSide back = side_of(std::move(backward), joined.backward, backward_times.backward, backward_times.backward_all_to_all);
+  JoinedSide ahead = side_of(std::move(forward), joined.forward, forward_times.forward,
+                             forward_times.forward_all_to_all);
+  JoinedSide back = side_of(std::move(backward), joined.backward, backward_times.backward,
+                            backward_times.backward_all_to_all);
   std::vector<JoinedOperator> list;
   while (!ahead.through() || !back.through()) {
     const bool first = ahead.progress() <= back.progress();

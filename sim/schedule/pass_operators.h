@@ -1,8 +1,9 @@
-// The operators of one pass of a model part, one after the other, each with its price: what a pass's GEMMs, kernels and
-// collectives are made of.
+// The operators of one pass of a model part, one after the other, each with its price: what a
+// pass's GEMMs, kernels and collectives are made of.
 //
-// The times of a part's operators add up to the compute and the exposed collectives of its pass (passes.h) where all layers are
-// of one kind of window; layers that differ take the mean of both, as in cost/layer_prices.h.
+// The times of a part's operators add up to the compute and the exposed collectives of its pass
+// (passes.h) where all layers are of one kind of window; layers that differ take the mean of both,
+// as in cost/layer_prices.h.
 //
 // The order is that of the blocks as they are lowered (operators/block.h); no other source.
 #pragma once
@@ -22,9 +23,10 @@ struct PassOperator {
   OperatorKind kind = OperatorKind::Gemm;
   std::optional<int> layer{};  // of the model; none of the ends
   bool recomputed = false;
-  bool exchange = false;  // tokens on their way to or from experts, which a pass beside this one hides
-  Seconds time{};         // that the device takes, of a collective what nothing hides
-  Seconds message{};      // of a collective, hidden or not
+  // Tokens on their way to or from experts, which a pass beside this one hides.
+  bool exchange = false;
+  Seconds time{};     // that the device takes, of a collective what nothing hides
+  Seconds message{};  // of a collective, hidden or not
 };
 
 class PassOperators {
@@ -32,8 +34,8 @@ class PassOperators {
   // `run` must outlive the operators.
   explicit PassOperators(const Run& run);
 
-  // In the order in which they run: the embedding, the layers, the head; backward the other way round, each layer after what of
-  // it is recomputed.
+  // In the order in which they run: the embedding, the layers, the head; backward the other way
+  // round, each layer after what of it is recomputed.
   std::vector<PassOperator> of(const ModelChunk& part, PassKind pass) const;
 
  private:
@@ -51,7 +53,8 @@ class PassOperators {
               std::optional<int> layer) const;
 
   const Run& run_;
-  Kinds blocks_, high_precision_;  // as the run multiplies, and those that a low-precision recipe leaves in 16 bits
+  // As the run multiplies, and those that a low-precision recipe leaves in 16 bits.
+  Kinds blocks_, high_precision_;
   Priced embedding_, head_;
 };
 
@@ -61,9 +64,11 @@ struct JoinedOperator {
   bool backward = false;  // of the backward pass
 };
 
-// The operators of both, in the order of how far either pass is: of its times, each with its share of what is exposed of the
-// pass's exchanges or of how much longer its compute takes.
-std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward, std::vector<PassOperator> backward,
-                                             const ChunkTimes& forward_times, const ChunkTimes& backward_times, double loss);
+// The operators of both, in the order of how far either pass is: of its times, each with its share
+// of what is exposed of the pass's exchanges or of how much longer its compute takes.
+std::vector<JoinedOperator> joined_operators(std::vector<PassOperator> forward,
+                                             std::vector<PassOperator> backward,
+                                             const ChunkTimes& forward_times,
+                                             const ChunkTimes& backward_times, double loss);
 
 }  // namespace llmsim::sim

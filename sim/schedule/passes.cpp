@@ -39,7 +39,8 @@ constexpr std::array<const char*, kNumTerms> kNames{"forward_gemm",
 const char* name_of(Term term) { return kNames[static_cast<std::size_t>(term)]; }
 
 Seconds Terms::total() const {
-  constexpr auto bubble = static_cast<std::size_t>(Term::PipelineBubble), remainder = static_cast<std::size_t>(Term::Remainder);
+  constexpr auto bubble = static_cast<std::size_t>(Term::PipelineBubble),
+                 remainder = static_cast<std::size_t>(Term::Remainder);
   static_assert(remainder == bubble + 1);
   Seconds sum;
   for (std::size_t i = 0; i < bubble; ++i) sum += times_[i];
@@ -65,8 +66,8 @@ constexpr double kSumRounding = 1e-12;
 
 class PassBuilder {
  public:
-  PassBuilder(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange, const RankParameters& rank,
-              const ModelChunk& part)
+  PassBuilder(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange,
+              const RankParameters& rank, const ModelChunk& part)
       : run_(run),
         strategy_(run.strategy),
         framework_(run.framework),
@@ -77,7 +78,8 @@ class PassBuilder {
         part_(part) {
     if (strategy_.cuda_graph && strategy_.moe_captured) return;
     const PassLoad forward{.device = forward_compute().total(), .host = host_time(forward_calls())};
-    const PassLoad backward{.device = backward_compute().total(), .host = host_time(backward_calls())};
+    const PassLoad backward{.device = backward_compute().total(),
+                            .host = host_time(backward_calls())};
     waits_ = launch_waits(forward, backward, strategy_.pp == 1);
   }
 
@@ -93,7 +95,8 @@ class PassBuilder {
   Terms backward(bool reduces, bool last) const {
     Terms terms = backward_compute();
     if (reduces) terms[Term::GradientCopies] += copied(reduction_copy_bytes(run_, exchange_));
-    if (exchange_.regathers_weights()) terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
+    if (exchange_.regathers_weights())
+      terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
     terms[Term::LaunchWait] += waits_.backward;
     add_backward_all_to_all(terms, reduces, last);
     add_host_traffic(terms, true, last);
@@ -127,7 +130,8 @@ class PassBuilder {
 
   Terms forward_compute() const {
     Terms terms;
-    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound}, block_.forward);
+    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound},
+               block_.forward);
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.forward.total();
     if (part_.head) terms[Term::HeadAndLoss] += prices_.head.forward.total();
     return terms;
@@ -136,14 +140,16 @@ class PassBuilder {
   Terms backward_compute() const {
     Terms terms;
     const double recomputed = strategy_.recompute.blocks_of(part_.blocks);
-    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound}, block_.backward);
+    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound},
+               block_.backward);
     terms[Term::Recompute] += recomputed * block_.recompute.compute();
     terms[Term::TensorExposed] += recomputed * block_.recompute.collective_exposed;
     terms[Term::ContextExposed] += recomputed * block_.recompute.context;
     terms[Term::ExpertExposed] += recomputed * block_.recompute.expert;
     terms[Term::Contention] += recomputed * block_.recompute.contention;
     if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
-    if (part_.head) terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
+    if (part_.head)
+      terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
     terms[Term::GradientCopies] += accumulation();
     return terms;
   }
@@ -152,11 +158,14 @@ class PassBuilder {
 
   // Time to copy this much of every trained parameter through device memory.
   Seconds copied(double bytes_per_parameter) const {
-    return Bytes(bytes_per_parameter * exchange_.trained_parameters(part_)) / run_.cluster.device.achieved_bandwidth();
+    return Bytes(bytes_per_parameter * exchange_.trained_parameters(part_)) /
+           run_.cluster.device.achieved_bandwidth();
   }
 
   // Of a pass: all, or what captured graphs leave out.
-  const LaunchTally& called(const PassPrice& pass) const { return strategy_.cuda_graph ? pass.ragged_launches : pass.launches; }
+  const LaunchTally& called(const PassPrice& pass) const {
+    return strategy_.cuda_graph ? pass.ragged_launches : pass.launches;
+  }
 
   HostCalls forward_calls() const {
     HostCalls calls;
@@ -175,7 +184,8 @@ class PassBuilder {
     if (part_.embedding) calls.add(called(prices_.embedding.backward), 1.0);
     if (part_.head) calls.add(called(prices_.head.recompute), 1.0);
     if (part_.head) calls.add(called(prices_.head.backward), 1.0);
-    const double fetched = part_.blocks + (framework_.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
+    const double fetched =
+        part_.blocks + (framework_.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
     calls.units = fetched * units_per_block(run_.model, framework_);
     return calls;
   }
@@ -190,8 +200,10 @@ class PassBuilder {
     if (!gathers && !strategy_.gradient_overlap && last) {
       // All gradients of the part in one message, after the backward pass.
       terms[Term::ReduceExposed] +=
-          exchange_.times(exchange_.trained_parameters(part_) - rank_.trained_apart(part_), 0.0).reduce();
-      terms[Term::ReduceExposed] += exchange_.expert_times(rank_.trained_apart(part_), 0.0).reduce();
+          exchange_.times(exchange_.trained_parameters(part_) - rank_.trained_apart(part_), 0.0)
+              .reduce();
+      terms[Term::ReduceExposed] +=
+          exchange_.expert_times(rank_.trained_apart(part_), 0.0).reduce();
       return;
     }
     add_exchange(terms, gathers, reduces, reduces ? Term::ReduceExposed : Term::GatherExposed);
@@ -202,9 +214,9 @@ class PassBuilder {
     const Seconds compute = terms.total();
     const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
     const OverlapBehaviour habits{.prefetch = framework_.sharded.prefetch_units,
-                               .gathers_overlap = strategy_.gather_overlap,
-                               .reductions_overlap = strategy_.gradient_overlap,
-                               .scatters_alone = framework_.gradients.scatters_alone};
+                                  .gathers_overlap = strategy_.gather_overlap,
+                                  .reductions_overlap = strategy_.gradient_overlap,
+                                  .scatters_alone = framework_.gradients.scatters_alone};
     const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
     const Seconds beyond_compute = times.end - compute - times.slowdown;
     if (beyond_compute > kSumRounding * times.end) terms[exposed] += beyond_compute;
@@ -216,51 +228,61 @@ class PassBuilder {
   // Recomputed blocks and the head count as what most of them is, GEMMs.
   static WorkMix work_mix(const Terms& terms) {
     WorkMix mix;
-    for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::BackwardGemm, Term::BackwardAttention,
-                            Term::Recompute, Term::HeadAndLoss}) {
+    for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::BackwardGemm,
+                            Term::BackwardAttention, Term::Recompute, Term::HeadAndLoss}) {
       mix.arithmetic += terms[term];
     }
-    for (const Term term : {Term::ForwardMemoryBound, Term::BackwardMemoryBound, Term::Embedding, Term::GradientCopies}) {
+    for (const Term term : {Term::ForwardMemoryBound, Term::BackwardMemoryBound, Term::Embedding,
+                            Term::GradientCopies}) {
       mix.memory_bound += terms[term];
     }
     mix.waiting = terms.total() - mix.arithmetic - mix.memory_bound;
     return mix;
   }
 
-  // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole ones: the gradients of an
-  // untied head are the first to be sent, those of the embedding the last.
+  // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole
+  // ones: the gradients of an untied head are the first to be sent, those of the embedding the
+  // last.
   std::vector<OverlapUnit> overlap_units(Seconds compute, bool gathers, bool reduces) const {
     const double ends = exchange_.end_parameters(part_), gathered = exchange_.gathered_ends(part_);
-    const double early = exchange_.shards_weights() || !reduces ? 0.0 : exchange_.head_parameters(part_);
-    const DataParallelTimes root = exchange_.times(ends - early, gathered), head = exchange_.times(early, 0.0);
+    const double early =
+        exchange_.shards_weights() || !reduces ? 0.0 : exchange_.head_parameters(part_);
+    const DataParallelTimes root = exchange_.times(ends - early, gathered),
+                            head = exchange_.times(early, 0.0);
     const DataParallelTimes times = exchange_.unit_times(part_);
     const int count = part_.blocks > 0 ? exchange_.units(part_) : 0;
-    const Seconds first = early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
+    const Seconds first =
+        early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
     const bool gathers_root = gathers && (!reduces || !framework_.sharded.root_stays_gathered);
     std::vector<OverlapUnit> units;
     units.reserve(static_cast<std::size_t>(count) + 3);
     if (gathers_root && gathered > 0.0) units.push_back({.gather = root.gather});
-    if (early > 0.0) units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
+    if (early > 0.0)
+      units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
     const OverlapUnit unit{.gather = gathers ? times.gather : Seconds(0.0),
                            .compute = (compute - first) / std::max(1, count),
                            .reduce = reduces ? times.scatter : Seconds(0.0),
                            .replicate = reduces ? times.replicate : Seconds(0.0)};
     units.insert(units.end(), static_cast<std::size_t>(count), unit);
-    if (reduces && ends > early) units.push_back({.reduce = root.scatter, .replicate = root.replicate});
+    if (reduces && ends > early)
+      units.push_back({.reduce = root.scatter, .replicate = root.replicate});
     return units;
   }
 
   void add_host_traffic(Terms& terms, bool backward, bool last) const {
     HostTraffic traffic(run_);
     if (strategy_.offload.activations)
-      traffic.checkpoints(offloading_blocks(strategy_, part_.blocks) * offloaded_by_block(run_, block_), backward);
+      traffic.checkpoints(
+          offloading_blocks(strategy_, part_.blocks) * offloaded_by_block(run_, block_), backward);
     const double apart = rank_.apart(part_), trained_apart = rank_.trained_apart(part_);
-    const double owned = (exchange_.trained_parameters(part_) - trained_apart) / strategy_.shard_ranks() +
-                         trained_apart / strategy_.expert_shard_ranks();
-    const double held =
-        (rank_.held(part_) - apart) / state_shards(strategy_).weights + apart / expert_state_shards(strategy_).weights;
+    const double owned =
+        (exchange_.trained_parameters(part_) - trained_apart) / strategy_.shard_ranks() +
+        trained_apart / strategy_.expert_shard_ranks();
+    const double held = (rank_.held(part_) - apart) / state_shards(strategy_).weights +
+                        apart / expert_state_shards(strategy_).weights;
     if (strategy_.offload.parameters) traffic.weights(Bytes(held * exchange_.weight_wire_bytes()));
-    if (strategy_.offload.optimizer && backward) traffic.gradients(owned, Bytes(owned * exchange_.gradient_wire_bytes()), last);
+    if (strategy_.offload.optimizer && backward)
+      traffic.gradients(owned, Bytes(owned * exchange_.gradient_wire_bytes()), last);
     terms[Term::OffloadExposed] += traffic.exposed(terms.total());
   }
 
@@ -277,7 +299,8 @@ class PassBuilder {
 
 }  // namespace
 
-PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange, const RankParameters& rank,
+PartPasses part_passes(const Run& run, const LayerPrices& prices,
+                       const DataParallelCollectives& exchange, const RankParameters& rank,
                        const ModelChunk& part) {
   const PassBuilder builder(run, prices, exchange, rank, part);
   PartPasses passes;

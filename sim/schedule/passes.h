@@ -1,9 +1,11 @@
 // The forward and backward pass of one model part for one micro-batch, term by term.
 //
-// A pass is its operators' device time; the host's launch time where that is longer; the part of the exchange of weights and
-// gradients that does not fit under it (see waits.h); and the host link under offload.
+// A pass is its operators' device time; the host's launch time where that is longer; the part of
+// the exchange of weights and gradients that does not fit under it (see waits.h); and the host link
+// under offload.
 //
-// How they add up is ours; each part names its source: waits.h, data_parallel_collectives.h, cost/contention.h.
+// How they add up is ours; each part names its source: waits.h, data_parallel_collectives.h,
+// cost/contention.h.
 #pragma once
 
 #include <array>
@@ -16,7 +18,8 @@
 
 namespace llmsim::sim {
 
-// The named terms into which the time of a stage is cut.  Every second of a step belongs to exactly one of them.
+// The named terms into which the time of a stage is cut.  Every second of a step belongs to exactly
+// one of them.
 enum class Term {
   ForwardGemm,
   ForwardAttention,
@@ -33,12 +36,13 @@ enum class Term {
   GatherExposed,   // weights of sharded models that arrive after they are needed
   ReduceExposed,   // gradients still on the way when compute has ended
   Contention,      // compute slowed down by collectives beside it
-  GradientCopies,  // gradients added up and copied into and out of buckets, weights out of gathered buffers
+  // Gradients added up and copied into and out of buckets, weights out of gathered buffers.
+  GradientCopies,
   LaunchWait,      // the device waits for the host to launch kernels
   OffloadExposed,  // host link
   PipelineBubble,  // the stage is idle in the simulated pipeline
-  Remainder,       // time of the pipeline that no other term has; zero but for rounding, as a test holds
-  Straggler,       // a synchronous step waits for the slowest device
+  Remainder,  // time of the pipeline that no other term has; zero but for rounding, as a test holds
+  Straggler,  // a synchronous step waits for the slowest device
   Optimizer,
   Host  // work of the host between steps
 };
@@ -54,8 +58,9 @@ class Terms {
   Seconds& operator[](Term term) { return times_[static_cast<std::size_t>(term)]; }
   Seconds operator[](Term term) const { return times_[static_cast<std::size_t>(term)]; }
 
-  // Bubble and remainder are added to each other first, which gives exactly the time that the simulated pipeline has beyond the
-  // work of the stage: the remainder is that time less the bubble.
+  // Bubble and remainder are added to each other first, which gives exactly the time that the
+  // simulated pipeline has beyond the work of the stage: the remainder is that time less the
+  // bubble.
   Seconds total() const;
 
   Terms& operator+=(const Terms& other);
@@ -73,12 +78,14 @@ struct PartPasses {
   Terms backward;
   Terms last_backward;  // of a step: sends the accumulated gradients
 
-  // Of a backward pass what makes gradients of weights, where that is a pass of its own: their GEMMs and what adds them up.
-  // All else, recomputation and waiting for the host included, is with the gradients of the data.
+  // Of a backward pass what makes gradients of weights, where that is a pass of its own: their
+  // GEMMs and what adds them up.  All else, recomputation and waiting for the host included, is
+  // with the gradients of the data.
   Terms weights;
 };
 
-PartPasses part_passes(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange, const RankParameters& rank,
+PartPasses part_passes(const Run& run, const LayerPrices& prices,
+                       const DataParallelCollectives& exchange, const RankParameters& rank,
                        const ModelChunk& part);
 
 }  // namespace llmsim::sim

@@ -28,8 +28,10 @@ class StageSum {
       if (op.kind == OperatorKind::Gemm) flops.gemms += times_ * repeats * op.flops;
       if (op.kind == OperatorKind::Attention) flops.attention += times_ * repeats * op.flops;
       if (op.kind == OperatorKind::Collective && repeats > 0.0) {
-        work.collectives.push_back(
-            {.kind = op.collective, .group = op.group, .message = op.message, .calls = times_ * repeats * op.launches});
+        work.collectives.push_back({.kind = op.collective,
+                                    .group = op.group,
+                                    .message = op.message,
+                                    .calls = times_ * repeats * op.launches});
       }
     }
   }
@@ -67,7 +69,9 @@ int blocks_of_kind(const ModelChunk& part, LayerKind kind) {
 double recomputed_of_kind(const Run& run, const ModelChunk& part, LayerKind kind) {
   int count = 0;
   for (int block = 0; block < part.blocks; ++block) {
-    if (kind_of_layer(run.model, part.first_layer + block) == kind && run.strategy.recompute.repeats(block)) ++count;
+    if (kind_of_layer(run.model, part.first_layer + block) == kind &&
+        run.strategy.recompute.repeats(block))
+      ++count;
   }
   return count;
 }
@@ -80,7 +84,8 @@ bool turns(const Strategy& strategy, const std::vector<ModelChunk>& parts) {
          parts.front().first_layer + parts.front().blocks == parts.back().first_layer;
 }
 
-// Gradients of one copy of the parts of a DualPipe stage, of its shard where data ranks have divided them.
+// Gradients of one copy of the parts of a DualPipe stage, of its shard where data ranks have
+// divided them.
 Bytes copied_gradients(const Run& run, const std::vector<ModelChunk>& parts) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   double shared = 0.0, apart = 0.0;
@@ -89,7 +94,8 @@ Bytes copied_gradients(const Run& run, const std::vector<ModelChunk>& parts) {
     apart += rank.trained_apart(part);
   }
   const Strategy& s = run.strategy;
-  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) * gradient_wire_bytes(run));
+  return Bytes((shared / s.shard_ranks() + apart / s.expert_shard_ranks()) *
+               gradient_wire_bytes(run));
 }
 
 }  // namespace
@@ -103,8 +109,10 @@ StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int s
   for (const LayerKind kind : {LayerKind::Dense, LayerKind::Moe}) {
     const auto has_some = [kind](const ModelChunk& part) { return blocks_of_kind(part, kind) > 0; };
     if (std::none_of(parts.begin(), parts.end(), has_some)) continue;
-    const LayerOperators block = lower_block(run.model, run.strategy, framework, recompute.kind, kind);
-    for (const ModelChunk& part : parts) sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
+    const LayerOperators block =
+        lower_block(run.model, run.strategy, framework, recompute.kind, kind);
+    for (const ModelChunk& part : parts)
+      sum.add(block, blocks_of_kind(part, kind), recomputed_of_kind(run, part, kind));
   }
   for (const ModelChunk& part : parts) {
     if (part.embedding) sum.add(embedding);
@@ -112,30 +120,36 @@ StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int s
   }
   std::vector<RepeatedCollective>& collectives = sum.work.collectives;
   for (const RepeatedCollective& sends : stage_messages(run, parts)) collectives.push_back(sends);
-  for (const RepeatedCollective& closing : closing_collectives(run, parts, shard)) collectives.push_back(closing);
+  for (const RepeatedCollective& closing : closing_collectives(run, parts, shard))
+    collectives.push_back(closing);
   return sum.work;
 }
 
 StageMessage stage_message(const Run& run, bool backward) {
   const Strategy& s = run.strategy;
   const Bytes output = stage_output(run.model, s);
-  const bool divides = backward ? run.framework.divides_sent_gradients : run.framework.divides_sent_activations;
+  const bool divides =
+      backward ? run.framework.divides_sent_gradients : run.framework.divides_sent_activations;
   if (!divides || s.sequence_parallel || s.tp == 1) return {.sent = output, .gathered = {}};
   return {.sent = output / s.tp, .gathered = output};
 }
 
-std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelChunk>& parts) {
+std::vector<RepeatedCollective> stage_messages(const Run& run,
+                                               const std::vector<ModelChunk>& parts) {
   std::vector<RepeatedCollective> list;
   if (run.strategy.pp == 1) return list;
-  double activations = 0.0, gradients = 0.0;  // that the stage sends; it receives as many of the other
-  for (const ModelChunk& part : parts) activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
+  // That the stage sends; it receives as many of the other.
+  double activations = 0.0, gradients = 0.0;
+  for (const ModelChunk& part : parts)
+    activations += part.head ? 0.0 : 1.0, gradients += part.embedding ? 0.0 : 1.0;
   if (turns(run.strategy, parts)) activations -= 1.0, gradients -= 1.0;
   const double m = stage_layout(run.strategy).chunk_microbatches();
   const auto add = [&](CollectiveKind kind, GroupKind group, Bytes message, double calls) {
     if (message <= Bytes(0.0) || calls <= 0.0) return;
     const bool again = !list.empty() && list.back().kind == kind && list.back().message == message;
     if (again) list.back().calls += m * calls;
-    if (!again) list.push_back({.kind = kind, .group = group, .message = message, .calls = m * calls});
+    if (!again)
+      list.push_back({.kind = kind, .group = group, .message = message, .calls = m * calls});
   };
   const StageMessage forward = stage_message(run, false), backward = stage_message(run, true);
   add(CollectiveKind::SendRecv, GroupKind::Pipeline, forward.sent, activations);
@@ -145,17 +159,24 @@ std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector
   return list;
 }
 
-std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelChunk>& parts, int shard) {
+std::vector<RepeatedCollective> closing_collectives(const Run& run,
+                                                    const std::vector<ModelChunk>& parts,
+                                                    int shard) {
   const Strategy& strategy = run.strategy;
   std::vector<RepeatedCollective> list;
-  const auto all_reduce = [&](GroupKind group, Bytes message) { list.push_back({.group = group, .message = message}); };
+  const auto all_reduce = [&](GroupKind group, Bytes message) {
+    list.push_back({.group = group, .message = message});
+  };
   if (!run.optimizer_step || strategy.adapters) return list;
   const bool tensor = strategy.tp > 1, stages = strategy.pp > 1;
   const double partial = tensor ? partial_gradients_of(run, parts, shard) : 0.0;
   if (partial > 0.0) all_reduce(GroupKind::Tensor, Bytes(partial * gradient_wire_bytes(run)));
-  if (strategy.pipeline_schedule == PipelineSchedule::DualPipe) all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
-  if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings && std::any_of(parts.begin(), parts.end(), is_end)) {
-    const double table = static_cast<double>(run.model.vocab_size) / strategy.tp * run.model.hidden_size;
+  if (strategy.pipeline_schedule == PipelineSchedule::DualPipe)
+    all_reduce(GroupKind::Mirror, copied_gradients(run, parts));
+  if (!stage_layout(strategy).ends_meet() && run.model.tied_embeddings &&
+      std::any_of(parts.begin(), parts.end(), is_end)) {
+    const double table =
+        static_cast<double>(run.model.vocab_size) / strategy.tp * run.model.hidden_size;
     all_reduce(GroupKind::Embedding, Bytes(table * gradient_wire_bytes(run)));
   }
   if (strategy.ep > 1 && strategy.sharding == Sharding::None) all_reduce(GroupKind::Expert, kNorm);
@@ -208,7 +229,8 @@ RankCounts rank_counts(Run run, int stage, int shard) {
   counts.backward = counts_of(work.backward);
   add(counts.sent, work.collectives);
   add(counts.sent, data_communication(run, DataParallelCollectives(run, rank), parts));
-  counts.held = held_of(stage_peak(run, layer_bytes(run), StageContents(run.model, run.strategy), stage, shard));
+  counts.held = held_of(
+      stage_peak(run, layer_bytes(run), StageContents(run.model, run.strategy), stage, shard));
   return counts;
 }
 

@@ -1,29 +1,37 @@
-// What one rank of a pipeline stage executes in a step: the FLOPs of its GEMMs and of attention, and the collectives of its
-// model-parallel groups.  Summed from the same operators that are priced.
+// What one rank of a pipeline stage executes in a step: the FLOPs of its GEMMs and of attention,
+// and the collectives of its model-parallel groups.  Summed from the same operators that are
+// priced.
 //
-// With m micro-batches (through a DualPipe half of them in each direction), over the parts of a stage (its chunks):
+// With m micro-batches (through a DualPipe half of them in each direction), over the parts of a
+// stage (its chunks):
 //
-//   FLOPs        forward m (blocks, head); backward m (blocks, what is recomputed of them, head).  A chunked loss makes the
-//                gradients of the head in the forward pass.
+//   FLOPs        forward m (blocks, head); backward m (blocks, what is recomputed of them, head).
+//                A chunked loss makes the gradients of the head in the forward pass.
 //   tensor       the collectives of those operators, m times
-//   pipeline     m activations from every part but the last of the model, m gradients from every part but the first; where
-//                they are divided among the tensor ranks, as many all-gathers over these of what arrives
+//   pipeline     m activations from every part but the last of the model, m gradients from every
+//                part but the first; where they are divided among the tensor ranks, as many
+//                all-gathers over these of what arrives
 //   closing      once a step, when all micro-batches are through:
-//                sequence parallelism  gradients of what every tensor rank has and sees its own tokens of (norms, biases of
-//                                      row-parallel GEMMs), side by side: all-reduce over the tensor ranks; where data
-//                                      ranks divide flat units, of this rank's shard alone
-//                tied embeddings       gradients of the table: all-reduce between the first and the last stage
-//                DualPipe              gradients of both copies of a part: all-reduce between stages s and p - 1 - s, priced as
-//                                      the pair that is farthest apart, the first and the last
-//                partial sums          gradients of routers, and of gates of shared experts, in the same all-reduce; without
-//                                      sequence parallelism they alone
-//                gradient norm         one fp32 value: all-reduces over the tensor ranks and over the stages; whole gradients of
-//                                      divided experts over the expert ranks
+//                sequence parallelism  gradients of what every tensor rank has and sees its own
+//                                      tokens of (norms, biases of row-parallel GEMMs), side by
+//                                      side: all-reduce over the tensor ranks; where data ranks
+//                                      divide flat units, of this rank's shard alone
+//                tied embeddings       gradients of the table: all-reduce between the first and the
+//                                      last stage
+//                DualPipe              gradients of both copies of a part: all-reduce between
+//                                      stages s and p - 1 - s, priced as the pair that is farthest
+//                                      apart, the first and the last
+//                partial sums          gradients of routers, and of gates of shared experts, in the
+//                                      same all-reduce; without sequence parallelism they alone
+//                gradient norm         one fp32 value: all-reduces over the tensor ranks and over
+//                                      the stages; whole gradients of divided experts over the
+//                                      expert ranks
 //
 // Checked against counted operators and calls in tests/runtime.
 //
-// Sources: Narayanan et al. 2021, arXiv 2104.04473, section 4.1 (scatter and gather between stages); Korthikanti et al. 2022,
-// arXiv 2205.05198 (sequence parallelism); Megatron Core distributed/finalize_model_grads.py (closing all-reduces).
+// Sources: Narayanan et al. 2021, arXiv 2104.04473, section 4.1 (scatter and gather between
+// stages); Korthikanti et al. 2022, arXiv 2205.05198 (sequence parallelism); Megatron Core
+// distributed/finalize_model_grads.py (closing all-reduces).
 #pragma once
 
 #include <cstdint>
@@ -56,11 +64,14 @@ struct StageWork {
   std::vector<RepeatedCollective> collectives;
 };
 
-// `parts` of one stage (stage_parts in strategy/stages.h); `shard`: the rank's place among those that share its units.
+// `parts` of one stage (stage_parts in strategy/stages.h); `shard`: the rank's place among those
+// that share its units.
 StageWork stage_work(const Run& run, const std::vector<ModelChunk>& parts, int shard = 0);
 
-// The activations of a micro-batch on their way to the next stage, or their gradients on the way back:
-// what a rank sends, and what the receiving tensor ranks then gather, nothing unless they divide it.
+// The activations of a micro-batch on their way to the next stage, or their gradients on the way
+// back:
+// what a rank sends, and what the receiving tensor ranks then gather, nothing unless they divide
+// it.
 // Under sequence parallelism each has its own part anyway.
 struct StageMessage {
   Bytes sent{};
@@ -69,15 +80,20 @@ struct StageMessage {
 StageMessage stage_message(const Run& run, bool backward);
 
 // Those between stages, none without a pipeline, and the closing ones.
-std::vector<RepeatedCollective> stage_messages(const Run& run, const std::vector<ModelChunk>& parts);
-std::vector<RepeatedCollective> closing_collectives(const Run& run, const std::vector<ModelChunk>& parts, int shard = 0);
+std::vector<RepeatedCollective> stage_messages(const Run& run,
+                                               const std::vector<ModelChunk>& parts);
+std::vector<RepeatedCollective> closing_collectives(const Run& run,
+                                                    const std::vector<ModelChunk>& parts,
+                                                    int shard = 0);
 
-// What one rank of a step has, executes, sends and holds, as whole numbers: predicted here, counted by
-// runtime/measure/counted_step.h while the runtime's own step runs.  The two are equal, or the simulator is wrong.
+// What one rank of a step has, executes, sends and holds, as whole numbers: predicted here, counted
+// by runtime/measure/counted_step.h while the runtime's own step runs.  The two are equal, or the
+// simulator is wrong.
 //
 //   parameters  of the rank's part of the model, whole (before they are sharded)
 //   FLOPs       of GEMMs and of blockwise attention, by pass
-//   sent        of each kind of group and collective: calls and bytes of a step (those above, and schedule/communication.h)
+//   sent        of each kind of group and collective: calls and bytes of a step (those above, and
+//               schedule/communication.h)
 //   held        bytes (memory/step_walk.h)
 //
 // Source: what it is held to, the runtime.
@@ -115,8 +131,8 @@ struct RankCounts {
   bool operator==(const RankCounts&) const = default;
 };
 
-// Of a rank of pipeline stage `stage`; `shard`: its place among those that share its units.  Requires a strategy that the runtime
-// executes; the cluster does not matter.
+// Of a rank of pipeline stage `stage`; `shard`: its place among those that share its units.
+// Requires a strategy that the runtime executes; the cluster does not matter.
 RankCounts rank_counts(Run run, int stage, int shard = 0);
 
 }  // namespace llmsim::sim

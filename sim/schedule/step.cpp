@@ -26,8 +26,10 @@ Seconds host_time(const Run& run, double owned, const ParameterStorage& storage)
 Seconds orthogonalisation_time(const Run& run) {
   const GemmMachine machine = gemm_machine(run.cluster.device, DType::Bf16);
   Seconds block;
-  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tp)) block += gemm_time(op, machine);
-  const double blocks = std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pp / run.strategy.shard_ranks());
+  for (const Operator& op : lower_orthogonalisation(run.model, run.strategy.tp))
+    block += gemm_time(op, machine);
+  const double blocks = std::ceil(static_cast<double>(run.model.num_layers) / run.strategy.pp /
+                                  run.strategy.shard_ranks());
   return blocks * block / (run.cluster.device.achieved.sustained_clock * run.framework.efficiency);
 }
 
@@ -37,15 +39,19 @@ Seconds arithmetic_time(const Operator& op, const Device& device) {
 }
 
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
-  const MemoryBoundMachine machine = memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy));
-  const UpdateOperators step = lower_update(run.strategy.optimizer, storage, run.framework.update.fused, owned, owned);
+  const MemoryBoundMachine machine =
+      memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy));
+  const UpdateOperators step =
+      lower_update(run.strategy.optimizer, storage, run.framework.update.fused, owned, owned);
   Seconds time;
-  if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters) time += orthogonalisation_time(run);
+  if (run.strategy.optimizer == OptimizerKind::Muon && !run.strategy.adapters)
+    time += orthogonalisation_time(run);
   for (const Operator* op : {&step.norm, &step.clip, &step.update}) {
     const bool clips = run.strategy.gradient_clip && !run.framework.update.in_backward;
     if (op == &step.update || clips)
-      time += std::max(memory_bound_time(*op, false, machine),
-                       arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
+      time +=
+          std::max(memory_bound_time(*op, false, machine),
+                   arithmetic_time(*op, run.cluster.device) + op->kernels * machine.kernel_time);
   }
   return time;
 }
@@ -53,31 +59,40 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
 }  // namespace
 
 Seconds update_time(const Run& run, double parameters, double experts) {
-  const double owned = parameters / run.strategy.shard_ranks() + experts / run.strategy.expert_shard_ranks();
+  const double owned =
+      parameters / run.strategy.shard_ranks() + experts / run.strategy.expert_shard_ranks();
   const ParameterStorage storage = storage_of(run.strategy, run.framework);
-  return run.strategy.offload.optimizer ? host_time(run, owned, storage) : device_time(run, owned, storage);
+  return run.strategy.offload.optimizer ? host_time(run, owned, storage)
+                                        : device_time(run, owned, storage);
 }
 
 namespace {
 
-// How much slower the slowest of n equal devices is: the expected largest of n normal deviations, sigma sqrt(2 ln n).
-// Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md @744d01e.
+// How much slower the slowest of n equal devices is: the expected largest of n normal deviations,
+// sigma sqrt(2 ln n).  Source: spread between GPUs of one node, stas00/ml-engineering
+// compute/accelerator/README.md @744d01e.
 double straggler_share(const Cluster& cluster) {
-  return cluster.device.achieved.device_spread * std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
+  return cluster.device.achieved.device_spread *
+         std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
 }
 
 // Of what one stage sends to another, until the receiver has all of it.
 Seconds transfer_time(const Run& run, bool backward) {
   const StageMessage message = stage_message(run, backward);
-  return repeated_time(run, {.kind = CollectiveKind::SendRecv, .group = GroupKind::Pipeline, .message = message.sent}) +
-         repeated_time(run, {.kind = CollectiveKind::AllGather, .group = GroupKind::Tensor, .message = message.gathered});
+  return repeated_time(run, {.kind = CollectiveKind::SendRecv,
+                             .group = GroupKind::Pipeline,
+                             .message = message.sent}) +
+         repeated_time(run, {.kind = CollectiveKind::AllGather,
+                             .group = GroupKind::Tensor,
+                             .message = message.gathered});
 }
 
 // Of GEMMs beside all-to-alls between expert ranks.
 double all_to_all_loss(const Run& run) {
   if (run.strategy.pipeline_schedule != PipelineSchedule::DualPipe) return 0.0;
   const GroupLinks links = group_links(run, GroupKind::Expert);
-  return 1.0 - rates_overlapped(collective_share(links, run.cluster.device), run.cluster.device).arithmetic;
+  return 1.0 - rates_overlapped(collective_share(links, run.cluster.device), run.cluster.device)
+                   .arithmetic;
 }
 
 PipelineShape shape_of(const Run& run) {
@@ -121,7 +136,8 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
 
 std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
   std::vector<ModelChunk> parts;
-  for (int chunk = 0; chunk < layout_.chunks(); ++chunk) parts.push_back(parts_[part_index(stage, chunk)]);
+  for (int chunk = 0; chunk < layout_.chunks(); ++chunk)
+    parts.push_back(parts_[part_index(stage, chunk)]);
   return parts;
 }
 
@@ -130,11 +146,13 @@ PartPasses StepSimulation::passes_of(std::size_t index) const {
   const auto end = parts_.begin() + static_cast<std::ptrdiff_t>(index);
   const ModelChunk& part = parts_[index];
   const auto wide = [&](const ModelChunk& one) {
-    return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision, run_.model, one)
+    return prices_.wide ? high_precision_blocks(run_.framework.low_precision, strategy_.precision,
+                                                run_.model, one)
                         : HighPrecisionBlocks{};
   };
-  const auto twin =
-      std::find_if(parts_.begin(), end, [&](const ModelChunk& other) { return other == part && wide(other) == wide(part); });
+  const auto twin = std::find_if(parts_.begin(), end, [&](const ModelChunk& other) {
+    return other == part && wide(other) == wide(part);
+  });
   if (twin != end) return passes_[static_cast<std::size_t>(twin - parts_.begin())];
   return part_passes(run_, prices_, exchange_, rank_, part);
 }
@@ -158,7 +176,8 @@ Terms StepSimulation::stage_terms(int stage) const {
   const double others = layout_.chunk_microbatches() - 1.0;
   for (int chunk = 0; chunk < layout_.chunks(); ++chunk) {
     const PartPasses& part = passes(stage, chunk);
-    terms += others * part.forward + part.first_forward + others * part.backward + part.last_backward;
+    terms +=
+        others * part.forward + part.first_forward + others * part.backward + part.last_backward;
   }
   return terms;
 }
@@ -195,7 +214,9 @@ Terms StepSimulation::joined_terms(int stage) const {
 // From where the step begins for a stage until its last pass has ended.
 Seconds StepSimulation::span(const PipelineTimes& pipeline, int stage) const {
   const auto s = static_cast<std::size_t>(stage);
-  return updates_unsynchronised(strategy_.pipeline_schedule) ? pipeline.finish[s] - pipeline.start[s] : pipeline.finish[s];
+  return updates_unsynchronised(strategy_.pipeline_schedule)
+             ? pipeline.finish[s] - pipeline.start[s]
+             : pipeline.finish[s];
 }
 
 Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
@@ -205,10 +226,12 @@ Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
   return longest;
 }
 
-// What a stage waits for before its first pass, between its passes, and after its last one for the stage that ends last.
+// What a stage waits for before its first pass, between its passes, and after its last one for the
+// stage that ends last.
 Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const {
   const auto s = static_cast<std::size_t>(stage);
-  const Seconds before = updates_unsynchronised(strategy_.pipeline_schedule) ? Seconds(0.0) : pipeline.start[s];
+  const Seconds before =
+      updates_unsynchronised(strategy_.pipeline_schedule) ? Seconds(0.0) : pipeline.start[s];
   const Seconds after = longest - (span(pipeline, stage) + extra_terms(stage).total());
   return before + pipeline.idle[s] + after;
 }
@@ -227,9 +250,9 @@ int StepSimulation::busiest_stage() const {
 // Device time of the busiest stage that its clock can stretch, with the bubble that scales with it.
 Seconds StepSimulation::compute_time() const {
   Seconds sum = terms_[Term::PipelineBubble] + terms_[Term::Remainder];
-  for (const Term term :
-       {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm, Term::BackwardAttention,
-        Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
+  for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound,
+                          Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound,
+                          Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
     sum += terms_[term];
   }
   return sum;
@@ -257,7 +280,8 @@ void StepSimulation::add_closing_collectives() {
 
 namespace {
 
-// Of a step: what its terms and its events may differ by, as sums of up to some million times in other orders.
+// Of a step: what its terms and its events may differ by, as sums of up to some million times in
+// other orders.
 constexpr double kRounding = 1e-9;
 
 bool is_listed(Term term, Seconds time, Seconds step) {
@@ -274,12 +298,16 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
   step.bubble = simulation.bubble();
   for (int i = 0; i < kNumTerms; ++i) {
     const Term term = static_cast<Term>(i);
-    if (is_listed(term, terms[term], step.total)) step.breakdown.push_back({name_of(term), terms[term]});
+    if (is_listed(term, terms[term], step.total))
+      step.breakdown.push_back({name_of(term), terms[term]});
   }
-  step.communication = communication_of(run, prices, simulation.exchange(), simulation.parts_of(simulation.busiest()), terms);
+  step.communication = communication_of(run, prices, simulation.exchange(),
+                                        simulation.parts_of(simulation.busiest()), terms);
   return step;
 }
 
-Seconds step_time(const Run& run, const LayerPrices& prices) { return StepSimulation(run, prices).terms().total(); }
+Seconds step_time(const Run& run, const LayerPrices& prices) {
+  return StepSimulation(run, prices).terms().total();
+}
 
 }  // namespace llmsim::sim

@@ -1,22 +1,29 @@
-// One optimizer step of the whole machine: the passes of every stage, the pipeline, the data-parallel exchange, the update.
+// One optimizer step of the whole machine: the passes of every stage, the pipeline, the
+// data-parallel exchange, the update.
 //
-// A step ends with the last event of any stage or, where stages need not wait for one another between steps, after the longest
-// time from a stage's first event to its last (updates_unsynchronised in strategy/stages.h).  It is cut into named terms of
-// the busiest stage, whose passes take longest, that add up to the step time: what it computed (by pass and kind), what it waited
-// for (exposed collectives, launches, host link), and the pipeline bubble: how long it is idle in the simulated pipeline, before,
-// between and after its passes until the last stage has ended.  What the passes as they were simulated and their terms disagree
-// about would be a term of its own, the remainder; it is rounding, and listed only where it is more.
+// A step ends with the last event of any stage or, where stages need not wait for one another
+// between steps, after the longest time from a stage's first event to its last
+// (updates_unsynchronised in strategy/stages.h).  It is cut into named terms of the busiest stage,
+// whose passes take longest, that add up to the step time: what it computed (by pass and kind),
+// what it waited for (exposed collectives, launches, host link), and the pipeline bubble: how long
+// it is idle in the simulated pipeline, before, between and after its passes until the last stage
+// has ended.  What the passes as they were simulated and their terms disagree about would be a term
+// of its own, the remainder; it is rounding, and listed only where it is more.
 //
-// StepSimulation is a step of the whole machine while it is put together: the passes of every part of the model, the pipeline
-// that they go through, and the terms of the busiest stage; timeline.h draws its events.
+// StepSimulation is a step of the whole machine while it is put together: the passes of every part
+// of the model, the pipeline that they go through, and the terms of the busiest stage; timeline.h
+// draws its events.
 //
-// The optimizer streams gradients, weights and states at the achieved memory bandwidth, or computes on the vector units where
-// that takes longer; sharded optimizers own a share of the parameters; Muon multiplies besides (operators/update.h); an optimizer
-// that runs inside the backward pass takes no norm of all gradients.  Offloaded, the CPU streams fp32 gradients, weights and
-// states at a rank's share of host memory bandwidth, slower where its optimizer is not fused; it scales the gradients (their norm
-// was taken on the device), and new weights go up where the device keeps a copy.
+// The optimizer streams gradients, weights and states at the achieved memory bandwidth, or computes
+// on the vector units where that takes longer; sharded optimizers own a share of the parameters;
+// Muon multiplies besides (operators/update.h); an optimizer that runs inside the backward pass
+// takes no norm of all gradients.  Offloaded, the CPU streams fp32 gradients, weights and states at
+// a rank's share of host memory bandwidth, slower where its optimizer is not fused; it scales the
+// gradients (their norm was taken on the device), and new weights go up where the device keeps a
+// copy.
 //
-// Sources: those of its parts; the spread between devices, stas00/ml-engineering (step.cpp); the cut into terms is ours.
+// Sources: those of its parts; the spread between devices, stas00/ml-engineering (step.cpp); the
+// cut into terms is ours.
 #pragma once
 
 #include <vector>
@@ -54,7 +61,7 @@ class StepSimulation {
   StepSimulation(const Run& run, const LayerPrices& prices);
 
   const Terms& terms() const { return terms_; }  // of the busiest stage
-  double bubble() const { return bubble_; }      // idle share of it while the passes of all stages run
+  double bubble() const { return bubble_; }  // idle share of it while the passes of all stages run
   int busiest() const { return busiest_; }
   const DataParallelCollectives& exchange() const { return exchange_; }
 
@@ -68,7 +75,9 @@ class StepSimulation {
   Terms joined_terms(const ChunkTimes& forward, const ChunkTimes& backward) const;
 
  private:
-  std::size_t part_index(int stage, int chunk) const { return static_cast<std::size_t>(layout_.part(stage, chunk)); }
+  std::size_t part_index(int stage, int chunk) const {
+    return static_cast<std::size_t>(layout_.part(stage, chunk));
+  }
   std::vector<ChunkTimes> chunk_times() const;
   PartPasses passes_of(std::size_t index) const;
   Terms stage_terms(int stage) const;
@@ -97,8 +106,9 @@ class StepSimulation {
   double bubble_ = 0.0;
 };
 
-// Time of the update.  `parameters` are the trained values of the stage that has most, on one tensor rank, without `experts`:
-// routed ones that are divided over expert ranks.  Without gradient_clip the norm is not taken.
+// Time of the update.  `parameters` are the trained values of the stage that has most, on one
+// tensor rank, without `experts`: routed ones that are divided over expert ranks.  Without
+// gradient_clip the norm is not taken.
 Seconds update_time(const Run& run, double parameters, double experts = 0.0);
 
 }  // namespace llmsim::sim

@@ -13,9 +13,9 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr std::array<const char*, kNumStreams> kStreams{"compute",          "operators",       "tensor parallel",
-                                                        "context parallel", "expert parallel", "sends forward",
-                                                        "sends backward",   "data parallel",   "host copies"};
+constexpr std::array<const char*, kNumStreams> kStreams{
+    "compute",       "operators",      "tensor parallel", "context parallel", "expert parallel",
+    "sends forward", "sends backward", "data parallel",   "host copies"};
 
 // What a pass can wait for, in the order in which it is drawn.
 struct ExposedKind {
@@ -23,12 +23,13 @@ struct ExposedKind {
   Stream stream;
   const char* name;
 };
-constexpr std::array<ExposedKind, 6> kExposedKinds{{{Term::TensorExposed, Stream::Tensor, "tensor collectives"},
-                                                    {Term::ContextExposed, Stream::Context, "context collectives"},
-                                                    {Term::ExpertExposed, Stream::Expert, "all-to-alls"},
-                                                    {Term::GatherExposed, Stream::Data, "gather weights"},
-                                                    {Term::ReduceExposed, Stream::Data, "reduce gradients"},
-                                                    {Term::OffloadExposed, Stream::Host, "host copies"}}};
+constexpr std::array<ExposedKind, 6> kExposedKinds{
+    {{Term::TensorExposed, Stream::Tensor, "tensor collectives"},
+     {Term::ContextExposed, Stream::Context, "context collectives"},
+     {Term::ExpertExposed, Stream::Expert, "all-to-alls"},
+     {Term::GatherExposed, Stream::Data, "gather weights"},
+     {Term::ReduceExposed, Stream::Data, "reduce gradients"},
+     {Term::OffloadExposed, Stream::Host, "host copies"}}};
 
 // Shorter messages are rounding.
 constexpr Seconds kNoTime{1e-13};
@@ -46,18 +47,20 @@ struct Stage {
 
 using Events = std::vector<TimelineEvent>;
 
-// The exposed parts fill the end of the work, one after the other; what is hidden of each lies before its own.  Gathers of
-// weights come before the reductions of a pass that has both.
+// The exposed parts fill the end of the work, one after the other; what is hidden of each lies
+// before its own.  Gathers of weights come before the reductions of a pass that has both.
 void draw_communication(Events& events, const WorkSpan& work) {
   Seconds exposed;
   for (const ExposedKind& kind : kExposedKinds) exposed += work.terms[kind.term];
-  const bool both = work.message(Term::GatherExposed) > Seconds(0.0) && work.message(Term::ReduceExposed) > Seconds(0.0);
+  const bool both = work.message(Term::GatherExposed) > Seconds(0.0) &&
+                    work.message(Term::ReduceExposed) > Seconds(0.0);
   Seconds slot = work.end - exposed, gathered = work.start;
   for (const ExposedKind& kind : kExposedKinds) {
     const Seconds shown = work.terms[kind.term], time = std::max(shown, work.message(kind.term));
     slot += shown;
     if (time <= kNoTime) continue;
-    const bool early = both && kind.term == Term::GatherExposed, late = both && kind.term == Term::ReduceExposed;
+    const bool early = both && kind.term == Term::GatherExposed,
+               late = both && kind.term == Term::ReduceExposed;
     const Seconds end = early ? std::min(slot, work.start + time) : slot;
     const Seconds start = std::max(late ? gathered : work.start, end - time);
     if (early) gathered = end;
@@ -74,21 +77,26 @@ void draw_communication(Events& events, const WorkSpan& work) {
 
 void draw_bubble(Events& events, Seconds start, Seconds end) {
   if (end <= start) return;
-  TimelineEvent bubble{
-      .stream = Stream::Compute, .name = "bubble", .category = "bubble", .start = start, .duration = end - start};
+  TimelineEvent bubble{.stream = Stream::Compute,
+                       .name = "bubble",
+                       .category = "bubble",
+                       .start = start,
+                       .duration = end - start};
   bubble.terms[Term::PipelineBubble] = bubble.duration;
   events.push_back(bubble);
 }
 
 // `sent`: when the last send has ended, forward and backward.
-void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Seconds start, std::array<Seconds, 2>& sent) {
+void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Seconds start,
+               std::array<Seconds, 2>& sent) {
   if (pass.kind == PassKind::WeightGradient) return;
   const bool backward = pass.backward();
   const std::optional<int> to = stage.layout.next_stage(stage.number, pass.chunk, backward);
   if (!to) return;
   Seconds& last = sent[backward ? 1 : 0];
   const PipelineShape& shape = stage.simulation.shape();
-  const Seconds begin = std::max(last, start), time = backward ? shape.backward_transfer : shape.forward_transfer;
+  const Seconds begin = std::max(last, start),
+                time = backward ? shape.backward_transfer : shape.forward_transfer;
   events.push_back({.stream = backward ? Stream::PipelineBackward : Stream::PipelineForward,
                     .name = pass_name(stage.layout, pass) + " to stage " + std::to_string(*to),
                     .category = "send",
@@ -99,10 +107,12 @@ void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Sec
 }
 
 // Moves `start` to its end.
-void draw_operator(Events& events, const PassOperator& op, const std::string& pass, Seconds& start, Seconds end) {
+void draw_operator(Events& events, const PassOperator& op, const std::string& pass, Seconds& start,
+                   Seconds end) {
   events.push_back({.stream = Stream::Operators,
-                    .name = pass + (op.layer ? "L" + std::to_string(*op.layer) + " " : std::string()) + op.label +
-                            (op.recomputed ? " again" : ""),
+                    .name = pass +
+                            (op.layer ? "L" + std::to_string(*op.layer) + " " : std::string()) +
+                            op.label + (op.recomputed ? " again" : ""),
                     .category = name_of(op.kind),
                     .start = std::min(start, end),
                     .duration = std::max(Seconds(0.0), std::min(op.time, end - start)),
@@ -111,7 +121,9 @@ void draw_operator(Events& events, const PassOperator& op, const std::string& pa
 }
 
 void draw_operators(Events& events, const Stage& stage, const WorkSpan& work) {
-  const auto drawn = [&](const PassEvent& event) { return event.pass.microbatch < stage.options.operator_microbatches; };
+  const auto drawn = [&](const PassEvent& event) {
+    return event.pass.microbatch < stage.options.operator_microbatches;
+  };
   if (std::none_of(work.passes.begin(), work.passes.end(), drawn)) return;
   const std::vector<ModelChunk> parts = stage.simulation.parts_of(stage.number);
   const auto operators_of = [&](const PipelinePass& pass) {
@@ -120,14 +132,18 @@ void draw_operators(Events& events, const Stage& stage, const WorkSpan& work) {
   Seconds start = work.start;
   const PipelinePass& pass = work.passes.front().pass;
   if (work.passes.size() == 1) {
-    for (const PassOperator& op : operators_of(pass)) draw_operator(events, op, "", start, work.end);
+    for (const PassOperator& op : operators_of(pass))
+      draw_operator(events, op, "", start, work.end);
     return;
   }
   const PipelinePass& other = work.passes.back().pass;
   for (const JoinedOperator& op :
-       joined_operators(operators_of(pass), operators_of(other), stage.simulation.times(stage.number, pass.chunk),
-                        stage.simulation.times(stage.number, other.chunk), stage.simulation.shape().all_to_all_loss)) {
-    draw_operator(events, op.op, pass_name(stage.layout, op.backward ? other : pass) + " ", start, work.end);
+       joined_operators(operators_of(pass), operators_of(other),
+                        stage.simulation.times(stage.number, pass.chunk),
+                        stage.simulation.times(stage.number, other.chunk),
+                        stage.simulation.shape().all_to_all_loss)) {
+    draw_operator(events, op.op, pass_name(stage.layout, op.backward ? other : pass) + " ", start,
+                  work.end);
   }
 }
 
@@ -151,13 +167,18 @@ Events drawn_passes(const Stage& stage, const std::vector<WorkSpan>& works, Seco
   return events;
 }
 
-// From when the stage is through to the end of the step; `start` is when the passes that all wait for have ended.
+// From when the stage is through to the end of the step; `start` is when the passes that all wait
+// for have ended.
 void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Seconds start) {
   draw_bubble(events, through, start);
   Seconds clock = std::max(through, start);
   const auto draw = [&](const std::string& name, Term term, Stream stream, Seconds time) {
     if (time <= Seconds(0.0)) return;
-    TimelineEvent event{.stream = Stream::Compute, .name = name, .category = "end_of_step", .start = clock, .duration = time};
+    TimelineEvent event{.stream = Stream::Compute,
+                        .name = name,
+                        .category = "end_of_step",
+                        .start = clock,
+                        .duration = time};
     event.terms[term] = time;
     events.push_back(event);
     if (stream != Stream::Compute) {
@@ -174,10 +195,12 @@ void draw_end_of_step(Events& events, const Stage& stage, Seconds through, Secon
   };
   const Terms& step = stage.simulation.terms();
   draw("wait for the slowest device", Term::Straggler, Stream::Compute, step[Term::Straggler]);
-  for (const RepeatedCollective& closing : closing_collectives(stage.run, stage.simulation.parts_of(stage.number))) {
+  for (const RepeatedCollective& closing :
+       closing_collectives(stage.run, stage.simulation.parts_of(stage.number))) {
     const Term term = closing_term(closing);
     const std::string name = std::string(name_of(closing.kind)) + " over " + name_of(closing.group);
-    draw(name, term, term == Term::TensorExposed ? Stream::Tensor : Stream::Data, repeated_time(stage.run, closing));
+    draw(name, term, term == Term::TensorExposed ? Stream::Tensor : Stream::Data,
+         repeated_time(stage.run, closing));
   }
   draw("gradient norm", Term::ReduceExposed, Stream::Data, stage.simulation.exchange().norm_time());
   draw("optimizer", Term::Optimizer, Stream::Compute, step[Term::Optimizer]);
@@ -191,19 +214,24 @@ const char* name_of(Stream stream) { return kStreams[static_cast<std::size_t>(st
 Timeline step_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options) {
   const StepSimulation simulation(run, prices);
   const PassOperators operators(run);
-  Timeline timeline{.stages = {}, .busiest = simulation.busiest(), .step_time = simulation.terms().total()};
+  Timeline timeline{
+      .stages = {}, .busiest = simulation.busiest(), .step_time = simulation.terms().total()};
   std::vector<Stage> stages;
   for (std::vector<PassEvent>& passes : pipeline_events(simulation.shape(), simulation.chunks())) {
     const int stage = static_cast<int>(stages.size());
-    stages.push_back({run, simulation, operators, options, stage, simulation.shape().layout(), std::move(passes)});
+    stages.push_back({run, simulation, operators, options, stage, simulation.shape().layout(),
+                      std::move(passes)});
   }
   // Stages that update without waiting for one another have the longest of their own spans.
   const bool alone = updates_unsynchronised(run.strategy.pipeline_schedule);
-  const auto start_of = [&](const Stage& stage) { return alone ? stage.passes.front().start : Seconds(0.0); };
+  const auto start_of = [&](const Stage& stage) {
+    return alone ? stage.passes.front().start : Seconds(0.0);
+  };
   std::vector<std::vector<WorkSpan>> works;
   Seconds longest;
   for (const Stage& stage : stages) {
-    works.push_back(work_spans(run, prices, simulation, stage.number, stage.passes, options.microbatches));
+    works.push_back(
+        work_spans(run, prices, simulation, stage.number, stage.passes, options.microbatches));
     longest = std::max(longest, works.back().back().end - start_of(stage));
   }
   for (const Stage& stage : stages) {
@@ -211,9 +239,10 @@ Timeline step_timeline(const Run& run, const LayerPrices& prices, const Timeline
     const Seconds start = start_of(stage);
     Events events = drawn_passes(stage, of_stage, start);
     draw_end_of_step(events, stage, of_stage.back().end, start + longest);
-    std::stable_sort(events.begin(), events.end(), [](const TimelineEvent& a, const TimelineEvent& b) {
-      return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;
-    });
+    std::stable_sort(events.begin(), events.end(),
+                     [](const TimelineEvent& a, const TimelineEvent& b) {
+                       return a.stream != b.stream ? a.stream < b.stream : a.start < b.start;
+                     });
     timeline.stages.push_back({.stage = stage.number, .events = std::move(events)});
   }
   return timeline;

@@ -1,24 +1,27 @@
 // A step as events on every stage and stream: what step.h sums, drawn out.
 //
-// It is the same simulation (StepSimulation).  Every second of a stage between the start of the step and its end is one event
-// on its compute stream: a pass of a micro-batch, a bubble, or one of the things after the last pass.  Such an event has the
-// terms that its time is made of; those of the busiest stage add up to the breakdown of the step.  What a pass waits for is at
-// its end, kind by kind, and events on the other streams stand where that is:
+// It is the same simulation (StepSimulation).  Every second of a stage between the start of the
+// step and its end is one event on its compute stream: a pass of a micro-batch, a bubble, or one of
+// the things after the last pass.  Such an event has the terms that its time is made of; those of
+// the busiest stage add up to the breakdown of the step.  What a pass waits for is at its end, kind
+// by kind, and events on the other streams stand where that is:
 //
 //   compute        [ pass: compute, as long as ...         | tp | ep | data ]
 //   tensor              [ its collectives: hidden, exposed ]
 //   expert                                                 [ exposed ]
 //   data             [ gather or reduction: hidden,          exposed ]
 //
-// `time` of a communication event is that of all its messages if nothing were hidden, `exposed` what the pass waits for.  The
-// first forward pass of a chunk that gathers updated weights, and its last backward pass that sends gradients, are longer by what
-// they expose of it; other stages do not see that, as in step.h.  Sends between stages have no exposed time: waiting for a stage
-// is bubble.  Operators of two passes that are joined stand in the order of how far either pass is, with what is left of their
-// exchanges and what those cost their compute.  Sends of one direction that are under way together are drawn one behind the
-// other.
+// `time` of a communication event is that of all its messages if nothing were hidden, `exposed`
+// what the pass waits for.  The first forward pass of a chunk that gathers updated weights, and its
+// last backward pass that sends gradients, are longer by what they expose of it; other stages do
+// not see that, as in step.h.  Sends between stages have no exposed time: waiting for a stage is
+// bubble.  Operators of two passes that are joined stand in the order of how far either pass is,
+// with what is left of their exchanges and what those cost their compute.  Sends of one direction
+// that are under way together are drawn one behind the other.
 //
-// After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait for the slowest device, closing
-// collectives and the norm of the gradients, the update (the longest of all stages), and the host.
+// After the last pass of the busiest stage (updates_unsynchronised: of each stage) come the wait
+// for the slowest device, closing collectives and the norm of the gradients, the update (the
+// longest of all stages), and the host.
 //
 // The drawing is ours; what it draws has the sources of step.h.
 #pragma once
@@ -33,7 +36,17 @@
 
 namespace llmsim::sim {
 
-enum class Stream { Compute, Operators, Tensor, Context, Expert, PipelineForward, PipelineBackward, Data, Host };
+enum class Stream {
+  Compute,
+  Operators,
+  Tensor,
+  Context,
+  Expert,
+  PipelineForward,
+  PipelineBackward,
+  Data,
+  Host
+};
 inline constexpr int kNumStreams = static_cast<int>(Stream::Host) + 1;
 
 // "compute", "operators", "tensor parallel", ...
@@ -65,11 +78,13 @@ struct Timeline {
 };
 
 struct TimelineOptions {
-  int microbatches = 0;           // draw the passes of this many, all others of a stage between them as one event; 0: of all
+  // Draw the passes of this many, all others of a stage between them as one event; 0: of all.
+  int microbatches = 0;
   int operator_microbatches = 1;  // of these also the operators, one by one
 };
 
 // Requires a run that breaks no rule.
-Timeline step_timeline(const Run& run, const LayerPrices& prices, const TimelineOptions& options = {});
+Timeline step_timeline(const Run& run, const LayerPrices& prices,
+                       const TimelineOptions& options = {});
 
 }  // namespace llmsim::sim

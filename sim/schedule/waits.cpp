@@ -19,12 +19,15 @@ struct Busy {
 
 class Streams {
  public:
-  Streams(std::span<const OverlapUnit> units, const OverlapBehaviour& habits, const OverlapLoss& loss)
+  Streams(std::span<const OverlapUnit> units, const OverlapBehaviour& habits,
+          const OverlapLoss& loss)
       : units_(units),
         loss_(loss),
         reductions_overlap_(habits.reductions_overlap),
         scatters_alone_(habits.scatters_alone),
-        ahead_(habits.gathers_overlap ? static_cast<std::size_t>(std::clamp(habits.prefetch, 0, kMostPrefetch)) : 0) {}
+        ahead_(habits.gathers_overlap
+                   ? static_cast<std::size_t>(std::clamp(habits.prefetch, 0, kMostPrefetch))
+                   : 0) {}
 
   OverlapTimes run() {
     issue_gathers(std::max<std::size_t>(ahead_, 1), Seconds(0.0));
@@ -39,7 +42,8 @@ class Streams {
     computed_ = slowed_end(start, units_[i].compute);
     slowdown_ += computed_ - (start + units_[i].compute);
     if (ahead_ == 0) issue_gathers(i + 2, computed_);
-    if (units_[i].reduce > Seconds(0.0)) channel_ = std::max(channel_, computed_) + units_[i].reduce;
+    if (units_[i].reduce > Seconds(0.0))
+      channel_ = std::max(channel_, computed_) + units_[i].reduce;
     if (units_[i].reduce > Seconds(0.0) && scatters_alone_) computed_ = channel_;
     if (units_[i].replicate > Seconds(0.0))
       replicate(units_[i].reduce > Seconds(0.0) ? channel_ : computed_, units_[i].replicate);
@@ -73,7 +77,8 @@ class Streams {
       if (change > now && (!next || change < *next)) next = change;
     };
     consider(channel_);
-    for (std::size_t i = over_; i < sums_.size(); ++i) consider(sums_[i].start), consider(sums_[i].end);
+    for (std::size_t i = over_; i < sums_.size(); ++i)
+      consider(sums_[i].start), consider(sums_[i].end);
     return next;
   }
 
@@ -83,7 +88,8 @@ class Streams {
   }
 
   double loss_at(Seconds now) const {
-    const double both = (now < channel_ ? loss_.channel : 0.0) + (sums_at(now) ? loss_.replicas : 0.0);
+    const double both =
+        (now < channel_ ? loss_.channel : 0.0) + (sums_at(now) ? loss_.replicas : 0.0);
     return std::min(both, std::max({kMostLoss, loss_.channel, loss_.replicas}));
   }
 
@@ -110,7 +116,8 @@ class Streams {
 
 }  // namespace
 
-OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBehaviour& habits, const OverlapLoss& loss) {
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBehaviour& habits,
+                           const OverlapLoss& loss) {
   return Streams(units, habits, loss).run();
 }
 
@@ -132,7 +139,8 @@ void HostCalls::add(const LaunchTally& launches, double times) {
 }
 
 Seconds HostCalls::time(const Framework& framework) const {
-  return kernels * framework.host.per_kernel + low_precision_gemms * framework.host.per_low_precision_gemm +
+  return kernels * framework.host.per_kernel +
+         low_precision_gemms * framework.host.per_low_precision_gemm +
          units * framework.host.per_unit + recomputed_blocks * framework.host.per_recomputed_block;
 }
 
@@ -145,7 +153,8 @@ LaunchWaits launch_waits(const PassLoad& forward, const PassLoad& backward, bool
   const LaunchWaits alone{.forward = lack(forward), .backward = lack(backward)};
   const Seconds both = alone.forward + alone.backward;
   if (!runs_ahead || both == Seconds(0.0)) return alone;
-  const double share = lack({forward.device + backward.device, forward.host + backward.host}) / both;
+  const double share =
+      lack({forward.device + backward.device, forward.host + backward.host}) / both;
   return {.forward = share * alone.forward, .backward = share * alone.backward};
 }
 
@@ -165,13 +174,16 @@ void HostTraffic::gradients(double count, Bytes size, bool last) {
 }
 
 void HostTraffic::checkpoints(Bytes size, bool backward) {
-  const std::optional<BytesPerSecond>& pageable = backward ? copies_.checkpoints_up : copies_.checkpoints_down;
+  const std::optional<BytesPerSecond>& pageable =
+      backward ? copies_.checkpoints_up : copies_.checkpoints_down;
   if (pageable)
     waited_ += size / *pageable;
   else
     (backward ? up_ : down_) += size / link_;
 }
 
-Seconds HostTraffic::exposed(Seconds compute) const { return waited_ + std::max(Seconds(0.0), std::max(down_, up_) - compute); }
+Seconds HostTraffic::exposed(Seconds compute) const {
+  return waited_ + std::max(Seconds(0.0), std::max(down_, up_) - compute);
+}
 
 }  // namespace llmsim::sim

@@ -1,4 +1,5 @@
-// What a pass waits for beside its compute: weights and gradients on their way (overlap), its host, and the link to it.
+// What a pass waits for beside its compute: weights and gradients on their way (overlap), its host,
+// and the link to it.
 //
 // Sources are named with each.
 #pragma once
@@ -14,26 +15,30 @@
 
 namespace llmsim::sim {
 
-// Compute and communication of one pass over the units of a stage (blocks, several blocks or parts of one, see
-// Framework::unit_blocks), as events on three streams: compute, the data-parallel communicator, and that between replicas.
+// Compute and communication of one pass over the units of a stage (blocks, several blocks or parts
+// of one, see Framework::unit_blocks), as events on three streams: compute, the data-parallel
+// communicator, and that between replicas.
 //
-// A communicator carries one collective at a time, in the order of issue.  The gather of a unit's weights is issued when the unit
-// `prefetch` places before it starts to compute (0: when the unit before it has computed, before that unit's reduction); a unit
-// computes when its weights have arrived; its reduction is issued when it has computed, before the gathers that the next unit
-// issues when it starts.  The sum over replicas follows on their own communicator, after the reduction where there is one.
+// A communicator carries one collective at a time, in the order of issue.  The gather of a unit's
+// weights is issued when the unit `prefetch` places before it starts to compute (0: when the unit
+// before it has computed, before that unit's reduction); a unit computes when its weights have
+// arrived; its reduction is issued when it has computed, before the gathers that the next unit
+// issues when it starts.  The sum over replicas follows on their own communicator, after the
+// reduction where there is one.
 //
 //   compute      c_0        c_1        c_2
 //   channel   g_0   g_1 r_0     g_2 r_1     r_2
 //
-// Either kind may be kept apart from compute: a gather is then issued when the unit before it has computed, and the unit after a
-// reduction computes when that is through.
+// Either kind may be kept apart from compute: a gather is then issued when the unit before it has
+// computed, and the unit after a reduction computes when that is through.
 //
-// A unit computes more slowly while a communicator is busy (cost/contention.h): by the loss of each, of both by the sum, but no
-// more than 0.9 or the larger.  The exposed time is what the pass takes beyond its compute, slowed down as it is.  Of equal units
-// it has a closed form, EqualUnits below.
+// A unit computes more slowly while a communicator is busy (cost/contention.h): by the loss of
+// each, of both by the sum, but no more than 0.9 or the larger.  The exposed time is what the pass
+// takes beyond its compute, slowed down as it is.  Of equal units it has a closed form, EqualUnits
+// below.
 //
-// The order of issue is that of torch.distributed.fsdp (Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3: prefetching, one
-// communicator, rate limiter); the event simulation is ours.
+// The order of issue is that of torch.distributed.fsdp (Zhao et al., "PyTorch FSDP", VLDB 2023,
+// section 3.3: prefetching, one communicator, rate limiter); the event simulation is ours.
 
 // One unit of a pass.
 struct OverlapUnit {
@@ -48,7 +53,8 @@ struct OverlapBehaviour {
   int prefetch = 1;
   bool gathers_overlap = true;
   bool reductions_overlap = true;
-  bool scatters_alone = false;  // the next unit computes when the reduction of the one before it is through
+  // The next unit computes when the reduction of the one before it is through.
+  bool scatters_alone = false;
 };
 
 // A rate limiter lets no more gathers than this be under way.
@@ -66,28 +72,33 @@ struct OverlapTimes {
 };
 
 // Runs the units in order.
-OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBehaviour& habits, const OverlapLoss& loss = {});
+OverlapTimes overlap_times(std::span<const OverlapUnit> units, const OverlapBehaviour& habits,
+                           const OverlapLoss& loss = {});
 
-// Exposed all-gathers of FSDP: how much longer a pass over equal units takes because their weights have to arrive first.
+// Exposed all-gathers of FSDP: how much longer a pass over equal units takes because their weights
+// have to arrive first.
 //
-// Each of n units computes for c and is gathered in g, on a communicator that carries one gather at a time.  The gather of a unit
-// is issued when the unit before it starts to compute (prefetch 1), so that only the first has nothing to hide behind; beside a
-// gather compute loses the share l of its rate, and a unit takes
+// Each of n units computes for c and is gathered in g, on a communicator that carries one gather at
+// a time.  The gather of a unit is issued when the unit before it starts to compute (prefetch 1),
+// so that only the first has nothing to hide behind; beside a gather compute loses the share l of
+// its rate, and a unit takes
 //
 //   c' = min(c + l g, c / (1 - l))      the gather is through before the unit, or not
 //
-// The first unit starts at g, each of the others when both the unit before it and its own gather are through, max(g, c') later,
-// and nothing is gathered beside the last one, so that
+// The first unit starts at g, each of the others when both the unit before it and its own gather
+// are through, max(g, c') later, and nothing is gathered beside the last one, so that
 //
 //   end      = g + (n - 1) max(g, c') + c
 //   slowdown = (n - 1) (c' - c)
 //   exposed  = end - n c - slowdown = g + (n - 1) max(0, g - c')
 //
-// With l = 0 a deeper prefetch changes nothing.  Without prefetch no gather is hidden and none slows compute down: exposed = n g.
+// With l = 0 a deeper prefetch changes nothing.  Without prefetch no gather is hidden and none
+// slows compute down: exposed = n g.
 //
-// Assumes equal units and no other traffic, as in a forward pass without the root unit; passes run unit by unit (overlap_times),
-// and a test holds the two to each other.  The order of issue is that of torch.distributed.fsdp (Zhao et al., "PyTorch FSDP",
-// VLDB 2023, section 3.3); the closed form is ours.
+// Assumes equal units and no other traffic, as in a forward pass without the root unit; passes run
+// unit by unit (overlap_times), and a test holds the two to each other.  The order of issue is that
+// of torch.distributed.fsdp (Zhao et al., "PyTorch FSDP", VLDB 2023, section 3.3); the closed form
+// is ours.
 
 // Equal units of sharded weights in one pass.
 struct EqualUnits {
@@ -107,39 +118,46 @@ inline Seconds exposed_gather(const EqualUnits& units, bool prefetches, double l
   return units.gather + (units.count - 1) * std::max(Seconds(0.0), later);
 }
 
-// What a device waits for of its host: kernels that are not launched yet, and copies over the host link under offload.
+// What a device waits for of its host: kernels that are not launched yet, and copies over the host
+// link under offload.
 //
-// Launches.  A framework calls one kernel after the other on the host; the device executes them in that order.  With host time h
-// and device time d a pass takes
+// Launches.  A framework calls one kernel after the other on the host; the device executes them in
+// that order.  With host time h and device time d a pass takes
 //
-//   t = (d^4 + h^4)^(1/4)            the longer of the two, and up to 19 % more where they are equal: the queue between them is
-//                                    short of work in some places and full in others.  Source of the exponent: the two measured
-//                                    studies with steps about the turn, LoRA of Qwen on A100 (6) and GPT-2 and Llama on H100
-//                                    (20): median errors 2.8 and 4.7 % with 3, 3.2 and 4.6 % with 4, 4.7 and 7.0 % with 6, 5.1
-//                                    and 7.8 % with the longer of the two
-//   alone       wait_i = t_i - d_i   a stage of a pipeline begins each pass with an empty queue, because it has waited for its
-//                                    neighbour
-//   run ahead   wait = t - d         with h and d of both passes together, one queue for the whole step: calls made during a long
-//                                    backward pass feed the next forward pass
+//   t = (d^4 + h^4)^(1/4)            the longer of the two, and up to 19 % more where they are
+//                                    equal: the queue between them is short of work in some places
+//                                    and full in others.  Source of the exponent: the two measured
+//                                    studies with steps about the turn, LoRA of Qwen on A100 (6)
+//                                    and GPT-2 and Llama on H100 (20): median errors 2.8 and 4.7 %
+//                                    with 3, 3.2 and 4.6 % with 4, 4.7 and 7.0 % with 6, 5.1 and
+//                                    7.8 % with the longer of the two
+//   alone       wait_i = t_i - d_i   a stage of a pipeline begins each pass with an empty queue,
+//                                    because it has waited for its neighbour
+//   run ahead   wait = t - d         with h and d of both passes together, one queue for the whole
+//                                    step: calls made during a long backward pass feed the next
+//                                    forward pass
 //
-// The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit GEMMs, the hooks around units of sharded weights,
-// and the bookkeeping of recomputed blocks.  Captured as a graph, a pass is one call and waits for nothing.
+// The host time of a pass is its kernels, the bookkeeping of 8- and 4-bit GEMMs, the hooks around
+// units of sharded weights, and the bookkeeping of recomputed blocks.  Captured as a graph, a pass
+// is one call and waits for nothing.
 //
 // Copies.  What one pass sends over the host link, and how much of it the device waits for:
 //
-//   weights      up in every pass (Zero3 fetches them as it gathers them); beside compute where the framework prefetches
-//   gradients    down after every backward pass; where sums are kept on the host, up again to be added to; at the end of a step
-//                once more in fp32, or cast by the host
+//   weights      up in every pass (Zero3 fetches them as it gathers them); beside compute where the
+//                framework prefetches
+//   gradients    down after every backward pass; where sums are kept on the host, up again to be
+//                added to; at the end of a step once more in fp32, or cast by the host
 //   checkpoints  down in the forward pass, up in the backward pass
 //
-// Copies to pinned memory run beside compute, each direction a stream of its own: only what is longer than compute shows,
+// Copies to pinned memory run beside compute, each direction a stream of its own: only what is
+// longer than compute shows,
 //
 //   exposed = waited + max(0, max(down, up) / link - compute)
 //
 // Copies through pageable memory and casts on the host are waited for.
 //
-// Sources: the exponent, as said above; the rest is ours, after ZeRO-Offload (Ren et al., USENIX ATC 2021) and the copies that
-// frameworks make (strategy/framework.h).
+// Sources: the exponent, as said above; the rest is ours, after ZeRO-Offload (Ren et al., USENIX
+// ATC 2021) and the copies that frameworks make (strategy/framework.h).
 
 // What the host calls in one pass.
 struct HostCalls {
@@ -153,7 +171,8 @@ struct HostCalls {
   Seconds time(const Framework& framework) const;
 };
 
-// Units of sharded weights in a block: one, or each module that holds weights (norms, and the four or five GEMMs of a block).
+// Units of sharded weights in a block: one, or each module that holds weights (norms, and the four
+// or five GEMMs of a block).
 double units_per_block(const Transformer& model, const Framework& framework);
 
 struct PassLoad {

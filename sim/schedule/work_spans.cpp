@@ -16,9 +16,12 @@ const char* category_of(PassKind kind) {
   return "";
 }
 
-bool makes_weights(PassKind kind) { return kind == PassKind::Backward || kind == PassKind::WeightGradient; }
+bool makes_weights(PassKind kind) {
+  return kind == PassKind::Backward || kind == PassKind::WeightGradient;
+}
 
-// Of one chunk, if nothing were hidden: messages of its passes to inner groups, by stream, and of its weights and gradients.
+// Of one chunk, if nothing were hidden: messages of its passes to inner groups, by stream, and of
+// its weights and gradients.
 struct ChunkMessages {
   PassPrice forward, backward;
   Seconds gather, reduce;
@@ -42,8 +45,8 @@ PassPrice backward_price(const Run& run, const LayerPrices& prices, const ModelC
   return pass;
 }
 
-std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& prices, const StepSimulation& simulation,
-                                          int stage) {
+std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& prices,
+                                          const StepSimulation& simulation, int stage) {
   std::vector<ChunkMessages> chunks;
   for (const ModelChunk& part : simulation.parts_of(stage)) {
     const DataParallelTimes shared = simulation.exchange().messages({part}).times;
@@ -59,8 +62,9 @@ std::vector<ChunkMessages> chunk_messages(const Run& run, const LayerPrices& pri
 // Of a chunk, the first forward pass.
 bool is_first(std::span<const PassEvent> passes, std::size_t index) {
   const PipelinePass& pass = passes[index].pass;
-  return pass.kind == PassKind::Forward && std::none_of(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(index),
-                                                        [&](const PassEvent& before) { return before.pass.chunk == pass.chunk; });
+  return pass.kind == PassKind::Forward &&
+         std::none_of(passes.begin(), passes.begin() + static_cast<std::ptrdiff_t>(index),
+                      [&](const PassEvent& before) { return before.pass.chunk == pass.chunk; });
 }
 
 // The last pass after which the gradients of a chunk's weights are complete.
@@ -68,7 +72,9 @@ bool is_last(std::span<const PassEvent> passes, std::size_t index) {
   const PipelinePass& pass = passes[index].pass;
   if (!makes_weights(pass.kind)) return false;
   return std::none_of(passes.begin() + static_cast<std::ptrdiff_t>(index) + 1, passes.end(),
-                      [&](const PassEvent& after) { return after.pass.chunk == pass.chunk && makes_weights(after.pass.kind); });
+                      [&](const PassEvent& after) {
+                        return after.pass.chunk == pass.chunk && makes_weights(after.pass.kind);
+                      });
 }
 
 Terms pass_terms(const PartPasses& part, PassKind kind, bool first, bool last) {
@@ -83,38 +89,43 @@ Terms pass_terms(const PartPasses& part, PassKind kind, bool first, bool last) {
   return terms;
 }
 
-void add_messages(WorkSpan& work, const ChunkMessages& chunk, const DataParallelCollectives& exchange, PassKind kind, bool first,
-                  bool last) {
+void add_messages(WorkSpan& work, const ChunkMessages& chunk,
+                  const DataParallelCollectives& exchange, PassKind kind, bool first, bool last) {
   const bool forward = kind == PassKind::Forward, weights = kind == PassKind::WeightGradient;
   if (!weights) {
     const PassPrice& price = forward ? chunk.forward : chunk.backward;
     work.message(Term::TensorExposed) += time_of(price.tensor_collectives);
     work.message(Term::ContextExposed) += time_of(price.context_collectives);
-    work.message(Term::ExpertExposed) += time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
+    work.message(Term::ExpertExposed) +=
+        time_of(price.expert_collectives) + time_of(price.expert_tensor_collectives);
   }
-  const bool gathers =
-      forward ? exchange.shards_weights() || (first && exchange.shards_optimizer()) : !weights && exchange.regathers_weights();
+  const bool gathers = forward ? exchange.shards_weights() || (first && exchange.shards_optimizer())
+                               : !weights && exchange.regathers_weights();
   const bool reduces = !forward && (last || (!weights && exchange.reduces_every_microbatch()));
   if (gathers) work.message(Term::GatherExposed) += chunk.gather;
   if (reduces) work.message(Term::ReduceExposed) += chunk.reduce;
 }
 
 // Of the pass at `index`, and of the next one where they are joined.
-WorkSpan span_of(const StepSimulation& simulation, const std::vector<ChunkMessages>& chunks, int stage,
-                 std::span<const PassEvent> passes, std::size_t index) {
+WorkSpan span_of(const StepSimulation& simulation, const std::vector<ChunkMessages>& chunks,
+                 int stage, std::span<const PassEvent> passes, std::size_t index) {
   const StageLayout layout = simulation.shape().layout();
   const PipelinePass& pass = passes[index].pass;
   const std::size_t count = pass.joins_next ? 2 : 1;
-  WorkSpan work{.name = pass_name(layout, pass), .category = category_of(pass.kind), .passes = passes.subspan(index, count)};
+  WorkSpan work{.name = pass_name(layout, pass),
+                .category = category_of(pass.kind),
+                .passes = passes.subspan(index, count)};
   for (std::size_t i = index; i < index + count; ++i) {
     const PipelinePass& one = passes[i].pass;
     const bool first = is_first(passes, i), last = is_last(passes, i);
     work.terms += pass_terms(simulation.passes(stage, one.chunk), one.kind, first, last);
-    add_messages(work, chunks[static_cast<std::size_t>(one.chunk)], simulation.exchange(), one.kind, first, last);
+    add_messages(work, chunks[static_cast<std::size_t>(one.chunk)], simulation.exchange(), one.kind,
+                 first, last);
   }
   if (count == 2) {
     const PipelinePass& other = passes[index + 1].pass;
-    work.terms += simulation.joined_terms(simulation.times(stage, pass.chunk), simulation.times(stage, other.chunk));
+    work.terms += simulation.joined_terms(simulation.times(stage, pass.chunk),
+                                          simulation.times(stage, other.chunk));
     work.name += " & " + pass_name(layout, other);
     work.category = "forward_and_backward";
   }
@@ -130,17 +141,23 @@ void WorkSpan::add(const WorkSpan& later) {
 }
 
 std::string pass_name(const StageLayout& layout, const PipelinePass& pass) {
-  const char* letter = pass.kind == PassKind::Forward ? "F" : pass.kind == PassKind::WeightGradient ? "W" : "B";
+  const char* letter = pass.kind == PassKind::Forward          ? "F"
+                       : pass.kind == PassKind::WeightGradient ? "W"
+                                                               : "B";
   const std::string name = letter + std::to_string(pass.microbatch);
   return layout.chunks() > 1 ? name + " chunk " + std::to_string(pass.chunk) : name;
 }
 
-std::vector<WorkSpan> work_spans(const Run& run, const LayerPrices& prices, const StepSimulation& simulation, int stage,
+std::vector<WorkSpan> work_spans(const Run& run, const LayerPrices& prices,
+                                 const StepSimulation& simulation, int stage,
                                  std::span<const PassEvent> passes, int shown) {
   const std::vector<ChunkMessages> chunks = chunk_messages(run, prices, simulation, stage);
-  const auto is_shown = [shown](const PassEvent& event) { return shown == 0 || event.pass.microbatch < shown; };
+  const auto is_shown = [shown](const PassEvent& event) {
+    return shown == 0 || event.pass.microbatch < shown;
+  };
   std::vector<WorkSpan> spans;
-  Seconds shift;  // what gathers and reductions of this stage have taken beyond the simulated passes
+  // What gathers and reductions of this stage have taken beyond the simulated passes.
+  Seconds shift;
   for (std::size_t i = 0; i < passes.size();) {
     WorkSpan work = span_of(simulation, chunks, stage, passes, i);
     const PassEvent& simulated = passes[i];

@@ -6,8 +6,9 @@ namespace llmsim::sim {
 
 namespace {
 
-constexpr Named<ElementwiseFusion> kFusions[] = {
-    {ElementwiseFusion::Eager, "eager"}, {ElementwiseFusion::Compiled, "compiled"}, {ElementwiseFusion::Fused, "fused"}};
+constexpr Named<ElementwiseFusion> kFusions[] = {{ElementwiseFusion::Eager, "eager"},
+                                                 {ElementwiseFusion::Compiled, "compiled"},
+                                                 {ElementwiseFusion::Fused, "fused"}};
 
 constexpr Named<FusedLoss> kFusedLosses[] = {{FusedLoss::Kernel, "kernel"},
                                              {FusedLoss::Logits, "logits"},

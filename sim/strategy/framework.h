@@ -1,7 +1,9 @@
-// What a training framework does with a strategy: how many bytes it keeps, how many kernels it launches, what it overlaps.
+// What a training framework does with a strategy: how many bytes it keeps, how many kernels it
+// launches, what it overlaps.
 //
-// A framework holds facts about software ("Megatron-LM keeps gradients in fp32"), never about a device or a model.  The values
-// ship in hwdb with a source each; the defaults here describe a plain, well-written PyTorch program.
+// A framework holds facts about software ("Megatron-LM keeps gradients in fp32"), never about a
+// device or a model.  The values ship in hwdb with a source each; the defaults here describe a
+// plain, well-written PyTorch program.
 #pragma once
 
 #include <optional>
@@ -26,25 +28,30 @@ NameTable<ElementwiseFusion> name_table(ElementwiseFusion);  // "eager"
 // What a framework's fused cross entropy does with the logits.
 //   Kernel      one kernel makes the loss and one its gradient; the logits stay whole
 //   Logits      the 16-bit logits stay whole, their fp32 copies are made chunk by chunk
-//   Recomputed  each chunk of tokens is checkpointed: its logits are recomputed in the backward pass
+//   Recomputed  each chunk of tokens is checkpointed: its logits are recomputed in the backward
+//               pass
 //   Gradient    logits, loss and both gradients of the head, chunk by chunk, in the forward pass
 enum class FusedLoss { Kernel, Logits, Recomputed, Gradient };
 NameTable<FusedLoss> name_table(FusedLoss);  // "kernel"
 
 // How offloaded values cross the host link.
 struct HostCopies {
-  // Checkpoints through memory that is not pinned, the device waiting.  None: pinned memory, at the rate of the host link and
-  // beside compute.
+  // Checkpoints through memory that is not pinned, the device waiting.  None: pinned memory, at the
+  // rate of the host link and beside compute.
   std::optional<BytesPerSecond> checkpoints_down;
   std::optional<BytesPerSecond> checkpoints_up;
-  bool gradients_return = false;     // sums of earlier micro-batches are read back and added to on the device
+  // Sums of earlier micro-batches are read back and added to on the device.
+  bool gradients_return = false;
   double last_gradient_bytes = 0.0;  // per gradient, sent once more in fp32 when the step ends
-  Seconds gradient_cast{0.0};        // per gradient, cast to fp32 by the host when the step ends, the device waiting
-  double update_slowdown = 1.0;      // of the host's optimizer relative to one that streams every value once
+  // Per gradient, cast to fp32 by the host when the step ends, the device waiting.
+  Seconds gradient_cast{0.0};
+  // Of the host's optimizer relative to one that streams every value once.
+  double update_slowdown = 1.0;
   bool operator==(const HostCopies&) const = default;
 };
 
-// Rings of bytes a framework keeps for every parameter, apart from optimizer states (which follow from the optimizer).
+// Rings of bytes a framework keeps for every parameter, apart from optimizer states (which follow
+// from the optimizer).
 struct ParameterStorage {
   double weight_bytes = 2.0;         // the copy that the forward pass reads
   double gradient_bytes = 2.0;       // gradient produced by backward
@@ -54,33 +61,39 @@ struct ParameterStorage {
   bool operator==(const ParameterStorage&) const = default;
 };
 
-// Time of the host for each thing it calls; a step is never faster than these allow (schedule/waits.h).
+// Time of the host for each thing it calls; a step is never faster than these allow
+// (schedule/waits.h).
 struct HostTimes {
-  Seconds per_kernel{6e-6};             // to launch one kernel, eager
-  Seconds per_recomputed_block{0.0};    // bookkeeping of a checkpointed block: random states, graph rebuilding
-  Seconds per_low_precision_gemm{0.0};  // bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax
-  Seconds per_unit{0.0};                // hooks that fetch and release a unit of sharded weights around a pass
-  Seconds per_step{0.0};                // between steps: data, logging, scaler synchronisation
+  Seconds per_kernel{6e-6};  // to launch one kernel, eager
+  // Bookkeeping of a checkpointed block: random states, graph rebuilding.
+  Seconds per_recomputed_block{0.0};
+  // Bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax.
+  Seconds per_low_precision_gemm{0.0};
+  Seconds per_unit{0.0};  // hooks that fetch and release a unit of sharded weights around a pass
+  Seconds per_step{0.0};  // between steps: data, logging, scaler synchronisation
   bool operator==(const HostTimes&) const = default;
 };
 
 // What a run pays whose steps are the same to the bit (cost/contention.h).
 struct Determinism {
   bool fills_new_tensors = false;
-  double attention_backward = 1.0;  // rate of attention's backward pass relative to the kernel that sums in any order
+  // Rate of attention's backward pass relative to the kernel that sums in any order.
+  double attention_backward = 1.0;
   bool operator==(const Determinism&) const = default;
 };
 
 // The output projection's loss.
 struct LossBehaviour {
-  bool fp32_logits = true;                // the logits are cast up to fp32
-  bool gradient_in_place = false;         // without that copy: the gradient replaces the logits
-  double fp32_logit_copies = 2.0;         // of which this many live at once: the copy and its gradient
-  double parallel_logit_copies = 0.0;     // the same where tensor ranks share the vocabulary; 0: as many
+  bool fp32_logits = true;         // the logits are cast up to fp32
+  bool gradient_in_place = false;  // without that copy: the gradient replaces the logits
+  double fp32_logit_copies = 2.0;  // of which this many live at once: the copy and its gradient
+  // The same where tensor ranks share the vocabulary; 0: as many.
+  double parallel_logit_copies = 0.0;
   bool compiled = false;                  // with the model, where that is: no fp32 copy is written
   FusedLoss fused = FusedLoss::Gradient;  // what a fused cross entropy is
-  bool scales_gradients = true;           // Gradient: what waited is multiplied by the gradient of the loss, as autograd does
-  int chunks = 0;                         // of its tokens; 0: as many as make a chunk's logits as large as its input
+  // Gradient: what waited is multiplied by the gradient of the loss, as autograd does.
+  bool scales_gradients = true;
+  int chunks = 0;  // of its tokens; 0: as many as make a chunk's logits as large as its input
   bool operator==(const LossBehaviour&) const = default;
 };
 
@@ -88,14 +101,18 @@ struct LossBehaviour {
 struct GradientBehaviour {
   bool reduced_in_fp32 = false;           // data-parallel reduction sends 4 bytes per parameter
   bool reduced_every_microbatch = false;  // after each micro-batch, not once per step
-  bool accumulated_by_gemm = false;       // the weight-gradient GEMM adds to the main buffer by itself
-  bool fused_bias = false;                // sums over tokens come out of the weight-gradient GEMM
-  double copies = 0.0;                    // of whole gradients around a reduction: into and out of buckets, division by the ranks
-  double bucket = 0.0;                    // gradients that are one message where weights are whole; 0: those of a block
-  double bucket_per_rank = 0.0;           // at least this many for each data-parallel rank
-  bool copied_into_buckets = false;       // replicated gradients are reduced in buckets that are a second copy of them
-  bool persist = false;                   // gradient buffers stay allocated between steps
-  bool scatters_alone = false;            // compute waits while gradients are scattered (gathers still run beside it)
+  bool accumulated_by_gemm = false;  // the weight-gradient GEMM adds to the main buffer by itself
+  bool fused_bias = false;           // sums over tokens come out of the weight-gradient GEMM
+  // Of whole gradients around a reduction: into and out of buckets, division by the ranks.
+  double copies = 0.0;
+  // Gradients that are one message where weights are whole; 0: those of a block.
+  double bucket = 0.0;
+  double bucket_per_rank = 0.0;  // at least this many for each data-parallel rank
+  // Replicated gradients are reduced in buckets that are a second copy of them.
+  bool copied_into_buckets = false;
+  bool persist = false;  // gradient buffers stay allocated between steps
+  // Compute waits while gradients are scattered (gathers still run beside it).
+  bool scatters_alone = false;
   bool operator==(const GradientBehaviour&) const = default;
 };
 
@@ -104,66 +121,85 @@ struct ShardedWeights {
   bool regathers_in_backward = true;  // freed after forward and gathered again
   double gathered_blocks = 2.0;       // blocks whose whole weights are on the device at once
   double gradient_blocks = 1.0;       // blocks whose whole gradients are
-  double live_parameters = 0.0;       // stay gathered until so many are; 0: `gathered_blocks` says it
-  // Blocks whose weights and gradients are one message; 1 / n: every block is n messages; 0: the whole model is one.
+  double live_parameters = 0.0;  // stay gathered until so many are; 0: `gathered_blocks` says it
+  // Blocks whose weights and gradients are one message; 1 / n: every block is n messages; 0: the
+  // whole model is one.
   double unit_blocks = 1.0;
-  // The embedding, every block and the head are each one flat message, padded to the ranks that share it; buckets of gradients
-  // run through all of them, and updated whole weights are gathered in place, as they are stored.  False: the ends are one
-  // message.
+  // The embedding, every block and the head are each one flat message, padded to the ranks that
+  // share it; buckets of gradients run through all of them, and updated whole weights are gathered
+  // in place, as they are stored.  False: the ends are one message.
   bool flat_units = false;
-  bool modules_are_units = false;   // every module with weights has hooks of its own, not every block
-  int prefetch_units = 1;           // gathers issued before the unit they are for is the next one; 0: none
-  bool root_stays_gathered = true;  // the embedding and the head are not freed between forward and backward
-  bool keeps_frozen = false;        // frozen weights stay gathered until the step ends
-  double weight_copies = 0.0;       // copies of whole weights around a gather
+  // Every module with weights has hooks of its own, not every block.
+  bool modules_are_units = false;
+  int prefetch_units = 1;  // gathers issued before the unit they are for is the next one; 0: none
+  // The embedding and the head are not freed between forward and backward.
+  bool root_stays_gathered = true;
+  bool keeps_frozen = false;   // frozen weights stay gathered until the step ends
+  double weight_copies = 0.0;  // copies of whole weights around a gather
   bool operator==(const ShardedWeights&) const = default;
 };
 
 // What is kept from forward to backward beside what the operators need.
 struct SavedActivations {
-  bool stage_outputs = false;            // pipelines: every micro-batch in flight holds what its stage has sent on
+  // Pipelines: every micro-batch in flight holds what its stage has sent on.
+  bool stage_outputs = false;
   bool partitioned_checkpoints = false;  // stored block inputs are divided over the tensor ranks
-  bool expanded_kv_heads = false;        // grouped keys and values are copied out to all heads before attention
-  bool fused_qkv = false;                // rotated q and k are new tensors beside the fused projection's output
-  bool frozen_inputs = false;            // frozen linear layers keep their input although they have no weight gradient
-  bool flash_output_copied = false;      // FlashAttention gives a transposed output, of which the projection keeps a copy
-  bool weighted_in_experts = false;      // the router's weights multiply an expert's activation, not its output
-  double parts_per_block = 1.0;          // modules of a block that count when checkpoints are spaced
-  double adapter_dropout = 0.0;          // > 0: an adapter keeps its input after dropout, and the mask
+  // Grouped keys and values are copied out to all heads before attention.
+  bool expanded_kv_heads = false;
+  bool fused_qkv = false;  // rotated q and k are new tensors beside the fused projection's output
+  // Frozen linear layers keep their input although they have no weight gradient.
+  bool frozen_inputs = false;
+  // FlashAttention gives a transposed output, of which the projection keeps a copy.
+  bool flash_output_copied = false;
+  // The router's weights multiply an expert's activation, not its output.
+  bool weighted_in_experts = false;
+  double parts_per_block = 1.0;  // modules of a block that count when checkpoints are spaced
+  double adapter_dropout = 0.0;  // > 0: an adapter keeps its input after dropout, and the mask
   bool operator==(const SavedActivations&) const = default;
 };
 
 // MoE models.
 struct ExpertBehaviour {
-  bool routes_shards = false;      // with sequence parallelism each tensor rank routes its own tokens
-  bool grouped_kernel = false;     // one kernel multiplies the rows of all experts; else one for each
-  bool copies_to_pad = false;      // rows of low-precision GEMMs are copied to and from a padded tensor
-  bool biases_one_by_one = false;  // the weighted bias of the last GEMM is added in fp32, expert by expert
+  bool routes_shards = false;   // with sequence parallelism each tensor rank routes its own tokens
+  bool grouped_kernel = false;  // one kernel multiplies the rows of all experts; else one for each
+  bool copies_to_pad = false;  // rows of low-precision GEMMs are copied to and from a padded tensor
+  // The weighted bias of the last GEMM is added in fp32, expert by expert.
+  bool biases_one_by_one = false;
   bool dispatches_low_precision =
-      false;  // tokens go to experts in the low-precision format, with its scales; results come back in 16 bits
+      // Tokens go to experts in the low-precision format, with its scales; results come back in 16
+      // bits.
+      false;
   bool operator==(const ExpertBehaviour&) const = default;
 };
 
 // The optimizer step on the device.
 struct UpdateBehaviour {
-  bool fused = true;             // one kernel per update; false: a pass over all parameters per arithmetic operation
-  bool in_backward = false;      // each gradient is used and freed as soon as it exists
-  bool unit_by_unit = false;     // temporaries are those of one unit of parameters at a time, not of all
-  bool sums_norm = false;        // the squared gradient norm of sharded states is a collective of its own, of 4 bytes
-  double temporary_bytes = 0.0;  // per updated parameter, while the optimizer runs (unfused optimizers, flat gradients)
+  // One kernel per update; false: a pass over all parameters per arithmetic operation.
+  bool fused = true;
+  bool in_backward = false;  // each gradient is used and freed as soon as it exists
+  // Temporaries are those of one unit of parameters at a time, not of all.
+  bool unit_by_unit = false;
+  // The squared gradient norm of sharded states is a collective of its own, of 4 bytes.
+  bool sums_norm = false;
+  // Per updated parameter, while the optimizer runs (unfused optimizers, flat gradients).
+  double temporary_bytes = 0.0;
   bool operator==(const UpdateBehaviour&) const = default;
 };
 
 // Memory that is neither the model's nor its activations', and how an allocator fills the rest.
 struct MemoryReserve {
-  Bytes framework{0.0};                   // buckets of the data-parallel collectives
-  int matmul_workspaces = 2;              // of the matrix library: one for the forward and one for the backward thread
+  Bytes framework{0.0};  // buckets of the data-parallel collectives
+  // Of the matrix library: one for the forward and one for the backward thread.
+  int matmul_workspaces = 2;
   std::optional<Bytes> matmul_workspace;  // size of one; none: the device's
   bool transformer_engine = false;        // TransformerEngine has a workspace of its own
-  bool dummy_weight_gradients = false;    // and a gradient that nobody reads for each shape of weight, where GEMMs accumulate
-  int grouped_gemm_streams = 0;           // and one for each of the streams that run an expert's GEMMs
-  double fragmentation = 1.24;            // bytes reserved for a byte that is allocated and freed within a step
-  double unrecoverable_gaps = 0.25;       // part of what fragmentation takes that an allocator running full cannot give back
+  // And a gradient that nobody reads for each shape of weight, where GEMMs accumulate.
+  bool dummy_weight_gradients = false;
+  int grouped_gemm_streams = 0;  // and one for each of the streams that run an expert's GEMMs
+  // Bytes reserved for a byte that is allocated and freed within a step.
+  double fragmentation = 1.24;
+  // Part of what fragmentation takes that an allocator running full cannot give back.
+  double unrecoverable_gaps = 0.25;
   bool operator==(const MemoryReserve&) const = default;
 };
 
@@ -171,26 +207,34 @@ struct Framework {
   std::string id = "pytorch";
 
   ElementwiseFusion fusion = ElementwiseFusion::Eager;
-  AttentionKernel attention_kernel = AttentionKernel::Flash2;  // where a strategy has flash attention
-  // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false: cast once per step.
+  // Where a strategy has flash attention.
+  AttentionKernel attention_kernel = AttentionKernel::Flash2;
+  // Weights kept in fp32 and cast to the compute format in every forward pass (autocast); false:
+  // cast once per step.
   bool casts_weights_per_microbatch = false;
-  bool casts_weights_in_backward = false;  // and once more for the backward pass; the embedding's table too, in both
-  bool separate_position_kernel = false;            // learned positions are added, and their gradients summed, by kernels of their own
-  bool composed_activation = false;        // GELU written out as elementwise operators, each a kernel in eager mode
-  bool fused_rms_norm = false;             // one kernel in eager mode, which saves its input as it is
-  bool norms_in_fp32 = false;              // norms read and save fp32 copies of 16-bit activations
-  double dropout = 0.0;                    // > 0: dropout masks are stored (1 byte each) and dropout kernels run
-  bool fuses_parallel_inputs = false;      // parallel blocks: qkv and the MLP's input are one GEMM
-  bool autograd = true;                    // false: this project's runtime, whose kernels save and free what they must by hand
-  bool recompute_stops_early = false;      // a recomputed block ends where its last GEMM has its input
-  // Backward collectives of column-parallel GEMMs run beside the gradients that do not need them, whatever tensor_overlap
-  // says.
+  // And once more for the backward pass; the embedding's table too, in both.
+  bool casts_weights_in_backward = false;
+  // Learned positions are added, and their gradients summed, by kernels of their own.
+  bool separate_position_kernel = false;
+  // GELU written out as elementwise operators, each a kernel in eager mode.
+  bool composed_activation = false;
+  bool fused_rms_norm = false;  // one kernel in eager mode, which saves its input as it is
+  bool norms_in_fp32 = false;   // norms read and save fp32 copies of 16-bit activations
+  double dropout = 0.0;  // > 0: dropout masks are stored (1 byte each) and dropout kernels run
+  bool fuses_parallel_inputs = false;  // parallel blocks: qkv and the MLP's input are one GEMM
+  // False: this project's runtime, whose kernels save and free what they must by hand.
+  bool autograd = true;
+  bool recompute_stops_early = false;  // a recomputed block ends where its last GEMM has its input
+  // Backward collectives of column-parallel GEMMs run beside the gradients that do not need them,
+  // whatever tensor_overlap says.
   bool hides_column_gradients = false;
-  // Pipelines without sequence parallelism: every tensor rank has all M bytes that go to the next stage.  Where these are
-  // divided, each of the n ranks sends its part, and the receivers gather all of them before they go on:
+  // Pipelines without sequence parallelism: every tensor rank has all M bytes that go to the next
+  // stage.  Where these are divided, each of the n ranks sends its part, and the receivers gather
+  // all of them before they go on:
   //   t = send(M / n) + all_gather(M), over the tensor group
-  // Sources: Megatron-LM megatron/p2p_communication.py (scatter_gather_tensors_in_pipeline, both directions); DeepSpeed
-  // runtime/pipe/engine.py (PartitionedTensor: activations; gradients from @e2fdd254e, 2021-09-29, on).
+  // Sources: Megatron-LM megatron/p2p_communication.py (scatter_gather_tensors_in_pipeline, both
+  // directions); DeepSpeed runtime/pipe/engine.py (PartitionedTensor: activations; gradients from
+  // @e2fdd254e, 2021-09-29, on).
   bool divides_sent_activations = false;
   bool divides_sent_gradients = false;
 
@@ -207,14 +251,18 @@ struct Framework {
   HostCopies host_copies;  // under offload
   MemoryReserve reserve;
 
-  double host_load_bytes = 0.0;        // per parameter of the whole model, which each process makes on the host before sharding
-  double efficiency = 1.0;             // device time of compute under this framework relative to the kernels measured alone
-  double gemm_efficiency = 1.0;        // rate of the GEMMs that the matrix library picks unasked, relative to its best kernels
-  double collective_efficiency = 1.0;  // achieved collective bandwidth relative to the library measured alone
-  int vocab_multiple = 1;              // the vocabulary is padded to vocab_multiple * tensor_parallel
+  // Per parameter of the whole model, which each process makes on the host before sharding.
+  double host_load_bytes = 0.0;
+  // Device time of compute under this framework relative to the kernels measured alone.
+  double efficiency = 1.0;
+  // Rate of the GEMMs that the matrix library picks unasked, relative to its best kernels.
+  double gemm_efficiency = 1.0;
+  // Achieved collective bandwidth relative to the library measured alone.
+  double collective_efficiency = 1.0;
+  int vocab_multiple = 1;  // the vocabulary is padded to vocab_multiple * tensor_parallel
 
-  // How far runs on this framework lie from their prediction: root mean squares of ln(measured / predicted step time) over the
-  // runs that are faster, and over those that are slower.
+  // How far runs on this framework lie from their prediction: root mean squares of ln(measured /
+  // predicted step time) over the runs that are faster, and over those that are slower.
   double spread_faster = 0.15;
   double spread_slower = 0.30;
 
@@ -229,10 +277,11 @@ inline bool composes_rms_norm(const Framework& framework) {
   return framework.fusion == ElementwiseFusion::Eager && !framework.fused_rms_norm;
 }
 
-// The fields of a framework's behaviour by name, for facts/frameworks.json, coefficients, settings and rules.
+// The fields of a framework's behaviour by name, for facts/frameworks.json, coefficients, settings
+// and rules.
 //
-// A key is the path of its member: "gradients.reduced_in_fp32".  Times are in seconds, sizes in bytes, rates in bytes per second;
-// none is negative.
+// A key is the path of its member: "gradients.reduced_in_fp32".  Times are in seconds, sizes in
+// bytes, rates in bytes per second; none is negative.
 const std::vector<Field<Framework>>& framework_fields();
 
 }  // namespace llmsim::sim

@@ -10,9 +10,12 @@ namespace {
 constexpr double kBlockwise = 128.0;
 
 constexpr Named<LowPrecisionScaling> kScalings[] = {
-    {LowPrecisionScaling::Delayed, "delayed"},     {LowPrecisionScaling::Current, "current"},
-    {LowPrecisionScaling::Rowwise, "rowwise"},     {LowPrecisionScaling::RowwiseHighPrecisionGradient, "rowwise-gw-hp"},
-    {LowPrecisionScaling::Blockwise, "blockwise"}, {LowPrecisionScaling::Mxfp8, "mxfp8"},
+    {LowPrecisionScaling::Delayed, "delayed"},
+    {LowPrecisionScaling::Current, "current"},
+    {LowPrecisionScaling::Rowwise, "rowwise"},
+    {LowPrecisionScaling::RowwiseHighPrecisionGradient, "rowwise-gw-hp"},
+    {LowPrecisionScaling::Blockwise, "blockwise"},
+    {LowPrecisionScaling::Mxfp8, "mxfp8"},
     {LowPrecisionScaling::Nvfp4, "nvfp4"}};
 
 }  // namespace
@@ -26,7 +29,8 @@ LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision preci
 
 double scale_bytes(LowPrecisionScaling scaling, bool weight) {
   switch (scaling) {
-    case LowPrecisionScaling::Blockwise: return kFp32Bytes / (weight ? kBlockwise * kBlockwise : kBlockwise);
+    case LowPrecisionScaling::Blockwise:
+      return kFp32Bytes / (weight ? kBlockwise * kBlockwise : kBlockwise);
     case LowPrecisionScaling::Mxfp8: return 1.0 / 32.0;
     case LowPrecisionScaling::Nvfp4: return 1.0 / 16.0;
     default: return 0.0;
@@ -35,12 +39,15 @@ double scale_bytes(LowPrecisionScaling scaling, bool weight) {
 
 double low_precision_bytes(const LowPrecisionRecipe& recipe, Precision precision, bool weight) {
   const DType dtype = matmul_dtype(precision);
-  return size_of(dtype).value() + (is_low_precision(dtype) ? scale_bytes(scaling_of(recipe, precision), weight) : 0.0);
+  return size_of(dtype).value() +
+         (is_low_precision(dtype) ? scale_bytes(scaling_of(recipe, precision), weight) : 0.0);
 }
 
 double low_precision_copies(const LowPrecisionRecipe& recipe, Precision precision) {
   const LowPrecisionScaling scaling = scaling_of(recipe, precision);
-  return scaling == LowPrecisionScaling::Delayed || scaling == LowPrecisionScaling::Current ? recipe.copies : 2.0;
+  return scaling == LowPrecisionScaling::Delayed || scaling == LowPrecisionScaling::Current
+             ? recipe.copies
+             : 2.0;
 }
 
 int row_multiple(LowPrecisionScaling scaling) {
@@ -53,15 +60,17 @@ int row_multiple(LowPrecisionScaling scaling) {
 }
 
 bool keeps_blocks_in_high_precision(const LowPrecisionRecipe& recipe, Precision precision) {
-  return recipe.high_precision_first + recipe.high_precision_last > 0 && is_low_precision(matmul_dtype(precision));
+  return recipe.high_precision_first + recipe.high_precision_last > 0 &&
+         is_low_precision(matmul_dtype(precision));
 }
 
-HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision, const Transformer& model,
-                                          const ModelChunk& part) {
+HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
+                                          const Transformer& model, const ModelChunk& part) {
   HighPrecisionBlocks wide;
   if (!keeps_blocks_in_high_precision(recipe, precision)) return wide;
   const auto add = [&](int first, int last) {
-    const int from = std::max(first, part.first_layer), count = std::min(last, part.first_layer + part.blocks) - from;
+    const int from = std::max(first, part.first_layer),
+              count = std::min(last, part.first_layer + part.blocks) - from;
     if (count <= 0) return;
     const int moe_layers = count_moe_layers(model, from, count);
     wide.moe += moe_layers, wide.dense += count - moe_layers;

@@ -1,7 +1,8 @@
-// 8- and 4-bit recipes: how linear layers come to their low-precision factors, and what the scales of those weigh.
+// 8- and 4-bit recipes: how linear layers come to their low-precision factors, and what the scales
+// of those weigh.
 //
-//   recipe      factor   scales of x and dy             scales of w                     rows of an expert
-//   delayed     fp8      one of the tensor, fp32        one of the tensor, fp32         multiples of 16
+//   recipe      factor   scales of x and dy             scales of w  rows of an expert
+//   delayed     fp8      one of the tensor, fp32        one of the tensor, fp32  multiples of 16
 //   current     fp8      one of the tensor, fp32        one of the tensor, fp32         16
 //   rowwise     fp8      one of a row or column, fp32   one of a row or column, fp32    16
 //   blockwise   fp8      1 x 128, fp32                  128 x 128, fp32                 128
@@ -9,12 +10,14 @@
 //   nvfp4       fp4      1 x 16, 1 byte (e4m3), and     16 x 16, written out for each   32
 //                        one of the tensor              1 x 16 as the GEMM reads it
 //
-// Scales of a row or of the tensor weigh nothing beside their elements.  In nvfp4 weight gradients multiply factors that a random
-// Hadamard transform of 16 elements has been through, and gradients are rounded stochastically, both within the kernel that
-// casts; the maxima of the tensor and of its transform are one pass before it.  Some blocks may stay in 16 bits.
-// Sources: TransformerEngine common/recipe (DelayedScaling, Float8CurrentScaling, Float8BlockScaling, MXFP8BlockScaling,
-// NVFP4BlockScaling) and pytorch/csrc/quantizer.cpp; DeepSeek-V3 technical report, 2024, section 3.3; OCP Microscaling Formats,
-// 2023; arXiv 2509.25149 (nvfp4); row multiples: Megatron-LM core/fp8_utils.py, core/fp4_utils.py, DeepGEMM's contiguous layout.
+// Scales of a row or of the tensor weigh nothing beside their elements.  In nvfp4 weight gradients
+// multiply factors that a random Hadamard transform of 16 elements has been through, and gradients
+// are rounded stochastically, both within the kernel that casts; the maxima of the tensor and of
+// its transform are one pass before it.  Some blocks may stay in 16 bits.  Sources:
+// TransformerEngine common/recipe (DelayedScaling, Float8CurrentScaling, Float8BlockScaling,
+// MXFP8BlockScaling, NVFP4BlockScaling) and pytorch/csrc/quantizer.cpp; DeepSeek-V3 technical
+// report, 2024, section 3.3; OCP Microscaling Formats, 2023; arXiv 2509.25149 (nvfp4); row
+// multiples: Megatron-LM core/fp8_utils.py, core/fp4_utils.py, DeepGEMM's contiguous layout.
 #pragma once
 
 #include "sim/strategy/recompute.h"
@@ -26,30 +29,46 @@ namespace llmsim::sim {
 // How a recipe finds the scales of a tensor, and so how often it reads it.
 //   Delayed              from the maxima of earlier steps: one pass casts and transposes
 //   Current              from the tensor's own maximum: a pass more
-//   Rowwise              a scale for each row along the GEMM: two casts with maxima of their own; the outputs of backward
-//                        GEMMs are scaled by a kernel of their own
+//   Rowwise              a scale for each row along the GEMM: two casts with maxima of their own;
+//                        the outputs of backward GEMMs are scaled by a kernel of their own
 //   RowwiseHighPrecisionGradient  the same, but weight gradients multiply in 16 bits
 //   Blockwise            a scale for each 1 x 128 values, and 128 x 128 of a weight
 //   Mxfp8                a scale for each 32 elements along the GEMM
 //   Nvfp4                a scale for each 16 elements along the GEMM, and one of the tensor
-enum class LowPrecisionScaling { Delayed, Current, Rowwise, RowwiseHighPrecisionGradient, Blockwise, Mxfp8, Nvfp4 };
-NameTable<LowPrecisionScaling> name_table(LowPrecisionScaling);  // "delayed", "rowwise-gw-hp" (torchao's name)
+enum class LowPrecisionScaling {
+  Delayed,
+  Current,
+  Rowwise,
+  RowwiseHighPrecisionGradient,
+  Blockwise,
+  Mxfp8,
+  Nvfp4
+};
+// "delayed", "rowwise-gw-hp" (torchao's name).
+NameTable<LowPrecisionScaling> name_table(LowPrecisionScaling);
 
 // Behaviour of a framework.
 struct LowPrecisionRecipe {
-  LowPrecisionScaling scaling = LowPrecisionScaling::Delayed;  // of fp8; the formats mxfp8 and nvfp4 bring their own
-  double copies = 2.0;          // of a tensor with one scale: 2 where the device multiplies in one layout only
-  bool caches_weights = false;  // weights are quantised once per step, not per micro-batch, and stay beside the 16-bit ones
-  bool stores_weights = false;  // there are no 16-bit weights: the low-precision ones are updated from the master weights
-  bool head = false;            // the output projection multiplies in the low-precision format too
-  bool saves_inputs = false;    // inputs of linear layers are kept in the low-precision format
-  PolicySaves policy_saves = PolicySaves::None;  // of their outputs, where recomputation goes operator by operator
-  bool gathers = false;                          // weights are quantised before they are gathered
-  bool gathers_inputs = false;                   // so are the inputs and output gradients that tensor ranks gather
-  int high_precision_first = 0;                  // blocks that multiply in 16 bits: the first ones
-  int high_precision_last = 0;                   // and the last ones
-  double gemm_efficiency = 1.0;                  // rate of GEMMs with the scales of this recipe, relative to one scale a tensor
-  double row_cast_rate = 1.0;  // block scales: bandwidth of the cast along rows, relative to other compiled kernels
+  // Of fp8; the formats mxfp8 and nvfp4 bring their own.
+  LowPrecisionScaling scaling = LowPrecisionScaling::Delayed;
+  // Of a tensor with one scale: 2 where the device multiplies in one layout only.
+  double copies = 2.0;
+  // Weights are quantised once per step, not per micro-batch, and stay beside the 16-bit ones.
+  bool caches_weights = false;
+  // There are no 16-bit weights: the low-precision ones are updated from the master weights.
+  bool stores_weights = false;
+  bool head = false;          // the output projection multiplies in the low-precision format too
+  bool saves_inputs = false;  // inputs of linear layers are kept in the low-precision format
+  // Of their outputs, where recomputation goes operator by operator.
+  PolicySaves policy_saves = PolicySaves::None;
+  bool gathers = false;          // weights are quantised before they are gathered
+  bool gathers_inputs = false;   // so are the inputs and output gradients that tensor ranks gather
+  int high_precision_first = 0;  // blocks that multiply in 16 bits: the first ones
+  int high_precision_last = 0;   // and the last ones
+  // Rate of GEMMs with the scales of this recipe, relative to one scale a tensor.
+  double gemm_efficiency = 1.0;
+  // Block scales: bandwidth of the cast along rows, relative to other compiled kernels.
+  double row_cast_rate = 1.0;
   bool operator==(const LowPrecisionRecipe&) const = default;
 };
 
@@ -59,7 +78,8 @@ LowPrecisionScaling scaling_of(const LowPrecisionRecipe& recipe, Precision preci
 // Bytes of scales for each element of one copy.
 double scale_bytes(LowPrecisionScaling scaling, bool weight);
 
-// Bytes of an element of one copy with its scales; of a 16- or 32-bit precision those of its format.
+// Bytes of an element of one copy with its scales; of a 16- or 32-bit precision those of its
+// format.
 double low_precision_bytes(const LowPrecisionRecipe& recipe, Precision precision, bool weight);
 
 // Copies of a tensor that the GEMMs along both of its axes need.
@@ -79,9 +99,9 @@ struct HighPrecisionBlocks {
   int all() const { return dense + moe; }
   bool operator==(const HighPrecisionBlocks&) const = default;
 };
-// Blocks of multi-token prediction are low-precision: Megatron-LM enters its context for them without
-// a number of their layer (core/fp8_utils.py get_fp8_context).
-HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision, const Transformer& model,
-                                          const ModelChunk& part);
+// Blocks of multi-token prediction are low-precision: Megatron-LM enters its context for them
+// without a number of their layer (core/fp8_utils.py get_fp8_context).
+HighPrecisionBlocks high_precision_blocks(const LowPrecisionRecipe& recipe, Precision precision,
+                                          const Transformer& model, const ModelChunk& part);
 
 }  // namespace llmsim::sim

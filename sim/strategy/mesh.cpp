@@ -44,7 +44,8 @@ int group_stride(const Strategy& strategy, GroupKind kind) {
     case GroupKind::Replicate: return tensor * strategy.shard_ranks();
     case GroupKind::Pipeline: return tensor * strategy.cp * strategy.dp;
     case GroupKind::Embedding:
-    case GroupKind::Mirror: return std::max(1, strategy.pp - 1) * group_stride(strategy, GroupKind::Pipeline);
+    case GroupKind::Mirror:
+      return std::max(1, strategy.pp - 1) * group_stride(strategy, GroupKind::Pipeline);
   }
   return 1;
 }
@@ -58,7 +59,8 @@ GroupPlacement place_group(int ranks, int stride, int domain_size) {
 }
 
 GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster) {
-  const int domain = std::max(1, std::min(std::max(cluster.fabric.devices, cluster.devices_per_node), cluster.num_devices));
+  const int domain = std::max(
+      1, std::min(std::max(cluster.fabric.devices, cluster.devices_per_node), cluster.num_devices));
   return place_group(group_ranks(strategy, kind), group_stride(strategy, kind), domain);
 }
 

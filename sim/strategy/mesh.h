@@ -1,7 +1,9 @@
-// Where the ranks of a group sit: which of them share a node, and how many groups share a node's network ports.
+// Where the ranks of a group sit: which of them share a node, and how many groups share a node's
+// network ports.
 //
-// Ranks are numbered with the tensor dimension fastest, then context, then data, and pipeline slowest (Megatron-LM's order, and
-// that of a torch DeviceMesh (pp, dp, cp, tp)).  Device r sits on node r / devices_per_node.
+// Ranks are numbered with the tensor dimension fastest, then context, then data, and pipeline
+// slowest (Megatron-LM's order, and that of a torch DeviceMesh (pp, dp, cp, tp)).  Device r sits on
+// node r / devices_per_node.
 #pragma once
 
 #include "sim/hardware/cluster.h"
@@ -9,11 +11,12 @@
 
 namespace llmsim::sim {
 
-// The dimensions over which collectives run.  DataContext is data x context together (gradients, sharded states); Shard and
-// Replicate are its inner and outer part under Hsdp.  Embedding is the first and the last pipeline stage, which each have a copy
-// of a tied table; Mirror two stages of a DualPipe that hold the same parts, the first and the last like stage s and p - 1 - s.
-// Expert is the ranks of a stage that have different experts, ExpertData those that have the same
-// ones, ExpertTensor those that divide one (strategy.h).
+// The dimensions over which collectives run.  DataContext is data x context together (gradients,
+// sharded states); Shard and Replicate are its inner and outer part under Hsdp.  Embedding is the
+// first and the last pipeline stage, which each have a copy of a tied table; Mirror two stages of a
+// DualPipe that hold the same parts, the first and the last like stage s and p - 1 - s.  Expert is
+// the ranks of a stage that have different experts, ExpertData those that have the same ones,
+// ExpertTensor those that divide one (strategy.h).
 enum class GroupKind {
   Tensor,
   Context,
@@ -50,7 +53,8 @@ int group_stride(const Strategy& strategy, GroupKind kind);
 // Placement of `ranks` devices that are `stride` apart on domains of `domain_size` devices.
 GroupPlacement place_group(int ranks, int stride, int domain_size);
 
-// Placement of the groups of `kind` on a cluster: a domain is the scale-up fabric's (72 GPUs of an NVL72 rack), or the node.
+// Placement of the groups of `kind` on a cluster: a domain is the scale-up fabric's (72 GPUs of an
+// NVL72 rack), or the node.
 GroupPlacement place_group(const Strategy& strategy, GroupKind kind, const Cluster& cluster);
 
 }  // namespace llmsim::sim

@@ -10,8 +10,8 @@
 namespace llmsim::sim {
 namespace {
 
-// Switches of a block's modules and the names that people type for them: "core_attn+mlp".  `Modules` is a plain struct of bools;
-// a table gives each name its member.
+// Switches of a block's modules and the names that people type for them: "core_attn+mlp".
+// `Modules` is a plain struct of bools; a table gives each name its member.
 template <class Modules>
 struct NamedModule {
   const char* name;
@@ -30,10 +30,12 @@ std::string names_of(const Modules& modules, const std::array<NamedModule<Module
 
 // `modules` with those switched on that `names`, joined by "+", tells; none where one is unknown.
 template <class Modules, std::size_t N>
-std::optional<Modules> with_named(Modules modules, const std::array<NamedModule<Modules>, N>& table, std::string names) {
+std::optional<Modules> with_named(Modules modules, const std::array<NamedModule<Modules>, N>& table,
+                                  std::string names) {
   for (names += '+'; !names.empty(); names.erase(0, names.find('+') + 1)) {
     const std::string name = names.substr(0, names.find('+'));
-    const auto known = std::find_if(table.begin(), table.end(), [&](const auto& module) { return name == module.name; });
+    const auto known = std::find_if(table.begin(), table.end(),
+                                    [&](const auto& module) { return name == module.name; });
     if (known == table.end()) return std::nullopt;
     modules.*known->flag = true;
   }
@@ -44,22 +46,24 @@ constexpr int kMostBlocks = 4096;
 
 using RecomputedModule = NamedModule<RecomputedModules>;
 
-constexpr std::array<RecomputedModule, 8> kRecomputedModules{{{"core_attn", &RecomputedModules::core_attention},
-                                                              {"mlp", &RecomputedModules::mlp},
-                                                              {"moe", &RecomputedModules::moe},
-                                                              {"layernorm", &RecomputedModules::norms},
-                                                              {"activation", &RecomputedModules::activation},
-                                                              {"moe_act", &RecomputedModules::expert_activation},
-                                                              {"shared_experts", &RecomputedModules::shared_experts},
-                                                              {"mla_up_proj", &RecomputedModules::mla_up}}};
+constexpr std::array<RecomputedModule, 8> kRecomputedModules{
+    {{"core_attn", &RecomputedModules::core_attention},
+     {"mlp", &RecomputedModules::mlp},
+     {"moe", &RecomputedModules::moe},
+     {"layernorm", &RecomputedModules::norms},
+     {"activation", &RecomputedModules::activation},
+     {"moe_act", &RecomputedModules::expert_activation},
+     {"shared_experts", &RecomputedModules::shared_experts},
+     {"mla_up_proj", &RecomputedModules::mla_up}}};
 
-constexpr std::array<NamedModule<OffloadedModules>, 7> kOffloadedModules{{{"attn_norm", &OffloadedModules::attention_norm},
-                                                                          {"qkv_linear", &OffloadedModules::qkv},
-                                                                          {"core_attn", &OffloadedModules::core_attention},
-                                                                          {"attn_proj", &OffloadedModules::attention_output},
-                                                                          {"mlp_norm", &OffloadedModules::mlp_norm},
-                                                                          {"expert_fc1", &OffloadedModules::mlp_input},
-                                                                          {"moe_act", &OffloadedModules::activation}}};
+constexpr std::array<NamedModule<OffloadedModules>, 7> kOffloadedModules{
+    {{"attn_norm", &OffloadedModules::attention_norm},
+     {"qkv_linear", &OffloadedModules::qkv},
+     {"core_attn", &OffloadedModules::core_attention},
+     {"attn_proj", &OffloadedModules::attention_output},
+     {"mlp_norm", &OffloadedModules::mlp_norm},
+     {"expert_fc1", &OffloadedModules::mlp_input},
+     {"moe_act", &OffloadedModules::activation}}};
 
 constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"},
                                                     {RecomputeKind::Selective, "selective"},
@@ -69,13 +73,15 @@ constexpr Named<RecomputeKind> kRecomputeKinds[] = {{RecomputeKind::None, "none"
 
 constexpr Named<SavedGemms> kSavedGemms[] = {
     {SavedGemms::EverySecond, "every-second"}, {SavedGemms::All, "all"}, {SavedGemms::Qkv, "qkv"}};
-constexpr Named<PolicySaves> kPolicySaves[] = {
-    {PolicySaves::None, "none"}, {PolicySaves::EverySecond, "every-second"}, {PolicySaves::All, "all"}};
+constexpr Named<PolicySaves> kPolicySaves[] = {{PolicySaves::None, "none"},
+                                               {PolicySaves::EverySecond, "every-second"},
+                                               {PolicySaves::All, "all"}};
 
 constexpr RecomputedModules kNoModules{.core_attention = false};
 
 std::optional<int> count_from(const std::string& text) {
-  if (text.empty() || text.size() > 4 || text.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  if (text.empty() || text.size() > 4 || text.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
   const int count = std::atoi(text.c_str());
   return count >= 1 && count <= kMostBlocks ? std::optional(count) : std::nullopt;
 }
@@ -83,8 +89,10 @@ std::optional<int> count_from(const std::string& text) {
 std::optional<Recompute> every_n_from(const std::string& value) {
   const std::size_t slash = value.find('/');
   Recompute recompute{.kind = RecomputeKind::EveryN};
-  const std::optional<int> last = count_from(slash == std::string::npos ? value : value.substr(slash + 1));
-  const std::optional<int> share = slash == std::string::npos ? std::optional(1) : count_from(value.substr(0, slash));
+  const std::optional<int> last =
+      count_from(slash == std::string::npos ? value : value.substr(slash + 1));
+  const std::optional<int> share =
+      slash == std::string::npos ? std::optional(1) : count_from(value.substr(0, slash));
   if (!last || !share || *share > *last) return std::nullopt;
   recompute.every_n = *last;
   recompute.share = *share;
@@ -118,13 +126,16 @@ bool Recompute::repeats(int block) const {
 
 std::string text_of(const Recompute& r) {
   switch (r.kind) {
-    case RecomputeKind::Selective: return r.modules == RecomputedModules{} ? "selective" : "selective=" + text_of(r.modules);
+    case RecomputeKind::Selective:
+      return r.modules == RecomputedModules{} ? "selective" : "selective=" + text_of(r.modules);
     case RecomputeKind::Full:
       if (r.blocks > 0) return "full=" + std::to_string(r.blocks);
       return r.every_n > 1 ? "full/" + std::to_string(r.every_n) : "full";
     case RecomputeKind::EveryN:
-      return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") + std::to_string(r.every_n);
-    case RecomputeKind::Op: return r.saved == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.saved);
+      return "every-n=" + (r.share > 1 ? std::to_string(r.share) + "/" : "") +
+             std::to_string(r.every_n);
+    case RecomputeKind::Op:
+      return r.saved == SavedGemms::EverySecond ? "op" : std::string("op=") + name_of(r.saved);
     case RecomputeKind::None: break;
   }
   return "none";
@@ -136,7 +147,8 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   std::replace(name.begin(), name.end(), '-', '_');
   const std::optional<RecomputeKind> kind = named<RecomputeKind>(name);
   if (!kind) return std::nullopt;
-  if (mark == std::string::npos) return *kind == RecomputeKind::EveryN ? std::nullopt : std::optional(Recompute{.kind = *kind});
+  if (mark == std::string::npos)
+    return *kind == RecomputeKind::EveryN ? std::nullopt : std::optional(Recompute{.kind = *kind});
   const std::string value = text.substr(mark + 1);
   const bool equals = text[mark] == '=';
   if (*kind == RecomputeKind::EveryN && equals) return every_n_from(value);
@@ -147,16 +159,21 @@ std::optional<Recompute> recompute_from(const std::string& text) {
   }
   const std::optional<int> count = count_from(value);
   if (*kind != RecomputeKind::Full || !count) return std::nullopt;
-  return equals ? Recompute{.kind = *kind, .blocks = *count} : Recompute{.kind = *kind, .every_n = *count};
+  return equals ? Recompute{.kind = *kind, .blocks = *count}
+                : Recompute{.kind = *kind, .every_n = *count};
 }
 
-std::string text_of(const RecomputedModules& modules) { return names_of(modules, kRecomputedModules); }
+std::string text_of(const RecomputedModules& modules) {
+  return names_of(modules, kRecomputedModules);
+}
 
 std::optional<RecomputedModules> recomputed_modules_from(const std::string& names) {
   return with_named(kNoModules, kRecomputedModules, names);
 }
 
-std::string text_of(const OffloadedModules& modules) { return names_of(modules, kOffloadedModules); }
+std::string text_of(const OffloadedModules& modules) {
+  return names_of(modules, kOffloadedModules);
+}
 
 std::optional<OffloadedModules> offloaded_modules_from(const std::string& names) {
   return with_named(OffloadedModules{}, kOffloadedModules, names);

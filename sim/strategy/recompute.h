@@ -1,26 +1,32 @@
-// What the backward pass recomputes instead of keeping, and what lives on the host instead of the device.
+// What the backward pass recomputes instead of keeping, and what lives on the host instead of the
+// device.
 //
 // Recompute:
 //
 //   none        nothing
-//   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum) unless others are named.
-//               Megatron's recompute_modules: core_attn, mlp (all of a dense one, collectives included; MoE models are left
-//               alone), moe (a whole MoE model: router, dispatch, experts, shared experts), shared_experts (from their input),
-//               layernorm, mla_up_proj (queries, keys and values from their latents), moe_act (the activation function of routed
-//               experts); activation is every activation function, of MLPs and shared experts too.  Only what the part would keep
-//               inside is dropped.
-//   full        every block from its input; with every_n = n a checkpoint is stored every n blocks; with blocks = k only
-//               the first k blocks of each model chunk (Megatron's recompute_method "block")
+//   selective   parts of each block: the core of attention (scores, softmax, dropout, weighted sum)
+//               unless others are named.  Megatron's recompute_modules: core_attn, mlp (all of a
+//               dense one, collectives included; MoE models are left alone), moe (a whole MoE
+//               model: router, dispatch, experts, shared experts), shared_experts (from their
+//               input), layernorm, mla_up_proj (queries, keys and values from their latents),
+//               moe_act (the activation function of routed experts); activation is every activation
+//               function, of MLPs and shared experts too.  Only what the part would keep inside is
+//               dropped.
+//   full        every block from its input; with every_n = n a checkpoint is stored every n blocks;
+//               with blocks = k only the first k blocks of each model chunk (Megatron's
+//               recompute_method "block")
 //   every_n     `share` of every `every_n` blocks as in full, the others not at all
 //   op          operator by operator.  Cheap ones are recomputed; of the GEMMs are kept
-//                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v, out, gate, up, down; the
-//                                    outputs of attention and of reduce-scatters too; 8-bit GEMMs as the framework's
-//                                    policy knows them: not at all, as 16-bit ones, or all of them
+//                 every second one   torchtitan: GEMMs counted from the block's start as q, k, v,
+//                                    out, gate, up, down; the outputs of attention and of
+//                                    reduce-scatters too; 8-bit GEMMs as the framework's policy
+//                                    knows them: not at all, as 16-bit ones, or all of them
 //                 all                MaxText's "minimal"; attention is recomputed
-//                 qkv                MaxText's "save_qkv_proj" and, on the host, "qkv_proj_offloaded"
+//                 qkv                MaxText's "save_qkv_proj" and, on the host,
+//                                    "qkv_proj_offloaded"
 //
-// Sources: NVIDIA Megatron-LM transformer_config.py; pytorch/torchtitan activation_checkpoint.py (_save_list, every second mm);
-// AI-Hypercomputer/maxtext decoders.py (remat_policy).
+// Sources: NVIDIA Megatron-LM transformer_config.py; pytorch/torchtitan activation_checkpoint.py
+// (_save_list, every second mm); AI-Hypercomputer/maxtext decoders.py (remat_policy).
 #pragma once
 
 #include <compare>
@@ -49,11 +55,13 @@ struct RecomputedModules {
 };
 
 // All the modules.
-inline constexpr RecomputedModules kAllRecomputedModules{true, true, true, true, true, true, true, true};
+inline constexpr RecomputedModules kAllRecomputedModules{true, true, true, true,
+                                                         true, true, true, true};
 
 enum class SavedGemms { EverySecond, All, Qkv };
 
-// What the policy "every second" does with a GEMM: it does not know it, counts it, or keeps its output in any case.
+// What the policy "every second" does with a GEMM: it does not know it, counts it, or keeps its
+// output in any case.
 enum class PolicySaves { None, EverySecond, All };
 
 struct Recompute {
@@ -73,8 +81,9 @@ struct Recompute {
   bool mixes() const { return kind == RecomputeKind::EveryN || blocks > 0; }
 };
 
-// As people type it: none, selective, selective=core_attn+mlp, full, full/2 (a checkpoint every two blocks), full=5 (the first
-// five blocks of each chunk), every-n=4, every-n=2/3 (two of every three blocks), op, op=all, op=qkv.
+// As people type it: none, selective, selective=core_attn+mlp, full, full/2 (a checkpoint every two
+// blocks), full=5 (the first five blocks of each chunk), every-n=4, every-n=2/3 (two of every three
+// blocks), op, op=all, op=qkv.
 std::string text_of(const Recompute& recompute);
 // The inverse; none where the text is nothing of that.
 std::optional<Recompute> recompute_from(const std::string& text);
@@ -93,13 +102,16 @@ NameTable<PolicySaves> name_table(PolicySaves);      // "none", "every-second", 
 // Activations go there in one of three ways:
 //
 //   checkpoints   with recomputation of whole blocks: the inputs they are recomputed from
-//   whole blocks  without it: all that a block keeps; with `blocks` = k only the first k of each stage
-//   modules       the inputs of some modules of every block, named as in Megatron's fine-grained offloading: attn_norm,
-//                 qkv_linear, core_attn (queries, keys and values), attn_proj, mlp_norm, expert_fc1 (the input of the MLP or the
-//                 experts), moe_act (the input of the activation function)
+//   whole blocks  without it: all that a block keeps; with `blocks` = k only the first k of each
+//                 stage
+//   modules       the inputs of some modules of every block, named as in Megatron's fine-grained
+//                 offloading: attn_norm, qkv_linear, core_attn (queries, keys and values),
+//                 attn_proj, mlp_norm, expert_fc1 (the input of the MLP or the experts), moe_act
+//                 (the input of the activation function)
 //
-// They leave after the forward pass of their block and are back before its backward pass; two blocks at a time stay.
-// Sources: Megatron-LM core/pipeline_parallel/fine_grained_activation_offload.py and its user guide; TransformerEngine
+// They leave after the forward pass of their block and are back before its backward pass; two
+// blocks at a time stay.  Sources: Megatron-LM
+// core/pipeline_parallel/fine_grained_activation_offload.py and its user guide; TransformerEngine
 // cpu_offload.py (get_cpu_offload_context: num_layers).
 
 struct OffloadedModules {

@@ -4,15 +4,22 @@
 
 namespace llmsim::sim {
 
-int StageLayout::chunks() const { return schedule == PipelineSchedule::DualPipe ? 2 : virtual_stages; }
-
-int StageLayout::parts() const { return schedule == PipelineSchedule::DualPipe ? stages : stages * virtual_stages; }
-
-bool StageLayout::goes_up(int chunk) const {
-  return chunk == 1 && (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
+int StageLayout::chunks() const {
+  return schedule == PipelineSchedule::DualPipe ? 2 : virtual_stages;
 }
 
-int StageLayout::part(int stage, int chunk) const { return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage; }
+int StageLayout::parts() const {
+  return schedule == PipelineSchedule::DualPipe ? stages : stages * virtual_stages;
+}
+
+bool StageLayout::goes_up(int chunk) const {
+  return chunk == 1 &&
+         (schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe);
+}
+
+int StageLayout::part(int stage, int chunk) const {
+  return goes_up(chunk) ? parts() - 1 - stage : chunk * stages + stage;
+}
 
 bool StageLayout::ends_meet() const {
   return stages == 1 || schedule == PipelineSchedule::ZbV || schedule == PipelineSchedule::DualPipe;
@@ -44,7 +51,8 @@ bool updates_unsynchronised(PipelineSchedule schedule) { return splits_backward(
 
 namespace {
 
-// Layers that multi-token prediction and the head count as when layers are dealt, if the last part has room for them.
+// Layers that multi-token prediction and the head count as when layers are dealt, if the last part
+// has room for them.
 int prediction_layers(const Transformer& model, int parts) {
   if (model.mtp_layers == 0 || parts == 1) return 0;
   const int counted = 2 * model.mtp_layers + 1;
@@ -52,7 +60,8 @@ int prediction_layers(const Transformer& model, int parts) {
 }
 
 // Layers as they are dealt, multi-token-prediction layers included.
-std::vector<ModelChunk> dealt_evenly(const Transformer& model, const Strategy& strategy, int count) {
+std::vector<ModelChunk> dealt_evenly(const Transformer& model, const Strategy& strategy,
+                                     int count) {
   const int extra = strategy.embeddings_as_layers ? 2 : 0;
   const int prediction = prediction_layers(model, count);
   const int dealt = model.num_layers + extra + prediction;
@@ -69,8 +78,10 @@ std::vector<ModelChunk> dealt_evenly(const Transformer& model, const Strategy& s
   return parts;
 }
 
-// `stage_layers` of each part; or of each stage, over its chunks as evenly as they go, the first ones taking what is left.
-std::vector<ModelChunk> dealt_by_hand(const Transformer& model, const Strategy& strategy, const StageLayout& layout) {
+// `stage_layers` of each part; or of each stage, over its chunks as evenly as they go, the first
+// ones taking what is left.
+std::vector<ModelChunk> dealt_by_hand(const Transformer& model, const Strategy& strategy,
+                                      const StageLayout& layout) {
   std::vector<ModelChunk> parts(static_cast<std::size_t>(layout.parts()));
   const int given = static_cast<int>(strategy.stage_layers.size()), chunks = layout.parts() / given;
   for (int i = 0; i < given; ++i) {
@@ -89,8 +100,9 @@ std::vector<ModelChunk> dealt_by_hand(const Transformer& model, const Strategy& 
 std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy) {
   const StageLayout layout = stage_layout(strategy);
   const int count = layout.parts();
-  std::vector<ModelChunk> parts =
-      strategy.stage_layers.empty() ? dealt_evenly(model, strategy, count) : dealt_by_hand(model, strategy, layout);
+  std::vector<ModelChunk> parts = strategy.stage_layers.empty()
+                                      ? dealt_evenly(model, strategy, count)
+                                      : dealt_by_hand(model, strategy, layout);
   parts.front().embedding = true;
   parts.back().head = true;
   parts.back().meets_embedding = count > 1 && layout.ends_meet();
@@ -106,7 +118,8 @@ std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& st
 std::vector<ModelChunk> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {
   const std::vector<ModelChunk> all = model_parts(model, strategy);
   std::vector<ModelChunk> parts;
-  for (int chunk = 0; chunk < stage_layout(strategy).chunks(); ++chunk) parts.push_back(all[part_index(strategy, stage, chunk)]);
+  for (int chunk = 0; chunk < stage_layout(strategy).chunks(); ++chunk)
+    parts.push_back(all[part_index(strategy, stage, chunk)]);
   return parts;
 }
 

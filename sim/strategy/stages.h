@@ -1,17 +1,20 @@
-// The pipeline stages of a model: which parts of it each holds, schedule by schedule, how its layers are dealt to the parts, and
-// what a stage hands to the next.
+// The pipeline stages of a model: which parts of it each holds, schedule by schedule, how its
+// layers are dealt to the parts, and what a stage hands to the next.
 //
-// The model is cut into parts in its own order; a stage holds some of them as its chunks.  With p stages and v chunks a stage
+// The model is cut into parts in its own order; a stage holds some of them as its chunks.  With p
+// stages and v chunks a stage
 //
 //   GPipe, 1F1B, ZB-H1   p parts    chunk 0 of stage s is part s
 //   interleaved          p v parts  chunk c of stage s is part c p + s
-//   ZB-V                 2 p parts  chunks 0 and 1 of stage s are parts s and 2 p - 1 - s: down the stages and up again, so that
-//                                   the first stage has both ends of the model
-//   DualPipe             p parts    chunks 0 and 1 of stage s are parts s and p - 1 - s: every part is held twice; half of the
-//                                   micro-batches go down the stages through the chunks 0, half go up through the chunks 1
+//   ZB-V                 2 p parts  chunks 0 and 1 of stage s are parts s and 2 p - 1 - s: down the
+//                                   stages and up again, so that the first stage has both ends of
+//                                   the model
+//   DualPipe             p parts    chunks 0 and 1 of stage s are parts s and p - 1 - s: every part
+//                                   is held twice; half of the micro-batches go down the stages
+//                                   through the chunks 0, half go up through the chunks 1
 //
-// Sources: Narayanan et al. 2021 (interleaved); Qi et al., "Pipeline Parallelism with Controllable Memory", arXiv 2405.15362 (V);
-// DeepSeek-V3 technical report, arXiv 2412.19437 (DualPipe).
+// Sources: Narayanan et al. 2021 (interleaved); Qi et al., "Pipeline Parallelism with Controllable
+// Memory", arXiv 2405.15362 (V); DeepSeek-V3 technical report, arXiv 2412.19437 (DualPipe).
 #pragma once
 
 #include <cstddef>
@@ -35,10 +38,12 @@ struct StageLayout {
   // The part that chunk `chunk` of a stage is.
   int part(int stage, int chunk) const;
   bool ends_meet() const;  // the embedding and the head are on one stage
-  // Where what a chunk makes goes, the activations of a forward or the gradients of a backward pass; none where the stage itself,
-  // at the turn of a V, or nobody, at an end of the model, needs it.
+  // Where what a chunk makes goes, the activations of a forward or the gradients of a backward
+  // pass; none where the stage itself, at the turn of a V, or nobody, at an end of the model, needs
+  // it.
   std::optional<int> next_stage(int stage, int chunk, bool backward) const;
-  // Micro-batches of a step that go through one chunk: all, or half of them where they come from both ends.
+  // Micro-batches of a step that go through one chunk: all, or half of them where they come from
+  // both ends.
   int chunk_microbatches() const;
 
  private:
@@ -47,12 +52,13 @@ struct StageLayout {
 
 StageLayout stage_layout(const Strategy& strategy);
 
-// Whether every backward pass is executed as two, data gradients and weight gradients (ZB-H1, ZB-V).  DualPipe splits only some
-// of them, while it fills and drains.
+// Whether every backward pass is executed as two, data gradients and weight gradients (ZB-H1,
+// ZB-V).  DualPipe splits only some of them, while it fills and drains.
 bool splits_backward(PipelineSchedule schedule);
 
-// Whether the next step of a stage begins when the stage itself has ended this one: the norm of the gradients is checked after
-// the update, which is undone where it was too large (Qi et al. 2023, section 4).  Otherwise all stages wait for the last.
+// Whether the next step of a stage begins when the stage itself has ended this one: the norm of the
+// gradients is checked after the update, which is undone where it was too large (Qi et al. 2023,
+// section 4).  Otherwise all stages wait for the last.
 bool updates_unsynchronised(PipelineSchedule schedule);
 
 // One contiguous part of the model: a chunk of a stage.
@@ -75,12 +81,13 @@ struct ModelChunk {
 };
 
 // All parts in model order: pipeline_parallel * virtual_stages.
-// Layers are dealt evenly; a remainder goes one each to the parts in the middle first, because the ends also carry the embedding
-// and the head.  With embeddings_as_layers those two count as one layer each.  Multi-token-prediction layers belong to the last
-// part, and each counts as two (its head is as long as a block), the head as one; so does Megatron-LM's layout of DeepSeek-V3, 4
+// Layers are dealt evenly; a remainder goes one each to the parts in the middle first, because the
+// ends also carry the embedding and the head.  With embeddings_as_layers those two count as one
+// layer each.  Multi-token-prediction layers belong to the last part, and each counts as two (its
+// head is as long as a block), the head as one; so does Megatron-LM's layout of DeepSeek-V3, 4
 // layers in each of 16 parts and 1 in the last.
-// With `stage_layers` a stage has as many as that says, over its parts as evenly as they go, or each part as many;
-// multi-token-prediction layers come on top of those of the last part.
+// With `stage_layers` a stage has as many as that says, over its parts as evenly as they go, or
+// each part as many; multi-token-prediction layers come on top of those of the last part.
 std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& strategy);
 
 // Those of one stage, chunk after chunk.
@@ -89,7 +96,8 @@ std::vector<ModelChunk> stage_parts(const Transformer& model, const Strategy& st
 // Where in them chunk `chunk` of a stage is.
 std::size_t part_index(const Strategy& strategy, int stage, int chunk);
 
-// The residual stream of one micro-batch on one rank, divided over the tensor ranks with sequence parallelism.
+// The residual stream of one micro-batch on one rank, divided over the tensor ranks with sequence
+// parallelism.
 Bytes stage_output(const Transformer& model, const Strategy& strategy);
 
 }  // namespace llmsim::sim

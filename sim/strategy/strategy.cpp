@@ -6,14 +6,20 @@
 namespace llmsim::sim {
 namespace {
 
-constexpr Named<Precision> kPrecisions[] = {{Precision::Fp32, "fp32"},   {Precision::Tf32, "tf32"}, {Precision::Fp16, "fp16"},
-                                            {Precision::Bf16, "bf16"},   {Precision::Fp8, "fp8"},   {Precision::Mxfp8, "mxfp8"},
-                                            {Precision::Nvfp4, "nvfp4"}, {Precision::Nf4, "nf4"},   {Precision::Int4, "int4"}};
+constexpr Named<Precision> kPrecisions[] = {
+    {Precision::Fp32, "fp32"},   {Precision::Tf32, "tf32"}, {Precision::Fp16, "fp16"},
+    {Precision::Bf16, "bf16"},   {Precision::Fp8, "fp8"},   {Precision::Mxfp8, "mxfp8"},
+    {Precision::Nvfp4, "nvfp4"}, {Precision::Nf4, "nf4"},   {Precision::Int4, "int4"}};
 
-constexpr Named<OptimizerKind> kOptimizers[] = {
-    {OptimizerKind::AdamW, "adamw"},       {OptimizerKind::Adam, "adam"},           {OptimizerKind::Adam8bit, "adam8bit"},
-    {OptimizerKind::Lion, "lion"},         {OptimizerKind::Adafactor, "adafactor"}, {OptimizerKind::Sgd, "sgd"},
-    {OptimizerKind::Momentum, "momentum"}, {OptimizerKind::Lamb, "lamb"},           {OptimizerKind::Muon, "muon"}};
+constexpr Named<OptimizerKind> kOptimizers[] = {{OptimizerKind::AdamW, "adamw"},
+                                                {OptimizerKind::Adam, "adam"},
+                                                {OptimizerKind::Adam8bit, "adam8bit"},
+                                                {OptimizerKind::Lion, "lion"},
+                                                {OptimizerKind::Adafactor, "adafactor"},
+                                                {OptimizerKind::Sgd, "sgd"},
+                                                {OptimizerKind::Momentum, "momentum"},
+                                                {OptimizerKind::Lamb, "lamb"},
+                                                {OptimizerKind::Muon, "muon"}};
 
 constexpr Named<Sharding> kShardings[] = {{Sharding::None, "none"},
                                           {Sharding::Zero1, "zero1"},
@@ -29,8 +35,9 @@ constexpr Named<PipelineSchedule> kSchedules[] = {{PipelineSchedule::GPipe, "gpi
                                                   {PipelineSchedule::ZbV, "zb-v"},
                                                   {PipelineSchedule::DualPipe, "dualpipe"}};
 
-constexpr Named<ContextScheme> kContextSchemes[] = {
-    {ContextScheme::Ring, "ring"}, {ContextScheme::AllGather, "all-gather"}, {ContextScheme::AllToAll, "all-to-all"}};
+constexpr Named<ContextScheme> kContextSchemes[] = {{ContextScheme::Ring, "ring"},
+                                                    {ContextScheme::AllGather, "all-gather"},
+                                                    {ContextScheme::AllToAll, "all-to-all"}};
 
 constexpr Named<ExpertDispatch> kDispatches[] = {{ExpertDispatch::AllToAll, "alltoall"},
                                                  {ExpertDispatch::AllGather, "allgather"},
@@ -81,7 +88,8 @@ bool Strategy::replicates_shards() const {
 }
 
 bool Strategy::plain_experts() const {
-  return moe_dispatch == ExpertDispatch::AllToAll && !moe_overlap && moe_captured && moe_imbalance == 1.0 && !moe_capacity;
+  return moe_dispatch == ExpertDispatch::AllToAll && !moe_overlap && moe_captured &&
+         moe_imbalance == 1.0 && !moe_capacity;
 }
 
 int Strategy::expert_data_ranks() const {
@@ -91,7 +99,9 @@ int Strategy::expert_data_ranks() const {
 
 int Strategy::expert_shard_ranks() const {
   const std::int64_t ranks = std::int64_t{shard_ranks()} * tp;
-  return sharding == Sharding::None ? 1 : std::max(1, static_cast<int>(ranks / (std::int64_t{expert_tensor_ranks()} * ep)));
+  return sharding == Sharding::None
+             ? 1
+             : std::max(1, static_cast<int>(ranks / (std::int64_t{expert_tensor_ranks()} * ep)));
 }
 
 NameTable<Precision> name_table(Precision) { return kPrecisions; }

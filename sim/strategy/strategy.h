@@ -10,14 +10,16 @@
 
 namespace llmsim::sim {
 
-// Training recipe: the arithmetic of the linear layers.  Attention, norms and the loss stay in 16 bits (or fp32) in the 8- and
-// 4-bit recipes; Nf4 and Int4 are frozen weights of a fine-tuning run that are unpacked to bf16.
+// Training recipe: the arithmetic of the linear layers.  Attention, norms and the loss stay in 16
+// bits (or fp32) in the 8- and 4-bit recipes; Nf4 and Int4 are frozen weights of a fine-tuning run
+// that are unpacked to bf16.
 enum class Precision { Fp32, Tf32, Fp16, Bf16, Fp8, Mxfp8, Nvfp4, Nf4, Int4 };
 
 // Format in which the linear layers multiply, and in which activations travel and are saved.
 DType matmul_dtype(Precision precision);
 DType activation_dtype(Precision precision);
-// Of GEMMs that low-precision recipes leave alone: those of unfused attention, and of a loss in chunks.
+// Of GEMMs that low-precision recipes leave alone: those of unfused attention, and of a loss in
+// chunks.
 DType high_precision_matmul_dtype(Precision precision);
 
 enum class OptimizerKind { AdamW, Adam, Adam8bit, Lion, Adafactor, Sgd, Momentum, Lamb, Muon };
@@ -33,24 +35,28 @@ enum class Sharding { None, Zero1, Zero2, Zero3, Hsdp };
 // How context-parallel ranks share keys and values, see operators/attention_core.h.
 enum class ContextScheme { Ring, AllGather, AllToAll };
 
-// The order of forward and backward passes, see pipeline/pipeline.h; ZbH1 and ZbV are zero-bubble schedules.
+// The order of forward and backward passes, see pipeline/pipeline.h; ZbH1 and ZbV are zero-bubble
+// schedules.
 enum class PipelineSchedule { GPipe, OneForwardOneBackward, Interleaved, ZbH1, ZbV, DualPipe };
 
 // How the experts of an MoE model are divided, and how tokens reach them.
 //
-// The ranks of one pipeline stage, tp * cp * dp of them, hold every expert etp * ep * edp = tp * cp * dp ways: etp ranks share
-// one expert, ep groups of them have different ones, and edp of those sets are copies.  Experts are numbered as the rest of the
-// model is: etp fastest, then ep, then edp.  With etp = tp the expert ranks lie inside dp * cp; with etp = 1 a rank has whole
-// experts.
+// The ranks of one pipeline stage, tp * cp * dp of them, hold every expert etp * ep * edp = tp * cp
+// * dp ways: etp ranks share one expert, ep groups of them have different ones, and edp of those
+// sets are copies.  Experts are numbered as the rest of the model is: etp fastest, then ep, then
+// edp.  With etp = tp the expert ranks lie inside dp * cp; with etp = 1 a rank has whole experts.
 //
 // What carries tokens to the ranks that have their experts, and results back:
-//   AllToAll      one row for each expert that a token visits, by an all-to-all of the collective library
-//   AllGather     all tokens of the expert ranks are gathered, each rank picks its own; results are reduce-scattered
-//   Deduplicated  a kernel of its own sends a token once to each node and once to each rank that it visits, however many of its
-//                 experts are there (DeepEP, HybridEP)
+//   AllToAll      one row for each expert that a token visits, by an all-to-all of the collective
+//                 library
+//   AllGather     all tokens of the expert ranks are gathered, each rank picks its own; results are
+//                 reduce-scattered
+//   Deduplicated  a kernel of its own sends a token once to each node and once to each rank that it
+//                 visits, however many of its experts are there (DeepEP, HybridEP)
 enum class ExpertDispatch { AllToAll, AllGather, Deduplicated };
 
-// Parameter-efficient fine-tuning: the base weights are frozen and low-rank adapters of `rank` are trained on the linear layers.
+// Parameter-efficient fine-tuning: the base weights are frozen and low-rank adapters of `rank` are
+// trained on the linear layers.
 struct Adapters {
   int rank = 8;
   bool all_linear = false;  // on every linear layer instead of the q and v projections
@@ -58,31 +64,42 @@ struct Adapters {
 };
 
 struct Strategy {
-  // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks (ExpertDispatch).
+  // The mesh.  dp * tp * pp * cp = number of devices; experts divide the same ranks
+  // (ExpertDispatch).
   int dp = 1;  // data-parallel ranks
   int tp = 1;  // tensor-parallel ranks
   int pp = 1;  // pipeline stages
   int cp = 1;  // context-parallel ranks
   int ep = 1;  // expert-parallel ranks
   ContextScheme cp_scheme = ContextScheme::Ring;
-  bool cp_balanced = true;         // each context rank holds an early and a late piece of a sequence (zigzag): equal causal work
+  // Each context rank holds an early and a late piece of a sequence (zigzag): equal causal work.
+  bool cp_balanced = true;
   bool sequence_parallel = false;  // norms and residuals sharded over the tensor ranks
 
   // Experts, see ExpertDispatch.
-  std::optional<int> etp = {};  // ranks that divide each expert; none: as many as divide the rest (tp)
+  // Ranks that divide each expert; none: as many as divide the rest (tp).
+  std::optional<int> etp = {};
   ExpertDispatch moe_dispatch = ExpertDispatch::AllToAll;
-  bool moe_overlap = false;                 // dispatch and combine run beside the opposite pass of another micro-batch
-  bool moe_captured = true;                 // captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes
-  double moe_imbalance = 1.0;               // rows of the busiest rank relative to the mean; all others wait for it
-  std::optional<double> moe_capacity = {};  // rows of an expert relative to the mean, padded or dropped to it; none: dropless
+  // Dispatch and combine run beside the opposite pass of another micro-batch.
+  bool moe_overlap = false;
+  // Captured graphs (cuda_graph) hold the experts too, not only modules of fixed shapes.
+  bool moe_captured = true;
+  // Rows of the busiest rank relative to the mean; all others wait for it.
+  double moe_imbalance = 1.0;
+  // Rows of an expert relative to the mean, padded or dropped to it; none: dropless.
+  std::optional<double> moe_capacity = {};
 
-  int virtual_stages = 1;  // parts of the model per pipeline stage: 2 under ZbV; DualPipe holds its one part twice
+  // Parts of the model per pipeline stage: 2 under ZbV; DualPipe holds its one part twice.
+  int virtual_stages = 1;
   PipelineSchedule pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
-  bool embeddings_as_layers = false;   // the embedding and the head each count as a layer when layers are dealt to stages
-  std::vector<int> stage_layers = {};  // by hand: transformer layers of each stage, or of each part; empty: dealt evenly
+  // The embedding and the head each count as a layer when layers are dealt to stages.
+  bool embeddings_as_layers = false;
+  // By hand: transformer layers of each stage, or of each part; empty: dealt evenly.
+  std::vector<int> stage_layers = {};
 
   Sharding sharding = Sharding::None;
-  int shard_size = 0;  // ranks that share one copy of what is sharded; 0: all data and context ranks (not under Hsdp)
+  // Ranks that share one copy of what is sharded; 0: all data and context ranks (not under Hsdp).
+  int shard_size = 0;
 
   int micro_batch = 1;   // sequences per forward pass of one replica
   int global_batch = 1;  // sequences per optimizer step
@@ -94,13 +111,14 @@ struct Strategy {
   std::optional<Adapters> adapters;
 
   bool flash_attention = true;
-  bool compile = false;              // torch.compile or another compiler that fuses memory-bound operators
+  bool compile = false;  // torch.compile or another compiler that fuses memory-bound operators
   bool fused_cross_entropy = false;  // logits are made and consumed in chunks, never whole
   bool tp_overlap = false;           // tensor-parallel collectives overlapped with their GEMMs
   bool gradient_overlap = true;      // gradients are reduced beside the backward pass
-  bool gather_overlap = true;        // sharded weights are gathered beside the passes that need them
-  bool gradient_clip = true;         // the norm of all gradients is taken, and they are scaled by it, before the update
-  bool cuda_graph = false;           // no per-kernel launch cost
+  bool gather_overlap = true;  // sharded weights are gathered beside the passes that need them
+  // The norm of all gradients is taken, and they are scaled by it, before the update.
+  bool gradient_clip = true;
+  bool cuda_graph = false;  // no per-kernel launch cost
 
   int num_devices() const { return dp * tp * pp * cp; }
   // Forward passes of one replica per optimizer step.
@@ -123,13 +141,15 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
-// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b" ("zero-bubble" is ZB-H1), "all-gather".
+// Names as run files spell them: "bf16", "adamw", "zero3", "1f1b" ("zero-bubble" is ZB-H1),
+// "all-gather".
 NameTable<Precision> name_table(Precision);
 NameTable<OptimizerKind> name_table(OptimizerKind);
 NameTable<Sharding> name_table(Sharding);
 NameTable<PipelineSchedule> name_table(PipelineSchedule);
 NameTable<ContextScheme> name_table(ContextScheme);
-// "alltoall", "allgather", "deepep"; "hybridep" and "flex" (Megatron's name for what runs either) are Deduplicated too.
+// "alltoall", "allgather", "deepep"; "hybridep" and "flex" (Megatron's name for what runs either)
+// are Deduplicated too.
 NameTable<ExpertDispatch> name_table(ExpertDispatch);
 
 }  // namespace llmsim::sim

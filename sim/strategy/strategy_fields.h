@@ -1,7 +1,9 @@
-// The fields of a strategy by name: one table, which run files, options, JSON, tables and ablations iterate over.
+// The fields of a strategy by name: one table, which run files, options, JSON, tables and ablations
+// iterate over.
 //
-// A key is that of the training section of a run file; a dot stands for an object in it ("recompute.kind").  A new field of a
-// Strategy is a member, a row here and a formula.  Adapters stand in the model of a run file and are no field.
+// A key is that of the training section of a run file; a dot stands for an object in it
+// ("recompute.kind").  A new field of a Strategy is a member, a row here and a formula.  Adapters
+// stand in the model of a run file and are no field.
 #pragma once
 
 #include <map>
@@ -13,16 +15,18 @@
 
 namespace llmsim::sim {
 
-// How a field is written where it says nothing under a strategy (the scheme of context ranks where there is one).
+// How a field is written where it says nothing under a strategy (the scheme of context ranks where
+// there is one).
 enum class Written { Always, OrNull, OrNothing };
 
 struct StrategyField : Field<Strategy> {
   const char* value_name = "";  // of its option's value: "N", "SEQS"
-  const char* help = "";        // of its option: what, default, example; empty: no option of its own
-  const char* options = "";     // spellings of its option; empty: the key with dashes
+  const char* help = "";     // of its option: what, default, example; empty: no option of its own
+  const char* options = "";  // spellings of its option; empty: the key with dashes
   Written written = Written::Always;
-  bool (*says)(const Strategy&) = nullptr;  // whether it says something; null: where it differs from a plain strategy's
-  bool of_framework = false;                // the framework has a default of its own (hwdb/frameworks.h)
+  // Whether it says something; null: where it differs from a plain strategy's.
+  bool (*says)(const Strategy&) = nullptr;
+  bool of_framework = false;  // the framework has a default of its own (hwdb/frameworks.h)
 };
 
 const std::vector<StrategyField>& strategy_fields();
@@ -36,7 +40,8 @@ bool says_something(const StrategyField& field, const Strategy& strategy);
 // What the values of a field are: "an integer from 1 to 1048576".
 std::string expected_values(const StrategyField& field);
 
-// The value in the spelling of the table ("zero-bubble" is "zb-h1"); none where the field cannot have it.
+// The value in the spelling of the table ("zero-bubble" is "zb-h1"); none where the field cannot
+// have it.
 std::optional<FieldValue> checked(const StrategyField& field, const FieldValue& value);
 
 // Some fields of a strategy, by key: what a run file or options state.

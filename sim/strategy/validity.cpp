@@ -56,8 +56,9 @@ std::int64_t product_of(int a, int b) { return static_cast<std::int64_t>(a) * b;
 double mesh_product(const Strategy& s) { return static_cast<double>(s.dp) * s.tp * s.pp * s.cp; }
 
 const char* broken_size(const Strategy& strategy) {
-  const std::array<int, 8> sizes{strategy.dp,          strategy.tp,          strategy.pp,
-                                 strategy.cp,          strategy.ep,          strategy.virtual_stages,
+  const std::array<int, 8> sizes{strategy.dp,          strategy.tp,
+                                 strategy.pp,          strategy.cp,
+                                 strategy.ep,          strategy.virtual_stages,
                                  strategy.micro_batch, strategy.global_batch};
   for (const int size : sizes) {
     if (size < 1 || size > kLargestSize) return kPositive;
@@ -77,7 +78,9 @@ const char* broken_context(const Transformer& model, const Strategy& strategy) {
     if (model.num_heads % ranks != 0) return kContextHeads;
     return divide_each_other(model.num_kv_heads, ranks) ? nullptr : kContextKvHeads;
   }
-  return !model.encoder && strategy.cp_balanced && model.seq_len % product_of(2, strategy.cp) != 0 ? kZigzag : nullptr;
+  return !model.encoder && strategy.cp_balanced && model.seq_len % product_of(2, strategy.cp) != 0
+             ? kZigzag
+             : nullptr;
 }
 
 const char* broken_experts(const Transformer& model, const Strategy& strategy) {
@@ -91,7 +94,10 @@ const char* broken_experts(const Transformer& model, const Strategy& strategy) {
   if (model.moe->num_experts % ep != 0) return kExperts;
   if (stage_ranks(strategy) % product_of(ep, etp) != 0) return kExpertRanks;
   if (strategy.moe_imbalance < 1.0 || strategy.moe_capacity.value_or(1.0) < 1.0) return kExpertLoad;
-  return strategy.replicates_shards() && product_of(strategy.shard_size, tp) % product_of(ep, etp) != 0 ? kExpertShard : nullptr;
+  return strategy.replicates_shards() &&
+                 product_of(strategy.shard_size, tp) % product_of(ep, etp) != 0
+             ? kExpertShard
+             : nullptr;
 }
 
 const char* broken_shape(const Transformer& model, const Strategy& strategy) {
@@ -119,19 +125,25 @@ const char* broken_split_schedule(const Strategy& strategy) {
 
 // A schedule and its number of chunks must be told the same way: neither overrides the other.
 const char* broken_chunks(const Strategy& s) {
-  const bool one =
-      s.pipeline_schedule == PipelineSchedule::GPipe || s.pipeline_schedule == PipelineSchedule::OneForwardOneBackward;
+  const bool one = s.pipeline_schedule == PipelineSchedule::GPipe ||
+                   s.pipeline_schedule == PipelineSchedule::OneForwardOneBackward;
   if (s.virtual_stages > 1 && one) return kOneChunk;
-  return s.pipeline_schedule == PipelineSchedule::Interleaved && s.virtual_stages == 1 ? kChunks : nullptr;
+  return s.pipeline_schedule == PipelineSchedule::Interleaved && s.virtual_stages == 1 ? kChunks
+                                                                                       : nullptr;
 }
 
 const char* broken_stage_layers(const Transformer& model, const Strategy& s) {
   if (s.stage_layers.empty()) return nullptr;
   const std::size_t given = s.stage_layers.size(), stages = static_cast<std::size_t>(s.pp);
-  if (given != stages && given != stages * static_cast<std::size_t>(s.virtual_stages)) return kStageCount;
-  if (std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0}) != model.num_layers) return kStageSum;
-  return *std::min_element(s.stage_layers.begin(), s.stage_layers.end()) < (given == stages ? s.virtual_stages : 1) ? kStageLeast
-                                                                                                                    : nullptr;
+  if (given != stages && given != stages * static_cast<std::size_t>(s.virtual_stages))
+    return kStageCount;
+  if (std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0}) !=
+      model.num_layers)
+    return kStageSum;
+  return *std::min_element(s.stage_layers.begin(), s.stage_layers.end()) <
+                 (given == stages ? s.virtual_stages : 1)
+             ? kStageLeast
+             : nullptr;
 }
 
 const char* broken_pipeline(const Transformer& model, const Strategy& strategy) {
@@ -141,12 +153,14 @@ const char* broken_pipeline(const Transformer& model, const Strategy& strategy) 
   if (const char* rule = broken_stage_layers(model, strategy)) return rule;
   const std::int64_t replica_batch = product_of(strategy.dp, strategy.micro_batch);
   if (strategy.global_batch % replica_batch != 0) return kBatch;
-  const bool interleaves = strategy.virtual_stages > 1 && strategy.pipeline_schedule != PipelineSchedule::ZbV;
+  const bool interleaves =
+      strategy.virtual_stages > 1 && strategy.pipeline_schedule != PipelineSchedule::ZbV;
   if (interleaves && strategy.num_microbatches() < strategy.pp) return kInterleaved;
   return broken_split_schedule(strategy);
 }
 
-// The nearest values on both sides of `value`, up to `most`, that `works` accepts, as "4 or 8"; empty where there is none.
+// The nearest values on both sides of `value`, up to `most`, that `works` accepts, as "4 or 8";
+// empty where there is none.
 template <typename Works>
 std::string nearest(std::int64_t value, std::int64_t most, const Works& works) {
   std::int64_t below = std::min(value, most), above = value + 1;
@@ -164,27 +178,33 @@ std::string nearest_divisors(std::int64_t number, std::int64_t value) {
 // Tensor ranks that divide everything of the model that they must.
 std::string nearest_tensor_ranks(const Transformer& model, int value) {
   return nearest(value, model.num_heads, [&](std::int64_t t) {
-    return model.num_heads % t == 0 && model.ffn_size % t == 0 && divide_each_other(model.num_kv_heads, t);
+    return model.num_heads % t == 0 && model.ffn_size % t == 0 &&
+           divide_each_other(model.num_kv_heads, t);
   });
 }
 
 // "tp = 3".
-std::string equals(const std::string& name, std::int64_t value) { return name + " = " + std::to_string(value); }
+std::string equals(const std::string& name, std::int64_t value) {
+  return name + " = " + std::to_string(value);
+}
 
 std::string mesh_message(const Strategy& s, int devices) {
-  const std::string sizes =
-      std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " + std::to_string(s.pp) + " * " + std::to_string(s.cp);
-  return "dp * tp * pp * cp = " + sizes + " = " + std::to_string(std::llround(mesh_product(s))) + ", but there are " +
-         std::to_string(devices) + " devices" + mesh_advice(s, devices);
+  const std::string sizes = std::to_string(s.dp) + " * " + std::to_string(s.tp) + " * " +
+                            std::to_string(s.pp) + " * " + std::to_string(s.cp);
+  return "dp * tp * pp * cp = " + sizes + " = " + std::to_string(std::llround(mesh_product(s))) +
+         ", but there are " + std::to_string(devices) + " devices" + mesh_advice(s, devices);
 }
 
-std::string divides_message(const std::string& name, std::int64_t value, const std::string& whole_name, std::int64_t whole) {
-  return equals(name, value) + " does not divide " + equals(whole_name, whole) + " (nearest: " + nearest_divisors(whole, value) +
-         ")";
+std::string divides_message(const std::string& name, std::int64_t value,
+                            const std::string& whole_name, std::int64_t whole) {
+  return equals(name, value) + " does not divide " + equals(whole_name, whole) +
+         " (nearest: " + nearest_divisors(whole, value) + ")";
 }
 
-std::string tensor_message(const Transformer& model, const Strategy& s, const char* name, int whole) {
-  return equals("tp", s.tp) + " does not divide " + equals(name, whole) + " (nearest: " + nearest_tensor_ranks(model, s.tp) + ")";
+std::string tensor_message(const Transformer& model, const Strategy& s, const char* name,
+                           int whole) {
+  return equals("tp", s.tp) + " does not divide " + equals(name, whole) +
+         " (nearest: " + nearest_tensor_ranks(model, s.tp) + ")";
 }
 
 std::string sequence_message(const Transformer& model, const Strategy& s) {
@@ -195,30 +215,39 @@ std::string sequence_message(const Transformer& model, const Strategy& s) {
 std::string interleaved_message(const Strategy& s) {
   const std::int64_t batch = product_of(s.dp, s.micro_batch) * s.pp;
   return equals("num_microbatches", s.num_microbatches()) + " is less than " + equals("pp", s.pp) +
-         ", which the interleaved schedule needs (nearest: " + equals("global_batch", batch) + ", or " +
-         equals("pp", s.num_microbatches()) + ", or virtual_stages = 1)";
+         ", which the interleaved schedule needs (nearest: " + equals("global_batch", batch) +
+         ", or " + equals("pp", s.num_microbatches()) + ", or virtual_stages = 1)";
 }
 
 std::string layers_message(const Transformer& model, const Strategy& s) {
   const int layers = dealt_layers(model, s);
-  const std::string nearest =
-      s.pp <= layers ? equals("virtual_stages", layers / s.pp) : equals("pp", std::max(1, layers / s.virtual_stages));
-  return equals("pp * virtual_stages", product_of(s.pp, s.virtual_stages)) + " is more than the layers of the model, " +
-         std::to_string(layers) + " (nearest: " + nearest + ")";
+  const std::string nearest = s.pp <= layers ? equals("virtual_stages", layers / s.pp)
+                                             : equals("pp", std::max(1, layers / s.virtual_stages));
+  return equals("pp * virtual_stages", product_of(s.pp, s.virtual_stages)) +
+         " is more than the layers of the model, " + std::to_string(layers) +
+         " (nearest: " + nearest + ")";
 }
 
-std::optional<std::string> expert_message(const char* rule, const Transformer& model, const Strategy& s) {
+std::optional<std::string> expert_message(const char* rule, const Transformer& model,
+                                          const Strategy& s) {
   const std::int64_t etp = s.expert_tensor_ranks();
   const bool apart = etp != s.tp;
-  if (rule == kDenseExperts) return equals("ep", s.ep) + " needs an MoE model, which the model is not (nearest: ep = 1)";
+  if (rule == kDenseExperts)
+    return equals("ep", s.ep) + " needs an MoE model, which the model is not (nearest: ep = 1)";
   if (rule == kExperts) return divides_message("ep", s.ep, "num_experts", model.moe->num_experts);
   if (rule == kExpertTensor) return divides_message("etp", etp, "tp", s.tp);
   if (rule == kExpertTokens)
     return equals("etp", etp) + " is not " + equals("tp", s.tp) +
-           ", which needs sequence parallelism: each tensor rank dispatches tokens of its own (nearest: etp = tp)";
-  if (rule == kExpertLoad) return "moe_imbalance and moe_capacity are relative to the mean load: 1 or more";
-  if (rule == kExpertFfn) return divides_message(apart ? "etp" : "tp", etp, "moe.expert_ffn_size", model.moe->expert_ffn_size);
-  if (rule == kSharedFfn) return divides_message("tp", s.tp, "moe.shared_expert_ffn_size", model.moe->shared_expert_ffn_size);
+           ", which needs sequence parallelism: each tensor rank dispatches tokens of its own "
+           "(nearest: etp = tp)";
+  if (rule == kExpertLoad)
+    return "moe_imbalance and moe_capacity are relative to the mean load: 1 or more";
+  if (rule == kExpertFfn)
+    return divides_message(apart ? "etp" : "tp", etp, "moe.expert_ffn_size",
+                           model.moe->expert_ffn_size);
+  if (rule == kSharedFfn)
+    return divides_message("tp", s.tp, "moe.shared_expert_ffn_size",
+                           model.moe->shared_expert_ffn_size);
   if (rule != kExpertRanks && rule != kExpertShard) return std::nullopt;
   // With etp = tp both sides are tp times what people think in.
   const std::int64_t ranks = rule == kExpertRanks ? product_of(s.dp, s.cp) : s.shard_size;
@@ -232,61 +261,82 @@ std::string both_ends_message(const Strategy& s) {
   const int m = s.num_microbatches(), least = 2 * s.pp;
   const std::int64_t each = product_of(s.dp, s.micro_batch);
   const std::string nearest =
-      m < least ? std::to_string(least * each) : std::to_string((m - 1) * each) + " or " + std::to_string((m + 1) * each);
-  return equals("num_microbatches", m) + ", but dualpipe feeds half of them into each end: an even number of at least " +
+      m < least ? std::to_string(least * each)
+                : std::to_string((m - 1) * each) + " or " + std::to_string((m + 1) * each);
+  return equals("num_microbatches", m) +
+         ", but dualpipe feeds half of them into each end: an even number of at least " +
          equals("2 * pp", least) + " is needed (nearest: global_batch = " + nearest + ")";
 }
 
 // Of schedules and their chunks.
-std::optional<std::string> chunks_message(const char* rule, const Transformer& model, const Strategy& s) {
+std::optional<std::string> chunks_message(const char* rule, const Transformer& model,
+                                          const Strategy& s) {
   const std::string schedule = std::string("pipeline_schedule = ") + name_of(s.pipeline_schedule);
   const std::string virtual_stages = equals("virtual_stages", s.virtual_stages);
   std::string stage_layers = "stage_layers = [";
-  for (const int layers : s.stage_layers) stage_layers += (stage_layers.back() == '[' ? "" : ", ") + std::to_string(layers);
+  for (const int layers : s.stage_layers)
+    stage_layers += (stage_layers.back() == '[' ? "" : ", ") + std::to_string(layers);
   stage_layers += "]";
   if (rule == kOneChunk)
-    return schedule + " has one chunk per stage, but " + virtual_stages + " (nearest: interleaved, or virtual_stages = 1)";
+    return schedule + " has one chunk per stage, but " + virtual_stages +
+           " (nearest: interleaved, or virtual_stages = 1)";
   if (rule == kChunks)
-    return schedule + " needs several chunks per stage, but " + virtual_stages + " (nearest: 1f1b, or virtual_stages = 2)";
+    return schedule + " needs several chunks per stage, but " + virtual_stages +
+           " (nearest: 1f1b, or virtual_stages = 2)";
   if (rule == kStageCount)
-    return stage_layers + " has " + std::to_string(s.stage_layers.size()) + " numbers, but " + equals("pp", s.pp) + " and " +
-           virtual_stages;
+    return stage_layers + " has " + std::to_string(s.stage_layers.size()) + " numbers, but " +
+           equals("pp", s.pp) + " and " + virtual_stages;
   if (rule == kStageSum) {
-    const std::int64_t sum = std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0});
-    return stage_layers + " adds up to " + std::to_string(sum) + ", but " + equals("num_layers", model.num_layers);
+    const std::int64_t sum =
+        std::accumulate(s.stage_layers.begin(), s.stage_layers.end(), std::int64_t{0});
+    return stage_layers + " adds up to " + std::to_string(sum) + ", but " +
+           equals("num_layers", model.num_layers);
   }
-  if (rule == kStageLeast) return stage_layers + ": each stage needs a layer for each of its chunks, " + virtual_stages;
+  if (rule == kStageLeast)
+    return stage_layers + ": each stage needs a layer for each of its chunks, " + virtual_stages;
   if (rule == kSplitStages) return schedule + " needs pp > 1, but pp = 1 (nearest: pp = 2)";
   if (rule == kOnePart)
-    return schedule + " has one part of the model per stage, but " + virtual_stages + " (nearest: virtual_stages = 1)";
+    return schedule + " has one part of the model per stage, but " + virtual_stages +
+           " (nearest: virtual_stages = 1)";
   if (rule == kTwoParts)
-    return schedule + " has two parts of the model per stage, but " + virtual_stages + " (nearest: virtual_stages = 2)";
+    return schedule + " has two parts of the model per stage, but " + virtual_stages +
+           " (nearest: virtual_stages = 2)";
   if (rule == kEvenStages)
-    return schedule + " needs an even pp, but " + equals("pp", s.pp) + " (nearest: " + equals("pp", s.pp - 1) + " or " +
-           std::to_string(s.pp + 1) + ")";
+    return schedule + " needs an even pp, but " + equals("pp", s.pp) +
+           " (nearest: " + equals("pp", s.pp - 1) + " or " + std::to_string(s.pp + 1) + ")";
   if (rule == kBothEnds) return both_ends_message(s);
-  if (rule == kVirtual) return virtual_stages + " needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)";
+  if (rule == kVirtual)
+    return virtual_stages + " needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)";
   return std::nullopt;
 }
 
-std::string message_for(const char* rule, const Transformer& model, const Strategy& s, int devices) {
+std::string message_for(const char* rule, const Transformer& model, const Strategy& s,
+                        int devices) {
   if (rule == kMesh) return mesh_message(s, devices);
   if (rule == kHeads) return tensor_message(model, s, "num_heads", model.num_heads);
   if (rule == kFfn) return tensor_message(model, s, "ffn_size", model.ffn_size);
   if (rule == kKvHeads) return tensor_message(model, s, "num_kv_heads", model.num_kv_heads);
   if (rule == kSequence) return sequence_message(model, s);
   const std::int64_t context = product_of(s.cp, s.tp);
-  if (rule == kContextHeads) return divides_message("cp * tp", context, "num_heads", model.num_heads);
-  if (rule == kContextKvHeads) return divides_message("cp * tp", context, "num_kv_heads", model.num_kv_heads);
-  if (rule == kZigzag) return divides_message("2 * cp", 2 * std::int64_t{s.cp}, "seq_len", model.seq_len);
-  if (rule == kContextFlash) return equals("cp", s.cp) + " needs flash attention: kernels that return partial results";
-  if (rule == kBatch) return divides_message("dp * micro_batch", product_of(s.dp, s.micro_batch), "global_batch", s.global_batch);
-  if (rule == kShard) return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.dp, s.cp));
+  if (rule == kContextHeads)
+    return divides_message("cp * tp", context, "num_heads", model.num_heads);
+  if (rule == kContextKvHeads)
+    return divides_message("cp * tp", context, "num_kv_heads", model.num_kv_heads);
+  if (rule == kZigzag)
+    return divides_message("2 * cp", 2 * std::int64_t{s.cp}, "seq_len", model.seq_len);
+  if (rule == kContextFlash)
+    return equals("cp", s.cp) + " needs flash attention: kernels that return partial results";
+  if (rule == kBatch)
+    return divides_message("dp * micro_batch", product_of(s.dp, s.micro_batch), "global_batch",
+                           s.global_batch);
+  if (rule == kShard)
+    return divides_message("shard_size", s.shard_size, "dp * cp", product_of(s.dp, s.cp));
   if (rule == kInterleaved) return interleaved_message(s);
   if (rule == kLayers) return layers_message(model, s);
   if (const std::optional<std::string> message = expert_message(rule, model, s)) return *message;
   if (const std::optional<std::string> message = chunks_message(rule, model, s)) return *message;
-  return "every size of the mesh and of the batch must be from 1 to " + std::to_string(kLargestSize);
+  return "every size of the mesh and of the batch must be from 1 to " +
+         std::to_string(kLargestSize);
 }
 
 }  // namespace
@@ -306,20 +356,23 @@ const char* broken_rule_name(const Transformer& model, const Strategy& strategy,
 std::string mesh_advice(const Strategy& s, int devices) {
   const std::int64_t rest = product_of(s.tp, s.pp) * s.cp;
   if (devices % rest == 0) return "; dp = " + std::to_string(devices / rest) + " would fit";
-  std::string text =
-      "; tp * pp * cp = " + std::to_string(rest) + " must divide it (nearest: " + nearest_divisors(devices, rest) + ")";
+  std::string text = "; tp * pp * cp = " + std::to_string(rest) +
+                     " must divide it (nearest: " + nearest_divisors(devices, rest) + ")";
   const std::int64_t inner = product_of(s.tp, s.cp);
   if (inner <= devices && devices % inner == 0 && s.pp > devices / inner) {
-    text += "; Megatron-LM of 2021 lowered pp to devices / tp = " + std::to_string(devices / inner) +
-            " without a word: runs published as pp = " + std::to_string(s.pp) + " were that";
+    text +=
+        "; Megatron-LM of 2021 lowered pp to devices / tp = " + std::to_string(devices / inner) +
+        " without a word: runs published as pp = " + std::to_string(s.pp) + " were that";
   }
   return text;
 }
 
-std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy, const Cluster& cluster) {
+std::optional<Infeasible> broken_rule(const Transformer& model, const Strategy& strategy,
+                                      const Cluster& cluster) {
   const char* rule = broken_rule_name(model, strategy, cluster.num_devices);
   if (rule == nullptr) return std::nullopt;
-  return Infeasible{.rule = rule, .message = message_for(rule, model, strategy, cluster.num_devices)};
+  return Infeasible{.rule = rule,
+                    .message = message_for(rule, model, strategy, cluster.num_devices)};
 }
 
 }  // namespace llmsim::sim

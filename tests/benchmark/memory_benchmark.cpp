@@ -1,5 +1,5 @@
-// What one strategy costs a search: the walk over its passes, and the prices that all strategies of one combination of widths
-// share.
+// What one strategy costs a search: the walk over its passes, and the prices that all strategies of
+// one combination of widths share.
 #include <benchmark/benchmark.h>
 
 #include "sim/cost/layer_prices.h"
@@ -41,7 +41,8 @@ const Run kLongPipeline = memory_run(1, 4, 8, Sharding::None, 256);
 
 BENCHMARK_CAPTURE(footprint, zero3_8, kZero3)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(footprint, tp_4_pp_8, kPipeline)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(footprint, tp_4_pp_8_256_micro_batches, kLongPipeline)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(footprint, tp_4_pp_8_256_micro_batches, kLongPipeline)
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(curve, zero3_8, kZero3)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(curve, tp_4_pp_8_one_stage, kPipeline)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(shared_prices, tp_4, kPipeline)->Unit(benchmark::kMicrosecond);

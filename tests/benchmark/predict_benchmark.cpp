@@ -37,8 +37,10 @@ void predict_deepseek_v3(benchmark::State& state, PipelineSchedule schedule) {
   run.strategy.global_batch = 15360;
   for (auto _ : state) benchmark::DoNotOptimize(predict(run));
 }
-BENCHMARK_CAPTURE(predict_deepseek_v3, 1f1b, PipelineSchedule::OneForwardOneBackward)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(predict_deepseek_v3, dualpipe, PipelineSchedule::DualPipe)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(predict_deepseek_v3, 1f1b, PipelineSchedule::OneForwardOneBackward)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(predict_deepseek_v3, dualpipe, PipelineSchedule::DualPipe)
+    ->Unit(benchmark::kMicrosecond);
 
 void plan_256_devices(benchmark::State& state) {
   PlanQuery query;
@@ -49,7 +51,8 @@ void plan_256_devices(benchmark::State& state) {
     evaluated += result.evaluated;
     benchmark::DoNotOptimize(result);
   }
-  state.counters["strategies"] = benchmark::Counter(static_cast<double>(evaluated), benchmark::Counter::kIsRate);
+  state.counters["strategies"] =
+      benchmark::Counter(static_cast<double>(evaluated), benchmark::Counter::kIsRate);
 }
 BENCHMARK(plan_256_devices)->Unit(benchmark::kMillisecond);
 

@@ -40,20 +40,23 @@ hwdb::RunRecord batched(const std::string& id, double seconds, int micro_batch) 
 Predictor compiled_takes(double with) {
   return [with](const hwdb::RunRecord& record) {
     sim::Prediction prediction;
-    prediction.step_time = Seconds(sim::stated<bool>(record.training.strategy, "compile").value_or(false) ? with : 10.0);
+    prediction.step_time = Seconds(
+        sim::stated<bool>(record.training.strategy, "compile").value_or(false) ? with : 10.0);
     return prediction;
   };
 }
 
 Ablations of(const std::vector<hwdb::RunRecord>& runs, const Predictor& predict,
              const std::vector<hwdb::Comparison>& comparisons = {}) {
-  const std::vector<hwdb::RunFile> files{{.file = "f", .group = "study", .description = {}, .runs = runs, .rejected = {}}};
+  const std::vector<hwdb::RunFile> files{
+      {.file = "f", .group = "study", .description = {}, .runs = runs, .rejected = {}}};
   return ablations(files, comparisons, backtest(files, Scope::All, predict), predict);
 }
 
 // Measured 8 / 10, predicted 9 / 10.
 TEST(Ablations, ComparesTheRatioOnToOff) {
-  const Ablations result = of({compiled("off", 10.0, false), compiled("on", 8.0, true)}, compiled_takes(9.0));
+  const Ablations result =
+      of({compiled("off", 10.0, false), compiled("on", 8.0, true)}, compiled_takes(9.0));
   ASSERT_EQ(result.pairs.size(), 1u);
   const AblationPair& pair = result.pairs.front();
   EXPECT_EQ(pair.setting, "compile");
@@ -69,19 +72,22 @@ TEST(Ablations, ComparesTheRatioOnToOff) {
 
 TEST(Ablations, APredictionOnTheOtherSideOfOneOrOfNoEffectIsAWrongSign) {
   for (const double predicted : {11.0, 10.0}) {
-    const Ablations result = of({compiled("off", 10.0, false), compiled("on", 8.0, true)}, compiled_takes(predicted));
+    const Ablations result =
+        of({compiled("off", 10.0, false), compiled("on", 8.0, true)}, compiled_takes(predicted));
     EXPECT_EQ(result.all.decided, 1);
     EXPECT_EQ(result.all.right, 0);
   }
 }
 
-// Five steps on a straight line over the batch, each at two micro-batches: 2 + 0.5 n/8 and 1 + 0.4 n/8 seconds.  A measured pair
-// of another study stands beside the five.
+// Five steps on a straight line over the batch, each at two micro-batches: 2 + 0.5 n/8 and 1 + 0.4
+// n/8 seconds.  A measured pair of another study stands beside the five.
 TEST(Ablations, SumsMeasuredTimesApartFromComputedOnes) {
   std::vector<hwdb::RunRecord> runs{compiled("off", 10.0, false), compiled("on", 8.0, true)};
   for (const int batch : {8, 16, 32, 64, 128}) {
-    runs.push_back(batched("one" + std::to_string(batch), 2.000000011 + 0.500000013 * batch / 8, 1));
-    runs.push_back(batched("two" + std::to_string(batch), 1.000000011 + 0.400000013 * batch / 8, 2));
+    runs.push_back(
+        batched("one" + std::to_string(batch), 2.000000011 + 0.500000013 * batch / 8, 1));
+    runs.push_back(
+        batched("two" + std::to_string(batch), 1.000000011 + 0.400000013 * batch / 8, 2));
     for (std::size_t i = runs.size() - 2; i < runs.size(); ++i)
       runs[i].training.strategy["global_batch"] = batch, runs[i].group = "computed";
   }
@@ -104,11 +110,14 @@ TEST(Ablations, RunsThatDifferInTwoSettingsOrInAnUnknownOneAreNoPair) {
   hwdb::RunRecord two = compiled("two", 8.0, true);
   two.training.strategy["flash_attention"] = true;
   EXPECT_TRUE(of({compiled("off", 10.0, false), two}, compiled_takes(9.0)).pairs.empty());
-  EXPECT_TRUE(of({timed("unknown", 10.0), compiled("on", 8.0, true)}, compiled_takes(9.0)).pairs.empty());
+  EXPECT_TRUE(
+      of({timed("unknown", 10.0), compiled("on", 8.0, true)}, compiled_takes(9.0)).pairs.empty());
 }
 
 TEST(Ablations, OfMicroBatchesNeighboursArePaired) {
-  const Ablations result = of({batched("four", 8.0, 4), batched("one", 10.0, 1), batched("two", 9.0, 2)}, compiled_takes(9.0));
+  const Ablations result =
+      of({batched("four", 8.0, 4), batched("one", 10.0, 1), batched("two", 9.0, 2)},
+         compiled_takes(9.0));
   ASSERT_EQ(result.pairs.size(), 2u);
   EXPECT_EQ(result.pairs[0].off_id + " " + result.pairs[0].on_id, "one two");
   EXPECT_EQ(result.pairs[1].off_id + " " + result.pairs[1].on_id, "two four");
@@ -116,13 +125,15 @@ TEST(Ablations, OfMicroBatchesNeighboursArePaired) {
 
 TEST(Ablations, OfRepeatsTheFastestCounts) {
   const Ablations result =
-      of({compiled("off", 10.0, false), compiled("slow", 12.0, true), compiled("on", 8.0, true)}, compiled_takes(9.0));
+      of({compiled("off", 10.0, false), compiled("slow", 12.0, true), compiled("on", 8.0, true)},
+         compiled_takes(9.0));
   ASSERT_EQ(result.pairs.size(), 1u);
   EXPECT_EQ(result.pairs.front().on_id, "on");
 }
 
 TEST(Ablations, RecipesOfOneFormatAreApartFromFormats) {
-  hwdb::RunRecord bf16 = timed("bf16", 10.0), rows = timed("rows", 9.0), tensors = timed("tensors", 8.0);
+  hwdb::RunRecord bf16 = timed("bf16", 10.0), rows = timed("rows", 9.0),
+                  tensors = timed("tensors", 8.0);
   bf16.training.strategy["precision"] = "bf16";
   rows.training.strategy["precision"] = tensors.training.strategy["precision"] = "fp8";
   rows.training.settings["fp8_recipe"] = std::string("rowwise");
@@ -136,9 +147,9 @@ TEST(Ablations, RecipesOfOneFormatAreApartFromFormats) {
 }
 
 TEST(Ablations, AmountsAreNotSwitched) {
-  const Ablations result =
-      of({batched("four", 8.0, 4), batched("two", 9.0, 2), compiled("off", 10.0, false), compiled("on", 8.0, true)},
-         compiled_takes(9.0));
+  const Ablations result = of({batched("four", 8.0, 4), batched("two", 9.0, 2),
+                               compiled("off", 10.0, false), compiled("on", 8.0, true)},
+                              compiled_takes(9.0));
   EXPECT_EQ(result.all.pairs, 2);
   EXPECT_EQ(result.switched.pairs, 1);
 }
@@ -189,7 +200,8 @@ TEST(Ablations, NamedPairsNeedRunsThatAreThere) {
   named.setting = "transport";
   named.off_id = "slow";
   named.on_id = "fast";
-  const Ablations result = of({timed("slow", 10.0), timed("fast", 8.0)}, compiled_takes(9.0), {named});
+  const Ablations result =
+      of({timed("slow", 10.0), timed("fast", 8.0)}, compiled_takes(9.0), {named});
   ASSERT_EQ(result.pairs.size(), 1u);
   EXPECT_EQ(result.pairs.front().off + " " + result.pairs.front().on, "off on");
   EXPECT_THROW(of({timed("slow", 10.0)}, compiled_takes(9.0), {named}), Error);

@@ -14,7 +14,10 @@ sim::AttentionMachine machine() {
   return {.peak = 300.0 * sim::TFLOPS,
           .compute_units = 108,
           .bandwidth = 1.6 * sim::TBps,
-          .coefficients = {.forward = 0.7, .backward = 0.55, .seq_half = 400.0, .head_dim_64_factor = 0.85},
+          .coefficients = {.forward = 0.7,
+                           .backward = 0.55,
+                           .seq_half = 400.0,
+                           .head_dim_64_factor = 0.85},
           .kernel_time = sim::Seconds(3e-6)};
 }
 
@@ -36,7 +39,8 @@ TEST(AttentionFit, RecoversPlantedCoefficientsWithinTheirErrors) {
     for (const int head_dim : {64, 128}) {
       for (const bool causal : {false, true}) {
         for (int seq = 512; seq <= 16384; seq *= 2) {
-          const sim::Operator op = attention_forward(16384 / seq, 2048 / head_dim, seq, head_dim, causal);
+          const sim::Operator op =
+              attention_forward(16384 / seq, 2048 / head_dim, seq, head_dim, causal);
           samples.push_back({op, pass, planted_time(op, pass) * std::exp(noise(generator))});
         }
       }
@@ -44,17 +48,21 @@ TEST(AttentionFit, RecoversPlantedCoefficientsWithinTheirErrors) {
   }
   const AttentionFit fit = fit_attention(machine(), samples);
   const double planted[] = {0.7, 0.55, 400.0, 0.85};
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(fit.values[i].value, planted[i], 3.0 * fit.values[i].standard_error);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(fit.values[i].value, planted[i], 3.0 * fit.values[i].standard_error);
   EXPECT_LT(fit.rms, 0.05);
 }
 
 TEST(AttentionFit, CountsFlopsAsThePublishedTablesDo) {
-  // 4 b h s^2 d = 4 * 2 * 16 * 1024^2 * 128 forward; causal half; backward 2.5 times, both 3.5 times.
+  // 4 b h s^2 d = 4 * 2 * 16 * 1024^2 * 128 forward; causal half; backward 2.5 times, both 3.5
+  // times.
   const double full = 4.0 * 2 * 16 * 1024 * 1024 * 128;
   const sim::Operator op = attention_forward(2, 16, 1024, 128, false);
   EXPECT_DOUBLE_EQ(attention_flops(op, AttentionPass::Forward).value(), full);
   EXPECT_DOUBLE_EQ(attention_flops(op, AttentionPass::Both).value(), 3.5 * full);
-  EXPECT_DOUBLE_EQ(attention_flops(attention_forward(2, 16, 1024, 128, true), AttentionPass::Backward).value(), 1.25 * full);
+  EXPECT_DOUBLE_EQ(
+      attention_flops(attention_forward(2, 16, 1024, 128, true), AttentionPass::Backward).value(),
+      1.25 * full);
 }
 
 TEST(AttentionFit, NeedsSamples) { EXPECT_THROW(fit_attention(machine(), {}), Error); }

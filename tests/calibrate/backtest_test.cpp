@@ -32,7 +32,11 @@ hwdb::RunRecord finished(const std::string& id, const std::string& outcome) {
 
 hwdb::RunFile group(const std::string& name, std::vector<hwdb::RunRecord> runs) {
   for (hwdb::RunRecord& run : runs) run.group = name;
-  return {.file = name + ".json", .group = name, .description = {}, .runs = std::move(runs), .rejected = {}};
+  return {.file = name + ".json",
+          .group = name,
+          .description = {},
+          .runs = std::move(runs),
+          .rejected = {}};
 }
 
 sim::Prediction step(double seconds, double low, double high) {
@@ -48,7 +52,8 @@ Backtest always(const std::vector<hwdb::RunFile>& files, const sim::Prediction& 
 
 // Predicted 2 s for runs of 1, 2 and 4 s: ln(p / m) = ln 2, 0, -ln 2.
 TEST(Backtest, TheErrorOfAGroupIsTheMedianOfItsAbsoluteLogErrors) {
-  const Backtest result = always({group("g", {scored("a", 1.0), scored("b", 2.0), scored("c", 4.0)})}, step(2.0, 1.5, 4.0));
+  const Backtest result = always(
+      {group("g", {scored("a", 1.0), scored("b", 2.0), scored("c", 4.0)})}, step(2.0, 1.5, 4.0));
   ASSERT_EQ(result.groups.size(), 1u);
   const GroupErrors& g = result.groups.front();
   EXPECT_EQ(g.scored, 3);
@@ -62,8 +67,9 @@ TEST(Backtest, TheErrorOfAGroupIsTheMedianOfItsAbsoluteLogErrors) {
 TEST(Backtest, EachGroupCountsOnceHoweverManyRunsItHas) {
   std::vector<hwdb::RunRecord> many;
   for (int i = 0; i < 100; ++i) many.push_back(scored("m" + std::to_string(i), 2.0));
-  const Backtest result =
-      always({group("many", many), group("few", {scored("a", 1.0), scored("b", 1.0), scored("c", 1.0)})}, step(2.0, 2.0, 2.0));
+  const Backtest result = always(
+      {group("many", many), group("few", {scored("a", 1.0), scored("b", 1.0), scored("c", 1.0)})},
+      step(2.0, 2.0, 2.0));
   EXPECT_EQ(result.overall.groups, 2);
   EXPECT_EQ(result.overall.scored, 103);
   EXPECT_NEAR(*result.overall.macro_median_abs_error, std::log(2.0) / 2.0, 1e-12);
@@ -72,7 +78,8 @@ TEST(Backtest, EachGroupCountsOnceHoweverManyRunsItHas) {
 
 TEST(Backtest, GroupsOfFewerThanThreeScoredTimesArePooled) {
   const Backtest result =
-      always({group("x", {scored("a", 1.0), scored("b", 2.0)}), group("y", {scored("c", 4.0)})}, step(2.0, 2.0, 2.0));
+      always({group("x", {scored("a", 1.0), scored("b", 2.0)}), group("y", {scored("c", 4.0)})},
+             step(2.0, 2.0, 2.0));
   ASSERT_EQ(result.groups.size(), 1u);
   EXPECT_EQ(result.groups.front().group, "(small groups)");
   EXPECT_EQ(result.groups.front().scored, 3);
@@ -117,10 +124,11 @@ TEST(Backtest, RejectedAndRepeatedRunsAreListedWithTheReason) {
   EXPECT_TRUE(result.rows[2].unread);
 }
 
-// Three runs that ran, one that did not fit; everything is said to fit: 3 of 4 right, balanced (1 + 0) / 2.
+// Three runs that ran, one that did not fit; everything is said to fit: 3 of 4 right, balanced (1 +
+// 0) / 2.
 TEST(Backtest, BothOutcomesCountTheSameInTheBalancedAccuracy) {
-  const std::vector files{
-      group("g", {finished("a", "ok"), finished("b", "ok"), finished("c", "ok"), finished("d", "oom"), finished("e", "crash")})};
+  const std::vector files{group("g", {finished("a", "ok"), finished("b", "ok"), finished("c", "ok"),
+                                      finished("d", "oom"), finished("e", "crash")})};
   const OverallErrors overall = always(files, step(1.0, 1.0, 1.0)).overall;
   EXPECT_EQ(overall.outcomes, 4);
   EXPECT_EQ(overall.outcomes_right, 3);
@@ -160,10 +168,12 @@ TEST(ComparablePeak, IsThatOfTheKindAndTheStageThatWasMeasured) {
   EXPECT_EQ(compared("allocated", "max-rank"), Bytes(100.0));
   EXPECT_EQ(compared("allocated", "last-stage"), Bytes(50.0));
   EXPECT_EQ(compared("allocated", "first-or-last-stage"), Bytes(80.0));
-  EXPECT_EQ(compared("reserved", ""), Bytes(125.0));  // the stage that reserves most need not be the one that allocates most
+  // The stage that reserves most need not be the one that allocates most.
+  EXPECT_EQ(compared("reserved", ""), Bytes(125.0));
   EXPECT_EQ(compared("", ""), Bytes(125.0));
   EXPECT_EQ(compared("reserved", "last-stage"), Bytes(60.0));
-  EXPECT_EQ(compared("device", "first-or-last-stage"), Bytes(125.0 + 10.0));  // and 10 of the driver
+  // And 10 of the driver.
+  EXPECT_EQ(compared("device", "first-or-last-stage"), Bytes(125.0 + 10.0));
 }
 
 TEST(Backtest, MemoryErrorsAreMedianByGroupAndMeanOverRuns) {

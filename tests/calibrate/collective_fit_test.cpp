@@ -53,8 +53,8 @@ TEST(CollectiveFit, RecoversAHostsCollectives) {
   std::mt19937 generator(5);
   std::normal_distribution<double> noise(0.0, 0.1);
   std::vector<CollectiveSample> samples;
-  for (const auto kind : {sim::CollectiveKind::AllReduce, sim::CollectiveKind::AllGather, sim::CollectiveKind::ReduceScatter,
-                          sim::CollectiveKind::SendRecv}) {
+  for (const auto kind : {sim::CollectiveKind::AllReduce, sim::CollectiveKind::AllGather,
+                          sim::CollectiveKind::ReduceScatter, sim::CollectiveKind::SendRecv}) {
     for (double bytes = 1 << 10; bytes <= 1 << 26; bytes *= 4.0) {
       CollectiveSample sample{kind, sim::Bytes(bytes), {}, 2, 1.0};
       sample.time = predicted(sample, truth) * std::exp(noise(generator));
@@ -74,7 +74,8 @@ TEST(CollectiveFit, DescribesAClusterAsItIs) {
   // Twice the predicted time everywhere: an error of ln 2.
   CollectiveSample sample{sim::CollectiveKind::AllGather, 1.0 * sim::GiB, {}, 8, 1.0};
   sample.time = 2.0 * predicted(sample, node());
-  EXPECT_NEAR(describe_collectives(node(), std::vector{sample}).median_abs_error, std::log(2.0), 1e-12);
+  EXPECT_NEAR(describe_collectives(node(), std::vector{sample}).median_abs_error, std::log(2.0),
+              1e-12);
 }
 
 TEST(CollectiveFit, NeedsSamples) { EXPECT_THROW(fit_fabric(node(), {}), Error); }

@@ -9,13 +9,14 @@
 namespace llmsim::calibrate {
 namespace {
 
-// Steps of 8, 16, 32, 64 and 128 sequences that take 0.1 s and 0.123456789 s more for every eight, each `noise` longer or
-// shorter: three triples of neighbours.
+// Steps of 8, 16, 32, 64 and 128 sequences that take 0.1 s and 0.123456789 s more for every eight,
+// each `noise` longer or shorter: three triples of neighbours.
 std::vector<hwdb::RunFile> study(double noise, int digits = 12) {
   hwdb::RunFile file{.file = "f", .group = "study", .description = {}, .runs = {}, .rejected = {}};
   double sign = 1.0;
   for (int batch = 8; batch <= 128; batch *= 2, sign = -sign) {
-    const double seconds = (0.1 + 0.123456789 * batch / 8) * (1.0 + sign * noise), unit = std::pow(10.0, digits);
+    const double seconds = (0.1 + 0.123456789 * batch / 8) * (1.0 + sign * noise),
+                 unit = std::pow(10.0, digits);
     file.runs.push_back(sample_record("r" + std::to_string(batch), "a100_sxm_80", "fsdp1", batch));
     file.runs.back().group = "study";
     file.runs.back().measured->step_time = sim::Seconds(std::round(seconds * unit) / unit);
@@ -28,7 +29,9 @@ TEST(ComputedTimes, AStraightLineOverTheBatchIsNoMeasurement) {
 }
 
 // The middle of three lies 1e-4 to one side, its neighbours to the other.
-TEST(ComputedTimes, NoiseOfATenThousandthIsAMachine) { EXPECT_TRUE(computed_groups(study(1e-4)).empty()); }
+TEST(ComputedTimes, NoiseOfATenThousandthIsAMachine) {
+  EXPECT_TRUE(computed_groups(study(1e-4)).empty());
+}
 
 // Four digits cannot tell a line from noise of a hundred-thousandth.
 TEST(ComputedTimes, RoundedTimesSayNothing) { EXPECT_TRUE(computed_groups(study(0.0, 3)).empty()); }

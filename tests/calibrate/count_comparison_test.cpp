@@ -40,8 +40,9 @@ TEST(CountComparison, EachFigureIsComparedByItself) {
   step.counts.sent[{"tp", "all_gather"}] = {.calls = 3, .bytes = 30};
   step.counts.sent.at({"dp", "all_reduce"}).bytes *= 2;
   EXPECT_EQ(different(compare_counts(step, run)),
-            (std::vector<std::string>{"step: backward GEMM FLOPs", "step: dp all_reduce bytes", "step: tp all_gather calls",
-                                      "step: tp all_gather bytes", "step: peak bytes"}));
+            (std::vector<std::string>{"step: backward GEMM FLOPs", "step: dp all_reduce bytes",
+                                      "step: tp all_gather calls", "step: tp all_gather bytes",
+                                      "step: peak bytes"}));
 }
 
 // What only the simulator expects is a difference too.

@@ -15,7 +15,8 @@ using hwdb::MeasuredKernel;
 using sim::DType;
 using sim::OperatorKind;
 
-// A CPU of 100 GFLOP/s and 10 GB/s with 32 MB of cache, 2 us a kernel, whose norms stream at 0.5 and, from the cache, 2.
+// A CPU of 100 GFLOP/s and 10 GB/s with 32 MB of cache, 2 us a kernel, whose norms stream at 0.5
+// and, from the cache, 2.
 sim::Device planted() {
   sim::Device device;
   device.matrix_peak[static_cast<std::size_t>(DType::Fp32)] = sim::FlopsPerSecond(1e11);
@@ -24,10 +25,15 @@ sim::Device planted() {
   device.achieved.memory_fraction = 1.0;
   device.achieved.kernel_time = 2.0 * sim::us;
   sim::GemmCoefficients& gemm = device.achieved.gemm[static_cast<std::size_t>(DType::Fp32)];
-  gemm = {.max_efficiency = 0.9, .k_half = 40.0, .wave_quantisation = 0.1, .alignment = 1, .weight_gradient_factor = 0.8};
+  gemm = {.max_efficiency = 0.9,
+          .k_half = 40.0,
+          .wave_quantisation = 0.1,
+          .alignment = 1,
+          .weight_gradient_factor = 0.8};
   gemm.kernel_time = 4.0 * sim::us;
   device.achieved.memory_bound[static_cast<std::size_t>(DType::Fp32)]
-      .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)] = {.cached = 2.0, .streamed = 0.5};
+      .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)] = {.cached = 2.0,
+                                                                                .streamed = 0.5};
   return device;
 }
 
@@ -37,7 +43,8 @@ MeasuredKernel measured_norm(double megabytes) {
   kernel.op.dtype = DType::Fp32;
   kernel.backward = true;
   kernel.memory_bound = sim::MemoryBoundKernel::LayerNorm;
-  kernel.median = memory_bound_time(kernel.op, true, sim::memory_bound_machine(planted(), {.dtype = DType::Fp32}));
+  kernel.median = memory_bound_time(kernel.op, true,
+                                    sim::memory_bound_machine(planted(), {.dtype = DType::Fp32}));
   return kernel;
 }
 
@@ -60,11 +67,13 @@ MeasuredKernel measured_call(const char* library, double bytes, int kernels, sim
 
 hwdb::RuntimeResults planted_results() {
   hwdb::RuntimeResults results{.file = "planted"};
-  results.machine = {.id = "planted_cpu", .name = "planted", .kind = "cpu", .last_level_cache = 32.0 * sim::MB};
+  results.machine = {
+      .id = "planted_cpu", .name = "planted", .kind = "cpu", .last_level_cache = 32.0 * sim::MB};
   results.kernels.push_back(measured_call("launch", 0.0, 100, 200.0 * sim::us));
   results.kernels.push_back(measured_call("stream_copy", 1e6, 1, 0.02 * sim::ms));
   results.kernels.push_back(measured_call("stream_copy", 2e8, 1, 20.0 * sim::ms));
-  for (const double megabytes : {1.0, 4.0, 15.0, 65.0, 200.0}) results.kernels.push_back(measured_norm(megabytes));
+  for (const double megabytes : {1.0, 4.0, 15.0, 65.0, 200.0})
+    results.kernels.push_back(measured_norm(megabytes));
   for (const std::int64_t size : {64, 128, 192, 256, 512, 768, 1024}) {
     results.kernels.push_back(measured_gemm(512, size, 256, false));
     results.kernels.push_back(measured_gemm(256, 512, size, false));
@@ -78,8 +87,9 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
   EXPECT_EQ(fit.device.id, "planted_cpu");
   EXPECT_NEAR(fit.device.memory_bandwidth / sim::GBps, 10.0, 1e-9);
   EXPECT_NEAR(fit.device.achieved.kernel_time / sim::us, 2.0, 1e-9);
-  const sim::MemoryBoundRate norm = fit.device.achieved.memory_bound[static_cast<std::size_t>(DType::Fp32)]
-                                      .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)];
+  const sim::MemoryBoundRate norm =
+      fit.device.achieved.memory_bound[static_cast<std::size_t>(DType::Fp32)]
+          .backward[static_cast<std::size_t>(sim::MemoryBoundKernel::LayerNorm)];
   EXPECT_NEAR(norm.cached, 2.0, 1e-6);
   EXPECT_NEAR(norm.streamed, 0.5, 1e-6);
   for (const FitQuality& row : fit.quality) EXPECT_LT(row.median_error, 0.02) << row.what;
@@ -93,8 +103,10 @@ TEST(DeviceFit, TakesTheLargestCopyWhereNoneLeavesTheCache) {
   const DeviceFit fit = fit_device(results);
   EXPECT_NEAR(fit.device.memory_bandwidth / sim::GBps, 10.0, 1e-9);
   ASSERT_EQ(fit.notes.size(), 1U);
-  EXPECT_NE(fit.notes[0].find("the last-level cache of 480 MiB holds in part"), std::string::npos) << fit.notes[0];
-  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; });
+  EXPECT_NE(fit.notes[0].find("the last-level cache of 480 MiB holds in part"), std::string::npos)
+      << fit.notes[0];
+  std::erase_if(results.kernels,
+                [](const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; });
   EXPECT_THROW(fit_device(results), Error);
 }
 
@@ -106,14 +118,18 @@ double fitted(const DeviceFit& fit, const std::string& key) {
   return 0.0;
 }
 
-// Two ranks whose collectives take 2.5 times as long beside GEMMs, which take 1.25, 1.5 and 2 times as long: of their time
-// 2.5 (1 - 1/1.5) = 0.83 are lost.  Overlaps over several nodes, and in other formats, say nothing of the host.
+// Two ranks whose collectives take 2.5 times as long beside GEMMs, which take 1.25, 1.5 and 2 times
+// as long: of their time 2.5 (1 - 1/1.5) = 0.83 are lost.  Overlaps over several nodes, and in
+// other formats, say nothing of the host.
 TEST(DeviceFit, FindsWhatRanksOfAHostTakeFromEachOther) {
   hwdb::RuntimeResults results = planted_results();
   for (const double gemms : {1.25, 1.5, 2.0})
-    results.overlaps.push_back({.ranks = 2, .nodes = 1, .collective_slowdown = 2.5, .gemm_slowdown = gemms});
-  results.overlaps.push_back({.ranks = 4, .nodes = 2, .collective_slowdown = 9.0, .gemm_slowdown = 9.0});
-  results.overlaps.push_back({.dtype = DType::Bf16, .ranks = 2, .collective_slowdown = 9.0, .gemm_slowdown = 9.0});
+    results.overlaps.push_back(
+        {.ranks = 2, .nodes = 1, .collective_slowdown = 2.5, .gemm_slowdown = gemms});
+  results.overlaps.push_back(
+      {.ranks = 4, .nodes = 2, .collective_slowdown = 9.0, .gemm_slowdown = 9.0});
+  results.overlaps.push_back(
+      {.dtype = DType::Bf16, .ranks = 2, .collective_slowdown = 9.0, .gemm_slowdown = 9.0});
   results.sharing = {{.kind = "gemm", .ranks = 2, .slowdown = 1.04, .spread = 0.01},
                      {.kind = "copy", .ranks = 3, .slowdown = 1.6, .spread = 0.01},
                      {.kind = "cached_copy", .ranks = 2, .slowdown = 0.99, .spread = 0.01}};
@@ -131,7 +147,8 @@ TEST(DeviceFit, HidingNeverCostsMoreThanTheCollective) {
   EXPECT_DOUBLE_EQ(fitted(fit_device(results), "sharing.collectives"), 1.0);
 }
 
-// Collectives of ranks whose fabric carries 2 GB/s; what goes one way only, a broadcast, is faster and left out.
+// Collectives of ranks whose fabric carries 2 GB/s; what goes one way only, a broadcast, is faster
+// and left out.
 TEST(DeviceFit, FindsAHostsCollectivesAgain) {
   sim::Cluster host;
   host.devices_per_node = host.num_devices = 2;
@@ -142,11 +159,15 @@ TEST(DeviceFit, FindsAHostsCollectivesAgain) {
   host.fabric.sum_bandwidth = 5.0 * sim::GBps;
   host.device.achieved.collective_fraction = 1.0;
   hwdb::RuntimeResults results = planted_results();
-  for (const auto kind : {sim::CollectiveKind::AllReduce, sim::CollectiveKind::AllGather, sim::CollectiveKind::ReduceScatter}) {
+  for (const auto kind : {sim::CollectiveKind::AllReduce, sim::CollectiveKind::AllGather,
+                          sim::CollectiveKind::ReduceScatter}) {
     for (double bytes = 1024.0; bytes < 1e8; bytes *= 4.0) {
       CollectiveSample sample{.kind = kind, .message = sim::Bytes(bytes), .time = {}, .ranks = 2};
-      results.collectives.push_back(
-          {.kind = kind, .message = sample.message, .ranks = 2, .ranks_per_node = 2, .median = predicted(sample, host)});
+      results.collectives.push_back({.kind = kind,
+                                     .message = sample.message,
+                                     .ranks = 2,
+                                     .ranks_per_node = 2,
+                                     .median = predicted(sample, host)});
     }
   }
   results.collectives.push_back({.kind = sim::CollectiveKind::Broadcast,
@@ -165,7 +186,8 @@ TEST(DeviceFit, SaysHowSureItIs) {
   hwdb::RuntimeResults results = planted_results();
   for (MeasuredKernel& kernel : results.kernels) kernel.spread = 0.05;
   for (const hwdb::Coefficient& coefficient : fit_device(results).coefficients) {
-    const bool chosen = coefficient.key.ends_with("alignment") || coefficient.key.ends_with("smallest_tile");
+    const bool chosen =
+        coefficient.key.ends_with("alignment") || coefficient.key.ends_with("smallest_tile");
     EXPECT_EQ(coefficient.standard_error.has_value(), !chosen) << coefficient.key;
     EXPECT_FALSE(coefficient.source.empty());
   }
@@ -173,11 +195,13 @@ TEST(DeviceFit, SaysHowSureItIs) {
 
 TEST(DeviceFit, NeedsCopiesAndGemms) {
   hwdb::RuntimeResults results = planted_results();
-  std::erase_if(results.kernels,
-                [](const MeasuredKernel& kernel) { return kernel.op.kind == OperatorKind::Gemm && kernel.library.empty(); });
+  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) {
+    return kernel.op.kind == OperatorKind::Gemm && kernel.library.empty();
+  });
   EXPECT_THROW(fit_device(results), Error);
   results = planted_results();
-  std::erase_if(results.kernels, [](const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; });
+  std::erase_if(results.kernels,
+                [](const MeasuredKernel& kernel) { return kernel.library == "stream_copy"; });
   EXPECT_THROW(fit_device(results), Error);
 }
 

@@ -35,7 +35,8 @@ std::vector<GemmSample> noisy_samples(DType dtype, double seconds_per_quantised)
       for (const int k : {512, 1024, 4096, 12288}) {
         GemmSample sample{sim::gemm("planted", 1, m, n, k, dtype, DType::Bf16), {}};
         if (seconds_per_quantised > 0.0) sample.quantised = 1.0 * m * k;
-        sample.time = gemm_time(sample.gemm, machine()) + sim::Seconds(sample.quantised * seconds_per_quantised);
+        sample.time = gemm_time(sample.gemm, machine()) +
+                      sim::Seconds(sample.quantised * seconds_per_quantised);
         if (seconds_per_quantised > 0.0) sample.time += sim::Seconds(8e-6);
         sample.time *= std::exp(noise(generator)) * (samples.size() % 20 == 19 ? 2.0 : 1.0);
         samples.push_back(sample);
@@ -73,7 +74,8 @@ TEST(GemmFit, HoldsCoefficientsWithoutSpread) {
   prior.k_half = {150.0, 0.0};
   prior.wave_quantisation = {0.3, 0.0};
   prior.kernel_time = {4e-6, 0.0};
-  const std::vector<GemmSample> one{{sim::gemm("one", 1, 4096, 4096, 4096, DType::Bf16, DType::Bf16), {}}};
+  const std::vector<GemmSample> one{
+      {sim::gemm("one", 1, 4096, 4096, 4096, DType::Bf16, DType::Bf16), {}}};
   std::vector<GemmSample> samples = one;
   samples[0].time = 2.0 * gemm_time(one[0].gemm, machine());
   const GemmFit fit = fit_gemm(machine(), prior, samples);

@@ -40,9 +40,11 @@ TEST_F(KernelFitsTest, TheShippedRowsAreTheFittedOnes) {
     for (const hwdb::Coefficient& row : database.coefficients(fitted.scope, fitted.id)) {
       if (row.key != fitted.key) continue;
       shipped = true;
-      EXPECT_NEAR(row.value, fitted.value, 2e-3 * std::abs(fitted.value)) << fitted.id << " " << fitted.key;
+      EXPECT_NEAR(row.value, fitted.value, 2e-3 * std::abs(fitted.value))
+          << fitted.id << " " << fitted.key;
     }
-    EXPECT_TRUE(shipped) << fitted.id << " " << fitted.key << ": not in hwdb/facts/coefficients.json";
+    EXPECT_TRUE(shipped) << fitted.id << " " << fitted.key
+                         << ": not in hwdb/facts/coefficients.json";
   }
 }
 
@@ -55,10 +57,12 @@ TEST_F(KernelFitsTest, LargeGemmsAreDescribedToTenPercent) {
 TEST_F(KernelFitsTest, PublishedAttentionTablesAreDescribedToSevenPercent) {
   EXPECT_LE(summary("a100_sxm_80", "attention, FlashAttention-2").rms, 0.07);
   EXPECT_LE(summary("h100_sxm", "attention, FlashAttention-2").rms, 0.07);
-  for (const char* id : {"h200_sxm", "gb200", "gb300"}) EXPECT_LE(summary(id, "attention, cuDNN 9.19").rms, 0.05) << id;
+  for (const char* id : {"h200_sxm", "gb200", "gb300"})
+    EXPECT_LE(summary(id, "attention, cuDNN 9.19").rms, 0.05) << id;
 }
 
-// Rates of GEMMs measured both as a forward (TN in BLAS terms) and as a data-gradient GEMM (NN): NN relative to TN.
+// Rates of GEMMs measured both as a forward (TN in BLAS terms) and as a data-gradient GEMM (NN): NN
+// relative to TN.
 std::vector<double> data_gradient_ratios(const std::string& accelerator) {
   std::map<std::string, double> forward, ratios;
   for (const bool second : {false, true}) {
@@ -71,7 +75,8 @@ std::vector<double> data_gradient_ratios(const std::string& accelerator) {
         const std::string shape = text.substr(0, layout), kind = text.substr(layout + 9, 2);
         const double rate = row.number("efficiency").value();
         if (!second && kind == "TN") forward[shape] = rate;
-        if (second && kind == "NN" && forward.contains(shape)) ratios[shape] = rate / forward[shape];
+        if (second && kind == "NN" && forward.contains(shape))
+          ratios[shape] = rate / forward[shape];
       }
     }
   }
@@ -90,15 +95,18 @@ TEST_F(KernelFitsTest, DataGradientGemmsRunAsFastAsForwardOnes) {
   }
 }
 
-// Best bf16 GEMMs of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets state the same peak.
+// Best bf16 GEMMs of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets
+// state the same peak.
 TEST_F(KernelFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestGemm) {
-  const double ratio =
-      coefficient("gb300", "gemm.bf16.max_efficiency").value / coefficient("gb200", "gemm.bf16.max_efficiency").value;
+  const double ratio = coefficient("gb300", "gemm.bf16.max_efficiency").value /
+                       coefficient("gb200", "gemm.bf16.max_efficiency").value;
   EXPECT_NEAR(ratio, 2106.8 / 1928.8, 1e-3);
-  EXPECT_EQ(coefficient("gb300", "gemm.bf16.k_half").value, coefficient("gb200", "gemm.bf16.k_half").value);
+  EXPECT_EQ(coefficient("gb300", "gemm.bf16.k_half").value,
+            coefficient("gb200", "gemm.bf16.k_half").value);
 }
 
-// The same of nvfp4 against fp8 on B200: 4546.4 against 3151.0 TFLOP/s.  The data sheet says twice as many.
+// The same of nvfp4 against fp8 on B200: 4546.4 against 3151.0 TFLOP/s.  The data sheet says twice
+// as many.
 TEST_F(KernelFitsTest, FourBitGemmsAreAsMuchFasterAsTheirBestGemm) {
   const double fp8 = coefficient("b200_sxm", "gemm.fp8.max_efficiency").value * 4.5e15;
   const hwdb::Coefficient& fp4 = coefficient("b200_sxm", "gemm.fp4.max_efficiency");
@@ -108,7 +116,8 @@ TEST_F(KernelFitsTest, FourBitGemmsAreAsMuchFasterAsTheirBestGemm) {
 
 // 19.5 against 312 TFLOP/s on A100: a sixteenth of the elements in the same time.
 TEST_F(KernelFitsTest, TheKLoopOfFp32FillsInTheSameTime) {
-  EXPECT_NEAR(coefficient("a100_sxm_80", "gemm.fp32.k_half").value / coefficient("a100_sxm_80", "gemm.bf16.k_half").value,
+  EXPECT_NEAR(coefficient("a100_sxm_80", "gemm.fp32.k_half").value /
+                  coefficient("a100_sxm_80", "gemm.bf16.k_half").value,
               19.5 / 312.0, 1e-4);
 }
 

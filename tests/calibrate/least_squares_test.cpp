@@ -18,13 +18,16 @@ constexpr std::array<double, 14> kMisraX{77.6,  114.9, 141.1, 190.8, 239.9, 289.
                                          378.4, 434.8, 477.3, 536.8, 593.1, 689.1, 760.0};
 
 void misra(std::span<const double> b, std::span<double> residuals) {
-  for (std::size_t i = 0; i < kMisraX.size(); ++i) residuals[i] = b[0] * (1.0 - std::exp(-b[1] * kMisraX[i])) - kMisraY[i];
+  for (std::size_t i = 0; i < kMisraX.size(); ++i)
+    residuals[i] = b[0] * (1.0 - std::exp(-b[1] * kMisraX[i])) - kMisraY[i];
 }
 
 TEST(LeastSquares, ReproducesMisra1aOfNist) {
-  // Certified: b1 = 2.3894212918E+02 (2.7070075241E+00), b2 = 5.5015643181E-04 (7.2668688436E-06), from either start.
+  // Certified: b1 = 2.3894212918E+02 (2.7070075241E+00), b2 = 5.5015643181E-04 (7.2668688436E-06),
+  // from either start.
   for (const auto& [b1, b2] : {std::pair(500.0, 1e-4), std::pair(250.0, 5e-4)}) {
-    const LeastSquaresFit fit = least_squares({{"b1", b1, 0.0}, {"b2", b2, 0.0}}, kMisraX.size(), misra, {.huber = std::nullopt});
+    const LeastSquaresFit fit = least_squares({{"b1", b1, 0.0}, {"b2", b2, 0.0}}, kMisraX.size(),
+                                              misra, {.huber = std::nullopt});
     EXPECT_NEAR(fit.value(0), 2.3894212918e+02, 1e-4);
     EXPECT_NEAR(fit.value(1), 5.5015643181e-04, 1e-9);
     EXPECT_NEAR(fit.values[0].standard_error, 2.7070075241, 1e-3);
@@ -46,7 +49,8 @@ TEST(LeastSquares, HuberWeightsIgnoreOutliers) {
   const LeastSquaresFit robust = least_squares(parameters, 20, line_with_outliers);
   EXPECT_NEAR(robust.value(0), 2.0, 0.02);
   EXPECT_NEAR(robust.value(1), 3.0, 0.005);
-  const LeastSquaresFit plain = least_squares(parameters, 20, line_with_outliers, {.huber = std::nullopt});
+  const LeastSquaresFit plain =
+      least_squares(parameters, 20, line_with_outliers, {.huber = std::nullopt});
   EXPECT_GT(std::abs(plain.value(1) - 3.0), 0.5);
 }
 
@@ -59,15 +63,19 @@ TEST(LeastSquares, StandardErrorsOfAMeanFollowTheSampleSize) {
   const auto residuals = [&](std::span<const double> p, std::span<double> out) {
     for (std::size_t i = 0; i < values.size(); ++i) out[i] = p[0] - values[i];
   };
-  const LeastSquaresFit fit = least_squares({{"mean", 1.0}}, values.size(), residuals, {.huber = std::nullopt});
+  const LeastSquaresFit fit =
+      least_squares({{"mean", 1.0}}, values.size(), residuals, {.huber = std::nullopt});
   EXPECT_NEAR(fit.value(0), 5.0, 3.0 * 0.3 / 20.0);
   EXPECT_NEAR(fit.values[0].standard_error, 0.3 / 20.0, 0.1 * 0.3 / 20.0);
 }
 
 TEST(LeastSquares, KeepsParametersWithinTheirBounds) {
   // The best value, 2, lies beyond the bound of 1.
-  const auto residuals = [](std::span<const double> p, std::span<double> out) { out[0] = out[1] = p[0] - 2.0; };
-  const LeastSquaresFit fit = least_squares({{"ratio", 0.5, 0.0, 1.0}}, 2, residuals, {.huber = std::nullopt});
+  const auto residuals = [](std::span<const double> p, std::span<double> out) {
+    out[0] = out[1] = p[0] - 2.0;
+  };
+  const LeastSquaresFit fit =
+      least_squares({{"ratio", 0.5, 0.0, 1.0}}, 2, residuals, {.huber = std::nullopt});
   EXPECT_LE(fit.value(0), 1.0);
   EXPECT_GT(fit.value(0), 0.99);
 }

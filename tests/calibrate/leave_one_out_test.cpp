@@ -13,10 +13,10 @@ const RunCoefficient kRate{"device", "h100_sxm", "training_rate", 1.0, 0.2};
 
 // Groups a and b on H100 took e^0.2 and e^0.1 times what is predicted, group c on A100 e^0.3 times.
 MeasuredRuns three_groups() {
-  MeasuredRuns runs =
-      measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 4), sample_group("b", "h100_sxm", "llm-foundry", 4),
-                                sample_group("c", "a100_sxm_80", "fsdp1", 4)},
-                    {kRate});
+  MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 4),
+                                                sample_group("b", "h100_sxm", "llm-foundry", 4),
+                                                sample_group("c", "a100_sxm_80", "fsdp1", 4)},
+                                    {kRate});
   for (MeasuredRun& run : runs.runs) run.measured = 1.0;
   const std::vector<double> predicted = log_errors(runs, {0.0});
   const double slowness[] = {0.2, 0.1, 0.3};
@@ -45,11 +45,13 @@ TEST(LeaveOneOut, AGroupThatSaysNothingAboutACoefficientIsPredictedAlikeInAndOut
 TEST(LeaveOneOut, TheInfluenceOfAGroupIsTheShiftWhenItIsAdded) {
   const LeaveOneOut result = leave_one_out(three_groups());
   ASSERT_EQ(result.influence[0].size(), 2u);  // c has no H100
-  for (const Influence& i : result.influence[0]) EXPECT_NEAR(i.shift, result.fit.shifts[0] - result.shifts[i.group][0], 1e-12);
+  for (const Influence& i : result.influence[0])
+    EXPECT_NEAR(i.shift, result.fit.shifts[0] - result.shifts[i.group][0], 1e-12);
   EXPECT_EQ(result.influence[0].front().group, 0u);  // the slower one pulls more
 }
 
-// Jackknife of two groups: sqrt(1/2 (d^2/4 + d^2/4)) = |d| / 2 with d the difference of the two shifts.
+// Jackknife of two groups: sqrt(1/2 (d^2/4 + d^2/4)) = |d| / 2 with d the difference of the two
+// shifts.
 TEST(LeaveOneOut, TheErrorIsAtLeastThatOfTheJackknife) {
   const LeaveOneOut result = leave_one_out(three_groups());
   const double jackknife = std::abs(result.shifts[0][0] - result.shifts[1][0]) / 2.0;
@@ -80,7 +82,9 @@ TEST(LeaveOneOut, AnUnmovedPriorIsNoResult) {
 TEST(LeaveOneOut, ABacktestTakesTheErrorsForPredictions) {
   const std::vector files{sample_group("a", "h100_sxm", "fsdp1", 3)};  // each took 1 s
   const MeasuredRuns runs = measured_runs(files, {});
-  const auto interval = [](std::size_t run) { return run == 0 ? std::pair(-0.1, 0.1) : std::pair(-0.5, 0.5); };
+  const auto interval = [](std::size_t run) {
+    return run == 0 ? std::pair(-0.1, 0.1) : std::pair(-0.5, 0.5);
+  };
   const Backtest test = backtest_of(files, runs, {0.2, 0.4, -0.3}, interval);
   EXPECT_NEAR(*test.overall.macro_median_abs_error, 0.3, 1e-12);
   EXPECT_NEAR(*test.overall.coverage, 2.0 / 3.0, 1e-12);  // 0.2 lies outside 0.1

@@ -16,11 +16,13 @@ std::vector<RunCoefficient> three_coefficients() {
 }
 
 TEST(MeasuredRuns, ACoefficientHoldsForItsOwnAndThoseThatAreLikeIt) {
-  const std::vector files{sample_group("a", "h100_sxm", "ddp", 1), sample_group("b", "a100_sxm_80", "fsdp2", 1)};
+  const std::vector files{sample_group("a", "h100_sxm", "ddp", 1),
+                          sample_group("b", "a100_sxm_80", "fsdp2", 1)};
   const MeasuredRuns runs = measured_runs(files, three_coefficients());
   ASSERT_EQ(runs.runs.size(), 2u);
   EXPECT_EQ(runs.runs[0].coefficients, (Indices{0, 1}));  // ddp is like pytorch
-  EXPECT_EQ(runs.runs[1].coefficients, (Indices{2}));     // fsdp2 is like fsdp1, which is nearer than pytorch
+  // Fsdp2 is like fsdp1, which is nearer than pytorch.
+  EXPECT_EQ(runs.runs[1].coefficients, (Indices{2}));
   EXPECT_EQ(runs.runs[0].run.framework.efficiency, 0.8);
   EXPECT_EQ(runs.runs[1].run.framework.efficiency, 0.9);
 }
@@ -37,7 +39,8 @@ TEST(MeasuredRuns, OnlyScoredDenseTimesThatCanBePredictedCount) {
 }
 
 TEST(MeasuredRuns, ALargeGroupIsFittedToEvenlySpreadRuns) {
-  const MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "ddp", 6)}, {}, 3);
+  const MeasuredRuns runs =
+      measured_runs(std::vector{sample_group("a", "h100_sxm", "ddp", 6)}, {}, 3);
   std::vector<std::string> fitted;
   for (const MeasuredRun& run : runs.runs) {
     if (run.fitted_to) fitted.push_back(run.id);
@@ -48,17 +51,20 @@ TEST(MeasuredRuns, ALargeGroupIsFittedToEvenlySpreadRuns) {
 TEST(MeasuredRuns, AGroupWithoutUsableRunsIsNoGroup) {
   hwdb::RunFile empty = sample_group("a", "h100_sxm", "ddp", 1);
   empty.runs[0].scored.step_time = false;
-  const MeasuredRuns runs = measured_runs(std::vector{empty, sample_group("b", "h100_sxm", "ddp", 1)}, {});
+  const MeasuredRuns runs =
+      measured_runs(std::vector{empty, sample_group("b", "h100_sxm", "ddp", 1)}, {});
   EXPECT_EQ(runs.groups, std::vector<std::string>{"b"});
   EXPECT_EQ(runs.runs[0].group, 0u);
 }
 
 bool has(const std::vector<RunCoefficient>& all, const std::string& id, const std::string& key) {
-  return std::any_of(all.begin(), all.end(), [&](const RunCoefficient& c) { return c.id == id && c.key == key; });
+  return std::any_of(all.begin(), all.end(),
+                     [&](const RunCoefficient& c) { return c.id == id && c.key == key; });
 }
 
 TEST(RunCoefficients, NeedTwoGroupsAndElseFallToTheFrameworkThatOneIsLike) {
-  const std::vector files{sample_group("a", "h100_sxm", "ddp", 1), sample_group("b", "h100_sxm", "llm-foundry", 1),
+  const std::vector files{sample_group("a", "h100_sxm", "ddp", 1),
+                          sample_group("b", "h100_sxm", "llm-foundry", 1),
                           sample_group("c", "a100_sxm_80", "fsdp1", 1)};
   const std::vector<RunCoefficient> all = run_coefficients(files);
   EXPECT_TRUE(has(all, "h100_sxm", "training_rate"));

@@ -14,7 +14,8 @@ std::vector<hwdb::RunFile> eight_groups() {
   std::vector<hwdb::RunFile> files;
   for (const char* accelerator : {"a100_sxm_80", "h100_sxm", "b200_sxm", "mi300x"}) {
     for (const char* framework : {"fsdp1", "llm-foundry"})
-      files.push_back(sample_group(std::string(accelerator) + " " + framework, accelerator, framework, 4));
+      files.push_back(
+          sample_group(std::string(accelerator) + " " + framework, accelerator, framework, 4));
   }
   return files;
 }
@@ -27,10 +28,12 @@ std::vector<RunCoefficient> planted() {
 }
 
 // Lets the runs have taken what is predicted at `shifts`, times e^noise of the group.
-void measure(MeasuredRuns& runs, const std::vector<double>& shifts, const std::vector<double>& noise) {
+void measure(MeasuredRuns& runs, const std::vector<double>& shifts,
+             const std::vector<double>& noise) {
   for (MeasuredRun& run : runs.runs) run.measured = 1.0;
   const std::vector<double> predicted = log_errors(runs, shifts);
-  for (std::size_t i = 0; i < predicted.size(); ++i) runs.runs[i].measured = std::exp(predicted[i] + noise[runs.runs[i].group]);
+  for (std::size_t i = 0; i < predicted.size(); ++i)
+    runs.runs[i].measured = std::exp(predicted[i] + noise[runs.runs[i].group]);
 }
 
 const std::vector<double> kQuiet(8, 0.0);
@@ -66,7 +69,8 @@ TEST(RunFit, WithoutRunsThePriorsStay) {
 
 TEST(RunFit, AStudyCountsOnceHoweverManyRunsItHas) {
   const auto fitted = [](int runs_of_the_second) {
-    std::vector files{sample_group("a", "h100_sxm", "fsdp1", 4), sample_group("b", "h100_sxm", "fsdp1", 4)};
+    std::vector files{sample_group("a", "h100_sxm", "fsdp1", 4),
+                      sample_group("b", "h100_sxm", "fsdp1", 4)};
     files[1].runs.resize(1);
     for (int i = 0; i < runs_of_the_second; ++i) {
       files[1].runs.push_back(files[1].runs.front());
@@ -90,9 +94,9 @@ TEST(RunFit, ABrokenStudyHardlyMovesTheRest) {
 }
 
 TEST(RunFit, AGroupThatIsLeftOutDoesNotCount) {
-  MeasuredRuns runs =
-      measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 4), sample_group("b", "h100_sxm", "ddp", 4)},
-                    {{"device", "h100_sxm", "training_rate", 1.0, 0.3}});
+  MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 4),
+                                                sample_group("b", "h100_sxm", "ddp", 4)},
+                                    {{"device", "h100_sxm", "training_rate", 1.0, 0.3}});
   measure(runs, {0.0}, {0.2, 0.0});
   EXPECT_NEAR(run_fit(runs, {.without = 0}).shifts.front(), 0.0, 1e-3);
   EXPECT_LT(run_fit(runs, {.without = 1}).shifts.front(), -0.1);

@@ -9,8 +9,8 @@
 namespace llmsim::calibrate {
 
 // A scored run of a Llama-3 8B on eight devices that took 1 s.
-inline hwdb::RunRecord sample_record(const std::string& id, const std::string& accelerator, const std::string& framework,
-                                     int global_batch = 16) {
+inline hwdb::RunRecord sample_record(const std::string& id, const std::string& accelerator,
+                                     const std::string& framework, int global_batch = 16) {
   hwdb::RunRecord record;
   record.id = id;
   record.model.name = "llama-3-8b";
@@ -29,9 +29,10 @@ inline hwdb::RunRecord sample_record(const std::string& id, const std::string& a
 }
 
 // A group of `count` such runs, of growing batches.
-inline hwdb::RunFile sample_group(const std::string& name, const std::string& accelerator, const std::string& framework,
-                                  int count) {
-  hwdb::RunFile file{.file = name + ".json", .group = name, .description = {}, .runs = {}, .rejected = {}};
+inline hwdb::RunFile sample_group(const std::string& name, const std::string& accelerator,
+                                  const std::string& framework, int count) {
+  hwdb::RunFile file{
+      .file = name + ".json", .group = name, .description = {}, .runs = {}, .rejected = {}};
   for (int i = 1; i <= count; ++i) {
     file.runs.push_back(sample_record(name + std::to_string(i), accelerator, framework, 8 * i));
     file.runs.back().group = name;

@@ -49,7 +49,8 @@ TEST(Settings, OfTheProgramStandUnderTheirKeysOrInWhatTheyAreADetailOf) {
   hwdb::RunRecord record = run();
   record.training.strategy["precision"] = "fp8";
   record.training.framework_version = "2.0";
-  record.training.settings = {{"reduce_bucket_size", 500.0}, {"fp8_recipe", std::string("rowwise")}};
+  record.training.settings = {{"reduce_bucket_size", 500.0},
+                              {"fp8_recipe", std::string("rowwise")}};
   const Settings settings = settings_of(record);
   EXPECT_EQ(settings.at("reduce_bucket_size").text, "500");
   EXPECT_EQ(settings.at("precision").text, "fp8 (fp8_recipe rowwise)");
@@ -79,7 +80,8 @@ TEST(AllBut, SoftwareForgetsTheFrameworkAndItsVersionButNotItsSettings) {
     record.training.settings["reduce_bucket_size"] = bucket;
     return record;
   };
-  const hwdb::RunRecord fsdp = with("fsdp1", 500), deepspeed = with("deepspeed", 500), larger = with("fsdp1", 900);
+  const hwdb::RunRecord fsdp = with("fsdp1", 500), deepspeed = with("deepspeed", 500),
+                        larger = with("fsdp1", 900);
   EXPECT_EQ(key("software", fsdp), key("software", deepspeed));
   EXPECT_NE(key("reduce_bucket_size", fsdp), key("reduce_bucket_size", deepspeed));
   EXPECT_NE(key("software", fsdp), key("software", larger));

@@ -32,7 +32,9 @@ sim::Prediction prediction() {
   p.memory.reserved = Bytes(110.0);
   p.memory.stages = {{.stage = 0,
                       .peak = Bytes(100.0),
-                      .terms = {{"weights", Bytes(40.0)}, {"optimizer_states", Bytes(20.0)}, {"logits", Bytes(40.0)}}},
+                      .terms = {{"weights", Bytes(40.0)},
+                                {"optimizer_states", Bytes(20.0)},
+                                {"logits", Bytes(40.0)}}},
                      {.stage = 1, .peak = Bytes(80.0), .terms = {{"weights", Bytes(80.0)}}}};
   return p;
 }
@@ -48,14 +50,16 @@ std::vector<hwdb::RunFile> files(std::vector<hwdb::RunRecord> runs) {
   return {{.file = "f", .group = "g", .description = {}, .runs = std::move(runs), .rejected = {}}};
 }
 
-FilledProject fill(const hwdb::SourceTable& table, const std::vector<hwdb::RunFile>& runs, const Ablations& ablations = {}) {
+FilledProject fill(const hwdb::SourceTable& table, const std::vector<hwdb::RunFile>& runs,
+                   const Ablations& ablations = {}) {
   hwdb::SourceProject project;
   project.groups = {"g"};
   project.tables = {table};
   return filled(project, runs, ablations, [](const hwdb::RunRecord&) { return prediction(); });
 }
 
-// Measured 4 s and predicted 2 s: the same FLOPs in half the time are twice the rate under any convention.
+// Measured 4 s and predicted 2 s: the same FLOPs in half the time are twice the rate under any
+// convention.
 TEST(SourceRows, CarryRatesInTheSourcesConventionAndInRealWork) {
   hwdb::RunRecord record = run("a", 4.0);
   record.measured->reported_tflops_per_device = 75.0;
@@ -83,8 +87,13 @@ TEST(SourceTableErrors, CountScoredFiguresAndThoseOfTablesThatSayWhatTheyAssume)
 
 TEST(StageRows, CompareWhatStaysAndThePeakOfThatStage) {
   hwdb::SourceTable table;
-  table.stages = {{.run = "a", .stage = "first", .allocated = Bytes(60.0), .peak = Bytes(100.0), .reserved = {}},
-                  {.run = "a", .stage = "last", .allocated = {}, .peak = Bytes(40.0), .reserved = {}}};
+  table.stages = {
+      {.run = "a",
+       .stage = "first",
+       .allocated = Bytes(60.0),
+       .peak = Bytes(100.0),
+       .reserved = {}},
+      {.run = "a", .stage = "last", .allocated = {}, .peak = Bytes(40.0), .reserved = {}}};
   const FilledProject project = fill(table, files({run("a", 1.0)}));
   const std::vector<StageRow>& rows = project.tables[0].stages;
   EXPECT_EQ(*rows[0].predicted_resident, Bytes(60.0));

@@ -31,16 +31,17 @@ constexpr const char* kHeader =
 std::string gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
   const double flops = 2.0 * static_cast<double>(m * n * k);
   std::ostringstream line;
-  line << R"({"type": "kernel", "kind": "gemm", "dtype": "fp32", "m": )" << m << R"(, "n": )" << n << R"(, "k": )" << k
-       << R"(, "flops": )" << flops << R"(, "moved_bytes": )" << 4 * (m * n + n * k + m * k) << R"(, "median_s": )"
-       << flops / 1e11 << "}\n";
+  line << R"({"type": "kernel", "kind": "gemm", "dtype": "fp32", "m": )" << m << R"(, "n": )" << n
+       << R"(, "k": )" << k << R"(, "flops": )" << flops << R"(, "moved_bytes": )"
+       << 4 * (m * n + n * k + m * k) << R"(, "median_s": )" << flops / 1e11 << "}\n";
   return line.str();
 }
 
-constexpr const char* kCalls = R"({"type": "kernel", "kind": "launch", "kernels": 100, "median_s": 1e-4})"
-                               "\n"
-                               R"({"type": "kernel", "kind": "stream_copy", "moved_bytes": 2e8, "median_s": 0.02})"
-                               "\n";
+constexpr const char* kCalls =
+    R"({"type": "kernel", "kind": "launch", "kernels": 100, "median_s": 1e-4})"
+    "\n"
+    R"({"type": "kernel", "kind": "stream_copy", "moved_bytes": 2e8, "median_s": 0.02})"
+    "\n";
 
 constexpr const char* kStep =
     R"({"type": "step", "key": "step", "forward_s": 0.1, "backward_s": 0.2, "optimizer_s": 0.1, "spread": 0.01, "run": )"
@@ -51,8 +52,8 @@ constexpr const char* kStep =
     R"("measured": {"step_time_s": 0.4, "outcome": "ok"}}})"
     "\n";
 
-// What two ranks of the same device measured: exchanges at 1 GB/s after 100 us, sums at 4 GB/s, and what they take from each
-// other.
+// What two ranks of the same device measured: exchanges at 1 GB/s after 100 us, sums at 4 GB/s, and
+// what they take from each other.
 std::string ranks_records() {
   std::ostringstream lines;
   const auto collective = [&](const char* kind, double bytes, double time) {
@@ -64,12 +65,13 @@ std::string ranks_records() {
     collective("all_gather", bytes, 1e-4 + bytes / 2.0 / 1e9);
     collective("reduce_scatter", bytes, 1e-4 + bytes / 2.0 / 1e9 + bytes / 2.0 / 4e9);
   }
-  lines << R"({"type": "overlap", "kind": "all_gather", "ranks": 2, "collective_slowdown": 2.0, "gemm_slowdown": 1.6})"
-        << "\n"
-        << R"({"type": "sharing", "kind": "gemm", "ranks": 2, "slowdown": 1.05})"
-        << "\n"
-        << R"({"type": "sharing", "kind": "copy", "ranks": 2, "slowdown": 1.25})"
-        << "\n";
+  lines
+      << R"({"type": "overlap", "kind": "all_gather", "ranks": 2, "collective_slowdown": 2.0, "gemm_slowdown": 1.6})"
+      << "\n"
+      << R"({"type": "sharing", "kind": "gemm", "ranks": 2, "slowdown": 1.05})"
+      << "\n"
+      << R"({"type": "sharing", "kind": "copy", "ranks": 2, "slowdown": 1.25})"
+      << "\n";
   return lines.str();
 }
 
@@ -81,7 +83,8 @@ class Calibrate : public testing::Test {
     options_.output.file = folder_ / "out";
     std::ofstream file(options_.results.front());
     file << kHeader << "\n" << kCalls;
-    for (const std::int64_t size : {128, 256, 512}) file << gemm(size, 512, 256) << gemm(256, size, 1024);
+    for (const std::int64_t size : {128, 256, 512})
+      file << gemm(size, 512, 256) << gemm(256, size, 1024);
     file << kStep;
   }
 
@@ -113,7 +116,8 @@ TEST_F(Calibrate, ImportReadsWhatRanksOfAHostShare) {
   EXPECT_NEAR(cluster.fabric.latency / sim::us, 100.0, 5.0);
   EXPECT_NEAR(cluster.fabric.sum_bandwidth / sim::GBps, 4.0, 0.4);
   const sim::Achieved& achieved = cluster.device.achieved;
-  EXPECT_NEAR(achieved.collective_fraction * cluster.fabric.device_bandwidth / sim::GBps, 1.0, 0.05);
+  EXPECT_NEAR(achieved.collective_fraction * cluster.fabric.device_bandwidth / sim::GBps, 1.0,
+              0.05);
   EXPECT_DOUBLE_EQ(achieved.sharing.collectives, 2.0 * (1.0 - 1.0 / 1.6));
   EXPECT_NEAR(achieved.sharing.gemms, 0.05, 1e-12);
   EXPECT_NEAR(achieved.sharing.memory_bound, 0.25, 1e-12);
@@ -128,11 +132,14 @@ TEST_F(Calibrate, RanksHaveTheThreadsOfTheKernels) {
     run_calibrate_import(options_);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("threads = 4, 1 in the files before it"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("threads = 4, 1 in the files before it"),
+              std::string::npos)
+        << error.what();
   }
 }
 
-// A stand-in for llmsim-runtime that writes down how it was called to measure, and puts prepared records into its --output.
+// A stand-in for llmsim-runtime that writes down how it was called to measure, and puts prepared
+// records into its --output.
 class CalibrateRun : public Calibrate {
  protected:
   CalibrateRun() {
@@ -141,7 +148,8 @@ class CalibrateRun : public Calibrate {
     const std::string program = folder_ / "runtime";
     std::ofstream(program) << "#!/bin/sh\ncase \"$*\" in *--name*) echo test_cpu; exit ;; esac\n"
                            << "cd '" << folder_.path() << "' && echo \"$@\" >> calls\n"
-                           << "case \"$*\" in *--nodes*) exit ;; *--ranks*) cp of_ranks \"$2\" ;; *) cp of_one \"$2\" ;; esac\n";
+                           << "case \"$*\" in *--nodes*) exit ;; *--ranks*) cp of_ranks \"$2\" ;; "
+                              "*) cp of_one \"$2\" ;; esac\n";
     fs::permissions(program, fs::perms::owner_all);
     setenv("LLMSIM_RUNTIME", program.c_str(), 1);
   }
@@ -162,8 +170,8 @@ TEST_F(CalibrateRun, MeasuresOneRankAndThenSeveral) {
   EXPECT_EQ(run_calibrate_run(options_), 0);
   ASSERT_EQ(calls().size(), 2U);
   EXPECT_EQ(calls()[0], "--output " + options_.results.front() + " --threads 1 --budget 60.000000");
-  EXPECT_EQ(calls()[1],
-            "--output " + folder_ / "results.ranks.jsonl" + " --threads 1 --ranks 2 --collectives --steps --budget 40.000000");
+  EXPECT_EQ(calls()[1], "--output " + folder_ / "results.ranks.jsonl" +
+                            " --threads 1 --ranks 2 --collectives --steps --budget 40.000000");
   const hwdb::Database database(options_.database);
   EXPECT_EQ(hwdb::cluster(database, "test_cpu", 2).cluster.fabric.kind, sim::FabricKind::Loopback);
 }
@@ -181,7 +189,8 @@ TEST_F(CalibrateRun, OfSeveralNodesIsPrinted) {
   options_.nodes = 2;
   EXPECT_EQ(run_calibrate_run(options_), 0);
   ASSERT_EQ(calls().size(), 1U);
-  EXPECT_EQ(calls()[0], "--output " + folder_ / "results.ranks.jsonl" + " --ranks 4 --collectives --steps --nodes 2");
+  EXPECT_EQ(calls()[0], "--output " + folder_ / "results.ranks.jsonl" +
+                            " --ranks 4 --collectives --steps --nodes 2");
   EXPECT_FALSE(fs::exists(options_.database));
 }
 

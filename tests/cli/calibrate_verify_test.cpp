@@ -20,10 +20,13 @@ constexpr const char* kVerifiedHeader =
     R"("library": {"libtorch": "1.13.0", "blas": "OpenBLAS"}})"
     "\n";
 
-// A GPT of one layer of width 64, 96 words and 32 positions; the GEMMs of a step of one sequence by hand.
-constexpr std::int64_t kBlock = 2 * 32 * (64 * 192 + 64 * 64 + 2 * 64 * 128), kScores = 2 * 2 * 4 * 32 * 32 * 16;
+// A GPT of one layer of width 64, 96 words and 32 positions; the GEMMs of a step of one sequence by
+// hand.
+constexpr std::int64_t kBlock = 2 * 32 * (64 * 192 + 64 * 64 + 2 * 64 * 128),
+                       kScores = 2 * 2 * 4 * 32 * 32 * 16;
 constexpr std::int64_t kForward = kBlock + kScores + 2 * 32 * 64 * 96;
-constexpr std::int64_t kParameters = 96 * 64 + 32 * 64 + (64 * 192 + 192 + 64 * 64 + 64 + 2 * 64 * 128 + 128 + 64) + 3 * 2 * 64;
+constexpr std::int64_t kParameters =
+    96 * 64 + 32 * 64 + (64 * 192 + 192 + 64 * 64 + 64 + 2 * 64 * 128 + 128 + 64) + 3 * 2 * 64;
 
 std::string counted(std::int64_t forward_gemms) {
   std::ostringstream line;
@@ -33,8 +36,9 @@ std::string counted(std::int64_t forward_gemms) {
       << R"("vocab_size": 96, "seq_len": 32, "norm": "layernorm", "position": "learned", "tied_embeddings": true, "bias": true}, )"
       << R"("hardware": {"accelerator": "nowhere", "num_devices": 1}, "training": {"framework": "libtorch", )"
       << R"("precision": "fp32", "optimizer": "adamw", "micro_batch": 1, "global_batch": 1, "flash_attention": false}}, )"
-      << R"("counts": {"parameters": )" << kParameters << R"(, "forward": {"gemm_flops": )" << forward_gemms
-      << R"(, "attention_flops": 0}, "backward": {"gemm_flops": )" << 2 * kForward << R"(, "attention_flops": 0}, )"
+      << R"("counts": {"parameters": )" << kParameters << R"(, "forward": {"gemm_flops": )"
+      << forward_gemms << R"(, "attention_flops": 0}, "backward": {"gemm_flops": )" << 2 * kForward
+      << R"(, "attention_flops": 0}, )"
       << R"("bytes": {"persistent": 1, "after_forward": 2, "peak": 3, "host": 0, "host_peak": 0}, "sent": []}})"
       << "\n";
   return line.str();
@@ -48,7 +52,9 @@ class CalibrateVerify : public testing::Test {
     options_.output.format = "csv";
   }
 
-  void write(const std::string& records) const { std::ofstream(options_.results.front()) << kVerifiedHeader << records; }
+  void write(const std::string& records) const {
+    std::ofstream(options_.results.front()) << kVerifiedHeader << records;
+  }
   std::string printed() const { return content_of(options_.output.file); }
   bool prints(const std::string& text) const { return printed().find(text) != std::string::npos; }
 
@@ -61,7 +67,8 @@ TEST_F(CalibrateVerify, PrintsEachFigurePredictedAndMeasured) {
   EXPECT_EQ(run_calibrate_verify(options_), 1);  // nobody holds 3 bytes
   const std::string gemms = std::to_string(kForward);
   EXPECT_TRUE(prints("one: forward GEMM FLOPs," + gemms + "," + gemms + ",yes\n")) << printed();
-  EXPECT_TRUE(prints("one: parameters," + std::to_string(kParameters) + "," + std::to_string(kParameters) + ",yes\n"))
+  EXPECT_TRUE(prints("one: parameters," + std::to_string(kParameters) + "," +
+                     std::to_string(kParameters) + ",yes\n"))
       << printed();
   EXPECT_TRUE(prints(",3,NO\n")) << printed();
 }
@@ -69,7 +76,8 @@ TEST_F(CalibrateVerify, PrintsEachFigurePredictedAndMeasured) {
 TEST_F(CalibrateVerify, NamesWhatDiffers) {
   write(counted(kForward + 2));
   EXPECT_EQ(run_calibrate_verify(options_), 1);
-  EXPECT_TRUE(prints("one: forward GEMM FLOPs," + std::to_string(kForward) + "," + std::to_string(kForward + 2) + ",NO\n"))
+  EXPECT_TRUE(prints("one: forward GEMM FLOPs," + std::to_string(kForward) + "," +
+                     std::to_string(kForward + 2) + ",NO\n"))
       << printed();
 }
 

@@ -1,4 +1,5 @@
-// Every door gives the same answer: assumed = given, saved = loaded, plan = predict, whatever people write in free text.
+// Every door gives the same answer: assumed = given, saved = loaded, plan = predict, whatever
+// people write in free text.
 #include <array>
 #include <filesystem>
 #include <map>
@@ -35,8 +36,9 @@ struct Answer {
 };
 
 std::ostream& operator<<(std::ostream& out, const Answer& a) {
-  return out << a.step_time << " s in " << a.low << " to " << a.high << ", peak " << a.peak << " of " << a.needed << ", MFU "
-             << a.mfu << " HFU " << a.hfu << ", " << a.parameters << " parameters, \"" << a.rule << "\"";
+  return out << a.step_time << " s in " << a.low << " to " << a.high << ", peak " << a.peak
+             << " of " << a.needed << ", MFU " << a.mfu << " HFU " << a.hfu << ", " << a.parameters
+             << " parameters, \"" << a.rule << "\"";
 }
 
 Answer answer_of(const sim::Prediction& p) {
@@ -71,7 +73,8 @@ using Keys = std::map<std::string, std::map<std::string, std::string>>;
 
 std::string object_of(const std::map<std::string, std::string>& keys) {
   std::string text;
-  for (const auto& [key, value] : keys) text += (text.empty() ? "" : ", ") + ("\"" + key + "\": " + value);
+  for (const auto& [key, value] : keys)
+    text += (text.empty() ? "" : ", ") + ("\"" + key + "\": " + value);
   return "{" + text + "}";
 }
 
@@ -91,18 +94,20 @@ class RandomRuns {
  public:
   Keys next() {
     Keys run;
-    run["model"] = {
-        {"name", any({"\"llama-3-8b\"", "\"gpt2\"", "\"bloom-7b1\"", "\"mixtral-8x7b\"", "\"qwen3-8b\"", "\"mine\""})}};
+    run["model"] = {{"name", any({"\"llama-3-8b\"", "\"gpt2\"", "\"bloom-7b1\"", "\"mixtral-8x7b\"",
+                                  "\"qwen3-8b\"", "\"mine\""})}};
     if (run["model"]["name"] == "\"mine\"") describe(run["model"]);
-    run["hardware"] = {{"accelerator", any({"\"v100_sxm_32\"", "\"a100_sxm_80\"", "\"h100_sxm\"", "\"b200_sxm\"", "\"mi300x\"",
-                                            "\"mi250x_gcd\"", "\"tpu_v5p\""})},
-                       {"num_devices", any({"1", "8", "16", "64"})}};
+    run["hardware"] = {
+        {"accelerator", any({"\"v100_sxm_32\"", "\"a100_sxm_80\"", "\"h100_sxm\"", "\"b200_sxm\"",
+                             "\"mi300x\"", "\"mi250x_gcd\"", "\"tpu_v5p\""})},
+        {"num_devices", any({"1", "8", "16", "64"})}};
     std::map<std::string, std::string>& t = run["training"];
     t["micro_batch"] = any({"1", "2"});
     t["global_batch"] = any({"64", "128"});
     maybe(t, "framework",
-          {"\"megatron-lm\"", "\"megatron-deepspeed\"", "\"deepspeed\"", "\"fsdp2\"", "\"pytorch\"", "\"torchtitan\"", "\"nemo\"",
-           "\"maxtext\"", "\"litgpt\"", "\"torchtune\"", "\"llm.c\"", "\"hf-trainer-deepspeed\""});
+          {"\"megatron-lm\"", "\"megatron-deepspeed\"", "\"deepspeed\"", "\"fsdp2\"", "\"pytorch\"",
+           "\"torchtitan\"", "\"nemo\"", "\"maxtext\"", "\"litgpt\"", "\"torchtune\"", "\"llm.c\"",
+           "\"hf-trainer-deepspeed\""});
     maybe(t, "precision", {"\"bf16\"", "\"fp16\"", "\"fp32\"", "\"fp8\""});
     maybe(t, "sharding", {"\"none\"", "\"zero1\"", "\"zero2\"", "\"zero3\""});
     maybe(t, "tp", {"2", "4"});
@@ -111,19 +116,24 @@ class RandomRuns {
     maybe(t, "flash_attention", {"true", "false"});
     maybe(t, "dropout", {"0.1", "0"});
     maybe(t, "deterministic", {"true"});
-    if (roll(3) == 0) t["recompute"] = any({R"({"kind": "full"})", R"({"kind": "selective", "modules": ["mlp"]})"});
+    if (roll(3) == 0)
+      t["recompute"] = any({R"({"kind": "full"})", R"({"kind": "selective", "modules": ["mlp"]})"});
     return run;
   }
 
  private:
   std::size_t roll(std::size_t sides) { return random_() % sides; }
   std::string any(const std::vector<std::string>& values) { return values[roll(values.size())]; }
-  void maybe(std::map<std::string, std::string>& keys, const char* key, const std::vector<std::string>& values) {
+  void maybe(std::map<std::string, std::string>& keys, const char* key,
+             const std::vector<std::string>& values) {
     if (roll(2) == 0) keys[key] = any(values);
   }
   void describe(std::map<std::string, std::string>& model) {
-    model.insert(
-        {{"num_layers", "8"}, {"hidden_size", "1024"}, {"num_heads", "16"}, {"vocab_size", "50257"}, {"seq_len", "1024"}});
+    model.insert({{"num_layers", "8"},
+                  {"hidden_size", "1024"},
+                  {"num_heads", "16"},
+                  {"vocab_size", "50257"},
+                  {"seq_len", "1024"}});
     maybe(model, "norm", {"\"rmsnorm\"", "\"layernorm\""});
     maybe(model, "position", {"\"alibi\"", "\"learned\"", "\"rope\""});
     model["ffn_size"] = "4096";
@@ -155,7 +165,8 @@ TEST(Doors, AnAssumedValueAnswersAsTheSameValueGiven) {
       EXPECT_GE(assumed.mfu, 0.0) << text_of(run);
       EXPECT_LE(assumed.mfu, 1.0) << text_of(run);
       for (const sim::Fact& fact : prediction.run.facts) {
-        if (!fact.key.starts_with("assumed.") || fact.key.find('.', 8) == std::string::npos) continue;
+        if (!fact.key.starts_with("assumed.") || fact.key.find('.', 8) == std::string::npos)
+          continue;
         const Keys given = with_given(run, fact);
         EXPECT_EQ(answer_of_text(text_of(given)), assumed) << fact.key << " in " << text_of(given);
         ++compared;
@@ -170,7 +181,8 @@ TEST(Doors, AnAssumedValueAnswersAsTheSameValueGiven) {
 // Found by hand: the sharding and the fp16 of V100 were asked for after the framework's rules.
 TEST(Doors, TheUsualPrecisionOfV100IsTheSameGiven) {
   cli::RunOptions options{.model = "llama3-8b"};
-  options.gpus = "64", options.hardware = "v100", options.strategy["sharding"] = "zero1", options.recompute = "full";
+  options.gpus = "64", options.hardware = "v100", options.strategy["sharding"] = "zero1",
+  options.recompute = "full";
   const Answer assumed = answer_of(sim::predict(cli::run_of(options, database())));
   options.strategy["precision"] = "fp16";
   EXPECT_EQ(answer_of(sim::predict(cli::run_of(options, database()))), assumed);
@@ -196,9 +208,11 @@ bool give(cli::RunOptions& o, const std::string& key, const std::string& value) 
 TEST(Doors, DefaultsOfOptionsAnswerAsTheSameOptionsGiven) {
   for (const char* hardware : {"", "h100", "mi300x", "tpu_v5p", "gaudi2", "trainium2", "v100"}) {
     cli::RunOptions options{.model = "llama3-8b"};
-    options.gpus = "64", options.strategy["tp"] = "2", options.strategy["pp"] = "2", options.strategy["cp"] = "2";
+    options.gpus = "64", options.strategy["tp"] = "2", options.strategy["pp"] = "2",
+    options.strategy["cp"] = "2";
     if (*hardware != '\0') options.hardware = hardware;
-    if (options.hardware == "v100") options.strategy.erase("cp");  // no flash attention, without which there are no context ranks
+    // No flash attention, without which there are no context ranks.
+    if (options.hardware == "v100") options.strategy.erase("cp");
     const sim::Prediction prediction = sim::predict(cli::run_of(options, database()));
     int compared = 0;
     for (const sim::Fact& fact : prediction.run.facts) {
@@ -251,30 +265,42 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEveryOption) {
       {"schedule", [](cli::RunOptions& o) { o.strategy["pipeline_schedule"] = "zb-h1"; }},
       {"virtual-stages", [](cli::RunOptions& o) { o.strategy["virtual_stages"] = "4"; }},
       {"stage-layers", [](cli::RunOptions& o) { o.strategy["stage_layers"] = "15,17"; }},
-      {"embeddings-as-layers", [](cli::RunOptions& o) { o.strategy["embeddings_as_layers"] = "true"; }},
+      {"embeddings-as-layers",
+       [](cli::RunOptions& o) { o.strategy["embeddings_as_layers"] = "true"; }},
       {"sharding", [](cli::RunOptions& o) { o.strategy["sharding"] = "zero1"; }},
-      {"zero1 in groups", [](cli::RunOptions& o) { o.strategy["sharding"] = "zero1", o.strategy["shard_size"] = "4"; }},
+      {"zero1 in groups",
+       [](cli::RunOptions& o) {
+         o.strategy["sharding"] = "zero1", o.strategy["shard_size"] = "4";
+       }},
       {"hsdp",
-       [](cli::RunOptions& o) { o.strategy["pp"] = "1", o.strategy["sharding"] = "hsdp", o.strategy["shard_size"] = "8"; }},
+       [](cli::RunOptions& o) {
+         o.strategy["pp"] = "1", o.strategy["sharding"] = "hsdp", o.strategy["shard_size"] = "8";
+       }},
       {"cp",
        [](cli::RunOptions& o) {
-         o.strategy["cp"] = "2", o.strategy["cp_scheme"] = "all-gather", o.strategy["cp_balanced"] = "false";
+         o.strategy["cp"] = "2", o.strategy["cp_scheme"] = "all-gather",
+         o.strategy["cp_balanced"] = "false";
        }},
       {"sequence-parallel", [](cli::RunOptions& o) { o.strategy["sequence_parallel"] = "true"; }},
-      {"no-sequence-parallel", [](cli::RunOptions& o) { o.strategy["sequence_parallel"] = "false"; }},
+      {"no-sequence-parallel",
+       [](cli::RunOptions& o) { o.strategy["sequence_parallel"] = "false"; }},
       {"no-flash", [](cli::RunOptions& o) { o.strategy["flash_attention"] = "false"; }},
       {"compile", [](cli::RunOptions& o) { o.strategy["compile"] = "true"; }},
       {"cuda-graph", [](cli::RunOptions& o) { o.strategy["cuda_graph"] = "true"; }},
-      {"fused-cross-entropy", [](cli::RunOptions& o) { o.strategy["fused_cross_entropy"] = "true"; }},
+      {"fused-cross-entropy",
+       [](cli::RunOptions& o) { o.strategy["fused_cross_entropy"] = "true"; }},
       {"tp-overlap", [](cli::RunOptions& o) { o.strategy["tp_overlap"] = "true"; }},
       {"gradient-overlap",
-       [](cli::RunOptions& o) { o.strategy["gradient_overlap"] = "true", o.strategy["gather_overlap"] = "false"; }},
+       [](cli::RunOptions& o) {
+         o.strategy["gradient_overlap"] = "true", o.strategy["gather_overlap"] = "false";
+       }},
       {"moe",
        [](cli::RunOptions& o) {
-         o.model = "mixtral-8x7b", o.strategy["ep"] = "4", o.strategy["etp"] = "1", o.strategy["sequence_parallel"] = "true",
-         o.strategy["moe_dispatch"] = "deepep";
-         o.strategy["moe_overlap"] = "true", o.strategy["moe_imbalance"] = "1.2", o.strategy["moe_capacity"] = "1.5",
-         o.strategy["cuda_graph"] = "true", o.strategy["moe_captured"] = "false";
+         o.model = "mixtral-8x7b", o.strategy["ep"] = "4", o.strategy["etp"] = "1",
+         o.strategy["sequence_parallel"] = "true", o.strategy["moe_dispatch"] = "deepep";
+         o.strategy["moe_overlap"] = "true", o.strategy["moe_imbalance"] = "1.2",
+         o.strategy["moe_capacity"] = "1.5", o.strategy["cuda_graph"] = "true",
+         o.strategy["moe_captured"] = "false";
        }},
       {"mla", [](cli::RunOptions& o) { o.model = "deepseek-v2-lite", o.strategy["pp"] = "1"; }},
   };
@@ -290,16 +316,19 @@ TEST(Doors, ASavedRunIsLoadedAsItWasForEverySetting) {
     for (const char* framework : {"megatron-lm", "fsdp2"}) {
       cli::RunOptions options = small_options();
       options.framework = framework;
-      if (options.framework == "fsdp2") options.strategy["pp"] = "1", options.strategy["sharding"] = "zero3";
+      if (options.framework == "fsdp2")
+        options.strategy["pp"] = "1", options.strategy["sharding"] = "zero3";
       options.settings[setting.key] = hwdb::setting_from(setting, setting.key, setting.example);
-      expect_reloads(cli::run_of(options, database()), std::string(setting.key) + " under " + framework);
+      expect_reloads(cli::run_of(options, database()),
+                     std::string(setting.key) + " under " + framework);
     }
   }
 }
 
 TEST(Doors, ASavedRunIsLoadedAsItWasForEveryModelOfTheCatalogue) {
-  for (const char* model : {"gpt2", "bloom-176b", "llama-3.1-405b", "gemma-2-9b", "olmo-2-7b", "qwen2-72b", "gpt-oss-120b",
-                            "deepseek-v3", "qwen1.5-moe-a2.7b", "bert-large", "falcon-40b", "mpt-7b"}) {
+  for (const char* model :
+       {"gpt2", "bloom-176b", "llama-3.1-405b", "gemma-2-9b", "olmo-2-7b", "qwen2-72b",
+        "gpt-oss-120b", "deepseek-v3", "qwen1.5-moe-a2.7b", "bert-large", "falcon-40b", "mpt-7b"}) {
     cli::RunOptions options{.model = model};
     options.gpus = "64";
     try {
@@ -318,10 +347,12 @@ struct Planned {
 
 TEST(Doors, EveryPlanEqualsItsPrediction) {
   int compared = 0;
-  for (const Planned& p :
-       {Planned{"llama-70b", "h100", "megatron-deepspeed", "fp8", "16"}, Planned{"llama-8b", "a100", "megatron-lm", "bf16", "8"},
-        Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"}, Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
-        Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"}, Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
+  for (const Planned& p : {Planned{"llama-70b", "h100", "megatron-deepspeed", "fp8", "16"},
+                           Planned{"llama-8b", "a100", "megatron-lm", "bf16", "8"},
+                           Planned{"llama-8b", "h100", "deepspeed", "bf16", "8"},
+                           Planned{"gpt2-xl", "v100", "pytorch", "fp16", "8"},
+                           Planned{"llama-8b", "mi300x", "torchtitan", "bf16", "8"},
+                           Planned{"mixtral-8x7b", "h100", "nemo", "bf16", "16"}}) {
     cli::RunOptions options{.model = p.model};
     options.gpus = p.gpus, options.hardware = p.hardware, options.framework = p.framework,
     options.strategy["precision"] = p.precision;
@@ -357,16 +388,19 @@ std::string sentence(std::mt19937& random) {
                                           "of every 3; 2021-05",
                                           "an earlier run went over plain hsn sockets"};
   std::string text;
-  for (int i = 0; i < 4; ++i) text += std::string(words[random() % words.size()]) + (i % 2 ? "; " : " ");
+  for (int i = 0; i < 4; ++i)
+    text += std::string(words[random() % words.size()]) + (i % 2 ? "; " : " ");
   return text;
 }
 
 TEST(Doors, FreeTextMovesNothing) {
   std::mt19937 random{7};
   int compared = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation")) {
     const std::string folder = entry.path().parent_path().filename();
-    if (entry.path().extension() != ".json" || (folder != "runs" && folder != "first_contact")) continue;
+    if (entry.path().extension() != ".json" || (folder != "runs" && folder != "first_contact"))
+      continue;
     const hwdb::RunFile file = hwdb::read_runs(entry.path().string());
     const std::size_t stride = file.runs.size() / 25 + 1;
     for (std::size_t i = 0; i < file.runs.size(); i += stride) {

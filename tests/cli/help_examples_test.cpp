@@ -25,11 +25,13 @@ bool has(const std::string& text, const std::string& word) {
 
 // An option's example with what else its command must be told.
 std::string completed(const std::string& command, const std::string& example) {
-  if (!command.starts_with("predict") && !command.starts_with("plan") && !command.starts_with("trace"))
+  if (!command.starts_with("predict") && !command.starts_with("plan") &&
+      !command.starts_with("trace"))
     return command + " " + example;
   std::string line = command + " " + example;
   if (!has(example, "--model"))
-    line += has(example, "--ep") || example.starts_with("--moe") ? " --model mixtral-8x7b" : " --model gpt2";
+    line += has(example, "--ep") || example.starts_with("--moe") ? " --model mixtral-8x7b"
+                                                                 : " --model gpt2";
   if (!has(example, "--gpus")) line += " --gpus 8";
   if (command == "plan" && !has(example, "--top")) line += " --top 1";
   return line;
@@ -39,12 +41,14 @@ class HelpExamples : public Program {
  protected:
   void expect_answer(const std::string& arguments) const {
     const Outcome outcome = run(arguments);
-    EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << arguments << "\n" << outcome.messages;
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << arguments << "\n"
+                                                            << outcome.messages;
   }
 };
 
 TEST_F(HelpExamples, OfOptionsRun) {
-  for (const std::string command : {"predict", "plan", "trace", "validate", "models list", "models show gpt2", "hardware list"}) {
+  for (const std::string command : {"predict", "plan", "trace", "validate", "models list",
+                                    "models show gpt2", "hardware list"}) {
     const Outcome help = run(command + " --help");
     ASSERT_EQ(help.status, 0) << command;
     const Texts examples = after("example: ", help.out);
@@ -57,8 +61,8 @@ TEST_F(HelpExamples, OfOptionsRun) {
 
 TEST_F(HelpExamples, OfCommandsRun) {
   int count = 0;
-  for (const std::string command :
-       {"", "predict", "plan", "trace", "validate", "models", "models show", "hardware", "hardware show"}) {
+  for (const std::string command : {"", "predict", "plan", "trace", "validate", "models",
+                                    "models show", "hardware", "hardware show"}) {
     const Outcome help = run(command + " --help");
     for (const char* mark : {"Example: llmsim ", "\n  llmsim "}) {
       for (const std::string& example : after(mark, help.out)) {

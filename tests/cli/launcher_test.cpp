@@ -12,15 +12,18 @@ namespace fs = std::filesystem;
 class Launcher : public Program {
  protected:
   void SetUp() override {
-    for (const char* folder : {"cli", "sim", "hwdb", "calibrate", "reports", "runtime", "build/release/cli"})
+    for (const char* folder :
+         {"cli", "sim", "hwdb", "calibrate", "reports", "runtime", "build/release/cli"})
       fs::create_directories(path(folder));
     for (const char* file : {"CMakeLists.txt", "CMakePresets.json"}) write(file, "");
-    write("cli/install-packages", "#!/bin/sh\necho \"$@\" >> '" + path("installed") + "'\nexit 1\n");
+    write("cli/install-packages",
+          "#!/bin/sh\necho \"$@\" >> '" + path("installed") + "'\nexit 1\n");
     fs::copy_file(LLMSIM_PROGRAM, path("build/release/cli/llmsim"));
     fs::copy_file(LLMSIM_SOURCE_DIR "/llmsim", path("llmsim"));
     fs::permissions(path("cli/install-packages"), fs::perms::owner_all);
     write("build/release/built", "");
-    fs::last_write_time(path("build/release/built"), fs::file_time_type::clock::now() + std::chrono::hours(1));
+    fs::last_write_time(path("build/release/built"),
+                        fs::file_time_type::clock::now() + std::chrono::hours(1));
   }
 
   Outcome launch(const std::string& arguments) const {
@@ -31,14 +34,16 @@ class Launcher : public Program {
 };
 
 TEST_F(Launcher, HelpAndWrongUsageBuildNothing) {
-  for (const char* arguments : {"calibrate run --help", "calibrate verify --help", "calibrate --help", "--version"}) {
+  for (const char* arguments :
+       {"calibrate run --help", "calibrate verify --help", "calibrate --help", "--version"}) {
     const Outcome outcome = launch(arguments);
     EXPECT_EQ(outcome.status, 0) << outcome.messages;
     EXPECT_NE(outcome.out, "") << arguments;
     EXPECT_FALSE(tried_to_build()) << arguments;
   }
-  for (const char* arguments : {"calibrate run", "calibrate run out.jsonl --bogus", "calibrate run --ranks 0 out.jsonl",
-                                "calibrate verify --bogus", "calibrate run a.jsonl b.jsonl"}) {
+  for (const char* arguments :
+       {"calibrate run", "calibrate run out.jsonl --bogus", "calibrate run --ranks 0 out.jsonl",
+        "calibrate verify --bogus", "calibrate run a.jsonl b.jsonl"}) {
     EXPECT_EQ(launch(arguments).status, 2) << arguments;
     EXPECT_FALSE(tried_to_build()) << arguments;
   }
@@ -53,7 +58,9 @@ TEST_F(Launcher, AMeasurementBuildsTheRuntimeFirst) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_TRUE(tried_to_build());
   EXPECT_NE(text_of("installed").find("libtorch-dev"), std::string::npos);
-  EXPECT_NE(outcome.messages.find("llmsim-runtime cannot be built; the reason is above"), std::string::npos) << outcome.messages;
+  EXPECT_NE(outcome.messages.find("llmsim-runtime cannot be built; the reason is above"),
+            std::string::npos)
+      << outcome.messages;
   EXPECT_EQ(outcome.out, "");
 }
 

@@ -24,7 +24,9 @@ std::string complaint(Function run) {
   return "";
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST(ModelList, AFamilyListsOnlyItsModels) {
   ::testing::internal::CaptureStdout();
@@ -46,15 +48,20 @@ TEST(ModelShow, AnAliasShowsItsModel) {
 }
 
 TEST(ModelShow, TheSequenceLengthCanBeChosen) {
-  EXPECT_TRUE(contains(shown({.name = "gpt2", .seq_len = "512", .output = {}}), "sequences of 512 tokens"));
+  EXPECT_TRUE(
+      contains(shown({.name = "gpt2", .seq_len = "512", .output = {}}), "sequences of 512 tokens"));
 }
 
 TEST(ModelShow, BadNamesAndLengthsAreOneClearLine) {
-  EXPECT_TRUE(contains(complaint([] { run_model_show({.name = "lama-3-70b", .seq_len = {}, .output = {}}); }),
-                       "model = lama-3-70b: neither a known model nor a config.json; did you mean llama-3-70b, "));
-  EXPECT_EQ(complaint([] { run_model_show({.name = "none.json", .seq_len = {}, .output = {}}); }), "none.json: cannot be read");
-  EXPECT_EQ(complaint([] { run_model_show({.name = "opt-125m", .seq_len = "4096", .output = {}}); }),
-            "--seq-len = 4096: seq_len = 4096 is longer than the learned position table, max_positions = 2050");
+  EXPECT_TRUE(contains(
+      complaint([] { run_model_show({.name = "lama-3-70b", .seq_len = {}, .output = {}}); }),
+      "model = lama-3-70b: neither a known model nor a config.json; did you mean llama-3-70b, "));
+  EXPECT_EQ(complaint([] { run_model_show({.name = "none.json", .seq_len = {}, .output = {}}); }),
+            "none.json: cannot be read");
+  EXPECT_EQ(
+      complaint([] { run_model_show({.name = "opt-125m", .seq_len = "4096", .output = {}}); }),
+      "--seq-len = 4096: seq_len = 4096 is longer than the learned position table, max_positions = "
+      "2050");
   EXPECT_NE(complaint([] { run_model_show({.name = "gpt2", .seq_len = "0", .output = {}}); }), "");
 }
 

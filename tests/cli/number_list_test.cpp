@@ -36,7 +36,8 @@ TEST(NumbersIn, NamesOptionTextAndRange) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "--tp = 1,x: a list such as 1,2,4 or a range such as 1-16*2 of whole numbers from 1 to 64 is expected");
+                 "--tp = 1,x: a list such as 1,2,4 or a range such as 1-16*2 of whole numbers from "
+                 "1 to 64 is expected");
   }
 }
 
@@ -77,11 +78,14 @@ TEST(NumbersIn, RefusesTooLongLists) {
 
 TEST(NumbersIn, DoesNotOverflowAtTheLargestNumber) {
   constexpr int most = 2147483647;
-  EXPECT_EQ(numbers_in("--n", "2147483646-2147483647", {.least = 1, .most = most}), (List{most - 1, most}));
-  EXPECT_EQ(numbers_in("--n", "1-2147483647*2147483647", {.least = 1, .most = most}), (List{1, most}));
+  EXPECT_EQ(numbers_in("--n", "2147483646-2147483647", {.least = 1, .most = most}),
+            (List{most - 1, most}));
+  EXPECT_EQ(numbers_in("--n", "1-2147483647*2147483647", {.least = 1, .most = most}),
+            (List{1, most}));
 }
 
-// Any text of the characters that matter gives either an Error or an ascending list within the range.
+// Any text of the characters that matter gives either an Error or an ascending list within the
+// range.
 TEST(NumbersIn, HoldsItsPromiseForRandomText) {
   std::mt19937 random(7);
   const std::string alphabet = "0123456789,,--*+x ";

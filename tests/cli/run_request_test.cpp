@@ -54,7 +54,8 @@ TEST(QueryOf, DoesNotCallAssumedWhatItSearches) {
   RunOptions options{.model = "gpt2"};
   options.gpus = "8";
   const sim::Run base = query_of(options, database()).base;
-  for (const char* key : {"training.dp", "training.sharding", "training.micro_batch", "training.recompute.kind"}) {
+  for (const char* key :
+       {"training.dp", "training.sharding", "training.micro_batch", "training.recompute.kind"}) {
     EXPECT_EQ(assumed(base, key), "") << key;
   }
 }
@@ -110,12 +111,14 @@ TEST(RunOf, AnImpossibleMeshIsAnAnswerWithItsRule) {
 TEST(RunOf, AbsurdNumbersNameOptionValueAndRange) {
   RunOptions options{.model = "gpt2"};
   options.gpus = "1000000000000";
-  EXPECT_EQ(request_error(options), "--gpus = 1000000000000: one whole number from 1 to 1048576 is expected");
+  EXPECT_EQ(request_error(options),
+            "--gpus = 1000000000000: one whole number from 1 to 1048576 is expected");
   options.gpus = "0";
   EXPECT_EQ(request_error(options), "--gpus = 0: one whole number from 1 to 1048576 is expected");
   options.gpus = "8";
   options.seq_len = "0";
-  EXPECT_EQ(request_error(options), "--seq-len = 0: one whole number from 1 to 16777216 is expected");
+  EXPECT_EQ(request_error(options),
+            "--seq-len = 0: one whole number from 1 to 16777216 is expected");
 }
 
 TEST(RunOf, MeshesThatWouldOverflowAreRefused) {
@@ -123,30 +126,36 @@ TEST(RunOf, MeshesThatWouldOverflowAreRefused) {
   options.strategy["tp"] = "1024";
   options.strategy["pp"] = "4096";
   options.strategy["dp"] = "1048576";
-  EXPECT_NE(request_error(options).find("at most 1048576 devices"), std::string::npos) << request_error(options);
+  EXPECT_NE(request_error(options).find("at most 1048576 devices"), std::string::npos)
+      << request_error(options);
 }
 
 TEST(RunOf, UnknownNamesComeWithWhatIsKnown) {
   RunOptions options{.model = "llama-70x"};
-  EXPECT_NE(request_error(options).find("did you mean"), std::string::npos) << request_error(options);
+  EXPECT_NE(request_error(options).find("did you mean"), std::string::npos)
+      << request_error(options);
   options.model = "gpt2";
   options.framework = "megatron";
-  EXPECT_NE(request_error(options).find("megatron-lm"), std::string::npos) << request_error(options);
+  EXPECT_NE(request_error(options).find("megatron-lm"), std::string::npos)
+      << request_error(options);
   options.framework.reset();
   options.strategy["sharding"] = "fsdp";
-  EXPECT_EQ(request_error(options), "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
+  EXPECT_EQ(request_error(options),
+            "--sharding = fsdp: none, zero1, zero2, zero3 or hsdp is expected");
 }
 
 TEST(RunOf, ASchedulesNameReachesTheStrategy) {
   RunOptions options{.model = "llama-8b"};
   options.strategy["pp"] = "4";
-  EXPECT_EQ(run_of(options, database()).strategy.pipeline_schedule, sim::PipelineSchedule::OneForwardOneBackward);
+  EXPECT_EQ(run_of(options, database()).strategy.pipeline_schedule,
+            sim::PipelineSchedule::OneForwardOneBackward);
   options.strategy["pipeline_schedule"] = "zero-bubble";
   EXPECT_EQ(run_of(options, database()).strategy.pipeline_schedule, sim::PipelineSchedule::ZbH1);
   options.strategy["pipeline_schedule"] = "zb-v";
   EXPECT_EQ(run_of(options, database()).strategy.virtual_stages, 2);
   options.strategy["pipeline_schedule"] = "zb";
-  EXPECT_EQ(request_error(options), "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe is expected");
+  EXPECT_EQ(request_error(options),
+            "--schedule = zb: gpipe, 1f1b, interleaved, zb-h1, zb-v or dualpipe is expected");
 }
 
 TEST(RunOf, HsdpNeedsItsShardSize) {
@@ -162,7 +171,8 @@ TEST(RunOf, HsdpNeedsItsShardSize) {
 
 TEST(RunOf, SwitchesReachTheStrategy) {
   RunOptions options{.model = "llama-8b"};
-  options.strategy = {{"sequence_parallel", "true"}, {"flash_attention", "false"}, {"cuda_graph", "true"}};
+  options.strategy = {
+      {"sequence_parallel", "true"}, {"flash_attention", "false"}, {"cuda_graph", "true"}};
   options.strategy["tp"] = "2";
   options.offload = "optimizer,activations";
   const sim::Strategy s = run_of(options, database()).strategy;
@@ -184,10 +194,13 @@ TEST(RunOf, ActivationsOfModulesAreOffloaded) {
 
 TEST(RunOf, BehaviourOfTheFrameworkReachTheFramework) {
   RunOptions options{.model = "llama-8b", .dp_overlap = false};
-  options.strategy = {{"fused_cross_entropy", "true"}, {"tp_overlap", "true"}, {"gather_overlap", "true"}};
+  options.strategy = {
+      {"fused_cross_entropy", "true"}, {"tp_overlap", "true"}, {"gather_overlap", "true"}};
   options.strategy["tp"] = "2", options.strategy["dp"] = "4";
   options.strategy["sharding"] = "zero3", options.framework = "fsdp2";
-  options.settings = {{"fsdp_unit_blocks", 0.0}, {"grad_sync_every_microbatch", true}, {"reshard_after_forward", false}};
+  options.settings = {{"fsdp_unit_blocks", 0.0},
+                      {"grad_sync_every_microbatch", true},
+                      {"reshard_after_forward", false}};
   const sim::Run run = run_of(options, database());
   EXPECT_TRUE(run.strategy.fused_cross_entropy);
   EXPECT_TRUE(run.strategy.tp_overlap);

@@ -36,7 +36,9 @@ TEST_F(RunFiles, NamedOnesStayAsTheyAreWhateverTheirName) {
   EXPECT_EQ(run_files({notes}), (std::vector{notes}));
 }
 
-TEST_F(RunFiles, ThatDoNotExistAreNamed) { EXPECT_EQ(run_files_error({"no/such"}), "no/such: no such file or folder"); }
+TEST_F(RunFiles, ThatDoNotExistAreNamed) {
+  EXPECT_EQ(run_files_error({"no/such"}), "no/such: no such file or folder");
+}
 
 TEST_F(RunFiles, AFolderWithoutThemIsRefused) {
   fs::remove(folder_ / "a.json");

@@ -10,8 +10,10 @@
 namespace llmsim::hwdb {
 namespace {
 
-Coefficient row(const std::string& scope, const std::string& id, const std::string& key, double value) {
-  return {scope, id, key, value, std::nullopt, sim::Evidence::Fitted, "s", "runs of 2026", Origin::Shipped};
+Coefficient row(const std::string& scope, const std::string& id, const std::string& key,
+                double value) {
+  return {scope,          id, key, value, std::nullopt, sim::Evidence::Fitted, "s", "runs of 2026",
+          Origin::Shipped};
 }
 
 std::string text_of(const std::string& path) {
@@ -23,15 +25,18 @@ std::string text_of(const std::string& path) {
 
 std::string keys_in(const std::string& text) {
   std::string keys;
-  for (std::size_t at = text.find("\"key\": \""); at != std::string::npos; at = text.find("\"key\": \"", at + 1))
+  for (std::size_t at = text.find("\"key\": \""); at != std::string::npos;
+       at = text.find("\"key\": \"", at + 1))
     keys += text.substr(at + 8, text.find('"', at + 8) - at - 8) + " ";
   return keys;
 }
 
 TEST(CoefficientFile, ARowIsWrittenWithFourDigitsAndWithoutWhatItLacks) {
   EXPECT_EQ(coefficients_json({row("device", "a", "k", 0.123456)}),
-            "{\n \"coefficients\": [\n  {\n   \"scope\": \"device\",\n   \"id\": \"a\",\n   \"key\": \"k\",\n"
-            "   \"value\": 0.1235,\n   \"evidence\": \"fitted\",\n   \"source\": \"s\",\n   \"fitted_from\": \"runs of 2026\"\n"
+            "{\n \"coefficients\": [\n  {\n   \"scope\": \"device\",\n   \"id\": \"a\",\n   "
+            "\"key\": \"k\",\n"
+            "   \"value\": 0.1235,\n   \"evidence\": \"fitted\",\n   \"source\": \"s\",\n   "
+            "\"fitted_from\": \"runs of 2026\"\n"
             "  }\n ]\n}\n");
 }
 
@@ -41,17 +46,21 @@ TEST(CoefficientFile, TheShippedFileKeepsItsLayout) {
 }
 
 TEST(CoefficientFile, NewRowsStandWithTheirLike) {
-  const std::string text =
-      coefficients_json({row("device", "a", "a1", 1), row("device", "b", "b1", 1), row("system", "c", "c1", 1)});
+  const std::string text = coefficients_json(
+      {row("device", "a", "a1", 1), row("device", "b", "b1", 1), row("system", "c", "c1", 1)});
   const std::string merged = with_fitted_rows(
-      text, "f", {row("device", "a", "a2", 2), row("device", "z", "z1", 2), row("framework", "s", "s1", 2)}, "other");
+      text, "f",
+      {row("device", "a", "a2", 2), row("device", "z", "z1", 2), row("framework", "s", "s1", 2)},
+      "other");
   EXPECT_EQ(keys_in(merged), "a1 a2 b1 z1 c1 s1 ");
 }
 
 TEST(CoefficientFile, AFitReplacesItsEarlierResultsAndNoOthers) {
-  std::vector<Coefficient> rows = {row("device", "a", "again", 1), row("device", "a", "gone", 1), row("device", "a", "kept", 1)};
+  std::vector<Coefficient> rows = {row("device", "a", "again", 1), row("device", "a", "gone", 1),
+                                   row("device", "a", "kept", 1)};
   rows[2].fitted_from = "products";
-  const std::string merged = with_fitted_rows(coefficients_json(rows), "f", {row("device", "a", "again", 2)}, "runs");
+  const std::string merged =
+      with_fitted_rows(coefficients_json(rows), "f", {row("device", "a", "again", 2)}, "runs");
   EXPECT_EQ(keys_in(merged), "again kept ");
   EXPECT_NE(merged.find("\"value\": 2.0"), std::string::npos);
 }

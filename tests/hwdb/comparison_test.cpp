@@ -17,17 +17,19 @@ std::string comparison_error(const std::string& comparison) {
 }
 
 TEST(Comparisons, NameTwoRuns) {
-  const Comparison c = parsed(R"({"setting": "transport", "source": "log", "off": "a", "on": "b"})").at(0);
+  const Comparison c =
+      parsed(R"({"setting": "transport", "source": "log", "off": "a", "on": "b"})").at(0);
   EXPECT_EQ(c.off_id, "a");
   EXPECT_EQ(c.on_id, "b");
   EXPECT_FALSE(c.on);
 }
 
 TEST(Comparisons, TakeTheSettingAwayByAMergePatch) {
-  const Comparison c = parsed(R"({"setting": "compile", "group": "g", "source": "log", "speedup": 0.15,
+  const Comparison c =
+      parsed(R"({"setting": "compile", "group": "g", "source": "log", "speedup": 0.15,
     "run": {"id": "x", "model": {"num_layers": 4}, "training": {"compile": true, "tp": 2}},
     "without": {"training": {"compile": false}}})")
-                           .at(0);
+          .at(0);
   EXPECT_EQ(sim::stated<bool>(c.on->training.strategy, "compile"), true);
   EXPECT_EQ(sim::stated<bool>(c.off->training.strategy, "compile"), false);
   EXPECT_EQ(sim::stated<int>(c.off->training.strategy, "tp"), 2);
@@ -37,21 +39,33 @@ TEST(Comparisons, TakeTheSettingAwayByAMergePatch) {
 }
 
 TEST(Comparisons, MaySayTheTwoValues) {
-  const Comparison c = parsed(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8", "9"]})").at(0);
+  const Comparison c =
+      parsed(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8", "9"]})")
+          .at(0);
   EXPECT_EQ(c.values, (std::vector<std::string>{"8", "9"}));
-  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8"]})").find("values"),
+  EXPECT_NE(comparison_error(
+                R"({"setting": "x", "source": "log", "off": "a", "on": "b", "values": ["8"]})")
+                .find("values"),
             std::string::npos);
 }
 
 TEST(Comparisons, RefuseWhatIsHalfSaid) {
-  EXPECT_NE(comparison_error(R"({"source": "log", "off": "a", "on": "b"})").find("setting"), std::string::npos);
-  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a"})").find("run"), std::string::npos);
-  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "speedup": 0.1})").find("speedup"),
+  EXPECT_NE(comparison_error(R"({"source": "log", "off": "a", "on": "b"})").find("setting"),
             std::string::npos);
-  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "run": {"id": "x"}, "without": {}})").find("speedup"),
+  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a"})").find("run"),
             std::string::npos);
-  EXPECT_NE(comparison_error(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "gain": 2})").find("gain"),
+  EXPECT_NE(comparison_error(
+                R"({"setting": "x", "source": "log", "off": "a", "on": "b", "speedup": 0.1})")
+                .find("speedup"),
             std::string::npos);
+  EXPECT_NE(
+      comparison_error(R"({"setting": "x", "source": "log", "run": {"id": "x"}, "without": {}})")
+          .find("speedup"),
+      std::string::npos);
+  EXPECT_NE(
+      comparison_error(R"({"setting": "x", "source": "log", "off": "a", "on": "b", "gain": 2})")
+          .find("gain"),
+      std::string::npos);
 }
 
 }  // namespace

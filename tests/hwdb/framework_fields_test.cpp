@@ -8,7 +8,8 @@ namespace {
 
 // A framework with one field.
 FrameworkChoice with(const std::string& key, const std::string& value) {
-  const std::string text = R"({"frameworks": [{"id": "a", "fields": {")" + key + R"(": {"value": )" + value +
+  const std::string text = R"({"frameworks": [{"id": "a", "fields": {")" + key +
+                           R"(": {"value": )" + value +
                            R"(, "evidence": "assumed", "source": "s"}}}]})";
   FrameworkQuery query;
   query.framework = "a";
@@ -19,22 +20,25 @@ bool refused(const std::string& key, const std::string& value) {
   try {
     with(key, value);
   } catch (const Error& error) {
-    return std::string(error.what()) ==
-           "frameworks.json: framework a: " + key + " = " + value + ": wrong type or range for this field";
+    return std::string(error.what()) == "frameworks.json: framework a: " + key + " = " + value +
+                                            ": wrong type or range for this field";
   }
   return false;
 }
 
 TEST(FrameworkFields, EveryKindOfValueGoesWhereItBelongs) {
   EXPECT_EQ(with("fusion", "\"fused\"").framework.fusion, sim::ElementwiseFusion::Fused);
-  EXPECT_EQ(with("low_precision.scaling", "\"rowwise\"").framework.low_precision.scaling, sim::LowPrecisionScaling::Rowwise);
+  EXPECT_EQ(with("low_precision.scaling", "\"rowwise\"").framework.low_precision.scaling,
+            sim::LowPrecisionScaling::Rowwise);
   EXPECT_EQ(with("loss.fused", "\"recomputed\"").framework.loss.fused, sim::FusedLoss::Recomputed);
   EXPECT_EQ(with("loss.chunks", "8").framework.loss.chunks, 8);
   EXPECT_EQ(with("gradients.copies", "1.5").framework.gradients.copies, 1.5);
   EXPECT_TRUE(with("saved.fused_qkv", "true").framework.saved.fused_qkv);
   EXPECT_EQ(with("host.per_kernel", "2e-5").framework.host.per_kernel, sim::Seconds(2e-5));
-  EXPECT_EQ(with("host_copies.checkpoints_up", "5e9").framework.host_copies.checkpoints_up, sim::BytesPerSecond(5e9));
-  EXPECT_EQ(with("reserve.matmul_workspace", "0").framework.reserve.matmul_workspace, sim::Bytes(0.0));
+  EXPECT_EQ(with("host_copies.checkpoints_up", "5e9").framework.host_copies.checkpoints_up,
+            sim::BytesPerSecond(5e9));
+  EXPECT_EQ(with("reserve.matmul_workspace", "0").framework.reserve.matmul_workspace,
+            sim::Bytes(0.0));
   EXPECT_EQ(with("default.sharding", "\"zero2\"").defaults.strategy.sharding, sim::Sharding::Zero2);
   EXPECT_EQ(with("default.bias", "false").defaults.bias, false);
 }

@@ -33,7 +33,8 @@ const sim::Fact* fact(const FrameworkChoice& choice, const std::string& key) {
   return nullptr;
 }
 
-FrameworkQuery asked(const std::string& framework, const std::string& date = "", const std::string& precision = "") {
+FrameworkQuery asked(const std::string& framework, const std::string& date = "",
+                     const std::string& precision = "") {
   return {.framework = framework, .date = date, .precision = precision};
 }
 
@@ -59,7 +60,8 @@ TEST(Frameworks, ARuleAppliesWhereAllItsConditionsHold) {
   EXPECT_FALSE(two().choose(asked("better", "2021-05-01")).defaults.strategy.flash_attention);
   EXPECT_TRUE(two().choose(asked("better", "2022-09-01")).defaults.strategy.flash_attention);
   EXPECT_TRUE(two().choose(asked("plain", "2021-05-01")).defaults.strategy.flash_attention);
-  EXPECT_TRUE(two().choose(asked("better", "")).defaults.strategy.flash_attention);  // an unknown date is not old
+  // An unknown date is not old.
+  EXPECT_TRUE(two().choose(asked("better", "")).defaults.strategy.flash_attention);
 }
 
 TEST(Frameworks, AConditionWithSeveralValuesNeedsOneOfThem) {
@@ -68,10 +70,11 @@ TEST(Frameworks, AConditionWithSeveralValuesNeedsOneOfThem) {
 }
 
 FrameworkChoice ruled(const std::string& when, const FrameworkQuery& query) {
-  return Frameworks::parse(R"({"frameworks": [{"id": "a"}], "rules": [{"when": )" + when +
-                               R"(, "set": {"efficiency": {"value": 0.5, "evidence": "assumed", "source": "s"}}}]})",
-                           "frameworks.json")
-      .choose(query);
+  return Frameworks::
+      parse(R"({"frameworks": [{"id": "a"}], "rules": [{"when": )" + when +
+                R"(, "set": {"efficiency": {"value": 0.5, "evidence": "assumed", "source": "s"}}}]})",
+            "frameworks.json")
+          .choose(query);
 }
 
 TEST(Frameworks, ASettingThatTheRunStatesIsACondition) {
@@ -87,19 +90,20 @@ TEST(Frameworks, ASettingThatTheRunStatesIsACondition) {
 }
 
 TEST(Frameworks, FreeTextIsNoCondition) {
-  for (const char* key : {"notes", "framework_detail", "precision_detail", "words", "model", "source"}) {
+  for (const char* key :
+       {"notes", "framework_detail", "precision_detail", "words", "model", "source"}) {
     EXPECT_THROW(ruled("{\"" + std::string(key) + "\": [\"x\"]}", asked("a")), Error) << key;
   }
 }
 
 // Two values with dates, then the one that holds today.
 TEST(Frameworks, AFieldHasTheValueOfItsDate) {
-  const Frameworks frameworks =
-      Frameworks::parse(R"({"frameworks": [{"id": "a", "releases": {"0.9": "2021-06-01"}, "fields": {"efficiency": [
+  const Frameworks frameworks = Frameworks::parse(
+      R"({"frameworks": [{"id": "a", "releases": {"0.9": "2021-06-01"}, "fields": {"efficiency": [
     {"until": "2021-01-01", "value": 0.5, "evidence": "assumed", "source": "s"},
     {"until": "2022-01-01", "value": 0.6, "evidence": "assumed", "source": "s"},
     {"value": 0.7, "evidence": "assumed", "source": "s"}]}}]})",
-                        "frameworks.json");
+      "frameworks.json");
   const auto efficiency = [&](const char* date, const char* version) {
     FrameworkQuery query = asked("a", date);
     query.version = version;
@@ -140,12 +144,14 @@ TEST(Frameworks, AnUnknownFrameworkIsRefusedWithTheNearestOne) {
     two().choose(asked("beter"));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "framework = beter: unknown training framework; did you mean better?");
+    EXPECT_STREQ(error.what(),
+                 "framework = beter: unknown training framework; did you mean better?");
   }
 }
 
 Coefficient of_framework(const std::string& id, const std::string& key, double value) {
-  return {"framework", id, key, value, 0.1, sim::Evidence::Fitted, "own runs", "step times", Origin::User};
+  return {"framework",           id,         key,          value,       0.1,
+          sim::Evidence::Fitted, "own runs", "step times", Origin::User};
 }
 
 TEST(Frameworks, ACoefficientReplacesAFieldAlsoOfThoseThatAreLikeTheFramework) {
@@ -180,7 +186,8 @@ TEST(Frameworks, ACoefficientOfAnUnknownFrameworkOrFieldIsRefused) {
   EXPECT_EQ(message(of_framework("better", "eficiency", 1.0)),
             "coefficient of framework better: eficiency: unknown field; did you mean efficiency?");
   EXPECT_EQ(message(of_framework("better", "loss.fp32_logits", 1.0)),
-            "coefficient of framework better: loss.fp32_logits = 1.0: wrong type or range for this field");
+            "coefficient of framework better: loss.fp32_logits = 1.0: wrong type or range for this "
+            "field");
 }
 
 TEST(Frameworks, ANumberIsThatOfTheNearestFrameworkThatSetsIt) {
@@ -194,12 +201,19 @@ TEST(Frameworks, MistakesInTheFileAreNamed) {
   const auto one = [](const std::string& fields) {
     return R"({"frameworks": [{"id": "a", "name": "A", "fields": {)" + fields + "}}]}";
   };
-  EXPECT_EQ(frameworks_error(one(R"("reserve.fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
-            "frameworks.json: framework a: reserve.fragmentatio: unknown field; did you mean reserve.fragmentation?");
-  EXPECT_EQ(frameworks_error(one(R"("reserve.fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
-            "frameworks.json: framework a: reserve.fragmentation = \"x\": wrong type or range for this field");
-  EXPECT_EQ(frameworks_error(one(R"("reserve.fragmentation": {"value": 1, "evidence": "assumed"})")),
-            "frameworks.json: framework a: reserve.fragmentation: value, evidence and source are all needed");
+  EXPECT_EQ(frameworks_error(one(
+                R"("reserve.fragmentatio": {"value": 1, "evidence": "assumed", "source": "s"})")),
+            "frameworks.json: framework a: reserve.fragmentatio: unknown field; did you mean "
+            "reserve.fragmentation?");
+  EXPECT_EQ(
+      frameworks_error(
+          one(R"("reserve.fragmentation": {"value": "x", "evidence": "assumed", "source": "s"})")),
+      "frameworks.json: framework a: reserve.fragmentation = \"x\": wrong type or range for this "
+      "field");
+  EXPECT_EQ(
+      frameworks_error(one(R"("reserve.fragmentation": {"value": 1, "evidence": "assumed"})")),
+      "frameworks.json: framework a: reserve.fragmentation: value, evidence and source are all "
+      "needed");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [{"id": "a", "like": "b"}]})"),
             "frameworks.json: framework a: like = b: no framework before this one has that id");
   EXPECT_EQ(frameworks_error(R"({"frameworks": [], "rules": [{"when": {}, "set": {}}]})"),
@@ -242,7 +256,8 @@ TEST(ShippedFrameworks, KnowEveryFrameworkOfTheSchema) {
 
 // Bytes of one parameter and its AdamW states, nothing sharded.
 double resident_bytes(const sim::ParameterStorage& s) {
-  return s.weight_bytes + s.gradient_bytes + s.main_gradient_bytes + s.master_bytes + 2 * s.state_bytes;
+  return s.weight_bytes + s.gradient_bytes + s.main_gradient_bytes + s.master_bytes +
+         2 * s.state_bytes;
 }
 
 double resident_bytes(const std::string& framework, const std::string& precision) {
@@ -279,8 +294,8 @@ TEST(ShippedFrameworks, NoFlashAttentionOnV100OrWithAlibi) {
   EXPECT_FALSE(Frameworks::shipped().choose(query).defaults.strategy.flash_attention);
 }
 
-sim::AttentionKernel kernel(const std::string& framework, const std::string& architecture, const std::string& date,
-                            const std::string& setting = "") {
+sim::AttentionKernel kernel(const std::string& framework, const std::string& architecture,
+                            const std::string& date, const std::string& setting = "") {
   FrameworkQuery query = asked(framework, date);
   query.architecture = architecture;
   if (!setting.empty()) query.settings[setting] = true;
@@ -288,7 +303,9 @@ sim::AttentionKernel kernel(const std::string& framework, const std::string& arc
 }
 
 TEST(Frameworks, NoRuleNamesAPublishedGroup) {
-  EXPECT_NE(frameworks_error(R"({"frameworks": [], "rules": [{"when": {"group": "bloom-tuning"}, "set": {}}]})").find("group"),
+  EXPECT_NE(frameworks_error(
+                R"({"frameworks": [], "rules": [{"when": {"group": "bloom-tuning"}, "set": {}}]})")
+                .find("group"),
             std::string::npos);
 }
 
@@ -299,7 +316,8 @@ TEST(Frameworks, TheAttentionKernelFollowsFrameworkDeviceAndDate) {
   EXPECT_EQ(kernel("fsdp2", "Hopper", "2025-01-01"), AttentionKernel::Flash2);
   EXPECT_EQ(kernel("fsdp1", "Ampere", "2023-05-01"), AttentionKernel::Flash1);
   EXPECT_EQ(kernel("maxtext", "TPU v5e", ""), AttentionKernel::Splash);
-  EXPECT_EQ(kernel("megatron-lm", "Blackwell", "2026-01-01", "deterministic"), AttentionKernel::Flash2);
+  EXPECT_EQ(kernel("megatron-lm", "Blackwell", "2026-01-01", "deterministic"),
+            AttentionKernel::Flash2);
 }
 
 // torchtitan pull request 1196 of 2025-05-15.
@@ -312,7 +330,8 @@ TEST(Frameworks, TorchtitanCallsCudnnOnBlackwellSinceItsPullRequest) {
 TEST(Frameworks, PyTorchOnRocmHadASlowBackwardKernelUntilOctober2024) {
   EXPECT_EQ(kernel("torchtitan", "CDNA2", "2024-09-25"), sim::AttentionKernel::AotritonFirst);
   EXPECT_EQ(kernel("torchtitan", "CDNA2", "2024-10-01"), sim::AttentionKernel::Aotriton);
-  EXPECT_EQ(kernel("ddp", "CDNA3", "2024-09-09", "transformer_engine"), sim::AttentionKernel::ComposableKernel);
+  EXPECT_EQ(kernel("ddp", "CDNA3", "2024-09-09", "transformer_engine"),
+            sim::AttentionKernel::ComposableKernel);
   EXPECT_EQ(kernel("megatron-lm", "CDNA3", "2026-02-02"), sim::AttentionKernel::ComposableKernel);
 }
 

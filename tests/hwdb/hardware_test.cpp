@@ -28,7 +28,8 @@ sim::Cluster cluster_of(const char* name, int devices, const ClusterOverrides& o
 }
 
 const sim::Fact& fact(const std::vector<sim::Fact>& facts, const std::string& key) {
-  const auto found = std::find_if(facts.begin(), facts.end(), [&](const sim::Fact& fact) { return fact.key == key; });
+  const auto found = std::find_if(facts.begin(), facts.end(),
+                                  [&](const sim::Fact& fact) { return fact.key == key; });
   if (found == facts.end()) throw Error("no fact " + key);
   return *found;
 }
@@ -66,7 +67,8 @@ TEST(Hardware, EveryAcceleratorIsADeviceInACluster) {
 }
 
 TEST(Hardware, EverySystemIsACluster) {
-  for (const HardwareRow& row : shipped().list(HardwareKind::System)) expect_sane(cluster_of(row.id.c_str(), 8));
+  for (const HardwareRow& row : shipped().list(HardwareKind::System))
+    expect_sane(cluster_of(row.id.c_str(), 8));
 }
 
 TEST(Hardware, EveryFactHasAValueAndASource) {
@@ -106,7 +108,8 @@ TEST(Hardware, V100HasNoBf16AndFourPerBoard) {
   EXPECT_EQ(cluster.fabric.devices, 4);
   EXPECT_EQ(cluster.fabric.pair_bandwidth, 50.0 * GBps);  // 2 of 6 links
   EXPECT_EQ(cluster.fabric.device_bandwidth, 150.0 * GBps);
-  EXPECT_NEAR(cluster.device.achieved.scale_out_fraction, 135.0 / 400.0, 1e-9);  // Omni-Path, measured
+  // Omni-Path, measured.
+  EXPECT_NEAR(cluster.device.achieved.scale_out_fraction, 135.0 / 400.0, 1e-9);
 }
 
 TEST(Hardware, EightV100ShareTheirLinksAmongSevenPeers) {
@@ -174,7 +177,8 @@ TEST(Hardware, WhatTheUserSaysOfTheNetworkWins) {
   overrides.inter_node_per_device = 12.5 * GBps;
   const ClusterRecord record = cluster(shipped(), "dgx_a100", 16, overrides);
   EXPECT_EQ(record.cluster.network.node_bandwidth, 100.0 * GBps);
-  EXPECT_EQ(fact(record.facts, "cluster.dgx_a100.network.node_bandwidth").evidence, sim::Evidence::Given);
+  EXPECT_EQ(fact(record.facts, "cluster.dgx_a100.network.node_bandwidth").evidence,
+            sim::Evidence::Given);
 }
 
 TEST(Hardware, AnAssumedNetworkIsOneAdapterPerSoManyDevices) {
@@ -182,7 +186,8 @@ TEST(Hardware, AnAssumedNetworkIsOneAdapterPerSoManyDevices) {
   four.devices_per_node = 4;
   const ClusterRecord record = cluster(shipped(), "h100", 8, four);
   EXPECT_EQ(record.cluster.network.node_bandwidth, 200.0 * GBps);
-  EXPECT_EQ(fact(record.facts, "cluster.h100_sxm.network.node_bandwidth").evidence, sim::Evidence::Assumed);
+  EXPECT_EQ(fact(record.facts, "cluster.h100_sxm.network.node_bandwidth").evidence,
+            sim::Evidence::Assumed);
 }
 
 TEST(Hardware, ASystemTakesAnotherOfItsAccelerators) {
@@ -197,9 +202,11 @@ TEST(Hardware, CoefficientsComeFromTheDeviceItIsLike) {
   Database database(":memory:", Access::Write);
   const auto put = [&](const char* id, const char* record, const char* key, double value) {
     database.put_hardware(HardwareKind::Accelerator, record);
-    database.put(Coefficient{"device", id, key, value, {}, sim::Evidence::Measured, "a test", "", Origin::User});
+    database.put(Coefficient{
+        "device", id, key, value, {}, sim::Evidence::Measured, "a test", "", Origin::User});
   };
-  put("old", R"({"id": "old", "source": "s", "peak_bf16_flops": 1e14, "hbm_bytes": 1e10, "hbm_bytes_per_s": 1e12})",
+  put("old",
+      R"({"id": "old", "source": "s", "peak_bf16_flops": 1e14, "hbm_bytes": 1e10, "hbm_bytes_per_s": 1e12})",
       "gemm.bf16.k_half", 700.0);
   put("new",
       R"({"id": "new", "source": "s", "peak_bf16_flops": 1e14, "hbm_bytes": 1e10, "hbm_bytes_per_s": 1e12, "like": "old"})",
@@ -228,7 +235,8 @@ TEST(Hardware, ImpossibleRequestsNameTheValueAndTheLimit) {
     return "";
   };
   EXPECT_EQ(message([] { cluster_of("h100", 0); }), "num_devices = 0: at least 1 is expected");
-  EXPECT_NE(message([] { cluster_of("forntier", 8); }).find("did you mean frontier"), std::string::npos);
+  EXPECT_NE(message([] { cluster_of("forntier", 8); }).find("did you mean frontier"),
+            std::string::npos);
   EXPECT_NE(message([] { cluster_of("mi300", 8); }).find("mi300x"), std::string::npos);
 }
 
@@ -248,12 +256,14 @@ TEST(Coefficients, EveryKeyCanBeSetAndReadBack) {
   cluster.device.matrix_peak.fill(1.0 * TFLOPS);
   for (const std::string& key : coefficient_keys()) {
     const CoefficientRange range = coefficient_range(key).value();
-    const bool whole = key.ends_with("alignment") || key.ends_with("smallest_tile") || key == "devices_per_host_link";
+    const bool whole = key.ends_with("alignment") || key.ends_with("smallest_tile") ||
+                       key == "devices_per_host_link";
     const double value = whole ? 16.0 : range.least + 0.25 * (range.most - range.least);
     set_coefficient(cluster, key, value);
     const auto values = coefficient_values(cluster);
     const auto found =
-        std::find_if(values.begin(), values.end(), [&](const CoefficientValue& entry) { return entry.key == key; });
+        std::find_if(values.begin(), values.end(),
+                     [&](const CoefficientValue& entry) { return entry.key == key; });
     ASSERT_NE(found, values.end()) << key;
     EXPECT_DOUBLE_EQ(found->value, value) << key;
   }
@@ -268,7 +278,8 @@ TEST(Coefficients, AKeyWithoutFormatSetsAllFormats) {
 }
 
 TEST(Coefficients, EveryShippedOneIsKnownAndInRange) {
-  for (const auto& [kind, scope] : {std::pair(HardwareKind::Accelerator, "device"), std::pair(HardwareKind::System, "system")}) {
+  for (const auto& [kind, scope] : {std::pair(HardwareKind::Accelerator, "device"),
+                                    std::pair(HardwareKind::System, "system")}) {
     for (const HardwareRow& row : shipped().list(kind)) {
       for (const Coefficient& coefficient : shipped().coefficients(scope, row.id)) {
         const auto range = coefficient_range(coefficient.key);
@@ -282,15 +293,21 @@ TEST(Coefficients, EveryShippedOneIsKnownAndInRange) {
 
 // H100 with HBM2e is limited to 500 W, H100 to 700 W: 0.8821 (5/7)^0.63.
 TEST(Hardware, AnotherPowerLimitIsAnotherSustainedClock) {
-  const DeviceRecord less = device(shipped(), "h100_sxm_96_hbm2e"), more = device(shipped(), "h100_sxm");
-  EXPECT_NEAR(less.device.achieved.sustained_clock / more.device.achieved.sustained_clock, 0.809, 1e-3);
-  EXPECT_NE(fact(less.facts, "device.h100_sxm_96_hbm2e.sustained_clock").source.find("as h100_sxm, whose limit is 700 W"),
+  const DeviceRecord less = device(shipped(), "h100_sxm_96_hbm2e"),
+                     more = device(shipped(), "h100_sxm");
+  EXPECT_NEAR(less.device.achieved.sustained_clock / more.device.achieved.sustained_clock, 0.809,
+              1e-3);
+  EXPECT_NE(fact(less.facts, "device.h100_sxm_96_hbm2e.sustained_clock")
+                .source.find("as h100_sxm, whose limit is 700 W"),
             std::string::npos);
 }
 
-// GEMMs measured on the device itself are those of its own limit; another architecture needs other power.
+// GEMMs measured on the device itself are those of its own limit; another architecture needs other
+// power.
 TEST(Hardware, MeasuredGemmsAndOtherChipsKeepTheirClock) {
-  const auto clock = [](const char* id) { return device(shipped(), id).device.achieved.sustained_clock; };
+  const auto clock = [](const char* id) {
+    return device(shipped(), id).device.achieved.sustained_clock;
+  };
   EXPECT_EQ(clock("mi210"), clock("mi250x_gcd"));
   EXPECT_EQ(clock("a10"), clock("a100_sxm_80"));
   EXPECT_EQ(clock("h800_sxm"), clock("h100_sxm"));

@@ -13,7 +13,8 @@ namespace llmsim::hwdb {
 namespace {
 
 // What the publishers' files say about the shape; keys without a meaning for it are left out.
-constexpr const char* kLlama31 = R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu",
+constexpr const char* kLlama31 =
+    R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu",
   "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
   "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05,
   "rope_scaling": {"factor": 8.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"},
@@ -21,16 +22,20 @@ constexpr const char* kLlama31 = R"({"architectures": ["LlamaForCausalLM"], "att
 constexpr const char* kLlama1 =
     R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
   "num_hidden_layers": 32, "max_position_embeddings": 2048, "vocab_size": 32000, "tie_word_embeddings": false})";
-constexpr const char* kMistral = R"({"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336,
+constexpr const char* kMistral =
+    R"({"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336,
   "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
   "sliding_window": 4096, "tie_word_embeddings": false, "vocab_size": 32000})";
-constexpr const char* kNemo = R"({"model_type": "mistral", "head_dim": 128, "hidden_size": 5120, "intermediate_size": 14336,
+constexpr const char* kNemo =
+    R"({"model_type": "mistral", "head_dim": 128, "hidden_size": 5120, "intermediate_size": 14336,
   "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
   "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 131072})";
-constexpr const char* kMixtral = R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
+constexpr const char* kMixtral =
+    R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336,
   "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
   "num_key_value_heads": 8, "num_local_experts": 8, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 32000})";
-constexpr const char* kQwen1 = R"({"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "kv_channels": 128,
+constexpr const char* kQwen1 =
+    R"({"model_type": "qwen", "hidden_size": 4096, "intermediate_size": 22016, "kv_channels": 128,
   "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "no_bias": true, "seq_length": 8192,
   "tie_word_embeddings": false, "vocab_size": 151936})";
 constexpr const char* kQwen25 =
@@ -42,23 +47,30 @@ constexpr const char* kQwenMoe =
   "max_position_embeddings": 8192, "moe_intermediate_size": 1408, "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4,
   "num_hidden_layers": 24, "num_key_value_heads": 16, "shared_expert_intermediate_size": 5632, "tie_word_embeddings": false,
   "use_sliding_window": false, "vocab_size": 151936})";
-constexpr const char* kQwen3 = R"({"model_type": "qwen3", "attention_bias": false, "head_dim": 128, "hidden_size": 4096,
+constexpr const char* kQwen3 =
+    R"({"model_type": "qwen3", "attention_bias": false, "head_dim": 128, "hidden_size": 4096,
   "intermediate_size": 12288, "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 36,
   "num_key_value_heads": 8, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151936})";
-constexpr const char* kQwen3Moe = R"({"model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048,
+constexpr const char* kQwen3Moe =
+    R"({"model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048,
   "intermediate_size": 6144, "max_position_embeddings": 40960, "mlp_only_layers": [], "moe_intermediate_size": 768,
   "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
   "tie_word_embeddings": false, "vocab_size": 151936})";
-constexpr const char* kGpt2Xl = R"({"model_type": "gpt2", "n_ctx": 1024, "n_embd": 1600, "n_head": 25, "n_layer": 48,
+constexpr const char* kGpt2Xl =
+    R"({"model_type": "gpt2", "n_ctx": 1024, "n_embd": 1600, "n_head": 25, "n_layer": 48,
   "n_positions": 1024, "vocab_size": 50257})";
-constexpr const char* kNeox = R"({"model_type": "gpt_neox", "hidden_size": 6144, "intermediate_size": 24576,
+constexpr const char* kNeox =
+    R"({"model_type": "gpt_neox", "hidden_size": 6144, "intermediate_size": 24576,
   "max_position_embeddings": 2048, "num_attention_heads": 64, "num_hidden_layers": 44, "tie_word_embeddings": false,
   "vocab_size": 50432})";
-constexpr const char* kGptj = R"({"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_inner": null, "n_layer": 28,
+constexpr const char* kGptj =
+    R"({"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_inner": null, "n_layer": 28,
   "n_positions": 2048, "rotary_dim": 64, "tie_word_embeddings": false, "vocab_size": 50400})";
-constexpr const char* kBloom = R"({"model_type": "bloom", "hidden_size": 14336, "n_head": 112, "n_layer": 70, "seq_length": 2048,
+constexpr const char* kBloom =
+    R"({"model_type": "bloom", "hidden_size": 14336, "n_head": 112, "n_layer": 70, "seq_length": 2048,
   "vocab_size": 250880})";
-constexpr const char* kOpt = R"({"model_type": "opt", "do_layer_norm_before": true, "ffn_dim": 3072, "hidden_size": 768,
+constexpr const char* kOpt =
+    R"({"model_type": "opt", "do_layer_norm_before": true, "ffn_dim": 3072, "hidden_size": 768,
   "max_position_embeddings": 2048, "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272,
   "word_embed_proj_dim": 768})";
 constexpr const char* kFalcon =
@@ -68,13 +80,16 @@ constexpr const char* kFalcon =
 constexpr const char* kMpt =
     R"({"model_type": "mpt", "attn_config": {"alibi": true, "attn_type": "multihead_attention"}, "d_model": 4096,
   "expansion_ratio": 4, "max_seq_len": 2048, "n_heads": 32, "n_layers": 32, "no_bias": true, "vocab_size": 50432})";
-constexpr const char* kGemma = R"({"model_type": "gemma", "head_dim": 256, "hidden_size": 3072, "intermediate_size": 24576,
+constexpr const char* kGemma =
+    R"({"model_type": "gemma", "head_dim": 256, "hidden_size": 3072, "intermediate_size": 24576,
   "max_position_embeddings": 8192, "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 16,
   "vocab_size": 256000})";
-constexpr const char* kGemma2 = R"({"model_type": "gemma2", "head_dim": 256, "hidden_size": 3584, "intermediate_size": 14336,
+constexpr const char* kGemma2 =
+    R"({"model_type": "gemma2", "head_dim": 256, "hidden_size": 3584, "intermediate_size": 14336,
   "max_position_embeddings": 8192, "num_attention_heads": 16, "num_hidden_layers": 42, "num_key_value_heads": 8,
   "sliding_window": 4096, "vocab_size": 256000})";
-constexpr const char* kGemma3 = R"({"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 1152, "intermediate_size": 6912,
+constexpr const char* kGemma3 =
+    R"({"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 1152, "intermediate_size": 6912,
   "max_position_embeddings": 32768, "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1,
   "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144})";
 constexpr const char* kPhi2 =
@@ -93,19 +108,22 @@ constexpr const char* kOlmo2 =
     R"({"model_type": "olmo2", "hidden_size": 5120, "intermediate_size": 27648, "max_position_embeddings": 4096,
   "num_attention_heads": 40, "num_hidden_layers": 64, "num_key_value_heads": 8, "tie_word_embeddings": false,
   "vocab_size": 100352})";
-constexpr const char* kDeepSeekV2 = R"({"model_type": "deepseek_v2", "first_k_dense_replace": 1, "hidden_size": 2048,
+constexpr const char* kDeepSeekV2 =
+    R"({"model_type": "deepseek_v2", "first_k_dense_replace": 1, "hidden_size": 2048,
   "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 1408,
   "moe_layer_freq": 1, "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6,
   "num_hidden_layers": 27, "num_key_value_heads": 16, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
   "rope_scaling": {"original_max_position_embeddings": 4096, "type": "yarn"}, "tie_word_embeddings": false,
   "topk_method": "greedy", "v_head_dim": 128, "vocab_size": 102400})";
-constexpr const char* kDeepSeekV3 = R"({"model_type": "deepseek_v3", "first_k_dense_replace": 3, "hidden_size": 7168,
+constexpr const char* kDeepSeekV3 =
+    R"({"model_type": "deepseek_v3", "first_k_dense_replace": 3, "hidden_size": 7168,
   "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048,
   "moe_layer_freq": 1, "n_group": 8, "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128, "num_experts_per_tok": 8, "topk_group": 4,
   "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128,
   "qk_rope_head_dim": 64, "rope_scaling": {"original_max_position_embeddings": 4096, "type": "yarn"},
   "tie_word_embeddings": false, "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 129280})";
-constexpr const char* kGptOss = R"({"model_type": "gpt_oss", "attention_bias": true, "experts_per_token": 4, "head_dim": 64,
+constexpr const char* kGptOss =
+    R"({"model_type": "gpt_oss", "attention_bias": true, "experts_per_token": 4, "head_dim": 64,
   "hidden_size": 2880, "initial_context_length": 4096, "intermediate_size": 2880,
   "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention",
   "sliding_attention", "full_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention",
@@ -119,14 +137,18 @@ constexpr const char* kScout =
   "max_position_embeddings": 10485760, "num_attention_heads": 40, "num_experts_per_tok": 1, "num_hidden_layers": 48,
   "num_key_value_heads": 8, "num_local_experts": 16, "rope_scaling": {"original_max_position_embeddings": 8192},
   "vocab_size": 202048}, "vision_config": {"hidden_size": 1408, "model_type": "llama4_vision_model"}})";
-constexpr const char* kStarcoder2 = R"({"model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288,
+constexpr const char* kStarcoder2 =
+    R"({"model_type": "starcoder2", "hidden_size": 3072, "intermediate_size": 12288,
   "max_position_embeddings": 16384, "num_attention_heads": 24, "num_hidden_layers": 30, "num_key_value_heads": 2, "sliding_window": 4096,
   "use_bias": true, "vocab_size": 49152})";
-constexpr const char* kStableLm = R"({"model_type": "stablelm", "hidden_size": 2048, "intermediate_size": 5632,
+constexpr const char* kStableLm =
+    R"({"model_type": "stablelm", "hidden_size": 2048, "intermediate_size": 5632,
   "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 24, "num_key_value_heads": 32,
   "tie_word_embeddings": false, "use_qkv_bias": true, "vocab_size": 100352})";
 
-std::int64_t count(const char* text) { return sim::parameters(read_model_config(text, "config.json")).total(); }
+std::int64_t count(const char* text) {
+  return sim::parameters(read_model_config(text, "config.json")).total();
+}
 
 std::string complaint(const std::string& text) {
   try {
@@ -220,27 +242,34 @@ TEST(ModelConfig, OmittedKeysTakeTheFamilysDefaults) {
   EXPECT_EQ(read_model_config(kLlama1, "f").num_kv_heads, 32);
   EXPECT_EQ(read_model_config(kGpt2Xl, "f").ffn_size, 4 * 1600);
   EXPECT_TRUE(read_model_config(kGpt2Xl, "f").tied_embeddings);
-  EXPECT_EQ(read_model_config(replaced(kMistral, "\"sliding_window\": 4096,", ""), "f").sliding_window, 4096);
+  EXPECT_EQ(
+      read_model_config(replaced(kMistral, "\"sliding_window\": 4096,", ""), "f").sliding_window,
+      4096);
   EXPECT_EQ(read_model_config(kNemo, "f").sliding_window, std::nullopt);
 }
 
 // The multimodal Gemma's file, where all that equals its class's defaults is left out: gemma-3-4b.
 TEST(ModelConfig, TheTextPartOfAVisionLanguageModelIsRead) {
-  const sim::Transformer m = read_model_config(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560,
+  const sim::Transformer m =
+      read_model_config(R"({"model_type": "gemma3", "text_config": {"hidden_size": 2560,
     "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window": 1024},
     "vision_config": {"hidden_size": 1152}})",
-                                               "f");
-  EXPECT_EQ(sim::parameters(m).total(), sim::parameters(sim::find_model("gemma-3-4b")->model).total());
+                        "f");
+  EXPECT_EQ(sim::parameters(m).total(),
+            sim::parameters(sim::find_model("gemma-3-4b")->model).total());
   EXPECT_EQ(m.name, "gemma3");
 }
 
 TEST(ModelConfig, TheNameIsTheLastPartOfTheRepositorys) {
-  EXPECT_EQ(read_model_config(replaced(kGpt2Xl, "{", R"({"_name_or_path": "openai-community/gpt2-xl", )"), "f").name, "gpt2-xl");
+  EXPECT_EQ(read_model_config(
+                replaced(kGpt2Xl, "{", R"({"_name_or_path": "openai-community/gpt2-xl", )"), "f")
+                .name,
+            "gpt2-xl");
   EXPECT_EQ(read_model_config(kGpt2Xl, "f").name, "gpt2");
 }
 
-// llm-train-bench: 1024 ceil(1.3 * 8/3 * 8192 / 1024) = 1024 ceil(27.7) = 28672, and 256 ceil(8/3 * 4096 / 256) = 256 * 43 =
-// 11008.
+// llm-train-bench: 1024 ceil(1.3 * 8/3 * 8192 / 1024) = 1024 ceil(27.7) = 28672, and 256 ceil(8/3 *
+// 4096 / 256) = 256 * 43 = 11008.
 TEST(ModelConfig, TrainBenchRoundsTheMlpWidth) {
   const std::string proxy =
       R"({"n_layers": 1, "n_heads": 64, "n_kv_heads": 8, "d_embd": 8192, "max_seq_len": 4096, "vocab_size": 128256,
@@ -249,7 +278,8 @@ TEST(ModelConfig, TrainBenchRoundsTheMlpWidth) {
   EXPECT_EQ(read.name, "llama_3.1");
   read.name = "llama-3.1-70b-proxy";
   EXPECT_EQ(read, sim::find_model("llama-3.1-70b-proxy")->model);
-  const std::string llama2 = R"({"n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "d_embd": 4096, "max_seq_len": 4096,
+  const std::string llama2 =
+      R"({"n_layers": 32, "n_heads": 32, "n_kv_heads": 32, "d_embd": 4096, "max_seq_len": 4096,
     "vocab_size": 32000, "ffn_mult": 1.0, "ffn_factor": 256})";
   EXPECT_EQ(sim::parameters(read_model_config(llama2, "f")).total(), 6'738'415'616);
 }
@@ -261,20 +291,23 @@ TEST(ModelConfig, TrainBenchWithoutAnMlpWidthIsAGpt) {
 }
 
 TEST(ModelConfig, ADeclaredUnknownModelTypeSuggestsTheNearest) {
-  EXPECT_EQ(complaint(R"({"model_type": "lama"})"), "config.json: model_type = \"lama\": unknown; did you mean llama?");
+  EXPECT_EQ(complaint(R"({"model_type": "lama"})"),
+            "config.json: model_type = \"lama\": unknown; did you mean llama?");
 }
 
-// 30,522 rows, 512 positions and 2 segments of 768, a norm, 12 blocks of 7,087,872; the head's dense layer, norm and bias; with
-// the pooler and two classes where sentences are told apart.
+// 30,522 rows, 512 positions and 2 segments of 768, a norm, 12 blocks of 7,087,872; the head's
+// dense layer, norm and bias; with the pooler and two classes where sentences are told apart.
 TEST(ModelConfig, BertHasTheHeadOfItsClass) {
   const std::string base =
       R"({"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 768, "num_hidden_layers": 12,
           "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30522, "max_position_embeddings": 512,
           "type_vocab_size": 2})";
   EXPECT_EQ(count(base.c_str()), 109'514'298);
-  EXPECT_EQ(count(replaced(base.c_str(), "BertForMaskedLM", "BertForPreTraining").c_str()), 110'106'428);
-  EXPECT_EQ(complaint(replaced(base.c_str(), "\"vocab_size\"", "\"is_decoder\": true, \"vocab_size\"")),
-            "config.json: is_decoder = true: a decoder of this family is not supported; false is");
+  EXPECT_EQ(count(replaced(base.c_str(), "BertForMaskedLM", "BertForPreTraining").c_str()),
+            110'106'428);
+  EXPECT_EQ(
+      complaint(replaced(base.c_str(), "\"vocab_size\"", "\"is_decoder\": true, \"vocab_size\"")),
+      "config.json: is_decoder = true: a decoder of this family is not supported; false is");
 }
 
 TEST(ModelConfig, RobertaHasTwoPositionsThatAreNoTokens) {
@@ -287,38 +320,50 @@ TEST(ModelConfig, RobertaHasTwoPositionsThatAreNoTokens) {
 }
 
 TEST(ModelConfig, OtherEncodersAndHybridsAreRefusedForWhatTheyAre) {
-  const std::string rule = "; only decoders with attention in every layer and encoders like BERT are supported";
+  const std::string rule =
+      "; only decoders with attention in every layer and encoders like BERT are supported";
   EXPECT_EQ(complaint(R"({"model_type": "electra"})"),
-            "config.json: model_type = \"electra\": an encoder that is trained beside a generator" + rule);
-  EXPECT_EQ(complaint(R"({"model_type": "t5"})"), "config.json: model_type = \"t5\": an encoder-decoder" + rule);
-  EXPECT_EQ(complaint(R"({"model_type": "jamba"})"), "config.json: model_type = \"jamba\": a state-space hybrid" + rule);
+            "config.json: model_type = \"electra\": an encoder that is trained beside a generator" +
+                rule);
+  EXPECT_EQ(complaint(R"({"model_type": "t5"})"),
+            "config.json: model_type = \"t5\": an encoder-decoder" + rule);
+  EXPECT_EQ(complaint(R"({"model_type": "jamba"})"),
+            "config.json: model_type = \"jamba\": a state-space hybrid" + rule);
 }
 
 TEST(ModelConfig, MissingAndAbsurdFiguresNameFileAndKey) {
-  EXPECT_EQ(complaint("{}"), "config.json: model_type: missing; is this the config.json of a model?");
-  EXPECT_EQ(complaint(replaced(kLlama1, "\"vocab_size\": 32000,", "")), "config.json: vocab_size: missing");
+  EXPECT_EQ(complaint("{}"),
+            "config.json: model_type: missing; is this the config.json of a model?");
+  EXPECT_EQ(complaint(replaced(kLlama1, "\"vocab_size\": 32000,", "")),
+            "config.json: vocab_size: missing");
   EXPECT_EQ(complaint(replaced(kGpt2Xl, "\"n_layer\": 48,", "")),
             "config.json: n_layer: missing, and so is num_hidden_layers or num_layers or n_layers");
   EXPECT_EQ(complaint(replaced(kLlama1, "32000", "-1")),
             "config.json: vocab_size = -1: an integer from 1 to 134217728 is expected");
   EXPECT_EQ(complaint(replaced(kLlama1, "32000", "\"many\"")),
             "config.json: vocab_size = \"many\": an integer from 1 to 134217728 is expected");
-  EXPECT_EQ(complaint(replaced(kLlama1, "\"num_attention_heads\": 32", "\"num_attention_heads\": 33")),
-            "config.json: head_dim: missing, and the hidden size 4096 is not a multiple of the 33 heads");
-  EXPECT_EQ(complaint(replaced(kLlama31, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5")),
-            "config.json: num_kv_heads = 5 does not divide num_heads = 32 (1, 2, 4, 8, 16, 32 do)");
+  EXPECT_EQ(
+      complaint(replaced(kLlama1, "\"num_attention_heads\": 32", "\"num_attention_heads\": 33")),
+      "config.json: head_dim: missing, and the hidden size 4096 is not a multiple of the 33 heads");
+  EXPECT_EQ(
+      complaint(replaced(kLlama31, "\"num_key_value_heads\": 8", "\"num_key_value_heads\": 5")),
+      "config.json: num_kv_heads = 5 does not divide num_heads = 32 (1, 2, 4, 8, 16, 32 do)");
 }
 
 TEST(ModelConfig, WhatCannotBeDescribedIsRefused) {
   EXPECT_NE(
-      complaint(replaced(kOpt, "\"word_embed_proj_dim\": 768", "\"word_embed_proj_dim\": 512")).find("word_embed_proj_dim = 512"),
+      complaint(replaced(kOpt, "\"word_embed_proj_dim\": 768", "\"word_embed_proj_dim\": 512"))
+          .find("word_embed_proj_dim = 512"),
       std::string::npos);
-  EXPECT_NE(complaint(replaced(kGptOss, "\"full_attention\"", "\"linear_attention\"")).find("hybrids are not supported"),
+  EXPECT_NE(complaint(replaced(kGptOss, "\"full_attention\"", "\"linear_attention\""))
+                .find("hybrids are not supported"),
             std::string::npos);
 }
 
 TEST(ModelConfig, MalformedJsonNamesTheLine) {
-  EXPECT_EQ(complaint("{\"model_type\": \"llama\",\n\"vocab_size\": }").rfind("config.json:2: malformed JSON", 0), 0u);
+  EXPECT_EQ(complaint("{\"model_type\": \"llama\",\n\"vocab_size\": }")
+                .rfind("config.json:2: malformed JSON", 0),
+            0u);
   EXPECT_EQ(complaint("").rfind("config.json:1: malformed JSON", 0), 0u);
   EXPECT_EQ(complaint("[1, 2]"), "config.json: [1,2]: an object { ... } is expected");
 }
@@ -334,17 +379,21 @@ TEST(ModelConfig, AFileThatCannotBeReadIsNamed) {
   }
 }
 
-// One to four bytes of a valid file are replaced by others.  Each result is a valid shape or one clear line, never another
-// exception.
+// One to four bytes of a valid file are replaced by others.  Each result is a valid shape or one
+// clear line, never another exception.
 TEST(ModelConfig, MutatedFilesAreReadOrRefusedInOneLine) {
   std::mt19937 random(20240517);
-  const auto pick = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  const auto pick = [&](std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
+  };
   const std::string alphabet = "0123456789-.eE\"{}[]:,ntfabcxyz_ \n\t\xff\x80\\";
   int refused = 0;
-  for (const char* original : {kLlama31, kMistral, kQwenMoe, kGpt2Xl, kMpt, kGemma3, kDeepSeekV3, kGptOss, kScout}) {
+  for (const char* original :
+       {kLlama31, kMistral, kQwenMoe, kGpt2Xl, kMpt, kGemma3, kDeepSeekV3, kGptOss, kScout}) {
     for (int round = 0; round < 500; ++round) {
       std::string text = original;
-      for (std::size_t i = 0, n = 1 + pick(4); i < n; ++i) text[pick(text.size())] = alphabet[pick(alphabet.size())];
+      for (std::size_t i = 0, n = 1 + pick(4); i < n; ++i)
+        text[pick(text.size())] = alphabet[pick(alphabet.size())];
       try {
         EXPECT_GT(sim::parameters(read_model_config(text, "f.json")).total(), 0);
       } catch (const Error& error) {
@@ -361,7 +410,8 @@ TEST(ModelConfig, MutatedFilesAreReadOrRefusedInOneLine) {
 TEST(ModelConfig, TruncatedFilesAreMalformed) {
   const std::string text = kDeepSeekV3;
   for (std::size_t length = 0; length < text.size(); ++length) {
-    EXPECT_NE(complaint(text.substr(0, length)).find("malformed JSON"), std::string::npos) << length;
+    EXPECT_NE(complaint(text.substr(0, length)).find("malformed JSON"), std::string::npos)
+        << length;
   }
 }
 

@@ -20,7 +20,8 @@ TEST(MeasuredRows, NameThePointsOfACurveByItsColumns) {
 
 TEST(MeasuredRows, ReadTheObjectsOfARecordWithoutColumns) {
   Measurement shapes;
-  shapes.record = R"({"peak_flops": 3e14, "rows": [{"op": "matmul", "causal": true, "efficiency": 0.7}]})";
+  shapes.record =
+      R"({"peak_flops": 3e14, "rows": [{"op": "matmul", "causal": true, "efficiency": 0.7}]})";
   const std::vector<MeasuredRow> objects = rows(shapes);
   ASSERT_EQ(objects.size(), 1u);
   EXPECT_EQ(objects[0].flag("causal"), true);

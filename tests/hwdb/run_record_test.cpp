@@ -24,7 +24,8 @@ std::string record_error(const std::string& text) {
 
 std::vector<std::string> shipped_files(const std::string& folder) {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation/" + folder)) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation/" + folder)) {
     if (entry.path().extension() == ".json") files.push_back(entry.path().string());
   }
   return files;
@@ -45,18 +46,23 @@ TEST(RunRecord, AKeyThatStandsTwiceIsRefused) {
     }
     return std::string("none");
   };
-  EXPECT_EQ(error(R"({"id": "a", "training": {"tp": 2, "dp": 1, "tp": 4}})"), "runs.json: \"tp\" stands twice in one object");
+  EXPECT_EQ(error(R"({"id": "a", "training": {"tp": 2, "dp": 1, "tp": 4}})"),
+            "runs.json: \"tp\" stands twice in one object");
   // The same key in two objects side by side, or in one inside the other, is something else.
   EXPECT_EQ(error(R"({"runs": [{"id": "a"}, {"id": "b"}]})"), "none");
-  EXPECT_EQ(error(R"({"id": "a", "model": {"name": "m", "moe": null}, "training": {"tp": 1}, "group": "a"})"), "none");
+  EXPECT_EQ(
+      error(
+          R"({"id": "a", "model": {"name": "m", "moe": null}, "training": {"tp": 1}, "group": "a"})"),
+      "none");
 }
 
 TEST(RunRecords, KeepWhatTheFileSaysAndLeaveTheRestUnknown) {
-  const RunFile file = parse_runs(R"({"schema": 2, "group": "g", "runs": [{"id": "a", "date": "2024-10-14",
+  const RunFile file =
+      parse_runs(R"({"schema": 2, "group": "g", "runs": [{"id": "a", "date": "2024-10-14",
       "model": {"num_layers": 2, "gated_mlp": true, "position": null}, "hardware": {"num_devices": 8},
       "training": {"precision": "bf16", "recompute": {"kind": "every_n", "every_n": 3}},
       "measured": {"step_time_s": 1.5, "peak_memory_bytes": 2000, "outcome": "ok"}, "scored": {"step_time": true}}]})",
-                                  "runs.json");
+                 "runs.json");
   ASSERT_EQ(file.runs.size(), 1u);
   const RunRecord& run = file.runs.front();
   EXPECT_EQ(run.id, "a");
@@ -73,7 +79,8 @@ TEST(RunRecords, KeepWhatTheFileSaysAndLeaveTheRestUnknown) {
 }
 
 TEST(RunRecords, OneRunMayStandAlone) {
-  const RunFile file = parse_runs(R"({"model": {"name": "llama-3-8b"}, "training": {"global_batch": 8}})", "mine.json");
+  const RunFile file = parse_runs(
+      R"({"model": {"name": "llama-3-8b"}, "training": {"global_batch": 8}})", "mine.json");
   ASSERT_EQ(file.runs.size(), 1u);
   EXPECT_EQ(file.runs.front().id, "number 1");
   EXPECT_FALSE(file.runs.front().measured);
@@ -88,18 +95,21 @@ TEST(RunRecords, AMisspelledKeyIsRefusedWithTheNearestKnownOne) {
 
 TEST(RunRecords, AnUnknownValueIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(record_error(R"({"runs": [{"id": "a", "training": {"sharding": "zero4"}}]})"),
-            "runs.json: run a: training.sharding = \"zero4\": unknown value; did you mean zero1? (one of none, zero1, zero2, "
+            "runs.json: run a: training.sharding = \"zero4\": unknown value; did you mean zero1? "
+            "(one of none, zero1, zero2, "
             "zero3, hsdp)");
 }
 
 TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
   EXPECT_EQ(record_error(R"({"id": "a", "model": {"num_layers": -3}})"),
             "runs.json: run a: model.num_layers = -3: an integer from 1 to 2147483647 is expected");
-  EXPECT_EQ(record_error(R"({"id": "a", "model": {"num_layers": 1.5}})"),
-            "runs.json: run a: model.num_layers = 1.5: an integer from 1 to 2147483647 is expected");
+  EXPECT_EQ(
+      record_error(R"({"id": "a", "model": {"num_layers": 1.5}})"),
+      "runs.json: run a: model.num_layers = 1.5: an integer from 1 to 2147483647 is expected");
   EXPECT_EQ(record_error(R"({"id": "a", "training": {"compile": "yes"}})"),
             "runs.json: run a: training.compile = \"yes\": true or false is expected");
-  EXPECT_EQ(record_error(R"({"id": "a", "model": 3})"), "runs.json: run a: model = 3: an object { ... } is expected");
+  EXPECT_EQ(record_error(R"({"id": "a", "model": 3})"),
+            "runs.json: run a: model = 3: an object { ... } is expected");
   EXPECT_EQ(record_error(R"({"id": "a", "training": {"dropout": 10}})"),
             "runs.json: run a: training.dropout = 10: a number from 0 to 0.999 is expected");
   EXPECT_EQ(record_error(R"({"id": "a", "date": "May 2021"})"),
@@ -114,11 +124,13 @@ TEST(RunRecords, MalformedJsonIsRefusedWithItsLine) {
 
 TEST(RunRecords, AnotherSchemaIsRefused) {
   EXPECT_EQ(record_error(R"({"schema": 1, "runs": []})"),
-            "runs.json: schema = 1: this program reads schema 2; tests/validation/convert_runs.py IN OUT converts schema 1");
+            "runs.json: schema = 1: this program reads schema 2; tests/validation/convert_runs.py "
+            "IN OUT converts schema 1");
 }
 
 TEST(RunRecords, TheGoodRunsOfAFileAreReadBesideABadOne) {
-  const RunFile file = parse_runs(R"({"runs": [{"id": "a"}, {"id": "b", "x": 1}, {"id": "a"}, {"id": "c"}]})", "runs.json");
+  const RunFile file = parse_runs(
+      R"({"runs": [{"id": "a"}, {"id": "b", "x": 1}, {"id": "a"}, {"id": "c"}]})", "runs.json");
   EXPECT_EQ(file.runs.size(), 2u);
   ASSERT_EQ(file.rejected.size(), 2u);
   EXPECT_EQ(file.rejected[0].id, "b");
@@ -151,7 +163,8 @@ TEST(RunRecords, EveryRunOfFirstContactIsReadOrSaysWhatIsMissing) {
     const RunFile file = read_runs(path);
     runs += file.runs.size();
     rejected += file.rejected.size();
-    for (const RejectedRun& run : file.rejected) EXPECT_NE(run.reason.find(" needs "), std::string::npos) << run.reason;
+    for (const RejectedRun& run : file.rejected)
+      EXPECT_NE(run.reason.find(" needs "), std::string::npos) << run.reason;
   }
   EXPECT_EQ(runs, 456u);
   EXPECT_EQ(rejected, 6u);
@@ -163,7 +176,8 @@ TEST(RunRecords, DamagedFilesNeverBreakTheReader) {
   std::mt19937 random(1);
   for (int round = 0; round < 2000; ++round) {
     std::string text = good;
-    for (int change = 0; change < 3; ++change) text[random() % text.size()] = static_cast<char>(random() % 256);
+    for (int change = 0; change < 3; ++change)
+      text[random() % text.size()] = static_cast<char>(random() % 256);
     if (round % 4 == 0) text.resize(random() % text.size());
     const std::string error = record_error(text);
     ASSERT_EQ(error.find('\n'), std::string::npos) << error;

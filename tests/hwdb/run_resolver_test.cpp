@@ -36,7 +36,9 @@ RunRecord llama(int devices) {
   return record;
 }
 
-sim::Run resolved(const RunRecord& record) { return RunResolver(shipped_database()).resolve(record); }
+sim::Run resolved(const RunRecord& record) {
+  return RunResolver(shipped_database()).resolve(record);
+}
 
 std::string resolving_error(const RunRecord& record) {
   return error_of([&] { resolved(record); });
@@ -50,7 +52,8 @@ const sim::Fact* fact(const sim::Run& run, const std::string& key) {
 }
 
 // GPT-2 on one, eight and sixteen of whatever the database has.
-void expect_plausible(const std::optional<std::string>& accelerator, const std::optional<std::string>& system, int devices) {
+void expect_plausible(const std::optional<std::string>& accelerator,
+                      const std::optional<std::string>& system, int devices) {
   RunRecord record = llama(devices);
   record.model.name = "gpt2";
   record.model.seq_len = 1024;
@@ -68,7 +71,8 @@ TEST(RunResolver, EveryAcceleratorAndEverySystemPredicts) {
     for (const HardwareRow& row : shipped_database().list(HardwareKind::Accelerator)) {
       if (row.id != "gaudi1") expect_plausible(row.id, std::nullopt, devices);
     }
-    for (const HardwareRow& row : shipped_database().list(HardwareKind::System)) expect_plausible(std::nullopt, row.id, devices);
+    for (const HardwareRow& row : shipped_database().list(HardwareKind::System))
+      expect_plausible(std::nullopt, row.id, devices);
   }
 }
 
@@ -79,7 +83,9 @@ TEST(RunResolver, AnAcceleratorWithoutAKnownRateSaysSo) {
     sim::predict(resolved(record));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "gaudi1 has no known rate in any format; `llmsim hardware add` stores one of your own");
+    EXPECT_STREQ(
+        error.what(),
+        "gaudi1 has no known rate in any format; `llmsim hardware add` stores one of your own");
   }
 }
 
@@ -92,7 +98,8 @@ TEST(RunResolver, AModelsNameGivesItsShape) {
 
 TEST(RunResolver, CoefficientsOfAFrameworkComeFromTheDatabase) {
   Database database(":memory:");
-  database.put({"framework", "megatron-lm", "efficiency", 0.5, 0.1, sim::Evidence::Fitted, "own runs", "", Origin::User});
+  database.put({"framework", "megatron-lm", "efficiency", 0.5, 0.1, sim::Evidence::Fitted,
+                "own runs", "", Origin::User});
   EXPECT_EQ(RunResolver(database).resolve(llama(8)).framework.efficiency, 0.5);
 }
 
@@ -112,10 +119,12 @@ TEST(RunResolver, AMeshThatDoesNotMultiplyIsRefusedWithWhatWouldFit) {
   record.training.strategy["tp"] = 2;
   record.training.strategy["dp"] = 4;
   EXPECT_EQ(resolving_error(record),
-            "mine.json: run a: training: dp * tp * pp * cp = 4 * 2 * 1 * 1 is not num_devices = 16; dp = 8 would fit");
+            "mine.json: run a: training: dp * tp * pp * cp = 4 * 2 * 1 * 1 is not num_devices = "
+            "16; dp = 8 would fit");
   record.training.strategy["tp"] = 3;
   EXPECT_EQ(resolving_error(record),
-            "mine.json: run a: training: dp * tp * pp * cp = 4 * 3 * 1 * 1 is not num_devices = 16; tp * pp * cp = 3 must divide "
+            "mine.json: run a: training: dp * tp * pp * cp = 4 * 3 * 1 * 1 is not num_devices = "
+            "16; tp * pp * cp = 3 must divide "
             "it (nearest: 2 or 4)");
 }
 
@@ -123,14 +132,16 @@ TEST(RunResolver, ABatchThatDoesNotMultiplyIsRefused) {
   RunRecord record = llama(8);
   record.training.num_microbatches = 3;
   EXPECT_EQ(resolving_error(record),
-            "mine.json: run a: training.global_batch = 16 is not dp * micro_batch * num_microbatches = 8 * 1 * 3");
+            "mine.json: run a: training.global_batch = 16 is not dp * micro_batch * "
+            "num_microbatches = 8 * 1 * 3");
 }
 
 TEST(RunResolver, EssentialFiguresThatAreMissingAreNamed) {
   RunRecord record = llama(8);
   record.training.strategy.erase("global_batch");
   record.training.strategy.erase("micro_batch");
-  EXPECT_EQ(resolving_error(record), "mine.json: run a: training.global_batch is missing, and training.micro_batch too");
+  EXPECT_EQ(resolving_error(record),
+            "mine.json: run a: training.global_batch is missing, and training.micro_batch too");
   record = llama(8);
   record.hardware.accelerator = std::nullopt;
   EXPECT_EQ(resolving_error(record), "mine.json: run a: hardware.accelerator is missing");
@@ -148,7 +159,8 @@ TEST(RunResolver, UnknownNamesAreRefusedWithTheRun) {
   record = llama(8);
   record.training.framework = "megatron-ml";
   EXPECT_EQ(resolving_error(record),
-            "mine.json: run a: framework = megatron-ml: unknown training framework; did you mean megatron-lm?");
+            "mine.json: run a: framework = megatron-ml: unknown training framework; did you mean "
+            "megatron-lm?");
 }
 
 TEST(RunResolver, WhatTheRecordSaysWinsOverTheFramework) {
@@ -170,7 +182,8 @@ TEST(RunResolver, BothKindsOfDataCollectivesOverlapAsTheRunSaysOfEach) {
   EXPECT_EQ(overlaps(record), std::pair(false, false));
   record.training.dp_overlap = true;
   EXPECT_EQ(overlaps(record), std::pair(true, true));
-  record.training.strategy["gather_overlap"] = true, record.training.strategy["gradient_overlap"] = false;
+  record.training.strategy["gather_overlap"] = true,
+  record.training.strategy["gradient_overlap"] = false;
   EXPECT_EQ(overlaps(record), std::pair(false, true));
 }
 
@@ -215,7 +228,8 @@ TEST(RunResolver, HybridShardingKeepsTheSizeOfItsShardGroups) {
   record.training.replicate_size = 2;
   EXPECT_EQ(resolved(record).strategy.shard_size, 8);
   record.training.replicate_size = 4;
-  EXPECT_EQ(resolving_error(record), "mine.json: run a: training.shard_size = 8 times replicate_size must be dp * cp = 16");
+  EXPECT_EQ(resolving_error(record),
+            "mine.json: run a: training.shard_size = 8 times replicate_size must be dp * cp = 16");
 }
 
 TEST(RunResolver, AnEncoderIsTrainedAsBertIs) {
@@ -235,7 +249,9 @@ TEST(RunResolver, AnEncoderIsTrainedAsBertIs) {
 TEST(RunResolver, HybridsAreRefused) {
   RunRecord record = llama(8);
   record.model.architecture = "hybrid";
-  EXPECT_EQ(resolving_error(record), "mine.json: run a: model.architecture = hybrid: only decoders and encoders are simulated");
+  EXPECT_EQ(
+      resolving_error(record),
+      "mine.json: run a: model.architecture = hybrid: only decoders and encoders are simulated");
 }
 
 TEST(RunResolver, StepsThatAreMicroStepsHaveNoOptimizer) {
@@ -252,7 +268,8 @@ TEST(RunResolver, BehaviourThatARunStatesReplaceThoseOfItsFrameworkAndAreFactsOf
   RunRecord record = llama(8);
   record.training.framework = "deepspeed";
   EXPECT_EQ(resolved(record).framework.sharded.live_parameters, 1e9);  // DeepSpeed's default
-  record.training.settings = {{"max_live_parameters", 5e8}, {"dropout", 0.2}, {"optimizer_step", false}};
+  record.training.settings = {
+      {"max_live_parameters", 5e8}, {"dropout", 0.2}, {"optimizer_step", false}};
   const sim::Run run = resolved(record);
   EXPECT_EQ(run.framework.sharded.live_parameters, 5e8);
   EXPECT_EQ(run.framework.dropout, 0.2);
@@ -261,7 +278,8 @@ TEST(RunResolver, BehaviourThatARunStatesReplaceThoseOfItsFrameworkAndAreFactsOf
     return known.key == "framework.deepspeed.sharded.live_parameters";
   });
   EXPECT_EQ(stated, 1);
-  EXPECT_EQ(fact(run, "framework.deepspeed.sharded.live_parameters")->evidence, sim::Evidence::Given);
+  EXPECT_EQ(fact(run, "framework.deepspeed.sharded.live_parameters")->evidence,
+            sim::Evidence::Given);
 }
 
 // FlashAttention came to Megatron-LM in September 2022.
@@ -277,7 +295,8 @@ TEST(RunResolver, TheDateOfARunDecidesHowItsFrameworkBehaves) {
 TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
   RunResolver resolver(shipped_database());
   int scored = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation/runs")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(LLMSIM_SOURCE_DIR "/tests/validation/runs")) {
     if (entry.path().extension() != ".json") continue;
     for (const RunRecord& record : read_runs(entry.path().string()).runs) {
       if (!record.scored.step_time && !record.scored.memory && !record.scored.outcome) continue;
@@ -285,7 +304,8 @@ TEST(RunResolver, EveryScoredShippedRunIsResolvedOnAMeshThatMultiplies) {
       sim::Run run;
       ASSERT_NO_THROW(run = resolver.resolve(record)) << record.id;
       EXPECT_EQ(run.strategy.num_devices(), run.cluster.num_devices) << record.id;
-      EXPECT_EQ(run.strategy.micro_batch * run.strategy.num_microbatches() * run.strategy.dp, run.strategy.global_batch)
+      EXPECT_EQ(run.strategy.micro_batch * run.strategy.num_microbatches() * run.strategy.dp,
+                run.strategy.global_batch)
           << record.id;
     }
   }
@@ -306,10 +326,15 @@ TEST(RunResolver, TheRecipeOfLowPrecisionIsWhatTheRunStates) {
   EXPECT_EQ(scaling("rowwise-gw-hp"), sim::LowPrecisionScaling::RowwiseHighPrecisionGradient);
   EXPECT_EQ(scaling("mxfp8"), sim::LowPrecisionScaling::Mxfp8);
   sim::SettingValues& s = record.training.settings;
-  s = {{"first_layers_bf16", 1.0}, {"last_layers_bf16", 1.0}, {"fp8_all_gather", true}, {"moe_fp8_dispatch", true}};
+  s = {{"first_layers_bf16", 1.0},
+       {"last_layers_bf16", 1.0},
+       {"fp8_all_gather", true},
+       {"moe_fp8_dispatch", true}};
   s["weight_dtype"] = std::string("fp8");
   const sim::Framework framework = resolved(record).framework;
-  EXPECT_EQ(framework.low_precision.high_precision_first + framework.low_precision.high_precision_last, 2);
+  EXPECT_EQ(
+      framework.low_precision.high_precision_first + framework.low_precision.high_precision_last,
+      2);
   EXPECT_TRUE(framework.low_precision.stores_weights && framework.low_precision.gathers &&
               framework.experts.dispatches_low_precision);
 }
@@ -331,10 +356,12 @@ TEST(RunResolver, ActivationsOfChosenModulesAreOffloaded) {
   offload.modules.core_attention = offload.modules.activation = true;
   EXPECT_EQ(resolved(record).strategy.offload, offload);
   record.training.strategy["offload.modules"] = sim::Words{"core"};
-  EXPECT_NE(resolving_error(record).find("offload.modules = core: some of attn_norm, qkv_linear"), std::string::npos);
+  EXPECT_NE(resolving_error(record).find("offload.modules = core: some of attn_norm, qkv_linear"),
+            std::string::npos);
   record.training.strategy["offload.modules"] = sim::Words{"core_attn"};
   record.training.strategy["offload.activations"] = false;
-  EXPECT_NE(resolving_error(record).find("need training.offload.activations = true"), std::string::npos);
+  EXPECT_NE(resolving_error(record).find("need training.offload.activations = true"),
+            std::string::npos);
 }
 
 TEST(RunResolver, TransportAndAlgorithmAreWhatTheRunSays) {
@@ -353,18 +380,24 @@ TEST(RunResolver, TransportAndAlgorithmAreWhatTheRunSays) {
 
 const RunRecord& shipped_run(const std::string& group, const std::string& id) {
   static std::map<std::string, RunFile> files;
-  const auto file = files.try_emplace(group, read_runs(LLMSIM_SOURCE_DIR "/tests/validation/runs/" + group + ".json")).first;
+  const auto file = files
+                        .try_emplace(group, read_runs(LLMSIM_SOURCE_DIR "/tests/validation/runs/" +
+                                                      group + ".json"))
+                        .first;
   const std::vector<RunRecord>& runs = file->second.runs;
-  return *std::find_if(runs.begin(), runs.end(), [&](const RunRecord& run) { return run.id == id; });
+  return *std::find_if(runs.begin(), runs.end(),
+                       [&](const RunRecord& run) { return run.id == id; });
 }
 
 TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
-  // optimized_hf_llama_class_for_training, 32k tokens on one A100: about 10 s forward, 55 s backward, 12 s in the CPU optimizer.
+  // optimized_hf_llama_class_for_training, 32k tokens on one A100: about 10 s forward, 55 s
+  // backward, 12 s in the CPU optimizer.
   sim::Run run = resolved(shipped_run("fused-ce", "fusedce-1xa100-32k-baseline"));
   const sim::RankParameters rank = sim::rank_parameters(run.model, run.strategy);
   const sim::DataParallelCollectives exchange(run, rank);
   const std::vector<sim::ModelChunk> parts = sim::model_parts(run.model, run.strategy);
-  const sim::PartPasses passes = sim::part_passes(run, sim::layer_prices(run), exchange, rank, parts.front());
+  const sim::PartPasses passes =
+      sim::part_passes(run, sim::layer_prices(run), exchange, rank, parts.front());
   EXPECT_NEAR(passes.forward.total().value(), 10.0, 1.5);
   EXPECT_NEAR(passes.last_backward.total().value(), 55.0, 8.0);
   EXPECT_NEAR(sim::update_time(run, exchange.trained_parameters(parts.front())).value(), 12.0, 1.0);
@@ -372,7 +405,8 @@ TEST(RunResolver, AnOffloadedStepSplitsLikeItsPublishedTrace) {
 
 TEST(RunResolver, WhatAFusedLossIsFollowsFromTheFrameworkOrTheRun) {
   RunRecord record = llama(8);
-  EXPECT_EQ(resolved(record).framework.loss.fused, sim::FusedLoss::Kernel);  // Megatron's keeps the logits
+  // Megatron's keeps the logits.
+  EXPECT_EQ(resolved(record).framework.loss.fused, sim::FusedLoss::Kernel);
   record.training.framework = "torchtune";
   EXPECT_EQ(resolved(record).framework.loss.fused, sim::FusedLoss::Logits);
   record.training.settings = {{"fused_loss", std::string("gradient")}, {"loss_chunks", 8.0}};
@@ -394,7 +428,8 @@ TEST(RunResolver, LayersOfEachStageAreWhatTheRunSays) {
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
             "stage_layers = [7, 9, 9] has 3 numbers, but pp = 4 and virtual_stages = 1");
   record.training.strategy["stage_layers"] = std::vector<int>{7, 9, 9, 8};
-  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message, "stage_layers = [7, 9, 9, 8] adds up to 33, but num_layers = 32");
+  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
+            "stage_layers = [7, 9, 9, 8] adds up to 33, but num_layers = 32");
 }
 
 // A schedule never overrides the number of chunks that was told beside it.
@@ -403,19 +438,22 @@ TEST(RunResolver, SchedulesThatContradictTheirChunksAreRefused) {
   record.training.strategy["pp"] = 4;
   record.training.strategy["pipeline_schedule"] = "1f1b";
   record.training.strategy["virtual_stages"] = 2;
-  EXPECT_EQ(
-      sim::predict(resolved(record)).infeasible->message,
-      "pipeline_schedule = 1f1b has one chunk per stage, but virtual_stages = 2 (nearest: interleaved, or virtual_stages = 1)");
+  EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
+            "pipeline_schedule = 1f1b has one chunk per stage, but virtual_stages = 2 (nearest: "
+            "interleaved, or virtual_stages = 1)");
   record.training.strategy["pipeline_schedule"] = "interleaved";
   record.training.strategy["virtual_stages"] = 1;
   EXPECT_EQ(sim::predict(resolved(record)).infeasible->message,
-            "pipeline_schedule = interleaved needs several chunks per stage, but virtual_stages = 1 (nearest: 1f1b, or "
+            "pipeline_schedule = interleaved needs several chunks per stage, but virtual_stages = "
+            "1 (nearest: 1f1b, or "
             "virtual_stages = 2)");
 }
 
 TEST(RunResolver, ZeroTwoOfALargeModelDiesOfHostMemoryOnJeanZay) {
-  // Each of four processes of a node makes 52e9 fp32 weights: 832 GB of 160; 3.6e9 of them need 58 GB, and ran.
-  const sim::Prediction large = sim::predict(resolved(shipped_run("jean-zay-gpt2-hf", "jz-v100-hfzero2-52b-g64-hostram-oom")));
+  // Each of four processes of a node makes 52e9 fp32 weights: 832 GB of 160; 3.6e9 of them need 58
+  // GB, and ran.
+  const sim::Prediction large = sim::predict(
+      resolved(shipped_run("jean-zay-gpt2-hf", "jz-v100-hfzero2-52b-g64-hostram-oom")));
   ASSERT_FALSE(large.feasible());
   EXPECT_NEAR(large.memory.host.node.value(), 4.0 * 4.0 * 52e9, 0.03 * 832e9);
   EXPECT_EQ(large.memory.host.capacity.value(), 160e9);

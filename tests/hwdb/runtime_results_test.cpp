@@ -62,7 +62,8 @@ const std::string kCollective =
  "nodes": 1, "groups": 1, "bytes": 1e6, "outcome": "ok", "median_s": 1e-3})";
 
 TEST(RuntimeResults, ReadsWhatRanksTakeFromEachOther) {
-  const RuntimeResults results = parse_runtime_results(lines({kHeader, kOverlap, kSharing, kCollective}), "file");
+  const RuntimeResults results =
+      parse_runtime_results(lines({kHeader, kOverlap, kSharing, kCollective}), "file");
   ASSERT_EQ(results.overlaps.size(), 1U);
   EXPECT_EQ(results.overlaps[0].kind, sim::CollectiveKind::AllGather);
   EXPECT_EQ(results.overlaps[0].collective_slowdown, 2.5);
@@ -84,7 +85,8 @@ std::string changed(const std::string& record, const std::string& key, const std
                        : record.substr(0, at) + "\"" + key + "\": " + value + record.substr(end);
 }
 
-void expect_refused_without(const std::string& record, const std::string& kind, const std::vector<std::string>& keys) {
+void expect_refused_without(const std::string& record, const std::string& kind,
+                            const std::vector<std::string>& keys) {
   EXPECT_EQ(results_error(lines({kHeader, record})), "") << record;
   for (const std::string& key : keys) {
     for (const std::string value : {"", "null", "0", "-1", "\"x\"", "1e999"}) {
@@ -102,10 +104,13 @@ TEST(RuntimeResults, RecordsWithoutSizesAreRefusedByName) {
       R"({"type": "kernel", "kind": "gemm", "m": 3, "n": 4, "k": 5, "flops": 120, "moved_bytes": 94, "median_s": 0.5})";
   const std::string attention =
       R"({"type": "kernel", "kind": "attention", "m": 3, "n": 4, "k": 5, "flops": 9, "moved_bytes": 94, "median_s": 0.5})";
-  const std::string norm = R"({"type": "kernel", "kind": "norm", "kernel": "layer_norm", "moved_bytes": 94, "median_s": 0.5})";
-  const std::string copy = R"({"type": "kernel", "kind": "stream_copy", "moved_bytes": 94, "median_s": 0.5})";
+  const std::string norm =
+      R"({"type": "kernel", "kind": "norm", "kernel": "layer_norm", "moved_bytes": 94, "median_s": 0.5})";
+  const std::string copy =
+      R"({"type": "kernel", "kind": "stream_copy", "moved_bytes": 94, "median_s": 0.5})";
   expect_refused_without(gemm, "gemm", {"m", "n", "k", "flops", "moved_bytes", "median_s"});
-  expect_refused_without(attention, "attention", {"m", "n", "k", "flops", "moved_bytes", "median_s"});
+  expect_refused_without(attention, "attention",
+                         {"m", "n", "k", "flops", "moved_bytes", "median_s"});
   expect_refused_without(norm, "norm", {"moved_bytes", "median_s"});
   expect_refused_without(copy, "stream_copy", {"moved_bytes", "median_s"});
   expect_refused_without(kCollective, "all_reduce", {"ranks", "bytes", "median_s"});
@@ -113,20 +118,26 @@ TEST(RuntimeResults, RecordsWithoutSizesAreRefusedByName) {
   expect_refused_without(kSharing, "sharing", {"ranks", "slowdown"});
   EXPECT_EQ(results_error(lines({kHeader, changed(gemm, "n", "")})),
             "file:2: gemm.n: is missing; an integer of at least 1 is expected");
-  EXPECT_TRUE(results_error(lines({changed(kHeader, "threads", "0")})).starts_with("file:1: device.threads = 0"));
-  EXPECT_TRUE(results_error(lines({changed(kHeader, "memory_bytes", "0")})).starts_with("file:1: device.memory_bytes = 0"));
+  EXPECT_TRUE(results_error(lines({changed(kHeader, "threads", "0")}))
+                  .starts_with("file:1: device.threads = 0"));
+  EXPECT_TRUE(results_error(lines({changed(kHeader, "memory_bytes", "0")}))
+                  .starts_with("file:1: device.memory_bytes = 0"));
 }
 
-// Bytes of a good file replaced, cut out and doubled, 20 000 times: every text is read or refused with a line.
+// Bytes of a good file replaced, cut out and doubled, 20 000 times: every text is read or refused
+// with a line.
 TEST(RuntimeResults, RefusesOrReadsAnyText) {
   const std::string good = lines({kHeader, kOverlap, kSharing, kCollective});
   std::mt19937 generator(7);
-  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(generator); };
+  const auto below = [&](std::size_t n) {
+    return std::uniform_int_distribution<std::size_t>(0, n - 1)(generator);
+  };
   int refused = 0;
   for (int i = 0; i < 20'000; ++i) {
     std::string text = good;
     for (std::size_t edits = 1 + below(3); edits > 0 && !text.empty(); --edits) {
-      const std::size_t at = below(text.size()), length = below(std::min<std::size_t>(20, text.size() - at)) + 1;
+      const std::size_t at = below(text.size()),
+                        length = below(std::min<std::size_t>(20, text.size() - at)) + 1;
       switch (below(3)) {
         case 0: text[at] = static_cast<char>(below(256)); break;
         case 1: text.erase(at, length); break;
@@ -141,24 +152,27 @@ TEST(RuntimeResults, RefusesOrReadsAnyText) {
 }
 
 TEST(RuntimeResults, CountsWhatDidNotFit) {
-  const RuntimeResults results =
-      parse_runtime_results(lines({kHeader, R"({"type": "kernel", "key": "a", "kind": "gemm", "outcome": "oom"})"}), "file");
+  const RuntimeResults results = parse_runtime_results(
+      lines({kHeader, R"({"type": "kernel", "key": "a", "kind": "gemm", "outcome": "oom"})"}),
+      "file");
   EXPECT_EQ(results.out_of_memory, 1);
   EXPECT_TRUE(results.kernels.empty());
 }
 
 TEST(RuntimeResults, LeavesOutALineThatWasCutOff) {
-  const RuntimeResults results = parse_runtime_results(lines({kHeader}) + R"({"type": "ker)", "file");
+  const RuntimeResults results =
+      parse_runtime_results(lines({kHeader}) + R"({"type": "ker)", "file");
   EXPECT_TRUE(results.truncated);
   EXPECT_TRUE(results.kernels.empty());
 }
 
 TEST(RuntimeResults, NamesTheLineThatIsWrong) {
   EXPECT_EQ(results_error(""), "file: is empty; a result file of llmsim-runtime is expected");
-  EXPECT_EQ(results_error("{}\n"), "file:1: the header is missing; is this a file of llmsim-runtime?");
+  EXPECT_EQ(results_error("{}\n"),
+            "file:1: the header is missing; is this a file of llmsim-runtime?");
   EXPECT_TRUE(results_error(lines({kHeader, "nonsense"})).starts_with("file:2: malformed JSON"));
-  EXPECT_TRUE(
-      results_error(lines({kHeader, R"({"type": "kernel", "median_s": 1})"})).starts_with("file:2: no record of llmsim-runtime"));
+  EXPECT_TRUE(results_error(lines({kHeader, R"({"type": "kernel", "median_s": 1})"}))
+                  .starts_with("file:2: no record of llmsim-runtime"));
 }
 
 }  // namespace

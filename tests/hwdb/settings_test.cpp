@@ -27,11 +27,16 @@ TEST(Settings, ExamplesAreValuesThatReadBackAsWritten) {
 
 TEST(Settings, OtherValuesAreRefusedWithWhatWouldBeRight) {
   EXPECT_EQ(setting_error("dropout", "1"), "--dropout = 1: a number from 0 to 0.999 is expected");
-  EXPECT_EQ(setting_error("dropout", "nan"), "--dropout = nan: a number from 0 to 0.999 is expected");
-  EXPECT_EQ(setting_error("loss_chunks", "1.5"), "--loss_chunks = 1.5: a whole number from 0 to 65536 is expected");
-  EXPECT_EQ(setting_error("reduce_bucket_size", "inf"), "--reduce_bucket_size = inf: a number of at least 1 is expected");
-  EXPECT_EQ(setting_error("norm_dtype", "fp8"), "--norm_dtype = fp8: fp32, bf16 or fp16 is expected");
-  EXPECT_EQ(setting_error("deterministic", "maybe"), "--deterministic = maybe: true or false is expected");
+  EXPECT_EQ(setting_error("dropout", "nan"),
+            "--dropout = nan: a number from 0 to 0.999 is expected");
+  EXPECT_EQ(setting_error("loss_chunks", "1.5"),
+            "--loss_chunks = 1.5: a whole number from 0 to 65536 is expected");
+  EXPECT_EQ(setting_error("reduce_bucket_size", "inf"),
+            "--reduce_bucket_size = inf: a number of at least 1 is expected");
+  EXPECT_EQ(setting_error("norm_dtype", "fp8"),
+            "--norm_dtype = fp8: fp32, bf16 or fp16 is expected");
+  EXPECT_EQ(setting_error("deterministic", "maybe"),
+            "--deterministic = maybe: true or false is expected");
 }
 
 // What a run states is what its framework does, with a fact for each field.
@@ -48,14 +53,16 @@ TEST(Settings, WhatIsStatedReplacesTheFramework) {
   EXPECT_FALSE(choice.framework.update.fused);
   EXPECT_EQ(choice.framework.gradients.bucket, 1e8);
   EXPECT_EQ(choice.framework.reserve.framework, sim::Bytes(4e8));  // two buckets of 2 bytes
-  for (const sim::Fact& fact : choice.facts) EXPECT_EQ(fact.evidence, sim::Evidence::Given) << fact.key;
+  for (const sim::Fact& fact : choice.facts)
+    EXPECT_EQ(fact.evidence, sim::Evidence::Given) << fact.key;
 }
 
 TEST(Settings, AllStandInTheDescriptionOfTheSchema) {
   std::ostringstream readme;
   readme << std::ifstream(LLMSIM_SOURCE_DIR "/tests/validation/runs/README.md").rdbuf();
   for (const Setting& setting : run_settings())
-    EXPECT_NE(readme.str().find("      " + std::string(setting.key) + " "), std::string::npos) << setting.key;
+    EXPECT_NE(readme.str().find("      " + std::string(setting.key) + " "), std::string::npos)
+        << setting.key;
 }
 
 }  // namespace

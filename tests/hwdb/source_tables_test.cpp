@@ -9,7 +9,8 @@ namespace llmsim::hwdb {
 namespace {
 
 SourceProject parsed(const std::string& table) {
-  return parse_source_project(R"({"schema": 1, "title": "P", "groups": ["g"], "tables": [)" + table + "]}", "p.json");
+  return parse_source_project(
+      R"({"schema": 1, "title": "P", "groups": ["g"], "tables": [)" + table + "]}", "p.json");
 }
 
 std::string source_table_error(const std::string& table) {
@@ -17,26 +18,33 @@ std::string source_table_error(const std::string& table) {
 }
 
 TEST(SourceTables, HaveRunsStagesOrComparisons) {
-  const SourceTable runs = parsed(R"({"title": "t", "source": "s", "rows": 2, "runs": ["a-*", "b"]})").tables.at(0);
+  const SourceTable runs =
+      parsed(R"({"title": "t", "source": "s", "rows": 2, "runs": ["a-*", "b"]})").tables.at(0);
   EXPECT_EQ(runs.runs, (std::vector<std::string>{"a-*", "b"}));
   EXPECT_EQ(runs.rows, 2);
   const SourceTable stages =
-      parsed(R"({"title": "t", "source": "s", "rows": 1, "stages": [{"run": "a", "stage": "first", "peak_bytes": 5}]})")
+      parsed(
+          R"({"title": "t", "source": "s", "rows": 1, "stages": [{"run": "a", "stage": "first", "peak_bytes": 5}]})")
           .tables.at(0);
   EXPECT_EQ(stages.stages.at(0).peak, sim::Bytes(5.0));
   EXPECT_FALSE(stages.stages.at(0).allocated);
-  EXPECT_NE(source_table_error(R"({"title": "t", "source": "s", "rows": 1})").find("one of runs, stages and comparisons"),
+  EXPECT_NE(source_table_error(R"({"title": "t", "source": "s", "rows": 1})")
+                .find("one of runs, stages and comparisons"),
             std::string::npos);
 }
 
 TEST(SourceTables, SayHowManyRowsTheSourcePrints) {
-  EXPECT_NE(source_table_error(R"({"title": "t", "source": "s", "runs": ["a"]})").find("rows"), std::string::npos);
+  EXPECT_NE(source_table_error(R"({"title": "t", "source": "s", "runs": ["a"]})").find("rows"),
+            std::string::npos);
 }
 
 TEST(SourceTables, AnAssumptionNeedsItsReasonAndFillsOnlyWhatIsMissing) {
   const std::string head = R"({"title": "t", "source": "s", "rows": 1, "runs": ["a"], "assume": {)";
-  EXPECT_NE(source_table_error(head + R"("model": {"num_heads": 80}}})").find("reason"), std::string::npos);
-  const SourceTable table = parsed(head + R"("reason": "usual", "model": {"num_heads": 80, "num_layers": 7}}})").tables.at(0);
+  EXPECT_NE(source_table_error(head + R"("model": {"num_heads": 80}}})").find("reason"),
+            std::string::npos);
+  const SourceTable table =
+      parsed(head + R"("reason": "usual", "model": {"num_heads": 80, "num_layers": 7}}})")
+          .tables.at(0);
   RunRecord record;
   record.model.num_layers = 72;
   const RunRecord result = filled(record, *table.assumed);

@@ -12,7 +12,9 @@ TEST(EditDistance, CountsSingleCharacterChanges) {
   EXPECT_EQ(edit_distance("zero4", "zero3"), 1);
 }
 
-TEST(EditDistance, IsSymmetric) { EXPECT_EQ(edit_distance("flaw", "lawn"), edit_distance("lawn", "flaw")); }
+TEST(EditDistance, IsSymmetric) {
+  EXPECT_EQ(edit_distance("flaw", "lawn"), edit_distance("lawn", "flaw"));
+}
 
 TEST(Nearest, IsTheFirstOfTheClosest) {
   EXPECT_EQ(nearest("zero4", {"none", "zero1", "zero2"}), "zero1");

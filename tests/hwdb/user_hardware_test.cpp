@@ -54,11 +54,13 @@ TEST(UserHardware, CoefficientsOfFrameworksAreCheckedAsThoseOfDevices) {
   const std::string right = R"("scope": "framework", "id": "megatron-lm", "key": "efficiency")";
   EXPECT_EQ(hardware_error(database, replaced(kCluster, kDevice, right)), "");
   const std::vector<Coefficient> rows = database.coefficients("framework", "megatron-lm");
-  const auto row = std::find_if(rows.begin(), rows.end(), [](const Coefficient& c) { return c.key == "efficiency"; });
+  const auto row = std::find_if(rows.begin(), rows.end(),
+                                [](const Coefficient& c) { return c.key == "efficiency"; });
   ASSERT_NE(row, rows.end());
   EXPECT_EQ(row->value, 0.9);
-  EXPECT_EQ(refusal(kDevice, R"("scope": "framework", "id": "megatron-lm", "key": "eficiency")"),
-            "coefficient of framework megatron-lm: eficiency: unknown field; did you mean efficiency?");
+  EXPECT_EQ(
+      refusal(kDevice, R"("scope": "framework", "id": "megatron-lm", "key": "eficiency")"),
+      "coefficient of framework megatron-lm: eficiency: unknown field; did you mean efficiency?");
 }
 
 TEST(UserHardware, OneFileMakesACluster) {
@@ -72,7 +74,8 @@ TEST(UserHardware, OneFileMakesACluster) {
   EXPECT_EQ(mine.devices_per_node, 4);
   EXPECT_EQ(mine.network.node_bandwidth, 200.0 * GBps);  // 4 x 400 Gb/s
   EXPECT_EQ(mine.device.achieved.memory_fraction, 0.9);
-  EXPECT_EQ(mine.device.achieved.scale_out_fraction, device(database, "h100").device.achieved.scale_out_fraction);
+  EXPECT_EQ(mine.device.achieved.scale_out_fraction,
+            device(database, "h100").device.achieved.scale_out_fraction);
   EXPECT_TRUE(mine.fabric.in_switch_reduction);
 }
 
@@ -115,7 +118,8 @@ TEST(UserHardware, AddingItTwiceNeedsReplace) {
 }
 
 TEST(UserHardware, ShippedNamesAreNotTakenUnasked) {
-  EXPECT_NE(refusal(R"("id": "my_gpu", "name")", R"("id": "h100_sxm", "name")").find("'h100_sxm' is taken by h100_sxm"),
+  EXPECT_NE(refusal(R"("id": "my_gpu", "name")", R"("id": "h100_sxm", "name")")
+                .find("'h100_sxm' is taken by h100_sxm"),
             std::string::npos);
   EXPECT_NE(refusal(R"("mygpu")", R"("H100")").find("is taken by h100_sxm"), std::string::npos);
 }
@@ -135,14 +139,23 @@ TEST(UserHardware, MistakesAreNamed) {
   EXPECT_NE(refusal("500e12", "500e15").find("peak_bf16_flops"), std::string::npos);
   EXPECT_NE(refusal(R"("id": "my_gpu", "name")", R"("name")").find("id"), std::string::npos);
   EXPECT_NE(refusal(R"("source": "invoice", )", "").find("source: is missing"), std::string::npos);
-  EXPECT_NE(refusal(R"("peak_bf16_flops")", R"("peak_bf61_flops")").find("did you mean peak_bf16_flops"), std::string::npos);
-  EXPECT_NE(refusal(R"("like": "h100_sxm")", R"("like": "h100_sxn")").find("did you mean h100_sxm"), std::string::npos);
-  EXPECT_NE(refusal(R"("kind": "switch")", R"("kind": "swich")").find("did you mean switch"), std::string::npos);
-  EXPECT_NE(refusal(R"("accelerator_ids": ["my_gpu"])", R"("accelerator_ids": [])").find("accelerator_ids"), std::string::npos);
-  EXPECT_NE(refusal("memory_fraction", "memory_fractoin").find("did you mean memory_fraction"), std::string::npos);
+  EXPECT_NE(
+      refusal(R"("peak_bf16_flops")", R"("peak_bf61_flops")").find("did you mean peak_bf16_flops"),
+      std::string::npos);
+  EXPECT_NE(refusal(R"("like": "h100_sxm")", R"("like": "h100_sxn")").find("did you mean h100_sxm"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"("kind": "switch")", R"("kind": "swich")").find("did you mean switch"),
+            std::string::npos);
+  EXPECT_NE(refusal(R"("accelerator_ids": ["my_gpu"])", R"("accelerator_ids": [])")
+                .find("accelerator_ids"),
+            std::string::npos);
+  EXPECT_NE(refusal("memory_fraction", "memory_fractoin").find("did you mean memory_fraction"),
+            std::string::npos);
   EXPECT_NE(refusal(R"("value": 0.9)", R"("value": 9)").find("value = 9"), std::string::npos);
-  EXPECT_NE(refusal("accelerators", "acelerators").find("did you mean accelerators"), std::string::npos);
-  EXPECT_NE(refusal("[\n    {\"id\": \"my_gpu\"", "[ 3, {\"id\": \"my_gpu\"").find("an object { ... } is expected"),
+  EXPECT_NE(refusal("accelerators", "acelerators").find("did you mean accelerators"),
+            std::string::npos);
+  EXPECT_NE(refusal("[\n    {\"id\": \"my_gpu\"", "[ 3, {\"id\": \"my_gpu\"")
+                .find("an object { ... } is expected"),
             std::string::npos);
   EXPECT_NE(refusal("500e12", "500e12,").find("malformed JSON"), std::string::npos);
 }
@@ -150,24 +163,28 @@ TEST(UserHardware, MistakesAreNamed) {
 // Gigabytes and TFLOP/s typed where bytes and FLOP/s are meant.
 TEST(UserHardware, ValuesInOtherUnitsAreRefusedWithWhatWasMeant) {
   const auto refused = [](const std::string& key, const std::string& value) {
-    std::string text = R"({"accelerators": [{"id": "g", "source": "me", "peak_bf16_flops": 1e15, "hbm_bytes": 8e10,
+    std::string text =
+        R"({"accelerators": [{"id": "g", "source": "me", "peak_bf16_flops": 1e15, "hbm_bytes": 8e10,
                            "hbm_bytes_per_s": 3e12, "boost_clock_hz": 1.7e9, "tdp_watts": 700, "l2_bytes": 5e7,
                            "scale_up": {"total_bytes_per_s_per_direction": 450e9}}]})";
-    const std::size_t begin = text.find(key + "\"") + key.size() + 3, end = text.find_first_of(",}", begin);
+    const std::size_t begin = text.find(key + "\"") + key.size() + 3,
+                      end = text.find_first_of(",}", begin);
     Database database(":memory:", Access::Write);
     return hardware_error(database, text.replace(begin, end - begin, value));
   };
   EXPECT_EQ(refused("hbm_bytes", "160"),
-            "mine.json: accelerators[0].hbm_bytes = 160: 1e+08 to 1e+14 bytes is expected; did you mean 160e9?");
+            "mine.json: accelerators[0].hbm_bytes = 160: 1e+08 to 1e+14 bytes is expected; did you "
+            "mean 160e9?");
   EXPECT_NE(refused("peak_bf16_flops", "989.4").find("did you mean 989.4e12?"), std::string::npos);
   EXPECT_NE(refused("hbm_bytes_per_s", "3.35").find("did you mean 3.35e12?"), std::string::npos);
   EXPECT_NE(refused("hbm_bytes_per_s", "3350").find("did you mean 3350e9?"), std::string::npos);
   EXPECT_NE(refused("boost_clock_hz", "1755").find("did you mean 1755e6?"), std::string::npos);
   EXPECT_NE(refused("tdp_watts", "0.7").find("did you mean 0.7e3?"), std::string::npos);
   EXPECT_NE(refused("l2_bytes", "50").find("did you mean 50e6?"), std::string::npos);
-  EXPECT_NE(refused("total_bytes_per_s_per_direction", "450").find("did you mean 450e9?"), std::string::npos);
-  for (const char* key : {"peak_bf16_flops", "hbm_bytes", "hbm_bytes_per_s", "boost_clock_hz", "tdp_watts", "l2_bytes",
-                          "total_bytes_per_s_per_direction"}) {
+  EXPECT_NE(refused("total_bytes_per_s_per_direction", "450").find("did you mean 450e9?"),
+            std::string::npos);
+  for (const char* key : {"peak_bf16_flops", "hbm_bytes", "hbm_bytes_per_s", "boost_clock_hz",
+                          "tdp_watts", "l2_bytes", "total_bytes_per_s_per_direction"}) {
     EXPECT_NE(refused(key, "1e40").find("is expected"), std::string::npos) << key;
     EXPECT_EQ(refused(key, "1e40").find("did you mean"), std::string::npos) << key;
     EXPECT_NE(refused(key, "1e-6").find("is expected"), std::string::npos) << key;
@@ -201,7 +218,8 @@ TEST(UserHardware, NoMutationOfTheFileBreaksTheReader) {
     }
     try {
       const AddedHardware added = add_hardware(database, text, "mine.json", true);
-      for (const std::string& id : added.accelerators) EXPECT_GT(device(database, id).device.memory.value(), 0.0) << text;
+      for (const std::string& id : added.accelerators)
+        EXPECT_GT(device(database, id).device.memory.value(), 0.0) << text;
       for (const std::string& id : added.systems)
         EXPECT_GT(cluster(database, id, 1).cluster.network.node_bandwidth.value(), 0.0) << text;
       ++accepted;

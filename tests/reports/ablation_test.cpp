@@ -40,7 +40,8 @@ calibrate::Ablations two_pairs() {
 
 TEST(AblationTable, HasARowPerSettingAndTheSumsBelow) {
   const Table table = ablation_table(two_pairs());
-  ASSERT_EQ(table.rows().size(), 4u);  // compile, the switched, all, each study once; nothing is scored apart
+  // Compile, the switched, all, each study once; nothing is scored apart.
+  ASSERT_EQ(table.rows().size(), 4u);
   EXPECT_EQ(std::get<std::string>(table.rows()[0][0]), "compile");
   EXPECT_EQ(std::get<std::string>(table.rows()[0][2]), "1/1");
   EXPECT_EQ(std::get<std::string>(table.rows()[1][0]), "all settings that are switched");

@@ -33,21 +33,24 @@ sim::Run explained_run(const char* model) {
   run.strategy.global_batch = 64;
   run.framework.id = "toy";
   run.framework.attention_kernel = sim::AttentionKernel::Flash3;
-  run.facts = {{"device.ideal.peak.bf16", "989.4 TFLOP/s", sim::Evidence::DataSheet, "vendor"},
-               {"device.ideal.peak.fp8", "1979 TFLOP/s", sim::Evidence::DataSheet, "vendor"},
-               {"device.ideal.gemm.bf16.k_half", "256 +- 20", sim::Evidence::Fitted, "a grid"},
-               {"device.ideal.gemm.fp8.k_half", "300", sim::Evidence::Fitted, "a grid"},
-               {"device.ideal.attention.flash-3.forward", "0.7 +- 0.1", sim::Evidence::Fitted, "a table"},
-               {"device.ideal.attention.forward", "0.5", sim::Evidence::Fitted, "another table"},
-               {"device.ideal.sustained_clock", "0.9", sim::Evidence::Measured, "a log"},
-               {"device.ideal.collective_fraction", "0.8", sim::Evidence::Measured, "nccl-tests"},
-               {"cluster.ideal.fabric.latency_s", "3.4 us", sim::Evidence::Fitted, "nccl-tests"},
-               {"framework.toy.efficiency", "0.95", sim::Evidence::Fitted, "runs"},
-               {"assumed.model.seq_len", "8192", sim::Evidence::Assumed, "training length"}};
+  run.facts = {
+      {"device.ideal.peak.bf16", "989.4 TFLOP/s", sim::Evidence::DataSheet, "vendor"},
+      {"device.ideal.peak.fp8", "1979 TFLOP/s", sim::Evidence::DataSheet, "vendor"},
+      {"device.ideal.gemm.bf16.k_half", "256 +- 20", sim::Evidence::Fitted, "a grid"},
+      {"device.ideal.gemm.fp8.k_half", "300", sim::Evidence::Fitted, "a grid"},
+      {"device.ideal.attention.flash-3.forward", "0.7 +- 0.1", sim::Evidence::Fitted, "a table"},
+      {"device.ideal.attention.forward", "0.5", sim::Evidence::Fitted, "another table"},
+      {"device.ideal.sustained_clock", "0.9", sim::Evidence::Measured, "a log"},
+      {"device.ideal.collective_fraction", "0.8", sim::Evidence::Measured, "nccl-tests"},
+      {"cluster.ideal.fabric.latency_s", "3.4 us", sim::Evidence::Fitted, "nccl-tests"},
+      {"framework.toy.efficiency", "0.95", sim::Evidence::Fitted, "runs"},
+      {"assumed.model.seq_len", "8192", sim::Evidence::Assumed, "training length"}};
   return run;
 }
 
-json document(Explained what, const sim::Run& run) { return json::parse(render(what, run, {.database = "facts"}, Format::Json)); }
+json document(Explained what, const sim::Run& run) {
+  return json::parse(render(what, run, {.database = "facts"}, Format::Json));
+}
 
 std::vector<std::string> keys_behind(Explained what, const sim::Run& run) {
   std::vector<std::string> keys;
@@ -61,7 +64,8 @@ void expect_product(const json& rows) {
   EXPECT_FALSE(rows.empty());
   for (const json& row : rows) {
     double rate = row["peak_flops_per_s"].get<double>();
-    for (const sim::RateFactor& factor : rate_factors(Kernel{})) rate *= row[factor.key].get<double>();
+    for (const sim::RateFactor& factor : rate_factors(Kernel{}))
+      rate *= row[factor.key].get<double>();
     EXPECT_NEAR(rate / row["flops_per_s"].get<double>(), 1.0, 1e-9) << row;
   }
 }
@@ -89,7 +93,8 @@ TEST(ExplainedTable, CollectivesHaveTheRatesOfNcclTests) {
 
 TEST(ExplainedTable, FitsATerminal) {
   for (const Explained what : kEverything) {
-    const std::string text = render(explained_table(what, explained_run("llama-3-8b")), Format::Table);
+    const std::string text =
+        render(explained_table(what, explained_run("llama-3-8b")), Format::Table);
     const std::string rows = text.substr(0, text.find("\n  "));  // notes are indented
     for (std::size_t at = 0; at < rows.size();) {
       const std::size_t end = std::min(rows.find('\n', at), rows.size());
@@ -117,10 +122,12 @@ TEST(ExplainedTable, EveryFormatHasTheSameRows) {
 TEST(FactsBehind, AreThoseOfTheFormatsAndKernelsThatRun) {
   const sim::Run run = explained_run("gpt2");
   using Keys = std::vector<std::string>;
-  EXPECT_EQ(keys_behind(Explained::Gemm, run), (Keys{"device.ideal.peak.bf16", "device.ideal.gemm.bf16.k_half",
-                                                     "device.ideal.sustained_clock", "framework.toy.efficiency"}));
-  EXPECT_EQ(keys_behind(Explained::Attention, run), (Keys{"device.ideal.peak.bf16", "device.ideal.attention.flash-3.forward",
-                                                          "device.ideal.sustained_clock", "framework.toy.efficiency"}));
+  EXPECT_EQ(keys_behind(Explained::Gemm, run),
+            (Keys{"device.ideal.peak.bf16", "device.ideal.gemm.bf16.k_half",
+                  "device.ideal.sustained_clock", "framework.toy.efficiency"}));
+  EXPECT_EQ(keys_behind(Explained::Attention, run),
+            (Keys{"device.ideal.peak.bf16", "device.ideal.attention.flash-3.forward",
+                  "device.ideal.sustained_clock", "framework.toy.efficiency"}));
   EXPECT_EQ(keys_behind(Explained::Collective, run),
             (Keys{"device.ideal.collective_fraction", "cluster.ideal.fabric.latency_s"}));
 }
@@ -130,7 +137,8 @@ TEST(FactsBehind, KernelsWithoutCoefficientsHaveThoseOfAll) {
   run.framework.attention_kernel = sim::AttentionKernel::Flash2;
   const std::vector<std::string> keys = keys_behind(Explained::Attention, run);
   EXPECT_NE(std::find(keys.begin(), keys.end(), "device.ideal.attention.forward"), keys.end());
-  EXPECT_EQ(std::find(keys.begin(), keys.end(), "device.ideal.attention.flash-3.forward"), keys.end());
+  EXPECT_EQ(std::find(keys.begin(), keys.end(), "device.ideal.attention.flash-3.forward"),
+            keys.end());
 }
 
 TEST(ExplainedJson, HasCoefficientsWithTheirSources) {

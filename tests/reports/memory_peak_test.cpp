@@ -10,7 +10,9 @@
 namespace llmsim::reports {
 namespace {
 
-sim::Bytes size_at(const Table& table, std::size_t row) { return std::get<sim::Bytes>(table.rows()[row][1]); }
+sim::Bytes size_at(const Table& table, std::size_t row) {
+  return std::get<sim::Bytes>(table.rows()[row][1]);
+}
 std::string text_at(const Table& table, std::size_t row, std::size_t column) {
   return std::get<std::string>(table.rows()[row][column]);
 }
@@ -19,11 +21,12 @@ std::string text_at(const Table& table, std::size_t row, std::size_t column) {
 sim::MemoryCurve two_points() {
   sim::MemoryTerms logits;
   logits[sim::MemoryKind::Logits] = 4 * sim::GiB;
-  return {.stage = 1,
-          .points = {{.phase = "idle", .allocated = 2 * sim::GiB},
-                     {.phase = "loss", .micro_batch = 2, .allocated = 4 * sim::GiB, .terms = logits}},
-          .highest = 1,
-          .fragmentation = 1.5};
+  return {
+      .stage = 1,
+      .points = {{.phase = "idle", .allocated = 2 * sim::GiB},
+                 {.phase = "loss", .micro_batch = 2, .allocated = 4 * sim::GiB, .terms = logits}},
+      .highest = 1,
+      .fragmentation = 1.5};
 }
 
 TEST(MemoryPeak, ThePlaceIsCountedFromOne) {

@@ -13,7 +13,9 @@ using nlohmann::json;
 
 const sim::CatalogueEntry& known(const char* name) { return *sim::find_model(name); }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST(CatalogueTable, HasARowForEveryEntryWithItsCount) {
   const Table table = catalogue_table({&known("gpt2"), &known("mixtral-8x7b")});
@@ -26,7 +28,8 @@ TEST(CatalogueTable, HasARowForEveryEntryWithItsCount) {
   EXPECT_EQ(rows[1]["active_parameters"], 12'879'925'248);
 }
 
-// GPT-2 small: 50257 * 768 tied, 1024 * 768 positions, twelve blocks of 7,087,872, a final norm of 2 * 768.
+// GPT-2 small: 50257 * 768 tied, 1024 * 768 positions, twelve blocks of 7,087,872, a final norm of
+// 2 * 768.
 TEST(ParametersTable, PartsAddUpToTheTotal) {
   const json rows = json::parse(render(parameters_table(known("gpt2")), Format::Json));
   std::int64_t sum = 0;
@@ -44,14 +47,16 @@ TEST(ShapeTable, TellsOnlyWhatTheModelHas) {
   EXPECT_FALSE(contains(dense, "sliding window"));
   EXPECT_TRUE(contains(dense, "HF openai-community/gpt2"));
   const std::string moe = render(shape_table(known("deepseek-v3-mtp")), Format::Markdown);
-  EXPECT_TRUE(contains(moe, "8 of 256, width 2048; in 4 of 8 groups; shared: 1, width 2048; first 3 layers dense"));
+  EXPECT_TRUE(contains(
+      moe, "8 of 256, width 2048; in 4 of 8 groups; shared: 1, width 2048; first 3 layers dense"));
   EXPECT_TRUE(contains(moe, "61 + 1 MTP"));
   EXPECT_TRUE(contains(moe, "queries rank 1536, keys and values rank 512"));
-  EXPECT_TRUE(contains(render(shape_table(known("gemma-3-1b")), Format::Markdown), "512 tokens, one full layer in 6"));
+  EXPECT_TRUE(contains(render(shape_table(known("gemma-3-1b")), Format::Markdown),
+                       "512 tokens, one full layer in 6"));
 }
 
-// One layer of Llama 3.1 70B at 4096 tokens: N = 2,957,008,896, of which 1,050,673,152 are the embedding; attention is 12 * 8192
-// * 4096.
+// One layer of Llama 3.1 70B at 4096 tokens: N = 2,957,008,896, of which 1,050,673,152 are the
+// embedding; attention is 12 * 8192 * 4096.
 TEST(TrainingFlops, TheProxysConventionsDifferByTheEmbeddingAndHalfTheAttention) {
   const json flops = json::parse(model_json(known("llama-3.1-70b-proxy")))["flops_per_token"];
   EXPECT_DOUBLE_EQ(flops["6N"], 6.0 * 2957008896);

@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-// The sample (pp 2, dp 4; 4 s), the same mesh with more recomputation (4.2 s), and tp 2 with zero1 (5 s: it computes 1.5 s longer
-// and has half a second less bubble).
+// The sample (pp 2, dp 4; 4 s), the same mesh with more recomputation (4.2 s), and tp 2 with zero1
+// (5 s: it computes 1.5 s longer and has half a second less bubble).
 PlanAnswer sample_answer() {
   PlanAnswer answer;
   answer.query.base = sample_run();
@@ -28,7 +28,9 @@ PlanAnswer sample_answer() {
   other.run.strategy.pp = 1;
   other.run.strategy.sharding = sim::Sharding::Zero1;
   other.step_time = sim::Seconds(5.0);
-  other.breakdown = {{"compute", sim::Seconds(4.0)}, {"bubble", sim::Seconds(0.5)}, {"dp_exposed", sim::Seconds(0.5)}};
+  other.breakdown = {{"compute", sim::Seconds(4.0)},
+                     {"bubble", sim::Seconds(0.5)},
+                     {"dp_exposed", sim::Seconds(0.5)}};
   other.memory.peak = 2 * sim::GiB;
   answer.plan.plans = {sample_prediction(), same_mesh, other};
   answer.plan.pareto = {sample_prediction(), other};
@@ -44,7 +46,9 @@ PlanAnswer sample_answer() {
 
 TEST(PlanText, SaysWhichTermsDecide) {
   const std::string text = render(sample_answer(), Format::Table);
-  EXPECT_NE(text.find("toy on 8 x toy: 1,005 strategies, 3 feasible, searched in 250.0 ms"), std::string::npos) << text;
+  EXPECT_NE(text.find("toy on 8 x toy: 1,005 strategies, 3 feasible, searched in 250.0 ms"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("another mesh, sharding zero1, tp 2, pp 1"), std::string::npos) << text;
   EXPECT_NE(text.find("compute 1.500 s"), std::string::npos) << text;  // 4.0 - 2.5
   EXPECT_NE(text.find("bubble 500.0 ms"), std::string::npos) << text;  // 1.0 - 0.5
@@ -53,19 +57,23 @@ TEST(PlanText, SaysWhichTermsDecide) {
 
 TEST(PlanText, CountsFailuresWithTheNearestMiss) {
   const std::string text = render(sample_answer(), Format::Table);
-  EXPECT_NE(text.find("out of memory                       1000  tp 2, dp 4, sharding zero1"), std::string::npos) << text;
+  EXPECT_NE(text.find("out of memory                       1000  tp 2, dp 4, sharding zero1"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("12.00      10.00"), std::string::npos) << text;
 }
 
 TEST(PlanText, PrintsEveryAssumption) {
-  EXPECT_NE(render(sample_answer(), Format::Table).find("assumed: training length"), std::string::npos);
+  EXPECT_NE(render(sample_answer(), Format::Table).find("assumed: training length"),
+            std::string::npos);
 }
 
 TEST(PlanJson, HasTheDocumentedKeys) {
   const json document = json::parse(render(sample_answer(), Format::Json));
   EXPECT_EQ(document["evaluated"], 1005);
   EXPECT_EQ(document["feasible"], 3);
-  EXPECT_EQ(document["rejected"], json({{"out of memory", 1000}, {"tp does not divide num_heads", 2}}));
+  EXPECT_EQ(document["rejected"],
+            json({{"out of memory", 1000}, {"tp does not divide num_heads", 2}}));
   EXPECT_EQ(document["seconds"], 0.25);
   EXPECT_EQ(document["query"]["search"]["tp"], json({1, 2}));
   EXPECT_EQ(document["query"]["search"]["pp"], "any");

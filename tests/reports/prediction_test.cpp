@@ -19,13 +19,16 @@ using nlohmann::json;
 
 const Provenance kProvenance{.database = "facts of today"};
 
-json parsed(const sim::Prediction& prediction) { return json::parse(render(prediction, kProvenance, Format::Json)); }
+json parsed(const sim::Prediction& prediction) {
+  return json::parse(render(prediction, kProvenance, Format::Json));
+}
 
 // No format may print what is no number.
 const std::regex kNoNumber("\\b(nan|inf|infinity)\\b", std::regex::icase);
 
 void expect_no_nan(const sim::Prediction& prediction) {
-  for (const Format format : {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
+  for (const Format format :
+       {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
     const std::string text = render(prediction, kProvenance, format);
     EXPECT_FALSE(std::regex_search(text, kNoNumber)) << name_of(format) << "\n" << text;
   }
@@ -36,7 +39,8 @@ TEST(PredictionJson, NamesTheRecipeAndWhatIsOffloaded) {
   sim::Strategy& strategy = prediction.run.strategy;
   strategy.precision = sim::Precision::Fp8;
   prediction.run.settings["fp8_recipe"] = std::string("blockwise");
-  strategy.offload.activations = strategy.offload.modules.qkv = strategy.offload.modules.activation = true;
+  strategy.offload.activations = strategy.offload.modules.qkv =
+      strategy.offload.modules.activation = true;
   strategy.offload.blocks = 4;
   const json training = parsed(prediction)["run"]["training"];
   EXPECT_EQ(training["fp8_recipe"], "blockwise");
@@ -46,9 +50,10 @@ TEST(PredictionJson, NamesTheRecipeAndWhatIsOffloaded) {
 
 TEST(PredictionJson, HasTheDocumentedKeys) {
   const json document = parsed(sample_prediction());
-  for (const char* key : {"run", "feasible", "step_time_s", "step_time_interval_s", "interval_level", "tokens_per_s_per_device",
-                          "tflops_per_device", "mfu", "hfu", "conventions", "breakdown_s", "memory", "communication", "flops",
-                          "parameters", "provenance"}) {
+  for (const char* key :
+       {"run", "feasible", "step_time_s", "step_time_interval_s", "interval_level",
+        "tokens_per_s_per_device", "tflops_per_device", "mfu", "hfu", "conventions", "breakdown_s",
+        "memory", "communication", "flops", "parameters", "provenance"}) {
     EXPECT_TRUE(document.contains(key)) << key;
   }
   EXPECT_EQ(document["feasible"], true);
@@ -73,7 +78,10 @@ sim::Prediction counted_prediction() {
   const double devices = p.run.cluster.num_devices;
   const auto counted = [&](const char* name, double flops) {
     const sim::FlopsPerSecond rate = sim::Flops(flops) / p.step_time / devices;
-    return sim::Convention{.name = name, .flops_per_step = sim::Flops(flops), .flops_per_device = rate, .mfu = rate / p.peak};
+    return sim::Convention{.name = name,
+                           .flops_per_step = sim::Flops(flops),
+                           .flops_per_device = rate,
+                           .mfu = rate / p.peak};
   };
   p.model_flops = sim::Flops(1e15);
   p.conventions = {counted("palm", 2e15), counted("gemm_causal", 1e15)};
@@ -90,7 +98,8 @@ TEST(ReportedFigure, IsReadByItsConvention) {
   const json document = json::parse(render(p, kProvenance, Format::Json, {}, reported));
   EXPECT_EQ(document["reported"]["convention"], "palm");
   EXPECT_DOUBLE_EQ(document["reported"]["exact"]["palm"]["tflops_per_device"].get<double>(), 300.0);
-  EXPECT_NE(render(p, kProvenance, Format::Table, {}, reported).find("600.0 TFLOP/s are 300.0 TFLOP/s of GEMMs"),
+  EXPECT_NE(render(p, kProvenance, Format::Table, {}, reported)
+                .find("600.0 TFLOP/s are 300.0 TFLOP/s of GEMMs"),
             std::string::npos);
 }
 
@@ -108,7 +117,8 @@ TEST(ReportedFigure, OfAnUnknownConventionNamesTheKnownOnes) {
     readings(counted_prediction(), {.mfu = 0.5, .convention = "kaplan"});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "convention = kaplan: one of palm, gemm_causal is expected");
+    EXPECT_EQ(std::string(error.what()),
+              "convention = kaplan: one of palm, gemm_causal is expected");
   }
 }
 
@@ -128,7 +138,8 @@ TEST(PredictionTable, ShowsWarningsAndThePaddingOfTheVocabulary) {
   p.run.framework.vocab_multiple = 64;
   const std::string text = render(p, kProvenance, Format::Table);
   EXPECT_NE(text.find("hfu = 120 % is more than the peak"), std::string::npos);
-  EXPECT_NE(text.find("vocabulary 50257 padded to 50304 (a multiple of 64 * tp)"), std::string::npos);
+  EXPECT_NE(text.find("vocabulary 50257 padded to 50304 (a multiple of 64 * tp)"),
+            std::string::npos);
   EXPECT_EQ(parsed(p)["warnings"], json({"hfu = 120 % is more than the peak"}));
 }
 
@@ -154,7 +165,9 @@ TEST(PredictionJson, ProvenanceSeparatesAssumptionsFromSources) {
   EXPECT_EQ(provenance["database"], "facts of today");
   EXPECT_EQ(provenance["coefficients"], "1 data_sheet, 1 measured, 1 assumed");
   EXPECT_EQ(provenance["sources"], json({"vendor data sheet", "a benchmark"}));
-  EXPECT_EQ(provenance["assumed"], json::parse(R"([{"key": "model.seq_len", "value": "2048", "reason": "training length"}])"));
+  EXPECT_EQ(
+      provenance["assumed"],
+      json::parse(R"([{"key": "model.seq_len", "value": "2048", "reason": "training length"}])"));
 }
 
 TEST(PredictionJson, InfeasibleNamesTheRuleAndHasNullsForFigures) {
@@ -164,7 +177,8 @@ TEST(PredictionJson, InfeasibleNamesTheRuleAndHasNullsForFigures) {
   EXPECT_EQ(document["infeasible"]["message"], "tp = 3 does not divide num_heads = 8");
   EXPECT_TRUE(document["step_time_s"].is_null());
   EXPECT_TRUE(document["memory"].is_null());
-  EXPECT_EQ(document["run"]["training"]["num_microbatches"], nullptr);  // 16 sequences in micro-batches of 3 * 1: none
+  // 16 sequences in micro-batches of 3 * 1: none.
+  EXPECT_EQ(document["run"]["training"]["num_microbatches"], nullptr);
 }
 
 TEST(PredictionJson, RunFollowsTheRecordSchema) {
@@ -174,7 +188,7 @@ TEST(PredictionJson, RunFollowsTheRecordSchema) {
   EXPECT_EQ(run["hardware"]["accelerator"], "toy");
   EXPECT_EQ(run["hardware"]["system"], "toy_box");
   EXPECT_EQ(run["hardware"]["inter_node_bytes_per_s_per_device"], 50e9);  // 400 GB/s of 8 devices
-  EXPECT_EQ(run["training"]["num_microbatches"], 4);                      // 16 sequences / (dp 4 * micro-batch 1)
+  EXPECT_EQ(run["training"]["num_microbatches"], 4);  // 16 sequences / (dp 4 * micro-batch 1)
   EXPECT_EQ(run["training"]["recompute"]["kind"], "every_n");
   EXPECT_EQ(run["training"]["recompute"]["every_n"], 2);
 }
@@ -189,16 +203,21 @@ TEST(PredictionJson, RunHasTheSettingsThatItStates) {
 
 TEST(PredictionText, LeadsWithTimeIntervalAndVerdict) {
   const std::string text = render(sample_prediction(), kProvenance, Format::Table);
-  EXPECT_NE(text.find("4.000 s (3.000 s to 5.000 s with 90 % probability)"), std::string::npos) << text;
+  EXPECT_NE(text.find("4.000 s (3.000 s to 5.000 s with 90 % probability)"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("MFU 40.0 %, HFU 50.0 %"), std::string::npos) << text;
-  EXPECT_NE(text.find("3.000 GiB + 1.000 GiB context of 10.00 GiB usable: fits, 6.000 GiB to spare"), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("3.000 GiB + 1.000 GiB context of 10.00 GiB usable: fits, 6.000 GiB to spare"),
+      std::string::npos)
+      << text;
   EXPECT_NE(text.find("pp 2, dp 4"), std::string::npos) << text;
 }
 
 TEST(PredictionText, OutOfMemorySaysHowMuchIsMissing) {
   sim::Prediction prediction = sample_prediction();
   prediction.memory.capacity = 2 * sim::GiB;
-  prediction.infeasible = sim::Infeasible{.rule = "out of memory", .message = "needs 4.0 GiB per device, 2.0 GiB are usable"};
+  prediction.infeasible = sim::Infeasible{
+      .rule = "out of memory", .message = "needs 4.0 GiB per device, 2.0 GiB are usable"};
   const std::string text = render(prediction, kProvenance, Format::Table);
   EXPECT_NE(text.find("OUT OF MEMORY, 2.000 GiB too much"), std::string::npos) << text;
   EXPECT_NE(text.find("does not run: out of memory"), std::string::npos) << text;
@@ -227,7 +246,8 @@ TEST(SummaryTable, HasOneRowPerPredictionAndNoneForMissingFigures) {
   const json rows = json::parse(render(summary_table("", predictions), Format::Json));
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0]["step_time_s"], 4.0);
-  EXPECT_EQ(rows[0]["main_terms"], "compute 63 %, bubble 25 %, dp_exposed 13 %");  // 2.5, 1.0 and 0.5 of 4 s
+  // 2.5, 1.0 and 0.5 of 4 s.
+  EXPECT_EQ(rows[0]["main_terms"], "compute 63 %, bubble 25 %, dp_exposed 13 %");
   EXPECT_EQ(rows[0]["feasible"], "yes");
   EXPECT_EQ(rows[1]["feasible"], "tp does not divide num_heads");
   EXPECT_EQ(rows[1]["step_time_s"], nullptr);
@@ -235,7 +255,8 @@ TEST(SummaryTable, HasOneRowPerPredictionAndNoneForMissingFigures) {
 
 TEST(SummaryTable, NamesSchedulesThatVirtualStagesDoNotTell) {
   std::vector<sim::Prediction> predictions{sample_prediction(), sample_prediction()};
-  EXPECT_FALSE(json::parse(render(summary_table("", predictions), Format::Json))[0].contains("pipeline_schedule"));
+  EXPECT_FALSE(json::parse(render(summary_table("", predictions), Format::Json))[0].contains(
+      "pipeline_schedule"));
   predictions[1].run.strategy.pipeline_schedule = sim::PipelineSchedule::ZbH1;
   const json rows = json::parse(render(summary_table("", predictions), Format::Json));
   EXPECT_EQ(rows[0]["pipeline_schedule"], "1f1b");

@@ -32,7 +32,8 @@ inline sim::Run sample_run() {
   return run;
 }
 
-// 4 s a step: 2.5 s compute, 1 s bubble, 0.5 s exposed gradients.  3 GiB and 2 GiB at the peak of the two stages.
+// 4 s a step: 2.5 s compute, 1 s bubble, 0.5 s exposed gradients.  3 GiB and 2 GiB at the peak of
+// the two stages.
 inline sim::Prediction sample_prediction() {
   sim::Prediction p{.run = sample_run()};
   p.step_time = sim::Seconds(4.0);
@@ -41,18 +42,32 @@ inline sim::Prediction sample_prediction() {
   p.flops_per_device = 400 * sim::TFLOPS;
   p.mfu = 0.4;
   p.hfu = 0.5;
-  p.conventions = {{.name = "6N", .flops_per_step = sim::Flops(6080.0), .flops_per_device = 380 * sim::TFLOPS, .mfu = 0.38}};
-  p.breakdown = {{"compute", sim::Seconds(2.5)}, {"bubble", sim::Seconds(1.0)}, {"dp_exposed", sim::Seconds(0.5)}};
+  p.conventions = {{.name = "6N",
+                    .flops_per_step = sim::Flops(6080.0),
+                    .flops_per_device = 380 * sim::TFLOPS,
+                    .mfu = 0.38}};
+  p.breakdown = {{"compute", sim::Seconds(2.5)},
+                 {"bubble", sim::Seconds(1.0)},
+                 {"dp_exposed", sim::Seconds(0.5)}};
   p.memory.peak = 3 * sim::GiB;
   p.memory.reserved = 3.5 * sim::GiB;
   p.memory.device = 4.5 * sim::GiB;
   p.memory.context = 1 * sim::GiB;
   p.memory.capacity = 10 * sim::GiB;
-  p.memory.stages = {
-      {.stage = 0, .phase = "loss", .peak = 3 * sim::GiB, .terms = {{"weights", 1 * sim::GiB}, {"activations", 2 * sim::GiB}}},
-      {.stage = 1, .phase = "loss", .peak = 2 * sim::GiB, .terms = {{"weights", 1 * sim::GiB}, {"logits", 1 * sim::GiB}}}};
-  p.memory_peak = {
-      .stage = 0, .phase = "loss", .micro_batch = 1, .passes_in_flight = 2, .blocks_in_flight = 2, .parameters = 5e8};
+  p.memory.stages = {{.stage = 0,
+                      .phase = "loss",
+                      .peak = 3 * sim::GiB,
+                      .terms = {{"weights", 1 * sim::GiB}, {"activations", 2 * sim::GiB}}},
+                     {.stage = 1,
+                      .phase = "loss",
+                      .peak = 2 * sim::GiB,
+                      .terms = {{"weights", 1 * sim::GiB}, {"logits", 1 * sim::GiB}}}};
+  p.memory_peak = {.stage = 0,
+                   .phase = "loss",
+                   .micro_batch = 1,
+                   .passes_in_flight = 2,
+                   .blocks_in_flight = 2,
+                   .parameters = 5e8};
   p.communication = {{.collective = "all_reduce",
                       .group = "dp",
                       .ranks = 4,
@@ -72,7 +87,8 @@ inline sim::Prediction impossible_prediction() {
   sim::Prediction p{.run = sample_run()};
   p.run.strategy.tp = 3;
   p.run.strategy.dp = 3;
-  p.infeasible = sim::Infeasible{.rule = "tp does not divide num_heads", .message = "tp = 3 does not divide num_heads = 8"};
+  p.infeasible = sim::Infeasible{.rule = "tp does not divide num_heads",
+                                 .message = "tp = 3 does not divide num_heads = 8"};
   return p;
 }
 

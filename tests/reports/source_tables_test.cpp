@@ -43,7 +43,8 @@ TEST(SourceTable, ShowsWhatDiffersAndNotesWhatIsShared) {
   EXPECT_TRUE(shows(table, "predicted_s"));
   EXPECT_FALSE(shows(table, "precision"));
   EXPECT_FALSE(shows(table, "measured_peak_bytes"));  // nobody has one
-  EXPECT_EQ(table.notes().at(0), "the same in every row: precision bf16, flags reduce_bucket_size=500, scored yes");
+  EXPECT_EQ(table.notes().at(0),
+            "the same in every row: precision bf16, flags reduce_bucket_size=500, scored yes");
   EXPECT_EQ(table.notes().back(), "Source: README");
 }
 

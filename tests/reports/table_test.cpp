@@ -45,8 +45,10 @@ TEST(Table, CsvHasStableKeysBaseUnitsAndQuotes) {
 }
 
 TEST(Table, JsonHasOneObjectPerRowAndNullForNone) {
-  EXPECT_EQ(nlohmann::json::parse(render(small_table(), Format::Json)),
-            nlohmann::json::parse(R"([{"name": "a|b_1", "tp": 8, "step_time_s": 1.5, "peak_bytes": 2147483648, "mfu": 0.5},
+  EXPECT_EQ(
+      nlohmann::json::parse(render(small_table(), Format::Json)),
+      nlohmann::json::parse(
+          R"([{"name": "a|b_1", "tp": 8, "step_time_s": 1.5, "peak_bytes": 2147483648, "mfu": 0.5},
               {"name": "c, \"d\"", "tp": 16, "step_time_s": 0.75, "peak_bytes": null, "mfu": 0.0625}])"));
 }
 
@@ -83,7 +85,8 @@ TEST(Table, ValuesThatAreNotFiniteAreNoValues) {
   table.add_row({sim::Seconds(std::nan("")), HUGE_VAL});
   EXPECT_EQ(render(table, Format::Table), "t (s)  r\n    -  -\n");
   EXPECT_EQ(render(table, Format::Csv), "t_s,r\n,\n");
-  EXPECT_EQ(nlohmann::json::parse(render(table, Format::Json)), nlohmann::json::parse(R"([{"t_s": null, "r": null}])"));
+  EXPECT_EQ(nlohmann::json::parse(render(table, Format::Json)),
+            nlohmann::json::parse(R"([{"t_s": null, "r": null}])"));
 }
 
 TEST(Table, RelativeColumnStandsBesideItsSourceAndIsOneForTheBest) {
@@ -105,7 +108,9 @@ TEST(Table, RelativeToNothingIsNothing) {
 }
 
 Table two_meshes() {
-  Table table("", {{"tp", "tp", Kind::Integer}, {"pp", "pp", Kind::Integer}, {"time_s", "time", Kind::Seconds}});
+  Table table("", {{"tp", "tp", Kind::Integer},
+                   {"pp", "pp", Kind::Integer},
+                   {"time_s", "time", Kind::Seconds}});
   table.add_row({std::int64_t{1}, std::int64_t{4}, sim::Seconds(0.5)});
   table.add_row({std::int64_t{2}, std::int64_t{4}, sim::Seconds(0.5)});
   return table;
@@ -114,7 +119,8 @@ Table two_meshes() {
 TEST(Table, FoldsConstantColumnsIntoANoteForPeopleOnly) {
   Table table = two_meshes();
   table.fold_constants({"tp", "pp", "time_s"});
-  EXPECT_EQ(render(table, Format::Table), "tp\n 1\n 2\n  the same in every row: pp 4, time 500.0 ms\n");
+  EXPECT_EQ(render(table, Format::Table),
+            "tp\n 1\n 2\n  the same in every row: pp 4, time 500.0 ms\n");
   EXPECT_EQ(render(table, Format::Csv), "tp,pp,time_s\n1,4,0.5\n2,4,0.5\n");
 }
 
@@ -138,7 +144,8 @@ TEST(Table, ColourIsOnlyUsedWhenAskedFor) {
 }
 
 TEST(Format, NamesAreInvertible) {
-  for (const char* name : {"table", "markdown", "csv", "json", "latex"}) EXPECT_STREQ(name_of(*format_named(name)), name);
+  for (const char* name : {"table", "markdown", "csv", "json", "latex"})
+    EXPECT_STREQ(name_of(*format_named(name)), name);
   EXPECT_FALSE(format_named("yaml"));
 }
 

@@ -26,7 +26,8 @@ sim::Run sample() {
 }
 
 Json trace_of(const sim::Run& run, const sim::TimelineOptions& options = {}) {
-  return Json::parse(trace_json(sim::step_timeline(run, sim::layer_prices(run), options), run, {.database = "test"}));
+  return Json::parse(trace_json(sim::step_timeline(run, sim::layer_prices(run), options), run,
+                                {.database = "test"}));
 }
 
 TEST(Trace, NamesStagesAndStreams) {
@@ -36,11 +37,13 @@ TEST(Trace, NamesStagesAndStreams) {
   for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] != "M") continue;
     if (event["name"] == "process_name") processes[event["pid"]] = event["args"]["name"];
-    if (event["name"] == "thread_name") threads[{event["pid"], event["tid"]}] = event["args"]["name"];
+    if (event["name"] == "thread_name")
+      threads[{event["pid"], event["tid"]}] = event["args"]["name"];
   }
   EXPECT_EQ(processes.size(), 4U);
   EXPECT_EQ(processes[3], "stage 3");
-  for (const Json& event : trace["traceEvents"]) EXPECT_TRUE(threads.contains({event["pid"], event["tid"]})) << event;
+  for (const Json& event : trace["traceEvents"])
+    EXPECT_TRUE(threads.contains({event["pid"], event["tid"]})) << event;
   EXPECT_EQ((threads[{1, 0}]), "compute");
 }
 
@@ -67,7 +70,8 @@ TEST(Trace, ExposedTimesOfTheBusiestStageAreThoseOfThePrediction) {
   double terms = 0.0;
   for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] != "X" || event["pid"] != trace["otherData"]["busiest_stage"]) continue;
-    if (event["args"].contains("exposed_s")) exposed[event["args"]["exposed_as"]] += event["args"]["exposed_s"].get<double>();
+    if (event["args"].contains("exposed_s"))
+      exposed[event["args"]["exposed_as"]] += event["args"]["exposed_s"].get<double>();
     if (!event["args"].contains("terms_s")) continue;
     for (const Json& term : event["args"]["terms_s"]) terms += term.get<double>();
   }

@@ -64,7 +64,8 @@ TEST(Human, NamesTheUnit) {
 }
 
 TEST(Exact, ReadsBackAsTheSameNumber) {
-  for (const double value : {0.1, 1.0 / 3.0, 1e300, 24.5, 68976648192.0}) EXPECT_EQ(std::stod(exact(value)), value);
+  for (const double value : {0.1, 1.0 / 3.0, 1e300, 24.5, 68976648192.0})
+    EXPECT_EQ(std::stod(exact(value)), value);
 }
 
 }  // namespace

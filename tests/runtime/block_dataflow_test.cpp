@@ -1,7 +1,7 @@
 // The simulator's dataflow of one block, pass by pass, against counted allocations.
 //
-// A step has one peak, which most of what its passes allocate does not reach: a copy that is half as
-// large as it should be goes unnoticed there.  Here each pass has its own.
+// A step has one peak, which most of what its passes allocate does not reach: a copy that is half
+// as large as it should be goes unnoticed there.  Here each pass has its own.
 #include <string>
 #include <tuple>
 #include <utility>
@@ -21,8 +21,8 @@
 namespace llmsim::runtime {
 namespace {
 
-// What makes the copies of heads the most that a pass holds: heads that are wide beside the residual
-// stream, the MLP and the sequence.
+// What makes the copies of heads the most that a pass holds: heads that are wide beside the
+// residual stream, the MLP and the sequence.
 // (SquareHeads: as wide as these.)
 enum class Shape { Usual, SquareHeads, WideHeads, WidePositions };
 
@@ -36,7 +36,8 @@ void widen(sim::Transformer& model, Shape shape) {
   model.hidden_size = model.ffn_size = model.seq_len = 16;
   model.head_dim = shape == Shape::SquareHeads ? 16 : 64;
   if (!model.mla) return;
-  model.mla->qk_nope_head_dim = positions ? 2 : 64, model.mla->qk_rope_head_dim = positions ? 64 : 8;
+  model.mla->qk_nope_head_dim = positions ? 2 : 64,
+  model.mla->qk_rope_head_dim = positions ? 64 : 8;
   model.mla->v_head_dim = positions ? 2 : 64, model.mla->kv_lora_rank = 4;
   if (model.mla->q_lora_rank) model.mla->q_lora_rank = 4;
   model.head_dim = sim::query_head_dim(model);
@@ -67,7 +68,8 @@ BlockContext context_of(const TrainingSetup& setup) {
   context.blockwise_attention = setup.strategy.flash_attention;
   context.mask = causal_mask(model.seq_len, model.seq_len, options_of(setup));
   const std::int64_t dim = model.mla ? context.shape.mla.rotary : model.head_dim;
-  if (model.position == sim::Position::Rope) context.rotary = rotary_table(model.seq_len, dim, options_of(setup));
+  if (model.position == sim::Position::Rope)
+    context.rotary = rotary_table(model.seq_len, dim, options_of(setup));
   return context;
 }
 
@@ -82,7 +84,8 @@ Counted counted(const Pass& pass) {
   reset_peak(MeteredDevice::Meta);
   pass();
   const HeldBytes after = held_bytes(MeteredDevice::Meta);
-  return {.rise = static_cast<double>(after.peak - before), .net = static_cast<double>(after.now - before)};
+  return {.rise = static_cast<double>(after.peak - before),
+          .net = static_cast<double>(after.now - before)};
 }
 
 void expect_equal(const Counted& actual, const sim::PassBytes& expected, const std::string& name) {
@@ -90,10 +93,10 @@ void expect_equal(const Counted& actual, const sim::PassBytes& expected, const s
   EXPECT_EQ(actual.net, expected.net.total().value()) << name;
 }
 
-// Of a pass that will be repeated the runtime frees tensors where its functions end, the simulator where they have been read for
-// the last time: up to what a pass holds that saves all.
-void expect_between(const Counted& actual, const sim::PassBytes& expected, const sim::PassBytes& saving,
-                    const std::string& name) {
+// Of a pass that will be repeated the runtime frees tensors where its functions end, the simulator
+// where they have been read for the last time: up to what a pass holds that saves all.
+void expect_between(const Counted& actual, const sim::PassBytes& expected,
+                    const sim::PassBytes& saving, const std::string& name) {
   EXPECT_GE(actual.rise, expected.rise.total().value()) << name;
   EXPECT_LE(actual.rise, saving.rise.total().value()) << name;
   EXPECT_EQ(actual.net, expected.net.total().value()) << name;
@@ -110,18 +113,20 @@ TEST_P(DataflowOfABlock, IsWhatTheAllocatorsCountedInEachPass) {
   const sim::Run run = simulated_run(setup);
   for (const sim::Recompute& recompute : all_recomputes()) {
     if (recompute.kind == sim::RecomputeKind::EveryN) continue;  // a mix of blocks
-    const sim::Dataflow flow = sim::block_dataflow(run.model, run.strategy, run.framework, sim::LayerKind::Dense);
+    const sim::Dataflow flow =
+        sim::block_dataflow(run.model, run.strategy, run.framework, sim::LayerKind::Dense);
     const sim::Dataflow::Recomputation repeated =
         sim::recomputation_of(flow, recompute, run.model, run.framework, sim::LayerKind::Dense);
     at::Tensor x = at::empty({context.shape.tokens(), context.shape.hidden}, options), y, dx;
     BlockTape tape;
     const Counted forward = counted([&] { y = block.forward(std::move(x), tape, recompute); });
     if (repeated.from_input)
-      expect_between(forward, flow.forward(repeated), flow.forward(), sim::text_of(recompute) + ", forward");
+      expect_between(forward, flow.forward(repeated), flow.forward(),
+                     sim::text_of(recompute) + ", forward");
     else
       expect_equal(forward, flow.forward(repeated), sim::text_of(recompute) + ", forward");
-    expect_equal(counted([&] { dx = block.backward(std::move(y), std::move(tape)); }), flow.backward(repeated),
-                 sim::text_of(recompute) + ", backward");
+    expect_equal(counted([&] { dx = block.backward(std::move(y), std::move(tape)); }),
+                 flow.backward(repeated), sim::text_of(recompute) + ", backward");
   }
 }
 
@@ -130,19 +135,21 @@ const auto kPrecisions = testing::Values(sim::Precision::Fp32, sim::Precision::B
 std::string name_of_case(const testing::TestParamInfo<Case>& tested) {
   const auto& [family, shape, precision, flash] = tested.param;
   const char* shapes[] = {"usual", "square_heads", "wide_heads", "wide_positions"};
-  return std::string(name_of(family)) + "_" + shapes[static_cast<int>(shape)] + "_" + sim::name_of(precision) +
-         (flash ? "_flash" : "_unfused");
+  return std::string(name_of(family)) + "_" + shapes[static_cast<int>(shape)] + "_" +
+         sim::name_of(precision) + (flash ? "_flash" : "_unfused");
 }
 
 INSTANTIATE_TEST_SUITE_P(Plain, DataflowOfABlock,
                          testing::Combine(testing::Values(Family::Gpt2, Family::Llama),
-                                          testing::Values(Shape::Usual, Shape::SquareHeads, Shape::WideHeads), kPrecisions,
-                                          testing::Bool()),
+                                          testing::Values(Shape::Usual, Shape::SquareHeads,
+                                                          Shape::WideHeads),
+                                          kPrecisions, testing::Bool()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Mla, DataflowOfABlock,
                          testing::Combine(testing::Values(Family::Mla, Family::MlaDirect),
-                                          testing::Values(Shape::Usual, Shape::WideHeads, Shape::WidePositions), kPrecisions,
-                                          testing::Bool()),
+                                          testing::Values(Shape::Usual, Shape::WideHeads,
+                                                          Shape::WidePositions),
+                                          kPrecisions, testing::Bool()),
                          name_of_case);
 
 }  // namespace

@@ -31,8 +31,10 @@ TEST(CoreShare, BindsLocalRanks) {
   if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
   const int ranks = static_cast<int>(cores.size());
   const TemporaryFolder folder;
-  const std::string script = "grep Cpus_allowed_list /proc/self/status > " + folder.path() + "/$RANK";
-  const LocalRun run = run_local_ranks({.command = {"/bin/sh", "-c", script}, .ranks = ranks, .own_cores = true});
+  const std::string script =
+      "grep Cpus_allowed_list /proc/self/status > " + folder.path() + "/$RANK";
+  const LocalRun run =
+      run_local_ranks({.command = {"/bin/sh", "-c", script}, .ranks = ranks, .own_cores = true});
   EXPECT_FALSE(run.failure) << *run.failure;
   for (int rank = 0; rank < ranks; ++rank) {
     std::ifstream file(folder / std::to_string(rank));

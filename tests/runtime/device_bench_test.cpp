@@ -34,8 +34,10 @@ TEST(CopySizes, EndWithOneThatLeavesAKnownCache) {
     const CopyLimits limits{.cache = cache * MiB, .usual = 128.0 * MiB, .buffers = kLarge};
     const Sizes sizes = copy_sizes(limits);
     EXPECT_TRUE(leave_cache(sizes, limits.cache)) << cache << " MiB";
-    EXPECT_GE(2.0 * static_cast<double>(sizes.back()), sim::kCopyOfMemory * limits.cache.value()) << cache << " MiB";
-    EXPECT_LE(static_cast<double>(sizes.back()), std::max(128.0 * MiB, 2.0 * limits.cache + 16.0 * KiB).value());
+    EXPECT_GE(2.0 * static_cast<double>(sizes.back()), sim::kCopyOfMemory * limits.cache.value())
+        << cache << " MiB";
+    EXPECT_LE(static_cast<double>(sizes.back()),
+              std::max(128.0 * MiB, 2.0 * limits.cache + 16.0 * KiB).value());
     EXPECT_TRUE(std::is_sorted(sizes.begin(), sizes.end(), std::less_equal<>())) << cache << " MiB";
     for (const std::int64_t size : sizes) EXPECT_EQ(size % (16 * kKiB), 0);
   }
@@ -47,7 +49,8 @@ TEST(CopySizes, StayWithinTheMemory) {
   const Sizes sizes = copy_sizes(limits);
   EXPECT_EQ(sizes.back(), 512 * kMiB);
   EXPECT_FALSE(leave_cache(sizes, limits.cache));
-  EXPECT_EQ(copy_sizes({.cache = 480.0 * MiB, .usual = 128.0 * MiB, .buffers = kLarge}).back(), 960 * kMiB);
+  EXPECT_EQ(copy_sizes({.cache = 480.0 * MiB, .usual = 128.0 * MiB, .buffers = kLarge}).back(),
+            960 * kMiB);
   EXPECT_EQ(copy_sizes({.cache = {}, .usual = 1.0 * GiB, .buffers = 3.0 * MiB}).back(), kMiB);
   EXPECT_EQ(copy_sizes({.cache = 1.0 * GiB, .usual = 1.0 * GiB, .buffers = {}}), Sizes{16 * kKiB});
 }

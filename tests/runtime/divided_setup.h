@@ -32,12 +32,19 @@ inline std::vector<Form> sharded_forms() {
     form.name += std::string("_") + name, form.sharding = sharding;
     list.push_back(form);
   };
-  for (const auto& [name, sharding] : {std::pair{"zero1", sim::Sharding::Zero1}, std::pair{"zero2", sim::Sharding::Zero2},
-                                       std::pair{"zero3", sim::Sharding::Zero3}}) {
+  for (const auto& [name, sharding] :
+       {std::pair{"zero1", sim::Sharding::Zero1}, std::pair{"zero2", sim::Sharding::Zero2},
+        std::pair{"zero3", sim::Sharding::Zero3}}) {
     add({.name = "tp_2_dp_3", .tensor = 2, .data = 3}, name, sharding);
-    add({.name = "tp_2_sp_dp_4", .tensor = 2, .sequence_parallel = true, .data = 4}, name, sharding);
+    add({.name = "tp_2_sp_dp_4", .tensor = 2, .sequence_parallel = true, .data = 4}, name,
+        sharding);
     add({.name = "pp_2_dp_3", .stages = 2, .data = 3}, name, sharding);
-    add({.name = "tp_2_sp_pp_2_dp_2", .tensor = 2, .sequence_parallel = true, .stages = 2, .data = 2}, name, sharding);
+    add({.name = "tp_2_sp_pp_2_dp_2",
+         .tensor = 2,
+         .sequence_parallel = true,
+         .stages = 2,
+         .data = 2},
+        name, sharding);
     add({.name = "tp_2_sp_pp_2_interleaved_dp_2",
          .tensor = 2,
          .sequence_parallel = true,
@@ -47,36 +54,41 @@ inline std::vector<Form> sharded_forms() {
          .data = 2},
         name, sharding);
   }
-  add({.name = "tp_2_sp_dp_4", .tensor = 2, .sequence_parallel = true, .data = 4, .shard_size = 2}, "hsdp", sim::Sharding::Hsdp);
+  add({.name = "tp_2_sp_dp_4", .tensor = 2, .sequence_parallel = true, .data = 4, .shard_size = 2},
+      "hsdp", sim::Sharding::Hsdp);
   add({.name = "pp_2_dp_4", .stages = 2, .data = 4, .shard_size = 2}, "hsdp", sim::Sharding::Hsdp);
   return list;
 }
 
 inline std::vector<Form> forms() {
   using enum sim::PipelineSchedule;
-  return {{.name = "one"},
-          {.name = "tp_2", .tensor = 2},
-          {.name = "tp_4", .tensor = 4},
-          {.name = "tp_2_sp", .tensor = 2, .sequence_parallel = true},
-          {.name = "tp_4_sp", .tensor = 4, .sequence_parallel = true},
-          {.name = "pp_2", .stages = 2},
-          {.name = "pp_4", .stages = 4},
-          {.name = "pp_2_gpipe", .stages = 2, .schedule = GPipe},
-          {.name = "pp_2_interleaved", .stages = 2, .schedule = Interleaved, .virtual_stages = 2},
-          {.name = "pp_3_interleaved_uneven", .stages = 3, .schedule = Interleaved, .virtual_stages = 2},
-          {.name = "tp_2_pp_2", .tensor = 2, .stages = 2},
-          {.name = "tp_2_sp_pp_2_dp_2", .tensor = 2, .sequence_parallel = true, .stages = 2, .data = 2},
-          {.name = "tp_4_sp_pp_4_interleaved_dp_2",
-           .tensor = 4,
-           .sequence_parallel = true,
-           .stages = 4,
-           .schedule = Interleaved,
-           .virtual_stages = 2,
-           .data = 2}};
+  return {
+      {.name = "one"},
+      {.name = "tp_2", .tensor = 2},
+      {.name = "tp_4", .tensor = 4},
+      {.name = "tp_2_sp", .tensor = 2, .sequence_parallel = true},
+      {.name = "tp_4_sp", .tensor = 4, .sequence_parallel = true},
+      {.name = "pp_2", .stages = 2},
+      {.name = "pp_4", .stages = 4},
+      {.name = "pp_2_gpipe", .stages = 2, .schedule = GPipe},
+      {.name = "pp_2_interleaved", .stages = 2, .schedule = Interleaved, .virtual_stages = 2},
+      {.name = "pp_3_interleaved_uneven",
+       .stages = 3,
+       .schedule = Interleaved,
+       .virtual_stages = 2},
+      {.name = "tp_2_pp_2", .tensor = 2, .stages = 2},
+      {.name = "tp_2_sp_pp_2_dp_2", .tensor = 2, .sequence_parallel = true, .stages = 2, .data = 2},
+      {.name = "tp_4_sp_pp_4_interleaved_dp_2",
+       .tensor = 4,
+       .sequence_parallel = true,
+       .stages = 4,
+       .schedule = Interleaved,
+       .virtual_stages = 2,
+       .data = 2}};
 }
 
-// Five micro-batches a data rank, and a layer more than there are chunks; where units are divided as many layers as chunks, and
-// no tied table over stages, which could not be divided.
+// Five micro-batches a data rank, and a layer more than there are chunks; where units are divided
+// as many layers as chunks, and no tied table over stages, which could not be divided.
 inline void divide(TrainingSetup& setup, const Form& form) {
   const bool sharded = form.sharding != sim::Sharding::None;
   setup.model.num_layers = form.stages * form.virtual_stages + (sharded ? 0 : 1);
@@ -95,12 +107,14 @@ inline void divide(TrainingSetup& setup, const Form& form) {
 
 inline std::vector<sim::Recompute> main_recomputes() {
   using sim::RecomputeKind;
-  return {{.kind = RecomputeKind::None},
-          {.kind = RecomputeKind::Full},
-          {.kind = RecomputeKind::EveryN, .every_n = 2},
-          {.kind = RecomputeKind::Selective,
-           .modules = {.core_attention = true, .norms = true, .shared_experts = true, .mla_up = true}},
-          {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true, .moe = true}}};
+  return {
+      {.kind = RecomputeKind::None},
+      {.kind = RecomputeKind::Full},
+      {.kind = RecomputeKind::EveryN, .every_n = 2},
+      {.kind = RecomputeKind::Selective,
+       .modules = {.core_attention = true, .norms = true, .shared_experts = true, .mla_up = true}},
+      {.kind = RecomputeKind::Selective,
+       .modules = {.core_attention = false, .mlp = true, .moe = true}}};
 }
 
 // With the first blocks alone, and every choice of modules.
@@ -109,15 +123,19 @@ inline std::vector<sim::Recompute> all_recomputes() {
   std::vector<sim::Recompute> list = main_recomputes();
   list.push_back({.kind = RecomputeKind::Full, .blocks = 1});
   for (const bool moe : {false, true}) {
-    list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = !moe, .moe = moe}});
-  }
-  list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .expert_activation = true}});
-  for (const bool activation : {false, true}) {
     list.push_back({.kind = RecomputeKind::Selective,
-                    .modules = {.core_attention = false, .activation = activation, .shared_experts = true}});
+                    .modules = {.core_attention = false, .mlp = !moe, .moe = moe}});
+  }
+  list.push_back({.kind = RecomputeKind::Selective,
+                  .modules = {.core_attention = false, .expert_activation = true}});
+  for (const bool activation : {false, true}) {
+    list.push_back(
+        {.kind = RecomputeKind::Selective,
+         .modules = {.core_attention = false, .activation = activation, .shared_experts = true}});
   }
   for (const bool attention : {false, true})
-    list.push_back({.kind = RecomputeKind::Selective, .modules = {.core_attention = attention, .mla_up = true}});
+    list.push_back({.kind = RecomputeKind::Selective,
+                    .modules = {.core_attention = attention, .mla_up = true}});
   for (unsigned modules = 1; modules < 16; ++modules) {
     list.push_back({.kind = RecomputeKind::Selective,
                     .modules = {.core_attention = (modules & 1U) != 0,
@@ -149,7 +167,10 @@ inline std::vector<LargeTraining> large_trainings() {
            .schedule = sim::PipelineSchedule::Interleaved,
            .virtual_stages = 5,
            .recompute = {.kind = RecomputeKind::Full}},
-          {.name = "llama_405b_tp_8_pp_16", .model = "llama-3.1-405b", .stages = 16, .micro_batches = 16},
+          {.name = "llama_405b_tp_8_pp_16",
+           .model = "llama-3.1-405b",
+           .stages = 16,
+           .micro_batches = 16},
           {.name = "llama_405b_tp_8_pp_16_selective",
            .model = "llama-3.1-405b",
            .stages = 16,
@@ -171,6 +192,8 @@ inline TrainingSetup setup_of(const LargeTraining& large) {
 }
 
 // The first, one in the middle and the last; on its last tensor rank.
-inline std::vector<int> some_stages(const LargeTraining& large) { return {0, large.stages / 2, large.stages - 1}; }
+inline std::vector<int> some_stages(const LargeTraining& large) {
+  return {0, large.stages / 2, large.stages - 1};
+}
 
 }  // namespace llmsim::runtime

@@ -1,4 +1,5 @@
-// The experts' output and backward pass against the library's automatic differentiation of the formula, token by token.
+// The experts' output and backward pass against the library's automatic differentiation of the
+// formula, token by token.
 #include <memory>
 #include <string>
 #include <utility>
@@ -41,7 +42,8 @@ class Moe {
   // sum over the chosen experts of probability times expert, and the shared one.
   at::Tensor formula(const at::Tensor& x) const {
     const sim::Moe& moe = *context_.model.moe;
-    const at::Tensor probabilities = at::softmax(at::linear(x, leaf("router.weight"), leaf("router.bias")), 1);
+    const at::Tensor probabilities =
+        at::softmax(at::linear(x, leaf("router.weight"), leaf("router.bias")), 1);
     const at::Tensor chosen = std::get<1>(at::topk(probabilities.detach(), moe.top_k, 1));
     std::vector<at::Tensor> tokens;
     for (std::int64_t token = 0; token < x.size(0); ++token) {
@@ -59,7 +61,8 @@ class Moe {
   at::Tensor leaf(const std::string& name) const {
     for (std::size_t i = 0; i < unit_->shapes().size(); ++i) {
       const ParameterShape& shape = unit_->shapes()[i];
-      if (shape.name == name) return leaves_.narrow(0, unit_->offset(i), unit_->weight(i).numel()).view(shape.sizes);
+      if (shape.name == name)
+        return leaves_.narrow(0, unit_->offset(i), unit_->weight(i).numel()).view(shape.sizes);
     }
     return {};
   }
@@ -83,7 +86,9 @@ class Moe {
     if (leaf("shared.up.bias").defined()) up = up + leaf("shared.up.bias");
     at::Tensor y = at::mv(leaf("shared.down.weight"), activated(up));
     if (leaf("shared.down.bias").defined()) y = y + leaf("shared.down.bias");
-    return leaf("shared.gate.weight").defined() ? y * at::sigmoid(at::mv(leaf("shared.gate.weight"), x)) : y;
+    return leaf("shared.gate.weight").defined()
+               ? y * at::sigmoid(at::mv(leaf("shared.gate.weight"), x))
+               : y;
   }
 
   BlockContext context_;
@@ -93,7 +98,8 @@ class Moe {
 };
 
 void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
-  EXPECT_LT((actual - expected).abs().max().item<double>(), 2e-5 * (1.0 + expected.abs().max().item<double>()));
+  EXPECT_LT((actual - expected).abs().max().item<double>(),
+            2e-5 * (1.0 + expected.abs().max().item<double>()));
 }
 
 class ExpertsGradient : public testing::TestWithParam<MoeForm> {};
@@ -123,13 +129,15 @@ TEST_P(ExpertsGradient, IsTheSameWhenExpertsAreMadeAgain) {
   ExpertsTape kept, passing;
   experts.inner(x, kept, Experts::Keep::Tape);
   experts.inner(x, passing, Experts::Keep::Nothing);
-  EXPECT_TRUE(at::equal(experts.outer(kept, Experts::Keep::Tape), experts.outer(passing, Experts::Keep::Nothing)));
+  EXPECT_TRUE(at::equal(experts.outer(kept, Experts::Keep::Tape),
+                        experts.outer(passing, Experts::Keep::Nothing)));
   std::vector<at::Tensor> gradients;
-  const std::vector<sim::RecomputedModules> choices{{.core_attention = false, .expert_activation = true},
-                                                    {.core_attention = false, .activation = true},
-                                                    {.core_attention = false, .shared_experts = true},
-                                                    {.core_attention = false, .activation = true, .shared_experts = true},
-                                                    {.core_attention = false, .moe = true, .activation = true}};
+  const std::vector<sim::RecomputedModules> choices{
+      {.core_attention = false, .expert_activation = true},
+      {.core_attention = false, .activation = true},
+      {.core_attention = false, .shared_experts = true},
+      {.core_attention = false, .activation = true, .shared_experts = true},
+      {.core_attention = false, .moe = true, .activation = true}};
   for (const sim::RecomputedModules& dropped : choices) {
     ExpertsTape tape;
     experts.inner(x, tape, Experts::Keep::Tape);

@@ -17,8 +17,10 @@ struct MoeForm {
 // 2 of 4 experts of width 32; with every further part that the runtime executes.
 inline std::vector<MoeForm> moe_forms() {
   const sim::Moe plain{.num_experts = 4, .top_k = 2, .expert_ffn_size = 32};
-  std::vector<MoeForm> forms{{.name = "llama", .moe = plain}, {.name = "gpt2", .family = Family::Gpt2, .moe = plain}};
-  forms.push_back({.name = "llama_one_of_eight", .moe = {.num_experts = 8, .top_k = 1, .expert_ffn_size = 16}});
+  std::vector<MoeForm> forms{{.name = "llama", .moe = plain},
+                             {.name = "gpt2", .family = Family::Gpt2, .moe = plain}};
+  forms.push_back(
+      {.name = "llama_one_of_eight", .moe = {.num_experts = 8, .top_k = 1, .expert_ffn_size = 16}});
   forms.push_back({.name = "llama_biases", .moe = plain});
   forms.back().moe.router_bias = forms.back().moe.expert_bias = true;
   forms.push_back({.name = "llama_shared", .moe = plain});

@@ -1,4 +1,5 @@
-// Gloo's collectives against those through shared memory, which add in the same order: equal to the bit.
+// Gloo's collectives against those through shared memory, which add in the same order: equal to the
+// bit.
 #include <chrono>
 #include <csignal>
 #include <string>
@@ -47,7 +48,8 @@ std::vector<at::Tensor> exercise(Communicator& group, std::int64_t count, at::Sc
   return results;
 }
 
-std::vector<std::vector<at::Tensor>> results_of(const Group& group, std::int64_t count, at::ScalarType type) {
+std::vector<std::vector<at::Tensor>> results_of(const Group& group, std::int64_t count,
+                                                at::ScalarType type) {
   std::vector<std::vector<at::Tensor>> results(group.size());
   on_threads(static_cast<int>(group.size()), [&](int rank) {
     const auto i = static_cast<std::size_t>(rank);
@@ -66,7 +68,8 @@ TEST_P(GlooCollectives, EqualThoseThroughSharedMemory) {
       for (std::size_t rank = 0; rank < actual.size(); ++rank) {
         for (std::size_t i = 0; i < actual[rank].size(); ++i) {
           EXPECT_TRUE(at::equal(actual[rank][i], expected[rank][i]))
-              << "result " << i << " of rank " << rank << ", " << count << " " << at::toString(type);
+              << "result " << i << " of rank " << rank << ", " << count << " "
+              << at::toString(type);
         }
       }
     }
@@ -77,8 +80,11 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GlooCollectives, testing::Values(2, 3, 4, 8));
 
 TEST(GlooCommunicator, CountsWholeBuffers) {
   const Group group = gloo_group(2);
-  on_threads(2, [&](int rank) { exercise(*group[static_cast<std::size_t>(rank)], 10, at::kFloat); });
-  const auto counted = [&](sim::CollectiveKind kind) { return group[1]->counts()[static_cast<std::size_t>(kind)]; };
+  on_threads(2,
+             [&](int rank) { exercise(*group[static_cast<std::size_t>(rank)], 10, at::kFloat); });
+  const auto counted = [&](sim::CollectiveKind kind) {
+    return group[1]->counts()[static_cast<std::size_t>(kind)];
+  };
   EXPECT_EQ(counted(sim::CollectiveKind::AllReduce).calls, 2);
   EXPECT_EQ(counted(sim::CollectiveKind::AllReduce).bytes, 2 * 11 * 4);
   EXPECT_EQ(counted(sim::CollectiveKind::AllGather).bytes, 2 * 10 * 4);
@@ -93,7 +99,8 @@ TEST(GlooCommunicator, AMemberMayLeaveAsSoonAsItHasTheGroup) {
   constexpr int kRanks = 4, kTimes = 25;
   const ThreadWorld world(kRanks);
   on_threads(kRanks, [&](int rank) {
-    for (int time = 0; time < kTimes; ++time) world.connect(rank, {.ranks = {0, 1, 2, 3}, .place = rank});
+    for (int time = 0; time < kTimes; ++time)
+      world.connect(rank, {.ranks = {0, 1, 2, 3}, .place = rank});
   });
 }
 
@@ -127,7 +134,8 @@ TEST(GlooCommunicator, PendingCollectivesRunInOrder) {
     if (rank == 0) own.send(message, 1);
     if (rank == 1) own.receive(message, 0);
     for (const auto& collective : pending) collective->wait();
-    for (int i = 0; i < 10; ++i) EXPECT_EQ(buffers[static_cast<std::size_t>(i)][99].item<float>(), 2 * i + 1);
+    for (int i = 0; i < 10; ++i)
+      EXPECT_EQ(buffers[static_cast<std::size_t>(i)][99].item<float>(), 2 * i + 1);
   });
 }
 
@@ -144,7 +152,8 @@ std::string failure_of(const std::function<void()>& action) {
 TEST(GlooCommunicator, NamesAllRanksThatDoNotAnswer) {
   const Group group = gloo_group(4, 1s);
   on_threads(2, [&](int rank) {
-    const std::string failure = failure_of([&] { group[static_cast<std::size_t>(rank)]->all_reduce(at::ones({10})); });
+    const std::string failure =
+        failure_of([&] { group[static_cast<std::size_t>(rank)]->all_reduce(at::ones({10})); });
     EXPECT_NE(failure.find("no answer from rank"), std::string::npos) << failure;
     EXPECT_NE(failure.find("2 (host2)"), std::string::npos) << failure;
     EXPECT_EQ(failure.find("0 (host0)"), std::string::npos) << failure;
@@ -156,7 +165,8 @@ TEST(GlooCommunicator, NamesAllRanksThatDoNotAnswer) {
 TEST(GlooCommunicator, FollowsTheChainOfThoseWhoWait) {
   const Group group = gloo_group(3, 1s);
   on_threads(2, [&](int rank) {
-    const std::string failure = failure_of([&] { group[static_cast<std::size_t>(rank)]->receive(at::ones({10}), rank + 1); });
+    const std::string failure = failure_of(
+        [&] { group[static_cast<std::size_t>(rank)]->receive(at::ones({10}), rank + 1); });
     EXPECT_NE(failure.find("no answer from rank 2 (host2)"), std::string::npos) << failure;
   });
 }
@@ -167,7 +177,8 @@ TEST(GlooCommunicator, FailsAlikeAfterAFailure) {
   EXPECT_EQ(failure_of([&] { group[0]->all_reduce(at::ones({1})); }), first);
 }
 
-// A message that leaves before this side has heard that its peer is gone raises the signal: once in some hundred runs.
+// A message that leaves before this side has heard that its peer is gone raises the signal: once in
+// some hundred runs.
 TEST(GlooCommunicator, SurvivesAClosedSocket) {
   const Group group = gloo_group(2);
   std::raise(SIGPIPE);

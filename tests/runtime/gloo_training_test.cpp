@@ -1,4 +1,5 @@
-// Trainings whose ranks speak over Gloo, asynchronously, give what they give through shared memory: to the bit.
+// Trainings whose ranks speak over Gloo, asynchronously, give what they give through shared memory:
+// to the bit.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -15,11 +16,15 @@ constexpr int kSteps = 2;
 
 void expect_equal_over_gloo(const TrainingSetup& setup) {
   const ThreadWorld world(setup.strategy.num_devices());
-  const auto connect = [&](int rank, const GroupMembers& members) { return world.connect(rank, members); };
-  const auto actual = train_over(setup, kSteps, connect).steps, expected = train_locally(setup, kSteps).steps;
+  const auto connect = [&](int rank, const GroupMembers& members) {
+    return world.connect(rank, members);
+  };
+  const auto actual = train_over(setup, kSteps, connect).steps,
+             expected = train_locally(setup, kSteps).steps;
   for (std::size_t step = 0; step < kSteps; ++step) {
     EXPECT_EQ(actual[step].gradient_norm, expected[step].gradient_norm) << "step " << step;
-    EXPECT_NEAR(actual[step].loss, expected[step].loss, 1e-6) << "step " << step;  // added up in the order of arrival
+    // Added up in the order of arrival.
+    EXPECT_NEAR(actual[step].loss, expected[step].loss, 1e-6) << "step " << step;
   }
 }
 

@@ -34,7 +34,8 @@ void for_each_small_case(const Visit& visit) {
       for (const bool fused : {false, true}) {
         for (const KernelCase& one : small_cases(family, precision, fused)) visit(one);
       }
-      TrainingSetup moe = small_moe({.name = "moe", .family = family, .moe = moe_forms().front().moe});
+      TrainingSetup moe =
+          small_moe({.name = "moe", .family = family, .moe = moe_forms().front().moe});
       moe.strategy.precision = precision;
       for (const KernelCase& one : expert_cases_of(moe.model, moe.strategy)) visit(one);
     }
@@ -59,7 +60,8 @@ TEST(KernelBench, GemmsAndAttentionExecuteTheirFlops) {
     ASSERT_TRUE(work) << one.key();
     OperatorTrace trace;
     work->run();
-    EXPECT_EQ(attention ? trace.attention_flops() : trace.gemm_flops(), static_cast<std::int64_t>(one.op.flops.value()))
+    EXPECT_EQ(attention ? trace.attention_flops() : trace.gemm_flops(),
+              static_cast<std::int64_t>(one.op.flops.value()))
         << one.key();
   });
 }
@@ -89,9 +91,10 @@ TEST(Shapes, ComeFromTheCatalogueOnceEachAndWithinTheLimits) {
     kinds.insert(one.op.kind);
   }
   for (const sim::OperatorKind kind :
-       {sim::OperatorKind::Gemm, sim::OperatorKind::Attention, sim::OperatorKind::Norm, sim::OperatorKind::Softmax,
-        sim::OperatorKind::Activation, sim::OperatorKind::Rotary, sim::OperatorKind::Residual, sim::OperatorKind::Copy,
-        sim::OperatorKind::Embedding, sim::OperatorKind::CrossEntropy, sim::OperatorKind::Optimizer,
+       {sim::OperatorKind::Gemm, sim::OperatorKind::Attention, sim::OperatorKind::Norm,
+        sim::OperatorKind::Softmax, sim::OperatorKind::Activation, sim::OperatorKind::Rotary,
+        sim::OperatorKind::Residual, sim::OperatorKind::Copy, sim::OperatorKind::Embedding,
+        sim::OperatorKind::CrossEntropy, sim::OperatorKind::Optimizer,
         sim::OperatorKind::GradientNorm}) {
     EXPECT_TRUE(kinds.contains(kind)) << name_of(kind);
   }

@@ -13,7 +13,8 @@
 namespace llmsim::runtime {
 namespace {
 
-// Where the ranks of a group meet: each puts down a tensor, and takes up all of them when the last has come.
+// Where the ranks of a group meet: each puts down a tensor, and takes up all of them when the last
+// has come.
 class MeetingPlace {
  public:
   MeetingPlace(int size, std::chrono::seconds patience) : size_(size), patience_(patience) {}
@@ -30,7 +31,8 @@ class MeetingPlace {
     here.present[static_cast<std::size_t>(rank)] = true;
     ++here.arrived;
     changed_.notify_all();
-    if (!changed_.wait_for(lock, patience_, [&] { return here.arrived == size_; })) throw Error(absent(here));
+    if (!changed_.wait_for(lock, patience_, [&] { return here.arrived == size_; }))
+      throw Error(absent(here));
     std::vector<at::Tensor> all = here.brought;
     if (++here.left == size_) meetings_.erase(meeting);
     return all;
@@ -46,8 +48,8 @@ class MeetingPlace {
     std::unique_lock lock(mutex_);
     std::vector<at::Tensor>& box = letters_[{from, to}];
     if (!changed_.wait_for(lock, patience_, [&] { return !box.empty(); })) {
-      throw Error("rank " + std::to_string(from) + " did not send to rank " + std::to_string(to) + " within " +
-                  std::to_string(patience_.count()) + " s");
+      throw Error("rank " + std::to_string(from) + " did not send to rank " + std::to_string(to) +
+                  " within " + std::to_string(patience_.count()) + " s");
     }
     at::Tensor letter = std::move(box.front());
     box.erase(box.begin());
@@ -65,7 +67,8 @@ class MeetingPlace {
   std::string absent(const Meeting& meeting) const {
     std::string ranks;
     for (int rank = 0; rank < size_; ++rank) {
-      if (!meeting.present[static_cast<std::size_t>(rank)]) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+      if (!meeting.present[static_cast<std::size_t>(rank)])
+        ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
     }
     return "no answer from rank " + ranks + " within " + std::to_string(patience_.count()) + " s";
   }
@@ -85,7 +88,8 @@ class Done : public PendingCollective {
 
 class LocalCommunicator : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<MeetingPlace> place, int rank) : place_(std::move(place)), rank_(rank) {}
+  LocalCommunicator(std::shared_ptr<MeetingPlace> place, int rank)
+      : place_(std::move(place)), rank_(rank) {}
 
   int rank() const override { return rank_; }
   int size() const override { return place_->size(); }
@@ -115,15 +119,19 @@ class LocalCommunicator : public Communicator {
 
   Pending do_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     const auto all = meet(whole.clone());
-    const auto own = [&](const at::Tensor& from) { return from.view({size(), -1})[rank_].view(part.sizes()); };
+    const auto own = [&](const at::Tensor& from) {
+      return from.view({size(), -1})[rank_].view(part.sizes());
+    };
     part.copy_(own(all[0]));
     for (std::size_t i = 1; i < all.size(); ++i) part.add_(own(all[i]));
     return finished();
   }
 
   Pending do_all_to_all(Pieces pieces) override {
-    for (int i = 0; i < size(); ++i) place_->post(rank_, i, pieces.sent[static_cast<std::size_t>(i)].clone());
-    for (int i = 0; i < size(); ++i) pieces.received[static_cast<std::size_t>(i)].copy_(place_->collect(i, rank_));
+    for (int i = 0; i < size(); ++i)
+      place_->post(rank_, i, pieces.sent[static_cast<std::size_t>(i)].clone());
+    for (int i = 0; i < size(); ++i)
+      pieces.received[static_cast<std::size_t>(i)].copy_(place_->collect(i, rank_));
     return finished();
   }
 
@@ -143,7 +151,9 @@ class LocalCommunicator : public Communicator {
   }
 
  private:
-  std::vector<at::Tensor> meet(at::Tensor brought) { return place_->meet(meetings_++, rank_, std::move(brought)); }
+  std::vector<at::Tensor> meet(at::Tensor brought) {
+    return place_->meet(meetings_++, rank_, std::move(brought));
+  }
   static Pending finished() { return std::make_unique<Done>(); }
 
   std::shared_ptr<MeetingPlace> place_;
@@ -156,7 +166,8 @@ class LocalCommunicator : public Communicator {
 std::vector<std::unique_ptr<Communicator>> local_group(int size, std::chrono::seconds patience) {
   auto place = std::make_shared<MeetingPlace>(size, patience);
   std::vector<std::unique_ptr<Communicator>> group;
-  for (int rank = 0; rank < size; ++rank) group.push_back(std::make_unique<LocalCommunicator>(place, rank));
+  for (int rank = 0; rank < size; ++rank)
+    group.push_back(std::make_unique<LocalCommunicator>(place, rank));
   return group;
 }
 

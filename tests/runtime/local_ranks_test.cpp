@@ -47,8 +47,8 @@ TEST(LocalRanks, ADeadRankIsNamedWithItsSignal) {
   EXPECT_EQ(dead.ends[1].signal, 9);
 }
 
-// Operations time out after 5 s, and the others have 5 s to end.  The rank would hang for an hour: whatever is far less than that
-// shows that it was ended.
+// Operations time out after 5 s, and the others have 5 s to end.  The rank would hang for an hour:
+// whatever is far less than that shows that it was ended.
 TEST(LocalRanks, AHungRankEndsEverybodyInTime) {
   const auto start = Clock::now();
   const LocalRun hung = run(3, {"2", "hang"}, Limits::Short);
@@ -74,7 +74,9 @@ TEST(LocalRanks, ARankThatOutlivesTheOthersIsEnded) {
   EXPECT_EQ(lingering.ends[0].exit_code, 0);
 }
 
-TEST(LocalRanks, RefuseAProgramThatIsNot) { EXPECT_THROW(run_local_ranks({.command = {"/no/such/program"}}), Error); }
+TEST(LocalRanks, RefuseAProgramThatIsNot) {
+  EXPECT_THROW(run_local_ranks({.command = {"/no/such/program"}}), Error);
+}
 
 TEST(World, NamesTheMissingRank) {
   const ProcessPlace place{.rank = 0, .ranks = 2, .store_port = 0};
@@ -82,7 +84,8 @@ TEST(World, NamesTheMissingRank) {
     const World world(place, Transport::Gloo, 1s);
     FAIL() << "a world of one of two ranks";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("no answer from rank 1"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("no answer from rank 1"), std::string::npos)
+        << error.what();
   }
 }
 

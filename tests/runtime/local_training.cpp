@@ -28,7 +28,8 @@ class Switchboard {
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<std::string, std::vector<int>>, std::vector<std::unique_ptr<Communicator>>> groups_;
+  std::map<std::pair<std::string, std::vector<int>>, std::vector<std::unique_ptr<Communicator>>>
+      groups_;
 };
 
 // Losses of data ranks and stages add up; tensor ranks have the same one.
@@ -55,15 +56,17 @@ class Results {
   LocalTraining training_;
 };
 
-RankGradients copied(const std::vector<GradientSlice>& slices, const TrainingSetup& setup, const RankGroups& groups) {
+RankGradients copied(const std::vector<GradientSlice>& slices, const TrainingSetup& setup,
+                     const RankGroups& groups) {
   RankGradients copy;
   copy.context.model = setup.model;
-  copy.context.shape =
-      rank_shape(setup.model, setup.strategy,
-                 {.tensor = groups.place(sim::GroupKind::Tensor), .expert = groups.place(sim::GroupKind::Expert)});
+  copy.context.shape = rank_shape(setup.model, setup.strategy,
+                                  {.tensor = groups.place(sim::GroupKind::Tensor),
+                                   .expert = groups.place(sim::GroupKind::Expert)});
   for (const GradientPiece& piece : gradient_pieces(slices)) {
-    copy.pieces.push_back(
-        {.parameter = *piece.parameter, .begin = piece.begin, .gradient = piece.gradient.clone().to(at::kFloat)});
+    copy.pieces.push_back({.parameter = *piece.parameter,
+                           .begin = piece.begin,
+                           .gradient = piece.gradient.clone().to(at::kFloat)});
   }
   return copy;
 }
@@ -77,13 +80,18 @@ LocalTraining train_over(const TrainingSetup& setup, int steps, const ConnectRan
   for (int rank = 0; rank < setup.strategy.num_devices(); ++rank) {
     ranks.emplace_back([&, rank] {
       try {
-        const RankGroups groups(setup.strategy, rank, [&](const GroupMembers& members) { return connect(rank, members); });
+        const RankGroups groups(setup.strategy, rank, [&](const GroupMembers& members) {
+          return connect(rank, members);
+        });
         Trainer trainer(setup, groups);
         for (int step = 0; step < steps; ++step) {
           StepObserver observer;
           if (step == 0)
-            observer.gradients_summed = [&](const auto& slices) { results.add(copied(slices, setup, groups), rank); };
-          results.add(static_cast<std::size_t>(step), trainer.step(trainer.next_batches(), observer), setup.strategy.tp, rank);
+            observer.gradients_summed = [&](const auto& slices) {
+              results.add(copied(slices, setup, groups), rank);
+            };
+          results.add(static_cast<std::size_t>(step),
+                      trainer.step(trainer.next_batches(), observer), setup.strategy.tp, rank);
         }
       } catch (...) {
         failures[static_cast<std::size_t>(rank)] = std::current_exception();
@@ -99,7 +107,8 @@ LocalTraining train_over(const TrainingSetup& setup, int steps, const ConnectRan
 
 LocalTraining train_locally(const TrainingSetup& setup, int steps) {
   Switchboard switchboard;
-  return train_over(setup, steps, [&](int, const GroupMembers& members) { return switchboard.connect(members); });
+  return train_over(setup, steps,
+                    [&](int, const GroupMembers& members) { return switchboard.connect(members); });
 }
 
 }  // namespace llmsim::runtime

@@ -29,7 +29,8 @@ struct LocalTraining {
 };
 
 // Makes the communicator of some members for one of them, on its thread.
-using ConnectRank = std::function<std::unique_ptr<Communicator>(int rank, const GroupMembers& members)>;
+using ConnectRank =
+    std::function<std::unique_ptr<Communicator>(int rank, const GroupMembers& members)>;
 
 // An error of any rank is thrown here.
 LocalTraining train_over(const TrainingSetup& setup, int steps, const ConnectRank& connect);

@@ -20,7 +20,8 @@ namespace {
 
 void expect_close(const at::Tensor& actual, const at::Tensor& expected) {
   ASSERT_EQ(actual.sizes(), expected.sizes());
-  EXPECT_LT((actual - expected).abs().max().item<double>(), 2e-5 * (1.0 + expected.abs().max().item<double>()));
+  EXPECT_LT((actual - expected).abs().max().item<double>(),
+            2e-5 * (1.0 + expected.abs().max().item<double>()));
 }
 
 // Two sequences of 32 tokens, with random parameters and the same as leaves of a graph.
@@ -50,10 +51,14 @@ class Latents {
   // q = [q_n, R q_r], k = [k_n, R k_r] with one k_r for all heads.
   Heads formula(const at::Tensor& x) const {
     const bool direct = !leaf("query_down").defined();
-    const at::Tensor input = direct ? x : normed(at::linear(x, leaf("query_down")), leaf("query_norm"));
-    const at::Tensor q = by_heads(at::linear(input, leaf("queries"))), latents = at::linear(x, leaf("mla_down"));
-    const at::Tensor kv = by_heads(at::linear(normed(latents.narrow(1, 0, 20), leaf("mla_norm")), leaf("keys_values")));
-    const at::Tensor shared = turned(latents.narrow(1, 20, 8).reshape({2, 1, 32, 8})).expand({2, 4, 32, 8});
+    const at::Tensor input =
+        direct ? x : normed(at::linear(x, leaf("query_down")), leaf("query_norm"));
+    const at::Tensor q = by_heads(at::linear(input, leaf("queries"))),
+                     latents = at::linear(x, leaf("mla_down"));
+    const at::Tensor kv = by_heads(
+        at::linear(normed(latents.narrow(1, 0, 20), leaf("mla_norm")), leaf("keys_values")));
+    const at::Tensor shared =
+        turned(latents.narrow(1, 20, 8).reshape({2, 1, 32, 8})).expand({2, 4, 32, 8});
     return {.q = at::cat({q.narrow(3, 0, 12), turned(q.narrow(3, 12, 8))}, 3),
             .k = at::cat({kv.narrow(3, 0, 12), shared}, 3),
             .v = kv.narrow(3, 12, 16)};
@@ -63,7 +68,8 @@ class Latents {
   at::Tensor leaf(const std::string& name) const {
     for (std::size_t i = 0; i < unit_->shapes().size(); ++i) {
       const ParameterShape& shape = unit_->shapes()[i];
-      if (shape.name == name + ".weight") return leaves_.narrow(0, unit_->offset(i), unit_->weight(i).numel()).view(shape.sizes);
+      if (shape.name == name + ".weight")
+        return leaves_.narrow(0, unit_->offset(i), unit_->weight(i).numel()).view(shape.sizes);
     }
     return {};
   }
@@ -71,12 +77,16 @@ class Latents {
   static at::Tensor normed(const at::Tensor& x, const at::Tensor& w) {
     return x * (x.square().mean(-1, true) + 1e-5).rsqrt() * w;
   }
-  static at::Tensor by_heads(const at::Tensor& rows) { return rows.reshape({2, 32, 4, -1}).transpose(1, 2); }
+  static at::Tensor by_heads(const at::Tensor& rows) {
+    return rows.reshape({2, 32, 4, -1}).transpose(1, 2);
+  }
 
   // Values i and i + 4 of 8 turn by 10000^(-i / 4) a position.
   static at::Tensor turned(const at::Tensor& x) {
-    const at::Tensor frequencies = at::pow(10000.0, -at::arange(0, 4, at::TensorOptions(at::kFloat)) / 4.0);
-    const at::Tensor angles = at::arange(0, 32, at::TensorOptions(at::kFloat)).unsqueeze(1) * frequencies;
+    const at::Tensor frequencies =
+        at::pow(10000.0, -at::arange(0, 4, at::TensorOptions(at::kFloat)) / 4.0);
+    const at::Tensor angles =
+        at::arange(0, 32, at::TensorOptions(at::kFloat)).unsqueeze(1) * frequencies;
     const at::Tensor a = x.narrow(3, 0, 4), b = x.narrow(3, 4, 4);
     return at::cat({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, 3);
   }
@@ -92,10 +102,13 @@ TEST_P(MlaGradient, IsThatOfTheFormula) {
   at::manual_seed(5);
   const Latents latents(GetParam());
   const at::Tensor x = at::randn({64, 64});
-  const Heads weights{.q = at::randn({2, 4, 32, 20}), .k = at::randn({2, 4, 32, 20}), .v = at::randn({2, 4, 32, 16})};
+  const Heads weights{.q = at::randn({2, 4, 32, 20}),
+                      .k = at::randn({2, 4, 32, 20}),
+                      .v = at::randn({2, 4, 32, 16})};
   const at::Tensor leaf = x.detach().clone().requires_grad_(true);
   const Heads expected = latents.formula(leaf);
-  ((expected.q * weights.q).sum() + (expected.k * weights.k).sum() + (expected.v * weights.v).sum()).backward();
+  ((expected.q * weights.q).sum() + (expected.k * weights.k).sum() + (expected.v * weights.v).sum())
+      .backward();
 
   const MlaInputs inputs = latents.inputs();
   MlaTape tape;
@@ -114,20 +127,25 @@ INSTANTIATE_TEST_SUITE_P(Queries, MlaGradient, testing::Values(Family::Mla, Fami
 // 130 tokens: one block of queries and two more.
 at::Tensor plain_attention(const Heads& heads) {
   const at::Tensor mask = at::ones({130, 130}, at::TensorOptions(at::kBool)).triu(1);
-  const at::Tensor scores = (at::matmul(heads.q, heads.k.transpose(2, 3)) / std::sqrt(12.0)).masked_fill(mask, -INFINITY);
+  const at::Tensor scores =
+      (at::matmul(heads.q, heads.k.transpose(2, 3)) / std::sqrt(12.0)).masked_fill(mask, -INFINITY);
   return at::matmul(at::softmax(scores, -1), heads.v).transpose(1, 2).reshape({260, 24});
 }
 
 TEST(Mla, ValuesMayBeOfAnotherSizeThanQueries) {
   at::manual_seed(6);
-  const Heads heads{.q = at::randn({2, 3, 130, 12}), .k = at::randn({2, 3, 130, 12}), .v = at::randn({2, 3, 130, 8})};
+  const Heads heads{.q = at::randn({2, 3, 130, 12}),
+                    .k = at::randn({2, 3, 130, 12}),
+                    .v = at::randn({2, 3, 130, 8})};
   const at::Tensor dout = at::randn({260, 24});
   const auto leaf = [](const at::Tensor& x) { return x.detach().clone().requires_grad_(true); };
   const Heads leaves{.q = leaf(heads.q), .k = leaf(heads.k), .v = leaf(heads.v)};
   const at::Tensor expected = plain_attention(leaves);
   (expected * dout).sum().backward();
-  const at::Tensor whole = causal_mask(130, 130, at::TensorOptions()), block = causal_mask(128, 128, at::TensorOptions());
-  const AttentionOutput unfused = unfused_attention(heads, whole), blockwise = blockwise_attention(heads, block);
+  const at::Tensor whole = causal_mask(130, 130, at::TensorOptions()),
+                   block = causal_mask(128, 128, at::TensorOptions());
+  const AttentionOutput unfused = unfused_attention(heads, whole),
+                        blockwise = blockwise_attention(heads, block);
   expect_close(unfused.o, expected.detach());
   expect_close(blockwise.o, expected.detach());
   for (const Heads& gradients : {unfused_attention_backward(dout, heads, unfused.probabilities),
@@ -158,10 +176,13 @@ TEST_P(MlaRefusal, NamesTheField) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, MlaRefusal,
-    testing::Values(Refused{"norm = layernorm", [](TrainingSetup& s) { s.model.norm = sim::Norm::LayerNorm; }},
-                    Refused{"position = learned", [](TrainingSetup& s) { s.model.position = sim::Position::Learned; }},
+    testing::Values(Refused{"norm = layernorm",
+                            [](TrainingSetup& s) { s.model.norm = sim::Norm::LayerNorm; }},
+                    Refused{"position = learned",
+                            [](TrainingSetup& s) { s.model.position = sim::Position::Learned; }},
                     Refused{"bias.qkv", [](TrainingSetup& s) { s.model.bias.qkv = true; }},
-                    Refused{"mla.qk_rope_head_dim = 7", [](TrainingSetup& s) { s.model.mla->qk_rope_head_dim = 7; }}));
+                    Refused{"mla.qk_rope_head_dim = 7",
+                            [](TrainingSetup& s) { s.model.mla->qk_rope_head_dim = 7; }}));
 
 }  // namespace
 }  // namespace llmsim::runtime

@@ -50,7 +50,8 @@ TEST(NodeCheck, FindsASlowDevice) {
   const auto findings = findings_of(readings, 0.1);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].fault, Fault::SlowGemm);
-  EXPECT_EQ(findings[0].text, "rank 2 (left): a GEMM takes 1.50x the median of all ranks: slow device");
+  EXPECT_EQ(findings[0].text,
+            "rank 2 (left): a GEMM takes 1.50x the median of all ranks: slow device");
 }
 
 TEST(NodeCheck, LetsAFewPerCentPass) {
@@ -135,8 +136,8 @@ TEST(NodeCheck, MeasuresAPlantedSlowRank) {
   options.message = 4.0 * sim::KiB;
   options.repeats = 5;
   on_threads(4, [&](int rank) {
-    const NodeReadings readings =
-        read_nodes(*group[static_cast<std::size_t>(rank)], hosts, planted(Seconds(rank == 2 ? 0.04 : 0.01)), options);
+    const NodeReadings readings = read_nodes(*group[static_cast<std::size_t>(rank)], hosts,
+                                             planted(Seconds(rank == 2 ? 0.04 : 0.01)), options);
     EXPECT_EQ(readings.links.size(), 6u);
     std::set<int> slow;
     for (const Finding& finding : findings_of(readings, 0.5)) {

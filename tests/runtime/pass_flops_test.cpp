@@ -8,7 +8,9 @@
 namespace llmsim::runtime {
 namespace {
 
-void multiply(std::int64_t m, std::int64_t n, std::int64_t k) { at::mm(at::ones({m, k}), at::ones({k, n})); }
+void multiply(std::int64_t m, std::int64_t n, std::int64_t k) {
+  at::mm(at::ones({m, k}), at::ones({k, n}));
+}
 
 // 2 m n k of each GEMM, and 50 of attention; what follows the last pass belongs to none.
 TEST(PassFlops, TellsPassesApart) {

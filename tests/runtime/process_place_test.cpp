@@ -33,9 +33,12 @@ TEST(ProcessPlace, IsAloneWithoutALauncher) {
 }
 
 TEST(ProcessPlace, ReadsTorchrun) {
-  std::map<std::string, std::string> variables{
-      {"RANK", "5"},          {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node7"},
-      {"MASTER_PORT", "1234"}};
+  std::map<std::string, std::string> variables{{"RANK", "5"},
+                                               {"WORLD_SIZE", "8"},
+                                               {"LOCAL_RANK", "1"},
+                                               {"LOCAL_WORLD_SIZE", "4"},
+                                               {"MASTER_ADDR", "node7"},
+                                               {"MASTER_PORT", "1234"}};
   const ProcessPlace place = process_place(environment(variables));
   EXPECT_EQ(place.rank, 5);
   EXPECT_EQ(place.ranks, 8);
@@ -90,17 +93,20 @@ TEST(ProcessPlace, ReadsMpirunEvenUnderSlurm) {
 }
 
 TEST(ProcessPlace, ReadsHydra) {
-  const ProcessPlace place =
-      process_place(environment({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}));
+  const ProcessPlace place = process_place(environment(
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}));
   EXPECT_EQ(place.rank, 1);
   EXPECT_EQ(place.local_ranks, 2);
 }
 
 TEST(ProcessPlace, RefusesWhatCannotBe) {
   EXPECT_NE(refusal({{"RANK", "1"}}).find("WORLD_SIZE is not set"), std::string::npos);
-  EXPECT_NE(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}).find("RANK = 'one'"), std::string::npos);
+  EXPECT_NE(refusal({{"RANK", "one"}, {"WORLD_SIZE", "2"}}).find("RANK = 'one'"),
+            std::string::npos);
   EXPECT_NE(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}}).find("rank = 2 of 2"), std::string::npos);
-  EXPECT_NE(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}).find("above 65535"), std::string::npos);
+  EXPECT_NE(
+      refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "70000"}}).find("above 65535"),
+      std::string::npos);
 }
 
 TEST(ProcessPlace, FirstHostOfASlurmList) {
@@ -111,7 +117,12 @@ TEST(ProcessPlace, FirstHostOfASlurmList) {
 }
 
 TEST(ProcessPlace, TheEnvironmentGivesThePlaceBack) {
-  const ProcessPlace place{.rank = 1, .ranks = 3, .local_rank = 1, .local_ranks = 3, .store_port = 4567, .keeps_store = false};
+  const ProcessPlace place{.rank = 1,
+                           .ranks = 3,
+                           .local_rank = 1,
+                           .local_ranks = 3,
+                           .store_port = 4567,
+                           .keeps_store = false};
   std::map<std::string, std::string> variables;
   for (const std::string& variable : environment_of(place)) {
     variables[variable.substr(0, variable.find('='))] = variable.substr(variable.find('=') + 1);
@@ -127,11 +138,14 @@ TEST(LaunchLines, AreThoseOfTheLaunchers) {
   const auto lines = launch_lines({"/opt/llmsim-runtime", "--output", "my results.jsonl"}, 2, 8);
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_EQ(lines[0].line,
-            "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:29500 --no-python "
+            "torchrun --nnodes=2 --nproc-per-node=8 --rdzv-backend=c10d "
+            "--rdzv-endpoint=$MASTER_ADDR:29500 --no-python "
             "/opt/llmsim-runtime --output 'my results.jsonl'");
-  EXPECT_EQ(lines[1].line, "srun --nodes=2 --ntasks-per-node=8 /opt/llmsim-runtime --output 'my results.jsonl'");
+  EXPECT_EQ(lines[1].line,
+            "srun --nodes=2 --ntasks-per-node=8 /opt/llmsim-runtime --output 'my results.jsonl'");
   EXPECT_EQ(lines[2].line,
-            "mpirun -np 16 --map-by ppr:8:node -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500 /opt/llmsim-runtime --output "
+            "mpirun -np 16 --map-by ppr:8:node -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500 "
+            "/opt/llmsim-runtime --output "
             "'my results.jsonl'");
 }
 

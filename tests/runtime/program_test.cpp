@@ -33,12 +33,13 @@ class Program : public testing::Test {
 
   // The exit code.
   int run(const std::string& arguments) const {
-    const std::string command =
-        std::string(LLMSIM_RUNTIME_PROGRAM) + " " + arguments + " > " + folder_ / "output" + " 2> " + folder_ / "errors";
+    const std::string command = std::string(LLMSIM_RUNTIME_PROGRAM) + " " + arguments + " > " +
+                                folder_ / "output" + " 2> " + folder_ / "errors";
     return WEXITSTATUS(std::system(command.c_str()));
   }
   std::string measuring(const std::string& more = "") const {
-    return "--quick --kernels --device cpu --threads 1 --budget 1 --output " + results_ + " " + more;
+    return "--quick --kernels --device cpu --threads 1 --budget 1 --output " + results_ + " " +
+           more;
   }
 
   const TemporaryFolder folder_;
@@ -68,7 +69,9 @@ TEST_F(Program, NamesTheDeviceWithoutMeasuring) {
   EXPECT_EQ(printed("--name --device cpu"), "local_cpu\n");
   EXPECT_EQ(printed("--name --device cpu --id node7"), "node7\n");
   EXPECT_EQ(run("--name --id Node7"), 1);
-  EXPECT_EQ(errors(), "llmsim-runtime: --id = Node7: 1 to 64 lower-case letters, digits and '_' are expected\n");
+  EXPECT_EQ(
+      errors(),
+      "llmsim-runtime: --id = Node7: 1 to 64 lower-case letters, digits and '_' are expected\n");
 }
 
 TEST_F(Program, GoesOnFromAnEarlierRun) {
@@ -84,13 +87,21 @@ TEST_F(Program, GoesOnFromAnEarlierRun) {
 }
 
 TEST_F(Program, AKilledRunLeavesWholeRecords) {
-  std::vector<std::string> words{LLMSIM_RUNTIME_PROGRAM, "--kernels", "--device", "cpu", "--threads", "1", "--output", results_};
+  std::vector<std::string> words{LLMSIM_RUNTIME_PROGRAM,
+                                 "--kernels",
+                                 "--device",
+                                 "cpu",
+                                 "--threads",
+                                 "1",
+                                 "--output",
+                                 results_};
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   pid_t child = 0;
   ASSERT_EQ(posix_spawn(&child, pointers.front(), nullptr, nullptr, pointers.data(), environ), 0);
-  for (int i = 0; i < 6000 && lines().size() < 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 6000 && lines().size() < 5; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   ASSERT_GE(lines().size(), 5U);

@@ -1,4 +1,5 @@
-// One rank, for the tests of processes: sums over all ranks again and again, and does at step 3 what its argument says.
+// One rank, for the tests of processes: sums over all ranks again and again, and does at step 3
+// what its argument says.
 //
 //   rank_program TIMEOUT_S [RANK die|hang|fail|linger]
 #include <chrono>
@@ -24,7 +25,8 @@ void misbehave(const std::string& how) {
 }
 
 void run(int argc, char** argv) {
-  const World world(process_place(process_environment()), Transport::Gloo, std::chrono::seconds(std::atoi(argv[1])));
+  const World world(process_place(process_environment()), Transport::Gloo,
+                    std::chrono::seconds(std::atoi(argv[1])));
   const auto group = world.connect_all();
   for (int step = 0; step < 5; ++step) {
     if (argc > 3 && step == 3 && world.rank() == std::atoi(argv[2])) misbehave(argv[3]);

@@ -1,4 +1,5 @@
-// A rank that runs out of memory, with others that wait for it: the case is recorded with its name, and the next one measured.
+// A rank that runs out of memory, with others that wait for it: the case is recorded with its name,
+// and the next one measured.
 #include "runtime/measure/rank_campaign.h"
 
 #include <chrono>
@@ -29,7 +30,8 @@ const RepeatOptions kTwice{.warm_up = 0, .least = 2, .most = 2};
 // The collectives of a group; the one with number `failing` finds no memory.
 class Failing : public Communicator {
  public:
-  Failing(std::unique_ptr<Communicator> group, int failing) : group_(std::move(group)), left_(failing) {}
+  Failing(std::unique_ptr<Communicator> group, int failing)
+      : group_(std::move(group)), left_(failing) {}
 
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
@@ -37,15 +39,25 @@ class Failing : public Communicator {
   void abandon() override { group_->abandon(); }
 
  protected:
-  Pending do_all_reduce(at::Tensor buffer, Reduction) override { return count(), group_->start_all_reduce(buffer); }
-  Pending do_all_gather(at::Tensor whole, at::Tensor part) override { return count(), group_->start_all_gather(whole, part); }
+  Pending do_all_reduce(at::Tensor buffer, Reduction) override {
+    return count(), group_->start_all_reduce(buffer);
+  }
+  Pending do_all_gather(at::Tensor whole, at::Tensor part) override {
+    return count(), group_->start_all_gather(whole, part);
+  }
   Pending do_reduce_scatter(at::Tensor part, at::Tensor whole) override {
     return count(), group_->start_reduce_scatter(part, whole);
   }
   Pending do_all_to_all(Pieces) override { throw Error("dense models send no rows to experts"); }
-  Pending do_broadcast(at::Tensor buffer, int root) override { return group_->broadcast(buffer, root), done(); }
-  Pending do_send(at::Tensor buffer, int to) override { return count(), group_->start_send(buffer, to); }
-  Pending do_receive(at::Tensor buffer, int from) override { return group_->receive(buffer, from), done(); }
+  Pending do_broadcast(at::Tensor buffer, int root) override {
+    return group_->broadcast(buffer, root), done();
+  }
+  Pending do_send(at::Tensor buffer, int to) override {
+    return count(), group_->start_send(buffer, to);
+  }
+  Pending do_receive(at::Tensor buffer, int from) override {
+    return group_->receive(buffer, from), done();
+  }
 
  private:
   struct Done : PendingCollective {
@@ -82,7 +94,8 @@ class RankStepsWithoutMemory : public testing::TestWithParam<Planted> {};
 TEST_P(RankStepsWithoutMemory, AreRecordedAndTheNextCaseIsMeasured) {
   install_memory_meter();
   const Planted& planted = GetParam();
-  const StepCase first{.key = "first", .setup = setup_of(planted)}, second{.key = "second", .setup = setup_of(planted)};
+  const StepCase first{.key = "first", .setup = setup_of(planted)},
+      second{.key = "second", .setup = setup_of(planted)};
   const int ranks = planted.data * planted.tensor * planted.stages;
   const ThreadWorld world(ranks, kTimeout);
   std::vector<json> firsts(static_cast<std::size_t>(ranks)), seconds = firsts;
@@ -116,12 +129,13 @@ TEST_P(RankStepsWithoutMemory, AreRecordedAndTheNextCaseIsMeasured) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RankStepsWithoutMemory,
-                         testing::Values(Planted{.name = "ddp_4_last", .data = 4, .rank = 3, .failing = 2},
-                                         Planted{
-                                             .name = "zero3_4_first", .data = 4, .sharding = sim::Sharding::Zero3, .failing = 5},
-                                         Planted{.name = "tp_2_pp_2", .tensor = 2, .stages = 2, .rank = 2, .failing = 3}),
-                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, RankStepsWithoutMemory,
+    testing::Values(
+        Planted{.name = "ddp_4_last", .data = 4, .rank = 3, .failing = 2},
+        Planted{.name = "zero3_4_first", .data = 4, .sharding = sim::Sharding::Zero3, .failing = 5},
+        Planted{.name = "tp_2_pp_2", .tensor = 2, .stages = 2, .rank = 2, .failing = 3}),
+    [](const auto& tested) { return tested.param.name; });
 
 // Before it has met anybody in the step: its part of the model does not fit.
 TEST(RankSteps, NameARankWhoseModelDoesNotFit) {
@@ -131,7 +145,9 @@ TEST(RankSteps, NameARankWhoseModelDoesNotFit) {
     StepCase one{.key = "large", .setup = setup_of({.name = "dp_2", .data = 2})};
     if (rank == 1) one.setup.model.vocab_size = 1 << 30, one.setup.model.hidden_size = 1 << 20;
     RankSteps steps(
-        world.roll_call(rank), [&](const GroupMembers& members) { return world.connect(rank, members); }, "test", kTimeout);
+        world.roll_call(rank),
+        [&](const GroupMembers& members) { return world.connect(rank, members); }, "test",
+        kTimeout);
     const json record = steps.measure(one, kTwice);
     EXPECT_EQ(record.at("outcome"), "oom");
     EXPECT_EQ(record.at("oom_ranks").at(0).at("rank"), 1);
@@ -146,7 +162,8 @@ TEST(RankSteps, DoNotTakeALostRankForOneWithoutMemory) {
   on_threads(2, [&](int rank) {
     const StepCase one{.key = "lost", .setup = setup_of({.name = "dp_2", .data = 2})};
     RankSteps steps(
-        world.roll_call(rank), [&](const GroupMembers& members) { return world.connect(rank, members); }, "test", 2s);
+        world.roll_call(rank),
+        [&](const GroupMembers& members) { return world.connect(rank, members); }, "test", 2s);
     if (rank == 1) return;
     try {
       steps.measure(one, kTwice);

@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-const json kHeader{{"type", "header"}, {"schema", 1}, {"started", "2026-01-01"}, {"accelerator", "local_cpu"}};
+const json kHeader{
+    {"type", "header"}, {"schema", 1}, {"started", "2026-01-01"}, {"accelerator", "local_cpu"}};
 
 class Results : public testing::Test {
  protected:
@@ -91,7 +92,8 @@ TEST(FullDisk, SaysSoAndThatResultsAreWhole) {
     ResultFile("/dev/full", Opening::Fresh, kHeader);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("No space left on device; results so far are whole"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("No space left on device; results so far are whole"),
+              std::string::npos)
         << error.what();
   }
 }

@@ -16,7 +16,8 @@ using nlohmann::json;
 std::map<std::string, json> bench(SharingBenchOptions options) {
   std::map<std::string, json> records;
   options.record = [&](const json& record) {
-    EXPECT_TRUE(records.emplace(record.at("key"), record).second) << record.at("key") << " came twice";
+    EXPECT_TRUE(records.emplace(record.at("key"), record).second)
+        << record.at("key") << " came twice";
   };
   options.local_ranks = 2;
   options.cache = 1.0 * sim::MiB;

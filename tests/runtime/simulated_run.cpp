@@ -6,13 +6,15 @@ namespace llmsim::runtime {
 namespace {
 
 constexpr sim::ParameterStorage kMixed{.weight_bytes = 2, .gradient_bytes = 2, .master_bytes = 4};
-constexpr sim::ParameterStorage kAutocast{.weight_bytes = 4, .gradient_bytes = 4, .master_bytes = 0};
+constexpr sim::ParameterStorage kAutocast{
+    .weight_bytes = 4, .gradient_bytes = 4, .master_bytes = 0};
 
 // In elements, as buckets are cut.
 double bucket_of(const TrainingSetup& setup, const sim::ParameterStorage& storage) {
   if (setup.exchange.bucket == 0) return 0.0;
   const bool wide = setup.strategy.precision == sim::Precision::Fp32;
-  const auto element = static_cast<std::int64_t>(wide ? kAutocast.gradient_bytes : storage.gradient_bytes);
+  const auto element =
+      static_cast<std::int64_t>(wide ? kAutocast.gradient_bytes : storage.gradient_bytes);
   return static_cast<double>(std::max<std::int64_t>(1, setup.exchange.bucket / element));
 }
 

@@ -29,12 +29,14 @@ void on_threads(int ranks, const std::function<void(int)>& body) {
 ThreadWorld::ThreadWorld(int size, std::chrono::milliseconds timeout) : timeout_(timeout) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   for (int rank = 0; rank < size; ++rank) {
-    roll_calls_.push_back(std::make_shared<RollCall>(KeyStore(store), rank, size, "host" + std::to_string(rank)));
+    roll_calls_.push_back(
+        std::make_shared<RollCall>(KeyStore(store), rank, size, "host" + std::to_string(rank)));
   }
 }
 
 std::unique_ptr<Communicator> ThreadWorld::connect(int rank, const GroupMembers& members) const {
-  return gloo_communicator(roll_calls_[static_cast<std::size_t>(rank)], members, {.timeout = timeout_});
+  return gloo_communicator(roll_calls_[static_cast<std::size_t>(rank)], members,
+                           {.timeout = timeout_});
 }
 
 std::vector<std::unique_ptr<Communicator>> gloo_group(int size, std::chrono::milliseconds timeout) {
@@ -42,8 +44,9 @@ std::vector<std::unique_ptr<Communicator>> gloo_group(int size, std::chrono::mil
   std::vector<std::unique_ptr<Communicator>> group(static_cast<std::size_t>(size));
   std::vector<int> ranks(group.size());
   std::iota(ranks.begin(), ranks.end(), 0);
-  on_threads(size,
-             [&](int rank) { group[static_cast<std::size_t>(rank)] = world.connect(rank, {.ranks = ranks, .place = rank}); });
+  on_threads(size, [&](int rank) {
+    group[static_cast<std::size_t>(rank)] = world.connect(rank, {.ranks = ranks, .place = rank});
+  });
   return group;
 }
 

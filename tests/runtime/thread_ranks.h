@@ -21,7 +21,9 @@ class ThreadWorld {
 
   // Called by each of the members on its own thread.
   std::unique_ptr<Communicator> connect(int rank, const GroupMembers& members) const;
-  const std::shared_ptr<RollCall>& roll_call(int rank) const { return roll_calls_[static_cast<std::size_t>(rank)]; }
+  const std::shared_ptr<RollCall>& roll_call(int rank) const {
+    return roll_calls_[static_cast<std::size_t>(rank)];
+  }
 
  private:
   std::chrono::milliseconds timeout_;
@@ -29,6 +31,7 @@ class ThreadWorld {
 };
 
 // The one group of `size` ranks, by rank.
-std::vector<std::unique_ptr<Communicator>> gloo_group(int size, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+std::vector<std::unique_ptr<Communicator>> gloo_group(
+    int size, std::chrono::milliseconds timeout = std::chrono::seconds(60));
 
 }  // namespace llmsim::runtime

@@ -6,11 +6,15 @@
 
 #ifdef __SANITIZE_ADDRESS__
 // What is too large for the allocator is an error of the caller, as it is without the sanitizer.
-// Two frames of where memory was allocated: a tenth and more of the time goes into the usual thirty.
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1:malloc_context_size=2"; }
+// Two frames of where memory was allocated: a tenth and more of the time goes into the usual
+// thirty.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1:malloc_context_size=2";
+}
 #endif
 
-// Counted allocators from the first tensor on, and one thread: a LayerNorm's workspace has a row for each.
+// Counted allocators from the first tensor on, and one thread: a LayerNorm's workspace has a row
+// for each.
 int main(int argc, char** argv) {
   llmsim::runtime::install_memory_meter();
   llmsim::runtime::install_meta_kernels();

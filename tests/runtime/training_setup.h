@@ -13,8 +13,8 @@ inline const char* name_of(Family family) {
   return names[static_cast<int>(family)];
 }
 
-// 2 layers of width 64, 4 heads (Llama: 2 of keys; MLA: queries of 12 + 8 and values of 16), vocabulary 96, 32 tokens, fp32, 8
-// sequences a step one by one.
+// 2 layers of width 64, 4 heads (Llama: 2 of keys; MLA: queries of 12 + 8 and values of 16),
+// vocabulary 96, 32 tokens, fp32, 8 sequences a step one by one.
 inline TrainingSetup small_training(Family family) {
   TrainingSetup setup;
   sim::Transformer& model = setup.model;
@@ -27,7 +27,8 @@ inline TrainingSetup small_training(Family family) {
   model.vocab_size = 96;
   model.seq_len = 32;
   if (family >= Family::Mla) {
-    model.mla = sim::Mla{.kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
+    model.mla = sim::Mla{
+        .kv_lora_rank = 20, .qk_nope_head_dim = 12, .qk_rope_head_dim = 8, .v_head_dim = 16};
     if (family == Family::Mla) model.mla->q_lora_rank = 24;
     model.head_dim = sim::query_head_dim(model);
   }

@@ -21,7 +21,9 @@ TrainingRun context_run(ContextScheme scheme, int ranks = 2) {
   return run;
 }
 
-LayerOperators core_of(const TrainingRun& run) { return lower_attention_core(run.model, run.strategy, run.framework); }
+LayerOperators core_of(const TrainingRun& run) {
+  return lower_attention_core(run.model, run.strategy, run.framework);
+}
 
 const Operator& only_collective(const OperatorList& operators) {
   return *std::find_if(operators.begin(), operators.end(),
@@ -35,7 +37,8 @@ constexpr double kKeysAndValues = 2.0 * 512.0 * 1024.0 * 2.0;
 
 TEST(AttentionCore, EverySchemeDividesTheSameWorkByTheRanks) {
   EXPECT_DOUBLE_EQ(total_flops(core_of(small_run()).forward).value(), kWhole);
-  for (const ContextScheme scheme : {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
+  for (const ContextScheme scheme :
+       {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
     for (const int ranks : {2, 4, 8}) {
       const LayerOperators core = core_of(context_run(scheme, ranks));
       EXPECT_DOUBLE_EQ(total_flops(core.forward).value(), kWhole / ranks) << name_of(scheme);
@@ -71,7 +74,8 @@ TEST(AttentionCore, ARingComputesItsOwnTriangleAndHalfOfEachOtherPiece) {
 // Without a mask the square is whole, and no rank waits for another in any order.
 TEST(AttentionCore, TheTokensOfAnEncoderSeeTheWholeSquare) {
   for (const bool balanced : {true, false}) {
-    for (const ContextScheme scheme : {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
+    for (const ContextScheme scheme :
+         {ContextScheme::Ring, ContextScheme::AllGather, ContextScheme::AllToAll}) {
       TrainingRun run = context_run(scheme, 4);
       run.model.encoder = Encoder{};
       run.strategy.cp_balanced = balanced;
@@ -104,8 +108,9 @@ TEST(AttentionCore, ExchangingHeadsMovesQueriesKeysValuesAndOutput) {
   double bytes = 0.0;
   for (const Operator& op : core.forward) bytes += op.message.value();
   EXPECT_DOUBLE_EQ(bytes, 4.0 * 256.0 * 1024.0 * 2.0);
-  const auto kernel = std::find_if(core.forward.begin(), core.forward.end(),
-                                   [](const Operator& op) { return op.kind == OperatorKind::Attention; });
+  const auto kernel =
+      std::find_if(core.forward.begin(), core.forward.end(),
+                   [](const Operator& op) { return op.kind == OperatorKind::Attention; });
   EXPECT_EQ(kernel->batch, 2);
   EXPECT_EQ(kernel->m, 1024);
 }
@@ -114,7 +119,8 @@ TEST(AttentionCore, FewKeyHeadsAreSentToSeveralRanks) {
   // 2 key heads on 4 ranks: each rank needs one, so the 256 tokens' keys of width 256 travel twice.
   TrainingRun run = context_run(ContextScheme::AllToAll, 4);
   run.model.num_kv_heads = 2;
-  EXPECT_DOUBLE_EQ(only_collective(core_of(run).forward).message.value(), 2.0 * 256.0 * 256.0 * 2.0);
+  EXPECT_DOUBLE_EQ(only_collective(core_of(run).forward).message.value(),
+                   2.0 * 256.0 * 256.0 * 2.0);
 }
 
 TEST(AttentionCore, InPlainOrderAllWaitForTheLastPiece) {
@@ -126,8 +132,8 @@ TEST(AttentionCore, InPlainOrderAllWaitForTheLastPiece) {
 }
 
 TEST(AttentionCore, ARingHidesItsMessagesUnderTheKernels) {
-  // 100 GB/s: 2 MiB take 21 us and 8.4 us of latency; the kernel beside them takes 5.4 us at 100 TFLOP/s, a million times longer
-  // at 100 MFLOP/s.
+  // 100 GB/s: 2 MiB take 21 us and 8.4 us of latency; the kernel beside them takes 5.4 us at 100
+  // TFLOP/s, a million times longer at 100 MFLOP/s.
   TrainingRun run = context_run(ContextScheme::Ring);
   const PassPrice fast = layer_prices(run).block.forward;
   const Seconds message = Seconds(8.4e-6) + Bytes(kKeysAndValues) / (100.0 * GBps);
@@ -150,7 +156,8 @@ TEST(AttentionCore, LayersWithAndWithoutWindowCostTheirMean) {
   run.model.sliding_window = 256, run.model.sliding_window_interval = 2;
   const Prediction mixed = predict(run);
   const double tokens = 8.0 * 1024.0;
-  EXPECT_DOUBLE_EQ(mixed.model_flops.value(), 3.0 * tokens * forward_flops_per_token(run.model, true).value());
+  EXPECT_DOUBLE_EQ(mixed.model_flops.value(),
+                   3.0 * tokens * forward_flops_per_token(run.model, true).value());
   run.model.sliding_window_interval = 1;
   const Seconds windowed = predict(run).step_time;
   run.model.sliding_window.reset();
@@ -161,14 +168,16 @@ TEST(AttentionCore, LayersWithAndWithoutWindowCostTheirMean) {
 TEST(ContextParallelism, IsAGroupOfItsOwnInTheCommunicationAndATermOfTheStep) {
   const Prediction p = predict(context_run(ContextScheme::AllGather));
   ASSERT_TRUE(p.feasible());
-  const auto group = std::find_if(p.communication.begin(), p.communication.end(),
-                                  [](const CommunicationTerm& term) { return std::string(term.group) == "cp"; });
+  const auto group =
+      std::find_if(p.communication.begin(), p.communication.end(),
+                   [](const CommunicationTerm& term) { return std::string(term.group) == "cp"; });
   ASSERT_NE(group, p.communication.end());
   EXPECT_EQ(group->ranks, 2);
   // 16 micro-batches, 8 layers, forward and backward.
   EXPECT_DOUBLE_EQ(group->count, 256.0);
-  EXPECT_TRUE(std::any_of(p.breakdown.begin(), p.breakdown.end(),
-                          [](const TimeTerm& term) { return std::string(term.name) == "context_parallel_exposed"; }));
+  EXPECT_TRUE(std::any_of(p.breakdown.begin(), p.breakdown.end(), [](const TimeTerm& term) {
+    return std::string(term.name) == "context_parallel_exposed";
+  }));
 }
 
 TEST(ContextParallelism, NeedsTwoPiecesOfTheSequenceForEachRankInBalancedOrder) {

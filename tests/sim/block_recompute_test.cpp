@@ -30,7 +30,8 @@ TEST(BlockRecompute, EverySecondGemmIsMadeAgain) {
   EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), (1.0 + 1.0 + 4.0) * kUnit);  // k, out, down
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 0);
   // input, q, v, up, attention's output and its log-sum-exp
-  EXPECT_DOUBLE_EQ(saved_by(small_run(), "op"), (1.0 + 1.0 + 1.0 + 4.0 + 1.0) * kRow + 4.0 * kTokens * 8.0);
+  EXPECT_DOUBLE_EQ(saved_by(small_run(), "op"),
+                   (1.0 + 1.0 + 1.0 + 4.0 + 1.0) * kRow + 4.0 * kTokens * 8.0);
 }
 
 TEST(BlockRecompute, AGatedBlockKeepsItsDownGemmAndMakesItsUpGemmAgain) {
@@ -55,7 +56,8 @@ TEST(BlockRecompute, KeepingAllGemmsRepeatsAttentionAndStreamsOnly) {
   EXPECT_EQ(gemm_flops(block.recompute), 0.0);
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Attention), 1);
   EXPECT_EQ(count_of(block.recompute, OperatorKind::Norm), 2);
-  EXPECT_DOUBLE_EQ(saved_by(small_run(), "op=all"), (1.0 + 3.0 + 1.0 + 4.0) * kRow);  // input, qkv, out, up
+  // Input, qkv, out, up.
+  EXPECT_DOUBLE_EQ(saved_by(small_run(), "op=all"), (1.0 + 3.0 + 1.0 + 4.0) * kRow);
 }
 
 TEST(BlockRecompute, KeepingQkvRepeatsTheOtherGemms) {
@@ -75,30 +77,39 @@ TEST(BlockRecompute, AnEarlyStopLeavesOutTheLastGemm) {
 
 TEST(BlockRecompute, ModulesDropWhatTheyKeepInside) {
   const double whole = saved_by(small_run(), "none");
-  EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=mlp"), 8.0 * kRow);         // of up and of GELU
+  // Of up and of GELU.
+  EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=mlp"), 8.0 * kRow);
   EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=activation"), 4.0 * kRow);  // of GELU
-  EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=layernorm"), 2.0 * kRow);   // of two norms
+  // Of two norms.
+  EXPECT_DOUBLE_EQ(whole - saved_by(small_run(), "selective=layernorm"), 2.0 * kRow);
   EXPECT_DOUBLE_EQ(gemm_flops(block_of(small_run(), "selective=mlp").recompute), 8.0 * kUnit);
-  EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Norm), 2);
-  EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Attention), 0);
+  EXPECT_EQ(count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Norm),
+            2);
+  EXPECT_EQ(
+      count_of(block_of(small_run(), "selective=layernorm").recompute, OperatorKind::Attention), 0);
 }
 
-// A copy into another layout ends the core of an eager framework: what it gives is the projection's input, which stays.
+// A copy into another layout ends the core of an eager framework: what it gives is the projection's
+// input, which stays.
 TEST(BlockRecompute, ACoreThatIsMadeAgainDropsItsScoresUnderEveryFusion) {
-  for (const auto fusion : {ElementwiseFusion::Eager, ElementwiseFusion::Compiled, ElementwiseFusion::Fused}) {
+  for (const auto fusion :
+       {ElementwiseFusion::Eager, ElementwiseFusion::Compiled, ElementwiseFusion::Fused}) {
     TrainingRun run = small_run();
     run.strategy.flash_attention = false;
     run.framework.fusion = fusion;
     // 8 heads x 1024 x 1024 scores of 2 bytes
-    EXPECT_DOUBLE_EQ(saved_by(run, "none") - saved_by(run, "selective"), 8.0 * kTokens * kTokens * 2.0);
+    EXPECT_DOUBLE_EQ(saved_by(run, "none") - saved_by(run, "selective"),
+                     8.0 * kTokens * kTokens * 2.0);
   }
 }
 
-// Whatever a forward pass leaves, the backward pass frees: its input stands in the place of its output then.
+// Whatever a forward pass leaves, the backward pass frees: its input stands in the place of its
+// output then.
 TEST(BlockRecompute, BothPassesGiveBackWhatTheyTook) {
   for (const Transformer& model : {small_model(), small_moe()}) {
-    for (const char* recompute : {"none", "full", "selective", "selective=mlp+moe", "selective=layernorm+activation",
-                                  "selective=shared_experts+moe_act", "op", "op=all", "op=qkv"}) {
+    for (const char* recompute :
+         {"none", "full", "selective", "selective=mlp+moe", "selective=layernorm+activation",
+          "selective=shared_experts+moe_act", "op", "op=all", "op=qkv"}) {
       for (const int form : {0, 1, 2, 3}) {
         TrainingRun run = small_run(4);
         run.model = model;
@@ -110,9 +121,11 @@ TEST(BlockRecompute, BothPassesGiveBackWhatTheyTook) {
         run.strategy.recompute = *recompute_from(recompute);
         const LayerKind kind = model.moe ? LayerKind::Moe : LayerKind::Dense;
         const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
-        const auto plan = recomputation_of(block, run.strategy.recompute, run.model, run.framework, kind);
+        const auto plan =
+            recomputation_of(block, run.strategy.recompute, run.model, run.framework, kind);
         const double left = block.forward(plan).net.total().value();
-        EXPECT_NEAR(block.backward(plan).net.total().value(), -left, 1e-9 * left) << recompute << form << bool(model.moe);
+        EXPECT_NEAR(block.backward(plan).net.total().value(), -left, 1e-9 * left)
+            << recompute << form << bool(model.moe);
       }
     }
   }

@@ -24,32 +24,40 @@ constexpr double kSequence = 1024.0;
 TEST(Block, ForwardGemmsMultiplyEveryMatrixOnce) {
   // h = 1024: qkv 3 h^2, projection h^2, MLP 8 h^2 weights, two FLOPs for each weight and token.
   const TrainingRun run = small_run();
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 12.0 * kHidden * kHidden * kTokens);
 }
 
 TEST(Block, BackwardIsTwiceTheForwardGemms) {
   const TrainingRun run = small_run();
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(gemm_flops(block.backward), 2.0 * gemm_flops(block.forward));
 }
 
 TEST(Block, UnfusedAttentionCountsTheWholeSquareAndFlashItsCausalHalf) {
   TrainingRun run = small_run();
-  const double flash = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
+  const double flash =
+      total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward)
+          .value();
   run.strategy.flash_attention = false;
-  const double unfused = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
+  const double unfused =
+      total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward)
+          .value();
   const double square = 4.0 * kTokens * kSequence * kHidden;  // two GEMMs of 2 t s h
   EXPECT_DOUBLE_EQ(unfused - flash, square / 2.0);
 }
 
 TEST(Block, KeepsThePublishedBytesOfAGptWithDropout) {
-  // Korthikanti et al.: s b h (34 + 5 a s / h) bytes, 16-bit activations, masks of one byte, unfused attention.
+  // Korthikanti et al.: s b h (34 + 5 a s / h) bytes, 16-bit activations, masks of one byte,
+  // unfused attention.
   TrainingRun run = small_run();
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  EXPECT_DOUBLE_EQ(saved_by_block(run).value(),
-                   kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) + norm_sums(kTokens));
+  EXPECT_DOUBLE_EQ(
+      saved_by_block(run).value(),
+      kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) + norm_sums(kTokens));
 }
 
 TEST(Block, SequenceParallelismDividesAllOfThatByTheTensorRanks) {
@@ -57,8 +65,9 @@ TEST(Block, SequenceParallelismDividesAllOfThatByTheTensorRanks) {
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
-  EXPECT_DOUBLE_EQ(saved_by_block(run).value(),
-                   (kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) + norm_sums(kTokens)) / 4.0);
+  EXPECT_DOUBLE_EQ(
+      saved_by_block(run).value(),
+      (kTokens * kHidden * (34.0 + 5.0 * 8.0 * kSequence / kHidden) + norm_sums(kTokens)) / 4.0);
 }
 
 TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
@@ -68,7 +77,8 @@ TEST(Block, TensorParallelismAloneKeepsTheResidualWhole) {
   run.strategy.flash_attention = false;
   run.strategy.dp = 1, run.strategy.tp = 4;
   EXPECT_DOUBLE_EQ(saved_by_block(run).value(),
-                   kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0) + norm_sums(kTokens));
+                   kTokens * kHidden * (10.0 + 24.0 / 4.0 + 5.0 * 8.0 * kSequence / kHidden / 4.0) +
+                       norm_sums(kTokens));
 }
 
 TEST(Block, FlashOutputsThatAreTransposedAreKeptTwice) {
@@ -88,14 +98,17 @@ TEST(Block, SelectiveRecomputationDropsTheScores) {
   TrainingRun run = small_run();
   run.framework.dropout = 0.1;
   run.strategy.flash_attention = false;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Selective);
-  EXPECT_DOUBLE_EQ(saved_by_block(run, RecomputeKind::Selective).value(), kTokens * kHidden * 34.0 + norm_sums(kTokens));
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::Selective);
+  EXPECT_DOUBLE_EQ(saved_by_block(run, RecomputeKind::Selective).value(),
+                   kTokens * kHidden * 34.0 + norm_sums(kTokens));
   EXPECT_DOUBLE_EQ(gemm_flops(block.recompute), 4.0 * kTokens * kSequence * kHidden);
 }
 
 TEST(Block, FullRecomputationKeepsTheInputAndRepeatsTheForwardPass) {
   const TrainingRun run = small_run();
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::Full);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::Full);
   EXPECT_DOUBLE_EQ(saved_by_block(run, RecomputeKind::Full).value(), 2.0 * kTokens * kHidden);
   EXPECT_EQ(total_flops(block.recompute), total_flops(block.forward));
 }
@@ -110,7 +123,8 @@ TEST(Block, OperatorRecomputationLiesBetweenNoneAndFull) {
 TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.tp = 4;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), 2.0 * residual);
@@ -119,7 +133,8 @@ TEST(Block, TensorParallelismReducesTwiceInEachDirection) {
 TEST(Block, SequenceParallelismSplitsEachReductionInTwoHalves) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = 2.0 * kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * residual);
@@ -133,34 +148,44 @@ TEST(Block, InputsCastBeforeTheyAreGatheredAreHalfAsLong) {
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.sequence_parallel = true;
   run.strategy.precision = Precision::Fp8;
   run.framework.low_precision.gathers_inputs = true;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const double residual = kTokens * kHidden;
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllGather), 2.0 * residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllGather), 4.0 * residual);
   // Sums are of 16-bit values.
-  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter), 2.0 * 2.0 * residual);
+  EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::ReduceScatter),
+                   2.0 * 2.0 * residual);
 }
 
 TEST(Block, TensorRanksShareTheGemms) {
   TrainingRun run = small_run(4);
-  const double whole = gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward);
+  const double whole =
+      gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward);
   run.strategy.dp = 1, run.strategy.tp = 4;
-  EXPECT_DOUBLE_EQ(gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward), whole / 4.0);
+  EXPECT_DOUBLE_EQ(
+      gemm_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward),
+      whole / 4.0);
 }
 
 TEST(Block, GroupedQueriesNarrowTheProjectionOnly) {
   TrainingRun run = small_run();
   run.model.num_kv_heads = 2;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   // qkv is (8 + 2 * 2) heads of 128 instead of 24: 1.5 h^2 instead of 3 h^2.
   EXPECT_DOUBLE_EQ(gemm_flops(block.forward), 2.0 * 10.5 * kHidden * kHidden * kTokens);
 }
 
 TEST(Block, AWindowShowsEachQueryOnlyItsKeys) {
   TrainingRun run = small_run();
-  const double dense = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
+  const double dense =
+      total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward)
+          .value();
   run.model.sliding_window = 256;
-  const double windowed = total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward).value();
+  const double windowed =
+      total_flops(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward)
+          .value();
   // causal: s^2/2 scores; window w: s w - w^2/2
   const double s = 1024.0, w = 256.0;
   EXPECT_DOUBLE_EQ(dense - windowed, 4.0 * kHidden * (s * s / 2.0 - (s * w - w * w / 2.0)));
@@ -173,13 +198,16 @@ double moved_by(const OperatorList& operators, const std::string& label) {
 }
 
 TEST(Block, BiasGradientsReadTheOutputGradientsOnce) {
-  // qkv 3 h, projection h, MLP 4 h and h values of 2 bytes for each token; nothing where the GEMM's epilogue sums them.
+  // qkv 3 h, projection h, MLP 4 h and h values of 2 bytes for each token; nothing where the GEMM's
+  // epilogue sums them.
   TrainingRun run = small_run();
   run.model.bias = Biases::gpt();
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "bias_gradient"), kTokens * 9.0 * kHidden * 2.0);
   run.framework.gradients.fused_bias = true;
-  const LayerOperators fused = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators fused =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(fused.backward, "bias_gradient"), 0.0);
 }
 
@@ -187,7 +215,8 @@ TEST(Block, AutocastCastsWeightsAndTheirGradients) {
   // 12 h^2 weights: fp32 read and 16 bits written in forward, the other way round in backward.
   TrainingRun run = small_run();
   run.framework.casts_weights_per_microbatch = true;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(moved_by(block.forward, "weight_cast"), 12.0 * kHidden * kHidden * 6.0);
   EXPECT_DOUBLE_EQ(moved_by(block.backward, "gradient_cast"), 12.0 * kHidden * kHidden * 6.0);
 }
@@ -210,27 +239,33 @@ TEST(Block, AGeluOfEightOperatorsMovesNineTimesAFusedOne) {
   // 18 e against 2 e for each of 4 h values of a token, in forward.
   TrainingRun run = small_run();
   run.framework.fusion = ElementwiseFusion::Eager;
-  const double one = moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "activation");
+  const double one =
+      moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward,
+               "activation");
   run.framework.composed_activation = true;
-  const double eight = moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "activation");
+  const double eight =
+      moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward,
+               "activation");
   EXPECT_DOUBLE_EQ(one, kTokens * 4.0 * kHidden * 4.0);
   EXPECT_DOUBLE_EQ(eight, 9.0 * one);
 }
 
 TEST(Block, AnEagerLlamaKeepsFourWidthsForEachNormAndEveryFactorOfItsMlp) {
-  // Units of t h 16-bit values.  Each norm: its input in fp32 (2), the normalised input (1), its output (1).  Attention: q, k,
-  // v and its output (4).  MLP, f = 4 h: gate, up, silu(gate) and their GEMM (16).
+  // Units of t h 16-bit values.  Each norm: its input in fp32 (2), the normalised input (1), its
+  // output (1).  Attention: q, k, v and its output (4).  MLP, f = 4 h: gate, up, silu(gate) and
+  // their GEMM (16).
   TrainingRun run = small_run();
   run.model.norm = Norm::RmsNorm;
   run.model.gated_mlp = true;
   run.framework.fusion = ElementwiseFusion::Eager;
   const double sums = (8.0 + 2.0) * kTokens * 4.0;  // of the scores of 8 heads and of two norms
-  EXPECT_DOUBLE_EQ(saved_by_block(run).value(), 2.0 * kTokens * kHidden * (8.0 + 4.0 + 16.0) + sums);
+  EXPECT_DOUBLE_EQ(saved_by_block(run).value(),
+                   2.0 * kTokens * kHidden * (8.0 + 4.0 + 16.0) + sums);
 }
 
 TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
-  // As above, adapters on q and v: the norms keep their fp32 input (2 + 2), the first its output (1); no GEMM of the MLP
-  // (12).
+  // As above, adapters on q and v: the norms keep their fp32 input (2 + 2), the first its output
+  // (1); no GEMM of the MLP (12).
   TrainingRun run = small_run();
   run.model.norm = Norm::RmsNorm;
   run.model.gated_mlp = true;
@@ -242,7 +277,8 @@ TEST(Block, FrozenLayersKeepNoInputsUnlessTheirKernelsDo) {
   run.framework.saved.frozen_inputs = true;  // the second norm's output and the GEMM
   EXPECT_DOUBLE_EQ(saved(), unit * (6.0 + 4.0 + 16.0) + sums);
   run.framework.saved.frozen_inputs = false;
-  run.framework.saved.adapter_dropout = 0.05;  // the adapter's input after dropout and its mask of one byte
+  // The adapter's input after dropout and its mask of one byte.
+  run.framework.saved.adapter_dropout = 0.05;
   EXPECT_DOUBLE_EQ(saved(), unit * (5.0 + 4.0 + 12.0 + 1.5) + sums);
 }
 
@@ -252,7 +288,8 @@ TEST(Block, GroupedKeysAndValuesMayBeCopiedToAllHeads) {
   const auto saved = [&] { return saved_by_block(run).value(); };
   const double grouped = saved();
   run.framework.saved.expanded_kv_heads = true;
-  EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);  // k and v, 16-bit
+  // k and v, 16-bit.
+  EXPECT_DOUBLE_EQ(saved() - grouped, 2.0 * 2.0 * kTokens * (8.0 - 2.0) * 128.0);
 }
 
 TEST(Block, AGeluWrittenOutKeepsThreeMoreTensors) {
@@ -269,11 +306,13 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
   run.strategy.dp = 1, run.strategy.tp = 4;
   const double residual = 2.0 * kTokens * kHidden;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(block.forward, CollectiveKind::AllReduce), residual);
   EXPECT_DOUBLE_EQ(collective_bytes(block.backward, CollectiveKind::AllReduce), residual);
   run.strategy.sequence_parallel = true;
-  const LayerOperators sequence = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators sequence =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::ReduceScatter), residual);
   EXPECT_DOUBLE_EQ(collective_bytes(sequence.forward, CollectiveKind::AllGather), residual);
 }
@@ -281,10 +320,12 @@ TEST(Block, AParallelBlockReducesAndGathersOnce) {
 TEST(Block, AParallelBlockMayJoinItsInputGemms) {
   TrainingRun run = small_run();
   run.model.parallel_block = true, run.model.norms_per_layer = 1;
-  const LayerOperators apart = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators apart =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const Bytes saved = saved_by_block(run);
   run.framework.fuses_parallel_inputs = true;
-  const LayerOperators joined = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators joined =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_EQ(count_of(apart.forward, OperatorKind::Gemm), 4);
   EXPECT_EQ(count_of(joined.forward, OperatorKind::Gemm), 3);
   EXPECT_DOUBLE_EQ(gemm_flops(joined.forward), gemm_flops(apart.forward));
@@ -300,7 +341,9 @@ TEST(Block, ASoftmaxKernelForFourMatricesLeavesTwoToSeparateKernels) {
   run.strategy.dp = 1, run.strategy.tp = 4;
   const double two = 2.0 * kSequence * kSequence;
   const auto moved = [&] {
-    return moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "softmax");
+    return moved_by(
+        lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward,
+        "softmax");
   };
   run.strategy.micro_batch = 1;
   EXPECT_DOUBLE_EQ(moved(), two * (6.0 * 2.0 + 4.0 * 4.0));  // scale, mask, to fp32, softmax, back
@@ -311,27 +354,35 @@ TEST(Block, ASoftmaxKernelForFourMatricesLeavesTwoToSeparateKernels) {
 TEST(Block, TheBiasOfAlibiIsLaidUnderTheScores) {
   TrainingRun run = small_run();
   run.strategy.flash_attention = false;
-  EXPECT_EQ(moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "position_bias"), 0.0);
+  EXPECT_EQ(
+      moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward,
+               "position_bias"),
+      0.0);
   run.model.position = Position::Alibi;
   // 8 heads of 1024 x 1024 scores of two bytes, written and read.
-  EXPECT_DOUBLE_EQ(moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward, "position_bias"),
-                   8.0 * kSequence * kSequence * 4.0);
+  EXPECT_DOUBLE_EQ(
+      moved_by(lower_block(run.model, run.strategy, run.framework, RecomputeKind::None).forward,
+               "position_bias"),
+      8.0 * kSequence * kSequence * 4.0);
 }
 
 TEST(Block, NormalisedQueriesAndKeysAreKeptTwice) {
   TrainingRun run = small_run();
   const Bytes plain = saved_by_block(run);
   run.model.qk_norm = QkNorm::PerHead;
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   EXPECT_DOUBLE_EQ((saved_by_block(run) - plain).value(), 2.0 * kTokens * kHidden * 2.0);
-  EXPECT_DOUBLE_EQ(moved_by(block.forward, "qk_norm"), 2.0 * kTokens * kHidden * 4.0);  // read and write
+  // Read and write.
+  EXPECT_DOUBLE_EQ(moved_by(block.forward, "qk_norm"), 2.0 * kTokens * kHidden * 4.0);
 }
 
 TEST(Ends, ANormAfterTheEmbeddingReadsAndWritesTheResidual) {
   TrainingRun run = small_run();
   run.model.embedding_norm = true;
-  EXPECT_DOUBLE_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "embedding_norm"),
-                   2.0 * 2.0 * kTokens * kHidden);
+  EXPECT_DOUBLE_EQ(
+      moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "embedding_norm"),
+      2.0 * 2.0 * kTokens * kHidden);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ struct Published {
   std::int64_t parameters;
 };
 
-// What the publishers print: totals of the safetensors files on the model cards, or the papers' and repositories' own tables.
+// What the publishers print: totals of the safetensors files on the model cards, or the papers' and
+// repositories' own tables.
 constexpr Published kPublished[] = {
     {"gpt2", 124'439'808},
     {"gpt2-medium", 354'823'168},
@@ -148,24 +149,32 @@ TEST(Catalogue, NoNameOrAliasMeansTwoModels) {
   }
 }
 
-// Where only rounded figures are published the count must round to them: "true size" of the OLMo log, papers and model cards.
+// Where only rounded figures are published the count must round to them: "true size" of the OLMo
+// log, papers and model cards.
 TEST(Catalogue, OtherCountsRoundToThePublishedFigures) {
   const std::map<std::string, double> billions = {
-      {"olmo-log-1.2b", 1.11},  {"olmo-log-7b", 5.58},      {"olmo-log-70b", 54.1},      {"megatron-18b", 18.4},
-      {"megatron-145b", 145.6}, {"megatron-530b", 529.6},   {"megatron-1t", 1008.0},     {"gpt3-175b", 174.6},
-      {"opt-66b", 65.7},        {"falcon-180b", 178.6},     {"llama-4-maverick", 400.0}, {"kimi-k2", 1030.0},
-      {"gemma-3-27b", 27.0},    {"deepseek-llm-67b", 67.4}, {"qwen2-57b-a14b", 57.4},
+      {"olmo-log-1.2b", 1.11}, {"olmo-log-7b", 5.58},       {"olmo-log-70b", 54.1},
+      {"megatron-18b", 18.4},  {"megatron-145b", 145.6},    {"megatron-530b", 529.6},
+      {"megatron-1t", 1008.0}, {"gpt3-175b", 174.6},        {"opt-66b", 65.7},
+      {"falcon-180b", 178.6},  {"llama-4-maverick", 400.0}, {"kimi-k2", 1030.0},
+      {"gemma-3-27b", 27.0},   {"deepseek-llm-67b", 67.4},  {"qwen2-57b-a14b", 57.4},
   };
   for (const auto& [name, expected] : billions) {
-    EXPECT_NEAR(static_cast<double>(parameters(find_model(name)->model).total()) / 1e9, expected, 0.006 * expected) << name;
+    EXPECT_NEAR(static_cast<double>(parameters(find_model(name)->model).total()) / 1e9, expected,
+                0.006 * expected)
+        << name;
   }
 }
 
-// DeepSeek-V3's report: 37 billion of 671 billion are active; Mixtral's 12.9 of 46.7; GPT-OSS 5.1 of 117 without the embedding.
+// DeepSeek-V3's report: 37 billion of 671 billion are active; Mixtral's 12.9 of 46.7; GPT-OSS 5.1
+// of 117 without the embedding.
 TEST(Catalogue, ActiveCountsAreThePublishedOnes) {
-  EXPECT_NEAR(static_cast<double>(parameters(find_model("deepseek-v3")->model).active()) / 1e9, 37.0, 0.6);
-  EXPECT_NEAR(static_cast<double>(parameters(find_model("mixtral")->model).active()) / 1e9, 12.9, 0.05);
-  EXPECT_NEAR(static_cast<double>(parameters(find_model("qwen3-235b-a22b")->model).active()) / 1e9, 22.0, 0.25);
+  EXPECT_NEAR(static_cast<double>(parameters(find_model("deepseek-v3")->model).active()) / 1e9,
+              37.0, 0.6);
+  EXPECT_NEAR(static_cast<double>(parameters(find_model("mixtral")->model).active()) / 1e9, 12.9,
+              0.05);
+  EXPECT_NEAR(static_cast<double>(parameters(find_model("qwen3-235b-a22b")->model).active()) / 1e9,
+              22.0, 0.25);
   const Parameters oss = parameters(find_model("gpt-oss-120b")->model);
   EXPECT_NEAR(static_cast<double>(oss.active() - oss.embedding) / 1e9, 5.13, 0.01);
 }
@@ -222,7 +231,8 @@ TEST(NearestModels, AMisspelledNameFindsItsModelFirst) {
   EXPECT_TRUE(nearest_models("gpt2", 0).empty());
 }
 
-// The one-layer proxy differs from the two-layer one by exactly one block, and its vocabulary ends outweigh that block.
+// The one-layer proxy differs from the two-layer one by exactly one block, and its vocabulary ends
+// outweigh that block.
 TEST(Catalogue, ProxiesAreLayersOfLlama70B) {
   const Transformer& one = find_model("llama-3.1-70b-proxy")->model;
   const Transformer& two = find_model("llama-3.1-70b-proxy2")->model;

@@ -15,7 +15,9 @@ constexpr double kRounding = 1e-12;
 // Three equal blocks of a middle stage: each allocates 10 forward, of which 4 stay, and 7 backward.
 Chunk three_blocks(const LayerMemory& memory) {
   Chunk chunk({.blocks = 3}, false);
-  chunk.add({.memory = &memory, .units = {.shared = {.whole = Bytes(100.0), .gradients = Bytes(200.0)}}}, 0);
+  chunk.add(
+      {.memory = &memory, .units = {.shared = {.whole = Bytes(100.0), .gradients = Bytes(200.0)}}},
+      0);
   chunk.add_again(0, 1);
   chunk.add_again(0, 2);
   return chunk;
@@ -30,7 +32,8 @@ LayerMemory ten_forward_seven_backward() {
 
 TEST(ChunkPasses, AForwardPassReceivesAndLeavesWhatItsLayersSave) {
   const LayerMemory memory = ten_forward_seven_backward();
-  const ChunkPass<double> pass = forward_pass<double>(three_blocks(memory), {.residual = Bytes(1.0)}, {});
+  const ChunkPass<double> pass =
+      forward_pass<double>(three_blocks(memory), {.residual = Bytes(1.0)}, {});
   EXPECT_EQ(pass.net, 3.0 * 4.0);                  // what it received has been sent
   EXPECT_EQ(pass.rise().total, 1.0 + 8.0 + 10.0);  // the last block, beside what two have saved
   EXPECT_EQ(pass.rise().layer, 2);
@@ -43,10 +46,12 @@ TEST(ChunkPasses, ShardedWeightsAreGatheredAheadAndFreed) {
   EXPECT_EQ(forward_pass<double>(chunk, rules, {}).rise().total, 8.0 + 10.0 + 100.0);
   rules.units.ahead = 1;
   const ChunkPass<double> forward = forward_pass<double>(chunk, rules, {});
-  EXPECT_EQ(forward.rise().total, 4.0 + 10.0 + 2.0 * 100.0);  // the second block, the third one's weights on their way
+  // The second block, the third one's weights on their way.
+  EXPECT_EQ(forward.rise().total, 4.0 + 10.0 + 2.0 * 100.0);
   EXPECT_EQ(forward.net, 3.0 * 4.0);
   // Backward the second block has the third one's gradients under reduction beside its own.
-  const ChunkPass<double> backward = backward_pass<double>(chunk, rules, {}, {.first = true, .last = true});
+  const ChunkPass<double> backward =
+      backward_pass<double>(chunk, rules, {}, {.first = true, .last = true});
   EXPECT_EQ(backward.rise().total, -4.0 + 2.0 * 100.0 + 2.0 * 200.0 + 7.0);
   EXPECT_EQ(backward.rise().layer, 1);
   EXPECT_EQ(backward.under_reduction, Bytes(200.0));
@@ -76,9 +81,12 @@ void expect_same_passes(const Chunk& one, const Chunk& other, const PassRules& r
   for (const bool whole : {false, true}) {
     for (const bool lent : {false, true}) {
       const UnitState state{.whole = whole, .lent = lent};
-      expect_same(forward_pass<double>(one, rules, state), forward_pass<double>(other, rules, state));
-      for (const BackwardTurn turn : {BackwardTurn{}, {.first = true}, {.last = true}, {.first = true, .last = true}})
-        expect_same(backward_pass<double>(one, rules, state, turn), backward_pass<double>(other, rules, state, turn));
+      expect_same(forward_pass<double>(one, rules, state),
+                  forward_pass<double>(other, rules, state));
+      for (const BackwardTurn turn :
+           {BackwardTurn{}, {.first = true}, {.last = true}, {.first = true, .last = true}})
+        expect_same(backward_pass<double>(one, rules, state, turn),
+                    backward_pass<double>(other, rules, state, turn));
     }
   }
 }
@@ -92,13 +100,15 @@ void for_each_stage(const Check& check) {
     const LayerPrices prices = layer_bytes(*run);
     const StageContents contents(run->model, run->strategy);
     for (int stage = 0; stage < run->strategy.pp; ++stage) {
-      check(*run, prices, contents, stage, pass_rules(*run, stage_bytes(*run, prices, contents, stage), contents.blocks(stage)));
+      check(*run, prices, contents, stage,
+            pass_rules(*run, stage_bytes(*run, prices, contents, stage), contents.blocks(stage)));
     }
   }
 }
 
 TEST(ChunkPasses, EqualLayersMayBeLeftOut) {
-  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage, const PassRules& rules) {
+  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage,
+                    const PassRules& rules) {
     for (int i = 0; i < contents.chunks(); ++i) {
       const Chunk chunk = chunk_layers(run, prices, contents.rank(), contents.part(stage, i));
       expect_same_passes(chunk, with_distinct_layers(chunk, contents.rank().tied), rules);
@@ -107,13 +117,14 @@ TEST(ChunkPasses, EqualLayersMayBeLeftOut) {
 }
 
 TEST(ChunkPasses, PartsWithTheSameLayersHaveTheSame) {
-  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage, const PassRules& rules) {
+  for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage,
+                    const PassRules& rules) {
     const ModelChunk& first = contents.part(stage, 0);
     for (int i = 1; i < contents.chunks(); ++i) {
       const ModelChunk& part = contents.part(stage, i);
       if (!same_layers(prices, first, part)) continue;
-      expect_same_passes(chunk_layers(run, prices, contents.rank(), first), chunk_layers(run, prices, contents.rank(), part),
-                         rules);
+      expect_same_passes(chunk_layers(run, prices, contents.rank(), first),
+                         chunk_layers(run, prices, contents.rank(), part), rules);
     }
   });
 }

@@ -13,21 +13,27 @@
 namespace llmsim::sim {
 namespace {
 
-GroupLinks links_of(const TrainingRun& run, GroupKind kind) { return group_links(run.strategy, kind, run.cluster, 1.0); }
+GroupLinks links_of(const TrainingRun& run, GroupKind kind) {
+  return group_links(run.strategy, kind, run.cluster, 1.0);
+}
 
 TEST(Collective, OneRankIsFree) {
   const GroupLinks links = links_of(small_run(1), GroupKind::Data);
-  for (const auto kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::SendRecv}) {
+  for (const auto kind :
+       {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::SendRecv}) {
     EXPECT_EQ(collective_time(kind, 1.0 * GiB, links), Seconds(0.0));
   }
 }
 
 TEST(Collective, LargeMessagesRunAtTheBusBandwidth) {
-  // 8 ranks in one node at 100 GB/s: an all-gather of S moves 7/8 S, an all-reduce twice that; latencies are microseconds.
+  // 8 ranks in one node at 100 GB/s: an all-gather of S moves 7/8 S, an all-reduce twice that;
+  // latencies are microseconds.
   const GroupLinks links = links_of(small_run(8), GroupKind::Data);
   const double size = 8e9;
-  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(size), links).value(), 7.0 / 8.0 * size / 100e9, 1e-4);
-  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(size), links).value(), 2.0 * 7.0 / 8.0 * size / 100e9, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(size), links).value(),
+              7.0 / 8.0 * size / 100e9, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(size), links).value(),
+              2.0 * 7.0 / 8.0 * size / 100e9, 1e-4);
 }
 
 TEST(Collective, AcrossNodesTheNetworkSetsThePace) {
@@ -64,36 +70,45 @@ TEST(Collective, APackagePairIsFasterThanItsNeighbours) {
 }
 
 TEST(Collective, ATreeOverTwoNodesSendsEachByteOnce) {
-  // 16 ranks on two nodes: a tree crosses 80 GB/s with 2 (2-1)/2 S, a ring with 2 (16-1)/16 S; inside, 2 * 15/16 S at 100 GB/s is
-  // longer than 1 S at 80.  Every tree runs at 0.92 and holds back 13.6 MB at its one level, each way, at 80 GB/s.
+  // 16 ranks on two nodes: a tree crosses 80 GB/s with 2 (2-1)/2 S, a ring with 2 (16-1)/16 S;
+  // inside, 2 * 15/16 S at 100 GB/s is longer than 1 S at 80.  Every tree runs at 0.92 and holds
+  // back 13.6 MB at its one level, each way, at 80 GB/s.
   const double size = 8e9;
   const double tree = (2.0 * 15.0 / 16.0 * size / 100e9 + 2.0 * 13.6e6 / 80e9) / 0.92;
   const double ring = 2.0 * 15.0 / 16.0 * size / 80e9;
   ASSERT_LT(tree, ring);
-  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(size), links_of(small_run(16), GroupKind::Data)).value(), tree,
-              1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(size),
+                              links_of(small_run(16), GroupKind::Data))
+                  .value(),
+              tree, 1e-4);
 }
 
 TEST(Collective, TwoRanksBehindASwitchReachLessThanEight) {
   // (1 + 1.6/64) / (1 + 1.6/4) = 0.732 of 100 GB/s, half of the message on the wire.
   const double expected = 0.5 * 8e9 / (100e9 * 1.025 / 1.4);
-  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(small_run(2), GroupKind::Data)).value(), expected,
-              1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9),
+                              links_of(small_run(2), GroupKind::Data))
+                  .value(),
+              expected, 1e-4);
 }
 
 TEST(Collective, TimeGrowsWithSizeAndRanks) {
   Seconds last;
   for (const double size : {1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9}) {
-    const Seconds time = collective_time(CollectiveKind::AllReduce, Bytes(size), links_of(small_run(16), GroupKind::Data));
+    const Seconds time = collective_time(CollectiveKind::AllReduce, Bytes(size),
+                                         links_of(small_run(16), GroupKind::Data));
     EXPECT_GT(time, last);
     last = time;
   }
-  EXPECT_LT(collective_time(CollectiveKind::AllGather, 1.0 * GB, links_of(small_run(16), GroupKind::Data)),
-            collective_time(CollectiveKind::AllGather, 1.0 * GB, links_of(small_run(64), GroupKind::Data)));
+  EXPECT_LT(collective_time(CollectiveKind::AllGather, 1.0 * GB,
+                            links_of(small_run(16), GroupKind::Data)),
+            collective_time(CollectiveKind::AllGather, 1.0 * GB,
+                            links_of(small_run(64), GroupKind::Data)));
 }
 
 TEST(Collective, SocketsCarryWhatTheHostsKernelsDo) {
-  // Two nodes of 80 GB/s adapters: over sockets 3.2 GB/s whatever the adapters are, and tp 4 still shares them by four.
+  // Two nodes of 80 GB/s adapters: over sockets 3.2 GB/s whatever the adapters are, and tp 4 still
+  // shares them by four.
   TrainingRun run = small_run(16);
   run.cluster.network.transport = Transport::Sockets;
   run.cluster.network.socket_bandwidth = 3.2 * GBps;
@@ -104,42 +119,56 @@ TEST(Collective, SocketsCarryWhatTheHostsKernelsDo) {
   EXPECT_NEAR(links_of(run, GroupKind::Data).network / GBps, 0.4, 1e-9);
 }
 
-// 16 ranks on two nodes, S = 8 GB: a rank sends 7/16 S to its neighbours at 100 GB/s, 35 ms, and 8/16 S to the other node, over
-// adapters of 80 GB/s that all eight ranks of its node share: 8 * 4 GB / 80 GB/s = 400 ms.
+// 16 ranks on two nodes, S = 8 GB: a rank sends 7/16 S to its neighbours at 100 GB/s, 35 ms, and
+// 8/16 S to the other node, over adapters of 80 GB/s that all eight ranks of its node share: 8 * 4
+// GB / 80 GB/s = 400 ms.
 TEST(Collective, RanksOfANodeShareItsInjectionInAnAllToAll) {
   const double far = 8.0 * 4e9 / 80e9;
-  EXPECT_NEAR(collective_time(CollectiveKind::AllToAll, Bytes(8e9), links_of(small_run(16), GroupKind::Data)).value(), far, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllToAll, Bytes(8e9),
+                              links_of(small_run(16), GroupKind::Data))
+                  .value(),
+              far, 1e-4);
   // Of groups of two ranks a node (tp 4) four share them: 2 * 4 GB / 20 GB/s, the same.
   TrainingRun run = small_run(16);
   run.strategy.tp = 4, run.strategy.dp = 4;
-  EXPECT_NEAR(collective_time(CollectiveKind::AllToAll, Bytes(8e9), links_of(run, GroupKind::Data)).value(), far, 1e-4);
+  EXPECT_NEAR(
+      collective_time(CollectiveKind::AllToAll, Bytes(8e9), links_of(run, GroupKind::Data)).value(),
+      far, 1e-4);
 }
 
 TEST(Collective, AHierarchyCrossesEachLevelOnceAndDecaysWithNoRing) {
-  // 64 ranks on 8 nodes, S = 8 GB: inside 7/8 S at 100 GB/s, between nodes 7/8 S at 80 GB/s; rings lose half over 8 nodes at
-  // a decay of 1/2.
+  // 64 ranks on 8 nodes, S = 8 GB: inside 7/8 S at 100 GB/s, between nodes 7/8 S at 80 GB/s; rings
+  // lose half over 8 nodes at a decay of 1/2.
   TrainingRun run = small_run(64);
   run.cluster.network.ring_decay = 0.5;
   const double ring = 63.0 / 64.0 * 8e9 / (80e9 / 2.0);
-  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(run, GroupKind::Data)).value(), ring, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(run, GroupKind::Data))
+                  .value(),
+              ring, 1e-4);
   run.cluster.algorithm = CollectiveAlgorithm::Hierarchical;
   const double levels = 7.0 / 8.0 * 8e9 / 100e9 + 7.0 / 8.0 * 8e9 / 80e9;
-  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(run, GroupKind::Data)).value(), levels, 1e-4);
-  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(8e9), links_of(run, GroupKind::Data)).value(), 2.0 * levels, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(8e9), links_of(run, GroupKind::Data))
+                  .value(),
+              levels, 1e-4);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllReduce, Bytes(8e9), links_of(run, GroupKind::Data))
+                  .value(),
+              2.0 * levels, 1e-4);
 }
 
 TEST(Collective, SmallMessagesTakeLogarithmicallyManyHopsInAHierarchy) {
-  // 512 nodes of one rank, 10 us per hop, 1 kB at the low-latency protocol (hops at 2.7/14): 511 hops in a ring, log2(512) = 9
-  // in a hierarchy.
+  // 512 nodes of one rank, 10 us per hop, 1 kB at the low-latency protocol (hops at 2.7/14): 511
+  // hops in a ring, log2(512) = 9 in a hierarchy.
   TrainingRun run = small_run(512);
   run.cluster.devices_per_node = run.cluster.fabric.devices = 1;
   run.cluster.network.latency = Seconds(10e-6);
   const double hop = 10e-6 * 2.7 / 14.0;
-  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(1e3), links_of(run, GroupKind::Data)).value(), 6.6e-6 + 511 * hop,
-              1e-7);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(1e3), links_of(run, GroupKind::Data))
+                  .value(),
+              6.6e-6 + 511 * hop, 1e-7);
   run.cluster.algorithm = CollectiveAlgorithm::Hierarchical;
-  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(1e3), links_of(run, GroupKind::Data)).value(), 6.6e-6 + 9 * hop,
-              1e-7);
+  EXPECT_NEAR(collective_time(CollectiveKind::AllGather, Bytes(1e3), links_of(run, GroupKind::Data))
+                  .value(),
+              6.6e-6 + 9 * hop, 1e-7);
 }
 
 TEST(Collective, TheFastestOfRingAndTreeIsTakenUnlessTheRunSaysWhich) {
@@ -148,7 +177,8 @@ TEST(Collective, TheFastestOfRingAndTreeIsTakenUnlessTheRunSaysWhich) {
     run.cluster.algorithm = algorithm;
     return collective_time(CollectiveKind::AllReduce, Bytes(1e9), links_of(run, GroupKind::Data));
   };
-  EXPECT_EQ(time(CollectiveAlgorithm::Auto), std::min(time(CollectiveAlgorithm::Ring), time(CollectiveAlgorithm::Tree)));
+  EXPECT_EQ(time(CollectiveAlgorithm::Auto),
+            std::min(time(CollectiveAlgorithm::Ring), time(CollectiveAlgorithm::Tree)));
   EXPECT_NE(time(CollectiveAlgorithm::Ring), time(CollectiveAlgorithm::Tree));
 }
 
@@ -164,14 +194,17 @@ TEST(BusFactor, IsThatOfNcclTests) {
 
 TEST(CollectiveTerms, AreLatencyAndTransferOfTheFastestWay) {
   // A ring of 8 in one node at 100 GB/s: 14 hops of nothing, 8.4 us to start, 2 * 7/8 of 8 GB.
-  const CollectiveTerms large = collective_terms(CollectiveKind::AllReduce, Bytes(8e9), links_of(small_run(8), GroupKind::Data));
+  const CollectiveTerms large = collective_terms(CollectiveKind::AllReduce, Bytes(8e9),
+                                                 links_of(small_run(8), GroupKind::Data));
   EXPECT_EQ(large.route, CollectiveRoute::Ring);
   EXPECT_EQ(large.protocol, CollectiveProtocol::Simple);
   EXPECT_NEAR(large.alpha / us, 8.4, 1e-9);
   EXPECT_NEAR(large.beta().value(), 14e9 / 100e9, 1e-9);
-  EXPECT_EQ(large.time, collective_time(CollectiveKind::AllReduce, Bytes(8e9), links_of(small_run(8), GroupKind::Data)));
+  EXPECT_EQ(large.time, collective_time(CollectiveKind::AllReduce, Bytes(8e9),
+                                        links_of(small_run(8), GroupKind::Data)));
   // Four bytes are all latency: LL starts in 6.6 us.
-  const CollectiveTerms small = collective_terms(CollectiveKind::AllGather, Bytes(4.0), links_of(small_run(8), GroupKind::Data));
+  const CollectiveTerms small = collective_terms(CollectiveKind::AllGather, Bytes(4.0),
+                                                 links_of(small_run(8), GroupKind::Data));
   EXPECT_EQ(small.protocol, CollectiveProtocol::LL);
   EXPECT_NEAR(small.time / us, 6.6, 0.01);
 }
@@ -180,8 +213,10 @@ TEST(CollectiveTerms, ASwitchThatAddsIsARouteOfItsOwn) {
   TrainingRun run = small_run(8);
   run.cluster.fabric.in_switch_reduction = true;
   const GroupLinks links = links_of(run, GroupKind::Data);
-  EXPECT_EQ(collective_terms(CollectiveKind::AllReduce, 1.0 * GiB, links).route, CollectiveRoute::InSwitch);
-  EXPECT_EQ(collective_terms(CollectiveKind::AllGather, 1.0 * GiB, links).route, CollectiveRoute::Ring);
+  EXPECT_EQ(collective_terms(CollectiveKind::AllReduce, 1.0 * GiB, links).route,
+            CollectiveRoute::InSwitch);
+  EXPECT_EQ(collective_terms(CollectiveKind::AllGather, 1.0 * GiB, links).route,
+            CollectiveRoute::Ring);
 }
 
 // Processes that exchange 1 GB/s, add up 4 GB/s, and take 100 us to wake each other.
@@ -196,7 +231,9 @@ GroupLinks processes(int ranks) {
 }
 
 void expect_time(CollectiveKind kind, double megabytes, int ranks, double milliseconds) {
-  EXPECT_NEAR(collective_time(kind, Bytes(megabytes * 1e6), processes(ranks)) / ms, milliseconds, 1e-9) << name_of(kind);
+  EXPECT_NEAR(collective_time(kind, Bytes(megabytes * 1e6), processes(ranks)) / ms, milliseconds,
+              1e-9)
+      << name_of(kind);
 }
 
 // Of 8 MB two ranks send each other 4 MB, in 4 ms, and add them up in 1 ms.
@@ -237,12 +274,14 @@ TEST(CollectiveOfOneHost, DoesNotReachToAnother) {
   EXPECT_LT(collective_time(CollectiveKind::AllGather, 8.0 * MB, links), 2.0 * ms);
 }
 
-// The header's formulas, written down once more and evaluated over groups of every kind; latencies in seconds, rates in bytes/s.
+// The header's formulas, written down once more and evaluated over groups of every kind; latencies
+// in seconds, rates in bytes/s.
 struct ProtocolText {
   double o, a, A, e;
 };
-constexpr std::array<ProtocolText, 3> kProtocolTexts{
-    {{8.4e-6, 1.0, 1.0, 1.0}, {14.0e-6, 1.9 / 3.4, 4.0 / 14.0, 0.92}, {6.6e-6, 0.6 / 3.4, 2.7 / 14.0, 0.25}}};
+constexpr std::array<ProtocolText, 3> kProtocolTexts{{{8.4e-6, 1.0, 1.0, 1.0},
+                                                      {14.0e-6, 1.9 / 3.4, 4.0 / 14.0, 0.92},
+                                                      {6.6e-6, 0.6 / 3.4, 2.7 / 14.0, 0.25}}};
 
 struct GroupText {
   double n, D;
@@ -252,7 +291,9 @@ struct GroupText {
 
   double p() const { return n / D; }
   double b() const { return D == 1 ? f : p() == 1 ? r * w : std::min(f, r * w); }
-  double few(double c) const { return switched && D == 1 ? std::min(1.0, (1 + c / 64) / (1 + c / (n * n))) : 1.0; }
+  double few(double c) const {
+    return switched && D == 1 ? std::min(1.0, (1 + c / 64) / (1 + c / (n * n))) : 1.0;
+  }
 
   double ring(double rounds, double S, const ProtocolText& t, double gain = 1.0) const {
     const double b_few = few(rounds > 1 ? 0.6 : 1.6) * gain * b();
@@ -261,34 +302,41 @@ struct GroupText {
   double tree(double S, const ProtocolText& t) const {
     const double latency = t.o + 2 * (p() - 1) * t.a * a + 2 * std::log2(D) * t.A * A;
     if (D == 1) return latency + 2 * (n - 1) / n * S / (0.92 * t.e * few(0.6) * f);
-    const double inside = p() == 1 ? 0.0 : 2 * (n - 1) / n * S / f, across = 2 * (D - 1) / D * S / (r * w);
-    return latency + (std::max(inside, across) + 2 * std::log2(D) * std::min(S, 13.6e6) / b()) / (0.92 * t.e);
+    const double inside = p() == 1 ? 0.0 : 2 * (n - 1) / n * S / f,
+                 across = 2 * (D - 1) / D * S / (r * w);
+    return latency +
+           (std::max(inside, across) + 2 * std::log2(D) * std::min(S, 13.6e6) / b()) / (0.92 * t.e);
   }
   double hierarchical(double rounds, double S, const ProtocolText& t) const {
-    const double round =
-        (p() - 1) * t.a * a + std::log2(D) * t.A * A + (p() - 1) / p() * S / (t.e * f) + (D - 1) / D * S / (t.e * w);
+    const double round = (p() - 1) * t.a * a + std::log2(D) * t.A * A +
+                         (p() - 1) / p() * S / (t.e * f) + (D - 1) / D * S / (t.e * w);
     return t.o + rounds * round;
   }
   double direct(double S) const {
-    const double inside = (p() - 1) / n * S / (few(1.6) * f), across = D == 1 ? 0.0 : p() * (n - p()) / n * S / w;
+    const double inside = (p() - 1) / n * S / (few(1.6) * f),
+                 across = D == 1 ? 0.0 : p() * (n - p()) / n * S / w;
     return 8.4e-6 + std::max(a, D == 1 ? 0.0 : A) + std::max(inside, across);
   }
   double pair(double S) const { return 8.4e-6 + (D == 1 ? a + S / f : A + S / w); }
 
   GroupLinks links(CollectiveAlgorithm algorithm) const {
     GroupLinks links;
-    links.place = {.ranks = static_cast<int>(n), .ranks_per_domain = static_cast<int>(p()), .domains = static_cast<int>(D)};
+    links.place = {.ranks = static_cast<int>(n),
+                   .ranks_per_domain = static_cast<int>(p()),
+                   .domains = static_cast<int>(D)};
     links.fabric = BytesPerSecond(f), links.network = BytesPerSecond(w), links.ring_share = r;
     links.fabric_hop = Seconds(a), links.network_hop = Seconds(A);
     links.switched = switched, links.algorithm = algorithm;
     return links;
   }
-  double time(CollectiveKind kind, double S, CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto) const {
+  double time(CollectiveKind kind, double S,
+              CollectiveAlgorithm algorithm = CollectiveAlgorithm::Auto) const {
     return collective_time(kind, Bytes(S), links(algorithm)).value();
   }
 };
 
-// Of one domain, with and without a switch, of two and of many, of one rank each, with a slow fabric and with a decaying ring.
+// Of one domain, with and without a switch, of two and of many, of one rank each, with a slow
+// fabric and with a decaying ring.
 const std::vector<GroupText> kGroupTexts{{.n = 8, .D = 1},
                                          {.n = 2, .D = 1, .switched = true},
                                          {.n = 8, .D = 1, .switched = true},
@@ -311,11 +359,15 @@ TEST(CollectiveFormulas, RingsAndTreesTakeWhatTheHeaderSays) {
     for (const double S : kMessages) {
       const double ring = fastest([&](const ProtocolText& t) { return g.ring(2, S, t); });
       const double tree = fastest([&](const ProtocolText& t) { return g.tree(S, t); });
-      EXPECT_DOUBLE_EQ(g.time(AllReduce, S, CollectiveAlgorithm::Ring), ring) << g.n << ", " << g.D << ", " << S;
-      EXPECT_DOUBLE_EQ(g.time(AllReduce, S, CollectiveAlgorithm::Tree), tree) << g.n << ", " << g.D << ", " << S;
-      EXPECT_DOUBLE_EQ(g.time(AllReduce, S), std::min(ring, tree)) << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(AllReduce, S, CollectiveAlgorithm::Ring), ring)
+          << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(AllReduce, S, CollectiveAlgorithm::Tree), tree)
+          << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(AllReduce, S), std::min(ring, tree))
+          << g.n << ", " << g.D << ", " << S;
       const double round = fastest([&](const ProtocolText& t) { return g.ring(1, S, t); });
-      for (const CollectiveKind kind : {AllGather, ReduceScatter, Broadcast}) EXPECT_DOUBLE_EQ(g.time(kind, S), round);
+      for (const CollectiveKind kind : {AllGather, ReduceScatter, Broadcast})
+        EXPECT_DOUBLE_EQ(g.time(kind, S), round);
     }
   }
 }
@@ -324,7 +376,9 @@ TEST(CollectiveFormulas, HierarchiesTakeWhatTheHeaderSays) {
   for (const GroupText& g : kGroupTexts) {
     if (g.D == 1) continue;
     for (const double S : kMessages) {
-      const auto time = [&](CollectiveKind kind) { return g.time(kind, S, CollectiveAlgorithm::Hierarchical); };
+      const auto time = [&](CollectiveKind kind) {
+        return g.time(kind, S, CollectiveAlgorithm::Hierarchical);
+      };
       const double twice = fastest([&](const ProtocolText& t) { return g.hierarchical(2, S, t); });
       const double once = fastest([&](const ProtocolText& t) { return g.hierarchical(1, S, t); });
       EXPECT_DOUBLE_EQ(time(CollectiveKind::AllReduce), twice) << g.n << ", " << g.D << ", " << S;
@@ -336,8 +390,10 @@ TEST(CollectiveFormulas, HierarchiesTakeWhatTheHeaderSays) {
 TEST(CollectiveFormulas, AllToAllsAndPairsTakeWhatTheHeaderSays) {
   for (const GroupText& g : kGroupTexts) {
     for (const double S : kMessages) {
-      EXPECT_DOUBLE_EQ(g.time(CollectiveKind::AllToAll, S), g.direct(S)) << g.n << ", " << g.D << ", " << S;
-      EXPECT_DOUBLE_EQ(g.time(CollectiveKind::SendRecv, S), g.pair(S)) << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(CollectiveKind::AllToAll, S), g.direct(S))
+          << g.n << ", " << g.D << ", " << S;
+      EXPECT_DOUBLE_EQ(g.time(CollectiveKind::SendRecv, S), g.pair(S))
+          << g.n << ", " << g.D << ", " << S;
     }
   }
 }
@@ -362,8 +418,9 @@ GroupLinks links_of(int ranks) {
   return group_links(run.strategy, GroupKind::Expert, run.cluster, 1.0);
 }
 
-// Two ranks of one node and two experts a token: of its rows a token has half at home.  It visits the other rank with probability
-// 1 - 1/4, and then once: 3/4 of a token where the all-to-all sends 2 * 1/2 rows.
+// Two ranks of one node and two experts a token: of its rows a token has half at home.  It visits
+// the other rank with probability 1 - 1/4, and then once: 3/4 of a token where the all-to-all sends
+// 2 * 1/2 rows.
 TEST(ExpertAllToAll, ATokenGoesOnceToARank) {
   const GroupPlacement place{.ranks = 2, .ranks_per_domain = 2, .domains = 1};
   const AllToAllBytes sent = deduplicated_bytes(Bytes(2000.0), {.top_k = 2}, place);
@@ -378,7 +435,8 @@ TEST(ExpertAllToAll, AndOnceToANode) {
   EXPECT_DOUBLE_EQ(sent.network.value(), 1000.0 * (1.0 - 1.0 / 256.0));
 }
 
-// Eight nodes, one group of experts on each, a token in two of them: at home with 1/8, and both visited but for 2 (1/2)^8.
+// Eight nodes, one group of experts on each, a token in two of them: at home with 1/8, and both
+// visited but for 2 (1/2)^8.
 TEST(ExpertAllToAll, ARouterOfGroupsKeepsATokenToFewNodes) {
   const GroupPlacement place{.ranks = 64, .ranks_per_domain = 8, .domains = 8};
   const ExpertRoute route{.top_k = 8, .num_groups = 8, .groups_per_token = 2};
@@ -393,8 +451,10 @@ TEST(ExpertAllToAll, IsNeverSlowerThanAllRows) {
   for (const int ranks : {1, 2, 8, 16, 64}) {
     const GroupLinks links = links_of(ranks);
     const Bytes message = 64.0 * MiB;
-    const Seconds rows = expert_all_to_all_time(message, {.dispatch = ExpertDispatch::AllToAll, .top_k = 8}, links);
-    const Seconds once = expert_all_to_all_time(message, {.dispatch = ExpertDispatch::Deduplicated, .top_k = 8}, links);
+    const Seconds rows =
+        expert_all_to_all_time(message, {.dispatch = ExpertDispatch::AllToAll, .top_k = 8}, links);
+    const Seconds once = expert_all_to_all_time(
+        message, {.dispatch = ExpertDispatch::Deduplicated, .top_k = 8}, links);
     EXPECT_EQ(rows, collective_time(CollectiveKind::AllToAll, message, links));
     EXPECT_LE(once, rows) << ranks;
     if (ranks == 1) {
@@ -403,19 +463,23 @@ TEST(ExpertAllToAll, IsNeverSlowerThanAllRows) {
   }
 }
 
-// 16 ranks on two nodes, M = 8 GB of rows of tokens that visit 8 experts: a rank has 1 GB of tokens, each of which goes to the
-// other node with 1/2 * 2 (1 - 1/2^8), and the eight ranks of a node share its 80 GB/s.
+// 16 ranks on two nodes, M = 8 GB of rows of tokens that visit 8 experts: a rank has 1 GB of
+// tokens, each of which goes to the other node with 1/2 * 2 (1 - 1/2^8), and the eight ranks of a
+// node share its 80 GB/s.
 TEST(ExpertAllToAll, RanksOfANodeShareItsInjection) {
   const double sent = 1e9 * (1.0 - 1.0 / 256.0);
   const ExpertRoute route{.dispatch = ExpertDispatch::Deduplicated, .top_k = 8};
-  EXPECT_NEAR(expert_all_to_all_time(Bytes(8e9), route, links_of(16)).value(), 8.0 * sent / 80e9, 1e-4);
+  EXPECT_NEAR(expert_all_to_all_time(Bytes(8e9), route, links_of(16)).value(), 8.0 * sent / 80e9,
+              1e-4);
 }
 
 // Over nodes with one expert a token nothing is sent twice.
 TEST(ExpertAllToAll, WithOneExpertATokenNothingIsSaved) {
   const GroupLinks links = links_of(16);
-  const Seconds rows = expert_all_to_all_time(64.0 * MiB, {.dispatch = ExpertDispatch::AllToAll, .top_k = 1}, links);
-  const Seconds once = expert_all_to_all_time(64.0 * MiB, {.dispatch = ExpertDispatch::Deduplicated, .top_k = 1}, links);
+  const Seconds rows =
+      expert_all_to_all_time(64.0 * MiB, {.dispatch = ExpertDispatch::AllToAll, .top_k = 1}, links);
+  const Seconds once = expert_all_to_all_time(
+      64.0 * MiB, {.dispatch = ExpertDispatch::Deduplicated, .top_k = 1}, links);
   EXPECT_NEAR(once / rows, 1.0, 0.01);
 }
 
@@ -425,7 +489,8 @@ TEST(ExpertOverlap, HidesExchangesUnderTheOtherPass) {
   run.strategy.ep = 8;
   const OperatorPricer exposed(run);
   PassPrice forward, backward;
-  forward.expert = 3.0 * ms, forward.gemm = 1.0 * ms, backward.expert = 4.0 * ms, backward.gemm = 2.0 * ms;
+  forward.expert = 3.0 * ms, forward.gemm = 1.0 * ms, backward.expert = 4.0 * ms,
+  backward.gemm = 2.0 * ms;
   exposed.overlap_all_to_alls(forward, backward);
   EXPECT_EQ(forward.expert, 3.0 * ms);
   run.strategy.moe_overlap = true;

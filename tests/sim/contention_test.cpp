@@ -13,7 +13,8 @@
 namespace llmsim::sim {
 namespace {
 
-// A host of four processes; each neighbour adds a tenth to GEMMs and a half to memory-bound kernels.
+// A host of four processes; each neighbour adds a tenth to GEMMs and a half to memory-bound
+// kernels.
 Cluster host(int processes) {
   Cluster cluster = ideal_cluster(processes);
   cluster.devices_per_node = 4;
@@ -102,7 +103,12 @@ TEST(Determinism, AccumulatedWeightGradientsAreNoNewTensors) {
 }
 
 Operator attention_operator() {
-  Operator op{.kind = OperatorKind::Attention, .label = "attention", .batch = 8, .m = 1024, .n = 1024, .k = 128};
+  Operator op{.kind = OperatorKind::Attention,
+              .label = "attention",
+              .batch = 8,
+              .m = 1024,
+              .n = 1024,
+              .k = 128};
   op.flops = 4.0 * 8 * 1024 * 1024 * 128 * FLOP;
   return op;
 }
@@ -118,8 +124,8 @@ TEST(Determinism, FillsWhatNormsAttentionAndCopiesWrite) {
   EXPECT_EQ(filled_bytes(of_kind(OperatorKind::Residual), false, 2.0, framework), Bytes(0.0));
 }
 
-// A GEMM of 2 x 1000 x 1000 x 1000 FLOPs takes 20 us at 100 TFLOP/s; its 2 MB take 2 us more at 1 TB/s, and a call of their
-// own.
+// A GEMM of 2 x 1000 x 1000 x 1000 FLOPs takes 20 us at 100 TFLOP/s; its 2 MB take 2 us more at 1
+// TB/s, and a call of their own.
 TEST(Determinism, AFillIsPricedAsAKernel) {
   TrainingRun run = small_run();
   const OperatorList one{gemm("gemm", 1, 1000, 1000, 1000, DType::Bf16, DType::Bf16)};
@@ -191,7 +197,8 @@ TEST(Contention, GemmsFeelAPartOfTheMemoryTraffic) {
   // 16 units, and half of the 0.3 of the memory bandwidth.
   Device device = device_of_108_units();
   device.achieved.memory_interference = 0.5;
-  EXPECT_DOUBLE_EQ(slower(collective_share(eight_ranks(), device), device, kGemms), 1.0 / (1.0 - 16.0 / 108.0 - 0.15));
+  EXPECT_DOUBLE_EQ(slower(collective_share(eight_ranks(), device), device, kGemms),
+                   1.0 / (1.0 - 16.0 / 108.0 - 0.15));
 }
 
 TEST(Contention, CopiesTakeNoUnitsAndOneByteLess) {
@@ -213,20 +220,23 @@ TEST(Contention, TheLibraryTakesNoMoreThanItsLimit) {
   EXPECT_DOUBLE_EQ(collective_share(eight_ranks(), device).units, 10.0 / 108.0);
 }
 
-// A second of a collective costs kernels of any kind 0.8 seconds, whatever units and memory there are.
+// A second of a collective costs kernels of any kind 0.8 seconds, whatever units and memory there
+// are.
 TEST(Contention, ProcessesOfAHostLoseTheCoresThatCarryTheCollective) {
   Device device = device_of_108_units();
   device.achieved.sharing.collectives = 0.8;
   GroupLinks links = eight_ranks();
   links.loopback = true;
   for (const DeviceShare& share :
-       {collective_share(links, device), collective_share(links, device, 16.0), copied_share(links, device)}) {
+       {collective_share(links, device), collective_share(links, device, 16.0),
+        copied_share(links, device)}) {
     EXPECT_NEAR(rate_loss(rates_overlapped(share, device), kGemms), 0.8, 1e-12);
     EXPECT_NEAR(rate_loss(rates_overlapped(share, device), kStreams), 0.8, 1e-12);
   }
 }
 
-// Where nothing can be hidden, work and collective take as long as one after the other, to a hundredth.
+// Where nothing can be hidden, work and collective take as long as one after the other, to a
+// hundredth.
 TEST(Contention, NothingIsHiddenWhereACollectiveCostsItsTime) {
   Device device = device_of_108_units();
   device.achieved.sharing.collectives = 1.0;
@@ -246,7 +256,8 @@ TEST(Contention, ASingleRankTakesNothing) {
 
 TEST(Contention, AMixIsSlowedDownPartByPart) {
   // Rates 0.8 and 0.5: 4 of GEMMs become 5, 1 of streams 2, 3 of waiting stay: 8 of 10.
-  const WorkMix mix{.arithmetic = Seconds(4.0), .memory_bound = Seconds(1.0), .waiting = Seconds(3.0)};
+  const WorkMix mix{
+      .arithmetic = Seconds(4.0), .memory_bound = Seconds(1.0), .waiting = Seconds(3.0)};
   EXPECT_DOUBLE_EQ(rate_loss({.arithmetic = 0.8, .memory_bound = 0.5}, mix), 1.0 - 8.0 / 10.0);
 }
 
@@ -306,16 +317,19 @@ TEST(Contention, NoOverlapNoSlowdown) {
   EXPECT_EQ(contention_of(run), Seconds(0.0));
 }
 
-// Four pieces of a GEMM of `whole`, each `piece`; `messages` of them 3 (a ring of copies) or 4 (scattered sums).
+// Four pieces of a GEMM of `whole`, each `piece`; `messages` of them 3 (a ring of copies) or 4
+// (scattered sums).
 ExposedTimes four_pieces(double collective, double whole, double piece, int messages, double loss) {
-  return pipelined(Seconds(collective), {.whole = Seconds(whole), .piece = Seconds(piece)}, 4, messages, loss);
+  return pipelined(Seconds(collective), {.whole = Seconds(whole), .piece = Seconds(piece)}, 4,
+                   messages, loss);
 }
 double shown(double collective, double whole, double piece, int messages = 3) {
   return four_pieces(collective, whole, piece, messages, 0.0).exposed.value();
 }
 
 TEST(TensorOverlap, APipelineShowsWhatItsPiecesCannotHide) {
-  // A GEMM of 8 computes 2 + 3 * 2.  Messages of 1 each hide; of 3 each set the pace: 2 + 3 * 3 - 8 = 3.
+  // A GEMM of 8 computes 2 + 3 * 2.  Messages of 1 each hide; of 3 each set the pace: 2 + 3 * 3 - 8
+  // = 3.
   EXPECT_DOUBLE_EQ(shown(3.0, 8.0, 2.0), 0.0);
   EXPECT_DOUBLE_EQ(shown(9.0, 8.0, 2.0), 3.0);
 }
@@ -334,7 +348,8 @@ TEST(TensorOverlap, SmallPiecesOfAGemmRunLessWell) {
 }
 
 TEST(TensorOverlap, PiecesBesideAMessageAreSlowedDown) {
-  // Loss 0.25.  Messages of 1 each beside pieces of 2: while one travels 0.75 of the piece is done, so it takes 0.25 longer.
+  // Loss 0.25.  Messages of 1 each beside pieces of 2: while one travels 0.75 of the piece is done,
+  // so it takes 0.25 longer.
   const ExposedTimes hidden = four_pieces(3.0, 8.0, 2.0, 3, 0.25);
   EXPECT_DOUBLE_EQ(hidden.slowdown.value(), 3 * 0.25);
   EXPECT_DOUBLE_EQ(hidden.exposed.value(), 0.0);
@@ -363,8 +378,9 @@ TEST(TensorOverlap, WithoutItEveryCollectiveShows) {
 }
 
 TEST(TensorOverlap, GradientsThatNeedNothingOfThemHideFourOfSixBackwardCollectives) {
-  // Two blocks halves, each: input gathered again (beside dgrad), column gradient scattered (beside wgrad), row gradient gathered
-  // (needed by all GEMMs).  Gathers and scatters of the same message take the same time.
+  // Two blocks halves, each: input gathered again (beside dgrad), column gradient scattered (beside
+  // wgrad), row gradient gathered (needed by all GEMMs).  Gathers and scatters of the same message
+  // take the same time.
   TrainingRun run = tensor_run();
   run.framework.hides_column_gradients = true;
   const BlockPrice block = layer_prices(run).block;
@@ -386,14 +402,16 @@ TEST(TensorOverlap, TransformerEngineShowsTheLastScatteredPiece) {
   run.strategy.tp_overlap = true;
   run.framework.reserve.transformer_engine = true;
   const BlockPrice block = layer_prices(run).block;
-  // Half of the collectives gather before a GEMM and hide; half scatter its sums in four pieces, of which the last shows.
+  // Half of the collectives gather before a GEMM and hide; half scatter its sums in four pieces, of
+  // which the last shows.
   EXPECT_NEAR(block.forward.collective_exposed / block.forward.collective, 0.5 * 0.25, 1e-9);
   EXPECT_NEAR(block.backward.collective_exposed / block.backward.collective, 0.0, 1e-9);
   EXPECT_EQ(block.forward.contention, Seconds(0.0));
 }
 
 TEST(TensorOverlap, CopiesTakeNoUnitsButScatteredSumsDo) {
-  // 16 of 64 units: GEMMs lose 1/4 of their rate beside three of four messages of the scatters, half of the collectives.
+  // 16 of 64 units: GEMMs lose 1/4 of their rate beside three of four messages of the scatters,
+  // half of the collectives.
   TrainingRun run = tensor_run();
   run.strategy.tp_overlap = true;
   run.framework.reserve.transformer_engine = true;

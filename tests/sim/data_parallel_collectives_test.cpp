@@ -43,7 +43,8 @@ TEST(DataParallelCollectives, FlatUnitsAreOneMessageEachPaddedToTheirRanks) {
   c.run.framework.sharded.flat_units = true;
   c.run.strategy.sharding = Sharding::Zero3;
   c.rank.block = 1e6 + 1;
-  const DataParallelMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+  const DataParallelMessages all =
+      c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
   EXPECT_EQ(all.count, 18.0);
   EXPECT_EQ(all.parameters, 16 * (1e6 + 16) + 4e6 + 2e6);  // 16 ranks
   EXPECT_EQ(all.trained, all.parameters);
@@ -66,7 +67,8 @@ TEST(DataParallelCollectives, BucketsRunThroughFlatUnits) {
   ExchangeCase c;
   c.run.framework.sharded.flat_units = true;
   c.run.framework.gradients.bucket = 5e6;
-  const DataParallelMessages all = c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
+  const DataParallelMessages all =
+      c.exchange().messages({{.blocks = 16, .embedding = true, .head = true}});
   EXPECT_EQ(all.count, 5.0);  // four full ones and 2 of 22 million
   EXPECT_EQ(all.trained, 22e6);
 }
@@ -82,7 +84,8 @@ TEST(DataParallelCollectives, TheNormOfShardedGradientsIsSummed) {
 }
 
 TEST(DataParallelCollectives, UnitsTogetherCarryTheSameBytes) {
-  // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128 pay 128 latencies.
+  // No latency to speak of: 16 messages of 1/16 take as long as one, 15/16 of 32 MB at 80 GB/s; 128
+  // pay 128 latencies.
   ExchangeCase c;
   c.run.strategy.sharding = Sharding::Zero3;
   c.run.framework.storage.weight_bytes = 2.0;
@@ -95,7 +98,8 @@ TEST(DataParallelCollectives, UnitsTogetherCarryTheSameBytes) {
 }
 
 TEST(DataParallelCollectives, ReductionsAreAsWideAsTheFrameworkSays) {
-  // Autocast over fp32 weights under FSDP: bf16 on the wire unless reduce_dtype is fp32; an fp32 run has nothing narrower.
+  // Autocast over fp32 weights under FSDP: bf16 on the wire unless reduce_dtype is fp32; an fp32
+  // run has nothing narrower.
   ExchangeCase c;
   c.run.framework.storage.weight_bytes = c.run.framework.storage.gradient_bytes = 4.0;
   EXPECT_EQ(c.exchange().gradient_wire_bytes(), 2.0);
@@ -116,7 +120,8 @@ TEST(DataParallelCollectives, QuantisedGathersSendOneByte) {
   EXPECT_EQ(c.exchange().weight_wire_bytes(), 2.0);
 }
 
-// Step time with one unit for the whole model over that with one per block, on nodes of one device behind a slow network.
+// Step time with one unit for the whole model over that with one per block, on nodes of one device
+// behind a slow network.
 double one_unit_ratio(int devices, Seconds latency) {
   TrainingRun run = small_run(devices);
   run.cluster.devices_per_node = run.cluster.fabric.devices = 1;
@@ -131,13 +136,14 @@ double one_unit_ratio(int devices, Seconds latency) {
 }
 
 TEST(DataParallelCollectives, OneUnitForTheWholeModelWinsOnlyWhereLatencyRules) {
-  // OLMo (pull request 270): one unit was faster than one per block beyond 32 nodes.  Blocks hide gathers behind compute, but pay
-  // a ring's n - 1 hops each time.
+  // OLMo (pull request 270): one unit was faster than one per block beyond 32 nodes.  Blocks hide
+  // gathers behind compute, but pay a ring's n - 1 hops each time.
   EXPECT_GT(one_unit_ratio(8, Seconds(1e-6)), 1.0);
   EXPECT_LT(one_unit_ratio(1024, Seconds(50e-6)), 1.0);
 }
 
-double bytes_of(double (*copies)(const Run&, const DataParallelCollectives&), const TrainingRun& run) {
+double bytes_of(double (*copies)(const Run&, const DataParallelCollectives&),
+                const TrainingRun& run) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   return copies(run, DataParallelCollectives(run, rank));
 }
@@ -176,10 +182,12 @@ TEST(ParameterCopies, BucketsCostAReadAndAWriteEachWay) {
 }
 
 TEST(ParameterCopies, AStepShowsThem) {
-  // One device of 1 TB/s, eight micro-batches: 7 x 6 bytes of every weight and gradient pass through memory.
+  // One device of 1 TB/s, eight micro-batches: 7 x 6 bytes of every weight and gradient pass
+  // through memory.
   const TrainingRun run = small_run();
   double copies = 0.0;
-  for (const TimeTerm& t : predict(run).breakdown) copies += std::string(t.name) == "gradient_copies" ? t.time.value() : 0.0;
+  for (const TimeTerm& t : predict(run).breakdown)
+    copies += std::string(t.name) == "gradient_copies" ? t.time.value() : 0.0;
   const double expected = 7.0 * 6.0 * static_cast<double>(parameters(run.model).total()) / 1e12;
   EXPECT_NEAR(copies, expected, 1e-3 * expected);
 }

@@ -7,8 +7,8 @@ namespace {
 
 using Role = Dataflow::Role;
 
-// A layer of bytes that can be counted on paper: x 10 -> norm -> y 10 -> up -> z 40 -> activation -> a 40 -> down -> o 10, + x.
-// The norm saves x, the GEMMs their inputs, the activation its own.
+// A layer of bytes that can be counted on paper: x 10 -> norm -> y 10 -> up -> z 40 -> activation
+// -> a 40 -> down -> o 10, + x.  The norm saves x, the GEMMs their inputs, the activation its own.
 struct Small {
   Dataflow flow;
   Dataflow::Tensor x, y, z, a, o;
@@ -38,7 +38,8 @@ TEST(Dataflow, AForwardPassLeavesWhatIsSavedAndTheOutput) {
   EXPECT_EQ(layer.flow.saved(), Bytes(10.0 + 10.0 + 40.0 + 40.0));  // x, y, z, a
 }
 
-// da +40; a goes; dz +40 beside da: 40 above the start.  Then z, da, y, dz, dy go, and the sum of x's two gradients stays one.
+// da +40; a goes; dz +40 beside da: 40 above the start.  Then z, da, y, dz, dy go, and the sum of
+// x's two gradients stays one.
 TEST(Dataflow, ABackwardPassFreesASavedTensorWithItsFirstReader) {
   const Small layer;
   expect(layer.flow.backward(), 40.0, -100.0);
@@ -57,7 +58,8 @@ TEST(Dataflow, ARecomputationThatStopsEarlyWritesNoOutput) {
   expect(layer.flow.backward(layer.flow.recompute_all(false)), 140.0, -10.0);
 }
 
-// The activation's output goes at the end of the forward pass, and is there again when the backward pass begins.
+// The activation's output goes at the end of the forward pass, and is there again when the backward
+// pass begins.
 TEST(Dataflow, ARecomputedModuleGivesUpItsOutput) {
   const Small layer;
   const auto plan = layer.flow.recompute({Module::Activation}, {});
@@ -76,7 +78,8 @@ TEST(Dataflow, ACheckpointWithinALayerKeepsWhatOthersRead) {
 // Of two GEMMs the first one's output, z, is kept beside the input x; all else is written again.
 TEST(Dataflow, APolicyKeepsEverySecondGemm) {
   Dataflow flow;
-  const auto x = flow.add(Bytes(10.0)), y = flow.add(Bytes(10.0)), z = flow.add(Bytes(40.0)), o = flow.add(Bytes(10.0));
+  const auto x = flow.add(Bytes(10.0)), y = flow.add(Bytes(10.0)), z = flow.add(Bytes(40.0)),
+             o = flow.add(Bytes(10.0));
   flow.set_input(x);
   flow.set_output(o);
   flow.step(Module::Norm).reads(x).writes(y).saves(x);
@@ -87,7 +90,8 @@ TEST(Dataflow, APolicyKeepsEverySecondGemm) {
   EXPECT_EQ(flow.repeated_share(plan, Module::MlpUp, 0), 0.0);
   EXPECT_EQ(flow.repeated_share(plan, Module::MlpDown, 0), 1.0);
   expect(flow.forward(plan), 50.0, 50.0);  // y goes when z is there
-  // y 10 and o 10 are written again, dz 40; dy 10 in the place of the freed dz and z; x goes when dx is there.
+  // y 10 and o 10 are written again, dz 40; dy 10 in the place of the freed dz and z; x goes when
+  // dx is there.
   expect(flow.backward(plan), 60.0, -50.0);
 }
 
@@ -96,7 +100,12 @@ TEST(Dataflow, AWorkspaceIsThereWhileItsStepRuns) {
   const auto x = flow.add(Bytes(10.0)), y = flow.add(Bytes(20.0));
   flow.set_input(x);
   flow.set_output(y);
-  flow.step(Module::Norm).reads(x).writes(y).saves(x).forward_workspace(Bytes(5.0)).backward_workspace(Bytes(7.0));
+  flow.step(Module::Norm)
+      .reads(x)
+      .writes(y)
+      .saves(x)
+      .forward_workspace(Bytes(5.0))
+      .backward_workspace(Bytes(7.0));
   expect(flow.forward(), 25.0, 20.0);
   // dx +10, 7 on top; then dy 20 and x 10 go.
   expect(flow.backward(), 17.0, 10.0 - 20.0 - 10.0);

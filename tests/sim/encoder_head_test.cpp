@@ -41,11 +41,13 @@ TEST(EncoderHead, OnlyPredictedTokensPassIt) {
   EXPECT_DOUBLE_EQ(total_flops(head.backward) / FLOP, 4.0 * gemms);
 }
 
-// Inputs of dense layer, activation and norm for each predicted row, of pooler, tanh and the two classes for each sequence, in
-// two bytes; a row has its logits too, and a copy in fp32.
+// Inputs of dense layer, activation and norm for each predicted row, of pooler, tanh and the two
+// classes for each sequence, in two bytes; a row has its logits too, and a copy in fp32.
 TEST(EncoderHead, SavesInputsOfItsLayers) {
   TrainingRun run = encoder_run();
-  const auto saved = [&] { return head_dataflow(run.model, run.strategy, run.framework).saved().value(); };
+  const auto saved = [&] {
+    return head_dataflow(run.model, run.strategy, run.framework).saved().value();
+  };
   const double both = saved(), row = 3.0 * 1024 * 2 + run.model.vocab_size * (2.0 + 4.0);
   run.model.encoder->next_sentence = false;
   EXPECT_DOUBLE_EQ(both - saved(), 3.0 * 1024 * 2);
@@ -56,7 +58,8 @@ TEST(EncoderHead, SavesInputsOfItsLayers) {
 
 TEST(EncoderHead, LogitsAreOfPredictedTokens) {
   TrainingRun run = encoder_run();
-  const Operator logits = labelled(lower_head(run.model, run.strategy, run.framework).forward, "head");
+  const Operator logits =
+      labelled(lower_head(run.model, run.strategy, run.framework).forward, "head");
   EXPECT_EQ(logits.m, 128);
   EXPECT_EQ(logits.n, run.model.vocab_size);
   run.model.encoder->predicted_share = 1.0;
@@ -72,13 +75,16 @@ TEST(EncoderHead, AtLeastOneTokenIsPredicted) {
 // The operators of all blocks and the head are the FLOPs that the model's shape promises.
 TEST(EncoderHead, OperatorsAddUpToTheModel) {
   const TrainingRun run = encoder_run();
-  const LayerOperators block = lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
+  const LayerOperators block =
+      lower_block(run.model, run.strategy, run.framework, RecomputeKind::None);
   const LayerOperators head = lower_head(run.model, run.strategy, run.framework);
-  const double flops = run.model.num_layers * (total_flops(block.forward) / FLOP) + total_flops(head.forward) / FLOP;
+  const double flops =
+      run.model.num_layers * (total_flops(block.forward) / FLOP) + total_flops(head.forward) / FLOP;
   EXPECT_NEAR(flops / (1024.0 * (forward_flops_per_token(run.model, true) / FLOP)), 1.0, 1e-12);
 }
 
-// Both ends of a tied model on one part hold every parameter but those of the blocks once; the bias of the logits is not counted.
+// Both ends of a tied model on one part hold every parameter but those of the blocks once; the bias
+// of the logits is not counted.
 TEST(EncoderHead, ItsLayersStandBesideTheTable) {
   const TrainingRun run = encoder_run();
   const RankParameters rank = rank_parameters(run.model, run.strategy);
@@ -89,7 +95,9 @@ TEST(EncoderHead, ItsLayersStandBesideTheTable) {
 
 TEST(EncoderHead, SegmentsAreAddedToTheEmbedding) {
   TrainingRun run = encoder_run();
-  const auto moved = [&] { return total_moved(lower_embedding(run.model, run.strategy, run.framework).forward).value(); };
+  const auto moved = [&] {
+    return total_moved(lower_embedding(run.model, run.strategy, run.framework).forward).value();
+  };
   const double with = moved();
   run.model.encoder->segment_types = 0;
   EXPECT_DOUBLE_EQ(with - moved(), 4.0 * 1024 * 1024 * 2.0);  // written, both read, the sum written

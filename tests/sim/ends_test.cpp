@@ -15,20 +15,23 @@ double moved_by(const OperatorList& operators, std::string_view label) {
   return sum;
 }
 
-// t = 2 sequences of tokens, h wide, 2 bytes: the stream is read and written, the table of one sequence is read; backward the
-// stream is read and a sum over the sequences written, which is then read and added to what was accumulated.
+// t = 2 sequences of tokens, h wide, 2 bytes: the stream is read and written, the table of one
+// sequence is read; backward the stream is read and a sum over the sequences written, which is then
+// read and added to what was accumulated.
 TEST(Embedding, LearnedPositionsAreAddedApartWhereAFrameworkDoes) {
   TrainingRun run = small_run();
   run.model.position = Position::Learned;
   run.strategy.micro_batch = 2;
   const double table = 2.0 * run.model.seq_len * run.model.hidden_size;
-  EXPECT_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "positions"), 0.0);
+  EXPECT_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "positions"),
+            0.0);
   run.framework.separate_position_kernel = true;
   const LayerOperators ends = lower_embedding(run.model, run.strategy, run.framework);
   EXPECT_DOUBLE_EQ(moved_by(ends.forward, "positions"), (2.0 * 2.0 + 1.0) * table);
   EXPECT_DOUBLE_EQ(moved_by(ends.backward, "positions"), (2.0 + 4.0) * table);
   run.model.position = Position::Rope;
-  EXPECT_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "positions"), 0.0);
+  EXPECT_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "positions"),
+            0.0);
 }
 
 // V h values read in fp32 and written in 16 bits; a tied table is cast for the head.
@@ -41,7 +44,9 @@ TEST(Embedding, TablesAreCastInBothPassesWhereAFrameworkDoes) {
   EXPECT_DOUBLE_EQ(moved_by(apart.forward, "weight_cast"), cast);
   EXPECT_DOUBLE_EQ(moved_by(apart.backward, "weight_cast"), cast);
   run.model.tied_embeddings = true;
-  EXPECT_EQ(moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "weight_cast"), 0.0);
+  EXPECT_EQ(
+      moved_by(lower_embedding(run.model, run.strategy, run.framework).forward, "weight_cast"),
+      0.0);
 }
 
 }  // namespace

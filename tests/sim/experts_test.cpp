@@ -29,12 +29,16 @@ struct ExpertsCase {
   Framework framework;
 
   LayerOperators lower() const {
-    return lower_experts(model, strategy, framework, {.precision = strategy.precision, .framework = &framework, .adapters = {}});
+    return lower_experts(
+        model, strategy, framework,
+        {.precision = strategy.precision, .framework = &framework, .adapters = {}});
   }
   LayerOperators block(RecomputeKind recompute) const {
     return lower_block(model, strategy, framework, recompute, LayerKind::Moe);
   }
-  Bytes saved(RecomputeKind recompute = RecomputeKind::None) const { return saved_by_block(*this, recompute, LayerKind::Moe); }
+  Bytes saved(RecomputeKind recompute = RecomputeKind::None) const {
+    return saved_by_block(*this, recompute, LayerKind::Moe);
+  }
   // By the MoE layer alone; its input is saved by the router.
   Bytes saved_inside() const {
     LayerDataflow layer(model, strategy, framework);
@@ -48,7 +52,8 @@ struct ExpertsCase {
 double exchanged(const OperatorList& list, std::string_view label) {
   double sum = 0.0;
   for (const Operator& op : list) {
-    if (label == op.label && op.collective == CollectiveKind::AllToAll && op.kind == OperatorKind::Collective)
+    if (label == op.label && op.collective == CollectiveKind::AllToAll &&
+        op.kind == OperatorKind::Collective)
       sum += op.message.value();
   }
   return sum;
@@ -88,24 +93,28 @@ TEST(Experts, RowsGoToTheirExpertsAndBack) {
   EXPECT_EQ(count_of(c.lower().forward, CollectiveKind::AllToAll), 0.0);
   c.strategy.dp = c.strategy.ep = 2;
   const LayerOperators experts = c.lower();
-  EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 3.0);  // counts, dispatch, combination
+  // Counts, dispatch, combination.
+  EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 3.0);
   EXPECT_EQ(count_of(experts.backward, CollectiveKind::AllToAll), 2.0);
   EXPECT_EQ(named(experts.forward, "expert_counts").message, Bytes(4.0 * 8.0));
-  EXPECT_EQ(named(experts.forward, "expert_combine").message, Bytes(16.0 * 16.0 * 2.0));  // rows of bf16
+  // Rows of bf16.
+  EXPECT_EQ(named(experts.forward, "expert_combine").message, Bytes(16.0 * 16.0 * 2.0));
   EXPECT_EQ(named(experts.forward, "expert_combine").group, GroupKind::Expert);
 }
 
 TEST(Experts, SharedExpertsSeeEveryToken) {
   ExpertsCase c;
   c.model.moe->num_shared_experts = 2, c.model.moe->shared_expert_ffn_size = 5;
-  const Flops plain = ExpertsCase().lower().forward.empty() ? Flops{} : total_flops(ExpertsCase().lower().forward);
+  const Flops plain =
+      ExpertsCase().lower().forward.empty() ? Flops{} : total_flops(ExpertsCase().lower().forward);
   EXPECT_EQ(total_flops(c.lower().forward) - plain, 2.0 * 8.0 * 3.0 * 10.0 * 16.0 * FLOP);
   const Flops ungated = total_flops(c.lower().forward);
   c.model.moe->shared_expert_gate = true;
   EXPECT_EQ(total_flops(c.lower().forward) - ungated, 2.0 * 8.0 * 16.0 * FLOP);
 }
 
-// The router's gradient reads what the experts returned: unlike an MLP's, their last GEMM is recomputed.
+// The router's gradient reads what the experts returned: unlike an MLP's, their last GEMM is
+// recomputed.
 TEST(Experts, RecomputationMakesAllGemmsAgain) {
   ExpertsCase c;
   c.framework.recompute_stops_early = true;
@@ -116,7 +125,8 @@ TEST(Experts, RecomputationMakesAllGemmsAgain) {
 
 TEST(Experts, RecomputationOfTheMlpLeavesThemAlone) {
   ExpertsCase c;
-  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .mlp = true}};
+  c.strategy.recompute = {.kind = RecomputeKind::Selective,
+                          .modules = {.core_attention = false, .mlp = true}};
   const LayerOperators block = c.block(RecomputeKind::Selective);
   EXPECT_TRUE(block.recompute.empty());
   EXPECT_EQ(c.saved(RecomputeKind::Selective), c.saved());
@@ -124,12 +134,15 @@ TEST(Experts, RecomputationOfTheMlpLeavesThemAlone) {
 
 TEST(Experts, AreMadeAgainWithTheMoe) {
   ExpertsCase c;
-  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .moe = true}};
+  c.strategy.recompute = {.kind = RecomputeKind::Selective,
+                          .modules = {.core_attention = false, .moe = true}};
   const LayerOperators block = c.block(RecomputeKind::Selective);
   EXPECT_EQ(total_flops(block.recompute), total_flops(c.lower().forward));
   EXPECT_EQ(c.saved() - c.saved(RecomputeKind::Selective), c.saved_inside());
   // An MLP in its place, in the model's dense blocks, stays.
-  EXPECT_TRUE(lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense).recompute.empty());
+  EXPECT_TRUE(
+      lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense)
+          .recompute.empty());
 }
 
 TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
@@ -144,7 +157,8 @@ TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
     c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = modules};
     return c.saved(RecomputeKind::Selective);
   };
-  // Eager kernels keep the GEMM's input and silu(gate), in 16 bits: 16 rows of 6 values, and 8 tokens of 5.
+  // Eager kernels keep the GEMM's input and silu(gate), in 16 bits: 16 rows of 6 values, and 8
+  // tokens of 5.
   const Bytes routed(2.0 * 16.0 * 6.0 * 2.0), shared(2.0 * 8.0 * 5.0 * 2.0);
   const RecomputedModules theirs{.core_attention = false, .expert_activation = true};
   const RecomputedModules all{.core_attention = false, .activation = true};
@@ -156,15 +170,16 @@ TEST(Experts, TheirActivationIsMadeAgainWithoutThatOfSharedOnes) {
   EXPECT_EQ(recomputed(all, LayerKind::Dense).recompute.size(), 1u);
 }
 
-// 8 tokens of 16 to 5 and back: 2 * 8 * 10 * 16 and 2 * 8 * 16 * 5 FLOPs.  Eager kernels keep what goes into the activation (10
-// values), silu(gate) and what the last GEMM multiplies, in 16 bits.
+// 8 tokens of 16 to 5 and back: 2 * 8 * 10 * 16 and 2 * 8 * 16 * 5 FLOPs.  Eager kernels keep what
+// goes into the activation (10 values), silu(gate) and what the last GEMM multiplies, in 16 bits.
 TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
   ExpertsCase c;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
   const Bytes whole = c.saved();
   for (const bool activation : {false, true}) {
-    c.strategy.recompute = {.kind = RecomputeKind::Selective,
-                            .modules = {.core_attention = false, .activation = activation, .shared_experts = true}};
+    c.strategy.recompute = {
+        .kind = RecomputeKind::Selective,
+        .modules = {.core_attention = false, .activation = activation, .shared_experts = true}};
     c.framework.recompute_stops_early = false;
     const LayerOperators block = c.block(RecomputeKind::Selective);
     const Bytes routed(activation ? 2.0 * 16.0 * 6.0 * 2.0 : 0.0);
@@ -173,13 +188,16 @@ TEST(Experts, SharedOnesAreMadeAgainByThemselves) {
     c.framework.recompute_stops_early = true;
     EXPECT_EQ(total_flops(c.block(RecomputeKind::Selective).recompute), 2.0 * 8 * 10 * 16 * FLOP);
   }
-  EXPECT_TRUE(lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense).recompute.size() == 1u);
+  EXPECT_TRUE(
+      lower_block(c.model, c.strategy, c.framework, RecomputeKind::Selective, LayerKind::Dense)
+          .recompute.size() == 1u);
 }
 
 TEST(Experts, AModelWithoutSharedOnesGathersNothingForThem) {
   ExpertsCase c;
   c.strategy.tp = 2, c.strategy.sequence_parallel = true;
-  c.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .shared_experts = true}};
+  c.strategy.recompute = {.kind = RecomputeKind::Selective,
+                          .modules = {.core_attention = false, .shared_experts = true}};
   EXPECT_TRUE(c.block(RecomputeKind::Selective).recompute.empty());
 }
 
@@ -188,22 +206,23 @@ TEST(Experts, SharedOnesEndWithAGemmThatNothingNeedsAgain) {
   c.framework.recompute_stops_early = true;
   c.model.moe->num_shared_experts = 1, c.model.moe->shared_expert_ffn_size = 5;
   const LayerOperators ungated = c.block(RecomputeKind::Full);
-  EXPECT_EQ(total_flops(ungated.forward) - total_flops(ungated.recompute), 2.0 * 8.0 * 16.0 * 5.0 * FLOP);
+  EXPECT_EQ(total_flops(ungated.forward) - total_flops(ungated.recompute),
+            2.0 * 8.0 * 16.0 * 5.0 * FLOP);
   c.model.moe->shared_expert_gate = true;  // its gradient reads what the gate multiplied
   const LayerOperators gated = c.block(RecomputeKind::Full);
   EXPECT_EQ(total_flops(gated.recompute), total_flops(gated.forward));
 }
 
-// By hand, fused kernels: probabilities 8 * 4 * 4, weights and indices 16 (2 + 24), rows and what they return 2 * 16 * 16 * 2,
-// inputs of the activation and of the second GEMM 16 (12 + 6) 2.
+// By hand, fused kernels: probabilities 8 * 4 * 4, weights and indices 16 (2 + 24), rows and what
+// they return 2 * 16 * 16 * 2, inputs of the activation and of the second GEMM 16 (12 + 6) 2.
 TEST(Experts, KeepRowsAndTheChoice) {
   ExpertsCase c;
   c.framework.fusion = ElementwiseFusion::Fused;
   EXPECT_EQ(c.saved_inside(), Bytes(128.0 + 416.0 + 1024.0 + 576.0));
 }
 
-// Two tensor ranks of four tokens each, which both have whole experts: 4 tokens visit 2 each, 8 rows a rank, and the four experts
-// are shared out over the two.
+// Two tensor ranks of four tokens each, which both have whole experts: 4 tokens visit 2 each, 8
+// rows a rank, and the four experts are shared out over the two.
 TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
   ExpertsCase c;
   c.strategy.tp = c.strategy.ep = 2;
@@ -217,7 +236,8 @@ TEST(Experts, TensorRanksWithWholeExpertsRouteTheirOwnTokens) {
   EXPECT_EQ(shape.ffn, 6);
   const LayerOperators experts = c.lower();
   // Router 2 * 4 * 4 * 16, GEMMs of 8 rows.
-  EXPECT_EQ(total_flops(experts.forward), 2.0 * (4.0 * 4.0 * 16.0 + 8.0 * 12.0 * 16.0 + 8.0 * 16.0 * 6.0) * FLOP);
+  EXPECT_EQ(total_flops(experts.forward),
+            2.0 * (4.0 * 4.0 * 16.0 + 8.0 * 12.0 * 16.0 + 8.0 * 16.0 * 6.0) * FLOP);
   EXPECT_EQ(named(experts.forward, "expert_dispatch").kind, OperatorKind::Copy);
   EXPECT_EQ(named(experts.forward, "expert_combine").message, Bytes(8.0 * 16.0 * 2.0));
   // Attention gathers its tokens and scatters its sums; the experts need neither.
@@ -260,7 +280,8 @@ TEST(Experts, AnAllGatherDispatchSendsTokensInsteadOfRows) {
   c.strategy.moe_dispatch = ExpertDispatch::AllGather;
   const LayerOperators experts = c.lower();
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::AllToAll), 0.0);
-  EXPECT_EQ(named(experts.forward, "expert_dispatch").message, Bytes(2.0 * 8.0 * 16.0 * 2.0));  // tokens of both ranks
+  // Tokens of both ranks.
+  EXPECT_EQ(named(experts.forward, "expert_dispatch").message, Bytes(2.0 * 8.0 * 16.0 * 2.0));
   EXPECT_EQ(count_of(experts.forward, CollectiveKind::ReduceScatter), 1.0);
   EXPECT_EQ(count_of(experts.backward, CollectiveKind::AllGather), 1.0);
 }
@@ -278,7 +299,8 @@ TEST(Experts, TheBusiestRankHasNoMoreThanAllRows) {
   EXPECT_EQ(rows(1, 1.5), 16);
 }
 
-// 8 tokens visit 2 of 64 experts: 16 rows keep 16 busy, one row each, and the weights of the other 48 are not read.
+// 8 tokens visit 2 of 64 experts: 16 rows keep 16 busy, one row each, and the weights of the other
+// 48 are not read.
 TEST(Experts, NoMoreAreBusyThanThereAreRows) {
   ExpertsCase c;
   c.model.moe->num_experts = 64;
@@ -287,7 +309,8 @@ TEST(Experts, NoMoreAreBusyThanThereAreRows) {
   const Operator up = named(c.lower().forward, "expert_up");
   EXPECT_EQ(up.batch, 16);
   EXPECT_EQ(up.m, 1);
-  EXPECT_EQ(up.moved, Bytes(2.0 * (16 * 16 + 16 * 16 * 12 + 16 * 12)));  // rows, 16 weights of 16 by 12, results
+  // Rows, 16 weights of 16 by 12, results.
+  EXPECT_EQ(up.moved, Bytes(2.0 * (16 * 16 + 16 * 16 * 12 + 16 * 12)));
 }
 
 TEST(Experts, TheBusiestRankOrTheCapacitySetsTheRows) {
@@ -320,31 +343,37 @@ TEST(Experts, RowsOfLowPrecisionGemmsMayBeCopiedToAPaddedTensor) {
     EXPECT_EQ(named(experts.backward, label).moved, Bytes(16 * 16 * 4.0)) << label;
   }
   const auto pads = [](const OperatorList& list) {
-    return std::any_of(list.begin(), list.end(), [](const Operator& op) { return op.label == std::string_view("expert_pad"); });
+    return std::any_of(list.begin(), list.end(), [](const Operator& op) {
+      return op.label == std::string_view("expert_pad");
+    });
   };
   c.strategy.precision = Precision::Bf16;
   EXPECT_FALSE(pads(c.lower().forward));
 }
 
-// 16 rows of 16 in 16 bits, 4 experts: 28 bytes an element in 2 kernels an expert and 2 of all rows; backward 40 bytes, 6 and 2.
+// 16 rows of 16 in 16 bits, 4 experts: 28 bytes an element in 2 kernels an expert and 2 of all
+// rows; backward 40 bytes, 6 and 2.
 TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
   ExpertsCase c;
   c.model.moe->expert_bias = true;
   const auto down_biases = [](const OperatorList& list) {
-    return std::count_if(list.begin(), list.end(),
-                         [](const Operator& op) { return op.label == std::string_view("expert_bias"); });
+    return std::count_if(list.begin(), list.end(), [](const Operator& op) {
+      return op.label == std::string_view("expert_bias");
+    });
   };
   EXPECT_EQ(down_biases(c.lower().forward), 0);
   const int before = total_kernels(c.lower().backward);
 
   c.framework.experts.biases_one_by_one = true;
   const LayerOperators experts = c.lower();
-  const Operator &forward = named(experts.forward, "expert_bias"), &backward = named(experts.backward, "expert_bias");
+  const Operator &forward = named(experts.forward, "expert_bias"),
+                 &backward = named(experts.backward, "expert_bias");
   EXPECT_EQ(forward.moved, Bytes(16 * 16 * 28.0));
   EXPECT_EQ(forward.kernels, 4 * 2 + 2);
   EXPECT_EQ(backward.moved, Bytes(16 * 16 * 40.0));
   EXPECT_EQ(backward.kernels, 4 * 6 + 2);
-  EXPECT_EQ(total_kernels(experts.backward), before + 26 - 1);  // in place of one kernel for the gradient of that bias
+  // In place of one kernel for the gradient of that bias.
+  EXPECT_EQ(total_kernels(experts.backward), before + 26 - 1);
 
   c.model.moe->expert_bias = false;
   EXPECT_EQ(down_biases(c.lower().forward), 0);

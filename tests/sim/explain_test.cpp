@@ -85,7 +85,8 @@ TEST(Explained, TimesAreThoseOfTheStep) {
   const TrainingRun run = uneven_run("llama-3-8b", 8);
   Seconds forward, backward;
   for (const ExplainedGemm& gemm : explained_gemms(run)) {
-    if (std::string(gemm.op.label) != "head") (gemm.pass == KernelPass::Forward ? forward : backward) += gemm.time();
+    if (std::string(gemm.op.label) != "head")
+      (gemm.pass == KernelPass::Forward ? forward : backward) += gemm.time();
   }
   const BlockPrice block = layer_prices(run).block;
   EXPECT_NEAR(forward / block.forward.gemm, 1.0, 1e-12);
@@ -99,7 +100,8 @@ TEST(ExplainedGemms, EachShapeOfAPassIsThereOnce) {
   // Recomputation makes no GEMM that the forward pass has not.
   TrainingRun run = uneven_run("gpt2", 8);
   const std::size_t kept = explained_gemms(run).size();
-  EXPECT_EQ(kept, 5u * 3u);  // qkv, attention output, MLP up and down, head: forward, dgrad and wgrad
+  // Qkv, attention output, MLP up and down, head: forward, dgrad and wgrad.
+  EXPECT_EQ(kept, 5u * 3u);
   run.strategy.recompute.kind = RecomputeKind::Full;
   EXPECT_EQ(explained_gemms(run).size(), kept);
 }
@@ -131,7 +133,8 @@ void expect_communication(const TrainingRun& run) {
   std::map<std::string, Sum> explained, predicted;
   for (const ExplainedCollective& one : explained_collectives(prediction.run)) {
     Sum& sum = explained[std::string(name_of(one.call.kind)) + " " + name_of(one.call.group)];
-    sum.calls += one.call.calls, sum.bytes += one.call.calls * one.call.message, sum.time += one.call.calls * one.terms.time;
+    sum.calls += one.call.calls, sum.bytes += one.call.calls * one.call.message,
+        sum.time += one.call.calls * one.terms.time;
     EXPECT_NEAR((one.terms.alpha + one.terms.beta()) / one.terms.time, 1.0, 1e-12);
     EXPECT_NEAR(one.busbw() / one.algbw(), bus_factor(one.call.kind, one.place.ranks), 1e-12);
   }

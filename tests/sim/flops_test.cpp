@@ -34,8 +34,9 @@ double matmul_parameters(const Transformer& model) {
 }
 
 TEST(ForwardFlops, ATinyModelByHand) {
-  const double weights = 2 * (192 + 256) + 80;       // two blocks and the head
-  const double attention = 2 * (2 * (8 + 8) * 6.0);  // two layers, scores and weighted sum over six keys
+  const double weights = 2 * (192 + 256) + 80;  // two blocks and the head
+  // Two layers, scores and weighted sum over six keys.
+  const double attention = 2 * (2 * (8 + 8) * 6.0);
   EXPECT_DOUBLE_EQ(matmul_parameters(tiny()), 976);
   EXPECT_DOUBLE_EQ(forward_flops_per_token(tiny(), false) / FLOP, 2 * weights + attention);
   EXPECT_DOUBLE_EQ(forward_flops_per_token(tiny(), true) / FLOP, 2 * weights + attention / 2);
@@ -53,43 +54,53 @@ TEST(ForwardFlops, NeitherBiasesNormsNorTyingChangeTheWork) {
 TEST(ForwardFlops, MatmulParametersOfADenseModelAreItsParametersWithoutEmbeddingAndNorms) {
   const Transformer& llama = find_model("llama-3-8b")->model;
   const Parameters p = parameters(llama);
-  EXPECT_DOUBLE_EQ(matmul_parameters(llama), static_cast<double>(p.total() - p.embedding - p.norms));
+  EXPECT_DOUBLE_EQ(matmul_parameters(llama),
+                   static_cast<double>(p.total() - p.embedding - p.norms));
 }
 
 TEST(ForwardFlops, OnlyVisitedExpertsWork) {
   const Transformer& mixtral = find_model("mixtral-8x7b")->model;
   const Parameters p = parameters(mixtral);
-  EXPECT_DOUBLE_EQ(matmul_parameters(mixtral), static_cast<double>(p.active() - p.embedding - p.norms));
+  EXPECT_DOUBLE_EQ(matmul_parameters(mixtral),
+                   static_cast<double>(p.active() - p.embedding - p.norms));
 }
 
-// 3 of 6 tokens pass the head with its dense layer, one the pooler and two classes; every query sees six keys.
+// 3 of 6 tokens pass the head with its dense layer, one the pooler and two classes; every query
+// sees six keys.
 TEST(ForwardFlops, AnEncoderByHand) {
   Transformer m = tiny();
   m.encoder = Encoder{.predicted_share = 0.5, .next_sentence = true};
   const double blocks = 2 * (192 + 256), head = 80 + 64, sentences = 64 + 16;
   EXPECT_DOUBLE_EQ(head_flops_per_token(m) / FLOP, 2 * (head / 2 + sentences / 6));
   const double attention = 2 * (2 * (8 + 8) * 6.0);
-  EXPECT_DOUBLE_EQ(forward_flops_per_token(m, true) / FLOP, 2 * blocks + head_flops_per_token(m) / FLOP + attention);
+  EXPECT_DOUBLE_EQ(forward_flops_per_token(m, true) / FLOP,
+                   2 * blocks + head_flops_per_token(m) / FLOP + attention);
 }
 
 // kv rank 6, query heads of 5 + 3, value heads of 7.
 TEST(ForwardFlops, MlaByHand) {
   Transformer m = tiny();
   m.num_layers = 1;
-  m.mla = Mla{.q_lora_rank = 9, .kv_lora_rank = 6, .qk_nope_head_dim = 5, .qk_rope_head_dim = 3, .v_head_dim = 7};
+  m.mla = Mla{.q_lora_rank = 9,
+              .kv_lora_rank = 6,
+              .qk_nope_head_dim = 5,
+              .qk_rope_head_dim = 3,
+              .v_head_dim = 7};
   const int weights = 8 * 9 + 9 * 32 + 8 * 9 + 6 * 4 * 12 + 28 * 8;
   EXPECT_DOUBLE_EQ(matmul_parameters(m), weights + 256 + 80);
   EXPECT_DOUBLE_EQ(attention_flops_per_token(m, 0, true) / FLOP, 2 * (32 + 28) * 3.0);
 }
 
-// The prediction layer has a block, a joining projection of 16 * 8 and another pass through the head.
+// The prediction layer has a block, a joining projection of 16 * 8 and another pass through the
+// head.
 TEST(ForwardFlops, MultiTokenPredictionRepeatsTheHead) {
   Transformer m = tiny();
   m.mtp_layers = 1;
   EXPECT_DOUBLE_EQ(matmul_parameters(m), 976 + 192 + 256 + 128 + 80);
 }
 
-// With a window of 2 in 6 tokens the triangle of side 2 leaves 2 * 6 - 2 = 10 of the band's area: 10 / 6 keys each.
+// With a window of 2 in 6 tokens the triangle of side 2 leaves 2 * 6 - 2 = 10 of the band's area:
+// 10 / 6 keys each.
 TEST(AttendedKeys, AWindowIsABand) {
   Transformer m = tiny();
   m.sliding_window = 2;
@@ -113,15 +124,18 @@ TEST(AttendedKeys, FullLayersOfAnIntervalIgnoreTheWindow) {
   EXPECT_DOUBLE_EQ(attended_keys(m, 1, true), 3.0);
 }
 
-// One layer of Llama 3.1 70B and its two vocabulary ends; of 2,957 million parameters 1,906,311,168 multiply, and a training step
-// costs 6 * 1,906,311,168 + 6 * 8192 * 4096 FLOP per token, not 6 * 2,957 million + 12 * 8192 * 4096.
+// One layer of Llama 3.1 70B and its two vocabulary ends; of 2,957 million parameters 1,906,311,168
+// multiply, and a training step costs 6 * 1,906,311,168 + 6 * 8192 * 4096 FLOP per token, not 6 *
+// 2,957 million + 12 * 8192 * 4096.
 TEST(ForwardFlops, TheProxysEmbeddingDoesNoWork) {
   const Transformer& proxy = find_model("llama-3.1-70b-proxy")->model;
   EXPECT_DOUBLE_EQ(matmul_parameters(proxy), 150'994'944LL + 704'643'072LL + 1'050'673'152LL);
-  EXPECT_DOUBLE_EQ(3.0 * forward_flops_per_token(proxy, true) / FLOP, 6.0 * 1906311168.0 + 6.0 * 8192 * 4096);
+  EXPECT_DOUBLE_EQ(3.0 * forward_flops_per_token(proxy, true) / FLOP,
+                   6.0 * 1906311168.0 + 6.0 * 8192 * 4096);
 }
 
-// The one-layer proxy of Llama 3.1 70B that llm-train-bench ran on one H100, two sequences of 4096 tokens.
+// The one-layer proxy of Llama 3.1 70B that llm-train-bench ran on one H100, two sequences of 4096
+// tokens.
 Transformer proxy() {
   Transformer model = find_model("llama-3.1-70b")->model;
   model.num_layers = 1;
@@ -132,8 +146,12 @@ Transformer proxy() {
 StepWork proxy_work(const Transformer& model) {
   const double tokens = 2.0 * 4096.0;
   const Flops exact = 3.0 * tokens * forward_flops_per_token(model, true);
-  return {
-      .tokens = tokens, .model = exact, .hardware = exact, .step_time = Seconds(0.2), .num_devices = 1, .peak = 989.4 * TFLOPS};
+  return {.tokens = tokens,
+          .model = exact,
+          .hardware = exact,
+          .step_time = Seconds(0.2),
+          .num_devices = 1,
+          .peak = 989.4 * TFLOPS};
 }
 
 const Convention& named(const std::vector<Convention>& list, const std::string& name) {
@@ -148,14 +166,16 @@ TEST(Reported, TheEightyPercentOfAOneLayerProxyAreFiftyOne) {
   const StepWork work = proxy_work(model);
   const std::vector<Convention> list = conventions(model, work);
   // Printed, and real by an independent count of the source's files.
-  for (const auto& [printed, real] : {std::pair{700.0, 449.0}, std::pair{790.0, 507.0}, std::pair{1200.0, 770.0}}) {
+  for (const auto& [printed, real] :
+       {std::pair{700.0, 449.0}, std::pair{790.0, 507.0}, std::pair{1200.0, 770.0}}) {
     EXPECT_NEAR(reading_of(named(list, "palm"), printed * TFLOPS, work).exact / TFLOPS, real, 0.5);
   }
   EXPECT_NEAR(reading_of(named(list, "palm"), 790.0 * TFLOPS, work).exact_mfu, 0.512, 0.001);
 }
 
 TEST(Reported, TheSameByHand) {
-  // N = 2.957e9, of which V h = 1.051e9 are looked up; attention 12 h s = 0.403e9 per token in full, 0.201e9 causal.
+  // N = 2.957e9, of which V h = 1.051e9 are looked up; attention 12 h s = 0.403e9 per token in
+  // full, 0.201e9 causal.
   const double all = 2.957e9, lookup = 128256.0 * 8192.0, square = 12.0 * 8192.0 * 4096.0;
   const double ratio = (6.0 * (all - lookup) + square / 2.0) / (6.0 * all + square);
   EXPECT_NEAR(790.0 * ratio, 507.0, 1.0);
@@ -174,8 +194,9 @@ TEST(Reported, AMeasuredStepTellsTheConventionBehindAFigure) {
 TEST(Conventions, CausalPalmCountsHalfOfTheSquare) {
   const Transformer model = proxy();
   const std::vector<Convention> list = conventions(model, proxy_work(model));
-  EXPECT_DOUBLE_EQ((named(list, "palm").flops_per_step - named(list, "palm_causal").flops_per_step).value(),
-                   (named(list, "palm_causal").flops_per_step - named(list, "6N").flops_per_step).value());
+  EXPECT_DOUBLE_EQ(
+      (named(list, "palm").flops_per_step - named(list, "palm_causal").flops_per_step).value(),
+      (named(list, "palm_causal").flops_per_step - named(list, "6N").flops_per_step).value());
 }
 
 TEST(Plausibility, APredictionOfARealDeviceIsFine) {
@@ -188,7 +209,8 @@ TEST(Plausibility, APredictionOfARealDeviceIsFine) {
 TEST(Plausibility, MoreThanThePeakIsFlagged) {
   TrainingRun run = small_run(1);
   run.strategy.recompute.kind = RecomputeKind::Full;
-  for (int i = 0; i < 5; ++i) run.framework.efficiency *= 0.9 / predict(run).mfu;  // not all of a step scales with it
+  // Not all of a step scales with it.
+  for (int i = 0; i < 5; ++i) run.framework.efficiency *= 0.9 / predict(run).mfu;
   const Prediction p = predict(run);
   ASSERT_GT(p.hfu, 1.0);
   ASSERT_EQ(p.warnings.size(), 1u);
@@ -200,7 +222,9 @@ TEST(Plausibility, NoModelUtilisationAboveOneLeavesTheSimulator) {
   run.framework.efficiency = 3.0;
   EXPECT_THROW(
       try { predict(run); } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("are beyond the peak of the device"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("are beyond the peak of the device"),
+                  std::string::npos)
+            << error.what();
         throw;
       },
       Error);
@@ -212,20 +236,25 @@ TEST(Plausibility, MemoryFasterThanItsDataSheetIsFlagged) {
   run.cluster.device.achieved.memory_fraction = 1.2;
   ASSERT_EQ(predict(run).warnings.size(), 1u);
   EXPECT_EQ(predict(run).warnings[0],
-            "memory-bound operators move 120 % of the data sheet's memory bandwidth of ideal: its memory_fraction is too good");
+            "memory-bound operators move 120 % of the data sheet's memory bandwidth of ideal: its "
+            "memory_fraction is too good");
 }
 
 TEST(Plausibility, MeasuredStepsFarFromThePredictionAreFlagged) {
   Prediction p = predict(small_run());
   p.mfu = 0.25;
-  const auto lines = [&](double factor) { return implausible_measurement(p, factor * p.step_time); };
+  const auto lines = [&](double factor) {
+    return implausible_measurement(p, factor * p.step_time);
+  };
   EXPECT_TRUE(lines(2.9).empty());
   EXPECT_TRUE(lines(0.35).empty());
-  EXPECT_EQ(lines(4.0), std::vector<std::string>{"the measured step takes 4 times as long as predicted"});
+  EXPECT_EQ(lines(4.0),
+            std::vector<std::string>{"the measured step takes 4 times as long as predicted"});
   // Five times faster is also 125 % of the peak.
   ASSERT_EQ(lines(0.2).size(), 2u);
   EXPECT_EQ(lines(0.2)[0],
-            "the measured step does 125 % of the peak of ideal in bf16: check step_time_s, num_devices and the batch");
+            "the measured step does 125 % of the peak of ideal in bf16: check step_time_s, "
+            "num_devices and the batch");
   EXPECT_EQ(lines(0.2)[1], "the predicted step takes 5 times as long as measured");
 }
 

@@ -41,8 +41,8 @@ TEST(Footprint, MixedPrecisionAdamHoldsSixteenBytesPerParameter) {
   // 2 weights + 2 gradients + 4 master + 8 states; accumulation keeps gradients through the step.
   const TrainingRun run = small_run();
   const StageMemory stage = footprint(run).stages[0];
-  const double states =
-      term(stage, "weights") + term(stage, "gradients") + term(stage, "master_weights") + term(stage, "optimizer_states");
+  const double states = term(stage, "weights") + term(stage, "gradients") +
+                        term(stage, "master_weights") + term(stage, "optimizer_states");
   EXPECT_DOUBLE_EQ(states, 16.0 * parameter_count(run));
 }
 
@@ -63,8 +63,9 @@ TEST(Footprint, ShardingDividesItsStatesByTheRanks) {
   const auto shares = [&](Sharding sharding) {
     run.strategy.sharding = sharding;
     const StageMemory stage = footprint(run).stages[0];
-    return std::array<double, 3>{term(stage, "weights") / n, term(stage, "gradients") / n,
-                                 (term(stage, "optimizer_states") + term(stage, "master_weights")) / n};
+    return std::array<double, 3>{
+        term(stage, "weights") / n, term(stage, "gradients") / n,
+        (term(stage, "optimizer_states") + term(stage, "master_weights")) / n};
   };
   EXPECT_EQ(shares(Sharding::None), (std::array<double, 3>{2.0, 2.0, 12.0}));
   EXPECT_EQ(shares(Sharding::Zero1), (std::array<double, 3>{2.0, 2.0, 1.5}));
@@ -76,7 +77,9 @@ TEST(Footprint, DividedGradientsAreWholeUntilTheStepsOnlyReduction) {
   TrainingRun run = small_run(8);
   run.model.vocab_size = 64;  // logits that weigh nothing
   run.strategy.sharding = Sharding::Zero2;
-  const auto buffers = [&](const char* name) { return term({.terms = phase(run, name).terms}, "gradient_buffers"); };
+  const auto buffers = [&](const char* name) {
+    return term({.terms = phase(run, name).terms}, "gradient_buffers");
+  };
   const double whole = 2.0 * parameter_count(run);
   EXPECT_DOUBLE_EQ(buffers("loss"), whole);  // of the second micro-batch, beside an eighth of them
   EXPECT_DOUBLE_EQ(buffers("backward"), whole);
@@ -141,7 +144,8 @@ TEST(Footprint, RecomputationShrinksActivations) {
     run.strategy.recompute = recompute;
     return term(footprint(run).stages[0], "activations");
   };
-  const double none = activations({RecomputeKind::None, 1}), half = activations({RecomputeKind::EveryN, 2});
+  const double none = activations({RecomputeKind::None, 1}),
+               half = activations({RecomputeKind::EveryN, 2});
   const double full = activations({RecomputeKind::Full, 1});
   EXPECT_LT(full, half);
   EXPECT_LT(half, none);
@@ -163,7 +167,8 @@ TEST(Footprint, OffloadMovesTheOptimizerToTheHost) {
   run.strategy.offload.optimizer = true;
   const Memory memory = footprint(run);
   EXPECT_EQ(term(memory.stages[0], "optimizer_states"), 0.0);
-  EXPECT_DOUBLE_EQ(memory.host.device.value(), (12.0 + 4.0) * parameter_count(run));  // and fp32 gradients
+  // And fp32 gradients.
+  EXPECT_DOUBLE_EQ(memory.host.device.value(), (12.0 + 4.0) * parameter_count(run));
 }
 
 TEST(Footprint, ThePeakIsTheHighestPhaseOfTheTimeline) {
@@ -192,7 +197,8 @@ TEST(Footprint, TheTimelineHasThePhasesOfAStepAndOnlyTheLastStageHasALoss) {
   run.strategy.dp = 1, run.strategy.pp = 4;
   const auto names = [&](int stage) {
     std::string all;
-    for (const MemoryPhase& one : memory_timeline(run, layer_prices(run), stage)) all += std::string(one.phase) + " ";
+    for (const MemoryPhase& one : memory_timeline(run, layer_prices(run), stage))
+      all += std::string(one.phase) + " ";
     return all;
   };
   EXPECT_EQ(names(0), "idle forward backward update ");
@@ -204,19 +210,22 @@ TEST(Footprint, MainGradientsLiveOnlyWhileTheOptimizerRuns) {
   run.framework.storage.main_gradient_bytes = 4.0;
   for (const MemoryPhase& one : memory_timeline(run, layer_prices(run), 0)) {
     const double main = term({.terms = one.terms}, "main_gradients");
-    EXPECT_EQ(main, std::string(one.phase) == "update" ? 4.0 * parameter_count(run) : 0.0) << one.phase;
+    EXPECT_EQ(main, std::string(one.phase) == "update" ? 4.0 * parameter_count(run) : 0.0)
+        << one.phase;
   }
 }
 
 TEST(Footprint, TheHeadCountsOnceUnderAnInterleavedSchedule) {
-  // 4 stages of 2 chunks of 1 block: the last stage holds (2 - 1) * 4 + 1 = 5 forward passes, one of them through the head.
+  // 4 stages of 2 chunks of 1 block: the last stage holds (2 - 1) * 4 + 1 = 5 forward passes, one
+  // of them through the head.
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.virtual_stages = 2;
   run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
   const LayerPrices prices = layer_prices(run);
   const double input = 2.0 * kTokens * kHidden;  // of the head
-  EXPECT_DOUBLE_EQ(term({.terms = phase(run, "loss", 3).terms}, "activations"),
-                   input + (5.0 * prices.block.saved + prices.head.memory.forward.net.activations).value());
+  EXPECT_DOUBLE_EQ(
+      term({.terms = phase(run, "loss", 3).terms}, "activations"),
+      input + (5.0 * prices.block.saved + prices.head.memory.forward.net.activations).value());
 }
 
 TrainingRun four_stages(PipelineSchedule schedule) {
@@ -233,8 +242,10 @@ TEST(Footprint, WaitingWeightGradientsKeepTheFactorsOfTheirGemms) {
   // While the last block of a forward pass runs, its output, which is then sent, is there too.
   const Bytes whole = prices.block.saved, waiting = prices.block.weight_inputs;
   const Bytes output(1024.0 * 1024.0 * 2.0);
-  EXPECT_EQ(term({.terms = phase(run, "forward", 2).terms}, "activations"), (2.0 * 2.0 * (whole + waiting) + output).value());
-  // Inputs of qkv, output, up and down, h h h 4h, and the gradients 3h h 4h h of what they give: 16 h, times 1024 tokens in bf16.
+  EXPECT_EQ(term({.terms = phase(run, "forward", 2).terms}, "activations"),
+            (2.0 * 2.0 * (whole + waiting) + output).value());
+  // Inputs of qkv, output, up and down, h h h 4h, and the gradients 3h h 4h h of what they give: 16
+  // h, times 1024 tokens in bf16.
   EXPECT_DOUBLE_EQ(prices.block.weight_inputs.value(), 16.0 * 1024.0 * 1024.0 * 2.0);
 }
 
@@ -242,10 +253,13 @@ TEST(Footprint, DualPipeHoldsItsParametersTwice) {
   const Memory usual = footprint(four_stages(PipelineSchedule::OneForwardOneBackward));
   const Memory dual = footprint(four_stages(PipelineSchedule::DualPipe));
   // Stage 0 has the parts of stages 0 and 3, stage 1 those of 1 and 2; stages 3 and 2 the same.
-  EXPECT_DOUBLE_EQ(term(dual.stages[0], "weights"), term(usual.stages[0], "weights") + term(usual.stages[3], "weights"));
-  EXPECT_DOUBLE_EQ(term(dual.stages[1], "weights"), term(usual.stages[1], "weights") + term(usual.stages[2], "weights"));
+  EXPECT_DOUBLE_EQ(term(dual.stages[0], "weights"),
+                   term(usual.stages[0], "weights") + term(usual.stages[3], "weights"));
+  EXPECT_DOUBLE_EQ(term(dual.stages[1], "weights"),
+                   term(usual.stages[1], "weights") + term(usual.stages[2], "weights"));
   EXPECT_DOUBLE_EQ(term(dual.stages[2], "weights"), term(dual.stages[1], "weights"));
-  EXPECT_DOUBLE_EQ(term(dual.stages[3], "optimizer_states"), term(dual.stages[0], "optimizer_states"));
+  EXPECT_DOUBLE_EQ(term(dual.stages[3], "optimizer_states"),
+                   term(dual.stages[0], "optimizer_states"));
 }
 
 TEST(Footprint, TheFirstStageOfAVMakesTheLogits) {
@@ -253,7 +267,8 @@ TEST(Footprint, TheFirstStageOfAVMakesTheLogits) {
   const LayerPrices prices = layer_prices(run);
   const auto has_loss = [&](int stage) {
     const std::vector<MemoryPhase> timeline = memory_timeline(run, prices, stage);
-    return std::any_of(timeline.begin(), timeline.end(), [](const MemoryPhase& one) { return std::string("loss") == one.phase; });
+    return std::any_of(timeline.begin(), timeline.end(),
+                       [](const MemoryPhase& one) { return std::string("loss") == one.phase; });
   };
   EXPECT_TRUE(has_loss(0));
   EXPECT_FALSE(has_loss(3));
@@ -265,7 +280,8 @@ TEST(Footprint, StageOutputsAreKeptForEveryMicroBatchInFlight) {
   const double without = term(footprint(run).stages[0], "activations");
   run.framework.saved.stage_outputs = true;
   // 4 in flight of 1024 tokens x 1024 values x 2 bytes.
-  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "activations") - without, 4.0 * 1024.0 * 1024.0 * 2.0);
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "activations") - without,
+                   4.0 * 1024.0 * 1024.0 * 2.0);
 }
 
 TEST(Footprint, PartitionedCheckpointsAreDividedByTheTensorRanksAndGatheredOneAtATime) {
@@ -276,8 +292,10 @@ TEST(Footprint, PartitionedCheckpointsAreDividedByTheTensorRanksAndGatheredOneAt
   const MemoryPhase whole = phase(run, "backward");
   run.framework.saved.partitioned_checkpoints = true;
   const MemoryPhase divided = phase(run, "backward");
-  // Eight checkpoints of t h 2 bytes: three quarters of each go, and come back of the block at hand, whose input is whole.
-  EXPECT_DOUBLE_EQ((whole.allocated - divided.allocated).value(), (8.0 - 1.0) * 0.75 * 8.0 * 1024.0 * 1024.0 * 2.0);
+  // Eight checkpoints of t h 2 bytes: three quarters of each go, and come back of the block at
+  // hand, whose input is whole.
+  EXPECT_DOUBLE_EQ((whole.allocated - divided.allocated).value(),
+                   (8.0 - 1.0) * 0.75 * 8.0 * 1024.0 * 1024.0 * 2.0);
 }
 
 TEST(Footprint, CheckpointsCountedInHalfBlocksBringBackHalfAsMuch) {
@@ -285,7 +303,9 @@ TEST(Footprint, CheckpointsCountedInHalfBlocksBringBackHalfAsMuch) {
   run.model.vocab_size = 64;  // logits that weigh nothing
   run.strategy.recompute = {RecomputeKind::Full, 2};
   const Bytes everything = layer_prices(run).block.memory.everything;
-  const auto restored = [&] { return term({.terms = phase(run, "backward").terms}, "recomputed_activations"); };
+  const auto restored = [&] {
+    return term({.terms = phase(run, "backward").terms}, "recomputed_activations");
+  };
   const double both = restored();
   run.framework.saved.parts_per_block = 2.0;
   EXPECT_DOUBLE_EQ(both - restored(), everything.value());
@@ -346,7 +366,8 @@ TEST(Footprint, ReservedBytesAreThoseThatLastAndTheOthersWithTheirGaps) {
   const StageMemory stage = footprint(run).stages[0];
   const Bytes idle = memory_timeline(run, prices, 0)[0].allocated;
   ASSERT_STREQ(stage.phase, "loss");
-  EXPECT_DOUBLE_EQ(stage.reserved.value(), (idle + 1.25 * (stage.peak - idle)).value() + 2.0 * parameter_count(run));
+  EXPECT_DOUBLE_EQ(stage.reserved.value(),
+                   (idle + 1.25 * (stage.peak - idle)).value() + 2.0 * parameter_count(run));
 }
 
 TEST(Footprint, AVerdictCountsTheGapsThatStayAndTheContext) {
@@ -361,7 +382,8 @@ TEST(Footprint, AVerdictCountsTheGapsThatStayAndTheContext) {
 TEST(Footprint, EveryKindOfGroupHasACommunicator) {
   TrainingRun run = small_run(8);
   run.cluster.device.communicator_memory = 100.0 * MiB;
-  EXPECT_EQ(context_memory(run), Bytes(0.0));  // one kind of group: the context has its communicator
+  // One kind of group: the context has its communicator.
+  EXPECT_EQ(context_memory(run), Bytes(0.0));
   run.strategy.dp = 2, run.strategy.tp = 2, run.strategy.pp = 2;
   EXPECT_EQ(context_memory(run), 300.0 * MiB);
 }
@@ -370,7 +392,8 @@ TEST(Footprint, WorkspacesAreThoseOfTwoThreadsAndOfTheEngine) {
   TrainingRun run = small_run();
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (2.0 * 8.125 * MiB).value());
   run.framework.reserve.transformer_engine = true;
-  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), ((2.0 * 8.125 + 4.0) * MiB).value());
+  EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"),
+                   ((2.0 * 8.125 + 4.0) * MiB).value());
   run.cluster.device.matmul_workspace = 32.0 * MiB;
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (96.0 * MiB).value());
 }

@@ -11,7 +11,9 @@ namespace {
 
 HostMemory memory_of(const TrainingRun& run) { return host_memory(run, layer_prices(run)); }
 
-TEST(HostMemory, WithoutOffloadThereIsNothing) { EXPECT_EQ(memory_of(small_run(8)).node, Bytes(0.0)); }
+TEST(HostMemory, WithoutOffloadThereIsNothing) {
+  EXPECT_EQ(memory_of(small_run(8)).node, Bytes(0.0));
+}
 
 TEST(HostMemory, AnOffloadedOptimizerKeepsItsStatesAndFp32Gradients) {
   TrainingRun run = small_run();
@@ -53,7 +55,8 @@ TEST(HostMemory, ARunThatDoesNotFitIsAnAnswer) {
   ASSERT_FALSE(p.feasible());
   EXPECT_EQ(p.infeasible->rule, "out of host memory");
   // 8 ranks of 16 bytes for 0.135e9 parameters.
-  EXPECT_NE(p.infeasible->message.find("of host memory per node, 10.0 GiB are there"), std::string::npos)
+  EXPECT_NE(p.infeasible->message.find("of host memory per node, 10.0 GiB are there"),
+            std::string::npos)
       << p.infeasible->message;
   EXPECT_GT(p.step_time, Seconds(0.0));
   run.cluster.host_memory = Bytes(0.0);  // unknown

@@ -12,7 +12,9 @@
 namespace llmsim::sim {
 namespace {
 
-Operator square(std::int64_t size) { return gemm("test", 1, size, size, size, DType::Bf16, DType::Bf16); }
+Operator square(std::int64_t size) {
+  return gemm("test", 1, size, size, size, DType::Bf16, DType::Bf16);
+}
 
 TEST(Gemm, CountsTwoFlopsForEachMultiplyAdd) {
   const Operator op = gemm("test", 3, 4, 5, 6, DType::Bf16, DType::Fp32);
@@ -23,11 +25,13 @@ TEST(Gemm, CountsTwoFlopsForEachMultiplyAdd) {
 TEST(Gemm, AnIdealDeviceRunsAtItsPeak) {
   // 2 * 4096^3 FLOP at 100 TFLOP/s.
   const double expected = 2.0 * 4096 * 4096 * 4096 / 100e12;
-  EXPECT_NEAR(gemm_time(square(4096), gemm_machine(ideal_device(), DType::Bf16)).value(), expected, 1e-3 * expected);
+  EXPECT_NEAR(gemm_time(square(4096), gemm_machine(ideal_device(), DType::Bf16)).value(), expected,
+              1e-3 * expected);
 }
 
 TEST(Gemm, SkinnyGemmsAreBoundByMemory) {
-  // One row: the weights pass once, 2 * 8192^2 bytes at 1 TB/s; tiles that are nearly empty add less than a quarter.
+  // One row: the weights pass once, 2 * 8192^2 bytes at 1 TB/s; tiles that are nearly empty add
+  // less than a quarter.
   const Operator op = gemm("test", 1, 1, 8192, 8192, DType::Bf16, DType::Bf16);
   const double seconds = gemm_time(op, gemm_machine(ideal_device(), DType::Bf16)).value();
   const double load = 2.0 * 8192 * 8192 / 1e12;
@@ -41,7 +45,8 @@ TEST(Gemm, ANearlyEmptyLastWaveCostsAFullOne) {
   GemmMachine machine = gemm_machine(device, DType::Bf16);
   machine.coefficients.wave_quantisation = 1.0;
   machine.bandwidth = 1000.0 * TBps;
-  // 128 x 128 tiles: 10 x 20 = 200 tiles are two waves, 10 x 20 + 10 are three for every tile shape tried or worse than 2.
+  // 128 x 128 tiles: 10 x 20 = 200 tiles are two waves, 10 x 20 + 10 are three for every tile shape
+  // tried or worse than 2.
   const Operator two = gemm("two", 1, 1280, 2560, 4096, DType::Bf16, DType::Bf16);
   const Operator more = gemm("more", 1, 1280, 2560 + 128, 4096, DType::Bf16, DType::Bf16);
   EXPECT_GT(gemm_time(more, machine) / gemm_time(two, machine), 1.05 * more.flops / two.flops);
@@ -61,7 +66,8 @@ TEST(Gemm, MisalignedBatchesHaveARateOfTheirOwn) {
   machine.coefficients.misaligned_batch_factor = 0.1;
   machine.bandwidth = BytesPerSecond(1e18);
   const auto time = [&](std::int64_t batch, std::int64_t k) {
-    return gemm_time(gemm("scores", batch, 2048, 2048, k, DType::Bf16, DType::Bf16), machine).value() /
+    return gemm_time(gemm("scores", batch, 2048, 2048, k, DType::Bf16, DType::Bf16), machine)
+               .value() /
            static_cast<double>(batch * k);
   };
   // Heads of 108 are no multiple of 8 elements, heads of 104 are.
@@ -78,9 +84,11 @@ TEST(Gemm, RowsOfExpertsNeedNoAlignment) {
   EXPECT_LT(gemm_time(rows, machine), odd);
   Operator gradient = gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16);
   gradient.ragged = true;
-  EXPECT_EQ(gemm_time(gradient, machine), gemm_time(gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16), machine));
+  EXPECT_EQ(gemm_time(gradient, machine),
+            gemm_time(gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16), machine));
   gradient.weight_gradient = true;
-  EXPECT_LT(gemm_time(gradient, machine), gemm_time(gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16), machine));
+  EXPECT_LT(gemm_time(gradient, machine),
+            gemm_time(gemm("", 4, 1024, 1024, 129, DType::Bf16, DType::Bf16), machine));
 }
 
 TEST(Gemm, TimeGrowsWithEveryDimension) {
@@ -94,12 +102,16 @@ TEST(Gemm, TimeGrowsWithEveryDimension) {
 }
 
 TEST(GemmFactors, AreThoseOfTheFormula) {
-  // 132 units, 128 x 256 tiles: 32 x 16 = 512 of them, 3.88 waves that cost 3.94 where half of the rest is lost.
+  // 132 units, 128 x 256 tiles: 32 x 16 = 512 of them, 3.88 waves that cost 3.94 where half of the
+  // rest is lost.
   Device device = ideal_device();
   device.compute_units = 132;
   GemmMachine machine = gemm_machine(device, DType::Bf16);
   machine.bandwidth = BytesPerSecond(1e18);
-  machine.coefficients = {.max_efficiency = 0.8, .k_half = 256.0, .wave_quantisation = 0.5, .kernel_time = Seconds(0.0)};
+  machine.coefficients = {.max_efficiency = 0.8,
+                          .k_half = 256.0,
+                          .wave_quantisation = 0.5,
+                          .kernel_time = Seconds(0.0)};
   const GemmFactors factors = gemm_factors(square(4096), machine);
   EXPECT_EQ(factors.peak, 100.0 * TFLOPS);
   EXPECT_EQ(factors.max_efficiency, 0.8);
@@ -126,7 +138,8 @@ TEST(GemmFactors, TheRooflineLeavesTheCubeRootOfAHalfWhereBothSidesMeet) {
 TEST(GemmFactors, RowsThatFillAnExpertsShareAreNoUsefulWork) {
   Operator rows = gemm("", 4, 128, 1024, 1024, DType::Bf16, DType::Bf16);
   rows.flops = 2.0 * 500.0 * 1024.0 * 1024.0 * FLOP;  // 500 of 512 rows
-  EXPECT_NEAR(gemm_factors(rows, gemm_machine(ideal_device(), DType::Bf16)).padding, 500.0 / 512.0, 1e-12);
+  EXPECT_NEAR(gemm_factors(rows, gemm_machine(ideal_device(), DType::Bf16)).padding, 500.0 / 512.0,
+              1e-12);
 }
 
 // The header's formulas, written down once more.
@@ -134,31 +147,38 @@ double up(double value, double step) { return std::ceil(value / step) * step; }
 
 double gemm_time_by_hand(const Operator& op, const GemmMachine& machine) {
   const GemmCoefficients& c = machine.coefficients;
-  const double m = static_cast<double>(op.m), n = static_cast<double>(op.n), k = static_cast<double>(op.k), reload = kTileReload;
+  const double m = static_cast<double>(op.m), n = static_cast<double>(op.n),
+               k = static_cast<double>(op.k), reload = kTileReload;
   const double u = machine.compute_units, small = c.smallest_tile;
   const auto edge = [&](double tile, double extent) {
     return extent < 64 && small < 64 ? std::min(tile, up(extent, small)) : tile;
   };
   double least = 1e300;
-  for (const auto& [tile_m, tile_n] :
-       std::vector<std::pair<double, double>>{{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}) {
+  for (const auto& [tile_m, tile_n] : std::vector<std::pair<double, double>>{
+           {256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}) {
     const double tm = edge(tile_m, m), tn = edge(tile_n, n);
     for (const double s : {1.0, 2.0, 4.0, 8.0, 16.0}) {
-      const double x = static_cast<double>(op.batch) * std::ceil(m / tm) * std::ceil(n / tn) * s / u;
+      const double x =
+          static_cast<double>(op.batch) * std::ceil(m / tm) * std::ceil(n / tn) * s / u;
       if (s > 1 && (x > 2.0 || k / s < 256.0)) continue;
-      const double waves = x < 1 ? 1.0 : (1 - c.wave_quantisation) * x + c.wave_quantisation * std::ceil(x);
-      const double rate =
-          c.max_efficiency * machine.peak.value() / u * (1 + reload / 128 + reload / 256) / (1 + reload / tm + reload / tn);
+      const double waves =
+          x < 1 ? 1.0 : (1 - c.wave_quantisation) * x + c.wave_quantisation * std::ceil(x);
+      const double rate = c.max_efficiency * machine.peak.value() / u *
+                          (1 + reload / 128 + reload / 256) / (1 + reload / tm + reload / tn);
       least = std::min(least, waves * 2 * tm * tn * (k / s + c.k_half) / rate);
     }
   }
   const auto aligned = [&](std::int64_t extent) { return extent % c.alignment == 0; };
   const bool all = (aligned(op.m) || (op.ragged && !op.weight_gradient)) && aligned(op.n) &&
                    (aligned(op.k) || (op.ragged && op.weight_gradient));
-  const double alignment = all ? 1.0 : op.batch > 1 ? c.misaligned_batch_factor : c.misaligned_factor;
-  const double compute = least / (alignment * (op.weight_gradient ? c.weight_gradient_factor : 1.0));
+  const double alignment = all            ? 1.0
+                           : op.batch > 1 ? c.misaligned_batch_factor
+                                          : c.misaligned_factor;
+  const double compute =
+      least / (alignment * (op.weight_gradient ? c.weight_gradient_factor : 1.0));
   const double memory = op.moved / machine.bandwidth / Seconds(1.0);
-  return std::pow(std::pow(compute, 3.0) + std::pow(memory, 3.0), 1.0 / 3.0) + c.kernel_time.value();
+  return std::pow(std::pow(compute, 3.0) + std::pow(memory, 3.0), 1.0 / 3.0) +
+         c.kernel_time.value();
 }
 
 TEST(Gemm, TakesWhatTheHeaderSays) {
@@ -181,7 +201,8 @@ TEST(Gemm, TakesWhatTheHeaderSays) {
                  {std::pair{false, false}, std::pair{true, false}, std::pair{false, true}}) {
               Operator op = gemm("test", batch, m, n, k, DType::Bf16, DType::Bf16);
               op.weight_gradient = weight_gradient, op.ragged = ragged;
-              EXPECT_NEAR(gemm_time(op, machine) / Seconds(gemm_time_by_hand(op, machine)), 1.0, 1e-12)
+              EXPECT_NEAR(gemm_time(op, machine) / Seconds(gemm_time_by_hand(op, machine)), 1.0,
+                          1e-12)
                   << batch << " x " << m << " x " << n << " x " << k << ", tiles from " << smallest;
             }
           }
@@ -191,25 +212,33 @@ TEST(Gemm, TakesWhatTheHeaderSays) {
   }
 }
 
-// flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment * weight_gradient * roofline() * launch().
+// flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment *
+// weight_gradient * roofline() * launch().
 TEST(GemmFactors, MultiplyToTheRate) {
   Device device = ideal_device();
   device.compute_units = 132;
   GemmMachine machine = gemm_machine(device, DType::Bf16);
-  machine.coefficients = {.max_efficiency = 0.8, .k_half = 256.0, .wave_quantisation = 0.5, .misaligned_factor = 0.6};
+  machine.coefficients = {
+      .max_efficiency = 0.8, .k_half = 256.0, .wave_quantisation = 0.5, .misaligned_factor = 0.6};
   for (const std::int64_t k : {512, 4096, 16384}) {
     Operator op = gemm("test", 1, 1000, 2100, k, DType::Bf16, DType::Bf16);
     op.weight_gradient = true;
     const GemmFactors f = gemm_factors(op, machine);
-    const double factors =
-        f.max_efficiency * f.k_ramp * f.tile * f.waves * f.padding * f.alignment * f.weight_gradient * f.roofline() * f.launch();
+    const double factors = f.max_efficiency * f.k_ramp * f.tile * f.waves * f.padding *
+                           f.alignment * f.weight_gradient * f.roofline() * f.launch();
     EXPECT_NEAR(op.flops / f.time() / (factors * f.peak), 1.0, 1e-12) << k;
   }
 }
 
-// 8 heads of 128 over 4096 tokens: 4 * 8 * 4096^2 * 128 = 68.7 GFLOP in full, two thirds of a millisecond at 100 TFLOP/s.
+// 8 heads of 128 over 4096 tokens: 4 * 8 * 4096^2 * 128 = 68.7 GFLOP in full, two thirds of a
+// millisecond at 100 TFLOP/s.
 Operator full_attention() {
-  Operator op{.kind = OperatorKind::Attention, .label = "attention", .batch = 8, .m = 4096, .n = 4096, .k = 128};
+  Operator op{.kind = OperatorKind::Attention,
+              .label = "attention",
+              .batch = 8,
+              .m = 4096,
+              .n = 4096,
+              .k = 128};
   op.flops = 4.0 * 8 * 4096.0 * 4096.0 * 128 * FLOP;
   return op;
 }
@@ -219,10 +248,14 @@ constexpr double kPeakTime = 4.0 * 8 * 4096.0 * 4096.0 * 128 / 100e12;
 TEST(Attention, RunsAtTheRateOfTheKernelThatTheFrameworkCalls) {
   Device device = ideal_device();
   auto& kernels = device.achieved.attention;
-  kernels[static_cast<std::size_t>(AttentionKernel::Flash2)] = {.forward = 0.5, .backward = 0.4, .seq_half = 0.0};
-  kernels[static_cast<std::size_t>(AttentionKernel::Cudnn)] = {.forward = 0.8, .backward = 0.6, .seq_half = 0.0};
+  kernels[static_cast<std::size_t>(AttentionKernel::Flash2)] = {
+      .forward = 0.5, .backward = 0.4, .seq_half = 0.0};
+  kernels[static_cast<std::size_t>(AttentionKernel::Cudnn)] = {
+      .forward = 0.8, .backward = 0.6, .seq_half = 0.0};
   const auto time = [&](AttentionKernel kernel, bool backward) {
-    return attention_time(full_attention(), backward, attention_machine(device, DType::Bf16, kernel)).value();
+    return attention_time(full_attention(), backward,
+                          attention_machine(device, DType::Bf16, kernel))
+        .value();
   };
   EXPECT_NEAR(time(AttentionKernel::Flash2, false), kPeakTime / 0.5, 1e-9);
   EXPECT_NEAR(time(AttentionKernel::Flash2, true), kPeakTime / 0.4, 1e-9);
@@ -232,7 +265,8 @@ TEST(Attention, RunsAtTheRateOfTheKernelThatTheFrameworkCalls) {
 
 TEST(Attention, ReachesHalfItsRateAtTheHalfLength) {
   Device device = ideal_device();
-  device.achieved.attention.fill({.forward = 1.0, .backward = 1.0, .seq_half = 4096.0, .head_dim_64_factor = 1.0});
+  device.achieved.attention.fill(
+      {.forward = 1.0, .backward = 1.0, .seq_half = 4096.0, .head_dim_64_factor = 1.0});
   Operator causal = full_attention();
   causal.causal = true;
   causal.flops /= 2.0;
@@ -250,12 +284,16 @@ TEST(Attention, KernelsAreNamedAndFoundByName) {
   EXPECT_EQ(named<AttentionKernel>("flash-4"), std::nullopt);
 }
 
-// t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time, by hand for every mix of the header's cases.
+// t = max(executed / (P e u), bytes / bandwidth) + launches * kernel_time, by hand for every mix of
+// the header's cases.
 TEST(Attention, TakesWhatTheHeaderSays) {
   const AttentionMachine machine{.peak = 100.0 * TFLOPS,
                                  .compute_units = 100,
                                  .bandwidth = 1.0 * TBps,
-                                 .coefficients = {.forward = 0.7, .backward = 0.5, .seq_half = 600.0, .head_dim_64_factor = 0.8},
+                                 .coefficients = {.forward = 0.7,
+                                                  .backward = 0.5,
+                                                  .seq_half = 600.0,
+                                                  .head_dim_64_factor = 0.8},
                                  .kernel_time = Seconds(4e-6)};
   for (const std::int64_t d : {32, 64, 96, 128, 256}) {
     for (const std::int64_t batch : {1, 9, 64}) {
@@ -263,13 +301,22 @@ TEST(Attention, TakesWhatTheHeaderSays) {
         for (const bool causal : {false, true}) {
           for (const bool backward : {false, true}) {
             for (const double moved : {0.0, 1e11}) {
-              Operator op{.kind = OperatorKind::Attention, .batch = batch, .m = length, .n = length, .k = d, .causal = causal};
+              Operator op{.kind = OperatorKind::Attention,
+                          .batch = batch,
+                          .m = length,
+                          .n = length,
+                          .k = d,
+                          .causal = causal};
               op.flops = 4.0 * static_cast<double>(batch * length * length * d) * FLOP;
-              op.repeats = backward ? 1.25 : 1.0, op.launches = backward ? 2 : 1, op.moved = Bytes(moved);
-              const double head = d < 128 ? 1.0 / (1.0 + (1.0 / 0.8 - 1.0) * (128.0 / static_cast<double>(d) - 1.0)) : 1.0;
+              op.repeats = backward ? 1.25 : 1.0, op.launches = backward ? 2 : 1,
+              op.moved = Bytes(moved);
+              const double head =
+                  d < 128 ? 1.0 / (1.0 + (1.0 / 0.8 - 1.0) * (128.0 / static_cast<double>(d) - 1.0))
+                          : 1.0;
               const double n = static_cast<double>(length), half = causal ? 600.0 : 200.0;
               const double e = (backward ? 0.5 : 0.7) * head * n / (n + half);
-              const double u = std::min(1.0, static_cast<double>(batch) * std::max(1.0, n / 128.0) / 100.0);
+              const double u =
+                  std::min(1.0, static_cast<double>(batch) * std::max(1.0, n / 128.0) / 100.0);
               const double compute = op.repeats * op.flops.value() / (100e12 * e * u);
               const double expected = std::max(compute, moved / 1e12) + op.launches * 4e-6;
               EXPECT_NEAR(attention_time(op, backward, machine) / Seconds(expected), 1.0, 1e-12)
@@ -282,26 +329,38 @@ TEST(Attention, TakesWhatTheHeaderSays) {
   }
 }
 
-// flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() * launch().
+// flops / time = peak * efficiency * head_size * sequence * occupancy * useful * roofline() *
+// launch().
 TEST(AttentionFactors, MultiplyToTheRate) {
   Operator op = full_attention();
   op.repeats = 1.25, op.k = 64, op.moved = 3.0 * GB;
   Device device = ideal_device();
-  device.achieved.attention.fill({.forward = 0.7, .backward = 0.5, .seq_half = 600.0, .head_dim_64_factor = 0.8});
-  const AttentionFactors f = attention_factors(op, true, attention_machine(device, DType::Bf16, AttentionKernel::Flash2));
-  const double factors = f.efficiency * f.head_size * f.sequence * f.occupancy * f.useful * f.roofline() * f.launch();
+  device.achieved.attention.fill(
+      {.forward = 0.7, .backward = 0.5, .seq_half = 600.0, .head_dim_64_factor = 0.8});
+  const AttentionFactors f =
+      attention_factors(op, true, attention_machine(device, DType::Bf16, AttentionKernel::Flash2));
+  const double factors =
+      f.efficiency * f.head_size * f.sequence * f.occupancy * f.useful * f.roofline() * f.launch();
   EXPECT_NEAR(op.flops / f.time() / (factors * f.peak), 1.0, 1e-12);
 }
 
-// 10 GB/s, 8 MB of cache, 1 us a kernel; norms stream at half the rate of memory, and at four times it from the cache.
+// 10 GB/s, 8 MB of cache, 1 us a kernel; norms stream at half the rate of memory, and at four times
+// it from the cache.
 MemoryBoundMachine machine() {
-  MemoryBoundMachine machine{.bandwidth = 10.0 * GBps, .cache = 8.0 * MB, .kernel_time = 1.0 * us, .rates = {}, .forms = {}};
-  machine.rates.forward[static_cast<std::size_t>(MemoryBoundKernel::LayerNorm)] = {.cached = 4.0, .streamed = 0.5};
+  MemoryBoundMachine machine{.bandwidth = 10.0 * GBps,
+                             .cache = 8.0 * MB,
+                             .kernel_time = 1.0 * us,
+                             .rates = {},
+                             .forms = {}};
+  machine.rates.forward[static_cast<std::size_t>(MemoryBoundKernel::LayerNorm)] = {.cached = 4.0,
+                                                                                   .streamed = 0.5};
   return machine;
 }
 
 // Of so many megabytes, in two kernels.
-Operator norm(double megabytes) { return memory_bound(OperatorKind::Norm, "norm", megabytes * 1e6, 1.0, 2); }
+Operator norm(double megabytes) {
+  return memory_bound(OperatorKind::Norm, "norm", megabytes * 1e6, 1.0, 2);
+}
 
 TEST(Streaming, LargeOperandsComeFromMemory) {
   // 100 MB at 5 GB/s, and two kernels.
@@ -315,7 +374,8 @@ TEST(Streaming, SmallOperandsComeFromTheCache) {
 
 TEST(Streaming, BetweenBothTheRateIsTheirGeometricMean) {
   // 8 MB at sqrt(4 * 0.5) * 10 GB/s.
-  EXPECT_NEAR(memory_bound_time(norm(8.0), false, machine()) / ms, 8.0 / (std::sqrt(2.0) * 10.0) + 0.002, 1e-9);
+  EXPECT_NEAR(memory_bound_time(norm(8.0), false, machine()) / ms,
+              8.0 / (std::sqrt(2.0) * 10.0) + 0.002, 1e-9);
 }
 
 TEST(Streaming, OtherPassesAndKindsHaveRatesOfTheirOwn) {

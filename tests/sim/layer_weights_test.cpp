@@ -63,7 +63,8 @@ TEST(LayerWeights, OfLlama70b) {
   EXPECT_EQ(weights[WeightName::Router].columns, 0);  // it has none
 }
 
-// 128 heads of 128 + 64 and values of 128, bottlenecks of 1536 and 512; 8 of 256 experts of 2048, one shared.
+// 128 heads of 128 + 64 and values of 128, bottlenecks of 1536 and 512; 8 of 256 experts of 2048,
+// one shared.
 TEST(LayerWeights, OfAnMoeLayerOfDeepSeekV3) {
   const LayerWeights weights = layer_weights(model("deepseek-v3"), LayerKind::Moe);
   expect_rows(weights, {{WeightName::AttentionNorm, 0, 7168, 0, 7168},
@@ -87,8 +88,10 @@ TEST(LayerWeights, OfAnMoeLayerOfDeepSeekV3) {
 // With 16 tensor ranks two have the same of 8 key/value heads: 64 / 16 + 2 heads of 128.
 TEST(LayerWeights, EveryTensorRankHasAKeyValueHead) {
   const Transformer& llama = model("llama-3-70b");
-  EXPECT_EQ(layer_weights(llama, LayerKind::Dense, 16)[WeightName::Qkv].on_rank(16).columns, 6 * 128);
-  EXPECT_EQ(layer_weights(llama, LayerKind::Dense, 4)[WeightName::Qkv].on_rank(4).columns, (16 + 2 * 2) * 128);
+  EXPECT_EQ(layer_weights(llama, LayerKind::Dense, 16)[WeightName::Qkv].on_rank(16).columns,
+            6 * 128);
+  EXPECT_EQ(layer_weights(llama, LayerKind::Dense, 4)[WeightName::Qkv].on_rank(4).columns,
+            (16 + 2 * 2) * 128);
 }
 
 class EveryModel : public testing::TestWithParam<CatalogueEntry> {};
@@ -99,7 +102,8 @@ TEST_P(EveryModel, HasThePublishedSumOfItsWeights) {
   const Parameters ends = parameters_of_ends(m);
   std::int64_t total = ends.embedding + ends.positions + ends.norms + ends.head;
   for (int layer = 0; layer < m.num_layers; ++layer) {
-    for (const LayerWeight& weight : layer_weights(m, kind_of_layer(m, layer))) total += weight.parameters();
+    for (const LayerWeight& weight : layer_weights(m, kind_of_layer(m, layer)))
+      total += weight.parameters();
   }
   if (entry.published_parameters && m.mtp_layers == 0) {
     EXPECT_EQ(total, *entry.published_parameters);
@@ -112,11 +116,13 @@ TEST_P(EveryModel, MultipliesEachTokenWithItsWeights) {
   for (const LayerKind kind : layer_kinds(m)) {
     const LayerOperators block = lower_block(m, Strategy(), Framework(), RecomputeKind::None, kind);
     double multiplied = 0.0;
-    for (const LayerWeight& weight : layer_weights(m, kind)) multiplied += static_cast<double>(weight.multiplied());
+    for (const LayerWeight& weight : layer_weights(m, kind))
+      multiplied += static_cast<double>(weight.multiplied());
     const auto flops = [](const OperatorList& list) {
       double sum = 0.0;
       for (const Operator& op : list)
-        if (op.kind == OperatorKind::Gemm && op.module != Module::CoreAttention) sum += op.flops.value();
+        if (op.kind == OperatorKind::Gemm && op.module != Module::CoreAttention)
+          sum += op.flops.value();
       return sum;
     };
     EXPECT_DOUBLE_EQ(flops(block.forward), 2.0 * m.seq_len * multiplied);
@@ -124,12 +130,15 @@ TEST_P(EveryModel, MultipliesEachTokenWithItsWeights) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalogue, EveryModel, testing::ValuesIn(catalogue().begin(), catalogue().end()), [](const auto& entry) {
-  std::string name = entry.param.model.name;
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Catalogue, EveryModel,
+                         testing::ValuesIn(catalogue().begin(), catalogue().end()),
+                         [](const auto& entry) {
+                           std::string name = entry.param.model.name;
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
+                               '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace llmsim::sim

@@ -9,13 +9,17 @@ constexpr std::int64_t kInputTokens = 512, kOut = 256, kIn = 128;
 constexpr double kInputs = 512.0 * 128, kGradients = 512.0 * 256, kWeights = 256.0 * 128;
 
 LayerOperators lowered(const Framework& framework, Precision precision, bool requantises = false) {
-  return lower_linear({.precision = precision, .framework = &framework, .adapters = {}, .requantises_weights = requantises},
+  return lower_linear({.precision = precision,
+                       .framework = &framework,
+                       .adapters = {},
+                       .requantises_weights = requantises},
                       "linear", kInputTokens, kOut, kIn);
 }
 
 double cast_bytes(const OperatorList& operators) {
   double sum = 0.0;
-  for (const Operator& op : operators) sum += op.kind == OperatorKind::Cast ? op.moved.value() : 0.0;
+  for (const Operator& op : operators)
+    sum += op.kind == OperatorKind::Cast ? op.moved.value() : 0.0;
   return sum;
 }
 
@@ -27,13 +31,15 @@ Framework framework_with(LowPrecisionScaling scaling) {
 
 TEST(Linear, DelayedScalesCastAndTransposeInOnePass) {
   // Read 2 bytes, write two low-precision copies of 1.
-  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::Delayed), Precision::Fp8);
+  const LayerOperators linear =
+      lowered(framework_with(LowPrecisionScaling::Delayed), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 4.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 4.0 * kGradients);
 }
 
 TEST(Linear, CurrentScalesReadEverythingOnceMore) {
-  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::Current), Precision::Fp8);
+  const LayerOperators linear =
+      lowered(framework_with(LowPrecisionScaling::Current), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 6.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 6.0 * kGradients);
 }
@@ -48,30 +54,36 @@ TEST(Linear, ASlowCastAlongRowsSlowsHalfOfACompiledBlockCast) {
   Framework framework;
   framework.fusion = ElementwiseFusion::Compiled;
   framework.low_precision.row_cast_rate = 0.5;
-  // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 + 3, those of scales beside them.
+  // 2 + 1 bytes along rows at half the rate and 2 + 1 along columns: 6 bytes take the time of 6 +
+  // 3, those of scales beside them.
   const LayerOperators linear = lowered(framework, Precision::Mxfp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (6.0 + 2.0 / 32.0) * kGradients);
   EXPECT_DOUBLE_EQ(linear.backward.front().rate, 6.0 / 9.0);
 }
 
 TEST(Linear, RowwiseScalesCastAlongBothAxesAndScaleBackwardOutputs) {
-  // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward GEMMs are read and written in 16 bits.
-  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::Rowwise), Precision::Fp8);
+  // Rows 2 + 1, columns 2 and 2 + 1; outputs of both backward GEMMs are read and written in 16
+  // bits.
+  const LayerOperators linear =
+      lowered(framework_with(LowPrecisionScaling::Rowwise), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 8.0 * (kInputs + kWeights));
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 8.0 * kGradients + 4.0 * (kInputs + kWeights));
 }
 
 TEST(Linear, HighPrecisionWeightGradientsMultiplyIn16BitsAndSpareTheColumns) {
-  const LayerOperators linear = lowered(framework_with(LowPrecisionScaling::RowwiseHighPrecisionGradient), Precision::Fp8);
+  const LayerOperators linear =
+      lowered(framework_with(LowPrecisionScaling::RowwiseHighPrecisionGradient), Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), 3.0 * kInputs + 8.0 * kWeights);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), 3.0 * kGradients + 4.0 * kInputs);
   EXPECT_EQ(linear.backward.back().dtype, DType::Bf16);
 }
 
 TEST(Linear, BlockScalesBelongToTheFormat) {
-  // Along each axis read 2 and write 1 and a scale of a byte for 32; a hand-written kernel reads once for both.
+  // Along each axis read 2 and write 1 and a scale of a byte for 32; a hand-written kernel reads
+  // once for both.
   Framework framework = framework_with(LowPrecisionScaling::Delayed);
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Mxfp8).backward), (6.0 + 2.0 / 32.0) * kGradients);
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Mxfp8).backward),
+                   (6.0 + 2.0 / 32.0) * kGradients);
   framework.fusion = ElementwiseFusion::Fused;
   const OperatorList backward = lowered(framework, Precision::Mxfp8).backward;
   EXPECT_DOUBLE_EQ(cast_bytes(backward), (4.0 + 2.0 / 32.0) * kGradients);
@@ -92,8 +104,8 @@ TEST(Linear, BlockwiseScalesAreThoseOfTilesAndOfBlocksOfWeights) {
   framework.fusion = ElementwiseFusion::Fused;
   const LayerOperators linear = lowered(framework, Precision::Fp8);
   EXPECT_DOUBLE_EQ(cast_bytes(linear.backward), (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kGradients);
-  EXPECT_DOUBLE_EQ(cast_bytes(linear.forward),
-                   (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kInputs + (2.0 + 2.0 * (1.0 + 4.0 / 16384.0)) * kWeights);
+  EXPECT_DOUBLE_EQ(cast_bytes(linear.forward), (2.0 + 2.0 * (1.0 + 4.0 / 128.0)) * kInputs +
+                                                   (2.0 + 2.0 * (1.0 + 4.0 / 16384.0)) * kWeights);
 }
 
 TEST(Linear, SavedLowPrecisionInputsKeepTheirScales) {
@@ -109,9 +121,12 @@ TEST(Linear, SavedLowPrecisionInputsKeepTheirScales) {
 }
 
 Operator expert_gemm(const Framework& framework, Precision precision) {
-  const ExpertRows group{.experts = 4, .busy = 4, .rows = 400, .rows_per_expert = 100, .one_kernel = true};
+  const ExpertRows group{
+      .experts = 4, .busy = 4, .rows = 400, .rows_per_expert = 100, .one_kernel = true};
   const LayerWeight weight{.name = WeightName::ExpertUp, .rows = 128, .columns = 256};
-  return lower_expert_linear({.precision = precision, .framework = &framework, .adapters = {}}, weight, group).forward.back();
+  return lower_expert_linear({.precision = precision, .framework = &framework, .adapters = {}},
+                             weight, group)
+      .forward.back();
 }
 
 TEST(Linear, RowsOfLowPrecisionExpertsArePaddedByHalfAMultiple) {
@@ -123,12 +138,14 @@ TEST(Linear, RowsOfLowPrecisionExpertsArePaddedByHalfAMultiple) {
   const Operator blockwise = expert_gemm(framework, Precision::Fp8);
   EXPECT_EQ(blockwise.m, 164);
   EXPECT_DOUBLE_EQ(blockwise.flops.value(), 2.0 * 400 * 256 * 128);  // padding is no useful work
-  EXPECT_DOUBLE_EQ(blockwise.moved.value(), 4.0 * 164 * 128 + 4.0 * 256 * 128 + 2.0 * 4 * 164 * 256);
+  EXPECT_DOUBLE_EQ(blockwise.moved.value(),
+                   4.0 * 164 * 128 + 4.0 * 256 * 128 + 2.0 * 4 * 164 * 256);
 }
 
 TEST(Linear, WeightsAreQuantisedOnceAStepOnceAPassOrTwice) {
   Framework framework = framework_with(LowPrecisionScaling::Delayed);
-  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8, true).backward), 4.0 * (kGradients + kWeights));
+  EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8, true).backward),
+                   4.0 * (kGradients + kWeights));
   framework.low_precision.caches_weights = true;
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8, true).forward), 4.0 * kInputs);
   EXPECT_DOUBLE_EQ(cast_bytes(lowered(framework, Precision::Fp8, true).backward), 4.0 * kGradients);

@@ -24,14 +24,18 @@ TrainingRun fused_run(FusedLoss kind, int chunks = 0) {
   return run;
 }
 
-LayerOperators loss_of(const TrainingRun& run) { return lower_loss(run.model, run.strategy, run.framework, 1024); }
+LayerOperators loss_of(const TrainingRun& run) {
+  return lower_loss(run.model, run.strategy, run.framework, 1024);
+}
 
-// What is there of logits, their copies and gradients while the loss is computed, forward or backward.
+// What is there of logits, their copies and gradients while the loss is computed, forward or
+// backward.
 Bytes working(TrainingRun run) {
   run.model.final_norm = false, run.framework.gradients.accumulated_by_gemm = true;
   const Dataflow head = head_dataflow(run.model, run.strategy, run.framework);
   const PassBytes forward = head.forward(), backward = head.backward();
-  return std::max(forward.rise.logits + forward.rise.activations, forward.net.logits + backward.rise.logits);
+  return std::max(forward.rise.logits + forward.rise.activations,
+                  forward.net.logits + backward.rise.logits);
 }
 
 TEST(Loss, ChunksFollowTheRuleOfLiger) {
@@ -63,17 +67,21 @@ TEST(Loss, WithoutAnUpcastTheGradientStandsBesideTheLogitsOrInTheirPlace) {
 }
 
 TEST(Loss, FusedKernelsHandOnACopyOfWholeLogits) {
-  EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Kernel)).value(), kTokens * kVocab * (2.0 + 4.0 + 4.0));
+  EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Kernel)).value(),
+                   kTokens * kVocab * (2.0 + 4.0 + 4.0));
 }
 
 TEST(Loss, ChunkedUpcastsKeepSixteenBitLogitsAndTheirGradient) {
   // Forward 2 bytes whole and 4 + 4 of a chunk; backward 2 + 2 whole.
-  EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Logits, 2)).value(), kTokens * kVocab * (2.0 + 8.0 / 2.0));
-  EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Logits, 8)).value(), kTokens * kVocab * (2.0 + 2.0));
+  EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Logits, 2)).value(),
+                   kTokens * kVocab * (2.0 + 8.0 / 2.0));
+  EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Logits, 8)).value(),
+                   kTokens * kVocab * (2.0 + 2.0));
 }
 
 TEST(Loss, GradientsInTheForwardPassWaitForTheBackwardPass) {
-  // One chunk in 32 of 16-bit logits, their fp32 copy and the 16-bit gradient; the head's gradient and its input's.
+  // One chunk in 32 of 16-bit logits, their fp32 copy and the 16-bit gradient; the head's gradient
+  // and its input's.
   const double chunk = kTokens * kVocab / 32.0 * (2.0 + 4.0 + 2.0);
   const double waiting = (kVocab * kHidden + kTokens * kHidden) * 2.0;
   EXPECT_DOUBLE_EQ(working(fused_run(FusedLoss::Gradient)).value(), chunk + waiting);
@@ -90,7 +98,8 @@ TEST(Loss, OnlyAutogradScalesTheGradientsThatWaited) {
 }
 
 TEST(Loss, GradientsInTheForwardPassLeaveNoGemmForTheBackwardPass) {
-  const LayerOperators plain = loss_of(small_run()), fused = loss_of(fused_run(FusedLoss::Gradient));
+  const LayerOperators plain = loss_of(small_run()),
+                       fused = loss_of(fused_run(FusedLoss::Gradient));
   const double gemm = 2.0 * kTokens * kVocab * kHidden;
   EXPECT_DOUBLE_EQ(total_flops(plain.forward).value(), gemm);
   EXPECT_DOUBLE_EQ(total_flops(plain.backward).value(), 2.0 * gemm);
@@ -103,23 +112,28 @@ TEST(Loss, ACheckpointedChunkMakesItsLogitsTwice) {
   EXPECT_DOUBLE_EQ(total_flops(loss_of(run).recompute).value(), 2.0 * kTokens * kVocab * kHidden);
   const Prediction once = predict(small_run()), twice = predict(run);
   EXPECT_EQ(twice.model_flops, once.model_flops);
-  EXPECT_DOUBLE_EQ((twice.hardware_flops - twice.model_flops).value(), 8.0 * 2.0 * kTokens * kVocab * kHidden);
+  EXPECT_DOUBLE_EQ((twice.hardware_flops - twice.model_flops).value(),
+                   8.0 * 2.0 * kTokens * kVocab * kHidden);
   EXPECT_GT(twice.step_time, once.step_time);
 }
 
 TEST(Loss, AFrozenHeadHasNoWeightGradient) {
   TrainingRun run = fused_run(FusedLoss::Gradient);
   run.strategy.adapters = Adapters{.rank = 8};
-  EXPECT_DOUBLE_EQ(total_flops(loss_of(run).forward).value(), 2.0 * 2.0 * kTokens * kVocab * kHidden);
+  EXPECT_DOUBLE_EQ(total_flops(loss_of(run).forward).value(),
+                   2.0 * 2.0 * kTokens * kVocab * kHidden);
 }
 
-// The header's table of bytes: t = 1024 tokens, V/n columns, h = 1024, over formats, tensor ranks and numbers of chunks c.
+// The header's table of bytes: t = 1024 tokens, V/n columns, h = 1024, over formats, tensor ranks
+// and numbers of chunks c.
 TEST(Loss, HoldsWhatTheHeaderSays) {
-  for (const auto& [precision, e] : {std::pair{Precision::Bf16, 2.0}, std::pair{Precision::Fp32, 4.0}}) {
+  for (const auto& [precision, e] :
+       {std::pair{Precision::Bf16, 2.0}, std::pair{Precision::Fp32, 4.0}}) {
     for (const int n : {1, 4}) {
       for (const int c : {1, 8, 32}) {
         const double logits = kTokens * kVocab / n, head = kVocab / n * kHidden * e;
-        const auto bytes = [&, precision = precision](std::optional<FusedLoss> kind, double copies) {
+        const auto bytes = [&, precision = precision](std::optional<FusedLoss> kind,
+                                                      double copies) {
           TrainingRun run = kind ? fused_run(*kind, c) : small_run();
           run.strategy.precision = precision, run.strategy.tp = n;
           run.framework.loss.fp32_logit_copies = copies;
@@ -133,7 +147,8 @@ TEST(Loss, HoldsWhatTheHeaderSays) {
         EXPECT_DOUBLE_EQ(bytes(FusedLoss::Kernel, 2.0), logits * (e + 8));
         EXPECT_DOUBLE_EQ(bytes(FusedLoss::Logits, 2.0), logits * std::max(2 * e, e + 8.0 / c));
         const double chunk = e < 4 ? 2 * e + 4 : e;
-        EXPECT_DOUBLE_EQ(bytes(FusedLoss::Gradient, 2.0), logits * chunk / c + head + kTokens * kHidden * e);
+        EXPECT_DOUBLE_EQ(bytes(FusedLoss::Gradient, 2.0),
+                         logits * chunk / c + head + kTokens * kHidden * e);
       }
     }
   }
@@ -166,8 +181,8 @@ TEST(Loss, TensorRanksSumThreeValuesOfEachToken) {
   }
 }
 
-// Each of c chunks reads V h weights for its logits and its input's gradient, and reads and writes their gradient; Recomputed
-// makes the logits twice.
+// Each of c chunks reads V h weights for its logits and its input's gradient, and reads and writes
+// their gradient; Recomputed makes the logits twice.
 TEST(Loss, EveryChunkReadsTheWeightsAsOftenAsTheHeaderSays) {
   const auto moved = [](FusedLoss kind, int chunks) {
     const LayerOperators loss = loss_of(fused_run(kind, chunks));
@@ -178,8 +193,10 @@ TEST(Loss, EveryChunkReadsTheWeightsAsOftenAsTheHeaderSays) {
     return sum.value();
   };
   const double weights = 2.0 * kVocab * kHidden;
-  EXPECT_DOUBLE_EQ(moved(FusedLoss::Gradient, 32) - moved(FusedLoss::Gradient, 16), 16.0 * (2.0 + 2.0) * weights);
-  EXPECT_DOUBLE_EQ(moved(FusedLoss::Recomputed, 32) - moved(FusedLoss::Recomputed, 16), 16.0 * (3.0 + 2.0) * weights);
+  EXPECT_DOUBLE_EQ(moved(FusedLoss::Gradient, 32) - moved(FusedLoss::Gradient, 16),
+                   16.0 * (2.0 + 2.0) * weights);
+  EXPECT_DOUBLE_EQ(moved(FusedLoss::Recomputed, 32) - moved(FusedLoss::Recomputed, 16),
+                   16.0 * (3.0 + 2.0) * weights);
 }
 
 }  // namespace

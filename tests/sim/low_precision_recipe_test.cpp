@@ -21,12 +21,17 @@ TEST(LowPrecisionRecipe, FormatsBringTheirScales) {
 }
 
 TEST(LowPrecisionRecipe, BytesOfAnElementWithItsScales) {
-  EXPECT_DOUBLE_EQ(low_precision_bytes({}, Precision::Fp8, false), 1.0);                         // one scale a tensor
-  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Fp8, false), 1.0 + 4.0 / 128.0);   // 1 x 128
-  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Fp8, true), 1.0 + 4.0 / 16384.0);  // 128 x 128
-  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Mxfp8, true), 1.0 + 1.0 / 32.0);   // 1 x 32
-  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Nvfp4, false), 0.5 + 1.0 / 16.0);  // 1 x 16
-  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Bf16, false), 2.0);                // no low-precision format at all
+  EXPECT_DOUBLE_EQ(low_precision_bytes({}, Precision::Fp8, false), 1.0);  // one scale a tensor
+  // 1 x 128.
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Fp8, false), 1.0 + 4.0 / 128.0);
+  // 128 x 128.
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Fp8, true), 1.0 + 4.0 / 16384.0);
+  // 1 x 32.
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Mxfp8, true), 1.0 + 1.0 / 32.0);
+  // 1 x 16.
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Nvfp4, false), 0.5 + 1.0 / 16.0);
+  // No low-precision format at all.
+  EXPECT_DOUBLE_EQ(low_precision_bytes(kBlockwise, Precision::Bf16, false), 2.0);
 }
 
 TEST(LowPrecisionRecipe, OnlyTensorScalesLetOneCopyServeBothGemms) {
@@ -45,7 +50,8 @@ TEST(LowPrecisionRecipe, BlockScalesNeedADeviceThatReadsThem) {
     FAIL();
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("precision = mxfp8: ideal multiplies no factors with a scale for each 16 or 32 elements"),
+    EXPECT_NE(text.find("precision = mxfp8: ideal multiplies no factors with a scale for each 16 "
+                        "or 32 elements"),
               std::string::npos);
     EXPECT_NE(text.find("fp32, tf32, fp16, bf16, fp8 (fp8 with"), std::string::npos);
   }
@@ -57,16 +63,18 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksAreTheFirstAndTheLast) {
   Transformer model = small_model();  // eight layers
   const LowPrecisionRecipe recipe{.high_precision_first = 2, .high_precision_last = 1};
   const auto wide = [&](int first, int blocks) {
-    return high_precision_blocks(recipe, Precision::Fp8, model, {.blocks = blocks, .first_layer = first});
+    return high_precision_blocks(recipe, Precision::Fp8, model,
+                                 {.blocks = blocks, .first_layer = first});
   };
   EXPECT_EQ(wide(0, 8).dense, 3);
   EXPECT_EQ(wide(0, 4).dense, 2);
   EXPECT_EQ(wide(1, 4).dense, 1);
   EXPECT_EQ(wide(2, 5).all(), 0);
   EXPECT_EQ(wide(4, 5).dense, 1);  // layer 8 is one of multi-token prediction
-  EXPECT_EQ(
-      high_precision_blocks({.high_precision_first = 7, .high_precision_last = 7}, Precision::Fp8, model, {.blocks = 8}).dense,
-      8);
+  EXPECT_EQ(high_precision_blocks({.high_precision_first = 7, .high_precision_last = 7},
+                                  Precision::Fp8, model, {.blocks = 8})
+                .dense,
+            8);
   EXPECT_EQ(high_precision_blocks(recipe, Precision::Bf16, model, {.blocks = 8}).all(), 0);
   model.moe = Moe{.num_experts = 8, .top_k = 2, .expert_ffn_size = 512, .num_dense_layers = 1};
   EXPECT_EQ(wide(0, 8), (HighPrecisionBlocks{.dense = 1, .moe = 2}));
@@ -86,9 +94,14 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksArePricedIn16Bits) {
   const PassPrice wide = layer_prices(run).block.forward;
   run.strategy.precision = Precision::Fp8;
   const PassPrice low_precision = layer_prices(run).block.forward;
-  run.framework.low_precision.high_precision_first = 1, run.framework.low_precision.high_precision_last = 1;  // two of eight
-  const auto mean = [&](const ModelChunk& part) { return mean_block(run, layer_prices(run), part).forward; };
-  EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * low_precision.gemm + 0.25 * wide.gemm), 1.0, 1e-12);
+  // Two of eight.
+  run.framework.low_precision.high_precision_first = 1,
+  run.framework.low_precision.high_precision_last = 1;
+  const auto mean = [&](const ModelChunk& part) {
+    return mean_block(run, layer_prices(run), part).forward;
+  };
+  EXPECT_NEAR(mean({.blocks = 8}).gemm / (0.75 * low_precision.gemm + 0.25 * wide.gemm), 1.0,
+              1e-12);
   EXPECT_NEAR(mean({.blocks = 2}).gemm / (0.5 * low_precision.gemm + 0.5 * wide.gemm), 1.0, 1e-12);
   EXPECT_NEAR(mean({.blocks = 2, .first_layer = 2}).gemm / low_precision.gemm, 1.0, 1e-12);
   run.framework.low_precision.high_precision_last = 7;
@@ -103,17 +116,19 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksOfBothKindsArePricedByTheirNumbers) 
   run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;  // the dense one and one of seven MoE models
   const LayerPrices prices = layer_prices(run);
-  const Seconds by_hand =
-      prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm + prices.wide->moe_block.forward.gemm;
+  const Seconds by_hand = prices.wide->block.forward.gemm + 6.0 * prices.moe_block.forward.gemm +
+                          prices.wide->moe_block.forward.gemm;
   const ModelChunk whole{.blocks = 8, .moe_blocks = 7};
   EXPECT_NEAR(8.0 * mean_block(run, prices, whole).forward.gemm / by_hand, 1.0, 1e-12);
 }
 
-// Four stages of two layers: the first and the last have one block in 16 bits each, which takes twice as long, the others none.
+// Four stages of two layers: the first and the last have one block in 16 bits each, which takes
+// twice as long, the others none.
 TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
   TrainingRun run = fp8_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4;
-  run.framework.low_precision.high_precision_first = 1, run.framework.low_precision.high_precision_last = 1;
+  run.framework.low_precision.high_precision_first = 1,
+  run.framework.low_precision.high_precision_last = 1;
   const LayerPrices prices = layer_prices(run);
   const PassOperators operators(run);
   const std::vector<ModelChunk> parts = model_parts(run.model, run.strategy);
@@ -123,7 +138,8 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
     return part_passes(run, prices, exchange, rank, parts[part]).forward[Term::ForwardGemm];
   };
   EXPECT_NEAR(forward(1) / (2.0 * prices.block.forward.gemm), 1.0, 1e-12);
-  EXPECT_NEAR(forward(0) / (prices.block.forward.gemm + prices.wide->block.forward.gemm), 1.0, 1e-12);
+  EXPECT_NEAR(forward(0) / (prices.block.forward.gemm + prices.wide->block.forward.gemm), 1.0,
+              1e-12);
   EXPECT_GT(prices.wide->block.forward.gemm, 1.5 * prices.block.forward.gemm);
   // Operators one by one say the same, layer by layer.
   Seconds gemms;
@@ -141,7 +157,8 @@ TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPla
   TrainingRun run = small_run();
   run.cluster.device.block_scales = true;
   const Bytes wide = weights_of(run);
-  const double low_precision = StageContents(run.model, run.strategy).rank().block * run.model.num_layers;
+  const double low_precision =
+      StageContents(run.model, run.strategy).rank().block * run.model.num_layers;
   run.strategy.precision = Precision::Fp8;
   EXPECT_EQ(weights_of(run), wide);  // quantised for each micro-batch, and gone
   run.framework.low_precision.caches_weights = true;
@@ -159,10 +176,12 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksHaveNoLowPrecisionWeightsWhereTheyAr
   TrainingRun run = fp8_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4;
   const auto weights = [&](int stage) {
-    return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), stage).weights;
+    return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), stage)
+        .weights;
   };
   const Bytes first = weights(0), second = weights(1);
-  run.framework.low_precision.caches_weights = true, run.framework.low_precision.high_precision_first = 1,
+  run.framework.low_precision.caches_weights = true,
+  run.framework.low_precision.high_precision_first = 1,
   run.framework.low_precision.high_precision_last = 1;
   const double block = StageContents(run.model, run.strategy).rank().block;
   EXPECT_DOUBLE_EQ((weights(0) - first).value(), 2.0 * block);  // both layouts of one block

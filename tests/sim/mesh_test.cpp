@@ -9,25 +9,33 @@ namespace {
 
 TEST(Mesh, TensorRanksAreNeighbours) {
   // 8 ranks next to each other on nodes of 8: one node, no other group on it.
-  EXPECT_EQ(place_group(8, 1, 8),
-            (GroupPlacement{.ranks = 8, .stride = 1, .ranks_per_domain = 8, .domains = 1, .groups_per_domain = 1}));
+  EXPECT_EQ(
+      place_group(8, 1, 8),
+      (GroupPlacement{
+          .ranks = 8, .stride = 1, .ranks_per_domain = 8, .domains = 1, .groups_per_domain = 1}));
 }
 
 TEST(Mesh, DataRanksStrideOverTheTensorRanks) {
   // tp 4: data ranks are 4 apart, so a node of 8 holds 2 of each group and 4 groups.
-  EXPECT_EQ(place_group(16, 4, 8),
-            (GroupPlacement{.ranks = 16, .stride = 4, .ranks_per_domain = 2, .domains = 8, .groups_per_domain = 4}));
+  EXPECT_EQ(
+      place_group(16, 4, 8),
+      (GroupPlacement{
+          .ranks = 16, .stride = 4, .ranks_per_domain = 2, .domains = 8, .groups_per_domain = 4}));
 }
 
 TEST(Mesh, AStrideBeyondTheNodePutsOneRankOnEach) {
-  EXPECT_EQ(place_group(4, 64, 8),
-            (GroupPlacement{.ranks = 4, .stride = 64, .ranks_per_domain = 1, .domains = 4, .groups_per_domain = 8}));
+  EXPECT_EQ(
+      place_group(4, 64, 8),
+      (GroupPlacement{
+          .ranks = 4, .stride = 64, .ranks_per_domain = 1, .domains = 4, .groups_per_domain = 8}));
 }
 
 TEST(Mesh, GroupsMultiplyToTheDevices) {
   Strategy s;
   s.dp = 16, s.tp = 4, s.pp = 2, s.sharding = Sharding::Hsdp, s.shard_size = 8;
-  EXPECT_EQ(group_ranks(s, GroupKind::Tensor) * group_ranks(s, GroupKind::Data) * group_ranks(s, GroupKind::Pipeline), 128);
+  EXPECT_EQ(group_ranks(s, GroupKind::Tensor) * group_ranks(s, GroupKind::Data) *
+                group_ranks(s, GroupKind::Pipeline),
+            128);
   EXPECT_EQ(group_ranks(s, GroupKind::Shard) * group_ranks(s, GroupKind::Replicate), 16);
   EXPECT_EQ(group_stride(s, GroupKind::Pipeline), 64);
   EXPECT_EQ(group_stride(s, GroupKind::Replicate), 32);
@@ -61,7 +69,8 @@ TEST(Mesh, ExpertRanksAreTheInnerPartOfTheDataRanks) {
   EXPECT_EQ(group_stride(s, GroupKind::ExpertData), 32);
 }
 
-// 2 tensor ranks with whole experts: 4 expert ranks are neighbours, and the two sets of 16 ranks over that are copies.
+// 2 tensor ranks with whole experts: 4 expert ranks are neighbours, and the two sets of 16 ranks
+// over that are copies.
 TEST(Mesh, WholeExpertsLieOverTheTensorRanksToo) {
   Strategy strategy;
   strategy.tp = 2, strategy.dp = 4, strategy.ep = 4;

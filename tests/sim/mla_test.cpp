@@ -17,20 +17,24 @@
 namespace llmsim::sim {
 namespace {
 
-// 8 tokens of width 16, 2 heads of 4 + 2 for queries and keys and 3 for values, bottlenecks of 6 and 5.
+// 8 tokens of width 16, 2 heads of 4 + 2 for queries and keys and 3 for values, bottlenecks of 6
+// and 5.
 struct MlaCase {
-  Transformer model{
-      .name = "mla",
-      .num_layers = 2,
-      .hidden_size = 16,
-      .num_heads = 2,
-      .num_kv_heads = 2,
-      .head_dim = 6,
-      .ffn_size = 32,
-      .vocab_size = 64,
-      .seq_len = 8,
-      .norm = Norm::RmsNorm,
-      .mla = Mla{.q_lora_rank = 6, .kv_lora_rank = 5, .qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 3}};
+  Transformer model{.name = "mla",
+                    .num_layers = 2,
+                    .hidden_size = 16,
+                    .num_heads = 2,
+                    .num_kv_heads = 2,
+                    .head_dim = 6,
+                    .ffn_size = 32,
+                    .vocab_size = 64,
+                    .seq_len = 8,
+                    .norm = Norm::RmsNorm,
+                    .mla = Mla{.q_lora_rank = 6,
+                               .kv_lora_rank = 5,
+                               .qk_nope_head_dim = 4,
+                               .qk_rope_head_dim = 2,
+                               .v_head_dim = 3}};
   Strategy strategy;
   Framework framework;
 
@@ -41,14 +45,16 @@ struct MlaCase {
 
 TEST(Mla, MultipliesWhatTheModelCounts) {
   const MlaCase c;
-  // A token's forward FLOPs by the model's own formula, without the head's 2 h V, for one of two layers.
+  // A token's forward FLOPs by the model's own formula, without the head's 2 h V, for one of two
+  // layers.
   const Flops token = forward_flops_per_token(c.model, true) - 2.0 * 16.0 * 64.0 * FLOP;
   EXPECT_DOUBLE_EQ(total_flops(c.block().forward).value(), (8.0 * token / 2.0).value());
 }
 
 TEST(Mla, ScoresHaveTheSizeOfQueriesAndSumsThatOfValues) {
   const MlaCase c;
-  // Two heads, half of 8 * 8 scores: 2 * 32 * (6 + 3) each; the gradient recomputes scores: (3 * 6 + 2 * 3) / (2 * 9).
+  // Two heads, half of 8 * 8 scores: 2 * 32 * (6 + 3) each; the gradient recomputes scores: (3 * 6
+  // + 2 * 3) / (2 * 9).
   EXPECT_EQ(named(c.block().forward, "attention").flops, 2.0 * 2.0 * 32.0 * 9.0 * FLOP);
   EXPECT_DOUBLE_EQ(named(c.block().backward, "attention_backward").repeats, 24.0 / 18.0);
 }
@@ -89,21 +95,26 @@ TEST(Mla, MayBeMadeAgainFromItsLatents) {
 std::vector<Bytes> gathered(const OperatorList& list) {
   std::vector<Bytes> messages;
   for (const Operator& op : list) {
-    if (op.kind == OperatorKind::Collective && op.collective == CollectiveKind::AllGather) messages.push_back(op.message);
+    if (op.kind == OperatorKind::Collective && op.collective == CollectiveKind::AllGather)
+      messages.push_back(op.message);
   }
   return messages;
 }
 
-// 8 tokens in 16 bits: latents of 6 for the queries, or the 16 of the norm's output; and 5 with 2 rotary values beside them.
+// 8 tokens in 16 bits: latents of 6 for the queries, or the 16 of the norm's output; and 5 with 2
+// rotary values beside them.
 TEST(Mla, WhatTensorRanksMakeAgainTheyGatherAgain) {
   MlaCase c;
   c.strategy.tp = 2;
   c.strategy.recompute.modules = {.core_attention = false, .mla_up = true};
-  EXPECT_TRUE(gathered(c.block(RecomputeKind::Selective).recompute).empty());  // whole on every rank
+  // Whole on every rank.
+  EXPECT_TRUE(gathered(c.block(RecomputeKind::Selective).recompute).empty());
   c.strategy.sequence_parallel = true;
-  EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute), (std::vector{Bytes(96.0), Bytes(112.0)}));
+  EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute),
+            (std::vector{Bytes(96.0), Bytes(112.0)}));
   c.model.mla->q_lora_rank.reset();
-  EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute), (std::vector{Bytes(256.0), Bytes(112.0)}));
+  EXPECT_EQ(gathered(c.block(RecomputeKind::Selective).recompute),
+            (std::vector{Bytes(256.0), Bytes(112.0)}));
 }
 
 TEST(Mla, EveryTensorRankHasTheBottlenecks) {
@@ -123,7 +134,8 @@ TEST(Prediction, LayersOfItFollowTheLastAndRunTheHeadOnceMore) {
   const Prediction ahead = predict(run);
   // One block more of 8, one head more, and the GEMM (t, h, 2 h).
   const double tokens = 8.0 * 1024.0, h = 1024.0;
-  const Flops head = 2.0 * 3.0 * tokens * h * 32768.0 * FLOP, join = 2.0 * 3.0 * tokens * 2.0 * h * h * FLOP;
+  const Flops head = 2.0 * 3.0 * tokens * h * 32768.0 * FLOP,
+              join = 2.0 * 3.0 * tokens * 2.0 * h * h * FLOP;
   const Flops block = (plain.model_flops - head) / 8.0;
   EXPECT_NEAR(ahead.model_flops / (plain.model_flops + block + head + join), 1.0, 1e-12);
   EXPECT_GT(ahead.step_time, plain.step_time);
@@ -143,7 +155,8 @@ TEST(Prediction, LayersOfItCountWhenLayersAreDealt) {
   EXPECT_EQ(model_parts(model, strategy).front().blocks, 62);
 }
 
-// The stage of the head embeds the next tokens: a copy of the table, the projection 2 h h and three norms.
+// The stage of the head embeds the next tokens: a copy of the table, the projection 2 h h and three
+// norms.
 TEST(Prediction, LayersOfItNeedTheEmbeddingBesideTheHead) {
   Transformer model = small_model();
   const Strategy strategy;

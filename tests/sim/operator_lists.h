@@ -13,11 +13,13 @@ namespace llmsim::sim {
 
 // The first operator with the label; there must be one.
 inline const Operator& named(const OperatorList& list, std::string_view label) {
-  return *std::find_if(list.begin(), list.end(), [&](const Operator& op) { return label == op.label; });
+  return *std::find_if(list.begin(), list.end(),
+                       [&](const Operator& op) { return label == op.label; });
 }
 
 inline int count_of(const OperatorList& list, OperatorKind kind) {
-  return static_cast<int>(std::count_if(list.begin(), list.end(), [&](const Operator& op) { return op.kind == kind; }));
+  return static_cast<int>(
+      std::count_if(list.begin(), list.end(), [&](const Operator& op) { return op.kind == kind; }));
 }
 
 inline double gemm_flops(const OperatorList& list) {

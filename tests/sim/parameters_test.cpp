@@ -5,7 +5,8 @@
 namespace llmsim::sim {
 namespace {
 
-// h = 8, 4 heads and 2 kv heads of 2, f = 16, V = 10, S = 6, two layers; LayerNorm weights only, untied head, rotary positions.
+// h = 8, 4 heads and 2 kv heads of 2, f = 16, V = 10, S = 6, two layers; LayerNorm weights only,
+// untied head, rotary positions.
 Transformer tiny() {
   return {.name = "tiny",
           .num_layers = 2,
@@ -111,7 +112,8 @@ TEST(Parameters, AnAttentionSinkIsOneLogitPerHead) {
   EXPECT_EQ(block_parameters(m, 0).attention, kAttention + 4);
 }
 
-// Layer 0 dense, layer 1 with 4 routed experts of width 3 (two visited) and 2 shared ones of width 5.
+// Layer 0 dense, layer 1 with 4 routed experts of width 3 (two visited) and 2 shared ones of width
+// 5.
 TEST(Parameters, AMoeByHand) {
   Transformer m = tiny();
   m.moe = Moe{.num_experts = 4,
@@ -155,7 +157,8 @@ TEST(Parameters, MlaByHand) {
   EXPECT_EQ(block_parameters(m, 0).attention, 8 * 9 + 9 + 9 * 4 * 8 + down + kv_norm + up + output);
 }
 
-// The extra layer repeats the last block, joins two hidden vectors and has three norms of its own; embedding and head are shared.
+// The extra layer repeats the last block, joins two hidden vectors and has three norms of its own;
+// embedding and head are shared.
 TEST(Parameters, MultiTokenPredictionByHand) {
   Transformer m = tiny();
   m.mtp_layers = 1;

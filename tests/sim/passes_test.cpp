@@ -31,7 +31,8 @@ double wire_time(double bytes) { return 15.0 / 16.0 * bytes / 80e9; }
 
 TEST(Passes, WeightsGatheredApartAreExposedWhole) {
   const double bytes = 2.0 * static_cast<double>(parameters(small_model()).total());
-  EXPECT_NEAR(exposed(true, false).gather, wire_time(bytes), 9 * 10e-6);  // latencies: one message a block, and the ends
+  // Latencies: one message a block, and the ends.
+  EXPECT_NEAR(exposed(true, false).gather, wire_time(bytes), 9 * 10e-6);
   EXPECT_LT(exposed(true, true).gather, 0.5 * wire_time(bytes));
 }
 

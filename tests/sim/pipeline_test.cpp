@@ -10,7 +10,8 @@ namespace llmsim::sim {
 namespace {
 
 std::vector<ChunkTimes> equal_chunks(int count, double forward, double backward) {
-  return std::vector<ChunkTimes>(static_cast<std::size_t>(count), {.forward = Seconds(forward), .backward = Seconds(backward)});
+  return std::vector<ChunkTimes>(static_cast<std::size_t>(count),
+                                 {.forward = Seconds(forward), .backward = Seconds(backward)});
 }
 
 double makespan(const PipelineShape& shape, const std::vector<ChunkTimes>& chunks) {
@@ -27,7 +28,8 @@ TEST(Pipeline, EqualStagesTakeTheClosedForm) {
     for (const int p : {2, 4, 8}) {
       for (const int m : {8, 16, 64, 129}) {
         const PipelineShape shape{.schedule = schedule, .stages = p, .num_microbatches = m};
-        EXPECT_NEAR(makespan(shape, equal_chunks(p, 1.0, 2.0)), 3.0 * (m + p - 1), 1e-9) << p << " stages, " << m;
+        EXPECT_NEAR(makespan(shape, equal_chunks(p, 1.0, 2.0)), 3.0 * (m + p - 1), 1e-9)
+            << p << " stages, " << m;
       }
     }
   }
@@ -37,17 +39,25 @@ TEST(Pipeline, InterleavingDividesTheBubbleByTheChunks) {
   // m (F + B) + (p - 1)(F + B) / v, with F + B of the whole stage.
   for (const int v : {2, 4}) {
     for (const int m : {8, 16, 128}) {
-      const PipelineShape shape{
-          .schedule = PipelineSchedule::Interleaved, .stages = 4, .virtual_stages = v, .num_microbatches = m};
-      EXPECT_NEAR(makespan(shape, equal_chunks(4 * v, 1.0 / v, 2.0 / v)), 3.0 * m + 3.0 * 3.0 / v, 1e-9) << v << ", " << m;
+      const PipelineShape shape{.schedule = PipelineSchedule::Interleaved,
+                                .stages = 4,
+                                .virtual_stages = v,
+                                .num_microbatches = m};
+      EXPECT_NEAR(makespan(shape, equal_chunks(4 * v, 1.0 / v, 2.0 / v)), 3.0 * m + 3.0 * 3.0 / v,
+                  1e-9)
+          << v << ", " << m;
     }
   }
 }
 
 TEST(Pipeline, InterleavingTakesNumbersThatAreNoMultipleOfTheStages) {
-  // Every pass runs, and the bubble stays below that of the schedule without interleaving, (p - 1)(F + B).
+  // Every pass runs, and the bubble stays below that of the schedule without interleaving, (p -
+  // 1)(F + B).
   for (const int m : {5, 6, 7, 10, 13, 23}) {
-    const PipelineShape shape{.schedule = PipelineSchedule::Interleaved, .stages = 4, .virtual_stages = 3, .num_microbatches = m};
+    const PipelineShape shape{.schedule = PipelineSchedule::Interleaved,
+                              .stages = 4,
+                              .virtual_stages = 3,
+                              .num_microbatches = m};
     EXPECT_GE(makespan(shape, equal_chunks(12, 1.0, 2.0)), 9.0 * m + 9.0 * 3 / 3 - 1e-9) << m;
     EXPECT_LE(makespan(shape, equal_chunks(12, 1.0, 2.0)), 9.0 * (m + 3)) << m;
   }
@@ -61,7 +71,8 @@ TEST(Pipeline, TheSlowestStageSetsThePeriod) {
 }
 
 TEST(Pipeline, InFlightMicroBatchesFollowTheSchedule) {
-  const PipelineShape gpipe{.schedule = PipelineSchedule::GPipe, .stages = 4, .num_microbatches = 16};
+  const PipelineShape gpipe{
+      .schedule = PipelineSchedule::GPipe, .stages = 4, .num_microbatches = 16};
   const PipelineShape one{.stages = 4, .num_microbatches = 16};
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_EQ(peak_in_flight(gpipe, stage), 16);
@@ -74,8 +85,11 @@ TEST(Pipeline, MoreMicroBatchesNeverTakeLess) {
   const std::vector<ChunkTimes> chunks = equal_chunks(4, 1.0, 2.0);
   double last = 0.0;
   for (int m = 1; m <= 200; ++m) {
-    const double time = makespan(
-        {.stages = 4, .num_microbatches = m, .forward_transfer = Seconds(0.1), .backward_transfer = Seconds(0.1)}, chunks);
+    const double time = makespan({.stages = 4,
+                                  .num_microbatches = m,
+                                  .forward_transfer = Seconds(0.1),
+                                  .backward_transfer = Seconds(0.1)},
+                                 chunks);
     EXPECT_GT(time, last);
     last = time;
   }
@@ -85,7 +99,8 @@ TEST(Pipeline, MoreMicroBatchesNeverTakeLess) {
 std::string text_of(const PipelineShape& shape, int stage) {
   std::string text;
   for (const PipelinePass& pass : stage_order(shape, stage)) {
-    text += (text.empty() ? "" : " ") + std::string(pass.backward() ? "B" : "F") + std::to_string(pass.microbatch);
+    text += (text.empty() ? "" : " ") + std::string(pass.backward() ? "B" : "F") +
+            std::to_string(pass.microbatch);
     if (shape.virtual_stages > 1) text += "." + std::to_string(pass.chunk);
   }
   return text;
@@ -93,14 +108,20 @@ std::string text_of(const PipelineShape& shape, int stage) {
 
 TEST(StageOrder, IsThatOfThePapers) {
   using enum PipelineSchedule;
-  EXPECT_EQ(text_of({.schedule = GPipe, .stages = 2, .num_microbatches = 3}, 0), "F0 F1 F2 B0 B1 B2");
-  EXPECT_EQ(text_of({.schedule = OneForwardOneBackward, .stages = 3, .num_microbatches = 4}, 0), "F0 F1 F2 B0 F3 B1 B2 B3");
-  EXPECT_EQ(text_of({.schedule = OneForwardOneBackward, .stages = 3, .num_microbatches = 4}, 2), "F0 B0 F1 B1 F2 B2 F3 B3");
-  EXPECT_EQ(text_of({.schedule = Interleaved, .stages = 2, .virtual_stages = 2, .num_microbatches = 2}, 1),
-            "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0");
+  EXPECT_EQ(text_of({.schedule = GPipe, .stages = 2, .num_microbatches = 3}, 0),
+            "F0 F1 F2 B0 B1 B2");
+  EXPECT_EQ(text_of({.schedule = OneForwardOneBackward, .stages = 3, .num_microbatches = 4}, 0),
+            "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(text_of({.schedule = OneForwardOneBackward, .stages = 3, .num_microbatches = 4}, 2),
+            "F0 B0 F1 B1 F2 B2 F3 B3");
+  EXPECT_EQ(
+      text_of({.schedule = Interleaved, .stages = 2, .virtual_stages = 2, .num_microbatches = 2},
+              1),
+      "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 B0.0 B1.0");
 }
 
-// Stages whose sends wait for their receivers, at most `under_way` of one direction at once.  Whether all come to an end.
+// Stages whose sends wait for their receivers, at most `under_way` of one direction at once.
+// Whether all come to an end.
 class WaitingStages {
  public:
   WaitingStages(const PipelineShape& shape, int under_way) : shape_(shape), under_way_(under_way) {
@@ -113,7 +134,8 @@ class WaitingStages {
     while (progressed) {
       progressed = false;
       for (std::size_t stage = 0; stage < programs_.size(); ++stage) {
-        while (next_[stage] < programs_[stage].size() && advance(static_cast<int>(stage))) progressed = true;
+        while (next_[stage] < programs_[stage].size() && advance(static_cast<int>(stage)))
+          progressed = true;
       }
     }
     for (std::size_t stage = 0; stage < programs_.size(); ++stage) {
@@ -136,21 +158,25 @@ class WaitingStages {
       const bool first = stage == 0 && pass.chunk == 0;
       const bool last = stage == shape_.stages - 1 && pass.chunk == shape_.virtual_stages - 1;
       const int from = (stage + (pass.backward() ? 1 : shape_.stages - 1)) % shape_.stages;
-      if (!(pass.backward() ? last : first)) actions.push_back({Action::Receive, pass.backward(), from});
+      if (!(pass.backward() ? last : first))
+        actions.push_back({Action::Receive, pass.backward(), from});
       if (pass.backward() ? first : last) continue;
       int& count = sent[pass.backward() ? 1 : 0];
-      if (count >= under_way_) actions.push_back({Action::Wait, pass.backward(), count - under_way_ + 1});
+      if (count >= under_way_)
+        actions.push_back({Action::Wait, pass.backward(), count - under_way_ + 1});
       actions.push_back({Action::Send, pass.backward(), ++count});
     }
     return actions;
   }
 
   bool advance(int stage) {
-    const Action& action = programs_[static_cast<std::size_t>(stage)][next_[static_cast<std::size_t>(stage)]];
+    const Action& action =
+        programs_[static_cast<std::size_t>(stage)][next_[static_cast<std::size_t>(stage)]];
     if (action.kind == Action::Wait && received_[{stage, action.back}] < action.count) return false;
     if (action.kind == Action::Send) ++sent_[{stage, action.back}];
     if (action.kind == Action::Receive) {
-      if (sent_[{action.count, action.back}] <= received_[{action.count, action.back}]) return false;
+      if (sent_[{action.count, action.back}] <= received_[{action.count, action.back}])
+        return false;
       ++received_[{action.count, action.back}];
     }
     ++next_[static_cast<std::size_t>(stage)];
@@ -171,8 +197,10 @@ TEST(MessagesUnderWay, AreEnoughThatNoStagesWaitForOneAnother) {
       for (const auto schedule : {GPipe, OneForwardOneBackward, Interleaved}) {
         for (const int v : {1, 2, 3}) {
           if (v > 1 && (schedule == OneForwardOneBackward || m < stages)) continue;
-          const PipelineShape shape{.schedule = schedule, .stages = stages, .virtual_stages = v, .num_microbatches = m};
-          EXPECT_TRUE(WaitingStages(shape, messages_under_way(shape)).end()) << stages << " stages, " << m << ", " << v;
+          const PipelineShape shape{
+              .schedule = schedule, .stages = stages, .virtual_stages = v, .num_microbatches = m};
+          EXPECT_TRUE(WaitingStages(shape, messages_under_way(shape)).end())
+              << stages << " stages, " << m << ", " << v;
         }
       }
     }
@@ -181,7 +209,10 @@ TEST(MessagesUnderWay, AreEnoughThatNoStagesWaitForOneAnother) {
 
 // Five micro-batches on two stages go in groups of 3 and 2: with one message at a time both wait.
 TEST(MessagesUnderWay, OneIsTooFewForUnevenGroups) {
-  const PipelineShape shape{.schedule = PipelineSchedule::Interleaved, .stages = 2, .virtual_stages = 2, .num_microbatches = 5};
+  const PipelineShape shape{.schedule = PipelineSchedule::Interleaved,
+                            .stages = 2,
+                            .virtual_stages = 2,
+                            .num_microbatches = 5};
   EXPECT_EQ(messages_under_way(shape), 2);
   EXPECT_FALSE(WaitingStages(shape, 1).end());
 }

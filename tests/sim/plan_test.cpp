@@ -78,8 +78,8 @@ TEST(Plan, AModelThatFitsNowhereNamesTheNearestMiss) {
   query.base.cluster.device.usable_memory = 0.1 * GiB;
   const Plan result = plan(query);
   EXPECT_TRUE(result.plans.empty());
-  const auto miss =
-      std::find_if(result.nearest.begin(), result.nearest.end(), [](const NearestMiss& m) { return m.rule == "out of memory"; });
+  const auto miss = std::find_if(result.nearest.begin(), result.nearest.end(),
+                                 [](const NearestMiss& m) { return m.rule == "out of memory"; });
   ASSERT_NE(miss, result.nearest.end());
   EXPECT_GT(miss->needed, miss->available);
 }
@@ -87,7 +87,8 @@ TEST(Plan, AModelThatFitsNowhereNamesTheNearestMiss) {
 TEST(Plan, ShapesThatAreNoneAreNamedEvenWhereNothingFits) {
   PlanQuery query = small_query(2);
   query.base.cluster.device.usable_memory = Bytes(1.0);
-  query.base.model.mla = Mla{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
+  query.base.model.mla =
+      Mla{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(plan(query), Error);
 }
 
@@ -107,13 +108,15 @@ TEST(Plan, TriesSchedulesThatAreAskedFor) {
   ASSERT_FALSE(result.plans.empty());
   for (const Prediction& p : result.plans) {
     const Strategy& s = p.run.strategy;
-    EXPECT_TRUE(s.pipeline_schedule == PipelineSchedule::ZbH1 || s.pipeline_schedule == PipelineSchedule::ZbV);
+    EXPECT_TRUE(s.pipeline_schedule == PipelineSchedule::ZbH1 ||
+                s.pipeline_schedule == PipelineSchedule::ZbV);
     EXPECT_EQ(s.virtual_stages, s.pipeline_schedule == PipelineSchedule::ZbV ? 2 : 1);
     EXPECT_EQ(p.step_time, predict(p.run).step_time);
   }
 }
 
-// Over tensor ranks experts may be divided as the rest, or stay whole on more expert ranks than dp * cp has.
+// Over tensor ranks experts may be divided as the rest, or stay whole on more expert ranks than dp
+// * cp has.
 TEST(Plan, TriesWholeExpertsOverTensorRanks) {
   PlanQuery query = small_query(8);
   query.base.model = small_moe();
@@ -164,15 +167,17 @@ TEST(Plan, TriesExpertRanksWhereTheModelHasExperts) {
 std::string text_of(const Strategy& s) {
   std::string text;
   for (const int part :
-       {s.tp, s.pp, s.cp, s.dp, s.micro_batch, s.ep, s.expert_tensor_ranks(), s.sequence_parallel ? 1 : 0, s.virtual_stages,
-        static_cast<int>(s.pipeline_schedule), s.embeddings_as_layers ? 1 : 0, static_cast<int>(s.sharding), s.shard_size})
+       {s.tp, s.pp, s.cp, s.dp, s.micro_batch, s.ep, s.expert_tensor_ranks(),
+        s.sequence_parallel ? 1 : 0, s.virtual_stages, static_cast<int>(s.pipeline_schedule),
+        s.embeddings_as_layers ? 1 : 0, static_cast<int>(s.sharding), s.shard_size})
     text += std::to_string(part) + " ";
   return text + text_of(s.recompute);
 }
 
 bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
 
-// Every strategy of the documented space (search_space.h) that no rule forbids and that fits, by plain loops over all numbers.
+// Every strategy of the documented space (search_space.h) that no rule forbids and that fits, by
+// plain loops over all numbers.
 class BruteForce {
  public:
   explicit BruteForce(const TrainingRun& base) : run_(base), devices_(base.cluster.num_devices) {}
@@ -182,7 +187,9 @@ class BruteForce {
     for (int tp = 1; tp <= devices_; ++tp) {
       for (int pp = 1; pp <= devices_; ++pp) {
         for (int cp = 1; cp <= devices_; ++cp) {
-          if (devices_ % (tp * pp * cp) != 0 || !is_power_of_two(cp) || (cp > 1 && run_.model.seq_len / cp < 8192)) continue;
+          if (devices_ % (tp * pp * cp) != 0 || !is_power_of_two(cp) ||
+              (cp > 1 && run_.model.seq_len / cp < 8192))
+            continue;
           run_.strategy = base;
           run_.strategy.tp = tp, run_.strategy.pp = pp, run_.strategy.cp = cp;
           run_.strategy.dp = devices_ / (tp * pp * cp);
@@ -220,7 +227,8 @@ class BruteForce {
       const int chunks = s.pp * v, layers = run_.model.num_layers;
       if (v > 1 && (s.pp == 1 || (layers % chunks != 0 && (layers + 2) % chunks != 0))) continue;
       s.virtual_stages = v;
-      s.pipeline_schedule = v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
+      s.pipeline_schedule =
+          v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
       s.embeddings_as_layers = chunks > 1 && layers % chunks != 0 && (layers + 2) % chunks == 0;
       try_shardings();
     }
@@ -229,7 +237,8 @@ class BruteForce {
   void try_shardings() {
     Strategy& s = run_.strategy;
     const int ranks = s.dp * s.cp;
-    for (const auto sharding : {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp}) {
+    for (const auto sharding :
+         {Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp}) {
       if (sharding != Sharding::None && ranks == 1) continue;
       if (sharding > Sharding::Zero1 && s.pp > 1) continue;
       for (int size = 1; size <= ranks; ++size) {
@@ -251,7 +260,8 @@ class BruteForce {
   std::map<std::string, Prediction> found_;
 };
 
-// A missing micro-batch, shard size or recomputation, and prices shared between layouts that differ in them, show here.
+// A missing micro-batch, shard size or recomputation, and prices shared between layouts that differ
+// in them, show here.
 void expect_complete(PlanQuery query) {
   query.top = 1'000'000;
   const Plan result = plan(query);
@@ -265,7 +275,8 @@ void expect_complete(PlanQuery query) {
     all.erase(found);
   }
   for (const auto& [missing, prediction] : all) ADD_FAILURE() << "not searched: " << missing;
-  for (std::size_t i = 1; i < result.plans.size(); ++i) EXPECT_LE(result.plans[i - 1].step_time, result.plans[i].step_time);
+  for (std::size_t i = 1; i < result.plans.size(); ++i)
+    EXPECT_LE(result.plans[i - 1].step_time, result.plans[i].step_time);
 }
 
 TEST(Plan, SearchesTheWholeSpaceOfADenseModel) {
@@ -277,7 +288,8 @@ TEST(Plan, SearchesTheWholeSpaceOfADenseModel) {
 TEST(Plan, SearchesTheWholeSpaceOfExperts) {
   PlanQuery query = small_query(4);
   query.base.model.num_layers = 2;
-  query.base.model.moe = Moe{.num_experts = 4, .top_k = 2, .expert_ffn_size = query.base.model.ffn_size};
+  query.base.model.moe =
+      Moe{.num_experts = 4, .top_k = 2, .expert_ffn_size = query.base.model.ffn_size};
   query.base.strategy.global_batch = 16;
   expect_complete(query);
 }

@@ -34,7 +34,8 @@ TEST(Predict, TheModelFlopsEqualTheClosedForm) {
   const TrainingRun run = small_run();
   const Prediction p = predict(run);
   const double tokens = 8.0 * 1024.0;
-  EXPECT_NEAR(p.model_flops.value(), 3.0 * tokens * forward_flops_per_token(run.model, true).value(),
+  EXPECT_NEAR(p.model_flops.value(),
+              3.0 * tokens * forward_flops_per_token(run.model, true).value(),
               1e-9 * p.model_flops.value());
 }
 
@@ -73,7 +74,8 @@ TEST(Predict, ModelFlopsFollowFromModelAndBatchWhateverTheLayout) {
         for (const bool fused : {true, false}) {
           TrainingRun run = on_64(small_model(), tensor, pipeline, context);
           run.strategy.flash_attention = fused || context > 1;
-          for (const auto recompute : {RecomputeKind::None, RecomputeKind::Selective, RecomputeKind::Full}) {
+          for (const auto recompute :
+               {RecomputeKind::None, RecomputeKind::Selective, RecomputeKind::Full}) {
             run.strategy.recompute.kind = recompute;
             expect_model_flops(run);
           }
@@ -100,8 +102,8 @@ TEST(Predict, NorDoTheyCountWhatExpertRanksWaitFor) {
   }
 }
 
-// Nothing recomputed, padded or held twice: the ranks execute what the model needs, whatever divides it.  (Every tensor rank
-// has a router of its own.)
+// Nothing recomputed, padded or held twice: the ranks execute what the model needs, whatever
+// divides it.  (Every tensor rank has a router of its own.)
 TEST(Predict, WithoutWasteHardwareFlopsAreModelFlops) {
   for (const int tensor : {1, 2}) {
     for (const int pipeline : {1, 2}) {
@@ -111,14 +113,16 @@ TEST(Predict, WithoutWasteHardwareFlopsAreModelFlops) {
           TrainingRun run = on_64(model, tensor, pipeline, context);
           run.framework.vocab_multiple = 1;
           const Prediction p = predict(run);
-          EXPECT_NEAR(p.hardware_flops / p.model_flops, 1.0, 1e-12) << tensor << " " << pipeline << " " << context;
+          EXPECT_NEAR(p.hardware_flops / p.model_flops, 1.0, 1e-12)
+              << tensor << " " << pipeline << " " << context;
         }
       }
     }
   }
 }
 
-// On 8 tensor ranks each has one of 2 key/value heads: 6 more of 128 columns each for keys and for values.
+// On 8 tensor ranks each has one of 2 key/value heads: 6 more of 128 columns each for keys and for
+// values.
 TEST(Predict, CopiedKeyAndValueHeadsAreHardwareFlops) {
   TrainingRun run = on_64(small_model(), 8, 1, 1);
   run.framework.vocab_multiple = 1;
@@ -136,15 +140,17 @@ TEST(Predict, PaddedColumnsOfTheHeadAreHardwareFlops) {
   EXPECT_NEAR((p.hardware_flops - p.model_flops).value(), padding, 1e-9 * padding);
 }
 
-// Frozen weights have no gradients: 2 of 3 GEMMs each.  Adapters of rank 4 on the GEMMs of a block of width h and 4 h:
-// queries, keys, values and output 4 (h + h) each, up and down 4 (h + 4 h) each.
+// Frozen weights have no gradients: 2 of 3 GEMMs each.  Adapters of rank 4 on the GEMMs of a block
+// of width h and 4 h: queries, keys, values and output 4 (h + h) each, up and down 4 (h + 4 h)
+// each.
 TEST(Predict, AdaptersLeaveOutTheGradientsOfFrozenWeights) {
   TrainingRun run = small_run();
   run.strategy.adapters = Adapters{.rank = 4, .all_linear = true};
   const double tokens = 8.0 * 1024.0, h = 1024.0;
   const double weights = 8 * 12 * h * h + 32768 * h, attention = 8 * 2 * 2 * h * 512;
   const double adapters = 8 * 4 * (4 * 2 + 2 * 5) * h;
-  EXPECT_DOUBLE_EQ(predict(run).model_flops.value(), tokens * (2 * 2 * weights + 3 * attention + 6 * adapters));
+  EXPECT_DOUBLE_EQ(predict(run).model_flops.value(),
+                   tokens * (2 * 2 * weights + 3 * attention + 6 * adapters));
 }
 
 TEST(Predict, RecomputationCostsAThirdMoreHardwareFlops) {
@@ -175,7 +181,8 @@ TEST(Predict, APipelineWaitsForItsBubble) {
 TrainingRun four_stages(PipelineSchedule schedule) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.global_batch = 32;
-  run.strategy.pipeline_schedule = schedule, run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
+  run.strategy.pipeline_schedule = schedule,
+  run.strategy.virtual_stages = schedule == PipelineSchedule::ZbV ? 2 : 1;
   run.model.vocab_size = 128;
   run.model.position = Position::Rope;
   run.cluster.fabric.device_bandwidth = run.cluster.fabric.pair_bandwidth = 1000.0 * TBps;
@@ -185,10 +192,12 @@ TrainingRun four_stages(PipelineSchedule schedule) {
 TEST(Predict, WeightGradientsFillTheBubble) {
   const Prediction usual = predict(four_stages(PipelineSchedule::OneForwardOneBackward));
   const Prediction split = predict(four_stages(PipelineSchedule::ZbH1));
-  // Three bubbles less of 2 W each: (p - 1)(F + B + W) against (p - 1)(F + B - W); W is half of the backward GEMMs,
-  // and the sums of gradients over micro-batches.
-  const double weights = (term(usual, "backward_gemm") / 2.0 + term(usual, "gradient_copies")) / 32.0;
-  EXPECT_NEAR(term(usual, "pipeline_bubble") - term(split, "pipeline_bubble"), 3.0 * 2.0 * weights, 0.03 * 6.0 * weights);
+  // Three bubbles less of 2 W each: (p - 1)(F + B + W) against (p - 1)(F + B - W); W is half of the
+  // backward GEMMs, and the sums of gradients over micro-batches.
+  const double weights =
+      (term(usual, "backward_gemm") / 2.0 + term(usual, "gradient_copies")) / 32.0;
+  EXPECT_NEAR(term(usual, "pipeline_bubble") - term(split, "pipeline_bubble"), 3.0 * 2.0 * weights,
+              0.03 * 6.0 * weights);
   EXPECT_EQ(term(usual, "backward_gemm"), term(split, "backward_gemm"));
   EXPECT_LT(predict(four_stages(PipelineSchedule::ZbV)).bubble, 0.5 * split.bubble);
   EXPECT_LT(predict(four_stages(PipelineSchedule::DualPipe)).bubble, split.bubble);
@@ -212,14 +221,16 @@ TEST(Predict, DualPipeHidesTokensOnTheirWayToExperts) {
   const Prediction usual = predict(run);
   run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
   const Prediction dual = predict(run);
-  // 16 micro-batches from each end; those of warm-up and drain, 4 or 5 in each direction, run alone.
+  // 16 micro-batches from each end; those of warm-up and drain, 4 or 5 in each direction, run
+  // alone.
   EXPECT_LT(term(dual, "expert_parallel_exposed"), 0.4 * term(usual, "expert_parallel_exposed"));
   EXPECT_GT(term(dual, "expert_parallel_exposed"), 0.1 * term(usual, "expert_parallel_exposed"));
   double hidden = 0.0;
   for (const CommunicationTerm& c : dual.communication) {
     if (std::string(c.group) == "ep") hidden += (c.time - c.exposed).value();
   }
-  EXPECT_NEAR(hidden, term(usual, "expert_parallel_exposed") - term(dual, "expert_parallel_exposed"), 1e-9);
+  EXPECT_NEAR(hidden,
+              term(usual, "expert_parallel_exposed") - term(dual, "expert_parallel_exposed"), 1e-9);
 }
 
 TEST(Predict, MoreDevicesAreNeverSlowerAtTheSameWorkPerDevice) {
@@ -242,7 +253,8 @@ TEST(Predict, SlowHostsDelaySmallKernels) {
   EXPECT_EQ(term(predict(run), "launch_wait"), 0.0);
 }
 
-const CommunicationTerm* communication(const Prediction& p, const std::string& collective, const std::string& group) {
+const CommunicationTerm* communication(const Prediction& p, const std::string& collective,
+                                       const std::string& group) {
   for (const CommunicationTerm& t : p.communication) {
     if (t.collective == collective && t.group == group) return &t;
   }
@@ -250,8 +262,8 @@ const CommunicationTerm* communication(const Prediction& p, const std::string& c
 }
 
 TEST(Predict, CommunicationVolumesFollowTheSharding) {
-  // N parameters in 16 bits: an all-reduce of 2 N bytes; ZeRO-1 a scatter and a gather of 2 N; ZeRO-3 two gathers and a scatter
-  // of 2 N for each of 8 micro-batches.
+  // N parameters in 16 bits: an all-reduce of 2 N bytes; ZeRO-1 a scatter and a gather of 2 N;
+  // ZeRO-3 two gathers and a scatter of 2 N for each of 8 micro-batches.
   TrainingRun run = small_run(8);
   const double bytes = 2.0 * static_cast<double>(parameters(run.model).total());
   const Prediction none = predict(run);
@@ -263,12 +275,14 @@ TEST(Predict, CommunicationVolumesFollowTheSharding) {
   EXPECT_NEAR(communication(one, "all_gather", "dp")->size.value(), bytes, 1e-3 * bytes);
   run.strategy.sharding = Sharding::Zero3;
   const Prediction three = predict(run);
-  EXPECT_NEAR(communication(three, "reduce_scatter", "dp")->size.value(), 8.0 * bytes, 8e-3 * bytes);
+  EXPECT_NEAR(communication(three, "reduce_scatter", "dp")->size.value(), 8.0 * bytes,
+              8e-3 * bytes);
   EXPECT_NEAR(communication(three, "all_gather", "dp")->size.value(), 16.0 * bytes, 16e-3 * bytes);
 }
 
-// Of DualPipe on two stages each holds the model whole, and one data rank has nothing to exchange: gradients of all parameters in
-// 4 bytes go from stage to stage once, and a tied table is among them.
+// Of DualPipe on two stages each holds the model whole, and one data rank has nothing to exchange:
+// gradients of all parameters in 4 bytes go from stage to stage once, and a tied table is among
+// them.
 TEST(Predict, CopiesOfADualPipeSumTheirGradients) {
   TrainingRun run = four_stages(PipelineSchedule::DualPipe);
   run.cluster = ideal_cluster(2), run.strategy.pp = 2;
@@ -291,7 +305,8 @@ TEST(Predict, HybridShardingReducesItsShardOverTheReplicas) {
   const double bytes = 2.0 * static_cast<double>(parameters(run.model).total());
   ASSERT_NE(communication(p, "all_reduce", "dp_replicate"), nullptr);
   EXPECT_EQ(communication(p, "all_reduce", "dp_replicate")->ranks, 2);
-  EXPECT_NEAR(communication(p, "all_reduce", "dp_replicate")->size.value(), 8.0 * bytes / 8.0, 1e-2 * bytes);
+  EXPECT_NEAR(communication(p, "all_reduce", "dp_replicate")->size.value(), 8.0 * bytes / 8.0,
+              1e-2 * bytes);
 }
 
 TEST(Predict, ExposedCommunicationIsThatOfTheBreakdown) {
@@ -300,7 +315,8 @@ TEST(Predict, ExposedCommunicationIsThatOfTheBreakdown) {
   run.strategy.sharding = Sharding::Zero1, run.strategy.sequence_parallel = true;
   const Prediction p = predict(run);
   double tensor = 0.0;
-  for (const CommunicationTerm& t : p.communication) tensor += std::string(t.group) == "tp" ? t.exposed.value() : 0.0;
+  for (const CommunicationTerm& t : p.communication)
+    tensor += std::string(t.group) == "tp" ? t.exposed.value() : 0.0;
   EXPECT_NEAR(tensor, term(p, "tensor_parallel_exposed"), 1e-9);
 }
 
@@ -332,7 +348,8 @@ TEST(Predict, TheIntervalHoldsTheEstimate) {
 }
 
 TEST(Predict, ConventionsDifferByTheEmbeddingLookup) {
-  // One layer and a large vocabulary, as in a one-layer proxy of a large model: 6N counts a lookup that multiplies nothing.
+  // One layer and a large vocabulary, as in a one-layer proxy of a large model: 6N counts a lookup
+  // that multiplies nothing.
   TrainingRun run = small_run();
   run.model.num_layers = 1;
   const Prediction p = predict(run);
@@ -342,18 +359,21 @@ TEST(Predict, ConventionsDifferByTheEmbeddingLookup) {
     }
     return 0.0;
   };
-  // FLOPs of a token in h^2, with V = 32 h and s = h: 6 (12 + 32 + 32 + 1 of positions) + 12, and 6 (12 + 32) + 6.
+  // FLOPs of a token in h^2, with V = 32 h and s = h: 6 (12 + 32 + 32 + 1 of positions) + 12, and 6
+  // (12 + 32) + 6.
   EXPECT_NEAR(mfu("palm") / mfu("gemm_causal"), 474.0 / 270.0, 1e-3);
 }
 
 TEST(Predict, ShapesThatAreNoneAreNamed) {
   TrainingRun run = small_run();
-  run.model.mla = Mla{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
+  run.model.mla =
+      Mla{.kv_lora_rank = 0, .qk_nope_head_dim = 128, .qk_rope_head_dim = 64, .v_head_dim = 128};
   EXPECT_THROW(predict(run), Error);
 }
 
 TEST(Predict, ANetworkOfTwoStatesWidensTheIntervalUpwards) {
-  // One block's worth of compute against 8 nodes of gathers: with a tenth of the bandwidth the step is longer than the interval.
+  // One block's worth of compute against 8 nodes of gathers: with a tenth of the bandwidth the step
+  // is longer than the interval.
   TrainingRun run = small_run(64);
   run.strategy.sharding = Sharding::Zero3;
   const Prediction fast = predict(run);
@@ -373,7 +393,8 @@ TEST(Predict, AMoeMultipliesWhatATokenVisits) {
   const Prediction p = predict(run);
   ASSERT_FALSE(p.infeasible);
   const double tokens = 8.0 * 1024.0;
-  EXPECT_NEAR(p.model_flops / FLOP, 3.0 * tokens * (forward_flops_per_token(run.model, true) / FLOP),
+  EXPECT_NEAR(p.model_flops / FLOP,
+              3.0 * tokens * (forward_flops_per_token(run.model, true) / FLOP),
               1e-6 * (p.model_flops / FLOP));
 }
 
@@ -386,16 +407,19 @@ TEST(Predict, ExpertRanksTakeMemoryOffAndSendTokens) {
   run.strategy.ep = 4;
   const Prediction divided = predict(run);
   EXPECT_LT(divided.memory.peak, whole.memory.peak);
-  const auto bytes = [](const Prediction& p, const std::string& group, const std::string& collective) {
+  const auto bytes = [](const Prediction& p, const std::string& group,
+                        const std::string& collective) {
     for (const CommunicationTerm& term : p.communication) {
       if (group == term.group && collective == term.collective) return term.size.value();
     }
     return 0.0;
   };
   EXPECT_EQ(bytes(whole, "ep", "all_to_all"), 0.0);
-  // 8 micro-batches of 8 layers: four times the 2048 rows of 1024 in bf16, and the counts of 8 experts.
+  // 8 micro-batches of 8 layers: four times the 2048 rows of 1024 in bf16, and the counts of 8
+  // experts.
   EXPECT_EQ(bytes(divided, "ep", "all_to_all"), 8.0 * 8.0 * (4.0 * 2048 * 1024 * 2 + 8.0 * 8.0));
-  EXPECT_EQ(bytes(divided, "edp", "all_reduce"), 8.0 * 2.0 * 2.0 * 1024 * 4096 * 2.0);  // a quarter of all experts
+  // a quarter of all experts.
+  EXPECT_EQ(bytes(divided, "edp", "all_reduce"), 8.0 * 2.0 * 2.0 * 1024 * 4096 * 2.0);
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ inline Transformer random_model(RandomChoice& choose) {
   return model;
 }
 
-// Autograd with buffers as frameworks have them, or this project's runtime, whose units are counted one by one.
+// Autograd with buffers as frameworks have them, or this project's runtime, whose units are counted
+// one by one.
 inline Framework random_framework(RandomChoice& choose) {
   Framework framework;
   framework.fusion = ElementwiseFusion::Fused;
@@ -77,18 +78,23 @@ inline Recompute random_recompute(RandomChoice& choose) {
 
 inline Strategy random_strategy(RandomChoice& choose) {
   Strategy strategy;
-  strategy.dp = choose.of({1, 2, 4}), strategy.tp = choose.of({1, 2, 4}), strategy.pp = choose.of({1, 2, 4, 8});
+  strategy.dp = choose.of({1, 2, 4}), strategy.tp = choose.of({1, 2, 4}),
+  strategy.pp = choose.of({1, 2, 4, 8});
   strategy.ep = choose.of({1, 2, 4});
   if (choose.below(4) == 0) strategy.etp = 1;
   strategy.sequence_parallel = strategy.tp > 1 && choose.yes();
-  strategy.sharding = choose.of({Sharding::None, Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3});
+  strategy.sharding = choose.of(
+      {Sharding::None, Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3});
   strategy.pipeline_schedule =
-      choose.of({PipelineSchedule::OneForwardOneBackward, PipelineSchedule::Interleaved, PipelineSchedule::Interleaved,
-                 PipelineSchedule::GPipe, PipelineSchedule::ZbH1, PipelineSchedule::ZbV, PipelineSchedule::DualPipe});
-  if (strategy.pipeline_schedule == PipelineSchedule::Interleaved) strategy.virtual_stages = choose.of({2, 3});
+      choose.of({PipelineSchedule::OneForwardOneBackward, PipelineSchedule::Interleaved,
+                 PipelineSchedule::Interleaved, PipelineSchedule::GPipe, PipelineSchedule::ZbH1,
+                 PipelineSchedule::ZbV, PipelineSchedule::DualPipe});
+  if (strategy.pipeline_schedule == PipelineSchedule::Interleaved)
+    strategy.virtual_stages = choose.of({2, 3});
   if (strategy.pipeline_schedule == PipelineSchedule::ZbV) strategy.virtual_stages = 2;
   strategy.micro_batch = choose.of({1, 2});
-  const int num_microbatches = choose.yes() ? strategy.pp * (1 + choose.below(6)) : 1 + choose.below(48);
+  const int num_microbatches =
+      choose.yes() ? strategy.pp * (1 + choose.below(6)) : 1 + choose.below(48);
   strategy.global_batch = strategy.dp * strategy.micro_batch * num_microbatches;
   strategy.recompute = random_recompute(choose);
   strategy.fused_cross_entropy = choose.yes();
@@ -108,7 +114,8 @@ inline std::optional<TrainingRun> random_run(unsigned seed) {
   if (offloads && (autograd || run.strategy.recompute.kind == RecomputeKind::Full)) {
     run.strategy.offload.activations = true;
     if (autograd) run.strategy.offload.blocks = choose.below(2);
-    if (autograd && choose.yes()) run.strategy.offload.modules = {.mlp_input = true, .activation = true};
+    if (autograd && choose.yes())
+      run.strategy.offload.modules = {.mlp_input = true, .activation = true};
   }
   if (choose.below(6) == 0) run.strategy.offload.optimizer = true;
   run.cluster = ideal_cluster(run.strategy.num_devices());

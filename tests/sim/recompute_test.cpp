@@ -15,15 +15,17 @@ namespace {
 TEST(Recompute, EveryTextIsReadBackAsWritten) {
   for (const char* text :
        {"none", "selective", "selective=mlp", "selective=core_attn+mlp+moe+layernorm+activation",
-        "selective=moe_act+shared_experts", "full", "full/2", "full=5", "every-n=4", "every-n=2/3", "op", "op=all", "op=qkv"}) {
+        "selective=moe_act+shared_experts", "full", "full/2", "full=5", "every-n=4", "every-n=2/3",
+        "op", "op=all", "op=qkv"}) {
     ASSERT_TRUE(recompute_from(text)) << text;
     EXPECT_EQ(text_of(*recompute_from(text)), text);
   }
 }
 
 TEST(Recompute, OtherTextsAreNothing) {
-  for (const char* text : {"", "some", "every-n", "every-n=0", "every-n=3/2", "full=x", "selective=", "selective=softmax",
-                           "none=1", "op=2", "every-n/4", "full=99999"}) {
+  for (const char* text :
+       {"", "some", "every-n", "every-n=0", "every-n=3/2", "full=x",
+        "selective=", "selective=softmax", "none=1", "op=2", "every-n/4", "full=99999"}) {
     EXPECT_FALSE(recompute_from(text)) << text;
   }
 }
@@ -59,23 +61,27 @@ TEST(Recompute, OfTheFirstBlocksLiesBetweenNoneAndFull) {
   };
   const Prediction none = step("none"), some = step("full=2"), full = step("full");
   // Two of eight blocks.
-  EXPECT_NEAR((some.step_time - none.step_time).value(), 0.25 * (full.step_time - none.step_time).value(), 1e-12);
-  EXPECT_NEAR((some.hardware_flops - none.hardware_flops).value(), 0.25 * (full.hardware_flops - none.hardware_flops).value(),
-              1.0);
+  EXPECT_NEAR((some.step_time - none.step_time).value(),
+              0.25 * (full.step_time - none.step_time).value(), 1e-12);
+  EXPECT_NEAR((some.hardware_flops - none.hardware_flops).value(),
+              0.25 * (full.hardware_flops - none.hardware_flops).value(), 1.0);
   EXPECT_GT(none.memory.peak, some.memory.peak);
   EXPECT_GT(some.memory.peak, full.memory.peak);
 }
 
-constexpr double kTensor = 1024.0 * 1024.0 * 2.0;  // one tensor of tokens and hidden size, in 16 bits
-constexpr double kSums = 2.0 * 1024.0 * 2.0;       // mean and deviation of a norm's rows
+// One tensor of tokens and hidden size, in 16 bits.
+constexpr double kTensor = 1024.0 * 1024.0 * 2.0;
+constexpr double kSums = 2.0 * 1024.0 * 2.0;  // mean and deviation of a norm's rows
 
-Bytes offloaded(TrainingRun run, const char* modules, RecomputeKind recompute = RecomputeKind::None) {
+Bytes offloaded(TrainingRun run, const char* modules,
+                RecomputeKind recompute = RecomputeKind::None) {
   run.strategy.offload.modules = *offloaded_modules_from(modules);
   const LayerKind kind = run.model.moe ? LayerKind::Moe : LayerKind::Dense;
   const Dataflow block = block_dataflow(run.model, run.strategy, run.framework, kind);
   Recompute chosen = run.strategy.recompute;
   chosen.kind = recompute;
-  return offloaded_inputs(block, recomputation_of(block, chosen, run.model, run.framework, kind), run.strategy.offload.modules);
+  return offloaded_inputs(block, recomputation_of(block, chosen, run.model, run.framework, kind),
+                          run.strategy.offload.modules);
 }
 
 TEST(Offload, ModulesHaveMegatronsNames) {
@@ -103,15 +109,18 @@ TEST(Offload, InputsOfModulesWeighWhatTheyAre) {
 TEST(Offload, RowsOfExpertsGoNotTheirTokens) {
   TrainingRun run = small_run();
   run.model = small_moe();
-  EXPECT_DOUBLE_EQ(offloaded(run, "expert_fc1").value(), 2.0 * kTensor);  // a token visits two experts
+  // a token visits two experts.
+  EXPECT_DOUBLE_EQ(offloaded(run, "expert_fc1").value(), 2.0 * kTensor);
   EXPECT_DOUBLE_EQ(offloaded(run, "moe_act").value(), 2.0 * 1024.0 * 512.0 * 2.0);
 }
 
 TEST(Offload, WhatIsMadeAgainDoesNotGo) {
   TrainingRun run = small_run();
-  run.strategy.recompute = {.kind = RecomputeKind::Selective, .modules = {.core_attention = false, .norms = true}};
+  run.strategy.recompute = {.kind = RecomputeKind::Selective,
+                            .modules = {.core_attention = false, .norms = true}};
   EXPECT_EQ(offloaded(run, "qkv_linear+expert_fc1", RecomputeKind::Selective), Bytes(0.0));
-  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+qkv_linear", RecomputeKind::Selective).value(), kTensor + kSums);
+  EXPECT_DOUBLE_EQ(offloaded(run, "attn_norm+qkv_linear", RecomputeKind::Selective).value(),
+                   kTensor + kSums);
   // An MoE layer recomputed has no rows to send, the recomputation of dense MLPs leaves them.
   TrainingRun moe = run;
   moe.model = small_moe();
@@ -120,7 +129,8 @@ TEST(Offload, WhatIsMadeAgainDoesNotGo) {
   moe.strategy.recompute.modules = {.core_attention = false, .mlp = true};
   EXPECT_DOUBLE_EQ(offloaded(moe, "expert_fc1", RecomputeKind::Selective).value(), 2.0 * kTensor);
   // Of a block that is recomputed whole only the input is there.
-  EXPECT_DOUBLE_EQ(offloaded(run, text_of(kAllOffloadedModules).c_str(), RecomputeKind::Full).value(), kTensor);
+  EXPECT_DOUBLE_EQ(
+      offloaded(run, text_of(kAllOffloadedModules).c_str(), RecomputeKind::Full).value(), kTensor);
 }
 
 TEST(Offload, TheDeviceLosesWhatTheHostGains) {
@@ -137,7 +147,8 @@ TEST(Offload, TheDeviceLosesWhatTheHostGains) {
 TEST(Offload, SomeBlocksOfAStageOffloadAllTheyKeep) {
   TrainingRun run = small_run();
   run.strategy.offload = {.activations = true, .blocks = 5};
-  EXPECT_DOUBLE_EQ(host_memory(run, layer_prices(run)).device.value(), 3.0 * layer_prices(run).block.saved.value());
+  EXPECT_DOUBLE_EQ(host_memory(run, layer_prices(run)).device.value(),
+                   3.0 * layer_prices(run).block.saved.value());
   run.strategy.virtual_stages = 2;
   EXPECT_EQ(offloading_blocks(run.strategy, 4), 2.5);
   EXPECT_EQ(offloading_blocks(run.strategy, 2), 2.0);

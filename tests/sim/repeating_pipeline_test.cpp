@@ -13,7 +13,8 @@ namespace {
 using Chunks = std::vector<ChunkTimes>;
 
 Chunks equal_chunks(const PipelineShape& shape) {
-  return Chunks(static_cast<std::size_t>(shape.layout().parts()), {.forward = Seconds(1.1), .backward = Seconds(2.3)});
+  return Chunks(static_cast<std::size_t>(shape.layout().parts()),
+                {.forward = Seconds(1.1), .backward = Seconds(2.3)});
 }
 
 // Parts that differ by up to `spread` of their time.
@@ -32,11 +33,13 @@ Chunks heavy_ends(const PipelineShape& shape) {
 }
 
 std::string text(const PipelineShape& shape) {
-  return "p " + std::to_string(shape.stages) + ", v " + std::to_string(shape.virtual_stages) + ", m " +
-         std::to_string(shape.num_microbatches) + ", transfer " + std::to_string(shape.forward_transfer.value());
+  return "p " + std::to_string(shape.stages) + ", v " + std::to_string(shape.virtual_stages) +
+         ", m " + std::to_string(shape.num_microbatches) + ", transfer " +
+         std::to_string(shape.forward_transfer.value());
 }
 
-// To 1e-9: every stage begins and ends when its first and last event do, and is idle between them as long as no event goes on.
+// To 1e-9: every stage begins and ends when its first and last event do, and is idle between them
+// as long as no event goes on.
 void expect_exact(const PipelineShape& shape, const Chunks& chunks) {
   const PipelineTimes times = simulate_pipeline(shape, chunks);
   const auto events = pipeline_events(shape, chunks);
@@ -45,7 +48,8 @@ void expect_exact(const PipelineShape& shape, const Chunks& chunks) {
     const double start = events[stage].front().start.value();
     const double end = events[stage].back().end.value();
     double idle = 0.0;
-    for (std::size_t i = 1; i < events[stage].size(); ++i) idle += (events[stage][i].start - events[stage][i - 1].end).value();
+    for (std::size_t i = 1; i < events[stage].size(); ++i)
+      idle += (events[stage][i].start - events[stage][i - 1].end).value();
     EXPECT_NEAR(times.idle[stage].value(), idle, 1e-9 * end) << text(shape);
     last = std::max(last, end);
     EXPECT_NEAR(times.start[stage].value(), start, 1e-9 * end) << text(shape);
@@ -63,7 +67,8 @@ std::vector<PipelineShape> shapes() {
       for (const int microbatches : {stages, 2 * stages + 1, 47, 64, 128, 301}) {
         if (microbatches < stages) continue;
         for (const double transfer : {0.0, 0.013, 0.6}) {
-          list.push_back({.schedule = chunks > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward,
+          list.push_back({.schedule = chunks > 1 ? PipelineSchedule::Interleaved
+                                                 : PipelineSchedule::OneForwardOneBackward,
                           .stages = stages,
                           .virtual_stages = chunks,
                           .num_microbatches = microbatches,
@@ -86,21 +91,26 @@ TEST(RepeatingPipeline, HeavyEndsTakeAsLongAsTheirEvents) {
 
 TEST(RepeatingPipeline, UnevenStagesTakeAsLongAsTheirEvents) {
   std::mt19937 random(1);
-  for (const PipelineShape& shape : shapes()) expect_exact(shape, uneven_chunks(shape, 0.4, random));
+  for (const PipelineShape& shape : shapes())
+    expect_exact(shape, uneven_chunks(shape, 0.4, random));
 }
 
 // Whose waits for one another change by less than they take, for hundreds of micro-batches.
 TEST(RepeatingPipeline, NearlyEqualStagesTakeAsLongAsTheirEvents) {
   std::mt19937 random(2);
   for (const double spread : {1e-2, 1e-4, 1e-6, 1e-9, 1e-12}) {
-    for (const PipelineShape& shape : shapes()) expect_exact(shape, uneven_chunks(shape, spread, random));
+    for (const PipelineShape& shape : shapes())
+      expect_exact(shape, uneven_chunks(shape, spread, random));
   }
 }
 
 TEST(RepeatingPipeline, OneStageOfSeveralChunksIsTheSumOfItsPasses) {
-  const PipelineShape shape{
-      .schedule = PipelineSchedule::Interleaved, .stages = 1, .virtual_stages = 3, .num_microbatches = 1000};
-  EXPECT_NEAR(simulate_pipeline(shape, equal_chunks(shape)).makespan.value(), 3 * 1000 * (1.1 + 2.3), 1e-6);
+  const PipelineShape shape{.schedule = PipelineSchedule::Interleaved,
+                            .stages = 1,
+                            .virtual_stages = 3,
+                            .num_microbatches = 1000};
+  EXPECT_NEAR(simulate_pipeline(shape, equal_chunks(shape)).makespan.value(),
+              3 * 1000 * (1.1 + 2.3), 1e-6);
 }
 
 // A lower bound for any order.  Stage k begins when micro-batch 0 has passed the first chunks of
@@ -111,13 +121,18 @@ TEST(RepeatingPipeline, OneStageOfSeveralChunksIsTheSumOfItsPasses) {
 //   makespan >= max over k of  sum_{j<k} (F_j + t) + m sum over chunks c of (F_kc + B_kc)
 //                              + sum_{j<k} (B_j + u)
 double lower_bound(const PipelineShape& shape, const Chunks& chunks) {
-  const auto part = [&](int stage, int chunk) { return chunks[static_cast<std::size_t>(shape.layout().part(stage, chunk))]; };
+  const auto part = [&](int stage, int chunk) {
+    return chunks[static_cast<std::size_t>(shape.layout().part(stage, chunk))];
+  };
   double bound = 0.0, ends = 0.0;
   for (int k = 0; k < shape.stages; ++k) {
     double work = 0.0;
-    for (int chunk = 0; chunk < shape.virtual_stages; ++chunk) work += (part(k, chunk).forward + part(k, chunk).backward).value();
+    for (int chunk = 0; chunk < shape.virtual_stages; ++chunk)
+      work += (part(k, chunk).forward + part(k, chunk).backward).value();
     bound = std::max(bound, ends + shape.num_microbatches * work);
-    ends += (part(k, 0).forward + part(k, 0).backward + shape.forward_transfer + shape.backward_transfer).value();
+    ends += (part(k, 0).forward + part(k, 0).backward + shape.forward_transfer +
+             shape.backward_transfer)
+                .value();
   }
   return bound;
 }
@@ -127,7 +142,8 @@ TEST(RepeatingPipeline, IsNeverFasterThanTheWorkOfAStageAndItsWayThereAndBack) {
   for (const PipelineShape& shape : shapes()) {
     for (const Chunks& chunks : {heavy_ends(shape), uneven_chunks(shape, 0.5, random)}) {
       const double least = lower_bound(shape, chunks);
-      EXPECT_GE(simulate_pipeline(shape, chunks).makespan.value(), least * (1 - 1e-12)) << text(shape);
+      EXPECT_GE(simulate_pipeline(shape, chunks).makespan.value(), least * (1 - 1e-12))
+          << text(shape);
     }
   }
 }
@@ -142,8 +158,8 @@ TEST(RepeatingPipeline, ReachesTheBoundWhereTheLastStageIsSlow) {
   EXPECT_NEAR(lower_bound(shape, chunks), 2979.0, 1e-9);
 }
 
-// 126 = 21 * 6, but 128 = 21 * 6 + 2 = 18 * 7 + 2: two micro-batches would wait for themselves on six
-// stages, so groups are of 8.  7 = 3 * 2 + 1 = 2 * 3 + 1 leave one, 4 + 3 do not.
+// 126 = 21 * 6, but 128 = 21 * 6 + 2 = 18 * 7 + 2: two micro-batches would wait for themselves on
+// six stages, so groups are of 8.  7 = 3 * 2 + 1 = 2 * 3 + 1 leave one, 4 + 3 do not.
 TEST(RepeatingPipeline, GroupsLeaveNoRestSmallerThanTheStages) {
   EXPECT_EQ(microbatch_group({.stages = 6, .virtual_stages = 2, .num_microbatches = 126}), 6);
   EXPECT_EQ(microbatch_group({.stages = 6, .virtual_stages = 2, .num_microbatches = 128}), 8);

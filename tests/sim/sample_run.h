@@ -27,7 +27,8 @@ inline Device ideal_device() {
                              .alignment = 8,
                              .weight_gradient_factor = 1.0,
                              .kernel_time = Seconds(0.0)});
-  device.achieved.attention.fill({.forward = 1.0, .backward = 1.0, .seq_half = 0.0, .head_dim_64_factor = 1.0});
+  device.achieved.attention.fill(
+      {.forward = 1.0, .backward = 1.0, .seq_half = 0.0, .head_dim_64_factor = 1.0});
   device.achieved.kernel_time = Seconds(0.0);
   device.achieved.memory_fraction = 1.0;
   device.achieved.collective_fraction = 1.0;
@@ -44,7 +45,8 @@ inline Cluster ideal_cluster(int num_devices) {
   cluster.id = "ideal";
   cluster.device = ideal_device();
   cluster.num_devices = num_devices;
-  cluster.fabric.device_bandwidth = cluster.fabric.pair_bandwidth = cluster.fabric.package_bandwidth = 100.0 * GBps;
+  cluster.fabric.device_bandwidth = cluster.fabric.pair_bandwidth =
+      cluster.fabric.package_bandwidth = 100.0 * GBps;
   cluster.fabric.latency = Seconds(0.0);
   cluster.network.node_bandwidth = 80.0 * GBps;
   cluster.network.latency = Seconds(0.0);
@@ -88,6 +90,8 @@ inline Run small_run(int num_devices = 1) {
   return run;
 }
 
-inline double parameter_count(const Run& run) { return static_cast<double>(parameters(run.model).total()); }
+inline double parameter_count(const Run& run) {
+  return static_cast<double>(parameters(run.model).total());
+}
 
 }  // namespace llmsim::sim

@@ -18,8 +18,11 @@ std::vector<Strategy> tried(int devices, const Restriction& restriction) {
   return list;
 }
 
-// Eight sequences in micro-batches of 1, 2, 4 and 8; nothing is sharded or divided, five ways to recompute.
-TEST(SearchSpace, OneDeviceHasMicroBatchesAndRecomputationToChoose) { EXPECT_EQ(tried(1, {}).size(), 4u * 5u); }
+// Eight sequences in micro-batches of 1, 2, 4 and 8; nothing is sharded or divided, five ways to
+// recompute.
+TEST(SearchSpace, OneDeviceHasMicroBatchesAndRecomputationToChoose) {
+  EXPECT_EQ(tried(1, {}).size(), 4u * 5u);
+}
 
 // Shards of 2 and 4 of the eight ranks: with 1 and 8 it would be no sharding and ZeRO-3.
 TEST(SearchSpace, HybridShardsAreTrueParts) {
@@ -35,8 +38,14 @@ TEST(SearchSpace, HybridShardsAreTrueParts) {
 }
 
 TEST(SearchSpace, AValueThatAFieldCannotHaveIsAnError) {
-  EXPECT_EQ(error_of([] { tried(1, {{"tp", {std::string("two")}}}); }), "tp = two: a search cannot try it");
-  EXPECT_EQ(error_of([] { tried(1, {{"recompute", {std::string("some")}}}); }), "recompute = some: unknown");
+  EXPECT_EQ(error_of([] {
+              tried(1, {{"tp", {std::string("two")}}});
+            }),
+            "tp = two: a search cannot try it");
+  EXPECT_EQ(error_of([] {
+              tried(1, {{"recompute", {std::string("some")}}});
+            }),
+            "recompute = some: unknown");
 }
 
 }  // namespace

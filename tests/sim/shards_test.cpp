@@ -14,25 +14,31 @@ TEST(RankParameters, TensorRanksShareTheMatrices) {
   run.strategy.dp = 1, run.strategy.tp = 8;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const Parameters whole = parameters(run.model);
-  EXPECT_DOUBLE_EQ(rank.embedding, static_cast<double>(whole.embedding) / 8.0 + static_cast<double>(whole.positions));
+  EXPECT_DOUBLE_EQ(rank.embedding, static_cast<double>(whole.embedding) / 8.0 +
+                                       static_cast<double>(whole.positions));
 }
 
 TEST(RankParameters, ATiedHeadIsASecondCopyOnlyOnAnotherPart) {
   RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 50.0};
-  const ModelChunk whole{.blocks = 2, .embedding = true, .head = true}, last{.blocks = 2, .head = true};
+  const ModelChunk whole{.blocks = 2, .embedding = true, .head = true},
+      last{.blocks = 2, .head = true};
   EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0 + 50.0);
   rank.tied = true;
   EXPECT_EQ(rank.held(whole), 2.0 * 10.0 + 100.0);
   EXPECT_EQ(rank.held(last), 2.0 * 10.0 + 50.0);
 }
 
-// Stage 0 of a V has the embedding in its first part and the head in its last: what of the head is no table is left of it.
+// Stage 0 of a V has the embedding in its first part and the head in its last: what of the head is
+// no table is left of it.
 TEST(RankParameters, ATiedHeadOnTheStageOfTheEmbeddingIsNoSecondCopy) {
-  RankParameters rank{.block = 10.0, .embedding = 100.0, .head = 95.0, .head_layers = 5.0, .tied = true};
-  const ModelChunk first{.blocks = 2, .embedding = true}, last{.blocks = 1, .head = true, .meets_embedding = true};
+  RankParameters rank{
+      .block = 10.0, .embedding = 100.0, .head = 95.0, .head_layers = 5.0, .tied = true};
+  const ModelChunk first{.blocks = 2, .embedding = true},
+      last{.blocks = 1, .head = true, .meets_embedding = true};
   EXPECT_EQ(rank.held(first) + rank.held(last), (2.0 * 10.0 + 100.0) + (1.0 * 10.0 + 5.0));
   EXPECT_EQ(rank.read_ends(last), 95.0);
-  // Untied, the head has a table of its own, but predicted tokens are embedded by the table that is there.
+  // Untied, the head has a table of its own, but predicted tokens are embedded by the table that is
+  // there.
   rank.tied = false, rank.predicts = true, rank.prediction = 7.0;
   EXPECT_EQ(rank.ends(last), 95.0 + 7.0);
   EXPECT_EQ(rank.read_ends(last), 95.0 + 7.0 + 100.0);
@@ -47,7 +53,8 @@ TEST(RankParameters, AdaptersAreAllThatIsTrained) {
   EXPECT_EQ(rank.held(first), 2.0 * 10.0 + 100.0);
 }
 
-// ZeRO-1 over groups of four of eight ranks: each state is there twice, and its gradients are summed over both.
+// ZeRO-1 over groups of four of eight ranks: each state is there twice, and its gradients are
+// summed over both.
 TEST(StateShards, GroupsOfRanksHoldCopiesOfAllShards) {
   Strategy strategy;
   strategy.dp = 8, strategy.sharding = Sharding::Zero1;
@@ -77,7 +84,8 @@ TEST(StateShards, EachStageOfZeroDividesOneMoreKindOfState) {
   EXPECT_EQ(shares(Sharding::Hsdp), (std::array{4.0, 4.0, 4.0}));
 }
 
-// By hand: attention 4 * 1024^2, an expert 2 * 1024 * 512, a router 1024 * 8, two norm weights of 1024.
+// By hand: attention 4 * 1024^2, an expert 2 * 1024 * 512, a router 1024 * 8, two norm weights of
+// 1024.
 TEST(RankParameters, ExpertRanksShareTheExpertsAlone) {
   TrainingRun run = small_run(4);
   run.model = small_moe();
@@ -96,7 +104,8 @@ TEST(RankParameters, AModelOfBothKindsHasAllItsParameters) {
   TrainingRun run = small_run();
   run.model = small_moe();
   run.model.moe->num_dense_layers = 1, run.model.moe->layer_interval = 2;
-  run.model.moe->num_shared_experts = 2, run.model.moe->shared_expert_ffn_size = 128, run.model.moe->shared_expert_gate = true;
+  run.model.moe->num_shared_experts = 2, run.model.moe->shared_expert_ffn_size = 128,
+  run.model.moe->shared_expert_gate = true;
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   double held = 0.0;
   for (const ModelChunk& part : model_parts(run.model, run.strategy)) held += rank.held(part);

@@ -19,7 +19,8 @@ TEST(StageBytes, FourBitWeightsAreThoseOfTheBlocks) {
   const StageContents contents(run.model, run.strategy);
   const double blocks = 8.0 * contents.rank().block, others = contents.held(0) - blocks;
   // Half a byte and a 64th of an fp32 scale; 16 bits for the ends and the adapters.
-  EXPECT_NEAR(bytes_of(run, 0).weights.value(), blocks * (0.5 + 4.0 / 64.0) + (others + contents.trained(0)) * 2.0, 1.0);
+  EXPECT_NEAR(bytes_of(run, 0).weights.value(),
+              blocks * (0.5 + 4.0 / 64.0) + (others + contents.trained(0)) * 2.0, 1.0);
 }
 
 TEST(StageBytes, OffloadedStatesLeaveTheDevice) {
@@ -29,7 +30,8 @@ TEST(StageBytes, OffloadedStatesLeaveTheDevice) {
   EXPECT_GT(bytes_of(run, 0).weights, Bytes(0.0));
   run.strategy.offload = {.optimizer = true, .parameters = true};
   const StageBytes left = bytes_of(run, 0);
-  for (const Bytes gone : {left.weights, left.master, left.states, left.main_gradients, left.temporaries})
+  for (const Bytes gone :
+       {left.weights, left.master, left.states, left.main_gradients, left.temporaries})
     EXPECT_EQ(gone, Bytes(0.0));
   EXPECT_EQ(left.gradients, left.gradient_buffers);  // of one block
 }

@@ -8,7 +8,8 @@
 namespace llmsim::sim {
 namespace {
 
-// Eight blocks on two stages of two chunks: blocks 0-1 and 4-5 on the first, 2-3 and 6-7 on the second.
+// Eight blocks on two stages of two chunks: blocks 0-1 and 4-5 on the first, 2-3 and 6-7 on the
+// second.
 Strategy interleaved() {
   Strategy strategy;
   strategy.pp = 2, strategy.virtual_stages = 2;
@@ -34,10 +35,12 @@ TEST(StageContents, StagesOfAnUntiedModelHoldItOnce) {
   model.tied_embeddings = false;
   const Strategy strategy = interleaved();
   const StageContents contents(model, strategy);
-  EXPECT_DOUBLE_EQ(contents.held(0) + contents.held(1), static_cast<double>(parameters(model).total()));
+  EXPECT_DOUBLE_EQ(contents.held(0) + contents.held(1),
+                   static_cast<double>(parameters(model).total()));
 }
 
-// A tied table is held once where a stage has both ends: of a V once in all, of a DualPipe by the first and by the last stage.
+// A tied table is held once where a stage has both ends: of a V once in all, of a DualPipe by the
+// first and by the last stage.
 TEST(StageContents, ATiedTableIsHeldOnceOnAStage) {
   Transformer model = small_model();
   model.tied_embeddings = true;
@@ -55,8 +58,11 @@ TEST(StageContents, ATiedTableIsHeldOnceOnAStage) {
 
 TEST(StageContents, PassesInFlightFollowTheSchedule) {
   Strategy strategy = interleaved();
-  const auto in_flight = [&](int stage) { return StageContents(small_model(), strategy).chunks_in_flight(stage); };
-  // Warm-up of 2 (stages - stage - 1) + (chunks - 1) stages = 4 and 2 passes, and the one that follows it.
+  const auto in_flight = [&](int stage) {
+    return StageContents(small_model(), strategy).chunks_in_flight(stage);
+  };
+  // Warm-up of 2 (stages - stage - 1) + (chunks - 1) stages = 4 and 2 passes, and the one that
+  // follows it.
   EXPECT_EQ(in_flight(0), 5);
   EXPECT_EQ(in_flight(1), 3);
   strategy.virtual_stages = 1, strategy.pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
@@ -90,8 +96,9 @@ Strategy on_shards(int shards) {
 const std::vector<ModelChunk> kBlocks{{.blocks = 2}};
 const std::vector<ModelChunk> kBlocksAndHead{{.blocks = 1, .head = true}};
 
-// A block without biases on one of two tensor ranks: norm 64, qkv (32 + 2 * 32) * 64 = 6144 and projection 32 * 64 = 2048, norm
-// 64, gate, up and down 3 * 64 * 64 = 12288: the second norm begins at 8256 of 20608.
+// A block without biases on one of two tensor ranks: norm 64, qkv (32 + 2 * 32) * 64 = 6144 and
+// projection 32 * 64 = 2048, norm 64, gate, up and down 3 * 64 * 64 = 12288: the second norm begins
+// at 8256 of 20608.
 TEST(PartialGradients, LieWhereTheNormsAre) {
   Transformer model = two_layer_model();
   model.gated_mlp = true;
@@ -106,7 +113,8 @@ TEST(PartialGradients, LieWhereTheNormsAre) {
   EXPECT_EQ(partial_gradients(model, on_shards(2), kBlocksAndHead, 0), 128 + 64);
 }
 
-// With biases the output projection's and the MLP's are among them, and the last values of a block are.
+// With biases the output projection's and the MLP's are among them, and the last values of a block
+// are.
 TEST(PartialGradients, AreAllOnSomeShard) {
   Transformer model = two_layer_model();
   model.bias = Biases::gpt();
@@ -115,9 +123,11 @@ TEST(PartialGradients, AreAllOnSomeShard) {
   EXPECT_EQ(all, (2 * 128 + 2 * 64) + 128);  // two norms and two biases; the final norm
   for (const int shards : {2, 3, 5, 8}) {
     double sum = 0.0;
-    for (int shard = 0; shard < shards; ++shard) sum += partial_gradients(model, on_shards(shards), kBlocksAndHead, shard);
+    for (int shard = 0; shard < shards; ++shard)
+      sum += partial_gradients(model, on_shards(shards), kBlocksAndHead, shard);
     EXPECT_EQ(sum, all) << shards;
-    EXPECT_GT(partial_gradients(model, on_shards(shards), kBlocksAndHead, shards - 1), 0.0) << shards;
+    EXPECT_GT(partial_gradients(model, on_shards(shards), kBlocksAndHead, shards - 1), 0.0)
+        << shards;
   }
 }
 

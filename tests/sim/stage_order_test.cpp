@@ -14,7 +14,8 @@ namespace {
 
 using enum PipelineSchedule;
 
-// Gradients of data and weights of a whole part of the model for one micro-batch, as the papers name them.
+// Gradients of data and weights of a whole part of the model for one micro-batch, as the papers
+// name them.
 struct PassTimes {
   double f, b, w;
   double both() const { return b + w; }
@@ -22,18 +23,23 @@ struct PassTimes {
 };
 
 std::vector<ChunkTimes> equal_chunks(const PipelineShape& shape, const PassTimes& t) {
-  const ChunkTimes chunk{.forward = Seconds(t.f), .backward = Seconds(t.both()), .weights = Seconds(t.w)};
+  const ChunkTimes chunk{
+      .forward = Seconds(t.f), .backward = Seconds(t.both()), .weights = Seconds(t.w)};
   return std::vector<ChunkTimes>(static_cast<std::size_t>(shape.layout().parts()), chunk);
 }
 
 PipelineShape shape_of(PipelineSchedule schedule, int p, int m) {
-  return {.schedule = schedule, .stages = p, .virtual_stages = schedule == ZbV ? 2 : 1, .num_microbatches = m};
+  return {.schedule = schedule,
+          .stages = p,
+          .virtual_stages = schedule == ZbV ? 2 : 1,
+          .num_microbatches = m};
 }
 
 // The most that a stage waits for between its first and its last pass, where it works for `busy`.
 double largest_bubble(const PipelineTimes& times, double busy) {
   double most = 0.0;
-  for (std::size_t s = 0; s < times.finish.size(); ++s) most = std::max(most, (times.finish[s] - times.start[s]).value() - busy);
+  for (std::size_t s = 0; s < times.finish.size(); ++s)
+    most = std::max(most, (times.finish[s] - times.start[s]).value() - busy);
   return most;
 }
 
@@ -62,8 +68,10 @@ TEST(SplitOrder, ZbVTurnsAtTheLastStage) {
 
 // Two stages, four micro-batches: two from each end.
 TEST(SplitOrder, DualPipeIsTheSameFromBothEnds) {
-  EXPECT_EQ(text_of(shape_of(DualPipe, 2, 4), 0), "F0.0 F2.1 F1.0 BW2.1 F3.1&BW0.0 BW3.1 B1.0 W1.0");
-  EXPECT_EQ(text_of(shape_of(DualPipe, 2, 4), 1), "F2.1 F0.0 F3.1 BW0.0 F1.0&BW2.1 BW1.0 B3.1 W3.1");
+  EXPECT_EQ(text_of(shape_of(DualPipe, 2, 4), 0),
+            "F0.0 F2.1 F1.0 BW2.1 F3.1&BW0.0 BW3.1 B1.0 W1.0");
+  EXPECT_EQ(text_of(shape_of(DualPipe, 2, 4), 1),
+            "F2.1 F0.0 F3.1 BW0.0 F1.0&BW2.1 BW1.0 B3.1 W3.1");
 }
 
 TEST(SplitOrder, EveryPassOfEveryMicroBatchRunsOnceAndWeightsFollowData) {
@@ -75,8 +83,10 @@ TEST(SplitOrder, EveryPassOfEveryMicroBatchRunsOnceAndWeightsFollowData) {
           std::map<std::pair<int, int>, std::string> seen;  // of a micro-batch through a chunk
           for (const PipelinePass& pass : stage_order(shape, stage))
             seen[{pass.chunk, pass.microbatch}] += "FXBW"[static_cast<int>(pass.kind)];
-          EXPECT_EQ(static_cast<int>(seen.size()), shape.layout().chunks() * shape.layout().chunk_microbatches());
-          for (const auto& [where, passes] : seen) EXPECT_TRUE(passes == "FBW" || passes == "FX") << passes;
+          EXPECT_EQ(static_cast<int>(seen.size()),
+                    shape.layout().chunks() * shape.layout().chunk_microbatches());
+          for (const auto& [where, passes] : seen)
+            EXPECT_TRUE(passes == "FBW" || passes == "FX") << passes;
         }
       }
     }
@@ -87,17 +97,20 @@ TEST(SplitOrder, EveryPassOfEveryMicroBatchRunsOnceAndWeightsFollowData) {
 TEST(SplitOrder, ZbH1HasTheBubbleOfItsPaper) {
   for (const int p : {2, 3, 4, 8, 16}) {
     for (const int m : {p, 2 * p, 2 * p + 1, 5 * p + 3}) {
-      for (const PassTimes& t : {PassTimes{1, 1, 1}, PassTimes{1, 1.2, 0.8}, PassTimes{2, 3, 1.5}, PassTimes{1, 0.8, 1}}) {
+      for (const PassTimes& t : {PassTimes{1, 1, 1}, PassTimes{1, 1.2, 0.8}, PassTimes{2, 3, 1.5},
+                                 PassTimes{1, 0.8, 1}}) {
         const PipelineShape shape = shape_of(ZbH1, p, m);
         const PipelineTimes times = simulate_pipeline(shape, equal_chunks(shape, t));
-        EXPECT_NEAR(largest_bubble(times, m * t.all()), (p - 1) * (t.f + t.b - t.w), 1e-9) << p << " stages, " << m;
+        EXPECT_NEAR(largest_bubble(times, m * t.all()), (p - 1) * (t.f + t.b - t.w), 1e-9)
+            << p << " stages, " << m;
         EXPECT_EQ(times.start[0], Seconds(0.0));
       }
     }
   }
 }
 
-// No bubble where F = B = W; the first stage starts and ends first, the others p - 1 forward passes later at most.
+// No bubble where F = B = W; the first stage starts and ends first, the others p - 1 forward passes
+// later at most.
 TEST(SplitOrder, ZbVHasNoBubbleWherePassesAreEqual) {
   for (const int p : {2, 3, 4, 8}) {
     for (const int m : {2 * p - 1, 2 * p, 4 * p + 3}) {
@@ -112,7 +125,8 @@ TEST(SplitOrder, ZbVHasNoBubbleWherePassesAreEqual) {
   }
 }
 
-// Elsewhere the first stage waits 2 (B - W) for each other stage where W is the shortest and F between the two.
+// Elsewhere the first stage waits 2 (B - W) for each other stage where W is the shortest and F
+// between the two.
 TEST(SplitOrder, ZbVWaitsWherePassesAreUnequal) {
   for (const int p : {2, 4, 8}) {
     const PipelineShape shape = shape_of(ZbV, p, 4 * p);
@@ -130,7 +144,8 @@ double dualpipe_work(const PipelineShape& shape, int stage, const PassTimes& t, 
 
 double largest_dualpipe_bubble(const PipelineShape& shape, const PassTimes& t, double exchange) {
   std::vector<ChunkTimes> chunks = equal_chunks(shape, t);
-  for (ChunkTimes& chunk : chunks) chunk.forward_all_to_all = chunk.backward_all_to_all = Seconds(exchange);
+  for (ChunkTimes& chunk : chunks)
+    chunk.forward_all_to_all = chunk.backward_all_to_all = Seconds(exchange);
   const PipelineTimes times = simulate_pipeline(shape, chunks);
   double most = 0.0;
   for (int stage = 0; stage < shape.stages; ++stage) {
@@ -139,15 +154,19 @@ double largest_dualpipe_bubble(const PipelineShape& shape, const PassTimes& t, d
   return most;
 }
 
-// Bubble (p / 2 - 1)(F&B + B' - 3 W) with B' = B + W, and F&B = F + B' - 2 x where each hides an all-to-all x of the other.
+// Bubble (p / 2 - 1)(F&B + B' - 3 W) with B' = B + W, and F&B = F + B' - 2 x where each hides an
+// all-to-all x of the other.
 TEST(SplitOrder, DualPipeHasTheBubbleOfItsPaperWherePassesAreEqual) {
   for (const int p : {2, 4, 8, 16}) {
     for (const int m : {2 * p, 2 * p + 4, 6 * p}) {
       const PipelineShape shape = shape_of(DualPipe, p, m);
       const PassTimes t{1, 1, 1};
-      EXPECT_NEAR(largest_dualpipe_bubble(shape, t, 0.0), (p / 2 - 1) * (3.0 + 2.0 - 3.0), 1e-9) << p << ", " << m;
+      EXPECT_NEAR(largest_dualpipe_bubble(shape, t, 0.0), (p / 2 - 1) * (3.0 + 2.0 - 3.0), 1e-9)
+          << p << ", " << m;
       for (int stage = 0; stage < p; ++stage) {
-        EXPECT_NEAR(simulate_pipeline(shape, equal_chunks(shape, t)).finish[static_cast<std::size_t>(stage)].value(),
+        EXPECT_NEAR(simulate_pipeline(shape, equal_chunks(shape, t))
+                        .finish[static_cast<std::size_t>(stage)]
+                        .value(),
                     3.0 * m + (p / 2 - 1) * 2.0, 1e-9);
       }
     }
@@ -157,7 +176,8 @@ TEST(SplitOrder, DualPipeHasTheBubbleOfItsPaperWherePassesAreEqual) {
 TEST(SplitOrder, DualPipeWaitsAtMostTheBubbleOfItsPaper) {
   for (const int p : {4, 8, 16}) {
     const PipelineShape shape = shape_of(DualPipe, p, 4 * p);
-    for (const PassTimes& t : {PassTimes{1, 1.2, 0.8}, PassTimes{2, 3, 1.5}, PassTimes{1, 1.1, 0.9}}) {
+    for (const PassTimes& t :
+         {PassTimes{1, 1.2, 0.8}, PassTimes{2, 3, 1.5}, PassTimes{1, 1.1, 0.9}}) {
       const PipelineTimes times = simulate_pipeline(shape, equal_chunks(shape, t));
       const double bubble = times.makespan.value() - dualpipe_work(shape, 0, t, 0.0);
       const double paper = (p / 2 - 1) * (t.f + t.both() + t.both() - 3 * t.w);
@@ -171,8 +191,10 @@ TEST(SplitOrder, SchedulesHoldAsManyMicroBatchesAsTheirPapersSay) {
   for (const int p : {2, 4, 8}) {
     for (const int m : {2 * p, 6 * p}) {
       for (int stage = 0; stage < p; ++stage) {
-        EXPECT_EQ(peak_in_flight(shape_of(ZbH1, p, m), stage), p);     // p - stage whole, `stage` waiting
-        EXPECT_EQ(peak_in_flight(shape_of(ZbV, p, m), stage), 2 * p);  // of 1 / (2 p) of the model each
+        // p - stage whole, `stage` waiting.
+        EXPECT_EQ(peak_in_flight(shape_of(ZbH1, p, m), stage), p);
+        // Of 1 / (2 p) of the model each.
+        EXPECT_EQ(peak_in_flight(shape_of(ZbV, p, m), stage), 2 * p);
         EXPECT_EQ(peak_in_flight(shape_of(DualPipe, p, m), stage), p + 1);
       }
     }
@@ -219,20 +241,25 @@ TEST(PipelineEvents, EndWhereTheTimesSay) {
   }
 }
 
-// A transfer costs nothing where the V turns: two stages' forward passes of one micro-batch cross one link down and one up.
+// A transfer costs nothing where the V turns: two stages' forward passes of one micro-batch cross
+// one link down and one up.
 TEST(Pipeline, AVTurnsWithoutATransfer) {
   PipelineShape shape = shape_of(ZbV, 2, 1);
   shape.forward_transfer = shape.backward_transfer = Seconds(10.0);
-  // F F | F F | B B | B B and three W behind: parts 0 and 3 on stage 0; the last two W of stage 0 follow its last B.
+  // F F | F F | B B | B B and three W behind: parts 0 and 3 on stage 0; the last two W of stage 0
+  // follow its last B.
   const PipelineTimes times = simulate_pipeline(shape, equal_chunks(shape, {1, 1, 1}));
-  // 1 + 10 + 1 + 1 + 10 + 1 forward, B of part 3, 10, parts 2 and 1 with a W between them, 10, B and W of part 0.
+  // 1 + 10 + 1 + 1 + 10 + 1 forward, B of part 3, 10, parts 2 and 1 with a W between them, 10, B
+  // and W of part 0.
   EXPECT_NEAR(times.finish[0].value(), 24.0 + 1 + 10 + 3 + 10 + 2, 1e-9);
 }
 
 TEST(StageOrder, FirstPassesAreItsBeginning) {
   for (const int chunks : {1, 3}) {
-    const PipelineSchedule schedule = chunks == 1 ? PipelineSchedule::OneForwardOneBackward : PipelineSchedule::Interleaved;
-    const PipelineShape shape{.schedule = schedule, .stages = 4, .virtual_stages = chunks, .num_microbatches = 10};
+    const PipelineSchedule schedule =
+        chunks == 1 ? PipelineSchedule::OneForwardOneBackward : PipelineSchedule::Interleaved;
+    const PipelineShape shape{
+        .schedule = schedule, .stages = 4, .virtual_stages = chunks, .num_microbatches = 10};
     const std::vector<PipelinePass> whole = stage_order(shape, 1);
     EXPECT_EQ(whole.size(), static_cast<std::size_t>(2 * 10 * chunks));
     const std::vector<PipelinePass> first = first_passes(shape, 1, 13);

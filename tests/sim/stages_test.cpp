@@ -19,10 +19,13 @@ std::vector<int> parts_of(const StageLayout& layout, int stage) {
 
 TEST(StageLayout, ChunksFollowTheSchedule) {
   EXPECT_EQ(parts_of({.schedule = ZbH1, .stages = 4}, 1), (std::vector<int>{1}));
-  EXPECT_EQ(parts_of({.schedule = Interleaved, .stages = 4, .virtual_stages = 2}, 1), (std::vector<int>{1, 5}));
+  EXPECT_EQ(parts_of({.schedule = Interleaved, .stages = 4, .virtual_stages = 2}, 1),
+            (std::vector<int>{1, 5}));
   // Down 0 1 2 3 and up again 4 5 6 7.
-  EXPECT_EQ(parts_of({.schedule = ZbV, .stages = 4, .virtual_stages = 2}, 0), (std::vector<int>{0, 7}));
-  EXPECT_EQ(parts_of({.schedule = ZbV, .stages = 4, .virtual_stages = 2}, 3), (std::vector<int>{3, 4}));
+  EXPECT_EQ(parts_of({.schedule = ZbV, .stages = 4, .virtual_stages = 2}, 0),
+            (std::vector<int>{0, 7}));
+  EXPECT_EQ(parts_of({.schedule = ZbV, .stages = 4, .virtual_stages = 2}, 3),
+            (std::vector<int>{3, 4}));
   EXPECT_EQ(parts_of({.schedule = DualPipe, .stages = 4}, 0), (std::vector<int>{0, 3}));
   EXPECT_EQ(parts_of({.schedule = DualPipe, .stages = 4}, 2), (std::vector<int>{2, 1}));
 }
@@ -38,7 +41,8 @@ TEST(StageLayout, DualPipeHoldsEveryPartTwice) {
   EXPECT_EQ(layout.chunk_microbatches(), 6);
 }
 
-// Eight layers on two stages: the first has the first and the last quarter, and both ends of the model.
+// Eight layers on two stages: the first has the first and the last quarter, and both ends of the
+// model.
 TEST(StageLayout, TheFirstStageOfAVHasBothEndsOfTheModel) {
   Strategy s;
   s.pp = s.virtual_stages = 2, s.pipeline_schedule = ZbV;
@@ -79,7 +83,8 @@ TEST(Stages, EndsMeetWhereOneStageHasBoth) {
 TEST(Stages, ARemainderGoesToTheMiddle) {
   Strategy s;
   s.pp = 3;
-  EXPECT_EQ(blocks_of(model_parts(small_model(), s)), (std::vector<int>{3, 3, 2}));  // 8 = 3 * 2 + 2
+  // 8 = 3 * 2 + 2.
+  EXPECT_EQ(blocks_of(model_parts(small_model(), s)), (std::vector<int>{3, 3, 2}));
 }
 
 TEST(Stages, EmbeddingAndHeadCanCountAsLayers) {
@@ -88,7 +93,8 @@ TEST(Stages, EmbeddingAndHeadCanCountAsLayers) {
   model.num_layers = 70;
   Strategy s;
   s.pp = 12, s.embeddings_as_layers = true;
-  EXPECT_EQ(blocks_of(model_parts(model, s)), (std::vector<int>{5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5}));
+  EXPECT_EQ(blocks_of(model_parts(model, s)),
+            (std::vector<int>{5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 5}));
 }
 
 TEST(Stages, NoLayerIsLost) {
@@ -111,7 +117,8 @@ TEST(Stages, AStageHandsOnTheResidualStreamOfItsRank) {
   s.sequence_parallel = true;
   EXPECT_EQ(stage_output(small_model(), s), Bytes(1024.0 * 1024.0));
   s.cp = 2, s.precision = Precision::Fp32;
-  EXPECT_EQ(stage_output(small_model(), s), Bytes(1024.0 * 1024.0));  // half the tokens, twice the bytes
+  // Half the tokens, twice the bytes.
+  EXPECT_EQ(stage_output(small_model(), s), Bytes(1024.0 * 1024.0));
 }
 
 }  // namespace

@@ -38,7 +38,8 @@ std::vector<Layout> layouts() {
     for (const int tensor : {1, 2, 8}) {
       for (const PipelineSchedule schedule : {GPipe, OneForwardOneBackward, ZbH1, DualPipe})
         for (const int pipeline : {2, 4}) list.push_back({schedule, tensor, pipeline, 1, sharding});
-      for (const PipelineSchedule schedule : {Interleaved, ZbV}) list.push_back({schedule, tensor, 4, 2, sharding});
+      for (const PipelineSchedule schedule : {Interleaved, ZbV})
+        list.push_back({schedule, tensor, 4, 2, sharding});
       list.push_back({OneForwardOneBackward, tensor, 1, 1, sharding});
     }
   }
@@ -46,19 +47,22 @@ std::vector<Layout> layouts() {
 }
 
 std::string text(const Layout& l) {
-  return "schedule " + std::to_string(static_cast<int>(l.schedule)) + ", tp " + std::to_string(l.tensor) + ", pp " +
-         std::to_string(l.pipeline) + ", v " + std::to_string(l.virtual_stages) + ", sharding " +
+  return "schedule " + std::to_string(static_cast<int>(l.schedule)) + ", tp " +
+         std::to_string(l.tensor) + ", pp " + std::to_string(l.pipeline) + ", v " +
+         std::to_string(l.virtual_stages) + ", sharding " +
          std::to_string(static_cast<int>(l.sharding));
 }
 
-// A stage by its events: from where its step begins until its last pass has ended, and what it works in between.  The first
-// forward and the last backward pass of a chunk exchange weights and gradients, which the events do not know.
+// A stage by its events: from where its step begins until its last pass has ended, and what it
+// works in between.  The first forward and the last backward pass of a chunk exchange weights and
+// gradients, which the events do not know.
 struct StageTimes {
   Seconds span{};
   Seconds work{};
 };
 
-StageTimes times_of(const StepSimulation& simulation, const std::vector<PassEvent>& events, int stage) {
+StageTimes times_of(const StepSimulation& simulation, const std::vector<PassEvent>& events,
+                    int stage) {
   StageTimes times;
   const bool alone = updates_unsynchronised(simulation.shape().schedule);
   times.span = events.back().end - (alone ? events.front().start : Seconds(0.0));
@@ -69,8 +73,8 @@ StageTimes times_of(const StepSimulation& simulation, const std::vector<PassEven
   }
   for (int chunk = 0; chunk < simulation.shape().layout().chunks(); ++chunk) {
     const PartPasses& part = simulation.passes(stage, chunk);
-    const Seconds exchanged =
-        part.first_forward.total() - part.forward.total() + part.last_backward.total() - part.backward.total();
+    const Seconds exchanged = part.first_forward.total() - part.forward.total() +
+                              part.last_backward.total() - part.backward.total();
     times.span += exchanged, times.work += exchanged;
   }
   return times;
@@ -91,16 +95,20 @@ TEST(StepSimulation, TheBubbleIsWhatTheBusiestStageIdlesByItsEvents) {
       longest = std::max(longest, times.span);
       if (times.work > busiest.work) busiest = times;
     }
-    EXPECT_NEAR((simulation.terms()[Term::PipelineBubble] / longest), (longest - busiest.work) / longest, 1e-9) << text(layout);
+    EXPECT_NEAR((simulation.terms()[Term::PipelineBubble] / longest),
+                (longest - busiest.work) / longest, 1e-9)
+        << text(layout);
     EXPECT_NEAR(simulation.bubble(), (longest - busiest.work) / longest, 1e-9) << text(layout);
   }
 }
 
-// Dense and MoE runs whose stages are and are not equal, of every schedule, with few and many micro-batches.
+// Dense and MoE runs whose stages are and are not equal, of every schedule, with few and many
+// micro-batches.
 std::vector<TrainingRun> varied_runs() {
   std::vector<TrainingRun> runs;
   const std::vector<Layout> all = layouts();
-  const std::vector<RecomputeKind> recomputes{RecomputeKind::None, RecomputeKind::Full, RecomputeKind::Selective};
+  const std::vector<RecomputeKind> recomputes{RecomputeKind::None, RecomputeKind::Full,
+                                              RecomputeKind::Selective};
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (const bool moe : {false, true}) {
       for (const bool uneven : {false, true}) {
@@ -122,13 +130,13 @@ std::vector<TrainingRun> varied_runs() {
 
 std::string text(const TrainingRun& run) {
   const Strategy& s = run.strategy;
-  return std::string(name_of(s.pipeline_schedule)) + ", pp " + std::to_string(s.pp) + ", v " + std::to_string(s.virtual_stages) +
-         ", layers " + std::to_string(run.model.num_layers) + ", ep " + std::to_string(s.ep) + ", batch " +
-         std::to_string(s.global_batch);
+  return std::string(name_of(s.pipeline_schedule)) + ", pp " + std::to_string(s.pp) + ", v " +
+         std::to_string(s.virtual_stages) + ", layers " + std::to_string(run.model.num_layers) +
+         ", ep " + std::to_string(s.ep) + ", batch " + std::to_string(s.global_batch);
 }
 
-// The bubble is counted pass by pass while the pipeline is simulated, the other terms are sums over the passes of the stage:
-// together they are the step.
+// The bubble is counted pass by pass while the pipeline is simulated, the other terms are sums over
+// the passes of the stage: together they are the step.
 TEST(StepSimulation, TermsLeaveNothingOfTheStep) {
   int pipelines = 0, bubbles = 0;
   for (const TrainingRun& run : varied_runs()) {
@@ -137,7 +145,8 @@ TEST(StepSimulation, TermsLeaveNothingOfTheStep) {
     const StepSimulation simulation(run, prices);
     const double remainder = simulation.terms()[Term::Remainder] / simulation.terms().total();
     EXPECT_LE(std::abs(remainder), 1e-9) << text(run);
-    for (const TimeTerm& term : simulate_step(run, prices).breakdown) EXPECT_STRNE(term.name, "remainder") << text(run);
+    for (const TimeTerm& term : simulate_step(run, prices).breakdown)
+      EXPECT_STRNE(term.name, "remainder") << text(run);
     pipelines += run.strategy.pp > 1;
     bubbles += simulation.terms()[Term::PipelineBubble] > Seconds(0.0);
   }
@@ -145,7 +154,8 @@ TEST(StepSimulation, TermsLeaveNothingOfTheStep) {
   EXPECT_GE(bubbles, pipelines * 9 / 10);
 }
 
-// Every other term of the passes against its price alone: m micro-batches of as many blocks as the busiest stage has.
+// Every other term of the passes against its price alone: m micro-batches of as many blocks as the
+// busiest stage has.
 TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
   for (const Layout& layout : layouts()) {
     const TrainingRun run = on_64(layout);
@@ -153,9 +163,13 @@ TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
     const StepSimulation simulation(run, prices);
     const double m = 512.0 / run.strategy.dp, passes = m * 8.0 / layout.pipeline;
     const Terms& terms = simulation.terms();
-    EXPECT_NEAR(terms[Term::ForwardGemm] / (passes * prices.block.forward.gemm), 1.0, 1e-9) << text(layout);
-    EXPECT_NEAR(terms[Term::BackwardGemm] / (passes * prices.block.backward.gemm), 1.0, 1e-9) << text(layout);
-    EXPECT_NEAR(terms[Term::ForwardAttention] / (passes * prices.block.forward.attention), 1.0, 1e-9) << text(layout);
+    EXPECT_NEAR(terms[Term::ForwardGemm] / (passes * prices.block.forward.gemm), 1.0, 1e-9)
+        << text(layout);
+    EXPECT_NEAR(terms[Term::BackwardGemm] / (passes * prices.block.backward.gemm), 1.0, 1e-9)
+        << text(layout);
+    EXPECT_NEAR(terms[Term::ForwardAttention] / (passes * prices.block.forward.attention), 1.0,
+                1e-9)
+        << text(layout);
     for (int i = 0; i < kNumTerms; ++i) {
       const auto term = static_cast<Term>(i);
       const Seconds least(term == Term::Remainder ? -1e-9 * terms.total().value() : -1e-15);
@@ -164,8 +178,8 @@ TEST(StepSimulation, GemmsOfAStepAreThoseOfItsBlocksAndMicroBatches) {
   }
 }
 
-// Eight layers of 12 h^2 + 13 h on four stages.  The first adds positions and a table of V h, the last the final norm and another
-// table, the two between them nothing: the first has most.
+// Eight layers of 12 h^2 + 13 h on four stages.  The first adds positions and a table of V h, the
+// last the final norm and another table, the two between them nothing: the first has most.
 TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
   TrainingRun run = small_run(4);
   run.model.tied_embeddings = false;
@@ -173,7 +187,8 @@ TEST(StepSimulation, AllWaitForTheStageThatUpdatesMost) {
   const LayerPrices prices = layer_prices(run);
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const double h = 1024.0, table = 32768.0 * h, first = 2.0 * rank.block + table + 1024.0 * h;
-  const Seconds most = update_time(run, first, 0.0), least = update_time(run, 2.0 * rank.block, 0.0);
+  const Seconds most = update_time(run, first, 0.0),
+                least = update_time(run, 2.0 * rank.block, 0.0);
   ASSERT_GT(most, 2.0 * least);
   EXPECT_DOUBLE_EQ(StepSimulation(run, prices).terms()[Term::Optimizer].value(), most.value());
 }
@@ -200,7 +215,8 @@ TEST(StageTransfer, IsWholeUnlessTheFrameworkDividesIt) {
   }
 }
 
-// A quarter goes over; then the four ranks gather 3/4 of M, at (1 + 1.6/64) / (1 + 1.6/16) of 100 GB/s.
+// A quarter goes over; then the four ranks gather 3/4 of M, at (1 + 1.6/64) / (1 + 1.6/16) of 100
+// GB/s.
 TEST(StageTransfer, DividedAmongTensorRanksIsGatheredByItsReceivers) {
   const double whole = 8.4e-6 + 2097152.0 / 100e9;
   const double gather = 8.4e-6 + 0.75 * 2097152.0 / (100e9 * 1.025 / 1.1);
@@ -214,7 +230,8 @@ TEST(StageTransfer, DividedAmongTensorRanksIsGatheredByItsReceivers) {
   EXPECT_NEAR(shape_of(run).backward_transfer.value(), divided, 1e-12);
 }
 
-// Under sequence parallelism every rank has its own quarter anyway, and nothing is gathered here; one rank has nothing to divide.
+// Under sequence parallelism every rank has its own quarter anyway, and nothing is gathered here;
+// one rank has nothing to divide.
 TEST(StageTransfer, IsNotDividedTwice) {
   TrainingRun run = two_stages(4);
   run.strategy.sequence_parallel = true;

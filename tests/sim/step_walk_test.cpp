@@ -36,8 +36,8 @@ TEST(MemoryCurve, EveryPassHasItsPointAndTheStepBeginsAndEndsIdle) {
   std::vector<std::string_view> phases;
   const MemoryCurve timeline = timeline_of(two_passes());
   for (const MemoryPoint& point : timeline.points) phases.emplace_back(point.phase);
-  EXPECT_EQ(phases, (std::vector<std::string_view>{"idle", "forward", "loss", "backward", "forward", "loss", "backward", "update",
-                                                   "idle"}));
+  EXPECT_EQ(phases, (std::vector<std::string_view>{"idle", "forward", "loss", "backward", "forward",
+                                                   "loss", "backward", "update", "idle"}));
   EXPECT_EQ(timeline.points.front().allocated, timeline.points.back().allocated);
   for (const MemoryPoint& point : timeline.points) {
     EXPECT_DOUBLE_EQ(point.terms.total().value(), point.allocated.value()) << point.phase;
@@ -75,7 +75,8 @@ TEST(MemoryCurve, ThePeakIsThatOfTheFootprint) {
 
 TEST(MemoryCurve, UnequalChunksHaveThePeakOfTheFootprintToo) {
   TrainingRun run = two_passes();
-  run.model.num_layers = 11;  // of eight chunks two on each of four stages: three of one block, five of two
+  // Of eight chunks two on each of four stages: three of one block, five of two.
+  run.model.num_layers = 11;
   run.strategy.pp = 4, run.strategy.virtual_stages = 2;
   run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
   run.strategy.global_batch = 32;
@@ -83,7 +84,8 @@ TEST(MemoryCurve, UnequalChunksHaveThePeakOfTheFootprintToo) {
   const LayerPrices prices = layer_prices(run);
   const Memory memory = memory_footprint(run, prices);
   for (int stage = 0; stage < 4; ++stage) {
-    const double ratio = memory_curve(run, prices, stage).peak().allocated / memory.stages[static_cast<std::size_t>(stage)].peak;
+    const double ratio = memory_curve(run, prices, stage).peak().allocated /
+                         memory.stages[static_cast<std::size_t>(stage)].peak;
     EXPECT_NEAR(ratio, 1.0, 1e-12) << stage;
   }
 }
@@ -107,16 +109,19 @@ TEST(MemoryCurve, GradientsComeBlockByBlockWhereNothingKeepsThem) {
   run.framework.gradients.persist = false;
   const MemoryCurve timeline = timeline_of(run);
   EXPECT_EQ(term_of(timeline.points.front(), "gradients"), Bytes(0.0));
-  const auto backward = std::find_if(timeline.points.begin(), timeline.points.end(),
-                                     [](const MemoryPoint& point) { return point.phase == std::string_view("backward"); });
+  const auto backward = std::find_if(
+      timeline.points.begin(), timeline.points.end(),
+      [](const MemoryPoint& point) { return point.phase == std::string_view("backward"); });
   EXPECT_EQ(term_of(*backward, "gradients"), Bytes(0.0));  // before those of its last block
   const MemoryPoint& update = *(timeline.points.end() - 2);
   EXPECT_DOUBLE_EQ(term_of(update, "gradients").value(),
-                   term_of(update, "weights") / Bytes(run.framework.storage.weight_bytes) * run.framework.storage.gradient_bytes);
+                   term_of(update, "weights") / Bytes(run.framework.storage.weight_bytes) *
+                       run.framework.storage.gradient_bytes);
 }
 
-// Stage 2 of ZB-H1, two blocks: when the data gradients of the first micro-batch are made, the second one is whole in flight, and
-// the factors of the first one's weight gradients wait; with the gradients that stay by then, that is more than any layer had.
+// Stage 2 of ZB-H1, two blocks: when the data gradients of the first micro-batch are made, the
+// second one is whole in flight, and the factors of the first one's weight gradients wait; with the
+// gradients that stay by then, that is more than any layer had.
 TEST(MemoryCurve, WhatWeightGradientsWaitWithIsShownFromTheDataGradientsOn) {
   TrainingRun run = two_passes();
   run.strategy.pp = 4, run.strategy.pipeline_schedule = PipelineSchedule::ZbH1;
@@ -131,7 +136,8 @@ TEST(MemoryCurve, WhatWeightGradientsWaitWithIsShownFromTheDataGradientsOn) {
   EXPECT_EQ(term_of(backward, "activations"), 2.0 * block.saved + 2.0 * block.weight_inputs);
 }
 
-// Of 4 blocks between two checkpoints the last is the first to go back, beside what the other three have written again.
+// Of 4 blocks between two checkpoints the last is the first to go back, beside what the other three
+// have written again.
 TEST(MemoryCurve, BlocksBetweenTwoCheckpointsAreWrittenAgainTogether) {
   TrainingRun run = two_passes();
   run.model.vocab_size = 64;
@@ -190,18 +196,20 @@ TEST(MemoryPeak, TemporariesOfAnUpdateHaveNoMicroBatch) {
   EXPECT_EQ(peak.passes_in_flight, 0);
 }
 
-// Whatever the run.  A search and the tables follow the same step, the one in bytes and the other in bytes by term, and the
-// search leaves out micro-batches that repeat others.
+// Whatever the run.  A search and the tables follow the same step, the one in bytes and the other
+// in bytes by term, and the search leaves out micro-batches that repeat others.
 
 constexpr unsigned kSeeds = 4000;
 constexpr double kRounding = 1e-12;  // relative: sums of doubles in different orders
 
 std::string description(const TrainingRun& run, unsigned seed, int stage) {
   const Strategy& s = run.strategy;
-  std::string text = "seed " + std::to_string(seed) + ", stage " + std::to_string(stage) + " of " + std::to_string(s.pp);
+  std::string text = "seed " + std::to_string(seed) + ", stage " + std::to_string(stage) + " of " +
+                     std::to_string(s.pp);
   text += run.framework.autograd ? ", autograd, " : ", runtime, ";
   text += run.model.moe ? "MoE, " : "dense, ";
-  text += name_of(s.sharding) + std::string(", ") + name_of(s.pipeline_schedule) + ", recompute " + text_of(s.recompute);
+  text += name_of(s.sharding) + std::string(", ") + name_of(s.pipeline_schedule) + ", recompute " +
+          text_of(s.recompute);
   return text + ", " + std::to_string(s.num_microbatches()) + " micro-batches";
 }
 
@@ -230,13 +238,15 @@ Bytes highest(const std::vector<MemoryPoint>& points) {
 }
 
 TEST(StepWalk, APeakIsTheHighestPointOfItsTable) {
-  const int runs = for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
-    const StagePeak peak = stage_peak(run, prices, contents, stage);
-    const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage, false);
-    EXPECT_NEAR(highest(points) / peak.peak, 1.0, kRounding);
-    EXPECT_NEAR(points.front().allocated / peak.idle, 1.0, kRounding);
-    EXPECT_NEAR(points.back().allocated / peak.idle, 1.0, kRounding);  // a step gives back what it takes
-  });
+  const int runs =
+      for_each_stage([](const auto& run, const auto& prices, const auto& contents, int stage) {
+        const StagePeak peak = stage_peak(run, prices, contents, stage);
+        const std::vector<MemoryPoint> points = stage_points(run, prices, contents, stage, false);
+        EXPECT_NEAR(highest(points) / peak.peak, 1.0, kRounding);
+        EXPECT_NEAR(points.front().allocated / peak.idle, 1.0, kRounding);
+        // a step gives back what it takes.
+        EXPECT_NEAR(points.back().allocated / peak.idle, 1.0, kRounding);
+      });
   EXPECT_GT(runs, 500);
 }
 
@@ -253,7 +263,8 @@ TEST(StepWalk, TermsAddUpAndNoneIsNegative) {
       EXPECT_NEAR(point.terms.total() / point.allocated, 1.0, kRounding) << point.phase;
       for (int i = 0; i < kNumMemoryKinds; ++i) {
         const auto kind = static_cast<MemoryKind>(i);
-        EXPECT_GE(point.terms[kind], -kRounding * point.allocated) << point.phase << ": " << name_of(kind);
+        EXPECT_GE(point.terms[kind], -kRounding * point.allocated)
+            << point.phase << ": " << name_of(kind);
       }
     }
   });

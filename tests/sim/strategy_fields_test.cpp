@@ -29,7 +29,9 @@ FieldValue other_value(const StrategyField& field) {
     case FieldKind::Names: return Words{field.words.back()};
     case FieldKind::Word: break;
   }
-  const auto other = [&](const std::string& word) { return field.get(plain) != checked(field, word); };
+  const auto other = [&](const std::string& word) {
+    return field.get(plain) != checked(field, word);
+  };
   return *std::find_if(field.words.begin(), field.words.end(), other);
 }
 

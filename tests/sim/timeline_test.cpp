@@ -24,7 +24,8 @@ struct Case {
 };
 
 void pipeline(TrainingRun& run, PipelineSchedule schedule, int pp, int virtual_stages = 1) {
-  run.strategy.pipeline_schedule = schedule, run.strategy.pp = pp, run.strategy.virtual_stages = virtual_stages;
+  run.strategy.pipeline_schedule = schedule, run.strategy.pp = pp,
+  run.strategy.virtual_stages = virtual_stages;
 }
 
 // 16 devices; what a case leaves over is data parallel.  16 micro-batches.
@@ -32,16 +33,25 @@ const Case kCases[] = {
     {"data", [](TrainingRun&) {}},
     {"zero1", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero1; }},
     {"zero3", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero3; }},
-    {"hsdp", [](TrainingRun& run) { run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 4; }},
-    {"tensor", [](TrainingRun& run) { run.strategy.tp = 4, run.strategy.sequence_parallel = true; }},
+    {"hsdp",
+     [](TrainingRun& run) { run.strategy.sharding = Sharding::Hsdp, run.strategy.shard_size = 4; }},
+    {"tensor",
+     [](TrainingRun& run) { run.strategy.tp = 4, run.strategy.sequence_parallel = true; }},
     {"context", [](TrainingRun& run) { run.strategy.cp = 4; }},
     {"experts", [](TrainingRun& run) { run.model = small_moe(), run.strategy.ep = 4; }},
     {"overlapped_experts",
-     [](TrainingRun& run) { run.model = small_moe(), run.strategy.ep = 4, run.strategy.moe_overlap = true; }},
+     [](TrainingRun& run) {
+       run.model = small_moe(), run.strategy.ep = 4, run.strategy.moe_overlap = true;
+     }},
     {"gpipe", [](TrainingRun& run) { pipeline(run, GPipe, 4); }},
-    {"1f1b", [](TrainingRun& run) { pipeline(run, OneForwardOneBackward, 4), run.strategy.sharding = Sharding::Zero1; }},
-    {"interleaved", [](TrainingRun& run) { pipeline(run, Interleaved, 4, 2), run.strategy.tp = 2; }},
-    {"zb-h1", [](TrainingRun& run) { pipeline(run, ZbH1, 4), run.strategy.sharding = Sharding::Zero1; }},
+    {"1f1b",
+     [](TrainingRun& run) {
+       pipeline(run, OneForwardOneBackward, 4), run.strategy.sharding = Sharding::Zero1;
+     }},
+    {"interleaved",
+     [](TrainingRun& run) { pipeline(run, Interleaved, 4, 2), run.strategy.tp = 2; }},
+    {"zb-h1",
+     [](TrainingRun& run) { pipeline(run, ZbH1, 4), run.strategy.sharding = Sharding::Zero1; }},
     {"zb-v", [](TrainingRun& run) { pipeline(run, ZbV, 4, 2), run.strategy.tp = 2; }},
     {"dualpipe",
      [](TrainingRun& run) {
@@ -56,7 +66,10 @@ const Case kCases[] = {
        run.strategy.recompute.kind = RecomputeKind::Full;
        pipeline(run, Interleaved, 2, 2);
      }},
-    {"offload", [](TrainingRun& run) { run.strategy.sharding = Sharding::Zero1, run.strategy.offload.optimizer = true; }},
+    {"offload",
+     [](TrainingRun& run) {
+       run.strategy.sharding = Sharding::Zero1, run.strategy.offload.optimizer = true;
+     }},
 };
 
 TrainingRun run_of(const Case& one) {
@@ -121,8 +134,8 @@ TEST_P(TimelineOf, ExposesWhatTheBreakdownExposes) {
     if (event.exposed_as) exposed[*event.exposed_as] += event.exposed.value();
     EXPECT_LE(event.exposed, event.time + Seconds(1e-15));
   }
-  for (const Term t : {Term::TensorExposed, Term::ContextExposed, Term::ExpertExposed, Term::GatherExposed, Term::ReduceExposed,
-                       Term::OffloadExposed}) {
+  for (const Term t : {Term::TensorExposed, Term::ContextExposed, Term::ExpertExposed,
+                       Term::GatherExposed, Term::ReduceExposed, Term::OffloadExposed}) {
     EXPECT_NEAR(exposed[t], term(name_of(t)), 1e-9 * step_.total.value()) << name_of(t);
   }
 }
@@ -142,7 +155,8 @@ TEST_P(TimelineOf, EventsOfAStreamNeverOverlap) {
   for (const StageTimeline& stage : timeline.stages) {
     std::map<Stream, Seconds> end;
     for (const TimelineEvent& event : stage.events) {
-      EXPECT_GE(event.start.value(), end[event.stream].value() - 1e-12) << event.name << " on " << name_of(event.stream);
+      EXPECT_GE(event.start.value(), end[event.stream].value() - 1e-12)
+          << event.name << " on " << name_of(event.stream);
       EXPECT_GE(event.duration, Seconds(0.0));
       end[event.stream] = event.start + event.duration;
     }
@@ -157,13 +171,17 @@ TEST_P(TimelineOf, DrawsAllPasses) {
     double forwards = 0;
     for (const TimelineEvent& event : stage.events) {
       if (event.stream != Stream::Compute) continue;
-      forwards += std::string(event.category) == "forward" || std::string(event.category) == "forward_and_backward" ? 1 : 0;
+      forwards += std::string(event.category) == "forward" ||
+                          std::string(event.category) == "forward_and_backward"
+                      ? 1
+                      : 0;
     }
     EXPECT_EQ(forwards, layout.chunks() * layout.chunk_microbatches());
   }
 }
 
-// The operators of a pass take what its terms of compute and of inner collectives do; what is left is waiting and copies.
+// The operators of a pass take what its terms of compute and of inner collectives do; what is left
+// is waiting and copies.
 TEST_P(TimelineOf, OperatorsFillTheirPass) {
   std::map<Term, double> sums;
   double operators = 0.0, work = 0.0;
@@ -171,9 +189,10 @@ TEST_P(TimelineOf, OperatorsFillTheirPass) {
   for (const TimelineEvent& event : busiest_events({.operator_microbatches = all})) {
     if (event.stream == Stream::Operators) operators += event.duration.value();
     if (event.stream != Stream::Compute || std::string(event.category) == "end_of_step") continue;
-    for (const Term t : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm,
-                         Term::BackwardAttention, Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss, Term::Embedding,
-                         Term::TensorExposed, Term::ContextExposed, Term::ExpertExposed}) {
+    for (const Term t :
+         {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound, Term::BackwardGemm,
+          Term::BackwardAttention, Term::BackwardMemoryBound, Term::Recompute, Term::HeadAndLoss,
+          Term::Embedding, Term::TensorExposed, Term::ContextExposed, Term::ExpertExposed}) {
       work += event.terms[t].value();
     }
   }
@@ -212,14 +231,16 @@ TrainingRun dualpipe() {
   return run;
 }
 
-// F3 of the chunk that goes up beside B0 of the one that goes down: the operators of both, each once and in its own order.
+// F3 of the chunk that goes up beside B0 of the one that goes down: the operators of both, each
+// once and in its own order.
 TEST(Timeline, JoinedPassesHaveTheOperatorsOfBoth) {
   const TrainingRun run = dualpipe();
   const Timeline timeline = step_timeline(run, layer_prices(run));
   std::map<std::string, std::vector<std::string>> drawn;
   std::string order;
   for (const TimelineEvent& event : timeline.stages[0].events) {
-    if (event.stream != Stream::Operators || event.name.find(" chunk ") == std::string::npos) continue;
+    if (event.stream != Stream::Operators || event.name.find(" chunk ") == std::string::npos)
+      continue;
     const std::size_t pass = std::string("F3 chunk 1 ").size();
     drawn[event.name.substr(0, pass - 1)].push_back(event.name.substr(pass));
     order += event.name[0];
@@ -227,7 +248,8 @@ TEST(Timeline, JoinedPassesHaveTheOperatorsOfBoth) {
   ASSERT_EQ(drawn.size(), 2U);
   const auto labels = [&](std::size_t part, PassKind kind) {
     std::vector<std::string> list;
-    for (const PassOperator& op : PassOperators(run).of(model_parts(run.model, run.strategy)[part], kind))
+    for (const PassOperator& op :
+         PassOperators(run).of(model_parts(run.model, run.strategy)[part], kind))
       list.push_back((op.layer ? "L" + std::to_string(*op.layer) + " " : "") + op.label);
     return list;
   };
@@ -238,8 +260,8 @@ TEST(Timeline, JoinedPassesHaveTheOperatorsOfBoth) {
   EXPECT_LT(order.find('F'), order.rfind('B'));
 }
 
-// Collectives take a part of the device, so that compute is slower beside them.  No host: all time of a pass is its operators',
-// but for the sums of gradients.
+// Collectives take a part of the device, so that compute is slower beside them.  No host: all time
+// of a pass is its operators', but for the sums of gradients.
 TEST(Timeline, JoinedOperatorsFillTheirPass) {
   TrainingRun run = dualpipe();
   run.cluster.device.achieved.collective_unit_bandwidth = 10.0 * GBps;
@@ -265,7 +287,8 @@ TEST(Timeline, JoinedOperatorsFillTheirPass) {
 TEST(Timeline, MicroBatchesThatAreNotDrawnAreOneEventBetween) {
   TrainingRun run = small_run(1);
   run.strategy.global_batch = 8;
-  const Timeline timeline = step_timeline(run, layer_prices(run), {.microbatches = 1, .operator_microbatches = 0});
+  const Timeline timeline =
+      step_timeline(run, layer_prices(run), {.microbatches = 1, .operator_microbatches = 0});
   std::string text;
   for (const TimelineEvent& event : timeline.stages[0].events) text += event.name + ", ";
   EXPECT_EQ(text, "F0, B0, other micro-batches, optimizer, ");
@@ -281,7 +304,8 @@ TEST(Timeline, OperatorsAreThoseOfALayer) {
       text += event.name.substr(3) + " ";
   }
   // Learned positions: no rotary kernel between the GEMM and attention.
-  EXPECT_TRUE(text.starts_with("attention_norm qkv attention attention_output attention_residual ")) << text;
+  EXPECT_TRUE(text.starts_with("attention_norm qkv attention attention_output attention_residual "))
+      << text;
 }
 
 }  // namespace

@@ -37,14 +37,19 @@ TEST(Transformer, AValidShapePasses) {
 }
 
 TEST(Transformer, NamesTheFieldTheValueAndTheRange) {
-  EXPECT_EQ(complaint([](Transformer& m) { m.num_layers = 0; }), "num_layers = 0 is out of range: 1 to 4096");
-  EXPECT_EQ(complaint([](Transformer& m) { m.hidden_size = -8; }), "hidden_size = -8 is out of range: 1 to 1048576");
-  EXPECT_EQ(complaint([](Transformer& m) { m.sliding_window = 0; }), "sliding_window = 0 is out of range: 1 to 134217728");
-  EXPECT_EQ(complaint([](Transformer& m) { m.norms_per_layer = 5; }), "norms_per_layer = 5 is out of range: 1 to 4");
+  EXPECT_EQ(complaint([](Transformer& m) { m.num_layers = 0; }),
+            "num_layers = 0 is out of range: 1 to 4096");
+  EXPECT_EQ(complaint([](Transformer& m) { m.hidden_size = -8; }),
+            "hidden_size = -8 is out of range: 1 to 1048576");
+  EXPECT_EQ(complaint([](Transformer& m) { m.sliding_window = 0; }),
+            "sliding_window = 0 is out of range: 1 to 134217728");
+  EXPECT_EQ(complaint([](Transformer& m) { m.norms_per_layer = 5; }),
+            "norms_per_layer = 5 is out of range: 1 to 4");
 }
 
 TEST(Transformer, KvHeadsMustDivideHeads) {
-  EXPECT_EQ(complaint([](Transformer& m) { m.num_kv_heads = 3; }), "num_kv_heads = 3 does not divide num_heads = 4 (1, 2, 4 do)");
+  EXPECT_EQ(complaint([](Transformer& m) { m.num_kv_heads = 3; }),
+            "num_kv_heads = 3 does not divide num_heads = 4 (1, 2, 4 do)");
 }
 
 TEST(Transformer, LearnedPositionsMustReachTheSequence) {
@@ -52,11 +57,14 @@ TEST(Transformer, LearnedPositionsMustReachTheSequence) {
     m.position = Position::Learned;
     m.max_positions = 5;
   };
-  EXPECT_EQ(complaint(spoil), "seq_len = 6 is longer than the learned position table, max_positions = 5");
+  EXPECT_EQ(complaint(spoil),
+            "seq_len = 6 is longer than the learned position table, max_positions = 5");
 }
 
 TEST(Transformer, ATokenCannotVisitMoreExpertsThanThereAre) {
-  const auto spoil = [](Transformer& m) { m.moe = Moe{.num_experts = 4, .top_k = 5, .expert_ffn_size = 8}; };
+  const auto spoil = [](Transformer& m) {
+    m.moe = Moe{.num_experts = 4, .top_k = 5, .expert_ffn_size = 8};
+  };
   EXPECT_EQ(complaint(spoil), "moe.top_k = 5 is out of range: 1 to 4");
 }
 
@@ -74,11 +82,14 @@ TEST(Transformer, FfnSizeMayBeMissingOnlyWhereEveryLayerIsAMoe) {
 }
 
 TEST(Transformer, MlaNeedsItsRanks) {
-  const auto spoil = [](Transformer& m) { m.mla = Mla{.qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 4}; };
+  const auto spoil = [](Transformer& m) {
+    m.mla = Mla{.qk_nope_head_dim = 4, .qk_rope_head_dim = 2, .v_head_dim = 4};
+  };
   EXPECT_EQ(complaint(spoil), "mla.kv_lora_rank = 0 is out of range: 1 to 1048576");
 }
 
-// Each size within its range, the GEMM beyond any machine: 4096 layers of a width of 2^20 and an MLP of 2^22.
+// Each size within its range, the GEMM beyond any machine: 4096 layers of a width of 2^20 and an
+// MLP of 2^22.
 TEST(Transformer, RefusesSizesWhoseProductIsAbsurd) {
   const auto spoil = [](Transformer& m) {
     m.num_layers = 4096;
@@ -91,7 +102,11 @@ TEST(Transformer, RefusesSizesWhoseProductIsAbsurd) {
 TEST(Transformer, MoeLayersFollowTheDenseOnesAtTheirInterval) {
   Transformer m = tiny();
   EXPECT_FALSE(is_moe_layer(m, 0));
-  m.moe = Moe{.num_experts = 4, .top_k = 1, .expert_ffn_size = 8, .num_dense_layers = 1, .layer_interval = 2};
+  m.moe = Moe{.num_experts = 4,
+              .top_k = 1,
+              .expert_ffn_size = 8,
+              .num_dense_layers = 1,
+              .layer_interval = 2};
   EXPECT_FALSE(is_moe_layer(m, 0));
   EXPECT_TRUE(is_moe_layer(m, 1));
   EXPECT_FALSE(is_moe_layer(m, 2));
@@ -145,8 +160,10 @@ TEST(MoeLayers, AreCountedWithoutLookingAtEach) {
       for (int first = 0; first < 8; ++first) {
         for (int count = 0; count < 8; ++count) {
           int sum = 0;
-          for (int layer = first; layer < first + count; ++layer) sum += is_moe_layer(model, layer) ? 1 : 0;
-          EXPECT_EQ(count_moe_layers(model, first, count), sum) << dense << " " << interval << " " << first << " " << count;
+          for (int layer = first; layer < first + count; ++layer)
+            sum += is_moe_layer(model, layer) ? 1 : 0;
+          EXPECT_EQ(count_moe_layers(model, first, count), sum)
+              << dense << " " << interval << " " << first << " " << count;
         }
       }
     }

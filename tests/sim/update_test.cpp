@@ -25,17 +25,20 @@ TEST(Update, AFusedUpdateStreamsEveryValueOnce) {
 }
 
 TEST(Update, LambReadsItsStepAgain) {
-  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Lamb, kFp32, true) - bytes(OptimizerKind::Adam, kFp32, true), 12.0);
+  EXPECT_DOUBLE_EQ(
+      bytes(OptimizerKind::Lamb, kFp32, true) - bytes(OptimizerKind::Adam, kFp32, true), 12.0);
 }
 
 TEST(Update, AnUnfusedUpdateStreamsEveryOperation) {
   EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kFp32, false), 20.0 * 4.0);
   EXPECT_DOUBLE_EQ(bytes(OptimizerKind::Momentum, kFp32, false), 8.0 * 4.0);
-  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kMixed, false), 20.0 * 4.0 + 2.0);  // and the 16-bit copy
+  // And the 16-bit copy.
+  EXPECT_DOUBLE_EQ(bytes(OptimizerKind::AdamW, kMixed, false), 20.0 * 4.0 + 2.0);
 }
 
 TEST(Update, AnEightBitStateHasAScalePer256Values) {
-  EXPECT_DOUBLE_EQ(state_bytes_per_parameter(OptimizerKind::Adam8bit, kMixed), 2.0 * (1.0 + 4.0 / 256.0));
+  EXPECT_DOUBLE_EQ(state_bytes_per_parameter(OptimizerKind::Adam8bit, kMixed),
+                   2.0 * (1.0 + 4.0 / 256.0));
   EXPECT_DOUBLE_EQ(state_bytes_per_parameter(OptimizerKind::Adafactor, kMixed), 0.0);
 }
 
@@ -65,7 +68,8 @@ TEST(Update, AnEightBitUpdateIsBoundByItsArithmetic) {
   EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 0.061);
   run.cluster.device.vector_peak = 100.0 * TFLOPS;
   // gradient 2, master 2 * 4, states 4 (1 + 4 / 256), weight 2: more than 6.1 ms.
-  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), (2.0 + 8.0 + 4.0 * (1.0 + 4.0 / 256.0) + 2.0) * 1e9 / 1e12);
+  EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(),
+                   (2.0 + 8.0 + 4.0 * (1.0 + 4.0 / 256.0) + 2.0) * 1e9 / 1e12);
 }
 
 TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
@@ -75,8 +79,8 @@ TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
 }
 
 TEST(Update, OnTheHostItStreamsAtARanksShareOfHostMemory) {
-  // fp32 gradient 4, master 8, states 16, weight 2, clipping 8; a share of 10 GB/s with all eight devices busy; 2-byte weights go
-  // up at 25 GB/s.
+  // fp32 gradient 4, master 8, states 16, weight 2, clipping 8; a share of 10 GB/s with all eight
+  // devices busy; 2-byte weights go up at 25 GB/s.
   TrainingRun run = small_run(8);
   run.strategy.offload.optimizer = true;
   run.cluster.device.host_memory_bandwidth = 10.0 * GBps;
@@ -94,7 +98,8 @@ TEST(Update, AnUnfusedHostOptimizerIsSlower) {
 }
 
 TEST(Update, MuonMakesMatricesOrthogonal) {
-  // qkv (1024, 3072), output (1024, 1024), up and down (1024, 4096): five steps of 2 (2 m^2 n + m^3).
+  // qkv (1024, 3072), output (1024, 1024), up and down (1024, 4096): five steps of 2 (2 m^2 n +
+  // m^3).
   const double m = 1024.0;
   const auto step = [&](double n) { return 2.0 * (2.0 * m * m * n + m * m * m); };
   const double block = 5.0 * (step(3072.0) + step(1024.0) + 2.0 * step(4096.0));
@@ -103,7 +108,8 @@ TEST(Update, MuonMakesMatricesOrthogonal) {
   run.strategy.optimizer = OptimizerKind::Momentum;
   const Seconds momentum = update_time(run, 1e9);
   run.strategy.optimizer = OptimizerKind::Muon;
-  EXPECT_NEAR((update_time(run, 1e9) - momentum).value(), 8.0 * block / 100e12, 0.05 * 8.0 * block / 100e12);
+  EXPECT_NEAR((update_time(run, 1e9) - momentum).value(), 8.0 * block / 100e12,
+              0.05 * 8.0 * block / 100e12);
 }
 
 TEST(Update, ShardedRanksUpdateTheirShare) {

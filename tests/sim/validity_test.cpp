@@ -22,7 +22,8 @@ TEST(Validity, AMeshThatMultipliesIsFine) { EXPECT_EQ(rule_of(small_run(8)), "")
 TEST(Validity, TheMeshMustMultiplyToTheDevices) {
   TrainingRun run = small_run(8);
   run.strategy.tp = 2;
-  EXPECT_EQ(message_of(run), "dp * tp * pp * cp = 8 * 2 * 1 * 1 = 16, but there are 8 devices; dp = 4 would fit");
+  EXPECT_EQ(message_of(run),
+            "dp * tp * pp * cp = 8 * 2 * 1 * 1 = 16, but there are 8 devices; dp = 4 would fit");
 }
 
 TEST(Validity, TensorRanksMustDivideHeadsAndTheNearestAreNamed) {
@@ -43,25 +44,32 @@ TEST(Validity, APipelineThatOldMegatronShortenedIsNamed) {
   TrainingRun run = small_run(16);
   run.strategy.dp = 1, run.strategy.tp = 4, run.strategy.pp = 8;
   EXPECT_EQ(message_of(run),
-            "dp * tp * pp * cp = 1 * 4 * 8 * 1 = 32, but there are 16 devices; tp * pp * cp = 32 must divide it (nearest: 16); "
-            "Megatron-LM of 2021 lowered pp to devices / tp = 4 without a word: runs published as pp = 8 were that");
+            "dp * tp * pp * cp = 1 * 4 * 8 * 1 = 32, but there are 16 devices; tp * pp * cp = 32 "
+            "must divide it (nearest: 16); "
+            "Megatron-LM of 2021 lowered pp to devices / tp = 4 without a word: runs published as "
+            "pp = 8 were that");
 }
 
 TEST(Validity, EveryRuleOfAPipelineNamesWhatWouldWork) {
   TrainingRun run = small_run(16);
   run.strategy.dp = 1, run.strategy.pp = 16, run.strategy.global_batch = 16;
-  EXPECT_EQ(message_of(run), "pp * virtual_stages = 16 is more than the layers of the model, 8 (nearest: pp = 8)");
+  EXPECT_EQ(message_of(run),
+            "pp * virtual_stages = 16 is more than the layers of the model, 8 (nearest: pp = 8)");
   run = small_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.virtual_stages = 3;
-  EXPECT_EQ(message_of(run), "pp * virtual_stages = 12 is more than the layers of the model, 8 (nearest: virtual_stages = 2)");
-  run.strategy.virtual_stages = 2, run.strategy.global_batch = 3, run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
-  EXPECT_EQ(
-      message_of(run),
-      "num_microbatches = 3 is less than pp = 4, which the interleaved schedule needs (nearest: global_batch = 4, or pp = 3, "
-      "or virtual_stages = 1)");
+  EXPECT_EQ(message_of(run),
+            "pp * virtual_stages = 12 is more than the layers of the model, 8 (nearest: "
+            "virtual_stages = 2)");
+  run.strategy.virtual_stages = 2, run.strategy.global_batch = 3,
+  run.strategy.pipeline_schedule = PipelineSchedule::Interleaved;
+  EXPECT_EQ(message_of(run),
+            "num_microbatches = 3 is less than pp = 4, which the interleaved schedule needs "
+            "(nearest: global_batch = 4, or pp = 3, "
+            "or virtual_stages = 1)");
   run = small_run(1);
   run.strategy.virtual_stages = 2;
-  EXPECT_EQ(message_of(run), "virtual_stages = 2 needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)");
+  EXPECT_EQ(message_of(run),
+            "virtual_stages = 2 needs pp > 1, but pp = 1 (nearest: virtual_stages = 1, or pp = 2)");
 }
 
 TEST(Validity, MoreStagesThanLayersAreRefused) {
@@ -73,7 +81,8 @@ TEST(Validity, MoreStagesThanLayersAreRefused) {
 TEST(Validity, TheBatchMustDivide) {
   TrainingRun run = small_run(8);
   run.strategy.global_batch = 12;
-  EXPECT_EQ(message_of(run), "dp * micro_batch = 8 does not divide global_batch = 12 (nearest: 6 or 12)");
+  EXPECT_EQ(message_of(run),
+            "dp * micro_batch = 8 does not divide global_batch = 12 (nearest: 6 or 12)");
 }
 
 TEST(Validity, InterleavingNeedsAMicroBatchForEachStage) {
@@ -88,39 +97,43 @@ TEST(Validity, InterleavingNeedsAMicroBatchForEachStage) {
 TEST(Validity, SchedulesWithSplitPassesNameWhatTheyNeed) {
   TrainingRun run = small_run(4);
   run.strategy.dp = 4, run.strategy.pipeline_schedule = PipelineSchedule::ZbH1;
-  EXPECT_EQ(message_of(run), "pipeline_schedule = zb-h1 needs pp > 1, but pp = 1 (nearest: pp = 2)");
+  EXPECT_EQ(message_of(run),
+            "pipeline_schedule = zb-h1 needs pp > 1, but pp = 1 (nearest: pp = 2)");
   run.strategy.dp = 1, run.strategy.pp = 4;
   EXPECT_EQ(message_of(run), "");
   run.strategy.pipeline_schedule = PipelineSchedule::ZbV;
-  EXPECT_EQ(
-      message_of(run),
-      "pipeline_schedule = zb-v has two parts of the model per stage, but virtual_stages = 1 (nearest: virtual_stages = 2)");
+  EXPECT_EQ(message_of(run),
+            "pipeline_schedule = zb-v has two parts of the model per stage, but virtual_stages = 1 "
+            "(nearest: virtual_stages = 2)");
   run.strategy.virtual_stages = 2;
   EXPECT_EQ(message_of(run), "");
   run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
-  EXPECT_EQ(
-      message_of(run),
-      "pipeline_schedule = dualpipe has one part of the model per stage, but virtual_stages = 2 (nearest: virtual_stages = 1)");
+  EXPECT_EQ(message_of(run),
+            "pipeline_schedule = dualpipe has one part of the model per stage, but virtual_stages "
+            "= 2 (nearest: virtual_stages = 1)");
   run.strategy.virtual_stages = 1;
   EXPECT_EQ(message_of(run), "");
 }
 
 TEST(Validity, DualPipeIsFedFromBothEnds) {
   TrainingRun run = small_run(4);
-  run.strategy.dp = 1, run.strategy.pp = 4, run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
+  run.strategy.dp = 1, run.strategy.pp = 4,
+  run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
   run.strategy.global_batch = 6;
-  EXPECT_EQ(
-      message_of(run),
-      "num_microbatches = 6, but dualpipe feeds half of them into each end: an even number of at least 2 * pp = 8 is needed "
-      "(nearest: global_batch = 8)");
+  EXPECT_EQ(message_of(run),
+            "num_microbatches = 6, but dualpipe feeds half of them into each end: an even number "
+            "of at least 2 * pp = 8 is needed "
+            "(nearest: global_batch = 8)");
   run.strategy.global_batch = 11;
-  EXPECT_EQ(
-      message_of(run),
-      "num_microbatches = 11, but dualpipe feeds half of them into each end: an even number of at least 2 * pp = 8 is needed "
-      "(nearest: global_batch = 10 or 12)");
+  EXPECT_EQ(message_of(run),
+            "num_microbatches = 11, but dualpipe feeds half of them into each end: an even number "
+            "of at least 2 * pp = 8 is needed "
+            "(nearest: global_batch = 10 or 12)");
   run = small_run(3);
-  run.strategy.dp = 1, run.strategy.pp = 3, run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
-  EXPECT_EQ(message_of(run), "pipeline_schedule = dualpipe needs an even pp, but pp = 3 (nearest: pp = 2 or 4)");
+  run.strategy.dp = 1, run.strategy.pp = 3,
+  run.strategy.pipeline_schedule = PipelineSchedule::DualPipe;
+  EXPECT_EQ(message_of(run),
+            "pipeline_schedule = dualpipe needs an even pp, but pp = 3 (nearest: pp = 2 or 4)");
 }
 
 TEST(Validity, ZeroNegativeAndAbsurdSizesAreRefused) {
@@ -177,7 +190,8 @@ TEST(Validity, WholeExpertsDivideAllRanksOfAStageAndNeedTheirTokensDivided) {
   EXPECT_EQ(message_of(run), "ep = 8 does not divide dp * cp = 2 (nearest: 2)");
   run.strategy.etp = 1;
   EXPECT_EQ(message_of(run),
-            "etp = 1 is not tp = 4, which needs sequence parallelism: each tensor rank dispatches tokens of its own (nearest: "
+            "etp = 1 is not tp = 4, which needs sequence parallelism: each tensor rank dispatches "
+            "tokens of its own (nearest: "
             "etp = tp)");
   run.strategy.sequence_parallel = true;
   EXPECT_EQ(message_of(run), "");
@@ -186,7 +200,8 @@ TEST(Validity, WholeExpertsDivideAllRanksOfAStageAndNeedTheirTokensDivided) {
   run.strategy.etp = 3;
   EXPECT_EQ(message_of(run), "etp = 3 does not divide tp = 4 (nearest: 2 or 4)");
   run.strategy.etp = 1, run.strategy.moe_imbalance = 0.5;
-  EXPECT_EQ(message_of(run), "moe_imbalance and moe_capacity are relative to the mean load: 1 or more");
+  EXPECT_EQ(message_of(run),
+            "moe_imbalance and moe_capacity are relative to the mean load: 1 or more");
 }
 
 }  // namespace

@@ -12,8 +12,9 @@ namespace llmsim::sim {
 namespace {
 
 std::vector<OverlapUnit> blocks(int count, double gather, double compute, double reduce) {
-  return std::vector<OverlapUnit>(static_cast<std::size_t>(count),
-                                  {.gather = Seconds(gather), .compute = Seconds(compute), .reduce = Seconds(reduce)});
+  return std::vector<OverlapUnit>(
+      static_cast<std::size_t>(count),
+      {.gather = Seconds(gather), .compute = Seconds(compute), .reduce = Seconds(reduce)});
 }
 
 constexpr OverlapBehaviour kApart{.gathers_overlap = false, .reductions_overlap = false};
@@ -49,15 +50,16 @@ TEST(Overlap, NothingEndsBeforeItsTrafficOrItsCompute) {
 }
 
 TEST(Overlap, OneCommunicatorCarriesOneCollectiveAtATime) {
-  // Backward of sharded weights, gather 2, compute 3, reduce 2: from the second unit on the channel needs 4 for every 3 of
-  // compute.
-  //   g0 0-2, g1 2-4, c0 2-5, r0 5-7, c1 5-8, g2 7-9 (issued at 5, behind r0), r1 9-11, c2 9-12, r2 12-14
+  // Backward of sharded weights, gather 2, compute 3, reduce 2: from the second unit on the channel
+  // needs 4 for every 3 of compute.
+  //   g0 0-2, g1 2-4, c0 2-5, r0 5-7, c1 5-8, g2 7-9 (issued at 5, behind r0), r1 9-11, c2 9-12, r2
+  //     12-14
   EXPECT_DOUBLE_EQ(overlap_times(blocks(3, 2.0, 3.0, 2.0), {}).end.value(), 14.0);
 }
 
 TEST(Overlap, AnUnlimitedPrefetchKeepsTheChannelBusy) {
-  // Units that compute 4, 0 and 4 with gathers of 2.  One ahead, g2 is issued when c1 starts, at 6, and c2 runs 8-12; without a
-  // limit all gathers are through at 6 and c2 runs 6-10.
+  // Units that compute 4, 0 and 4 with gathers of 2.  One ahead, g2 is issued when c1 starts, at 6,
+  // and c2 runs 8-12; without a limit all gathers are through at 6 and c2 runs 6-10.
   std::vector<OverlapUnit> units = blocks(3, 2.0, 4.0, 0.0);
   units[1].compute = Seconds(0.0);
   EXPECT_DOUBLE_EQ(overlap_times(units, {}).end.value(), 12.0);
@@ -65,7 +67,8 @@ TEST(Overlap, AnUnlimitedPrefetchKeepsTheChannelBusy) {
 }
 
 TEST(Overlap, SumsOverReplicasRunBesideTheNextReduction) {
-  // compute 1, scatter 2, replicate 2: scatters end at 3, 5, 7; each sum starts there and ends 2 later.
+  // compute 1, scatter 2, replicate 2: scatters end at 3, 5, 7; each sum starts there and ends 2
+  // later.
   std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(2.0);
   EXPECT_DOUBLE_EQ(overlap_times(units, {}).end.value(), 9.0);
@@ -73,23 +76,25 @@ TEST(Overlap, SumsOverReplicasRunBesideTheNextReduction) {
 }
 
 TEST(Overlap, ComputeIsSlowedDownOnlyWhileTheChannelIsBusy) {
-  // gather 1, compute 3, loss 0.25.  c0 1-: g1 is under way until 2, by when 0.75 of the 3 is done: 1 + 1 + 2.25 = 4.25.  Each of
-  // the first nine units takes 0.25 longer, the last has nothing beside it.
+  // gather 1, compute 3, loss 0.25.  c0 1-: g1 is under way until 2, by when 0.75 of the 3 is done:
+  // 1 + 1 + 2.25 = 4.25.  Each of the first nine units takes 0.25 longer, the last has nothing
+  // beside it.
   const OverlapTimes times = overlap_times(blocks(10, 1.0, 3.0, 0.0), {}, {.channel = 0.25});
   EXPECT_DOUBLE_EQ(times.slowdown.value(), 9 * 0.25);
   EXPECT_DOUBLE_EQ(times.end.value(), 1.0 + 10 * 3.0 + 9 * 0.25);
 }
 
 TEST(Overlap, SlowComputeUnderALongerCollectiveCostsNoTime) {
-  // gather 3, compute 1: a loss of a half makes 2 of each 1 but the last, and the channel still sets the pace.
+  // gather 3, compute 1: a loss of a half makes 2 of each 1 but the last, and the channel still
+  // sets the pace.
   const OverlapTimes times = overlap_times(blocks(10, 3.0, 1.0, 0.0), {}, {.channel = 0.5});
   EXPECT_DOUBLE_EQ(times.slowdown.value(), 9 * 1.0);
   EXPECT_DOUBLE_EQ(times.end.value(), 10 * 3.0 + 1.0);
 }
 
 TEST(Overlap, BothCommunicatorsTakeTheirShare) {
-  // compute 4, scatter 1, replicate 1 after it, losses 0.5 and 0.25: c1 from 4 does 0.5 by 5, 0.75 by 6 and the other 2.75
-  // by 8.75.
+  // compute 4, scatter 1, replicate 1 after it, losses 0.5 and 0.25: c1 from 4 does 0.5 by 5, 0.75
+  // by 6 and the other 2.75 by 8.75.
   std::vector<OverlapUnit> units = blocks(2, 0.0, 4.0, 1.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(1.0);
   const OverlapTimes times = overlap_times(units, {}, {.channel = 0.5, .replicas = 0.25});
@@ -98,30 +103,35 @@ TEST(Overlap, BothCommunicatorsTakeTheirShare) {
 }
 
 TEST(Overlap, ComputeWaitsForReductionsThatRunAlone) {
-  // gather 1, compute 3, reduce 2: 1 + 3 * (3 + 2); gathers stay hidden, and only they slow compute down.
+  // gather 1, compute 3, reduce 2: 1 + 3 * (3 + 2); gathers stay hidden, and only they slow compute
+  // down.
   const std::vector<OverlapUnit> units = blocks(3, 1.0, 3.0, 2.0);
   EXPECT_DOUBLE_EQ(overlap_times(units, {.scatters_alone = true}).end.value(), 1.0 + 3 * 5.0);
-  EXPECT_DOUBLE_EQ(overlap_times(units, {.scatters_alone = true}, {.channel = 0.25}).slowdown.value(), 2 * 0.25);
+  EXPECT_DOUBLE_EQ(
+      overlap_times(units, {.scatters_alone = true}, {.channel = 0.25}).slowdown.value(), 2 * 0.25);
 }
 
 TEST(Overlap, EachKindIsKeptApartByItself) {
-  // gather 1, compute 3, reduce 2.  Gathers apart: g0 0-1, c0 1-4, g1 4-5 before r0 5-7, c1 5-8, g2 8-9, r1 9-11, c2 9-12, r2
-  // 12-14.
+  // gather 1, compute 3, reduce 2.  Gathers apart: g0 0-1, c0 1-4, g1 4-5 before r0 5-7, c1 5-8, g2
+  // 8-9, r1 9-11, c2 9-12, r2 12-14.
   const std::vector<OverlapUnit> units = blocks(3, 1.0, 3.0, 2.0);
   EXPECT_DOUBLE_EQ(overlap_times(units, {.gathers_overlap = false}).end.value(), 14.0);
   // Reductions apart: g1 and g2 are beside c0 and c1.
-  EXPECT_DOUBLE_EQ(overlap_times(units, {.reductions_overlap = false}).end.value(), 1.0 + 3 * (3.0 + 2.0));
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.reductions_overlap = false}).end.value(),
+                   1.0 + 3 * (3.0 + 2.0));
   EXPECT_DOUBLE_EQ(overlap_times(units, kApart).end.value(), 3 * (1.0 + 3.0 + 2.0));
 }
 
 TEST(Overlap, ReductionsApartEndWithTheSumOverReplicas) {
   std::vector<OverlapUnit> units = blocks(2, 0.0, 3.0, 2.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(4.0);
-  EXPECT_DOUBLE_EQ(overlap_times(units, {.reductions_overlap = false}).end.value(), 2 * (3.0 + 2.0 + 4.0));
+  EXPECT_DOUBLE_EQ(overlap_times(units, {.reductions_overlap = false}).end.value(),
+                   2 * (3.0 + 2.0 + 4.0));
 }
 
 TEST(Overlap, NoOverlapNoSlowdown) {
-  EXPECT_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), kApart, {.channel = 0.5}).slowdown, Seconds(0.0));
+  EXPECT_EQ(overlap_times(blocks(10, 1.0, 3.0, 1.0), kApart, {.channel = 0.5}).slowdown,
+            Seconds(0.0));
 }
 
 TEST(Overlap, MoreLossNeverEndsEarlier) {
@@ -134,7 +144,8 @@ TEST(Overlap, MoreLossNeverEndsEarlier) {
 }
 
 TEST(Overlap, ASumOverReplicasFollowsComputeWhereNothingIsReduced) {
-  // compute 3, replicate 4: sums run 3-7 and 7-11; apart, the second unit computes when the first sum is through.
+  // compute 3, replicate 4: sums run 3-7 and 7-11; apart, the second unit computes when the first
+  // sum is through.
   std::vector<OverlapUnit> units = blocks(2, 0.0, 3.0, 0.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(4.0);
   EXPECT_DOUBLE_EQ(overlap_times(units, {}).end.value(), 11.0);
@@ -142,8 +153,9 @@ TEST(Overlap, ASumOverReplicasFollowsComputeWhereNothingIsReduced) {
 }
 
 TEST(Overlap, BothCommunicatorsTakeNoMoreThanNineTenths) {
-  // compute 1, scatter 2, replicate 10, losses 0.6 and 0.5.  c0 0-1, r0 1-3, sums from 3 on.  c1 does 0.8 by 3 and 0.2 by 3.4; r1
-  // 3.4-5.4, beside which and the sum c2 has a tenth of its rate: 0.2 by 5.4, 0.8 by 7.  r2 7-9, and the third sum ends at 33.
+  // compute 1, scatter 2, replicate 10, losses 0.6 and 0.5.  c0 0-1, r0 1-3, sums from 3 on.  c1
+  // does 0.8 by 3 and 0.2 by 3.4; r1 3.4-5.4, beside which and the sum c2 has a tenth of its rate:
+  // 0.2 by 5.4, 0.8 by 7.  r2 7-9, and the third sum ends at 33.
   std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(10.0);
   const OverlapTimes times = overlap_times(units, {}, {.channel = 0.6, .replicas = 0.5});
@@ -152,8 +164,9 @@ TEST(Overlap, BothCommunicatorsTakeNoMoreThanNineTenths) {
 }
 
 TEST(Overlap, EverySumOverReplicasSlowsComputeDown) {
-  // compute 1, scatter 2, replicate 2, losses 0.6 and 0.5.  c0 0-1, r0 1-3, s0 3-5.  c1 does 0.8 by 3 and 0.2 by 3.4; r1 3.4-5.4,
-  // s1 5.4-7.4.  c2 has a tenth of its rate by 5, 0.4 by 5.4 and a half after that: 0.16 + 0.16, and 0.68 by 6.76.  r2 6.76-8.76.
+  // compute 1, scatter 2, replicate 2, losses 0.6 and 0.5.  c0 0-1, r0 1-3, s0 3-5.  c1 does 0.8 by
+  // 3 and 0.2 by 3.4; r1 3.4-5.4, s1 5.4-7.4.  c2 has a tenth of its rate by 5, 0.4 by 5.4 and a
+  // half after that: 0.16 + 0.16, and 0.68 by 6.76.  r2 6.76-8.76.
   std::vector<OverlapUnit> units = blocks(3, 0.0, 1.0, 2.0);
   for (OverlapUnit& unit : units) unit.replicate = Seconds(2.0);
   const OverlapTimes times = overlap_times(units, {}, {.channel = 0.6, .replicas = 0.5});
@@ -171,12 +184,15 @@ TEST(ExposedGather, IsThatOfTheEventsOnEqualUnits) {
         for (const int prefetch : {0, 1}) {
           const OverlapTimes times = overlap_times(units, {.prefetch = prefetch}, {.channel = l});
           const double exposed = (times.end - times.slowdown).value() - n;
-          EXPECT_NEAR(exposed_gather(equal, prefetch > 0, l).value(), exposed, 1e-12 * n) << n << ", " << g << ", " << l;
+          EXPECT_NEAR(exposed_gather(equal, prefetch > 0, l).value(), exposed, 1e-12 * n)
+              << n << ", " << g << ", " << l;
         }
       }
       // A deeper prefetch changes nothing where compute loses nothing.
       const double deep = overlap_times(blocks(n, g, 1.0, 0.0), {.prefetch = 4}).end.value() - n;
-      EXPECT_NEAR(exposed_gather({.count = n, .gather = Seconds(g), .compute = Seconds(1.0)}, true).value(), deep, 1e-12 * n);
+      EXPECT_NEAR(
+          exposed_gather({.count = n, .gather = Seconds(g), .compute = Seconds(1.0)}, true).value(),
+          deep, 1e-12 * n);
     }
   }
 }
@@ -185,7 +201,8 @@ constexpr Seconds kMs{1e-3};
 
 TEST(HostQueue, AHostFarBehindItsDeviceIsWaitedForInFull) {
   // 100 ms of host against 2: (2^4 + 100^4)^(1/4) = 100.000004.
-  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 100 * kMs}, {.device = 900 * kMs, .host = 4 * kMs}, false);
+  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 100 * kMs},
+                                         {.device = 900 * kMs, .host = 4 * kMs}, false);
   EXPECT_NEAR(waits.forward / kMs, 98.0, 1e-4);
   EXPECT_NEAR(waits.backward / kMs, 0.0, 1e-4);
 }
@@ -204,14 +221,16 @@ TEST(HostQueue, NoCallsNoWait) {
 
 TEST(HostQueue, ALongBackwardPassHidesTheNextForwardLaunches) {
   // 50 + 4 ms of host under 2 + 900 ms of device: alone the forward pass would wait 48 ms.
-  const PassLoad forward{.device = 2 * kMs, .host = 50 * kMs}, backward{.device = 900 * kMs, .host = 4 * kMs};
+  const PassLoad forward{.device = 2 * kMs, .host = 50 * kMs},
+      backward{.device = 900 * kMs, .host = 4 * kMs};
   EXPECT_NEAR(launch_waits(forward, backward, false).forward / kMs, 48.0, 0.01);
   EXPECT_NEAR(launch_waits(forward, backward, true).forward / kMs, 0.0, 0.01);
 }
 
 TEST(HostQueue, RunningAheadLeavesTheDifferenceOfTheSums) {
   // 600 + 4 ms of host, 2 + 50 ms of device: 552 ms, all where the host is slower than the device.
-  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 600 * kMs}, {.device = 50 * kMs, .host = 4 * kMs}, true);
+  const LaunchWaits waits = launch_waits({.device = 2 * kMs, .host = 600 * kMs},
+                                         {.device = 50 * kMs, .host = 4 * kMs}, true);
   EXPECT_NEAR(waits.forward / kMs, 552.0, 0.01);
   EXPECT_NEAR(waits.backward / kMs, 0.0, 0.01);
 }
@@ -228,8 +247,8 @@ TEST(HostQueue, AShardedBlockIsOneUnitOrOneForEachModule) {
 }
 
 TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
-  // Eight blocks, each 6 modules x 1 ms, forward, recomputed and backward; eight micro-batches: 8 x 8 x 6 x 3 ms = 1.152 s, and
-  // the device needs less.
+  // Eight blocks, each 6 modules x 1 ms, forward, recomputed and backward; eight micro-batches: 8 x
+  // 8 x 6 x 3 ms = 1.152 s, and the device needs less.
   TrainingRun run = small_run();
   run.strategy.recompute = {RecomputeKind::Full, 1};
   const Seconds before = predict(run).step_time;
@@ -237,7 +256,8 @@ TEST(HostQueue, HooksOfSevenModulesBoundATinyStep) {
   run.framework.host.per_unit = kMs;
   const Prediction bound = predict(run);
   double optimizer = 0.0;
-  for (const TimeTerm& t : bound.breakdown) optimizer += std::string(t.name) == "optimizer" ? t.time.value() : 0.0;
+  for (const TimeTerm& t : bound.breakdown)
+    optimizer += std::string(t.name) == "optimizer" ? t.time.value() : 0.0;
   EXPECT_LT(before, Seconds(1.152));
   EXPECT_NEAR(bound.step_time.value() - optimizer, 1.152, 0.002);
 }
@@ -251,7 +271,8 @@ TEST(HostQueue, ASlowerHostBoundsTheStepByAsMuch) {
 }
 
 TEST(HostQueue, LowPrecisionGemmsCostTheHostMore) {
-  // Four linear layers in each of eight blocks: one GEMM forward, two backward; the head stays in 16 bits.
+  // Four linear layers in each of eight blocks: one GEMM forward, two backward; the head stays in
+  // 16 bits.
   TrainingRun run = small_run();
   run.strategy.precision = Precision::Fp8;
   run.framework.host.per_low_precision_gemm = Seconds(1.0);

@@ -10,7 +10,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_foreign(const fs::path& path) { return path.filename() == ".git" || path.filename() == "build"; }
+bool is_foreign(const fs::path& path) {
+  return path.filename() == ".git" || path.filename() == "build";
+}
 
 bool is_cpp(const fs::path& path) { return path.extension() == ".h" || path.extension() == ".cpp"; }
 
@@ -36,7 +38,8 @@ std::vector<std::string> included_files(const std::string& text) {
 
 SourceTree read_source_tree(const std::string& root) {
   SourceTree tree;
-  for (auto entry = fs::recursive_directory_iterator(root); entry != fs::recursive_directory_iterator(); ++entry) {
+  for (auto entry = fs::recursive_directory_iterator(root);
+       entry != fs::recursive_directory_iterator(); ++entry) {
     if (is_foreign(entry->path())) {
       entry.disable_recursion_pending();
     } else if (entry->is_regular_file() && !entry->is_symlink()) {

@@ -34,11 +34,14 @@ const std::map<std::string, Names> third_party_owners{
     {"ATen/", {"runtime"}},
 };
 
-// The floors of sim, the lowest first: a folder, or a file at the top of sim by its stem.  What is on one floor does not know the
-// others there.
+// The floors of sim, the lowest first: a folder, or a file at the top of sim by its stem.  What is
+// on one floor does not know the others there.
 const std::vector<Names> sim_floors{
-    {"base"}, {"model", "hardware"}, {"strategy"}, {"run"},      {"operators"},
-    {"cost"}, {"pipeline"},          {"memory"},   {"schedule"}, {"predict", "explain", "search_space"},
+    {"base"},      {"model", "hardware"},
+    {"strategy"},  {"run"},
+    {"operators"}, {"cost"},
+    {"pipeline"},  {"memory"},
+    {"schedule"},  {"predict", "explain", "search_space"},
     {"plan"},
 };
 
@@ -49,7 +52,8 @@ const SourceTree& sources() {
 
 bool may_use(const std::string& folder, const std::string& other) {
   const auto usable = usable_folders.find(folder);
-  const bool looks_at_the_whole = usable == usable_folders.end();  // tests/golden, tests/benchmark, ...
+  // Tests/golden, tests/benchmark, ...
+  const bool looks_at_the_whole = usable == usable_folders.end();
   return looks_at_the_whole || folder == other || usable->second.contains(other);
 }
 
@@ -72,12 +76,14 @@ int floor_of(const std::string& room) {
 }
 
 TEST(IncludedFiles, AreReadFromQuotesAndAngles) {
-  EXPECT_EQ(included_files("#pragma once\n#include <map>  // why\nint a;\n#include \"sim/run.h\"\n// #include <set>\n"),
+  EXPECT_EQ(included_files("#pragma once\n#include <map>  // why\nint a;\n#include "
+                           "\"sim/run.h\"\n// #include <set>\n"),
             (std::vector<std::string>{"map", "sim/run.h"}));
 }
 
 TEST(TransitiveIncludes, FollowHeadersOfTheProjectAndEndInCycles) {
-  const SourceTree tree{.texts = {}, .includes = {{"a.h", {"b.h"}}, {"b.h", {"a.h", "Eigen/Core"}}}};
+  const SourceTree tree{.texts = {},
+                        .includes = {{"a.h", {"b.h"}}, {"b.h", {"a.h", "Eigen/Core"}}}};
   EXPECT_EQ(transitive_includes(tree, "a.h"), (Names{"a.h", "b.h", "Eigen/Core"}));
 }
 
@@ -96,7 +102,8 @@ TEST(Structure, FoldersUseOnlyWhatTheStarAllows) {
   for (const auto& [path, includes] : sources().includes) {
     for (const std::string& include : includes) {
       if (in_program(include)) {
-        EXPECT_TRUE(may_use(owning_folder(path), top_folder(include))) << path << " includes " << include;
+        EXPECT_TRUE(may_use(owning_folder(path), top_folder(include)))
+            << path << " includes " << include;
       }
     }
   }
@@ -108,7 +115,8 @@ TEST(Structure, NoArrowOfSimGoesUp) {
     EXPECT_GE(floor_of(room_of(path)), 0) << path << " is on no floor";
     for (const std::string& include : includes) {
       if (top_folder(include) != "sim" || room_of(include) == room_of(path)) continue;
-      EXPECT_LT(floor_of(room_of(include)), floor_of(room_of(path))) << path << " includes " << include;
+      EXPECT_LT(floor_of(room_of(include)), floor_of(room_of(path)))
+          << path << " includes " << include;
     }
   }
 }
@@ -117,12 +125,14 @@ TEST(Structure, ProjectHeadersAreIncludedByPathFromTheRoot) {
   for (const auto& [path, includes] : sources().includes) {
     const auto folder = std::filesystem::path(path).parent_path();
     for (const std::string& include : includes) {
-      EXPECT_FALSE(exists((folder / include).generic_string()) && !exists(include)) << path << " includes " << include;
+      EXPECT_FALSE(exists((folder / include).generic_string()) && !exists(include))
+          << path << " includes " << include;
     }
   }
 }
 
-// Directly and through headers: what a folder shows to the others must not bring its third-party code along.
+// Directly and through headers: what a folder shows to the others must not bring its third-party
+// code along.
 TEST(Structure, ThirdPartyCodeIsPrivateToItsFolder) {
   for (const auto& [path, unused] : sources().includes) {
     for (const std::string& include : transitive_includes(sources(), path)) {
@@ -136,10 +146,12 @@ TEST(Structure, ThirdPartyCodeIsPrivateToItsFolder) {
 }
 
 TEST(Structure, SimHasNoInputOutputClockOrFiles) {
-  const Names forbidden{"fstream", "iostream", "cstdio", "stdio.h", "chrono", "ctime", "filesystem", "thread", "random"};
+  const Names forbidden{"fstream", "iostream",   "cstdio", "stdio.h", "chrono",
+                        "ctime",   "filesystem", "thread", "random"};
   for (const auto& [path, includes] : sources().includes) {
     for (const std::string& include : includes) {
-      EXPECT_FALSE(top_folder(path) == "sim" && forbidden.contains(include)) << path << " includes " << include;
+      EXPECT_FALSE(top_folder(path) == "sim" && forbidden.contains(include))
+          << path << " includes " << include;
     }
   }
 }
@@ -148,7 +160,8 @@ TEST(Structure, SimIncludesOnlyItselfAndTheStandardLibrary) {
   for (const auto& [path, includes] : sources().includes) {
     for (const std::string& include : includes) {
       const bool standard = include.find_first_of("./") == std::string::npos;
-      EXPECT_TRUE(top_folder(path) != "sim" || standard || top_folder(include) == "sim") << path << " includes " << include;
+      EXPECT_TRUE(top_folder(path) != "sim" || standard || top_folder(include) == "sim")
+          << path << " includes " << include;
     }
   }
 }
@@ -165,7 +178,9 @@ TEST(Structure, ASourceIncludesItsOwnHeaderFirst) {
 
 TEST(Structure, HeadersOfPipelinesAndSchedulesNameTheirSourceOrSayWhoseTheyAre) {
   for (const auto& [path, text] : sources().texts) {
-    if (!path.ends_with(".h") || (!path.starts_with("sim/schedule/") && !path.starts_with("sim/pipeline/"))) continue;
+    if (!path.ends_with(".h") ||
+        (!path.starts_with("sim/schedule/") && !path.starts_with("sim/pipeline/")))
+      continue;
     const std::string top = text.substr(0, text.find("#pragma once"));
     const auto says = [&](const char* word) { return top.find(word) != std::string::npos; };
     EXPECT_TRUE(says("ource") || says("et al.") || says("ours") || says("Ours")) << path;
@@ -179,7 +194,8 @@ TEST(Structure, FilesAreNamedForTheirConcept) {
   }
 }
 
-// Its own, or that of the concept whose parts the folder holds: catalogue.h has catalogue/llama.cpp.
+// Its own, or that of the concept whose parts the folder holds: catalogue.h has
+// catalogue/llama.cpp.
 bool has_header(const std::string& path) {
   const std::filesystem::path source(path);
   return exists(std::filesystem::path(source).replace_extension(".h").generic_string()) ||
@@ -190,7 +206,9 @@ TEST(Structure, EverySourceOfALibraryHasAHeader) {
   const Names libraries{"sim", "hwdb", "calibrate", "reports"};
   for (const auto& [path, includes] : sources().includes) {
     const bool is_program = sources().texts.at(path).find("\nint main(") != std::string::npos;
-    EXPECT_TRUE(!path.ends_with(".cpp") || is_program || !libraries.contains(top_folder(path)) || has_header(path)) << path;
+    EXPECT_TRUE(!path.ends_with(".cpp") || is_program || !libraries.contains(top_folder(path)) ||
+                has_header(path))
+        << path;
   }
 }
 
@@ -201,7 +219,8 @@ TEST(Structure, EverySourceIsNamedInACMakeFile) {
   }
   for (const auto& [path, includes] : sources().includes) {
     const std::string name = std::filesystem::path(path).filename().string();
-    EXPECT_TRUE(path.ends_with(".h") || cmake_files.find(name) != std::string::npos) << path << " is not built";
+    EXPECT_TRUE(path.ends_with(".h") || cmake_files.find(name) != std::string::npos)
+        << path << " is not built";
   }
 }
 

@@ -1,4 +1,5 @@
-// Published ablations of kernels: one setting of one study changed, scored as the ratio of the two step times.
+// Published ablations of kernels: one setting of one study changed, scored as the ratio of the two
+// step times.
 #include <gtest/gtest.h>
 
 #include "tests/validation/predicted_step.h"
@@ -36,21 +37,23 @@ double kernel_ratio(RunRecord record, const std::string& slow, const std::string
   return before / step_seconds(record);
 }
 
-// torchtitan pull request 1196: 10,902 tokens/s with FlashAttention-2, 12,211 with cuDNN on 8 B200: 1.120, predicted 1.250.  The
-// predicted step is too short by a third: 80 ms of 671 were saved, 130 of 518 are predicted.
+// torchtitan pull request 1196: 10,902 tokens/s with FlashAttention-2, 12,211 with cuDNN on 8 B200:
+// 1.120, predicted 1.250.  The predicted step is too short by a third: 80 ms of 671 were saved, 130
+// of 518 are predicted.
 TEST(KernelAblations, CudnnAttentionIsWorthTwelvePercentOfAStepOnB200) {
   RunRecord record = llama_8b("b200_sxm", 8, 32);
   record.training.strategy["recompute.kind"] = "op";
   EXPECT_NEAR(kernel_ratio(record, "flash-2", "cudnn"), 12211.0 / 10902.0, 0.14);
 }
 
-// torchtitan issue 1042: about 10 % end to end, 14 layers on 2 H100 without recomputation; predicted 1.090.
+// torchtitan issue 1042: about 10 % end to end, 14 layers on 2 H100 without recomputation;
+// predicted 1.090.
 TEST(KernelAblations, CudnnAttentionIsWorthTenPercentOfAStepOnH100) {
   EXPECT_NEAR(kernel_ratio(llama_8b("h100_sxm", 2, 14), "flash-2", "cudnn"), 1.10, 0.02);
 }
 
-// pytorch issue 135431 on 8 nodes of Frontier: 645 tokens/s per GCD with the first kernels, 1250 with those after them: 1.938,
-// predicted 2.136.
+// pytorch issue 135431 on 8 nodes of Frontier: 645 tokens/s per GCD with the first kernels, 1250
+// with those after them: 1.938, predicted 2.136.
 TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
   RunRecord record = llama_8b("frontier", 64, 32);
   record.hardware.system = "frontier";
@@ -60,8 +63,8 @@ TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
   EXPECT_NEAR(kernel_ratio(record, "aotriton-first", "aotriton"), 1250.0 / 645.0, 0.21);
 }
 
-// BLOOM candidates of width 13824 on 48 nodes of 8 A100, tensor parallelism 8, 6 stages: 124.75 s with 96 heads of 144, 162.72 s
-// with 128 heads of 108, which is no multiple of 8.
+// BLOOM candidates of width 13824 on 48 nodes of 8 A100, tensor parallelism 8, 6 stages: 124.75 s
+// with 96 heads of 144, 162.72 s with 128 heads of 108, which is no multiple of 8.
 TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
   RunRecord record = run_on("a100_sxm_80", 384, 78, 2048);
   record.model.hidden_size = 13824;
@@ -83,7 +86,8 @@ TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
   EXPECT_NEAR(step_seconds(record) / aligned, 162.72 / 124.75, 0.08);
 }
 
-// OLMo's log: padding the vocabulary from 50257 to 50304 made a step of the 1.2B model 11 % faster on A100.
+// OLMo's log: padding the vocabulary from 50257 to 50304 made a step of the 1.2B model 11 % faster
+// on A100.
 TEST(KernelAblations, APaddedVocabularyIsWorthElevenPercentOfASmallModel) {
   RunRecord record = run_on("a100_sxm_80", 8, 24, 2048);
   record.model.hidden_size = 2048;
@@ -98,7 +102,8 @@ TEST(KernelAblations, APaddedVocabularyIsWorthElevenPercentOfASmallModel) {
   EXPECT_NEAR(step_seconds(record) / padded, 1.11, 0.06);
 }
 
-// torchao's table of Llama 3 8B on 8 H100: 1.065 s with a scale for each tensor, 1.210 s with one for each row.
+// torchao's table of Llama 3 8B on 8 H100: 1.065 s with a scale for each tensor, 1.210 s with one
+// for each row.
 TEST(KernelAblations, RowwiseScalesCostAnEighthOfAStepOnH100) {
   RunRecord record = llama_8b("h100_sxm", 8, 32);
   record.training.strategy["recompute.kind"] = "op";
@@ -109,15 +114,16 @@ TEST(KernelAblations, RowwiseScalesCostAnEighthOfAStepOnH100) {
   EXPECT_NEAR(step_seconds(record) / tensorwise, 1.2104 / 1.0654, 0.05);
 }
 
-// torchao's table of Llama 3 8B on 8 MI300X: 1.391 s with rowwise scales, 1.343 s with weight gradients in 16 bits, 0.966;
-// predicted 0.970.
+// torchao's table of Llama 3 8B on 8 MI300X: 1.391 s with rowwise scales, 1.343 s with weight
+// gradients in 16 bits, 0.966; predicted 0.970.
 TEST(KernelAblations, WeightGradientsInSixteenBitsAreFasterOnMi300x) {
   RunRecord record = llama_8b("mi300x", 8, 32);
   record.training.strategy["recompute.kind"] = "op";
   record.training.strategy["precision"] = "fp8";
   record.training.settings = {{"fp8_recipe", std::string("rowwise")}, {"fp8_all_gather", false}};
   const double low_precision = step_seconds(record);
-  record.training.settings = {{"fp8_recipe", std::string("rowwise-gw-hp")}, {"fp8_all_gather", false}};
+  record.training.settings = {{"fp8_recipe", std::string("rowwise-gw-hp")},
+                              {"fp8_all_gather", false}};
   EXPECT_NEAR(step_seconds(record) / low_precision, 1.343 / 1.391, 0.01);
 }
 

@@ -1,5 +1,5 @@
-// What the OLMo training log says that each setting is worth, against predictions of both runs.  The models, micro-batches and
-// devices are those of comparisons.json.
+// What the OLMo training log says that each setting is worth, against predictions of both runs.
+// The models, micro-batches and devices are those of comparisons.json.
 #include <gtest/gtest.h>
 
 #include "hwdb/comparison.h"
@@ -11,7 +11,8 @@ namespace {
 // Predicted speed with the setting relative to the speed without it.
 double speedup(const std::string& id) {
   for (const Comparison& comparison : read_comparisons(LLMSIM_VALIDATION "/comparisons.json")) {
-    if (comparison.on && comparison.on->id == id) return step_seconds(*comparison.off) / step_seconds(*comparison.on);
+    if (comparison.on && comparison.on->id == id)
+      return step_seconds(*comparison.off) / step_seconds(*comparison.on);
   }
   throw std::runtime_error("no comparison " + id);
 }
@@ -24,14 +25,20 @@ RunRecord published(const std::string& id) {
 }
 
 // Stated +11 %, predicted +7.4 %.
-TEST(OlmoAblations, APaddedVocabulary) { EXPECT_NEAR(speedup("olmo-1.2b-ablation-vocab128"), 1.11, 0.04); }
+TEST(OlmoAblations, APaddedVocabulary) {
+  EXPECT_NEAR(speedup("olmo-1.2b-ablation-vocab128"), 1.11, 0.04);
+}
 
-// Stated +12 %, predicted +27 %: unfused attention is priced as PyTorch's operators one by one, with scores cast to fp32; what
-// OLMo's default of March 2023 did to them is not known.
-TEST(OlmoAblations, FlashAttention) { EXPECT_NEAR(speedup("olmo-1.2b-ablation-flash"), 1.12, 0.15); }
+// Stated +12 %, predicted +27 %: unfused attention is priced as PyTorch's operators one by one,
+// with scores cast to fp32; what OLMo's default of March 2023 did to them is not known.
+TEST(OlmoAblations, FlashAttention) {
+  EXPECT_NEAR(speedup("olmo-1.2b-ablation-flash"), 1.12, 0.15);
+}
 
 // Stated +10 %, predicted +4.8 %.
-TEST(OlmoAblations, NormsInSixteenBits) { EXPECT_NEAR(speedup("olmo-1.2b-ablation-lowprecln"), 1.10, 0.06); }
+TEST(OlmoAblations, NormsInSixteenBits) {
+  EXPECT_NEAR(speedup("olmo-1.2b-ablation-lowprecln"), 1.10, 0.06);
+}
 
 // Stated +7 % on A100, predicted +7.2 %; +15 % on MI250X, predicted +20 %.
 TEST(OlmoAblations, Compilation) {
@@ -39,18 +46,19 @@ TEST(OlmoAblations, Compilation) {
   EXPECT_NEAR(speedup("olmo-1.2b-ablation-compile-lumi"), 1.15, 0.06);
 }
 
-// 7,500 tokens/s per GCD over sockets, 9,500 with the plugin, +27 %; predicted 7,496 and 10,768, +44 %: what the plugin leaves of
-// the network's cost is missing.
+// 7,500 tokens/s per GCD over sockets, 9,500 with the plugin, +27 %; predicted 7,496 and 10,768,
+// +44 %: what the plugin leaves of the network's cost is missing.
 TEST(OlmoAblations, TheNetworkPluginOnTwoNodes) {
   const double sockets = step_seconds(published("olmo-1.2b-2nodes-noofi")),
                plugin = step_seconds(published("olmo-1.2b-2nodes-ofi"));
   EXPECT_NEAR(sockets / plugin, 9500.0 / 7500.0, 0.18);
 }
 
-// 1,200 tokens/s per GCD, before the plugin worked: 1024 sequences of 2048 tokens on 64 GCDs.  Predicted 1,295, 8 % too many;
-// the cost of sockets beside compute is missing.
+// 1,200 tokens/s per GCD, before the plugin worked: 1024 sequences of 2048 tokens on 64 GCDs.
+// Predicted 1,295, 8 % too many; the cost of sockets beside compute is missing.
 TEST(OlmoAblations, SevenBillionParametersOnEightNodes) {
-  EXPECT_NEAR(1024.0 * 2048.0 / 64.0 / step_seconds(published("olmo-7b-8nodes-2023-04-10")), 1200.0, 100.0);
+  EXPECT_NEAR(1024.0 * 2048.0 / 64.0 / step_seconds(published("olmo-7b-8nodes-2023-04-10")), 1200.0,
+              100.0);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What the first, a middle and the last stage of a pipeline held, as BigScience's GPT-2 logs print it: bytes that torch had
-// allocated after a step, at most within one, and reserved, in MiB.
+// What the first, a middle and the last stage of a pipeline held, as BigScience's GPT-2 logs print
+// it: bytes that torch had allocated after a step, at most within one, and reserved, in MiB.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -38,14 +38,16 @@ constexpr std::array<RunLog, 4> kMegatron{{
      {{{19642, 22770, 25658}, {15426, 18046, 22290}, {19387, 22241, 26940}}}},
 }};
 
-constexpr RunLog kDeepSpeed{"jean-zay-gpt2-deepspeed3d",
-                            "jz-v100-megds3d-52b-g64-ds-gbs1024",
-                            {{{12337, 19961, 22892}, {10837, 15558, 18606}, {12924, 18175, 19286}}}};
+constexpr RunLog kDeepSpeed{
+    "jean-zay-gpt2-deepspeed3d",
+    "jz-v100-megds3d-52b-g64-ds-gbs1024",
+    {{{12337, 19961, 22892}, {10837, 15558, 18606}, {12924, 18175, 19286}}}};
 
 sim::Prediction predicted(const RunLog& log) {
   static const hwdb::Database database(":memory:");
   hwdb::RunResolver resolver(database);
-  const hwdb::RunFile file = hwdb::read_runs(std::string(LLMSIM_VALIDATION) + "/runs/" + log.group + ".json");
+  const hwdb::RunFile file =
+      hwdb::read_runs(std::string(LLMSIM_VALIDATION) + "/runs/" + log.group + ".json");
   for (const hwdb::RunRecord& record : file.runs) {
     if (record.id == log.id) return sim::predict(resolver.resolve(record));
   }
@@ -59,7 +61,9 @@ void expect_near(double mib, sim::Bytes predicted, double tolerance, const std::
 }
 
 // Stages of a pipeline as the logs name them.
-std::array<std::size_t, 3> places(const sim::Memory& memory) { return {0, memory.stages.size() / 2, memory.stages.size() - 1}; }
+std::array<std::size_t, 3> places(const sim::Memory& memory) {
+  return {0, memory.stages.size() / 2, memory.stages.size() - 1};
+}
 
 TEST(StageMemory, MegatronStagesPeakInTheUpdateAsLogged) {
   for (const RunLog& log : kMegatron) {
@@ -74,7 +78,8 @@ TEST(StageMemory, MegatronStagesPeakInTheUpdateAsLogged) {
   }
 }
 
-// Weights and gradients of 2 bytes, main gradients and master weights of 4, Adam's 8: 20 after a step of Megatron-LM.
+// Weights and gradients of 2 bytes, main gradients and master weights of 4, Adam's 8: 20 after a
+// step of Megatron-LM.
 TEST(StageMemory, MegatronKeepsTwentyBytesPerParameter) {
   for (const RunLog& log : kMegatron) {
     const sim::Memory memory = predicted(log).memory;
@@ -94,16 +99,20 @@ TEST(StageMemory, DeepSpeedPeaksOverTheActivationsOfTheFirstStageAndInTheUpdateO
   EXPECT_STREQ(memory.stages.back().phase, "update");
   for (std::size_t i = 0; i < 3; ++i) {
     const sim::StageMemory& stage = memory.stages[places(memory)[i]];
-    expect_near(kDeepSpeed.stages[i].peak, stage.peak, 0.05, "peak of stage " + std::to_string(stage.stage));
-    expect_near(kDeepSpeed.stages[i].reserved, stage.reserved, 0.15, "reserved by stage " + std::to_string(stage.stage));
+    expect_near(kDeepSpeed.stages[i].peak, stage.peak, 0.05,
+                "peak of stage " + std::to_string(stage.stage));
+    expect_near(kDeepSpeed.stages[i].reserved, stage.reserved, 0.15,
+                "reserved by stage " + std::to_string(stage.stage));
   }
 }
 
-// ZeRO-3 over 16 ranks, 48 sequences, checkpoints on the host: 10,858 MiB after a step, at most 26,118, reserved 28,234.  Of what
-// a step allocates and frees this run reserved 1.14 times as much; 1.24 +- 0.06 are predicted, as 66 other readings say, two
-// standard errors of which are 12 % of the whole.
+// ZeRO-3 over 16 ranks, 48 sequences, checkpoints on the host: 10,858 MiB after a step, at most
+// 26,118, reserved 28,234.  Of what a step allocates and frees this run reserved 1.14 times as
+// much; 1.24 +- 0.06 are predicted, as 66 other readings say, two standard errors of which are 12 %
+// of the whole.
 TEST(StageMemory, ZeroThreeHoldsFourteenBytesAndOneBlock) {
-  const sim::Memory memory = predicted({"jean-zay-gpt2-zero", "jz-v100-megzero3-52b-tp4-dp16-mbs48-0525", {}}).memory;
+  const sim::Memory memory =
+      predicted({"jean-zay-gpt2-zero", "jz-v100-megzero3-52b-tp4-dp16-mbs48-0525", {}}).memory;
   expect_near(10858, memory.timeline.front().allocated, 0.03, "after a step");
   expect_near(26118, memory.peak, 0.03, "peak");
   expect_near(28234, memory.reserved, 0.12, "reserved");

@@ -1,5 +1,5 @@
-// The shipped published runs, predicted from device facts and documented framework defaults, held to the errors that the project
-// promises.
+// The shipped published runs, predicted from device facts and documented framework defaults, held
+// to the errors that the project promises.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,13 +50,16 @@ class Validation : public testing::Test {
     const hwdb::Database database(":memory:");
     hwdb::RunResolver resolver(database);
     files_ = new std::vector<hwdb::RunFile>(shipped_runs());
-    const Predictor predict = [&](const hwdb::RunRecord& record) { return sim::predict(resolver.resolve(record)); };
+    const Predictor predict = [&](const hwdb::RunRecord& record) {
+      return sim::predict(resolver.resolve(record));
+    };
     result_ = new Backtest(backtest(*files_, Scope::Dense, predict));
     const auto comparisons = hwdb::read_comparisons(LLMSIM_VALIDATION "/comparisons.json");
     ablations_ = new Ablations(ablations(*files_, comparisons, *result_, predict));
     projects_ = new std::vector<FilledProject>;
     for (const auto& path : json_files("/tables"))
-      projects_->push_back(filled(hwdb::read_source_project(path.string()), *files_, *ablations_, predict));
+      projects_->push_back(
+          filled(hwdb::read_source_project(path.string()), *files_, *ablations_, predict));
   }
   static void TearDownTestSuite() {
     delete files_;
@@ -86,27 +89,32 @@ TEST_F(Validation, EveryScoredDenseRunIsPredicted) {
 TEST_F(Validation, StepTimesAreWithinFifteenPercent) {
   for (const GroupErrors& group : result_->groups) {
     if (group.median_abs_error)
-      std::printf("%-28s %5d runs  median error %.3f\n", group.group.c_str(), group.scored, *group.median_abs_error);
+      std::printf("%-28s %5d runs  median error %.3f\n", group.group.c_str(), group.scored,
+                  *group.median_abs_error);
   }
   EXPECT_LE(*overall().macro_median_abs_error, 0.12);
 }
 
-TEST_F(Validation, PeakMemoryIsWithinFivePercent) { EXPECT_LE(*overall().memory_macro_median_abs_error, 0.05); }
+TEST_F(Validation, PeakMemoryIsWithinFivePercent) {
+  EXPECT_LE(*overall().memory_macro_median_abs_error, 0.05);
+}
 
-TEST_F(Validation, NineOutOfTenVerdictsAreRightInBothClasses) { EXPECT_GE(*overall().balanced_outcome_accuracy, 0.90); }
+TEST_F(Validation, NineOutOfTenVerdictsAreRightInBothClasses) {
+  EXPECT_GE(*overall().balanced_outcome_accuracy, 0.90);
+}
 
 TEST_F(Validation, IntervalsHoldAboutAsOftenAsTheySay) {
   EXPECT_GE(*overall().coverage, 0.85);
   EXPECT_LE(*overall().coverage, 0.95);
 }
 
-// What a setting is worth: 98 % of the signs and a median error of the ratio of 5.6 %, all signs and 2.6 % where it is switched;
-// 95 % and 5 % are the aim.
+// What a setting is worth: 98 % of the signs and a median error of the ratio of 5.6 %, all signs
+// and 2.6 % where it is switched; 95 % and 5 % are the aim.
 TEST_F(Validation, RatiosOfRunsThatDifferInOneSettingAreWithinNinePercent) {
   for (const AblationErrors& errors : ablations_->settings) {
     if (errors.median_error)
-      std::printf("%-28s %5d pairs  signs %d/%d  median error %.3f\n", errors.setting.c_str(), errors.pairs, errors.right,
-                  errors.decided, *errors.median_error);
+      std::printf("%-28s %5d pairs  signs %d/%d  median error %.3f\n", errors.setting.c_str(),
+                  errors.pairs, errors.right, errors.decided, *errors.median_error);
   }
   EXPECT_GT(ablations_->all.pairs, 900);
   EXPECT_GE(*ablations_->all.sign_accuracy(), 0.95);
@@ -126,7 +134,8 @@ TEST_F(Validation, EveryTableOfTheSourceProjectsHasAllItsRows) {
   EXPECT_EQ(projects_->size(), 6u);
   for (const FilledProject& project : *projects_) {
     EXPECT_EQ(missing_runs(project, *files_), std::vector<std::string>{}) << project.project.title;
-    for (const FilledTable& table : project.tables) EXPECT_EQ(table.size(), table.table.rows) << table.table.title;
+    for (const FilledTable& table : project.tables)
+      EXPECT_EQ(table.size(), table.table.rows) << table.table.title;
   }
 }
 

@@ -1,7 +1,9 @@
 // The parts of the catalogue, for catalogue.cpp and the files of this folder only.
 //
-// A `published` count is an exact integer that a publisher or a well-known source prints; the source says which:
-//   "HF <repository>"  number of parameters in the repository's safetensors (shown on its model card) or its weights' index
+// A `published` count is an exact integer that a publisher or a well-known source prints; the
+// source says which:
+//   "HF <repository>"  number of parameters in the repository's safetensors (shown on its model
+//                      card) or its weights' index
 //   arXiv ...          the paper's own figure
 // Without a published integer the shape alone stands, and its source says where the shape was read.
 #pragma once
@@ -17,7 +19,8 @@ struct LlamaShape {
   int layers, hidden, heads, kv_heads, ffn, vocab, seq_len;
 };
 
-// RMSNorm, rotary positions, gated MLP, no biases, untied head, head_dim = hidden / heads: what most open models vary.
+// RMSNorm, rotary positions, gated MLP, no biases, untied head, head_dim = hidden / heads: what
+// most open models vary.
 Transformer llama(const LlamaShape& shape);
 
 struct GptShape {
@@ -34,7 +37,8 @@ Transformer tied(Transformer model);
 // The same with the experts of `moe` in place of its MLPs.
 Transformer moe(Transformer model, const Moe& moe);
 
-std::vector<CatalogueEntry> gpt_models();      // GPT-2, GPT-3, Megatron GPT, GPT-J, GPT-NeoX, Pythia, OPT, BLOOM, MPT, Falcon
+// GPT-2, GPT-3, Megatron GPT, GPT-J, GPT-NeoX, Pythia, OPT, BLOOM, MPT, Falcon.
+std::vector<CatalogueEntry> gpt_models();
 std::vector<CatalogueEntry> llama_models();    // Llama 1 to 4 and the proxies cut from them
 std::vector<CatalogueEntry> llama_likes();     // Mistral, Mixtral, Yi, DeepSeek LLM, SmolLM, Phi
 std::vector<CatalogueEntry> olmo_models();     // OLMo 1 and 2

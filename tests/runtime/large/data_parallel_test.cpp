@@ -26,12 +26,13 @@ struct Form {
   int ranks = 3;
   int shard_size = 0;
 };
-const std::vector<Form> kForms{{.name = "ddp"},
-                               {.name = "zero1", .sharding = Sharding::Zero1},
-                               {.name = "zero2", .sharding = Sharding::Zero2},
-                               {.name = "zero3", .sharding = Sharding::Zero3},
-                               {.name = "zero3_alone", .sharding = Sharding::Zero3, .ranks = 1},
-                               {.name = "hsdp", .sharding = Sharding::Hsdp, .ranks = 6, .shard_size = 3}};
+const std::vector<Form> kForms{
+    {.name = "ddp"},
+    {.name = "zero1", .sharding = Sharding::Zero1},
+    {.name = "zero2", .sharding = Sharding::Zero2},
+    {.name = "zero3", .sharding = Sharding::Zero3},
+    {.name = "zero3_alone", .sharding = Sharding::Zero3, .ranks = 1},
+    {.name = "hsdp", .sharding = Sharding::Hsdp, .ranks = 6, .shard_size = 3}};
 
 struct Habit {
   std::string name;
@@ -45,7 +46,8 @@ const std::vector<Habit> kBehaviour{
     {"no_prefetch", [](TrainingSetup& setup) { setup.exchange.prefetch_units = 0; }},
     {"prefetch_2", [](TrainingSetup& setup) { setup.exchange.prefetch_units = 2; }},
     {"chunked_loss", [](TrainingSetup& setup) { setup.strategy.fused_cross_entropy = true; }},
-    {"full_recompute", [](TrainingSetup& setup) { setup.strategy.recompute.kind = sim::RecomputeKind::Full; }},
+    {"full_recompute",
+     [](TrainingSetup& setup) { setup.strategy.recompute.kind = sim::RecomputeKind::Full; }},
     {"foreach", [](TrainingSetup& setup) { setup.optimizer.form = AdamWForm::Foreach; }},
     {"optimizer_offload", [](TrainingSetup& setup) { setup.strategy.offload.optimizer = true; }},
     {"activation_offload",
@@ -59,7 +61,8 @@ const std::vector<Habit> kBehaviour{
        setup.strategy.offload.activations = setup.strategy.offload.optimizer = true;
      }},
     // The update is what holds most.
-    {"wide_vocabulary", [](TrainingSetup& setup) { setup.model.vocab_size = 5'000, setup.model.seq_len = 8; }},
+    {"wide_vocabulary",
+     [](TrainingSetup& setup) { setup.model.vocab_size = 5'000, setup.model.seq_len = 8; }},
     {"wide_vocabulary_foreach",
      [](TrainingSetup& setup) {
        setup.model.vocab_size = 5'000, setup.model.seq_len = 8;
@@ -81,7 +84,8 @@ TrainingSetup setup_of(Family family, const Form& form, Formats formats, int mic
   return setup;
 }
 
-void expect_equal(const sim::RankCounts& actual, const sim::RankCounts& expected, const std::string& name) {
+void expect_equal(const sim::RankCounts& actual, const sim::RankCounts& expected,
+                  const std::string& name) {
   EXPECT_EQ(actual.held.persistent, expected.held.persistent) << name;
   EXPECT_EQ(actual.held.after_forward, expected.held.after_forward) << name;
   EXPECT_EQ(actual.held.peak, expected.held.peak) << name;
@@ -105,14 +109,16 @@ TEST_P(DataParallelForms, HoldAndSendWhatTheSimulatorSays) {
   }
 }
 
-// 16-bit GEMMs take workspace from the CPU's allocator; a scalar argument of an operator on lists is 12 bytes there.
+// 16-bit GEMMs take workspace from the CPU's allocator; a scalar argument of an operator on lists
+// is 12 bytes there.
 TEST_P(DataParallelForms, HoldTheSameOnTheCpu) {
   const auto& [family, form, formats] = GetParam();
   for (const Habit& habit : kBehaviour) {
     TrainingSetup setup = setup_of(family, form, formats, 2);
     setup.device = c10::kCPU;
     habit.change(setup);
-    const sim::HeldBytes actual = counted_step(setup, 0).held, expected = sim::rank_counts(simulated_run(setup), 0).held;
+    const sim::HeldBytes actual = counted_step(setup, 0).held,
+                         expected = sim::rank_counts(simulated_run(setup), 0).held;
     EXPECT_EQ(actual.persistent, expected.persistent) << habit.name;
     EXPECT_EQ(actual.after_forward, expected.after_forward) << habit.name;
     EXPECT_EQ(actual.host, expected.host) << habit.name;
@@ -134,12 +140,15 @@ std::string name_of(const testing::TestParamInfo<Case>& tested) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DataParallelForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Mla), testing::ValuesIn(kForms),
-                                          testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast)),
+                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama, Family::Mla),
+                                          testing::ValuesIn(kForms),
+                                          testing::Values(Formats::Fp32, Formats::Bf16,
+                                                          Formats::Autocast)),
                          name_of);
 
 std::string refusal(const std::function<void(TrainingSetup&)>& change) {
-  TrainingSetup setup = setup_of(Family::Llama, {.name = "zero3", .sharding = Sharding::Zero3}, Formats::Fp32, 1);
+  TrainingSetup setup =
+      setup_of(Family::Llama, {.name = "zero3", .sharding = Sharding::Zero3}, Formats::Fp32, 1);
   change(setup);
   return error_of([&] { counted_step(setup, 0); });
 }
@@ -149,10 +158,14 @@ TEST(DataParallel, WhatCannotBeExecutedIsNamed) {
             "offload.activations = true moves the checkpoints of recompute = full, not of none");
   EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.strategy.offload.parameters = true; }),
             "the runtime does not execute offload.parameters = true; states and checkpoints go");
-  EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.exchange.prefetch_units = -1; }), "prefetch_units = -1 must be 0 or more");
-  EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.model.tied_embeddings = true, setup.strategy.pp = 2; }),
+  EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.exchange.prefetch_units = -1; }),
+            "prefetch_units = -1 must be 0 or more");
+  EXPECT_EQ(refusal([](TrainingSetup& setup) {
+              setup.model.tied_embeddings = true, setup.strategy.pp = 2;
+            }),
             "tied_embeddings over pp = 2 needs sharding = none, not zero3");
-  EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.exchange.bucket = -1; }), "bucket = -1 must be 0 or more bytes");
+  EXPECT_EQ(refusal([](TrainingSetup& setup) { setup.exchange.bucket = -1; }),
+            "bucket = -1 must be 0 or more bytes");
 }
 
 // One rank of a real training, on the meta device.
@@ -166,16 +179,21 @@ struct Training {
 
 TEST(LargeModels, HoldAndSendWhatTheSimulatorSays) {
   using sim::RecomputeKind;
-  for (const Training& training : {Training{"llama-3-70b", Sharding::Zero3, 256, 0, Formats::Bf16, RecomputeKind::Full},
-                                   Training{"llama-3-70b", Sharding::Zero3, 256, 0, Formats::Autocast, RecomputeKind::Selective},
-                                   Training{"llama-3-70b", Sharding::Hsdp, 256, 64, Formats::Bf16, RecomputeKind::None},
-                                   Training{"llama-3.1-405b", Sharding::Zero3, 1024, 0, Formats::Bf16, RecomputeKind::Full}}) {
-    const Form form{
-        .name = training.model, .sharding = training.sharding, .ranks = training.ranks, .shard_size = training.shard_size};
+  for (const Training& training :
+       {Training{"llama-3-70b", Sharding::Zero3, 256, 0, Formats::Bf16, RecomputeKind::Full},
+        Training{"llama-3-70b", Sharding::Zero3, 256, 0, Formats::Autocast,
+                 RecomputeKind::Selective},
+        Training{"llama-3-70b", Sharding::Hsdp, 256, 64, Formats::Bf16, RecomputeKind::None},
+        Training{"llama-3.1-405b", Sharding::Zero3, 1024, 0, Formats::Bf16, RecomputeKind::Full}}) {
+    const Form form{.name = training.model,
+                    .sharding = training.sharding,
+                    .ranks = training.ranks,
+                    .shard_size = training.shard_size};
     TrainingSetup setup = setup_of(Family::Llama, form, training.formats, 1);
     setup.model = sim::find_model(training.model)->model;
     setup.strategy.recompute.kind = training.recompute;
-    expect_equal(counted_step(setup, training.ranks - 1), sim::rank_counts(simulated_run(setup), 0), training.model);
+    expect_equal(counted_step(setup, training.ranks - 1), sim::rank_counts(simulated_run(setup), 0),
+                 training.model);
   }
 }
 
@@ -188,7 +206,8 @@ TEST(ShippedFramework, HoldsAndSendsAsTheRuntimeDoes) {
       hwdb::FrameworkQuery query;
       query.framework = shipped.framework.id;
       shipped.framework = hwdb::Frameworks::shipped().choose(query).framework;
-      expect_equal(sim::rank_counts(shipped, 0), sim::rank_counts(simulated_run(setup), 0), form.name);
+      expect_equal(sim::rank_counts(shipped, 0), sim::rank_counts(simulated_run(setup), 0),
+                   form.name);
     }
   }
 }

@@ -1,4 +1,5 @@
-// MoE models: the simulator's bytes, FLOPs and collectives against what a training step takes, executes and sends.
+// MoE models: the simulator's bytes, FLOPs and collectives against what a training step takes,
+// executes and sends.
 #include <string>
 #include <tuple>
 #include <vector>
@@ -24,8 +25,10 @@ void set_formats(TrainingSetup& setup, Formats formats) {
 }
 
 void expect_equal(const TrainingSetup& setup, int rank, int stage, int shard = 0) {
-  const sim::RankCounts actual = counted_step(setup, rank), expected = sim::rank_counts(simulated_run(setup), stage, shard);
-  const std::string name = sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
+  const sim::RankCounts actual = counted_step(setup, rank),
+                        expected = sim::rank_counts(simulated_run(setup), stage, shard);
+  const std::string name =
+      sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
   EXPECT_EQ(actual.held.persistent, expected.held.persistent) << name;
   EXPECT_EQ(actual.held.after_forward, expected.held.after_forward) << name;
   EXPECT_EQ(actual.held.peak, expected.held.peak) << name;
@@ -47,7 +50,8 @@ TEST_P(MoeOnOneProcess, TakesExecutesAndSendsWhatIsSimulated) {
   set_formats(setup, formats);
   for (const int tokens : {32, 96}) {
     setup.model.seq_len = tokens;
-    setup.strategy.micro_batch = tokens / 16, setup.strategy.global_batch = 2 * setup.strategy.micro_batch;
+    setup.strategy.micro_batch = tokens / 16,
+    setup.strategy.global_batch = 2 * setup.strategy.micro_batch;
     for (const sim::Recompute& recompute : tokens == 32 ? all_recomputes() : main_recomputes()) {
       setup.strategy.recompute = recompute;
       expect_equal(setup, 0, 0);
@@ -78,7 +82,12 @@ std::vector<DividedMoe> divided_moe() {
           {.name = "tp_2_sp", .tensor = 2, .sequence_parallel = true},
           {.name = "pp_2", .stages = 2},
           {.name = "pp_2_ep_2", .data = 2, .expert = 2, .stages = 2},
-          {.name = "tp_2_sp_pp_2_ep_2_of_4", .data = 4, .expert = 2, .tensor = 2, .stages = 2, .sequence_parallel = true},
+          {.name = "tp_2_sp_pp_2_ep_2_of_4",
+           .data = 4,
+           .expert = 2,
+           .tensor = 2,
+           .stages = 2,
+           .sequence_parallel = true},
           {.name = "tp_2_sp_whole", .tensor = 2, .sequence_parallel = true, .whole_experts = true},
           {.name = "tp_2_sp_pp_2_ep_2_of_4_zero3_whole",
            .data = 2,
@@ -100,7 +109,8 @@ void divide(TrainingSetup& setup, const DividedMoe& form) {
   setup.strategy.global_batch = 3 * form.data;
 }
 
-class MoeOnManyRanks : public testing::TestWithParam<std::tuple<bool, MoeForm, Formats, DividedMoe>> {};
+class MoeOnManyRanks
+    : public testing::TestWithParam<std::tuple<bool, MoeForm, Formats, DividedMoe>> {};
 
 // Biases inside experts are not divided over tensor ranks.
 bool executes(const MoeForm& form, const DividedMoe& divided) {
@@ -122,7 +132,8 @@ TEST_P(MoeOnManyRanks, TakeExecuteAndSendWhatIsSimulated) {
   for (const sim::Recompute& recompute : main_recomputes()) {
     setup.strategy.recompute = recompute;
     for (int stage = 0; stage < divided.stages; ++stage) {
-      expect_equal(setup, stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline), stage);
+      expect_equal(setup, stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline),
+                   stage);
     }
   }
 }
@@ -136,14 +147,16 @@ TEST(Moe, RefusesExpertsOverSomeOfTheTensorRanks) {
     rank_shape(setup.model, setup.strategy, {});
     FAIL() << "not refused";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("etp = 2 (it has 1, or tp = 4)"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("etp = 2 (it has 1, or tp = 4)"), std::string::npos)
+        << error.what();
   }
 }
 
 std::string name_of_divided(const testing::TestParamInfo<MoeOnManyRanks::ParamType>& tested) {
   const auto& [meta, form, formats, divided] = tested.param;
   const char* names[] = {"fp32", "bf16", "autocast"};
-  return std::string(meta ? "meta_" : "cpu_") + form.name + "_" + names[static_cast<int>(formats)] + "_" + divided.name;
+  return std::string(meta ? "meta_" : "cpu_") + form.name + "_" + names[static_cast<int>(formats)] +
+         "_" + divided.name;
 }
 
 std::string name_of(const testing::TestParamInfo<Case>& tested) {
@@ -154,19 +167,23 @@ std::string name_of(const testing::TestParamInfo<Case>& tested) {
 
 INSTANTIATE_TEST_SUITE_P(Meta, MoeOnOneProcess,
                          testing::Combine(testing::Values(true), testing::ValuesIn(moe_forms()),
-                                          testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast)),
+                                          testing::Values(Formats::Fp32, Formats::Bf16,
+                                                          Formats::Autocast)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Cpu, MoeOnOneProcess,
-                         testing::Combine(testing::Values(false), testing::ValuesIn(moe_forms()), testing::Values(Formats::Fp32)),
+                         testing::Combine(testing::Values(false), testing::ValuesIn(moe_forms()),
+                                          testing::Values(Formats::Fp32)),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Meta, MoeOnManyRanks,
                          testing::Combine(testing::Values(true), testing::ValuesIn(moe_forms()),
-                                          testing::Values(Formats::Fp32, Formats::Bf16, Formats::Autocast),
+                                          testing::Values(Formats::Fp32, Formats::Bf16,
+                                                          Formats::Autocast),
                                           testing::ValuesIn(divided_moe())),
                          name_of_divided);
 INSTANTIATE_TEST_SUITE_P(Cpu, MoeOnManyRanks,
-                         testing::Combine(testing::Values(false), testing::ValuesIn(moe_forms()), testing::Values(Formats::Fp32),
+                         testing::Combine(testing::Values(false), testing::ValuesIn(moe_forms()),
+                                          testing::Values(Formats::Fp32),
                                           testing::ValuesIn(divided_moe())),
                          name_of_divided);
 

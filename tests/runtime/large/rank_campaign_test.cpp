@@ -1,4 +1,5 @@
-// The measuring program with ranks, one of which is killed: what was measured stays, and a second run goes on from there.
+// The measuring program with ranks, one of which is killed: what was measured stays, and a second
+// run goes on from there.
 #include "runtime/measure/rank_campaign.h"
 
 #include <chrono>
@@ -35,9 +36,12 @@ std::optional<pid_t> process_of_rank(int rank) {
     std::stringstream status, environment;
     status << std::ifstream(entry.path() / "status").rdbuf();
     environment << std::ifstream(entry.path() / "environ").rdbuf();
-    const bool ours = status.str().find("PPid:\t" + std::to_string(getpid()) + "\n") != std::string::npos;
+    const bool ours =
+        status.str().find("PPid:\t" + std::to_string(getpid()) + "\n") != std::string::npos;
     // The variables of a process end in zero bytes.
-    if (ours && environment.str().starts_with("RANK=" + std::to_string(rank) + std::string(1, '\0'))) return std::stoi(pid);
+    if (ours &&
+        environment.str().starts_with("RANK=" + std::to_string(rank) + std::string(1, '\0')))
+      return std::stoi(pid);
   }
   return std::nullopt;
 }
@@ -52,10 +56,11 @@ int lines_of(const std::filesystem::path& path) {
 class RankCampaign : public testing::Test {
  protected:
   LocalRun measure(const std::string& budget, const std::vector<std::string>& more = {}) const {
-    LocalRanksOptions options{.command = {LLMSIM_RUNTIME_PROGRAM, "--collectives", "--quick", "--budget", budget, "--timeout",
-                                          "60", "--output", output_},
-                              .ranks = 2,
-                              .grace = 5s};
+    LocalRanksOptions options{
+        .command = {LLMSIM_RUNTIME_PROGRAM, "--collectives", "--quick", "--budget", budget,
+                    "--timeout", "60", "--output", output_},
+        .ranks = 2,
+        .grace = 5s};
     options.command.insert(options.command.end(), more.begin(), more.end());
     return run_local_ranks(options);
   }
@@ -74,11 +79,12 @@ class RankCampaign : public testing::Test {
   const std::string output_ = folder_ / "ranks.jsonl";
 };
 
-// Two ranks of the smallest budget: every case once, with what it sent.  DDP of two ranks sends all gradients in fp32 once.
+// Two ranks of the smallest budget: every case once, with what it sent.  DDP of two ranks sends all
+// gradients in fp32 once.
 TEST_F(RankCampaign, MeasuresStepsThatRanksDivide) {
-  LocalRanksOptions options{
-      .command = {LLMSIM_RUNTIME_PROGRAM, "--steps", "--quick", "--budget", "1", "--timeout", "60", "--output", output_},
-      .ranks = 2};
+  LocalRanksOptions options{.command = {LLMSIM_RUNTIME_PROGRAM, "--steps", "--quick", "--budget",
+                                        "1", "--timeout", "60", "--output", output_},
+                            .ranks = 2};
   const LocalRun run = run_local_ranks(options);
   ASSERT_FALSE(run.failure) << *run.failure;
   expect_whole_records();
@@ -88,21 +94,26 @@ TEST_F(RankCampaign, MeasuresStepsThatRanksDivide) {
     const auto record = nlohmann::json::parse(line);
     records[record.value("key", "header")] = record;
   }
-  EXPECT_EQ(records.size(), 1u + 2u * 6u + 1u);  // the header; GPT-2 and Llama as dp, zero1, fsdp, tp, tp with sp, pp
+  // The header; GPT-2 and Llama as dp, zero1, fsdp, tp, tp with sp, pp.
+  EXPECT_EQ(records.size(), 1u + 2u * 6u + 1u);
   const auto& ddp = records.at("step gpt2-4x256-v8192 s256 b2 dp2");
   ASSERT_EQ(ddp.at("ranks").size(), 2u);
   EXPECT_GT(ddp.at("ranks")[1].at("peak_bytes").get<double>(), 0.0);
-  // Per layer 24 t h^2 of GEMMs and 2 t s h of attention, the head 2 t h V; t = 2 * 256 tokens, s = 256; backward twice all of
-  // it.
-  const std::int64_t t = 512, h = 256, forward = 4 * (24 * t * h * h + 2 * t * 256 * h) + 2 * t * h * 8192;
+  // Per layer 24 t h^2 of GEMMs and 2 t s h of attention, the head 2 t h V; t = 2 * 256 tokens, s =
+  // 256; backward twice all of it.
+  const std::int64_t t = 512, h = 256,
+                     forward = 4 * (24 * t * h * h + 2 * t * 256 * h) + 2 * t * h * 8192;
   EXPECT_EQ(ddp.at("flops").at("forward").get<std::int64_t>(), forward);
   EXPECT_EQ(ddp.at("flops").at("backward").get<std::int64_t>(), 2 * forward);
   double reduced = 0.0;
   for (const auto& one : ddp.at("communication")) {
-    if (one.at("collective") == "all_reduce" && one.at("group") == "dp") reduced += one.at("bytes").get<double>();
+    if (one.at("collective") == "all_reduce" && one.at("group") == "dp")
+      reduced += one.at("bytes").get<double>();
   }
-  // Embedding and positions (8192 + 256) h, four layers of 12 h^2 + 13 h, the last norm 2 h; h = 256.
-  const double parameters = (8192 + 256) * 256.0 + 4 * (12 * 256.0 * 256.0 + 13 * 256.0) + 2 * 256.0;
+  // Embedding and positions (8192 + 256) h, four layers of 12 h^2 + 13 h, the last norm 2 h; h =
+  // 256.
+  const double parameters =
+      (8192 + 256) * 256.0 + 4 * (12 * 256.0 * 256.0 + 13 * 256.0) + 2 * 256.0;
   EXPECT_NEAR(reduced, 4.0 * parameters, 64.0);
 }
 

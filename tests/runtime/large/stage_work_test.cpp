@@ -1,4 +1,5 @@
-// The simulator's FLOPs, collectives and parameters of a rank against what a training step executes, call by call.
+// The simulator's FLOPs, collectives and parameters of a rank against what a training step
+// executes, call by call.
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -19,8 +20,10 @@ namespace {
 using sim::GroupKind;
 
 void expect_equal(const TrainingSetup& setup, int rank, int stage, int shard = 0) {
-  const sim::RankCounts actual = counted_step(setup, rank), expected = sim::rank_counts(simulated_run(setup), stage, shard);
-  const std::string name = sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
+  const sim::RankCounts actual = counted_step(setup, rank),
+                        expected = sim::rank_counts(simulated_run(setup), stage, shard);
+  const std::string name =
+      sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
   EXPECT_EQ(actual.forward, expected.forward) << name;
   EXPECT_EQ(actual.backward, expected.backward) << name;
   EXPECT_EQ(actual.parameters, expected.parameters) << name;
@@ -28,7 +31,8 @@ void expect_equal(const TrainingSetup& setup, int rank, int stage, int shard = 0
 }
 
 // Family, autocast, flash attention, chunked loss.
-class StageWorkOfForms : public testing::TestWithParam<std::tuple<Family, bool, bool, bool, Form>> {};
+class StageWorkOfForms : public testing::TestWithParam<std::tuple<Family, bool, bool, bool, Form>> {
+};
 
 TEST_P(StageWorkOfForms, IsWhatWasExecuted) {
   const auto& [family, autocast, flash, chunked, form] = GetParam();
@@ -42,35 +46,40 @@ TEST_P(StageWorkOfForms, IsWhatWasExecuted) {
   for (const sim::Recompute& recompute : main_recomputes()) {
     setup.strategy.recompute = recompute;
     for (int stage = 0; stage < form.stages; ++stage) {
-      const int first = stage * sim::group_stride(setup.strategy, GroupKind::Pipeline) + form.tensor - 1;
+      const int first =
+          stage * sim::group_stride(setup.strategy, GroupKind::Pipeline) + form.tensor - 1;
       expect_equal(setup, first, stage);
       if (setup.strategy.sharding == sim::Sharding::None) continue;
       const int shard = setup.strategy.shard_ranks() - 1;
-      expect_equal(setup, first + shard * sim::group_stride(setup.strategy, GroupKind::Data), stage, shard);
+      expect_equal(setup, first + shard * sim::group_stride(setup.strategy, GroupKind::Data), stage,
+                   shard);
     }
   }
 }
 
 std::string name_of(const testing::TestParamInfo<StageWorkOfForms::ParamType>& tested) {
   const auto& [family, autocast, flash, chunked, form] = tested.param;
-  return std::string(name_of(family)) + (autocast ? "_autocast" : "_bf16") + (flash ? "_flash" : "_unfused") +
-         (chunked ? "_chunked_" : "_plain_") + form.name;
+  return std::string(name_of(family)) + (autocast ? "_autocast" : "_bf16") +
+         (flash ? "_flash" : "_unfused") + (chunked ? "_chunked_" : "_plain_") + form.name;
 }
 
 const auto kFamilies = testing::Values(Family::Gpt2, Family::Llama, Family::Mla, Family::MlaDirect);
 INSTANTIATE_TEST_SUITE_P(All, StageWorkOfForms,
-                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama), testing::Bool(), testing::Bool(),
-                                          testing::Bool(), testing::ValuesIn(forms())),
+                         testing::Combine(testing::Values(Family::Gpt2, Family::Llama),
+                                          testing::Bool(), testing::Bool(), testing::Bool(),
+                                          testing::ValuesIn(forms())),
                          name_of);
 
 // The chunked loss is the same whatever the attention.
 INSTANTIATE_TEST_SUITE_P(Mla, StageWorkOfForms,
-                         testing::Combine(testing::Values(Family::Mla, Family::MlaDirect), testing::Values(false),
-                                          testing::Bool(), testing::Values(false), testing::ValuesIn(forms())),
+                         testing::Combine(testing::Values(Family::Mla, Family::MlaDirect),
+                                          testing::Values(false), testing::Bool(),
+                                          testing::Values(false), testing::ValuesIn(forms())),
                          name_of);
 
 INSTANTIATE_TEST_SUITE_P(Sharded, StageWorkOfForms,
-                         testing::Combine(kFamilies, testing::Bool(), testing::Values(true), testing::Values(false),
+                         testing::Combine(kFamilies, testing::Bool(), testing::Values(true),
+                                          testing::Values(false),
                                           testing::ValuesIn(sharded_forms())),
                          name_of);
 
@@ -84,9 +93,10 @@ TEST_P(StageWorkOfLargeModels, IsWhatWasExecuted) {
 INSTANTIATE_TEST_SUITE_P(All, StageWorkOfLargeModels, testing::ValuesIn(large_trainings()),
                          [](const auto& tested) { return tested.param.name; });
 
-// By hand: with 4 layers of width 64 and 4 heads of 16, t = 32 tokens, f = 128, V = 96, one process and one micro-batch:
-// GEMMs of a block 2 t (64 * 192 + 64 * 64 + 2 * 64 * 128), scores 2 * 2 * 4 heads * 32 * 32 * 16 whole and half of them
-// useful, the head 2 t * 64 * 96; backward twice all of it.
+// By hand: with 4 layers of width 64 and 4 heads of 16, t = 32 tokens, f = 128, V = 96, one process
+// and one micro-batch: GEMMs of a block 2 t (64 * 192 + 64 * 64 + 2 * 64 * 128), scores 2 * 2 * 4
+// heads * 32 * 32 * 16 whole and half of them useful, the head 2 t * 64 * 96; backward twice all of
+// it.
 TEST(StageWork, OfOneProcessByHand) {
   TrainingSetup setup = small_training(Family::Gpt2);
   setup.device = c10::kMeta;
@@ -95,8 +105,10 @@ TEST(StageWork, OfOneProcessByHand) {
   const sim::RankCounts work = counted_step(setup, 0);
   const std::int64_t block = 2 * 32 * (64 * 192 + 64 * 64 + 2 * 64 * 128), head = 2 * 32 * 64 * 96;
   const std::int64_t scores = 2 * 4 * 32 * 32 * 16;
-  EXPECT_EQ(work.forward, (sim::PassFlopCounts{.gemms = 4 * block + head, .attention = 4 * scores}));
-  EXPECT_EQ(work.backward, (sim::PassFlopCounts{.gemms = 2 * (4 * block + head), .attention = 2 * 4 * scores}));
+  EXPECT_EQ(work.forward,
+            (sim::PassFlopCounts{.gemms = 4 * block + head, .attention = 4 * scores}));
+  EXPECT_EQ(work.backward,
+            (sim::PassFlopCounts{.gemms = 2 * (4 * block + head), .attention = 2 * 4 * scores}));
   EXPECT_TRUE(work.sent.empty());
 }
 
@@ -108,8 +120,10 @@ TEST(StageWork, OfFullRecomputationByHand) {
   const sim::PassFlopCounts kept = counted_step(setup, 0).backward;
   setup.strategy.recompute.kind = sim::RecomputeKind::Full;
   const sim::RankCounts work = counted_step(setup, 0);
-  const std::int64_t again = 2 * 32 * (64 * 192 + 64 * 64 + 64 * 128), scores = 2 * 4 * 32 * 32 * 16;
-  EXPECT_EQ(work.backward, (sim::PassFlopCounts{.gemms = kept.gemms + 2 * again, .attention = kept.attention + 2 * scores}));
+  const std::int64_t again = 2 * 32 * (64 * 192 + 64 * 64 + 64 * 128),
+                     scores = 2 * 4 * 32 * 32 * 16;
+  EXPECT_EQ(work.backward, (sim::PassFlopCounts{.gemms = kept.gemms + 2 * again,
+                                                .attention = kept.attention + 2 * scores}));
 }
 
 TEST(Trainer, RefusesATiedTableInShardsOnTwoStages) {

@@ -20,7 +20,8 @@ namespace {
 
 enum class Formats { Fp32, Bf16, Autocast };
 
-using Case = std::tuple<bool, Family, Formats, bool, bool>;  // meta device, ..., flash attention, chunked loss
+// Meta device, ..., flash attention, chunked loss.
+using Case = std::tuple<bool, Family, Formats, bool, bool>;
 
 class StepMemoryOfOneProcess : public testing::TestWithParam<Case> {};
 
@@ -39,11 +40,12 @@ struct Sizes {
   int seq_len, layers, micro_batch, micro_batches, vocab;
 };
 
-// 200 tokens are a block of queries and a part of one; 37 words make odd sizes.  Every recomputation is tried with the first.
+// 200 tokens are a block of queries and a part of one; 37 words make odd sizes.  Every
+// recomputation is tried with the first.
 constexpr Sizes kSizes[] = {{200, 3, 2, 2, 1000}, {64, 2, 3, 1, 96}, {32, 2, 1, 1, 37}};
 
-// Kernels of 16-bit GEMMs on the CPU take workspace from the same allocator: up to 1 % of a step of 20 MB and more, and never
-// less than nothing.
+// Kernels of 16-bit GEMMs on the CPU take workspace from the same allocator: up to 1 % of a step of
+// 20 MB and more, and never less than nothing.
 TEST_P(StepMemoryOfOneProcess, IsWhatTheAllocatorsCounted) {
   const bool exact = std::get<0>(GetParam()) || std::get<2>(GetParam()) == Formats::Fp32;
   for (const Sizes& sizes : kSizes) {
@@ -51,10 +53,14 @@ TEST_P(StepMemoryOfOneProcess, IsWhatTheAllocatorsCounted) {
     for (const sim::Recompute& recompute : first ? all_recomputes() : main_recomputes()) {
       TrainingSetup setup = setup_of(GetParam());
       setup.strategy.recompute = recompute;
-      setup.model.seq_len = sizes.seq_len, setup.model.num_layers = sizes.layers, setup.model.vocab_size = sizes.vocab;
-      setup.strategy.micro_batch = sizes.micro_batch, setup.strategy.global_batch = sizes.micro_batch * sizes.micro_batches;
-      const sim::HeldBytes actual = counted_step(setup, 0).held, expected = sim::rank_counts(simulated_run(setup), 0).held;
-      const std::string name = sim::text_of(recompute) + ", " + std::to_string(sizes.seq_len) + " tokens";
+      setup.model.seq_len = sizes.seq_len, setup.model.num_layers = sizes.layers,
+      setup.model.vocab_size = sizes.vocab;
+      setup.strategy.micro_batch = sizes.micro_batch,
+      setup.strategy.global_batch = sizes.micro_batch * sizes.micro_batches;
+      const sim::HeldBytes actual = counted_step(setup, 0).held,
+                           expected = sim::rank_counts(simulated_run(setup), 0).held;
+      const std::string name =
+          sim::text_of(recompute) + ", " + std::to_string(sizes.seq_len) + " tokens";
       EXPECT_EQ(actual.persistent, expected.persistent) << name;
       EXPECT_EQ(actual.after_forward, expected.after_forward) << name;
       if (exact) {
@@ -69,8 +75,9 @@ TEST_P(StepMemoryOfOneProcess, IsWhatTheAllocatorsCounted) {
 std::string name_of(const testing::TestParamInfo<Case>& tested) {
   const auto& [meta, family, formats, flash, chunked] = tested.param;
   const char* names[] = {"fp32", "bf16", "autocast"};
-  return std::string(meta ? "meta_" : "cpu_") + name_of(family) + "_" + names[static_cast<int>(formats)] +
-         (flash ? "_flash" : "_unfused") + (chunked ? "_chunked" : "_plain");
+  return std::string(meta ? "meta_" : "cpu_") + name_of(family) + "_" +
+         names[static_cast<int>(formats)] + (flash ? "_flash" : "_unfused") +
+         (chunked ? "_chunked" : "_plain");
 }
 
 const auto kDense = testing::Values(Family::Gpt2, Family::Llama);
@@ -81,17 +88,22 @@ const auto kYes = testing::Values(true), kNo = testing::Values(false);
 
 // The chunked loss is the same whatever the attention: MLA is tried with the plain one.
 INSTANTIATE_TEST_SUITE_P(All, StepMemoryOfOneProcess,
-                         testing::Combine(testing::Bool(), kDense, kFormats, testing::Bool(), testing::Bool()), name_of);
-INSTANTIATE_TEST_SUITE_P(Mla, StepMemoryOfOneProcess, testing::Combine(testing::Bool(), kMla, kFp32, testing::Bool(), kNo),
+                         testing::Combine(testing::Bool(), kDense, kFormats, testing::Bool(),
+                                          testing::Bool()),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Mla, StepMemoryOfOneProcess,
+                         testing::Combine(testing::Bool(), kMla, kFp32, testing::Bool(), kNo),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(LowPrecisionMla, StepMemoryOfOneProcess,
-                         testing::Combine(kYes, testing::Values(Family::Mla), testing::Values(Formats::Bf16, Formats::Autocast),
+                         testing::Combine(kYes, testing::Values(Family::Mla),
+                                          testing::Values(Formats::Bf16, Formats::Autocast),
                                           testing::Bool(), kNo),
                          name_of);
 
 class StepMemoryOfForms : public testing::TestWithParam<std::tuple<Case, Form>> {};
 
-// Every stage, on its last tensor rank; of ranks with the same stage the first and the last, which have other shards.
+// Every stage, on its last tensor rank; of ranks with the same stage the first and the last, which
+// have other shards.
 TEST_P(StepMemoryOfForms, IsWhatTheAllocatorsCounted) {
   const auto& [parameters, form] = GetParam();
   TrainingSetup setup = setup_of(parameters);
@@ -102,15 +114,17 @@ TEST_P(StepMemoryOfForms, IsWhatTheAllocatorsCounted) {
     setup.strategy.recompute = recompute;
     for (int stage = 0; stage < form.stages; ++stage) {
       for (int shard = 0; shard < shards; shard += std::max(1, shards - 1)) {
-        const int rank = stage * stride(sim::GroupKind::Pipeline) + shard * stride(sim::GroupKind::Data) + form.tensor - 1;
+        const int rank = stage * stride(sim::GroupKind::Pipeline) +
+                         shard * stride(sim::GroupKind::Data) + form.tensor - 1;
         const sim::RankCounts counted = counted_step(setup, rank),
                               simulated = sim::rank_counts(simulated_run(setup), stage, shard);
-        const std::string name =
-            sim::text_of(recompute) + ", stage " + std::to_string(stage) + ", shard " + std::to_string(shard);
+        const std::string name = sim::text_of(recompute) + ", stage " + std::to_string(stage) +
+                                 ", shard " + std::to_string(shard);
         EXPECT_EQ(counted.held.persistent, simulated.held.persistent) << name;
         EXPECT_EQ(counted.held.after_forward, simulated.held.after_forward) << name;
         EXPECT_EQ(counted.held.peak, simulated.held.peak) << name;
-        // A prediction's communication is that of the busiest stage: the first where none takes time.
+        // A prediction's communication is that of the busiest stage: the first where none takes
+        // time.
         if (shards > 1 && stage == 0) {
           EXPECT_EQ(counted.sent, simulated.sent) << name;
         }
@@ -124,28 +138,35 @@ std::string name_of_form(const testing::TestParamInfo<std::tuple<Case, Form>>& t
 }
 
 INSTANTIATE_TEST_SUITE_P(Meta, StepMemoryOfForms,
-                         testing::Combine(testing::Combine(kYes, kDense, kFormats, testing::Bool(), testing::Bool()),
+                         testing::Combine(testing::Combine(kYes, kDense, kFormats, testing::Bool(),
+                                                           testing::Bool()),
                                           testing::ValuesIn(forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(Cpu, StepMemoryOfForms,
-                         testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, testing::Bool()),
+                         testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes,
+                                                           testing::Bool()),
                                           testing::ValuesIn(forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(MlaMeta, StepMemoryOfForms,
-                         testing::Combine(testing::Combine(kYes, kMla, kFormats, kYes, kNo), testing::ValuesIn(forms())),
+                         testing::Combine(testing::Combine(kYes, kMla, kFormats, kYes, kNo),
+                                          testing::ValuesIn(forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(MlaCpu, StepMemoryOfForms,
-                         testing::Combine(testing::Combine(kNo, kMla, kFp32, kYes, kNo), testing::ValuesIn(forms())),
+                         testing::Combine(testing::Combine(kNo, kMla, kFp32, kYes, kNo),
+                                          testing::ValuesIn(forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(ShardedMeta, StepMemoryOfForms,
-                         testing::Combine(testing::Combine(kYes, kDense, kFormats, kYes, testing::Bool()),
+                         testing::Combine(testing::Combine(kYes, kDense, kFormats, kYes,
+                                                           testing::Bool()),
                                           testing::ValuesIn(sharded_forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(ShardedCpu, StepMemoryOfForms,
-                         testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
+                         testing::Combine(testing::Combine(kNo, kDense, kFp32, kYes, kNo),
+                                          testing::ValuesIn(sharded_forms())),
                          name_of_form);
 INSTANTIATE_TEST_SUITE_P(ShardedMla, StepMemoryOfForms,
-                         testing::Combine(testing::Combine(kYes, kMla, kFp32, kYes, kNo), testing::ValuesIn(sharded_forms())),
+                         testing::Combine(testing::Combine(kYes, kMla, kFp32, kYes, kNo),
+                                          testing::ValuesIn(sharded_forms())),
                          name_of_form);
 
 class StepMemoryOfLargeModels : public testing::TestWithParam<LargeTraining> {};
@@ -165,7 +186,8 @@ INSTANTIATE_TEST_SUITE_P(All, StepMemoryOfLargeModels, testing::ValuesIn(large_t
                          [](const auto& tested) { return tested.param.name; });
 
 // Whole models of the catalogue on 1 to 8 ranks: 144 strategies.
-class StepMemoryOfKnownModels : public testing::TestWithParam<std::tuple<const char*, Formats, Form>> {};
+class StepMemoryOfKnownModels
+    : public testing::TestWithParam<std::tuple<const char*, Formats, Form>> {};
 
 TEST_P(StepMemoryOfKnownModels, IsWhatTheAllocatorsCounted) {
   const auto& [model, formats, form] = GetParam();
@@ -178,12 +200,17 @@ TEST_P(StepMemoryOfKnownModels, IsWhatTheAllocatorsCounted) {
   setup.model.vocab_size = (setup.model.vocab_size + 127) / 128 * 128;
   if (form.sharding != sim::Sharding::None && form.stages > 1) setup.model.tied_embeddings = false;
   for (const sim::RecomputeKind recompute :
-       {sim::RecomputeKind::None, sim::RecomputeKind::Selective, sim::RecomputeKind::Full, sim::RecomputeKind::EveryN}) {
-    setup.strategy.recompute = {.kind = recompute, .every_n = recompute == sim::RecomputeKind::EveryN ? 2 : 1};
+       {sim::RecomputeKind::None, sim::RecomputeKind::Selective, sim::RecomputeKind::Full,
+        sim::RecomputeKind::EveryN}) {
+    setup.strategy.recompute = {.kind = recompute,
+                                .every_n = recompute == sim::RecomputeKind::EveryN ? 2 : 1};
     for (int stage = 0; stage < form.stages; ++stage) {
-      const int rank = stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline) + form.tensor - 1;
-      const sim::HeldBytes actual = counted_step(setup, rank).held, expected = sim::rank_counts(simulated_run(setup), stage).held;
-      const std::string name = sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
+      const int rank =
+          stage * sim::group_stride(setup.strategy, sim::GroupKind::Pipeline) + form.tensor - 1;
+      const sim::HeldBytes actual = counted_step(setup, rank).held,
+                           expected = sim::rank_counts(simulated_run(setup), stage).held;
+      const std::string name =
+          sim::text_of(setup.strategy.recompute) + ", stage " + std::to_string(stage);
       EXPECT_EQ(actual.persistent, expected.persistent) << name;
       EXPECT_EQ(actual.after_forward, expected.after_forward) << name;
       EXPECT_EQ(actual.peak, expected.peak) << name;
@@ -191,31 +218,34 @@ TEST_P(StepMemoryOfKnownModels, IsWhatTheAllocatorsCounted) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StepMemoryOfKnownModels,
-                         testing::Combine(testing::Values("gpt2", "llama-3-8b"), testing::Values(Formats::Fp32, Formats::Bf16),
-                                          testing::Values(Form{.name = "one"}, Form{.name = "tp_4", .tensor = 4},
-                                                          Form{.name = "tp_4_sp", .tensor = 4, .sequence_parallel = true},
-                                                          Form{.name = "pp_4", .stages = 4}, Form{.name = "dp_8", .data = 8},
-                                                          Form{.name = "zero1_8", .data = 8, .sharding = sim::Sharding::Zero1},
-                                                          Form{.name = "zero2_8", .data = 8, .sharding = sim::Sharding::Zero2},
-                                                          Form{.name = "zero3_8", .data = 8, .sharding = sim::Sharding::Zero3},
-                                                          Form{.name = "tp_2_sp_pp_2_zero1_2",
-                                                               .tensor = 2,
-                                                               .sequence_parallel = true,
-                                                               .stages = 2,
-                                                               .data = 2,
-                                                               .sharding = sim::Sharding::Zero1})),
-                         [](const auto& tested) {
-                           std::string model = std::get<0>(tested.param);
-                           std::replace(model.begin(), model.end(), '-', '_');
-                           return model + (std::get<1>(tested.param) == Formats::Fp32 ? "_fp32_" : "_bf16_") +
-                                  std::get<2>(tested.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, StepMemoryOfKnownModels,
+    testing::Combine(
+        testing::Values("gpt2", "llama-3-8b"), testing::Values(Formats::Fp32, Formats::Bf16),
+        testing::Values(Form{.name = "one"}, Form{.name = "tp_4", .tensor = 4},
+                        Form{.name = "tp_4_sp", .tensor = 4, .sequence_parallel = true},
+                        Form{.name = "pp_4", .stages = 4}, Form{.name = "dp_8", .data = 8},
+                        Form{.name = "zero1_8", .data = 8, .sharding = sim::Sharding::Zero1},
+                        Form{.name = "zero2_8", .data = 8, .sharding = sim::Sharding::Zero2},
+                        Form{.name = "zero3_8", .data = 8, .sharding = sim::Sharding::Zero3},
+                        Form{.name = "tp_2_sp_pp_2_zero1_2",
+                             .tensor = 2,
+                             .sequence_parallel = true,
+                             .stages = 2,
+                             .data = 2,
+                             .sharding = sim::Sharding::Zero1})),
+    [](const auto& tested) {
+      std::string model = std::get<0>(tested.param);
+      std::replace(model.begin(), model.end(), '-', '_');
+      return model + (std::get<1>(tested.param) == Formats::Fp32 ? "_fp32_" : "_bf16_") +
+             std::get<2>(tested.param).name;
+    });
 
-// The order of passes and the number of chunks are the simulator's on both sides: that they are right is worked out here.
+// The order of passes and the number of chunks are the simulator's on both sides: that they are
+// right is worked out here.
 
-// A stage s of p under 1F1B holds the activations of p - s micro-batches when its first backward pass begins, as one under GPipe
-// does that has no more of them in a step.
+// A stage s of p under 1F1B holds the activations of p - s micro-batches when its first backward
+// pass begins, as one under GPipe does that has no more of them in a step.
 TEST(StepMemory, OneForwardOneBackwardHoldsAMicroBatchForEachStageThatFollows) {
   const auto held_in_blocks = [](sim::PipelineSchedule schedule, int stage, int micro_batches) {
     TrainingSetup setup = small_training(Family::Llama);
@@ -230,13 +260,15 @@ TEST(StepMemory, OneForwardOneBackwardHoldsAMicroBatchForEachStageThatFollows) {
   for (int stage = 0; stage < 4; ++stage) {
     const std::int64_t one = held_in_blocks(sim::PipelineSchedule::GPipe, stage, 1);
     const std::int64_t two = held_in_blocks(sim::PipelineSchedule::GPipe, stage, 2);
-    EXPECT_EQ(held_in_blocks(sim::PipelineSchedule::OneForwardOneBackward, stage, 8), one + (3 - stage) * (two - one))
+    EXPECT_EQ(held_in_blocks(sim::PipelineSchedule::OneForwardOneBackward, stage, 8),
+              one + (3 - stage) * (two - one))
         << "stage " << stage;
   }
 }
 
-// Of t = 128 tokens and V / h = 256 / 64 = 4 a chunk has 128 / 4 = 32.  While one is lost there are, over what stays for the
-// backward pass, the norm's output t h, the chunk's logits and their exponentials, 32 V each, and a sum: fp32.
+// Of t = 128 tokens and V / h = 256 / 64 = 4 a chunk has 128 / 4 = 32.  While one is lost there
+// are, over what stays for the backward pass, the norm's output t h, the chunk's logits and their
+// exponentials, 32 V each, and a sum: fp32.
 TEST(StepMemory, AChunkedLossHoldsTheLogitsOfOneChunk) {
   TrainingSetup setup = small_training(Family::Gpt2);
   setup.device = c10::kMeta;
