@@ -236,14 +236,14 @@ TEST_F(DatabaseFile, WhatUsersFittedUnderTheNamesOfSchema1KeepsItsMeaning) {
 TEST_F(DatabaseFile, WhatUsersFittedUnderTheNamesOfSchema2KeepsItsMeaning) {
   {
     Database database(path_, Access::Write);
-    database.put({"accelerator", "h100_sxm", "sharing.memory_bound", 0.7, 0.1,
-                  sim::Evidence::Fitted, "own runs", "", Origin::User});
+    database.put({"device", "h100_sxm", "sharing.memory_bound", 0.7, 0.1, sim::Evidence::Fitted,
+                  "own runs", "", Origin::User});
   }
   const sqlite::Connection old(path_, sqlite::Open::Existing);
   old.execute("UPDATE coefficients SET key = 'sharing.streaming' WHERE origin = 'user'");
   old.execute("PRAGMA user_version = 2");
   const Database database(path_);
-  const std::vector<Coefficient> rows = database.coefficients("accelerator", "h100_sxm");
+  const std::vector<Coefficient> rows = database.coefficients("device", "h100_sxm");
   const auto own = std::find_if(rows.begin(), rows.end(),
                                 [](const Coefficient& row) { return row.origin == Origin::User; });
   ASSERT_NE(own, rows.end());
