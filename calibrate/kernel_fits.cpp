@@ -165,12 +165,22 @@ class KernelFitter {
   }
 
   void operator()(const FitSustainedClock& line) {
-    const SustainedClocks found = sustained_clocks(database_, line.ids, fitted_);
+    const auto wide = sustained_clocks(database_, line.ids, fitted_, DType::Bf16);
+    const auto narrow = sustained_clocks(database_, line.ids, fitted_, DType::Fp8);
+    const std::string source =
+        "long-running GEMMs over the fitted short ones, mean of sources, by power limit";
     for (std::size_t i = 0; i < line.ids.size(); ++i) {
-      add(line.ids[i], "sustained_clock", found.clocks[i], found.error,
-          {sim::Evidence::Fitted,
-           "long-running GEMMs over the fitted short ones, mean of sources, by power limit",
-           found.fitted_from});
+      add(line.ids[i], "sustained_clock", wide->clocks[i], wide->error,
+          {sim::Evidence::Fitted, source, wide->fitted_from});
+      if (!narrow || !fitted_.contains({line.ids[i], DType::Fp8})) continue;
+      const double factor = narrow->clocks[i] / wide->clocks[i];
+      const double error = std::hypot(narrow->error, wide->error) * factor;
+      add(line.ids[i], "gemm.fp8.clock_factor", factor, error,
+          {sim::Evidence::Fitted, source + ", over the clock of 16-bit GEMMs",
+           narrow->fitted_from});
+      if (fitted_.contains({line.ids[i], DType::Fp4}))
+        add(line.ids[i], "gemm.fp4.clock_factor", factor, error,
+            {sim::Evidence::Assumed, "as " + line.ids[i] + " fp8: nobody ran 4-bit GEMMs long"});
     }
   }
 

@@ -8,12 +8,16 @@
 //   clock = min(1, c W^a / rate),    ln c the mean of ln(ratio rate / W^a) over all sources and
 //                                    devices
 //
+// each for 16-bit formats and for 8-bit ones, which draw less power at the same clock, from the
+// sources that ran them.
+//
 // ratio: a source's rate of long-running GEMMs over that of the fitted ones.  Sources differ by
-// more than their own errors, so the error of the mean comes from their spread, and is at least 3
-// %.  Ours.
+// more than their own errors, so the error of the mean comes from their spread, and is at least
+// 3 %.  Ours.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,8 +36,10 @@ struct SustainedClocks {
   std::string fitted_from;     // every source with its ratio
 };
 
-// Of devices with one chip, whose bf16 GEMMs are fitted.
-SustainedClocks sustained_clocks(const hwdb::Database& database,
-                                 const std::vector<std::string>& ids, const FittedMachines& fitted);
+// Of GEMMs in a format, Bf16 (and Fp16 sources) or Fp8, on devices with one chip whose GEMMs in it
+// are fitted; none where no source ran long.
+std::optional<SustainedClocks> sustained_clocks(const hwdb::Database& database,
+                                                const std::vector<std::string>& ids,
+                                                const FittedMachines& fitted, sim::DType format);
 
 }  // namespace llmsim::calibrate

@@ -19,6 +19,8 @@ StepFactors shared_factors(const Run& run) {
 
 StepFactors gemm_step_factors(const Run& run, DType dtype) {
   StepFactors factors = shared_factors(run);
+  const auto format = static_cast<std::size_t>(dtype);
+  factors.sustained_clock *= run.cluster.device.achieved.gemm[format].clock_factor;
   factors.library = run.framework.gemm_efficiency;
   if (is_low_precision(dtype)) factors.low_precision = run.framework.low_precision.gemm_efficiency;
   return factors;

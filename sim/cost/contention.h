@@ -46,7 +46,8 @@ namespace llmsim::sim {
 // (calibrate/README.md).
 
 struct StepFactors {
-  double sustained_clock = 1.0;  // Achieved::sustained_clock
+  // Achieved::sustained_clock; GEMMs: times GemmCoefficients::clock_factor.
+  double sustained_clock = 1.0;
   double training_rate = 1.0;    // Achieved::training_rate
   double framework = 1.0;        // Framework::efficiency
   double host_sharing = 1.0;     // what other processes of the host leave (HostShare)

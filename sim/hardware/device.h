@@ -97,6 +97,9 @@ struct GemmCoefficients {
   int alignment = 8;  // elements (16 bytes of a 16-bit format)
   // Rate of a GEMM that accumulates a weight gradient, relative to the others.
   double weight_gradient_factor = 0.94;
+  // Clock under a long run of GEMMs in this format, relative to Achieved::sustained_clock: 8-bit
+  // units draw less power at the same clock.
+  double clock_factor = 1.0;
   Seconds kernel_time{3e-6};  // start-up and epilogue of one kernel
 };
 
@@ -136,7 +139,7 @@ struct Achieved {
   double memory_fraction = 0.85;  // of memory_bandwidth, for memory-bound kernels
   // Rate of GEMMs and attention inside training steps, relative to what the above says.
   double training_rate = 1.0;
-  // Clock under a long training step relative to the clock of the measured kernels.
+  // Clock under a long training step in 16 bits relative to the clock of the measured kernels.
   double sustained_clock = 1.0;
   // Time of a framework's call on this device's host, relative to the hosts of Framework::host.
   double host_call_factor = 1.0;
