@@ -79,6 +79,12 @@ def keys(**values):
     return lambda record, match: record.set(**values)
 
 
+def jax(record, match):
+    """Names of programs that XLA compiles; the framework stays where the run names one."""
+    if record.training.get("framework") in (None, "other"):
+        record.framework("jax")
+
+
 def hf_trainer(record, match):
     record.framework(HF_TRAINER.get(record.training.get("framework"), record.training.get("framework")))
 
@@ -244,6 +250,7 @@ def version_of(*frameworks):
 FRAMEWORK = [
     # which program
     (r"^llm\.c\b", lambda record, match: record.framework("llm.c")),
+    (r"\b(JAX|XLA|Flax|AXLearn|Alpa|Parax|EasyLM|PaxML|paxml|Pax|T5X|Haiku|Praxis)\b", jax),
     (r"^OLMo\b", lambda record, match: record.framework("olmo")),
     (r"HF Trainer|Hugging Face Trainer|LLaMA-Factory|XTuner|axolotl", hf_trainer),
     (r"\bpeft\b(?!_)", peft),
