@@ -41,6 +41,7 @@ Table nvidia_gemms() {
                     assumed("a100_pcie_80", "sustained_clock", 1.0, 0.03,
                             "its max_efficiency was measured within a training process"),
                     FitWeightGradient{"b200_sxm"},
+                    FitSustainedClock{{"a100_sxm_80"}},
                     FitSustainedClock{{"h100_sxm", "h200_sxm"}},
                     FitSustainedClock{{"b200_sxm", "b300_sxm", "gb200", "gb300"}},
                 });

@@ -42,12 +42,16 @@ HostShare host_share(const Cluster& cluster) {
           .cache = 1.0 / processes};
 }
 
-MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const MemoryBoundForms& forms) {
+MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const Framework& framework,
+                                        const MemoryBoundForms& forms) {
   MemoryBoundMachine machine = memory_bound_machine(cluster.device, forms);
   const HostShare share = host_share(cluster);
   machine.cache *= share.cache;
   for (auto* rates : {&machine.rates.forward, &machine.rates.backward}) {
-    for (MemoryBoundRate& rate : *rates) rate.streamed *= share.memory_bound;
+    for (MemoryBoundRate& rate : *rates) {
+      rate.cached *= framework.efficiency;
+      rate.streamed *= framework.efficiency * share.memory_bound;
+    }
   }
   return machine;
 }

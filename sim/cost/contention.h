@@ -74,8 +74,9 @@ struct HostShare {
 
 HostShare host_share(const Cluster& cluster);
 
-// The memory-bound kernels of one process while the others do the same.
-MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const MemoryBoundForms& forms);
+// The memory-bound kernels of one process under a framework, while the others do the same.
+MemoryBoundMachine memory_bound_machine(const Cluster& cluster, const Framework& framework,
+                                        const MemoryBoundForms& forms);
 
 // Of the results of one operator; 0 for one that allocates none.  `element`: bytes of an
 // activation.

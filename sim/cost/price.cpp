@@ -107,8 +107,8 @@ OperatorPricer::OperatorPricer(const Run& run)
                                     run.cluster.device)),
       expert_loss_(
           arithmetic_loss(collective_share(expert_links_, run.cluster.device), run.cluster.device)),
-      memory_bound_machine_(
-          memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy))),
+      memory_bound_machine_(memory_bound_machine(run.cluster, run.framework,
+                                                 memory_bound_forms(run.model, run.strategy))),
       attention_rate_(attention_step_factors(run, false).rate()),
       attention_backward_rate_(attention_step_factors(run, true).rate()),
       gemm_rate_(gemm_step_factors(run, DType::Bf16).rate()),

@@ -169,7 +169,8 @@ class CoreLowering {
                                            bias.forward_bytes, bias.forward_kernels));
     }
     const bool one_kernel =
-        framework_.fusion != ElementwiseFusion::Fused || softmax_kernel_takes(batch, s);
+        framework_.fusion != ElementwiseFusion::Fused ||
+        (element_ <= 2.0 && softmax_kernel_takes(batch, s));
     core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores,
               softmax_traffic(framework_, element_, one_kernel));
     core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));

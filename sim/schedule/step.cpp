@@ -40,7 +40,7 @@ Seconds arithmetic_time(const Operator& op, const Device& device) {
 
 Seconds device_time(const Run& run, double owned, const ParameterStorage& storage) {
   const MemoryBoundMachine machine =
-      memory_bound_machine(run.cluster, memory_bound_forms(run.model, run.strategy));
+      memory_bound_machine(run.cluster, run.framework, memory_bound_forms(run.model, run.strategy));
   const UpdateOperators step =
       lower_update(run.strategy.optimizer, storage, run.framework.update.fused, owned, owned);
   Seconds time;

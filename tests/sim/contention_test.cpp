@@ -54,7 +54,7 @@ TEST(HostSharing, SlowsWhatGoesToMemory) {
   const Operator small = memory_bound(OperatorKind::Norm, "norm", 1e6, 1.0, 0);
   const Operator large = memory_bound(OperatorKind::Norm, "norm", 1e9, 1.0, 0);
   const auto time = [&](const Operator& op, int processes) {
-    return memory_bound_time(op, false, memory_bound_machine(host(processes), forms));
+    return memory_bound_time(op, false, memory_bound_machine(host(processes), Framework{}, forms));
   };
   EXPECT_DOUBLE_EQ(time(small, 4) / time(small, 1), 1.0);
   EXPECT_DOUBLE_EQ(time(large, 4) / time(large, 1), 2.5);
