@@ -1,25 +1,44 @@
 #include "calibrate/run_fit.h"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
+#include <map>
+#include <mutex>
 #include <thread>
 
+#include "calibrate/statistics.h"
+#include "hwdb/frameworks.h"
+#include "hwdb/hardware.h"
+#include "sim/base/dtype.h"
+#include "sim/base/error.h"
 #include "sim/predict.h"
 
 namespace llmsim::calibrate {
 namespace {
 
-using Eigen::MatrixXd;
-using Eigen::VectorXd;
+using Slopes = std::vector<std::pair<std::size_t, double>>;
 
-constexpr double kFreedom = 4.0;       // of the t distribution
-constexpr double kStep = 0.01;         // of a numerical derivative
-constexpr double kLongestStep = 0.3;   // of one coefficient in one iteration
-constexpr int kMostHalvings = 5;       // of a step that does not lower the cost
-constexpr double kSettled = 1e-4;      // a tenth of a thousandth of a value
-constexpr double kLeastMisfit = 0.03;  // run-to-run noise
+constexpr double kStep = 0.02;         // of a numerical derivative
+constexpr int kLinearisations = 3;     // the last moves nothing by more than a thousandth
+constexpr double kNegligible = 0.005;  // influence that is not worth naming
+
+// Priors.  Kernels are known to a few per cent and clocks under load to 10 %; what a framework
+// wastes is not known to better than 15 %; hosts differ by 40 %.
+constexpr std::array<EffectClass, kLevels> kClasses = {{
+    {0.15, kGiven, false},  // all frameworks
+    {0.08, 4.0, true},      // a framework
+    {0.06, 4.0, true},      // an architecture
+    {0.06, 4.0, true},      // a device
+    {0.15, kGiven, false},  // all collectives
+    {0.10, 4.0, true},
+    {0.40, kGiven, false},  // all hosts
+    {0.30, 4.0, true},
+    {0.10, 4.0, true},  // a study
+    {0.20, 4.0, true},  // with experts
+    {0.05, 4.0, true},  // a cell
+}};
 
 template <typename Work>
 void in_parallel(std::size_t count, unsigned threads, Work work) {
@@ -33,198 +52,365 @@ void in_parallel(std::size_t count, unsigned threads, Work work) {
   loop();
 }
 
-double log_error(const MeasuredRun& measured, const sim::Run& run) {
-  return std::log(sim::predict(run).step_time.value() / measured.measured);
+using Knobs = std::array<double, kKnobs>;  // ln(value / prior)
+
+void turn(sim::Run& run, const Knobs& knobs) {
+  const auto factor = [&](Knob knob) { return std::exp(knobs[static_cast<std::size_t>(knob)]); };
+  run.framework.efficiency *= factor(Knob::Efficiency);
+  run.framework.collective_efficiency *= factor(Knob::CollectiveEfficiency);
+  run.framework.host.per_kernel = factor(Knob::HostCalls) * run.framework.host.per_kernel;
+  run.cluster.device.achieved.training_rate *= factor(Knob::TrainingRate);
 }
 
-double value_of(const RunCoefficient& c, double shift) { return c.prior * std::exp(shift); }
-
-sim::Run run_at(const MeasuredRuns& runs, const MeasuredRun& measured,
-                const std::vector<double>& shifts) {
+double log_time(const MeasuredRun& measured, const Knobs& knobs) {
   sim::Run run = measured.run;
-  for (const std::size_t k : measured.coefficients)
-    set_value(run, runs.coefficients[k], value_of(runs.coefficients[k], shifts[k]));
-  return run;
+  turn(run, knobs);
+  return std::log(sim::predict(run).step_time.value());
 }
 
-// A run that is fitted to: its weight, its residual and the derivatives by its own coefficients.
-struct Row {
-  const MeasuredRun* measured = nullptr;
-  double weight = 0.0;  // v_g / n_g
-  double residual = 0.0;
-  std::vector<double> slopes;
+std::string architecture_of(const sim::Device& device) {
+  return device.architecture.substr(0, device.architecture.find(' '));
+}
+
+// None of a device that has no rate in any format.
+std::string architecture_of(const hwdb::Database& database, const std::string& id) {
+  try {
+    return architecture_of(hwdb::device(database, id).device);
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// The effects of all runs, each by its level and name.
+class Hierarchy {
+ public:
+  Hierarchy() {
+    for (const std::string& id : frameworks_.ids()) effect(Level::Framework, id);
+    const hwdb::Database database(":memory:");
+    for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator))
+      effect(Level::Device, row.id);
+  }
+
+  std::size_t effect(Level level, const std::string& id) {
+    const auto [place, added] = index_.try_emplace({static_cast<int>(level), id}, effects_.size());
+    if (added) effects_.push_back({level, id});
+    return place->second;
+  }
+
+  std::vector<std::size_t> behind(Knob knob, const sim::Run& run) {
+    const std::string& framework = run.framework.id;
+    switch (knob) {
+      case Knob::Efficiency: return efficiency_of(framework);
+      case Knob::TrainingRate:
+        return {effect(Level::Architecture, architecture_of(run.cluster.device)),
+                effect(Level::Device, run.cluster.device.id)};
+      case Knob::CollectiveEfficiency:
+        return {effect(Level::AllCollectives, ""),
+                effect(Level::Collectives, frameworks_.lineage(framework, "").front())};
+      case Knob::HostCalls: break;
+    }
+    return {effect(Level::AllHosts, ""),
+            effect(Level::Hosts, frameworks_.lineage(framework, "").front())};
+  }
+
+  std::vector<std::size_t> efficiency_of(const std::string& framework) {
+    std::vector<std::size_t> behind{effect(Level::AllEfficiency, "")};
+    for (const std::string& id : frameworks_.lineage(framework, "efficiency"))
+      behind.push_back(effect(Level::Framework, id));
+    return behind;
+  }
+
+  const std::vector<Effect>& effects() const { return effects_; }
+  const hwdb::Frameworks& frameworks() const { return frameworks_; }
+
+ private:
+  hwdb::Frameworks frameworks_ = hwdb::Frameworks::shipped();
+  std::map<std::pair<int, std::string>, std::size_t> index_;
+  std::vector<Effect> effects_;
 };
 
-std::vector<Row> rows_of(const MeasuredRuns& runs, const std::optional<std::size_t>& without) {
-  std::vector<double> counts(runs.groups.size(), 0.0);
-  for (const MeasuredRun& run : runs.runs) counts[run.group] += run.fitted_to ? 1.0 : 0.0;
-  std::vector<Row> rows;
-  for (const MeasuredRun& run : runs.runs) {
-    if (!run.fitted_to || without == run.group) continue;
-    const double n = counts[run.group];
-    rows.push_back(
-        {.measured = &run, .weight = std::min(1.0, n / 3.0) / n, .residual = 0.0, .slopes = {}});
-  }
-  return rows;
+// A run's effects: of its knobs, and of its study.
+struct RunEffects {
+  std::array<std::vector<std::size_t>, kKnobs> knobs;
+  std::size_t study = 0, cell = 0;
+};
+
+RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarchy& hierarchy) {
+  RunEffects effects;
+  for (std::size_t k = 0; k < kKnobs; ++k)
+    effects.knobs[k] = hierarchy.behind(static_cast<Knob>(k), run.run);
+  const std::string& group = runs.groups[run.group];
+  const Level study = run.moe ? Level::MoeStudy : Level::Study;
+  effects.study = hierarchy.effect(study, group);
+  effects.cell = hierarchy.effect(
+      Level::Cell, group + (run.moe ? " moe " : " ") + run.run.cluster.device.id + " " +
+                       run.run.framework.id + " " + name_of(run.run.strategy.precision));
+  return effects;
 }
 
-class Descent {
+class Fitting {
  public:
-  Descent(const MeasuredRuns& runs, const RunFitOptions& options)
-      : runs_(runs),
-        threads_(options.threads),
-        rows_(rows_of(runs, options.without)),
-        shifts_(options.start) {
-    shifts_.resize(runs.coefficients.size(), 0.0);
-    for (Row& row : rows_) row.slopes.resize(row.measured->coefficients.size());
-    evaluate(shifts_);
-    misfit_ = options.misfit.value_or(typical_misfit());
+  Fitting(const MeasuredRuns& runs, unsigned threads) : runs_(runs), threads_(threads) {
+    for (const MeasuredRun& run : runs.runs) behind_.push_back(effects_of(runs, run, hierarchy_));
+    model_.classes = {kClasses.begin(), kClasses.end()};
+    for (const Effect& effect : hierarchy_.effects())
+      model_.effects.push_back(static_cast<std::size_t>(effect.level));
+    fit_.means.assign(model_.effects.size(), 0.0);
   }
-
-  void settle() {
-    for (int i = 0; i < 12; ++i) {
-      differentiate();
-      if (!improve(full_step())) break;
-    }
-  }
-
-  void renew_misfit() { misfit_ = typical_misfit(); }
 
   RunFit result() {
-    differentiate();
-    const MatrixXd covariance = curvature().inverse();
-    RunFit fit{.shifts = shifts_, .deviations = {}, .misfit = misfit_};
-    for (Eigen::Index k = 0; k < covariance.rows(); ++k)
-      fit.deviations.push_back(std::sqrt(covariance(k, k)));
-    return fit;
+    RunFit result;
+    for (int i = 0; i < kLinearisations; ++i) {
+      linearise();
+      if (i == 0) result.before = residuals_;
+      fit_ = fit(model_);
+    }
+    linearise();
+    result.fitted = residuals_;
+    result.effects = hierarchy_.effects();
+    result.fit = fit_;
+    leave_out(result);
+    return result;
   }
 
  private:
-  void evaluate(const std::vector<double>& shifts) {
-    in_parallel(rows_.size(), threads_, [&](std::size_t i) {
-      rows_[i].residual = log_error(*rows_[i].measured, run_at(runs_, *rows_[i].measured, shifts));
+  Knobs knobs_of(std::size_t run) const {
+    Knobs knobs{};
+    for (std::size_t k = 0; k < kKnobs; ++k) {
+      for (const std::size_t effect : behind_[run].knobs[k]) knobs[k] += fit_.means[effect];
+    }
+    return knobs;
+  }
+
+  void linearise() {
+    model_.observations.resize(runs_.runs.size());
+    residuals_.resize(runs_.runs.size());
+    in_parallel(runs_.runs.size(), threads_, [&](std::size_t i) {
+      const MeasuredRun& run = runs_.runs[i];
+      const Knobs knobs = knobs_of(i);
+      const double time = log_time(run, knobs);
+      residuals_[i] = time - std::log(run.measured);
+      Observation& o = model_.observations[i];
+      o = {.value = -residuals_[i], .slopes = {}};
+      for (std::size_t k = 0; k < kKnobs; ++k) {
+        Knobs moved = knobs;
+        moved[k] += kStep;
+        const double slope = (log_time(run, moved) - time) / kStep;
+        for (const std::size_t effect : behind_[i].knobs[k]) o.slopes.emplace_back(effect, slope);
+        o.value += slope * knobs[k];
+      }
+      o.slopes.emplace_back(behind_[i].study, 1.0);
+      o.slopes.emplace_back(behind_[i].cell, 1.0);
     });
   }
 
-  void differentiate() {
-    in_parallel(rows_.size(), threads_, [&](std::size_t i) {
-      Row& row = rows_[i];
-      const sim::Run run = run_at(runs_, *row.measured, shifts_);
-      for (std::size_t j = 0; j < row.slopes.size(); ++j) {
-        const std::size_t k = row.measured->coefficients[j];
-        const RunCoefficient& c = runs_.coefficients[k];
-        sim::Run moved = run;
-        set_value(moved, c, value_of(c, shifts_[k] + kStep));
-        row.slopes[j] = (log_error(*row.measured, moved) - row.residual) / kStep;
+  // Each group in turn is predicted by the model fitted to the others, its spreads kept.
+  void leave_out(RunFit& result) {
+    result.left_out.resize(runs_.runs.size());
+    result.deviations.resize(runs_.runs.size());
+    result.influence.resize(model_.effects.size());
+    in_parallel(runs_.groups.size(), threads_, [&](std::size_t g) {
+      MixedModel rest = model_;
+      std::vector<Observation> others;
+      for (std::size_t i = 0; i < runs_.runs.size(); ++i)
+        if (runs_.runs[i].group != g) others.push_back(model_.observations[i]);
+      rest.observations = std::move(others);
+      const MixedFit without = fit(rest, &fit_);
+      for (std::size_t i = 0; i < runs_.runs.size(); ++i) {
+        if (runs_.runs[i].group != g) continue;
+        const Observation& o = model_.observations[i];
+        result.left_out[i] = without.mean_of(o.slopes) - o.value;
+        result.deviations[i] =
+            std::sqrt(without.variance_of(o.slopes) + without.noise * without.noise);
       }
+      const std::lock_guard lock(mutex_);
+      for (std::size_t k = 0; k < model_.effects.size(); ++k)
+        result.influence[k].push_back({runs_.groups[g], fit_.means[k] - without.means[k]});
     });
-  }
-
-  double robust_weight(double residual) const {
-    return 1.0 / (1.0 + std::pow(residual / misfit_, 2) / kFreedom);
-  }
-
-  double cost(const std::vector<double>& shifts) const {
-    double sum = 0.0;
-    for (const Row& row : rows_)
-      sum += row.weight * kFreedom * std::log1p(std::pow(row.residual / misfit_, 2) / kFreedom);
-    for (std::size_t k = 0; k < shifts.size(); ++k)
-      sum += std::pow(shifts[k] / runs_.coefficients[k].spread, 2);
-    return sum;
-  }
-
-  MatrixXd curvature() const {
-    const auto n = static_cast<Eigen::Index>(shifts_.size());
-    MatrixXd a = MatrixXd::Zero(n, n);
-    for (const Row& row : rows_) {
-      const double weight = row.weight * robust_weight(row.residual) / (misfit_ * misfit_);
-      const auto& ks = row.measured->coefficients;
-      for (std::size_t i = 0; i < ks.size(); ++i) {
-        for (std::size_t j = 0; j < ks.size(); ++j)
-          a(static_cast<Eigen::Index>(ks[i]), static_cast<Eigen::Index>(ks[j])) +=
-              weight * row.slopes[i] * row.slopes[j];
-      }
+    for (std::vector<Influence>& of : result.influence) {
+      std::sort(of.begin(), of.end(), [](const Influence& a, const Influence& b) {
+        return std::abs(a.shift) > std::abs(b.shift);
+      });
     }
-    for (Eigen::Index k = 0; k < n; ++k)
-      a(k, k) += std::pow(runs_.coefficients[static_cast<std::size_t>(k)].spread, -2.0);
-    return a;
+    result.quantiles = {quantile(result, 0.05), quantile(result, 0.95)};
   }
 
-  VectorXd full_step() const {
-    VectorXd b(static_cast<Eigen::Index>(shifts_.size()));
-    for (std::size_t k = 0; k < shifts_.size(); ++k)
-      b[static_cast<Eigen::Index>(k)] = shifts_[k] / std::pow(runs_.coefficients[k].spread, 2);
-    for (const Row& row : rows_) {
-      const double weight = row.weight * robust_weight(row.residual) / (misfit_ * misfit_);
-      for (std::size_t j = 0; j < row.slopes.size(); ++j)
-        b[static_cast<Eigen::Index>(row.measured->coefficients[j])] +=
-            weight * row.slopes[j] * row.residual;
-    }
-    return -curvature().ldlt().solve(b).cwiseMax(-kLongestStep).cwiseMin(kLongestStep);
-  }
-
-  // Takes the longest of the step's halves that lowers the cost; false where none does or the step
-  // is negligible.
-  bool improve(const VectorXd& step) {
-    if (step.size() == 0 || step.cwiseAbs().maxCoeff() < kSettled) return false;
-    const double before = cost(shifts_);
-    double part = 1.0;
-    for (int halved = 0; halved < kMostHalvings; ++halved, part /= 2.0) {
-      std::vector<double> moved = shifts_;
-      for (std::size_t k = 0; k < moved.size(); ++k)
-        moved[k] += part * step[static_cast<Eigen::Index>(k)];
-      evaluate(moved);
-      if (cost(moved) < before) {
-        shifts_ = std::move(moved);
-        return true;
-      }
-    }
-    evaluate(shifts_);
-    return false;
-  }
-
-  double typical_misfit() const {
-    std::vector<double> sums(runs_.groups.size(), 0.0), counts(runs_.groups.size(), 0.0);
-    for (const Row& row : rows_) {
-      sums[row.measured->group] += row.residual * row.residual;
-      counts[row.measured->group] += 1.0;
-    }
-    std::vector<double> misfits;
-    for (std::size_t g = 0; g < sums.size(); ++g) {
-      if (counts[g] > 0.0) misfits.push_back(std::sqrt(sums[g] / counts[g]));
-    }
-    if (misfits.empty()) return kLeastMisfit;
-    const auto middle = misfits.begin() + static_cast<std::ptrdiff_t>(misfits.size() / 2);
-    std::nth_element(misfits.begin(), middle, misfits.end());
-    return std::max(kLeastMisfit, *middle);
+  // Of what left-out runs took beyond their prediction, in deviations, each group once.
+  double quantile(const RunFit& result, double share) const {
+    std::vector<double> counts(runs_.groups.size(), 0.0);
+    for (const MeasuredRun& run : runs_.runs) counts[run.group] += 1.0;
+    std::vector<std::pair<double, double>> weighted;
+    for (std::size_t i = 0; i < runs_.runs.size(); ++i)
+      weighted.emplace_back(-result.left_out[i] / result.deviations[i],
+                            1.0 / counts[runs_.runs[i].group]);
+    std::sort(weighted.begin(), weighted.end());
+    double all = 0.0, sum = 0.0;
+    for (const auto& [z, weight] : weighted) all += weight;
+    for (const auto& [z, weight] : weighted)
+      if ((sum += weight) >= share * all) return z;
+    return 0.0;
   }
 
   const MeasuredRuns& runs_;
   unsigned threads_;
-  std::vector<Row> rows_;
-  std::vector<double> shifts_;
-  double misfit_ = kLeastMisfit;
+  Hierarchy hierarchy_;
+  std::vector<RunEffects> behind_;  // by run
+  MixedModel model_;
+  std::vector<double> residuals_;
+  MixedFit fit_;
+  std::mutex mutex_;
+};
+
+// --- rows ---
+
+// "step times of 3 groups: a +1.2 %, b -0.8 %": what each adds to the logarithm of the value.
+std::string told_by(const RunFit& fit, const std::vector<std::size_t>& effects) {
+  std::map<std::string, double> shifts;
+  for (const std::size_t k : effects) {
+    for (const Influence& i : fit.influence[k]) shifts[i.group] += i.shift;
+  }
+  std::vector<std::pair<double, std::string>> strong;
+  for (const auto& [group, shift] : shifts)
+    if (std::abs(shift) >= kNegligible) strong.emplace_back(shift, group);
+  std::sort(strong.begin(), strong.end(),
+            [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
+  std::string text = kRunFit + std::to_string(shifts.size()) + " groups";
+  const char* separator = ": ";
+  for (const auto& [shift, group] : strong) {
+    char percent[32];
+    std::snprintf(percent, sizeof percent, " %+.1f %%", 100.0 * shift);
+    text += separator + group + percent;
+    separator = ", ";
+  }
+  return text;
+}
+
+double rounded(double value) { return std::stod(three_digits(value)); }
+
+// The prior times e^(sum of effects).
+class Rows {
+ public:
+  explicit Rows(const RunFit& fit) : fit_(fit) {
+    for (std::size_t k = 0; k < fit.effects.size(); ++k)
+      index_[{static_cast<int>(fit.effects[k].level), fit.effects[k].id}] = k;
+  }
+
+  std::vector<hwdb::Coefficient> take() {
+    for (const std::string& id : frameworks_.ids()) add_framework(id);
+    add_devices();
+    return std::move(rows_);
+  }
+
+ private:
+  std::optional<std::size_t> find(Level level, const std::string& id) const {
+    const auto found = index_.find({static_cast<int>(level), id});
+    return found == index_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  std::vector<std::size_t> existing(
+      const std::vector<std::pair<Level, std::string>>& effects) const {
+    std::vector<std::size_t> found;
+    for (const auto& [level, id] : effects)
+      if (const auto k = find(level, id)) found.push_back(*k);
+    return found;
+  }
+
+  // The logarithm's mean and standard deviation.
+  std::pair<double, double> sum_of(const std::vector<std::size_t>& effects) const {
+    Slopes slopes;
+    for (const std::size_t k : effects) slopes.emplace_back(k, 1.0);
+    return {fit_.fit.mean_of(slopes), std::sqrt(fit_.fit.variance_of(slopes))};
+  }
+
+  void add(const char* scope, const std::string& id, const std::string& key, double value,
+           std::optional<double> error, const std::string& source, const std::string& from) {
+    rows_.push_back({.scope = scope,
+                     .id = id,
+                     .key = key,
+                     .value = rounded(value),
+                     .standard_error = error ? std::optional(rounded(*error)) : std::nullopt,
+                     .evidence = sim::Evidence::Fitted,
+                     .source = source,
+                     .fitted_from = from});
+  }
+
+  // A value and the standard deviation of its logarithm.
+  void add_knob(const char* scope, const std::string& id, const std::string& key, double prior,
+                const std::vector<std::size_t>& effects) {
+    const auto [mean, deviation] = sum_of(effects);
+    const double value = prior * std::exp(mean);
+    add(scope, id, key, value, value * deviation,
+        "hierarchical fit (calibrate/run_fit.h), prior " + three_digits(prior),
+        told_by(fit_, effects));
+  }
+
+  void add_error(const char* scope, const std::string& id, const std::string& key, double value) {
+    add(scope, id, key, value, std::nullopt, "hierarchical fit (calibrate/run_fit.h)",
+        std::string(kRunFit) + "all groups");
+  }
+
+  void add_framework(const std::string& id) {
+    const std::vector<std::string> line = frameworks_.lineage(id, "efficiency");
+    std::vector<std::pair<Level, std::string>> effects{{Level::AllEfficiency, ""}};
+    for (const std::string& name : line) effects.emplace_back(Level::Framework, name);
+    const std::vector<std::size_t> found = existing(effects);
+    add_knob("framework", id, "efficiency", frameworks_.number(id, "efficiency").value_or(1.0),
+             found);
+    add_error("framework", id, "errors.efficiency", sum_of(found).second);
+    add_host_calls(id);
+    if (frameworks_.lineage(id, "").size() > 1) return;
+    add_knob("framework", id, "collective_efficiency",
+             frameworks_.number(id, "collective_efficiency").value_or(1.0),
+             existing({{Level::AllCollectives, ""}, {Level::Collectives, id}}));
+    const double run = std::hypot(fit_.spread(Level::Cell), fit_.fit.noise);
+    add_error("framework", id, "errors.site", fit_.spread(Level::Study));
+    add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
+    add_error("framework", id, "errors.run", run);
+    add_error("framework", id, "errors.faster", std::max(0.0, -fit_.quantiles.first));
+    add_error("framework", id, "errors.slower", std::max(0.0, fit_.quantiles.second));
+  }
+
+  // Where a framework has a time of its own.
+  void add_host_calls(const std::string& id) {
+    const std::string key = "host.per_kernel";
+    const std::vector<std::string> line = frameworks_.lineage(id, key);
+    const std::optional<double> prior = frameworks_.number(id, key);
+    if (line.size() > 1 || prior.value_or(0.0) == 0.0) return;
+    add_knob(
+        "framework", id, key, *prior,
+        existing({{Level::AllHosts, ""}, {Level::Hosts, frameworks_.lineage(id, "").front()}}));
+  }
+
+  void add_devices() {
+    const hwdb::Database database(":memory:");
+    for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator)) {
+      const std::vector<std::size_t> found = existing(
+          {{Level::Architecture, architecture_of(database, row.id)}, {Level::Device, row.id}});
+      add_knob("device", row.id, "training_rate", 1.0, found);
+      add_error("device", row.id, "training_rate_error", sum_of(found).second);
+    }
+  }
+
+  const RunFit& fit_;
+  hwdb::Frameworks frameworks_ = hwdb::Frameworks::shipped();
+  std::map<std::pair<int, std::string>, std::size_t> index_;
+  std::vector<hwdb::Coefficient> rows_;
 };
 
 }  // namespace
 
-RunFit run_fit(const MeasuredRuns& runs, const RunFitOptions& options) {
-  Descent descent(runs, options);
-  descent.settle();
-  for (int i = 0; !options.misfit && i < 3; ++i) {
-    descent.renew_misfit();
-    descent.settle();
-  }
-  return descent.result();
+const char* name_of(Level level) {
+  constexpr std::array<const char*, kLevels> kNames = {
+      "all frameworks",  "framework",   "architecture", "device",
+      "all collectives", "collectives", "all hosts",    "hosts",
+      "study",           "MoE study",   "cell"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
-std::vector<double> log_errors(const MeasuredRuns& runs, const std::vector<double>& shifts,
-                               unsigned threads) {
-  std::vector<double> errors(runs.runs.size());
-  in_parallel(errors.size(), threads, [&](std::size_t i) {
-    errors[i] = log_error(runs.runs[i], run_at(runs, runs.runs[i], shifts));
-  });
-  return errors;
+RunFit run_fit(const MeasuredRuns& runs, unsigned threads) {
+  return Fitting(runs, threads).result();
 }
+
+std::vector<hwdb::Coefficient> fitted_rows(const RunFit& fit) { return Rows(fit).take(); }
 
 }  // namespace llmsim::calibrate

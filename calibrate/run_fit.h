@@ -1,55 +1,87 @@
-// Fits coefficients to the step times of whole runs.
+// Fits coefficients and error bars to the step times of whole runs.
 //
-// With u_k = ln(value_k / prior_k) and r_i = ln(predicted_i / measured_i), minimises
+// A run's time depends on four knobs: the framework's efficiency and collective_efficiency, its
+// host.per_kernel, and the device's training_rate.  The logarithm of a knob's value over its prior
+// is a sum of effects (mixed_model.h), one for each level of a hierarchy:
 //
-//   sum_g v_g / n_g  sum_{i in g} rho(r_i / s)  +  sum_k (u_k / t_k)^2
+//   knob                   levels                                               prior
+//   efficiency             all; each framework on the line to the run's         1
+//   training_rate          architecture ("Hopper"); device                      1
+//   collective_efficiency  all; the first framework on the line                 1
+//   host.per_kernel        all; the first framework on the line                 frameworks.json
 //
-//   rho   that of Student's t with 4 degrees of freedom, rho(x) = 4 ln(1 + x^2 / 4): errors beyond
-//         two s pull ever less, so that
-//   a
-//         study far from all others does not drag them
-//   n_g   runs of group g that are fitted to, v_g = min(1, n_g / 3): a study counts once however
-//         many rows it has
-//   s     the misfit of a typical group, the median over groups of the root mean square of r,
-//         renewed until it settles
-//   t_k   the spread of the prior
+// and ln measured = ln predicted + study + cell + noise, a study being a group of runs, once with
+// and once without experts (or expert or context ranks), and a cell its runs on one device, in one
+// framework and precision.  A study counts once however many rows it has, since its rows share its
+// effect.  The spreads of effects are estimated: a level that the data do not move stays at its
+// prior and keeps its width.  What no run tells about has the spread of its level: devices and
+// frameworks that were never measured are less certain.
 //
-// One study is one observation with the scatter between studies as its error: rows of a study share
-// what is unknown about its site.  Standard errors are the larger of
-//
-//   posterior   sqrt(diag (J^T W J / s^2 + diag(1 / t^2))^-1)
-//   jackknife   sqrt((G - 1) / G  sum_g (u_without_g - mean)^2) over the G groups that tell about a
-//                                 coefficient (leave_one_out.h)
-//
-// Gauss-Newton steps with weights 1 / (1 + x^2 / 4) and numerical derivatives, halved until the sum
-// falls.
-// Source: Lange, Little & Taylor, J. Am. Stat. Assoc. 84(408), 1989.
+// The model is linear in the logarithms around the current values; it is solved and made linear
+// again until it settles.
 #pragma once
 
+#include <array>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "calibrate/measured_runs.h"
+#include "calibrate/mixed_model.h"
+#include "hwdb/database.h"
 
 namespace llmsim::calibrate {
 
-struct RunFitOptions {
-  std::optional<std::size_t> without = std::nullopt;  // a group that is left out
-  std::vector<double> start = {};                     // ln(value / prior); empty: the priors
-  std::optional<double> misfit = std::nullopt;        // s, where it is known
-  unsigned threads = 0;                               // 0: all cores
+enum class Knob { Efficiency, TrainingRate, CollectiveEfficiency, HostCalls };
+inline constexpr std::size_t kKnobs = 4;
+
+// The kinds of effects: `MixedModel::classes` in this order.
+enum class Level {
+  AllEfficiency,
+  Framework,
+  Architecture,
+  Device,
+  AllCollectives,
+  Collectives,
+  AllHosts,
+  Hosts,
+  Study,
+  MoeStudy,
+  Cell
+};
+inline constexpr std::size_t kLevels = 11;
+const char* name_of(Level level);
+
+struct Effect {
+  Level level = Level::Study;
+  std::string id;  // of the framework, the device, the group ...
+};
+
+// How far one study moves one effect: fitted to all less fitted without it.
+struct Influence {
+  std::string group;
+  double shift = 0.0;
 };
 
 struct RunFit {
-  std::vector<double> shifts;      // ln(value / prior), by coefficient
-  std::vector<double> deviations;  // posterior standard deviation of the shifts
-  double misfit = 0.0;             // s
+  std::vector<Effect> effects;
+  MixedFit fit;
+  // By run: ln(predicted / measured) at the priors, fitted, and fitted without its group; the
+  // standard deviation of the last as a prediction.
+  std::vector<double> before, fitted, left_out, deviations;
+  std::vector<std::vector<Influence>> influence;  // by effect, the strongest first
+  // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: 5 and 95 %.
+  std::pair<double, double> quantiles{};
+
+  double spread(Level level) const { return fit.spreads[static_cast<std::size_t>(level)]; }
 };
 
-RunFit run_fit(const MeasuredRuns& runs, const RunFitOptions& options = {});
+// `threads` 0: all cores.
+RunFit run_fit(const MeasuredRuns& runs, unsigned threads = 0);
 
-// ln(predicted / measured) of every run, fitted to or not.
-std::vector<double> log_errors(const MeasuredRuns& runs, const std::vector<double>& shifts,
-                               unsigned threads = 0);
+// The rows of hwdb/facts/coefficients.json: the knobs of every framework and accelerator that an
+// effect moves, and the errors of predictions.  Their fitted_from begins with kRunFit.
+std::vector<hwdb::Coefficient> fitted_rows(const RunFit& fit);
 
 }  // namespace llmsim::calibrate

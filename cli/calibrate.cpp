@@ -264,6 +264,7 @@ void add_calibrate(CLI::App& program, int& status) {
   compare->callback([options, &status] { status = run_calibrate_compare(*options); });
 
   add_calibrate_verify(*command, status);
+  add_calibrate_fit(*command, status);
 }
 
 int run_calibrate_run(const CalibrateOptions& options) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/output.h"
+#include "hwdb/run_record.h"
 
 namespace llmsim::cli {
 
@@ -27,6 +28,11 @@ void add_models(CLI::App& program, int& status);
 // The run files in `paths`: files as they are, of folders every *.json in alphabetical order.
 // Throws Error for a path that does not exist and for a folder without such files.
 std::vector<std::string> run_files(const std::vector<std::string>& paths);
+
+// The same, read; without paths the runs of the project that the program was built in: the folder
+// `tests/validation/runs`, and where `first_contact` is asked for the one beside it.
+std::vector<hwdb::RunFile> read_run_files(const std::vector<std::string>& paths,
+                                          bool first_contact = false);
 
 // --- models ---
 
@@ -83,6 +89,9 @@ struct VerifyOptions {
 
 // Adds the subcommand to `calibrate`.
 void add_calibrate_verify(CLI::App& calibrate, int& status);
+
+// Adds `calibrate fit`: coefficients and error bars from measured runs.
+void add_calibrate_fit(CLI::App& calibrate, int& status);
 
 // Prints a line for each figure, predicted and measured.  0 where all are equal, else 1.
 int run_calibrate_verify(const VerifyOptions& options);

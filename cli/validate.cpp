@@ -43,6 +43,7 @@ struct ValidateOptions {
 namespace fs = std::filesystem;
 
 constexpr const char* kRegressionSet = "tests/validation/runs";
+constexpr const char* kFirstContact = "tests/validation/first_contact";
 constexpr const char* kComparisons = "tests/validation/comparisons.json";
 
 // The root of the project that the program was built in.
@@ -60,12 +61,6 @@ fs::path project_root() {
   throw Error(std::string("no files given, and the project's ") + kRegressionSet +
               " was not found above the program; name run files or folders, or set "
               "LLMSIM_SOURCE_DIR to the project's folder");
-}
-
-std::vector<hwdb::RunFile> read_all(const std::vector<std::string>& paths) {
-  std::vector<hwdb::RunFile> files;
-  for (const std::string& path : run_files(paths)) files.push_back(hwdb::read_runs(path));
-  return files;
 }
 
 // One line on a terminal, from the moment it takes long.
@@ -103,8 +98,7 @@ calibrate::Scope scope_of(const ValidateOptions& options) {
 }
 
 Validation::Validation(const ValidateOptions& options)
-    : files(read_all(options.files.empty() ? std::vector{(project_root() / kRegressionSet).string()}
-                                           : options.files)),
+    : files(read_run_files(options.files)),
       database(open_database(options.database.value_or(""))),
       resolver(database) {
   backtest = calibrate::backtest(
@@ -232,6 +226,16 @@ int run_validate(const ValidateOptions& options) {
 }
 
 }  // namespace
+
+std::vector<hwdb::RunFile> read_run_files(const std::vector<std::string>& paths,
+                                          bool first_contact) {
+  std::vector<std::string> from = paths;
+  if (paths.empty()) from.push_back((project_root() / kRegressionSet).string());
+  if (paths.empty() && first_contact) from.push_back((project_root() / kFirstContact).string());
+  std::vector<hwdb::RunFile> files;
+  for (const std::string& path : run_files(from)) files.push_back(hwdb::read_runs(path));
+  return files;
+}
 
 std::vector<std::string> run_files(const std::vector<std::string>& paths) {
   std::vector<std::string> files;

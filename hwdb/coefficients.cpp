@@ -95,6 +95,7 @@ const std::vector<Field<Cluster>> kFields = {
     COEFFICIENT(Cluster, "sustained_clock", 0.1, 1.5, device.achieved.sustained_clock),
     COEFFICIENT(Cluster, "host_call_factor", 0.1, 20.0, device.achieved.host_call_factor),
     COEFFICIENT(Cluster, "training_rate", 0.1, 2.0, device.achieved.training_rate),
+    COEFFICIENT(Cluster, "training_rate_error", 0.0, 1.0, device.achieved.training_rate_error),
     COEFFICIENT(Cluster, "collective_fraction", 0.01, 1.1, device.achieved.collective_fraction),
     COEFFICIENT(Cluster, "scale_out_fraction", 0.01, 1.1, device.achieved.scale_out_fraction),
     COEFFICIENT(Cluster, "collective_unit_bytes_per_s", 0.0, 1e13,

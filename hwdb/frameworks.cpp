@@ -280,6 +280,18 @@ std::vector<Frameworks::Field> Frameworks::fields_of(const std::string& id,
                 held_at(record->fields, date));
 }
 
+std::vector<std::string> Frameworks::lineage(const std::string& id, const std::string& key) const {
+  std::vector<std::string> line;
+  for (const Record* record = find_record(records_, id); record;
+       record = find_record(records_, record->like)) {
+    line.insert(line.begin(), record->id);
+    const bool own = std::any_of(record->fields.begin(), record->fields.end(),
+                                 [&](const Field& field) { return field.key == key; });
+    if (own) break;
+  }
+  return line;
+}
+
 std::optional<double> Frameworks::number(const std::string& id, const std::string& key) const {
   if (!find_record(records_, id)) return std::nullopt;
   for (const Field& field : fields_of(id, "")) {

@@ -81,6 +81,10 @@ class Frameworks {
   // not set or is no number.
   std::optional<double> number(const std::string& id, const std::string& key) const;
 
+  // The frameworks from which `id` takes a field where a coefficient sets it, itself last: those
+  // that it is like, down from the nearest with the field in its own record.
+  std::vector<std::string> lineage(const std::string& id, const std::string& key) const;
+
   // Replaces the field of a framework, at any date, by a coefficient of scope "framework", for the
   // frameworks that are like it too unless they have their own.  Throws Error for an unknown
   // framework or field and for a value out of range.

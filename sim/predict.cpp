@@ -10,9 +10,6 @@
 namespace llmsim::sim {
 namespace {
 
-// Half-width of a 90 % interval of a normal distribution, in standard deviations.
-constexpr double kNinetyPercent = 1.645;
-
 // FLOPs that one step of the whole batch needs, by the shape of the model alone.
 Flops model_flops(const Run& run) {
   const Strategy& s = run.strategy;
@@ -66,11 +63,19 @@ void add_out_of_memory(Prediction& prediction) {
   }
 }
 
+double error_of(const Run& run) {
+  const PredictionErrors& errors = run.framework.errors;
+  const bool moe = run.model.moe || run.strategy.ep > 1 || run.strategy.cp > 1;
+  return std::hypot(std::hypot(errors.efficiency, run.cluster.device.achieved.training_rate_error),
+                    std::hypot(moe ? errors.moe_site : errors.site, errors.run));
+}
+
 void add_step(Prediction& prediction, StepTimes step) {
-  const Framework& framework = prediction.run.framework;
+  const PredictionErrors& errors = prediction.run.framework.errors;
+  const double error = error_of(prediction.run);
   prediction.step_time = step.total;
-  prediction.interval = {step.total * std::exp(-kNinetyPercent * framework.spread_faster),
-                         step.total * std::exp(kNinetyPercent * framework.spread_slower)};
+  prediction.interval = {step.total * std::exp(-errors.faster * error),
+                         step.total * std::exp(errors.slower * error)};
   prediction.breakdown = std::move(step.breakdown);
   prediction.communication = std::move(step.communication);
   prediction.bubble = step.bubble;

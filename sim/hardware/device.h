@@ -139,6 +139,7 @@ struct Achieved {
   double memory_fraction = 0.85;  // of memory_bandwidth, for memory-bound kernels
   // Rate of GEMMs and attention inside training steps, relative to what the above says.
   double training_rate = 1.0;
+  double training_rate_error = 0.10;  // standard deviation of its logarithm
   // Clock under a long training step in 16 bits relative to the clock of the measured kernels.
   double sustained_clock = 1.0;
   // Time of a framework's call on this device's host, relative to the hosts of Framework::host.

@@ -203,6 +203,18 @@ struct MemoryReserve {
   bool operator==(const MemoryReserve&) const = default;
 };
 
+// Standard deviations of ln(measured / predicted step time), and how many of them a 90 % interval
+// holds on either side (sim/predict.h).
+struct PredictionErrors {
+  double efficiency = 0.10;  // what is not known of Framework::efficiency
+  double site = 0.10;        // of one study or cluster, all its runs alike
+  double moe_site = 0.20;    // the same with experts, expert or context parallelism
+  double run = 0.05;         // of one run among those of a site
+  double faster = 1.645;
+  double slower = 1.645;
+  bool operator==(const PredictionErrors&) const = default;
+};
+
 struct Framework {
   std::string id = "pytorch";
 
@@ -261,10 +273,7 @@ struct Framework {
   double collective_efficiency = 1.0;
   int vocab_multiple = 1;  // the vocabulary is padded to vocab_multiple * tensor_parallel
 
-  // How far runs on this framework lie from their prediction: root mean squares of ln(measured /
-  // predicted step time) over the runs that are faster, and over those that are slower.
-  double spread_faster = 0.15;
-  double spread_slower = 0.30;
+  PredictionErrors errors;
 
   bool operator==(const Framework&) const = default;
 };

@@ -1,0 +1,172 @@
+#include "calibrate/mixed_model.h"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+
+namespace llmsim::calibrate {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+using Slopes = std::vector<std::pair<std::size_t, double>>;
+
+constexpr int kMostIterations = 300;
+constexpr double kSettled = 1e-4;  // of a spread, in a share of it
+
+double student_weight(double square, double spread) {
+  return (kStudentFreedom + 1.0) / (kStudentFreedom + square / (spread * spread));
+}
+
+// A class's spread from the weighted squares of `count` members.
+double renewed(const EffectClass& of, double squares, double count) {
+  if (std::isinf(of.prior_weight)) return of.spread;
+  const double prior = of.prior_weight * of.spread * of.spread;
+  return std::sqrt((prior + squares) / (of.prior_weight + count));
+}
+
+class ExpectationMaximisation {
+ public:
+  explicit ExpectationMaximisation(const MixedModel& model, const MixedFit* settled)
+      : model_(model),
+        effect_weights_(model.effects.size(), 1.0),
+        weights_(model.observations.size(), 1.0),
+        noise_(settled ? settled->noise : model.noise.spread) {
+    for (const EffectClass& c : model.classes) spreads_.push_back(c.spread);
+    if (settled) spreads_ = settled->spreads;
+  }
+
+  void iterate(bool keep_spreads) {
+    for (int i = 0; i < kMostIterations; ++i) {
+      solve();
+      reweigh();
+      if (renew(keep_spreads) < kSettled && i > 3) break;
+    }
+    solve();
+  }
+
+  MixedFit result() const {
+    MixedFit fit{.means = {mean_.begin(), mean_.end()},
+                 .covariance = {},
+                 .spreads = spreads_,
+                 .noise = noise_};
+    for (Index k = 0; k < covariance_.rows(); ++k)
+      fit.covariance.emplace_back(covariance_.row(k).begin(), covariance_.row(k).end());
+    return fit;
+  }
+
+ private:
+  void solve() {
+    const Index n = static_cast<Index>(model_.effects.size());
+    MatrixXd precision = MatrixXd::Zero(n, n);
+    VectorXd sums = VectorXd::Zero(n);
+    for (std::size_t i = 0; i < model_.observations.size(); ++i) {
+      const Observation& o = model_.observations[i];
+      const double weight = weights_[i] / (noise_ * noise_);
+      for (const auto& [j, x] : o.slopes) {
+        sums[static_cast<Index>(j)] += weight * x * o.value;
+        for (const auto& [k, z] : o.slopes)
+          precision(static_cast<Index>(j), static_cast<Index>(k)) += weight * x * z;
+      }
+    }
+    for (Index k = 0; k < n; ++k) {
+      const auto effect = static_cast<std::size_t>(k);
+      const double spread = spreads_[model_.effects[effect]];
+      precision(k, k) += effect_weights_[effect] / (spread * spread);
+    }
+    covariance_ = precision.ldlt().solve(MatrixXd::Identity(n, n));
+    mean_ = covariance_ * sums;
+  }
+
+  double variance_of(const Slopes& slopes) const {
+    double sum = 0.0;
+    for (const auto& [j, x] : slopes) {
+      for (const auto& [k, z] : slopes)
+        sum += x * z * covariance_(static_cast<Index>(j), static_cast<Index>(k));
+    }
+    return sum;
+  }
+
+  double square_of(std::size_t effect) const {
+    const auto k = static_cast<Index>(effect);
+    return mean_[k] * mean_[k] + covariance_(k, k);
+  }
+
+  double square_of(const Observation& o) const {
+    double rest = o.value;
+    for (const auto& [k, x] : o.slopes) rest -= x * mean_[static_cast<Index>(k)];
+    return rest * rest + variance_of(o.slopes);
+  }
+
+  void reweigh() {
+    for (std::size_t k = 0; k < effect_weights_.size(); ++k) {
+      const std::size_t c = model_.effects[k];
+      if (model_.classes[c].student) effect_weights_[k] = student_weight(square_of(k), spreads_[c]);
+    }
+    for (std::size_t i = 0; i < weights_.size() && model_.noise.student; ++i)
+      weights_[i] = student_weight(square_of(model_.observations[i]), noise_);
+  }
+
+  // The largest change of a spread.
+  double renew(bool keep_spreads) {
+    if (keep_spreads) {
+      const VectorXd before = mean_;
+      solve();
+      return before.size() > 0 ? (mean_ - before).cwiseAbs().maxCoeff() : 0.0;
+    }
+    std::vector<double> squares(spreads_.size(), 0.0), counts(spreads_.size(), 0.0);
+    for (std::size_t k = 0; k < model_.effects.size(); ++k) {
+      squares[model_.effects[k]] += effect_weights_[k] * square_of(k);
+      counts[model_.effects[k]] += 1.0;
+    }
+    double change = 0.0;
+    const auto move = [&](double& spread, double to) {
+      change = std::max(change, std::abs(to / spread - 1.0));
+      spread = to;
+    };
+    for (std::size_t c = 0; c < spreads_.size(); ++c)
+      move(spreads_[c], renewed(model_.classes[c], squares[c], counts[c]));
+    double noise = 0.0;
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      noise += weights_[i] * square_of(model_.observations[i]);
+    move(noise_, renewed(model_.noise, noise, static_cast<double>(weights_.size())));
+    return change;
+  }
+
+  const MixedModel& model_;
+  std::vector<double> effect_weights_;  // l
+  std::vector<double> weights_;         // w
+  std::vector<double> spreads_;
+  double noise_;
+  VectorXd mean_;
+  MatrixXd covariance_;
+};
+
+}  // namespace
+
+double MixedFit::deviation(std::size_t effect) const {
+  return std::sqrt(covariance[effect][effect]);
+}
+
+double MixedFit::mean_of(const Slopes& slopes) const {
+  double sum = 0.0;
+  for (const auto& [k, x] : slopes) sum += x * means[k];
+  return sum;
+}
+
+double MixedFit::variance_of(const Slopes& slopes) const {
+  double sum = 0.0;
+  for (const auto& [j, x] : slopes) {
+    for (const auto& [k, z] : slopes) sum += x * z * covariance[j][k];
+  }
+  return sum;
+}
+
+MixedFit fit(const MixedModel& model, const MixedFit* settled) {
+  ExpectationMaximisation fitting(model, settled);
+  fitting.iterate(settled != nullptr);
+  return fitting.result();
+}
+
+}  // namespace llmsim::calibrate

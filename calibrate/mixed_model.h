@@ -1,0 +1,65 @@
+// A linear model whose effects come in classes, each with a variance that the data tell.
+//
+// Observation i is  y_i = sum_k x_ik u_k + e_i,  with effects u_k ~ t_nu(0, tau_c(k)) and noise
+// e_i ~ t_nu(0, sigma): Student's t with nu = 4 degrees of freedom, so that one study or row far
+// from all others does not drag them.  Written as normal distributions with a weight each,
+//
+//   posterior    A = sum_i w_i x_i x_i' / sigma^2 + diag(l_k / tau_c(k)^2),
+//                mean A^-1 sum_i w_i x_i y_i / sigma^2, covariance A^-1
+//   weights      l_k = (nu + 1) / (nu + E u_k^2 / tau^2),  w_i alike from E e_i^2 / sigma^2; 1 where
+//                a class is normal
+//   variances    tau_c^2 = (n0 tau0_c^2 + sum_{k in c} l_k E u_k^2) / (n0 + n_c),  sigma^2 alike
+//
+// are iterated until the variances settle (expectation maximisation).  n0 = `prior_weight` effects'
+// worth of a class's prior variance stand behind what the data say; a class with an infinite weight
+// keeps its prior.
+//
+// Sources: Laird & Ware, Biometrics 38 (1982), random effects by EM; Lange, Little & Taylor, J. Am.
+// Stat. Assoc. 84 (1989), Student's t by weights.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace llmsim::calibrate {
+
+inline constexpr double kStudentFreedom = 4.0;
+
+struct EffectClass {
+  double spread = 0.1;        // tau0
+  double prior_weight = 2.0;  // n0; infinite: the spread is given
+  bool student = true;        // false: normal
+};
+
+inline constexpr double kGiven = std::numeric_limits<double>::infinity();
+
+struct Observation {
+  double value = 0.0;
+  std::vector<std::pair<std::size_t, double>> slopes;  // effect, x_ik
+};
+
+struct MixedModel {
+  std::vector<EffectClass> classes;
+  std::vector<std::size_t> effects;  // the class of each
+  EffectClass noise{.spread = 0.05, .prior_weight = 2.0, .student = true};
+  std::vector<Observation> observations;
+};
+
+struct MixedFit {
+  std::vector<double> means;                    // of the effects
+  std::vector<std::vector<double>> covariance;  // of the effects
+  std::vector<double> spreads;                  // tau, by class
+  double noise = 0.0;                           // sigma
+
+  double deviation(std::size_t effect) const;
+  // Of sum_k x_k u_k.
+  double mean_of(const std::vector<std::pair<std::size_t, double>>& slopes) const;
+  double variance_of(const std::vector<std::pair<std::size_t, double>>& slopes) const;
+};
+
+// `settled`: the spreads of an earlier fit, which are kept.
+MixedFit fit(const MixedModel& model, const MixedFit* settled = nullptr);
+
+}  // namespace llmsim::calibrate

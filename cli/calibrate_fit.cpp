@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "calibrate/backtest.h"
+#include "calibrate/run_fit.h"
+#include "calibrate/statistics.h"
+#include "cli/commands.h"
+#include "hwdb/coefficient_file.h"
+#include "reports/table.h"
+#include "sim/base/error.h"
+
+namespace llmsim::cli {
+namespace {
+
+using reports::Kind;
+
+struct FitOptions {
+  std::vector<std::string> files;
+  std::string coefficients;  // file of rows that the fit replaces; empty: none
+  bool effects = false;
+  OutputOptions output;
+};
+
+// Leaves out what nobody measured.
+std::vector<hwdb::RunFile> measured_files(const std::vector<std::string>& paths) {
+  std::vector<hwdb::RunFile> files = read_run_files(paths, true);
+  const std::set<std::string> computed = calibrate::computed_groups(files);
+  for (const std::string& group : computed)
+    std::cerr << "group " << group << " is left out: its step times were computed\n";
+  std::erase_if(files, [&](const hwdb::RunFile& file) { return computed.contains(file.group); });
+  return files;
+}
+
+struct GroupErrors {
+  std::vector<double> before, fitted, left_out, inside;
+};
+
+std::vector<GroupErrors> by_group(const calibrate::MeasuredRuns& runs,
+                                  const calibrate::RunFit& fit) {
+  std::vector<GroupErrors> groups(runs.groups.size());
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+    GroupErrors& group = groups[runs.runs[i].group];
+    group.before.push_back(fit.before[i]);
+    group.fitted.push_back(fit.fitted[i]);
+    group.left_out.push_back(fit.left_out[i]);
+    const double z = -fit.left_out[i] / fit.deviations[i];
+    group.inside.push_back(z >= fit.quantiles.first && z <= fit.quantiles.second ? 1.0 : 0.0);
+  }
+  return groups;
+}
+
+double median_size(std::vector<double> errors) {
+  for (double& error : errors) error = std::abs(error);
+  return calibrate::median(std::move(errors));
+}
+
+reports::Table group_table(const calibrate::MeasuredRuns& runs, const calibrate::RunFit& fit) {
+  reports::Table table("Median errors of step times, by study",
+                       {{"group", "group"},
+                        {"runs", "runs", Kind::Integer},
+                        {"prior_error", "at the priors", Kind::Percent},
+                        {"fitted_error", "fitted", Kind::Percent},
+                        {"left_out_error", "left out", Kind::Percent},
+                        {"left_out_bias", "bias", Kind::Percent},
+                        {"coverage", "in 90 %", Kind::Percent}});
+  std::vector<double> before, fitted, left_out, inside;
+  const std::vector<GroupErrors> groups = by_group(runs, fit);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const GroupErrors& group = groups[g];
+    before.push_back(median_size(group.before));
+    fitted.push_back(median_size(group.fitted));
+    left_out.push_back(median_size(group.left_out));
+    inside.push_back(calibrate::mean(group.inside));
+    table.add_row({runs.groups[g], static_cast<std::int64_t>(group.before.size()), before.back(),
+                   fitted.back(), left_out.back(), calibrate::median(group.left_out),
+                   inside.back()});
+  }
+  if (!groups.empty())
+    table.add_row({std::string("mean"), static_cast<std::int64_t>(runs.runs.size()),
+                   calibrate::mean(before), calibrate::mean(fitted), calibrate::mean(left_out),
+                   reports::Cell(), calibrate::mean(inside)});
+  return table;
+}
+
+reports::Table spread_table(const calibrate::RunFit& fit) {
+  reports::Table table("Spreads of the levels", {{"level", "level"},
+                                                 {"effects", "effects", Kind::Integer},
+                                                 {"spread", "spread", Kind::Percent}});
+  for (std::size_t level = 0; level < calibrate::kLevels; ++level) {
+    const auto of = static_cast<calibrate::Level>(level);
+    const auto count = std::ranges::count_if(
+        fit.effects, [&](const calibrate::Effect& effect) { return effect.level == of; });
+    table.add_row({std::string(name_of(of)), static_cast<std::int64_t>(count), fit.spread(of)});
+  }
+  table.add_row({std::string("run"), reports::Cell(), fit.fit.noise});
+  table.add_note("a 90 % interval reaches from " + calibrate::three_digits(fit.quantiles.first) +
+                 " to " + calibrate::three_digits(fit.quantiles.second) + " deviations");
+  return table;
+}
+
+reports::Table effect_table(const calibrate::RunFit& fit) {
+  reports::Table table("Effects on the logarithms", {{"level", "level"},
+                                                     {"id", "id"},
+                                                     {"mean", "mean", Kind::Percent},
+                                                     {"deviation", "deviation", Kind::Percent},
+                                                     {"moved_by", "moved by"}});
+  for (std::size_t k = 0; k < fit.effects.size(); ++k) {
+    const calibrate::Effect& effect = fit.effects[k];
+    if (std::abs(fit.fit.means[k]) < 0.005) continue;
+    std::string moved;
+    for (const calibrate::Influence& i : fit.influence[k])
+      if (moved.size() < 60 && std::abs(i.shift) >= 0.01)
+        moved += i.group + " " + calibrate::three_digits(100.0 * i.shift) + " ";
+    table.add_row({std::string(name_of(effect.level)), effect.id, fit.fit.means[k],
+                   fit.fit.deviation(k), moved});
+  }
+  return table;
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) throw Error(path + ": cannot be read");
+  return text.str();
+}
+
+int run_calibrate_fit(const FitOptions& options) {
+  const reports::Format format = format_of(options.output);
+  std::string coefficients;
+  if (!options.coefficients.empty()) {
+    coefficients = text_of(options.coefficients);
+    check_can_be_written(options.coefficients);
+  }
+  const std::vector<hwdb::RunFile> files = measured_files(options.files);
+  const calibrate::MeasuredRuns runs = calibrate::measured_runs(files);
+  const calibrate::RunFit fit = calibrate::run_fit(runs);
+  const std::vector<hwdb::Coefficient> rows = calibrate::fitted_rows(fit);
+  if (!options.coefficients.empty())
+    write_file(hwdb::with_fitted_rows(coefficients, options.coefficients, rows, calibrate::kRunFit),
+               options.coefficients);
+  if (format == reports::Format::Json) {
+    write_result(hwdb::coefficients_json(rows), options.output);
+    return 0;
+  }
+  std::vector<reports::Table> tables{group_table(runs, fit), spread_table(fit)};
+  if (options.effects) tables.push_back(effect_table(fit));
+  std::string text;
+  for (const reports::Table& table : tables)
+    text += (text.empty() ? "" : "\n") + reports::render(table, format, style_of(options.output));
+  write_result(text, options.output);
+  return 0;
+}
+
+}  // namespace
+
+void add_calibrate_fit(CLI::App& calibrate, int& status) {
+  CLI::App* fit = calibrate.add_subcommand(
+      "fit", "fit coefficients and error bars to measured runs, each study left out in turn");
+  const auto options = std::make_shared<FitOptions>();
+  fit->add_option("runs", options->files,
+                  "run files, or folders of them; default the project's measured runs")
+      ->type_name("FILE");
+  fit->add_option("--coefficients", options->coefficients,
+                  "file of coefficients whose fitted rows are replaced; default none; example: "
+                  "--coefficients hwdb/facts/coefficients.json")
+      ->type_name("FILE");
+  fit->add_flag("--effects", options->effects, "also every effect, with the studies that move it");
+  add_output_options(*fit, options->output);
+  fit->callback([options, &status] { status = run_calibrate_fit(*options); });
+}
+
+}  // namespace llmsim::cli
