@@ -28,13 +28,13 @@ constexpr double kNegligible = 0.005;  // influence that is not worth naming
 // wastes is not known to better than 15 %; hosts differ by 40 %.
 constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.15, kGiven, false},  // all frameworks
-    {0.08, 4.0, true},      // a framework
-    {0.06, 4.0, true},      // an architecture
-    {0.06, 4.0, true},      // a device
-    {0.15, kGiven, false},  // all collectives
-    {0.10, 4.0, true},
+    {0.08, 4.0, false},     // a framework
+    {0.06, 4.0, false},     // an architecture
+    {0.06, 4.0, false},     // a device
+    {0.10, kGiven, false},  // all collectives
+    {0.10, kGiven, false},
     {0.40, kGiven, false},  // all hosts
-    {0.30, 4.0, true},
+    {0.30, 4.0, false},
     {0.10, 4.0, true},  // a study
     {0.20, 4.0, true},  // with experts
     {0.05, 4.0, true},  // a cell
