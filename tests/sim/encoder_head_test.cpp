@@ -9,6 +9,7 @@
 #include "sim/operators/block.h"
 #include "sim/operators/ends.h"
 #include "sim/operators/ends_dataflow.h"
+#include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -96,7 +97,8 @@ TEST(EncoderHead, ItsLayersStandBesideTheTable) {
 TEST(EncoderHead, SegmentsAreAddedToTheEmbedding) {
   TrainingRun run = encoder_run();
   const auto moved = [&] {
-    return total_moved(lower_embedding(run.model, run.strategy, run.framework).forward).value();
+    return total(lower_embedding(run.model, run.strategy, run.framework).forward, &Operator::moved)
+        .value();
   };
   const double with = moved();
   run.model.encoder->segment_types = 0;
