@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "sim/model/layer_weights.h"
-#include "sim/operators/attention_dataflow.h"
+#include "sim/operators/block_dataflow.h"
 #include "sim/operators/experts.h"
 #include "sim/operators/update.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "sim/base/dtype.h"
-#include "sim/operators/encoder_head.h"
 #include "sim/operators/ends.h"
 #include "sim/operators/layer_dataflow.h"
 #include "sim/operators/loss.h"
