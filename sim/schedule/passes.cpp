@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/memory/host_memory.h"
+#include "sim/memory/chunk_layers.h"
 #include "sim/schedule/waits.h"
 
 namespace llmsim::sim {
