@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/base/dtype.h"
+#include "sim/model/layer_weights.h"
 #include "sim/operators/attention_core.h"
 #include "sim/operators/layer_dataflow.h"
 #include "sim/operators/moe_dataflow.h"
@@ -178,6 +179,7 @@ class BlockDataflow {
         strategy_(strategy),
         framework_(framework),
         kind_(kind),
+        weights_(layer_weights(model, kind, strategy.tp)),
         layer_(model, strategy, framework) {}
 
   Dataflow flow() {
@@ -195,6 +197,15 @@ class BlockDataflow {
   bool all_adapted() const { return strategy_.adapters && strategy_.adapters->all_linear; }
   bool eager() const { return framework_.fusion == ElementwiseFusion::Eager; }
 
+  LayerWeight weight(WeightName name) const { return weights_[name].on_rank(strategy_.tp); }
+  // Values that a GEMM gives for all tokens on this rank, and that it reads.
+  double outputs(WeightName name) const {
+    return layer_.tokens * static_cast<double>(weight(name).columns);
+  }
+  double inputs(WeightName name) const {
+    return layer_.tokens * static_cast<double>(weight(name).rows);
+  }
+
   void attention_half() {
     normed_ = add_norm(layer_, stream_);
     const AttentionInputs heads = model_.mla ? mla_inputs(*model_.mla) : attention_inputs();
@@ -202,7 +213,7 @@ class BlockDataflow {
     if (strategy_.micro_batch > 1 && copies_attention_output())
       layer_.save_extra(Module::AttentionOutput, layer_.size(core));
     const Tensor output =
-        layer_.row_gemm(Module::AttentionOutput, core, model_.bias.attention_output,
+        layer_.row_gemm(Module::AttentionOutput, core, weight(WeightName::AttentionOutput),
                         layer_.keeps_input(all_adapted()), !parallel());
     if (parallel()) {
       attention_ = output;
@@ -212,15 +223,14 @@ class BlockDataflow {
   }
 
   AttentionInputs attention_inputs() {
-    const double e = layer_.element, t = layer_.tokens;
-    const double q = t * model_.num_heads / layer_.ranks * model_.head_dim,
-                 kv = t * std::max(1.0, model_.num_kv_heads / layer_.ranks) * model_.head_dim;
+    const double e = layer_.element, q = inputs(WeightName::AttentionOutput),
+                 kv = (outputs(WeightName::Qkv) - q) / 2.0;
     const double kept = framework_.saved.expanded_kv_heads ? q : kv;
     if (!layer_.autograd()) return copied_heads(q, kv);
     AttentionInputs heads{
         .q = layer_.add(q * e), .k = layer_.add(kept * e), .v = layer_.add(kept * e)};
-    layer_.column_gemm(Module::Qkv, normed_, {heads.q, heads.k, heads.v}, q + 2.0 * kv,
-                       model_.bias.qkv, layer_.keeps_input(true));
+    layer_.column_gemm(Module::Qkv, normed_, {heads.q, heads.k, heads.v}, weight(WeightName::Qkv),
+                       layer_.keeps_input(true));
     if (model_.qk_norm != QkNorm::None) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
     if (strategy_.adapters) layer_.save_adapter_dropout(layer_.residual_elements());
     if (framework_.saved.fused_qkv) layer_.save_extra(Module::Qkv, Bytes((q + kv) * e));
@@ -230,8 +240,8 @@ class BlockDataflow {
   // What the GEMM gives is copied by heads.
   AttentionInputs copied_heads(double q, double kv) {
     const double e = layer_.element;
-    const Tensor joined = layer_.add((q + 2.0 * kv) * e);
-    layer_.column_gemm(Module::Qkv, normed_, {joined}, q + 2.0 * kv, model_.bias.qkv, true);
+    const Tensor joined = layer_.add(outputs(WeightName::Qkv) * e);
+    layer_.column_gemm(Module::Qkv, normed_, {joined}, weight(WeightName::Qkv), true);
     const AttentionInputs heads{
         .q = layer_.add(q * e), .k = layer_.add(kv * e), .v = layer_.add(kv * e)};
     layer_.flow.step(Module::Qkv).reads(joined).writes(heads.q).writes(heads.k).writes(heads.v);
@@ -240,32 +250,35 @@ class BlockDataflow {
 
   // Every tensor rank has the latents of its tokens, and gathers those of all for the GEMMs up.
   AttentionInputs mla_inputs(const Mla& mla) {
-    const double e = layer_.element, t = layer_.tokens,
-                 heads = static_cast<double>(model_.num_heads) / layer_.ranks;
-    const double d = query_head_dim(model_), rank = mla.kv_lora_rank, rope = mla.qk_rope_head_dim;
-    Tensor query_input = normed_;
-    if (mla.q_lora_rank) {
-      const Tensor down = layer_.own_gemm(Module::Qkv, normed_, *mla.q_lora_rank);
-      query_input = add_norm(layer_, down, *mla.q_lora_rank);
-    }
-    const Tensor latents = layer_.own_gemm(Module::Qkv, normed_, rank + rope);
-    const Tensor normed_latents = add_norm(layer_, latents, rank);
-    const AttentionInputs inputs{.q = layer_.add(t * heads * d * e),
-                                 .k = layer_.add(t * heads * d * e),
-                                 .v = layer_.add(t * heads * mla.v_head_dim * e)};
-    const Tensor rows = layer_.add(t * heads * d * e);
-    layer_.column_gemm(Module::MlaUp, query_input, {rows}, heads * d * t, false, true);
-    layer_.flow.step(Module::MlaUp).reads(rows).writes(inputs.q);
-    const Tensor key_rows = layer_.add(t * heads * (mla.qk_nope_head_dim + mla.v_head_dim) * e);
-    layer_.column_gemm(Module::MlaUp, normed_latents, {key_rows},
-                       t * heads * (mla.qk_nope_head_dim + mla.v_head_dim), false, true);
+    const double e = layer_.element, queries = outputs(WeightName::QueryUp) * e,
+                 rope = layer_.tokens * mla.qk_rope_head_dim * e;
+    const Tensor query_input =
+        mla.q_lora_rank ? latents(WeightName::QueryDown, WeightName::QueryNorm) : normed_;
+    const Tensor key_input = latents(WeightName::MlaDown, WeightName::MlaNorm);
+    const AttentionInputs heads{.q = layer_.add(queries),
+                                .k = layer_.add(queries),
+                                .v = layer_.add(inputs(WeightName::AttentionOutput) * e)};
+    const Tensor query_rows = up_from(query_input, WeightName::QueryUp);
+    layer_.flow.step(Module::MlaUp).reads(query_rows).writes(heads.q);
+    const Tensor key_rows = up_from(key_input, WeightName::MlaUp);
     layer_.flow.step(Module::MlaUp)
         .reads(key_rows)
-        .writes(inputs.k)
-        .writes(inputs.v)
-        .forward_workspace(Bytes(t * rope * e))
-        .backward_workspace(Bytes(t * rope * e));
-    return inputs;
+        .writes(heads.k)
+        .writes(heads.v)
+        .forward_workspace(Bytes(rope))
+        .backward_workspace(Bytes(rope));
+    return heads;
+  }
+
+  Tensor latents(WeightName matrix, WeightName norm) {
+    const Tensor down = layer_.own_gemm(Module::Qkv, normed_, weight(matrix));
+    return add_norm(layer_, down, static_cast<double>(weight(norm).columns));
+  }
+
+  Tensor up_from(Tensor latents, WeightName matrix) {
+    const Tensor rows = layer_.add(outputs(matrix) * layer_.element);
+    layer_.column_gemm(Module::MlaUp, latents, {rows}, weight(matrix), true);
+    return rows;
   }
 
   // A single sequence is transposed by a view; ring attention merges partial results into a new
@@ -289,11 +302,11 @@ class BlockDataflow {
   }
 
   Tensor mlp() {
-    const double f = layer_.tokens * model_.ffn_size / layer_.ranks, e = layer_.element;
+    const double f = inputs(WeightName::MlpDown), e = layer_.element;
     const Tensor gate = model_.gated_mlp ? layer_.add(f * e) : Dataflow::kNone,
                  up = layer_.add(f * e), inner = layer_.add(f * e);
-    layer_.column_gemm(Module::MlpUp, normed_, {gate, up}, (model_.gated_mlp ? 2.0 : 1.0) * f,
-                       model_.bias.mlp, layer_.keeps_input(all_adapted()));
+    layer_.column_gemm(Module::MlpUp, normed_, {gate, up}, weight(WeightName::MlpUp),
+                       layer_.keeps_input(all_adapted()));
     // Silu(gate).
     if (model_.gated_mlp && eager()) layer_.save_extra(Module::Activation, Bytes(f * e));
     if (!model_.gated_mlp && eager() && framework_.composed_activation)
@@ -301,7 +314,7 @@ class BlockDataflow {
     layer_.flow.step(Module::Activation).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
     if (all_adapted()) layer_.save_adapter_dropout(f);
     layer_.flow.end_of_needed();
-    return layer_.row_gemm(Module::MlpDown, inner, model_.bias.mlp,
+    return layer_.row_gemm(Module::MlpDown, inner, weight(WeightName::MlpDown),
                            layer_.keeps_input(all_adapted()), !parallel());
   }
 
@@ -327,6 +340,7 @@ class BlockDataflow {
   const Strategy& strategy_;
   const Framework& framework_;
   LayerKind kind_;
+  LayerWeights weights_;
   LayerDataflow layer_;
   Tensor stream_ = Dataflow::kNone;  // the residual stream
   Tensor normed_ = Dataflow::kNone;
