@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/memory/host_memory.h"
 #include "sim/memory/memory_account.h"
 
 namespace llmsim::sim {
@@ -127,6 +126,19 @@ void Chunk::add_again(std::size_t kind, int index) {
   const auto place = static_cast<std::uint16_t>(kind);
   order_.push_back({place, index});
   if (kinds_[kind].divides_experts) with_experts_.push_back(place);
+}
+
+double offloading_blocks(const Strategy& strategy, int blocks) {
+  const int chosen = strategy.offload.blocks;
+  return chosen == 0
+             ? blocks
+             : std::min<double>(blocks, static_cast<double>(chosen) / strategy.virtual_stages);
+}
+
+Bytes offloaded_by_block(const Run& run, const BlockPrice& block) {
+  return run.strategy.offload.modules.any()
+             ? block.offloaded
+             : stored_inputs_per_block(run.strategy, run.framework) * block.saved;
 }
 
 bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other) {

@@ -114,6 +114,12 @@ class Chunk {
   std::vector<std::uint16_t> with_experts_;
 };
 
+// Blocks of a part of the model that offload activations, of a strategy that does.
+double offloading_blocks(const Strategy& strategy, int blocks);
+
+// What one of them sends to the host for each micro-batch.
+Bytes offloaded_by_block(const Run& run, const BlockPrice& block);
+
 // Whether two parts have the same layers, wherever in the model they are, as far as can be seen
 // from the parts.
 bool same_layers(const LayerPrices& prices, const ModelChunk& one, const ModelChunk& other);

@@ -1,7 +1,7 @@
 // What one pass of a micro-batch through a chunk allocates, from nothing: the most, and what it
 // leaves.
 //
-//   forward    receive the input; each layer with its unit (unit_gathers.h): rise and net of its
+//   forward    receive the input; each layer with its unit: rise and net of its
 //              forward pass, less what its checkpoint does not store; send the output
 //   backward   receive the gradient of the output; each layer from the last on: whole weights,
 //              whole gradients, what its checkpoint stored less and what was written again with it,

@@ -1,5 +1,5 @@
 // Memory of a run: the peak of every pipeline stage and where in the step it is, what an allocator
-// makes of it, whether it fits, and the curve of a stage through a step.
+// makes of it, whether it fits, the curve of a stage through a step, and the memory of the hosts.
 //
 // step_walk.h follows the passes of a stage; here its highest point is made an answer.
 //
@@ -15,6 +15,23 @@
 // log (1.24 +- 0.06, in fp16 and bf16 alike); nine pairs of reserved and allocated bytes of
 // BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1 and 1.6,
 // median 1.23.
+//
+// In the memory of a node's host lives what a run offloads, and whole models while ranks load them.
+// Bytes of one rank, of its stage with most:
+//
+//   optimizer     master weights, states, fp32 gradients for the update, and the sums of 16-bit
+//                 gradients where they live there; divided by the shard ranks
+//   parameters    the weights, divided by the shard ranks under Zero3
+//   activations   of the blocks in flight at the peak all but two, the one at hand and the one on
+//                 its way, each with
+//                   checkpoints, whole blocks   what it saves, of as many blocks of a stage as the
+//                                               strategy says
+//                   modules                     the inputs of the modules
+//   load          the whole model on one tensor rank, where each process makes it before it is
+//                 sharded (host_load_bytes)
+//
+// The load comes before the rest: the larger of the two counts, times the devices on a node.
+// Source: ours; DeepSpeed's ZeRO-Offload, Megatron-LM's and this project's offload of activations.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +39,6 @@
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
-#include "sim/memory/host_memory.h"
 #include "sim/memory/memory_account.h"
 #include "sim/memory/step_walk.h"
 #include "sim/run.h"
@@ -38,6 +54,15 @@ struct StageMemory {
   Bytes lost{};            // of what it holds at the peak: gaps that nothing fits into
   // "weights", "gradients", "optimizer_states", "activations", "logits", ...
   std::vector<MemoryTerm> terms{};
+};
+
+struct HostMemory {
+  Bytes device{};    // one rank's
+  Bytes node{};      // all ranks of a node
+  Bytes capacity{};  // of a node; 0: unknown
+  bool loading = false;
+
+  bool fits() const { return capacity <= Bytes(0.0) || node <= capacity; }
 };
 
 // The highest point of a phase of a step.

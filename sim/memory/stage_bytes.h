@@ -6,7 +6,6 @@
 // frameworks with flat ones are padded to their ranks.  Source: ours.
 #pragma once
 
-#include "sim/cost/layer_prices.h"
 #include "sim/memory/memory_account.h"
 #include "sim/memory/stage_contents.h"
 #include "sim/run.h"
@@ -38,7 +37,6 @@ struct StageBytes {
 // Of these what lasts from one step to the next.
 MemoryTerms lasting_terms(const StageBytes& bytes, const Framework& framework);
 
-StageBytes stage_bytes(const Run& run, const LayerPrices& prices, const StageContents& contents,
-                       int stage);
+StageBytes stage_bytes(const Run& run, const StageContents& contents, int stage);
 
 }  // namespace llmsim::sim

@@ -70,7 +70,7 @@ std::optional<int> WalkedStage::passes_to_peak() const {
 
 WalkedStage walked_stage(const Run& run, const LayerPrices& prices, const StageContents& contents,
                          int number) {
-  const StageBytes bytes = stage_bytes(run, prices, contents, number);
+  const StageBytes bytes = stage_bytes(run, contents, number);
   WalkedStage stage{.run = run,
                     .number = number,
                     .shape = pipeline_shape(run.strategy),

@@ -29,7 +29,7 @@
 #pragma once
 
 #include "sim/model/transformer.h"
-#include "sim/operators/layer_operators.h"
+#include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 

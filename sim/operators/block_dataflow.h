@@ -26,6 +26,10 @@
 
 namespace llmsim::sim {
 
+// Queries that a blockwise attention kernel handles at once: the scores of one block are there at a
+// time.
+inline constexpr int kAttentionBlock = 128;
+
 // Of 0.5 x (1 + tanh(...)) written out, saved beside x itself: 0.5 x, the tangent, and one more
 // than it.
 inline constexpr double kComposedGeluKeeps = 3.0;

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/operators/module.h"
+#include "sim/operators/operator.h"
 #include "sim/strategy/recompute.h"
 
 namespace llmsim::sim {

@@ -1,9 +1,9 @@
 #include "sim/operators/ends.h"
 
-#include <utility>
+#include <algorithm>
+#include <cmath>
 
 #include "sim/base/dtype.h"
-#include "sim/operators/encoder_head.h"
 #include "sim/operators/linear.h"
 #include "sim/operators/loss.h"
 #include "sim/operators/traffic.h"
@@ -94,6 +94,11 @@ LayerOperators of_module(Module module, const LayerOperators& operators) {
 
 }  // namespace
 
+std::int64_t predicted_of(const Transformer& model, std::int64_t tokens) {
+  return std::max<std::int64_t>(1,
+                                std::llround(predicted_share(model) * static_cast<double>(tokens)));
+}
+
 LayerOperators lower_embedding(const Transformer& model, const Strategy& strategy,
                                const Framework& framework) {
   const EndShape shape = shape_of(model, strategy);
@@ -159,6 +164,52 @@ void add_predictions(LayerOperators& ends, const LayerOperators& head, const Lay
   }
 }
 
+// Of an encoder's head: `tokens` x h values become `predicted` x h; backward the rows go back into
+// zeros of the whole stream.
+void pick_rows(LayerOperators& head, double tokens, double predicted, double element) {
+  head.forward.push_back(
+      memory_bound(OperatorKind::Copy, "predicted_tokens", predicted, 2 * element, 1));
+  Operator scatter =
+      memory_bound(OperatorKind::Copy, "predicted_tokens", predicted, 2 * element, 2);
+  scatter.moved += Bytes(tokens * element);
+  head.backward.push_back(scatter);
+}
+
+constexpr std::int64_t kSentenceClasses = 2;  // follows, or does not
+
+// Between an encoder's last layer and the logits.
+LayerOperators lower_encoder_head(const Transformer& model, const Strategy& strategy,
+                                  const Framework& framework, const EndShape& shape) {
+  const std::int64_t h = model.hidden_size, predicted = predicted_of(model, shape.tokens);
+  const LinearContext linear{.precision = strategy.precision,
+                             .framework = &framework,
+                             .adapters = {},
+                             .frozen = strategy.adapters.has_value()};
+  LayerOperators head;
+  const auto gemm = [&](const char* label, std::int64_t rows, std::int64_t out) {
+    head.add(lower_linear(linear, label, rows, out, h));
+  };
+  const auto elements = [&](std::int64_t rows) {
+    return static_cast<double>(rows) * model.hidden_size;
+  };
+  const auto stream = [&](OperatorKind kind, const char* label, std::int64_t rows,
+                          const Traffic& traffic) {
+    head.add(kind, Module::Head, label, elements(rows), traffic);
+  };
+  const Traffic activation = activation_traffic(false, framework, shape.element);
+  pick_rows(head, elements(shape.tokens), elements(predicted), shape.element);
+  gemm("head_transform", predicted, h);
+  stream(OperatorKind::Activation, "head_activation", predicted, activation);
+  stream(OperatorKind::Norm, "head_norm", predicted,
+         norm_traffic(model.norm, framework, shape.element));
+  if (model.encoder->next_sentence) {
+    gemm("pooler", strategy.micro_batch, h);
+    stream(OperatorKind::Activation, "pooler_activation", strategy.micro_batch, activation);
+    gemm("next_sentence", strategy.micro_batch, kSentenceClasses);
+  }
+  return head;
+}
+
 }  // namespace
 
 LayerOperators lower_head(const Transformer& model, const Strategy& strategy,
@@ -167,7 +218,7 @@ LayerOperators lower_head(const Transformer& model, const Strategy& strategy,
   LayerOperators ends;
   if (model.final_norm) add_norm(ends, "final_norm", model, framework, shape);
   add_tensor_collectives(ends, model, strategy, framework, shape);
-  if (model.encoder) ends.add(lower_encoder_head(model, strategy, framework, shape.tokens));
+  if (model.encoder) ends.add(lower_encoder_head(model, strategy, framework, shape));
   ends = of_module(Module::Head, ends);
   ends.add(lower_loss(model, strategy, framework, predicted_of(model, shape.tokens)));
   if (model.mtp_layers > 0)

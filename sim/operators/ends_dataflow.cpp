@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "sim/base/dtype.h"
-#include "sim/operators/encoder_head.h"
 #include "sim/operators/ends.h"
 #include "sim/operators/layer_dataflow.h"
 #include "sim/operators/loss.h"
@@ -39,6 +38,9 @@ class HeadDataflow {
   bool divided() const { return strategy_.tp > 1; }
   bool trains() const { return !strategy_.adapters; }
   double logits() const { return tokens_ * columns_; }
+  LayerWeight weight() const {
+    return {.rows = model_.hidden_size, .columns = model_.vocab_size / strategy_.tp};
+  }
   double weights() const { return columns_ * model_.hidden_size; }
 
   void head(Tensor stream) {
@@ -70,7 +72,7 @@ class HeadDataflow {
 
   void loss_of_logits(Tensor normed) {
     const Tensor made = layer_.add(logits() * layer_.element, Role::Logits);
-    layer_.column_gemm(Module::Head, normed, {made}, layer_.tokens * columns_, false, true);
+    layer_.column_gemm(Module::Head, normed, {made}, weight(), true);
     if (strategy_.fused_cross_entropy) return fused_loss(made);
     if (!layer_.autograd()) return plain_loss(made);
     autograd_loss(made);
@@ -190,7 +192,7 @@ class HeadDataflow {
                  e = layer_.element;
     const double low = chunk * columns_ * e, high = chunk * columns_ * kFp32Bytes,
                  loss = 2.0 * kFp32Bytes;
-    const double of_weights = layer_.weight_gradient_workspace(weights(), 0.0).value();
+    const double of_weights = layer_.weight_gradient_workspace(weight()).value();
     const double forward =
         (e < kFp32Bytes ? std::max(low, row_sums(chunk)) : row_sums(chunk)) + high;
     const double backward =

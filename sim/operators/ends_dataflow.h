@@ -20,8 +20,8 @@
 //                        (V/n h e) and of its input (t h e), which wait for backward; V/n h e of
 //                        the weights where the framework casts them
 //
-// The head of an encoder is encoder_head.h's, and works on predicted tokens.  Multi-token
-// prediction repeats the head.
+// The head of an encoder (ends.h) works on predicted tokens.  Multi-token prediction repeats the
+// head.
 #pragma once
 
 #include "sim/model/transformer.h"

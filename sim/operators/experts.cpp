@@ -189,7 +189,7 @@ class ExpertLowering {
     out_.add(Module::SharedUp, lower_linear(linear_, up, shared_tokens()));
     bias_gradient(Module::SharedUp, up, shared_tokens());
     activate(Module::SharedActivation, "shared_activation",
-             real(shared_tokens() * shape_.shared_ffn));
+             real(shared_tokens() * weights_[WeightName::SharedDown].on_rank(tensor_).rows));
     if (moe_.shared_expert_gate)
       out_.add(Module::SharedUp,
                lower_linear(wide(), weights_[WeightName::SharedGate], shape_.tokens));

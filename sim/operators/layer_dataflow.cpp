@@ -33,14 +33,16 @@ void LayerDataflow::save_adapter_dropout(double elements) {
     save_extra(Module::Residual, Bytes(elements * (element + 1.0)));
 }
 
-Bytes LayerDataflow::weight_gradient_workspace(double weights, double bias) const {
+Bytes LayerDataflow::weight_gradient_workspace(const LayerWeight& weight) const {
+  const double columns = static_cast<double>(weight.columns),
+               bias = weight.biases > 0 ? columns : 0.0;
   const double gradient = framework_.storage.gradient_bytes;
   const bool cast =
       gradient > element && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
   const bool made_separately =
       autograd() && !framework_.gradients.accumulated_by_gemm && !strategy_.adapters;
-  const double of_weights =
-      weights * ((cast || made_separately ? element : 0.0) + (cast ? gradient : 0.0));
+  const double of_weights = static_cast<double>(weight.rows) * columns *
+                            ((cast || made_separately ? element : 0.0) + (cast ? gradient : 0.0));
   const double of_bias =
       framework_.gradients.fused_bias ? 0.0 : bias * (element + (cast ? gradient : 0.0));
   return Bytes(std::max(of_weights, of_bias));
@@ -62,39 +64,35 @@ void LayerDataflow::save_input(Dataflow::Step& step, Tensor x) {
   step.writes(copy_).saves(copy_);
 }
 
+Dataflow::Step& LayerDataflow::gemm(Module module, Tensor x, std::initializer_list<Tensor> y,
+                                    const LayerWeight& weight, Tensor saved, Bytes again) {
+  Dataflow::Step& step = flow.step(module).reads(x).gemm(policy_saves());
+  for (const Tensor output : y) step.writes(output);
+  if (saved != Dataflow::kNone) save_input(step, saved);
+  return step.backward_workspace(again + weight_gradient_workspace(weight));
+}
+
 void LayerDataflow::column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y,
-                                double elements, bool bias, bool saves_input) {
-  const double columns = elements / tokens, in = size(x) / Bytes(own_tokens() * element);
+                                const LayerWeight& weight, bool saves_input) {
   Tensor input = x;
   if (gathers) {
     input = flow.add(ranks * size(x));
     flow.step(module).reads(x).writes(input);
   }
-  Dataflow::Step& step = flow.step(module).reads(input);
-  for (const Tensor output : y) step.writes(output);
-  step.gemm(policy_saves());
-  if (saves_input) save_input(step, x);
-  const Bytes gathered = gathers && saves_input ? ranks * size(x) : Bytes(0.0);
-  step.backward_workspace(gathered + weight_gradient_workspace(columns * in, bias ? columns : 0.0));
+  const Bytes again = gathers && saves_input ? ranks * size(x) : Bytes(0.0);
+  gemm(module, input, y, weight, saves_input ? x : Dataflow::kNone, again);
 }
 
-LayerDataflow::Tensor LayerDataflow::own_gemm(Module module, Tensor x, double width) {
-  const Tensor y = flow.add(Bytes(own_tokens() * width * element));
-  Dataflow::Step& step = flow.step(module).reads(x).writes(y).gemm(policy_saves());
-  save_input(step, x);
-  step.backward_workspace(weight_gradient_workspace(width * model_.hidden_size, 0.0));
+LayerDataflow::Tensor LayerDataflow::own_gemm(Module module, Tensor x, const LayerWeight& weight) {
+  const Tensor y = add(own_tokens() * static_cast<double>(weight.columns) * element);
+  gemm(module, x, {y}, weight, x);
   return y;
 }
 
-LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, bool bias, bool saves_input,
-                                              bool reduces) {
-  const double in = size(x) / Bytes(tokens * element);
+LayerDataflow::Tensor LayerDataflow::row_gemm(Module module, Tensor x, const LayerWeight& weight,
+                                              bool saves_input, bool reduces) {
   const Tensor partial = flow.add(whole_residual());
-  Dataflow::Step& step =
-      flow.step(module).reads(x).writes(partial).gemm(policy_saves()).row_parallel();
-  if (saves_input) save_input(step, x);
-  step.backward_workspace(
-      weight_gradient_workspace(model_.hidden_size * in, bias ? model_.hidden_size : 0.0));
+  gemm(module, x, {partial}, weight, saves_input ? x : Dataflow::kNone).row_parallel();
   return reduces ? reduce(module, partial) : partial;
 }
 

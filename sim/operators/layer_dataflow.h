@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "sim/base/dtype.h"
+#include "sim/model/layer_weights.h"
 #include "sim/model/transformer.h"
 #include "sim/operators/dataflow.h"
 #include "sim/operators/linear.h"
@@ -68,19 +69,26 @@ class LayerDataflow {
     return !strategy_.adapters || adapted || framework_.saved.frozen_inputs;
   }
 
-  // While the gradient of a weight is made: what the GEMM gives before it is added to gradients of
-  // another format, and the sum over tokens for a bias, whichever is larger.
-  Bytes weight_gradient_workspace(double weights, double bias) const;
+  // While the gradient of a weight and its bias is made: what the GEMM gives before it is added to
+  // gradients of another format, and the sum over tokens for the bias, whichever is larger.
+  Bytes weight_gradient_workspace(const LayerWeight& weight) const;
 
-  // y = x w on this rank's columns: the input is gathered with sequence parallelism, again in the
-  // backward pass.  `elements`: of all outputs.
-  void column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y, double elements,
-                   bool bias, bool saves_input);
-  // On this rank's own tokens, with the whole weight; `width` columns.
-  Tensor own_gemm(Module module, Tensor x, double width);
+  // A weight is as it stands on this rank (LayerWeight::on_rank), here and below.
+  //
+  // y = x w; `saved`: what the gradient of the weight is made from, if any; `again`: what the
+  // backward pass gathers for it once more.
+  Dataflow::Step& gemm(Module module, Tensor x, std::initializer_list<Tensor> y,
+                       const LayerWeight& weight, Tensor saved, Bytes again = {});
+  // On this rank's columns: the input is gathered with sequence parallelism, again in the backward
+  // pass.
+  void column_gemm(Module module, Tensor x, std::initializer_list<Tensor> y,
+                   const LayerWeight& weight, bool saves_input);
+  // On this rank's own tokens, with the whole weight.
+  Tensor own_gemm(Module module, Tensor x, const LayerWeight& weight);
   // On this rank's rows of the weight, to the residual stream; `reduces`: summed over the tensor
   // ranks.
-  Tensor row_gemm(Module module, Tensor x, bool bias, bool saves_input, bool reduces);
+  Tensor row_gemm(Module module, Tensor x, const LayerWeight& weight, bool saves_input,
+                  bool reduces);
   // The sum over tensor ranks of a residual stream; with sequence parallelism each keeps its part.
   Tensor reduce(Module module, Tensor partial);
 

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "sim/model/layer_weights.h"
-#include "sim/operators/layer_operators.h"
+#include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 

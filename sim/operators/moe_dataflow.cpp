@@ -1,5 +1,6 @@
 #include "sim/operators/moe_dataflow.h"
 
+#include "sim/model/layer_weights.h"
 #include "sim/operators/experts.h"
 
 namespace llmsim::sim {
@@ -16,10 +17,10 @@ class MoeDataflow {
         moe_(*model_.moe),
         strategy_(layer.strategy()),
         framework_(layer.framework()),
+        weights_(layer_weights(model_, LayerKind::Moe)),
         shape_(expert_shape(model_, strategy_, framework_)),
         e_(layer.element),
         tokens_(static_cast<double>(shape_.tokens)),
-        width_(model_.gated_mlp ? 2.0 : 1.0),
         input_(input) {}
 
   Tensor output() {
@@ -30,12 +31,13 @@ class MoeDataflow {
     }
     route();
     dispatch();
-    if (shape_.shared_ffn > 0) shared_up();
+    const bool shares = shape_.shared_ffn > 0;
+    if (shares) shared_up();
     experts();
     give_back();
-    if (shape_.shared_ffn > 0) shared_activation();
+    Tensor shared = shares ? activate(Module::SharedActivation, shared_) : Dataflow::kNone;
     if (!moe_.shared_expert_gate) layer_.flow.end_of_needed();
-    const Tensor shared = shape_.shared_ffn > 0 ? shared_down() : Dataflow::kNone;
+    if (shares) shared = shared_down(shared);
     if (moe_.shared_expert_gate) layer_.flow.end_of_needed();
     const Tensor sum = combine();
     if (shared != Dataflow::kNone) layer_.flow.add_in_place(shared, sum);
@@ -58,33 +60,53 @@ class MoeDataflow {
     return next;
   }
 
-  // What a gated MLP's first GEMM gives beside the values.
-  Tensor gate_of(double elements) {
-    return model_.gated_mlp ? layer_.add(elements * e_) : Dataflow::kNone;
+  LayerWeight expert_weight(WeightName name) const {
+    return weights_[name].on_rank(strategy_.expert_tensor_ranks());
   }
-  Bytes gradient_workspace(double weights, double bias) const {
-    return layer_.weight_gradient_workspace(weights, bias);
+  LayerWeight shared_weight(WeightName name) const { return weights_[name].on_rank(strategy_.tp); }
+
+  // What the first GEMM of an MLP gives: the values, and beside them those of a gate.
+  struct Up {
+    Tensor gate = Dataflow::kNone, values = Dataflow::kNone;
+    double elements = 0.0;  // of each
+  };
+
+  Up up(Module module, Tensor x, double rows, const LayerWeight& weight, Tensor saved,
+        Bytes again = {}) {
+    Up y{.elements = rows * static_cast<double>(weight.columns / weight.side_by_side)};
+    if (model_.gated_mlp) y.gate = layer_.add(y.elements * e_);
+    y.values = layer_.add(y.elements * e_);
+    layer_.gemm(module, x, {y.gate, y.values}, weight, saved, again);
+    return y;
+  }
+
+  Tensor activate(Module module, const Up& up) {
+    if (eager_gate()) layer_.save_extra(module, Bytes(up.elements * e_));  // silu(gate)
+    const Tensor inner = layer_.add(up.elements * e_);
+    layer_.flow.step(module).reads(up.gate).reads(up.values).writes(inner).saves(up.gate).saves(
+        up.values);
+    return inner;
   }
 
   // Logits, probabilities in fp32, the choice, its weights and where the rows go.
   void route() {
-    const double experts = moe_.num_experts, logits = tokens_ * experts;
+    const LayerWeight router = weights_[WeightName::Router];
+    const double logits = tokens_ * static_cast<double>(router.columns);
     const Tensor raw = layer_.add(logits * e_);
     layer_.flow.step(Module::Router)
         .reads(whole_)
         .writes(raw)
         .gemm()
         .saves(input_)
-        .backward_workspace(
-            gradient_workspace(experts * model_.hidden_size, moe_.router_bias ? experts : 0.0));
+        .backward_workspace(layer_.weight_gradient_workspace(router));
     const Tensor high = e_ < kFp32Bytes ? replaced(Module::Router, raw, logits * kFp32Bytes) : raw;
     const Tensor probabilities = layer_.add(logits * kFp32Bytes);
     layer_.flow.step(Module::Router).reads(high).writes(probabilities).saves(probabilities);
-    weights_ = layer_.add(sent() * e_);
+    choice_ = layer_.add(sent() * e_);
     indices_ = layer_.add(3.0 * sent() * kRowIndexBytes, Role::Statistic);
     layer_.flow.step(Module::Router)
         .reads(probabilities)
-        .writes(weights_)
+        .writes(choice_)
         .writes(indices_)
         .saves(indices_)
         .forward_workspace(Bytes(sent() * std::max(kFp32Bytes, kRowIndexBytes)));
@@ -104,34 +126,15 @@ class MoeDataflow {
   }
 
   void experts() {
-    const double h = model_.hidden_size, f = static_cast<double>(shape_.ffn), count = rows() * f;
-    const Tensor gate = gate_of(count), up = layer_.add(count * e_);
-    Dataflow::Step& first = layer_.flow.step(Module::ExpertUp)
-                                .reads(rows_)
-                                .writes(gate)
-                                .writes(up)
-                                .gemm(layer_.policy_saves());
-    layer_.save_input(first, rows_);
-    first.backward_workspace(
-        gradient_workspace(width_ * f * h, moe_.expert_bias ? width_ * f : 0.0));
-    const Tensor inner = activate(Module::ExpertActivation, gate, up, count);
+    const Up first =
+        up(Module::ExpertUp, rows_, rows(), expert_weight(WeightName::ExpertUp), rows_);
+    const Tensor inner = activate(Module::ExpertActivation, first);
     const bool unweighted =
         framework_.saved.weighted_in_experts && !(model_.gated_mlp && !eager_gate());
-    if (unweighted) layer_.save_extra(Module::ExpertActivation, Bytes(count * e_));
+    if (unweighted) layer_.save_extra(Module::ExpertActivation, Bytes(first.elements * e_));
     results_ = layer_.add(row_bytes(rows()));
-    Dataflow::Step& second = layer_.flow.step(Module::ExpertDown)
-                                 .reads(inner)
-                                 .writes(results_)
-                                 .gemm(layer_.policy_saves());
-    layer_.save_input(second, inner);
-    second.backward_workspace(gradient_workspace(h * f, moe_.expert_bias ? h : 0.0));
-  }
-
-  Tensor activate(Module module, Tensor gate, Tensor up, double elements) {
-    if (eager_gate()) layer_.save_extra(module, Bytes(elements * e_));  // silu(gate)
-    const Tensor inner = layer_.add(elements * e_);
-    layer_.flow.step(module).reads(gate).reads(up).writes(inner).saves(gate).saves(up);
-    return inner;
+    layer_.gemm(Module::ExpertDown, inner, {results_}, expert_weight(WeightName::ExpertDown),
+                inner);
   }
 
   void give_back() {
@@ -145,11 +148,8 @@ class MoeDataflow {
   // The weighted sum of each token's rows, whose gradients are made in the place of the rows.
   Tensor combine() {
     const Tensor sum = layer_.add(row_bytes(tokens_));
-    Dataflow::Step& step = layer_.flow.step(Module::Combine)
-                               .reads(results_)
-                               .reads(weights_)
-                               .writes(sum)
-                               .saves(weights_);
+    Dataflow::Step& step =
+        layer_.flow.step(Module::Combine).reads(results_).reads(choice_).writes(sum).saves(choice_);
     if (!framework_.saved.weighted_in_experts) step.saves(results_);
     if (!layer_.autograd())
       step.gradient_in(results_).backward_workspace(Bytes(row_bytes(tokens_)));
@@ -157,42 +157,22 @@ class MoeDataflow {
   }
 
   void shared_up() {
-    const double f = static_cast<double>(shape_.shared_ffn), count = shared_tokens() * f;
     Tensor x = whole_;
     if (shape_.routes_shards) x = replaced(Module::SharedUp, input_, row_bytes(shared_tokens()));
-    const Tensor gate = gate_of(count), up = layer_.add(count * e_);
-    Dataflow::Step& step = layer_.flow.step(Module::SharedUp)
-                               .reads(x)
-                               .writes(gate)
-                               .writes(up)
-                               .gemm(layer_.policy_saves());
     // The runtime keeps what it has gathered.
     const bool gathers_again = shape_.routes_shards && layer_.autograd();
-    layer_.save_input(step, shape_.routes_shards && !gathers_again ? x : input_);
-    step.backward_workspace(
-        (gathers_again ? layer_.size(x) : Bytes(0.0)) +
-        gradient_workspace(width_ * f * model_.hidden_size, model_.bias.mlp ? width_ * f : 0.0));
-    shared_gate_ = gate, shared_ = up;
+    shared_ = up(Module::SharedUp, x, shared_tokens(), shared_weight(WeightName::SharedUp),
+                 shape_.routes_shards && !gathers_again ? x : input_,
+                 gathers_again ? layer_.size(x) : Bytes(0.0));
     if (moe_.shared_expert_gate) layer_.save_extra(Module::SharedUp, Bytes(tokens_ * e_));
   }
 
-  // Where its backward pass is: beside the first of the experts'.
-  void shared_activation() {
-    shared_ = activate(Module::SharedActivation, shared_gate_, shared_,
-                       shared_tokens() * static_cast<double>(shape_.shared_ffn));
-  }
-
-  Tensor shared_down() {
-    const double f = static_cast<double>(shape_.shared_ffn);
+  // `inner`: the activation, whose backward pass is beside the first of the experts'.
+  Tensor shared_down(Tensor inner) {
     Tensor sum = layer_.add(row_bytes(shared_tokens()));
-    Dataflow::Step& step = layer_.flow.step(Module::SharedDown)
-                               .reads(shared_)
-                               .writes(sum)
-                               .gemm(layer_.policy_saves())
-                               .row_parallel();
-    layer_.save_input(step, shared_);
-    step.backward_workspace(
-        gradient_workspace(model_.hidden_size * f, model_.bias.mlp ? model_.hidden_size : 0.0));
+    Dataflow::Step& step =
+        layer_.gemm(Module::SharedDown, inner, {sum}, shared_weight(WeightName::SharedDown), inner)
+            .row_parallel();
     // Without autograd the combination, which goes back first, is there already.
     const Bytes combined(layer_.autograd() || moe_.shared_expert_gate ? 0.0 : row_bytes(tokens_));
     step.forward_workspace(combined);
@@ -216,15 +196,15 @@ class MoeDataflow {
   const Moe& moe_;
   const Strategy& strategy_;
   const Framework& framework_;
+  LayerWeights weights_;
   ExpertShape shape_;
   double e_;
   double tokens_;
-  double width_;
   Tensor input_;
   Tensor whole_ = Dataflow::kNone;
-  Tensor weights_ = Dataflow::kNone, indices_ = Dataflow::kNone, rows_ = Dataflow::kNone,
+  Tensor choice_ = Dataflow::kNone, indices_ = Dataflow::kNone, rows_ = Dataflow::kNone,
          results_ = Dataflow::kNone;
-  Tensor shared_gate_ = Dataflow::kNone, shared_ = Dataflow::kNone;
+  Up shared_;
 };
 
 }  // namespace

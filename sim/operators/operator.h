@@ -6,14 +6,59 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "sim/base/dtype.h"
 #include "sim/base/quantity.h"
-#include "sim/operators/module.h"
 #include "sim/strategy/mesh.h"
 
 namespace llmsim::sim {
+
+// The modules of a layer, in which its operators and its tensors stand: what recomputation and
+// offload choose by.
+enum class Module : std::uint8_t {
+  Norm,           // and what it writes
+  Qkv,            // queries, keys and values, or the latents they come from
+  MlaUp,          // from the latents to queries, keys and values
+  CoreAttention,  // scores, softmax, weighted sum
+  AttentionOutput,
+  Residual,
+  MlpUp,
+  Activation,
+  MlpDown,
+  MoeInput,  // the tokens of all tensor ranks, where each has a part of the sequence
+  Router,
+  Dispatch,  // rows to their experts and back
+  ExpertUp,
+  ExpertActivation,
+  ExpertDown,
+  SharedUp,
+  SharedActivation,
+  SharedDown,
+  Combine,  // the weighted sum of each token's rows
+  Embedding,
+  Head,
+  Loss,
+  Update  // of the optimizer
+};
+
+// A set of modules.
+class ModuleSet {
+ public:
+  ModuleSet() = default;
+  ModuleSet(std::initializer_list<Module> modules) { add(modules); }
+  void add(std::initializer_list<Module> modules) {
+    for (const Module module : modules) bits_ |= bit(module);
+  }
+  bool has(Module module) const { return (bits_ & bit(module)) != 0; }
+
+ private:
+  static std::uint32_t bit(Module module) {
+    return std::uint32_t{1} << static_cast<unsigned>(module);
+  }
+  std::uint32_t bits_ = 0;
+};
 
 enum class OperatorKind {
   Gemm,       // batch GEMMs of (m, k) by (k, n)
@@ -102,9 +147,31 @@ Operator memory_bound(OperatorKind kind, const char* label, double elements,
 Operator collective(const char* label, CollectiveKind kind, GroupKind group, Bytes message,
                     TensorOverlap overlap = TensorOverlap::None);
 
-// Sums over a list.
-Flops total_flops(const OperatorList& operators);
-Bytes total_moved(const OperatorList& operators);
-int total_kernels(const OperatorList& operators);
+// Of a memory-bound operator, by how a framework fuses it (traffic.h).
+struct Traffic {
+  double forward_bytes = 0.0;  // per element
+  int forward_kernels = 0;
+  double backward_bytes = 0.0;  // per element
+  int backward_kernels = 0;
+  double rate = 1.0;  // bandwidth of the forward kernels relative to other memory-bound ones
+};
+
+// The operators of a layer, or of a part of one, on one rank for one micro-batch.
+struct LayerOperators {
+  OperatorList forward;
+  OperatorList backward;
+  OperatorList recompute;  // repeated before the backward pass
+
+  void add_forward(Module module, Operator op);
+  void add_backward(Module module, Operator op);
+  // Forward and backward kernels of a memory-bound operator; none where the framework has fused
+  // them away.
+  void add(OperatorKind kind, Module module, const char* label, double elements,
+           const Traffic& traffic);
+  // A part that is of `module` as a whole.
+  void add(Module module, const LayerOperators& part);
+  // A part whose operators have their modules.
+  void add(const LayerOperators& part);
+};
 
 }  // namespace llmsim::sim

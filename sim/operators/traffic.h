@@ -8,19 +8,11 @@
 
 #include <cstdint>
 
-#include "sim/base/dtype.h"
 #include "sim/model/transformer.h"
+#include "sim/operators/operator.h"
 #include "sim/strategy/framework.h"
 
 namespace llmsim::sim {
-
-struct Traffic {
-  double forward_bytes = 0.0;  // per element
-  int forward_kernels = 0;
-  double backward_bytes = 0.0;  // per element
-  int backward_kernels = 0;
-  double rate = 1.0;  // bandwidth of the forward kernels relative to other memory-bound ones
-};
 
 // LayerNorm or RMSNorm, per element of the normalised tensor.  Fused: read x, write y (2 e);
 // backward reads dy and x, writes dx (3 e). An eager LayerNorm reads dy and x again for the

@@ -52,7 +52,7 @@ struct PipelineTimes {
 };
 
 // The times of pipeline_events.  Of 1F1B and interleaved pipelines passes that repeat earlier ones
-// are left out (repeating_pipeline.h); those of the other schedules are all simulated.
+// are left out; those of the other schedules are all simulated.
 //
 // `chunks[part]`, by the parts of shape.layout().  Requires num_microbatches >= 1, and at least
 // `stages` of them for Interleaved; see stage_order.h for the others.

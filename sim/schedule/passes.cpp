@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/memory/host_memory.h"
+#include "sim/memory/chunk_layers.h"
 #include "sim/schedule/waits.h"
 
 namespace llmsim::sim {
@@ -64,252 +64,264 @@ namespace {
 // Sums of the same times in two orders differ by less than this share.
 constexpr double kSumRounding = 1e-12;
 
-class PassBuilder {
- public:
-  PassBuilder(const Run& run, const LayerPrices& prices, const DataParallelCollectives& exchange,
-              const RankParameters& rank, const ModelChunk& part)
-      : run_(run),
-        strategy_(run.strategy),
-        framework_(run.framework),
-        prices_(prices),
-        block_(mean_block(run, prices, part)),
-        exchange_(exchange),
-        rank_(rank),
-        part_(part) {
-    if (strategy_.cuda_graph && strategy_.moe_captured) return;
-    const PassLoad forward{.device = forward_compute().total(), .host = host_time(forward_calls())};
-    const PassLoad backward{.device = backward_compute().total(),
-                            .host = host_time(backward_calls())};
-    waits_ = launch_waits(forward, backward, strategy_.pp == 1);
-  }
-
-  Terms forward(bool gathers) const {
-    Terms terms = forward_compute();
-    if (gathers) terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
-    terms[Term::LaunchWait] += waits_.forward;
-    if (gathers) add_exchange(terms, true, false, Term::GatherExposed);
-    add_host_traffic(terms, false, false);
-    return terms;
-  }
-
-  Terms backward(bool reduces, bool last) const {
-    Terms terms = backward_compute();
-    if (reduces) terms[Term::GradientCopies] += copied(reduction_copy_bytes(run_, exchange_));
-    if (exchange_.regathers_weights())
-      terms[Term::GradientCopies] += copied(gather_copy_bytes(run_, exchange_));
-    terms[Term::LaunchWait] += waits_.backward;
-    add_backward_all_to_all(terms, reduces, last);
-    add_host_traffic(terms, true, last);
-    return terms;
-  }
-
-  Terms weights() const {
-    Terms terms;
-    terms[Term::BackwardGemm] = part_.blocks * block_.backward.weight_gradients;
-    if (part_.head) terms[Term::HeadAndLoss] = prices_.head.backward.weight_gradients;
-    terms[Term::GradientCopies] = accumulation();
-    return terms;
-  }
-
- private:
-  struct ComputeTerms {
-    Term gemm;
-    Term attention;
-    Term memory_bound;
-  };
-
-  void add_blocks(Terms& terms, const ComputeTerms& into, const PassPrice& pass) const {
-    terms[into.gemm] += part_.blocks * pass.gemm;
-    terms[into.attention] += part_.blocks * pass.attention;
-    terms[into.memory_bound] += part_.blocks * pass.memory_bound;
-    terms[Term::TensorExposed] += part_.blocks * pass.collective_exposed;
-    terms[Term::ContextExposed] += part_.blocks * pass.context;
-    terms[Term::ExpertExposed] += part_.blocks * pass.expert;
-    terms[Term::Contention] += part_.blocks * pass.contention;
-  }
-
-  Terms forward_compute() const {
-    Terms terms;
-    add_blocks(terms, {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound},
-               block_.forward);
-    if (part_.embedding) terms[Term::Embedding] += prices_.embedding.forward.total();
-    if (part_.head) terms[Term::HeadAndLoss] += prices_.head.forward.total();
-    return terms;
-  }
-
-  Terms backward_compute() const {
-    Terms terms;
-    const double recomputed = strategy_.recompute.blocks_of(part_.blocks);
-    add_blocks(terms, {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound},
-               block_.backward);
-    terms[Term::Recompute] += recomputed * block_.recompute.compute();
-    terms[Term::TensorExposed] += recomputed * block_.recompute.collective_exposed;
-    terms[Term::ContextExposed] += recomputed * block_.recompute.context;
-    terms[Term::ExpertExposed] += recomputed * block_.recompute.expert;
-    terms[Term::Contention] += recomputed * block_.recompute.contention;
-    if (part_.embedding) terms[Term::Embedding] += prices_.embedding.backward.total();
-    if (part_.head)
-      terms[Term::HeadAndLoss] += prices_.head.recompute.total() + prices_.head.backward.total();
-    terms[Term::GradientCopies] += accumulation();
-    return terms;
-  }
-
-  Seconds accumulation() const { return copied(accumulation_bytes(run_, exchange_)); }
-
-  // Time to copy this much of every trained parameter through device memory.
-  Seconds copied(double bytes_per_parameter) const {
-    return Bytes(bytes_per_parameter * exchange_.trained_parameters(part_)) /
-           run_.cluster.device.achieved_bandwidth();
-  }
-
-  // Of a pass: all, or what captured graphs leave out.
-  const LaunchTally& called(const PassPrice& pass) const {
-    return strategy_.cuda_graph ? pass.ragged_launches : pass.launches;
-  }
-
-  HostCalls forward_calls() const {
-    HostCalls calls;
-    calls.add(called(block_.forward), part_.blocks);
-    if (part_.embedding) calls.add(called(prices_.embedding.forward), 1.0);
-    if (part_.head) calls.add(called(prices_.head.forward), 1.0);
-    calls.units = part_.blocks * units_per_block(run_.model, framework_);
-    return calls;
-  }
-
-  HostCalls backward_calls() const {
-    HostCalls calls;
-    calls.recomputed_blocks = strategy_.recompute.blocks_of(part_.blocks);
-    calls.add(called(block_.backward), part_.blocks);
-    calls.add(called(block_.recompute), calls.recomputed_blocks);
-    if (part_.embedding) calls.add(called(prices_.embedding.backward), 1.0);
-    if (part_.head) calls.add(called(prices_.head.recompute), 1.0);
-    if (part_.head) calls.add(called(prices_.head.backward), 1.0);
-    const double fetched =
-        part_.blocks + (framework_.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
-    calls.units = fetched * units_per_block(run_.model, framework_);
-    return calls;
-  }
-
-  Seconds host_time(const HostCalls& calls) const {
-    return run_.cluster.device.achieved.host_call_factor * calls.time(framework_);
-  }
-
-  void add_backward_all_to_all(Terms& terms, bool reduces, bool last) const {
-    const bool gathers = exchange_.regathers_weights();
-    if (!gathers && !reduces) return;
-    if (!gathers && !strategy_.gradient_overlap && last) {
-      // All gradients of the part in one message, after the backward pass.
-      terms[Term::ReduceExposed] +=
-          exchange_.times(exchange_.trained_parameters(part_) - rank_.trained_apart(part_), 0.0)
-              .reduce();
-      terms[Term::ReduceExposed] +=
-          exchange_.expert_times(rank_.trained_apart(part_), 0.0).reduce();
-      return;
-    }
-    add_exchange(terms, gathers, reduces, reduces ? Term::ReduceExposed : Term::GatherExposed);
-  }
-
-  // Spreads the pass's time over its units, runs the streams, and books what is exposed.
-  void add_exchange(Terms& terms, bool gathers, bool reduces, Term exposed) const {
-    const Seconds compute = terms.total();
-    const std::vector<OverlapUnit> units = overlap_units(compute, gathers, reduces);
-    const OverlapBehaviour habits{.prefetch = framework_.sharded.prefetch_units,
-                                  .gathers_overlap = strategy_.gather_overlap,
-                                  .reductions_overlap = strategy_.gradient_overlap,
-                                  .scatters_alone = framework_.gradients.scatters_alone};
-    const OverlapTimes times = overlap_times(units, habits, exchange_.loss(work_mix(terms)));
-    const Seconds beyond_compute = times.end - compute - times.slowdown;
-    if (beyond_compute > kSumRounding * times.end) terms[exposed] += beyond_compute;
-    terms[Term::Contention] += times.slowdown;
-    // A device that waits for its host waits less when its kernels take longer.
-    terms[Term::LaunchWait] -= std::min(terms[Term::LaunchWait], times.slowdown);
-  }
-
-  // Recomputed blocks and the head count as what most of them is, GEMMs.
-  static WorkMix work_mix(const Terms& terms) {
-    WorkMix mix;
-    for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::BackwardGemm,
-                            Term::BackwardAttention, Term::Recompute, Term::HeadAndLoss}) {
-      mix.arithmetic += terms[term];
-    }
-    for (const Term term : {Term::ForwardMemoryBound, Term::BackwardMemoryBound, Term::Embedding,
-                            Term::GradientCopies}) {
-      mix.memory_bound += terms[term];
-    }
-    mix.waiting = terms.total() - mix.arithmetic - mix.memory_bound;
-    return mix;
-  }
-
-  // Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole
-  // ones: the gradients of an untied head are the first to be sent, those of the embedding the
-  // last.
-  std::vector<OverlapUnit> overlap_units(Seconds compute, bool gathers, bool reduces) const {
-    const double ends = exchange_.end_parameters(part_), gathered = exchange_.gathered_ends(part_);
-    const double early =
-        exchange_.shards_weights() || !reduces ? 0.0 : exchange_.head_parameters(part_);
-    const DataParallelTimes root = exchange_.times(ends - early, gathered),
-                            head = exchange_.times(early, 0.0);
-    const DataParallelTimes times = exchange_.unit_times(part_);
-    const int count = part_.blocks > 0 ? exchange_.units(part_) : 0;
-    const Seconds first =
-        early > 0.0 ? std::min(compute, prices_.head.backward.total()) : Seconds(0.0);
-    const bool gathers_root = gathers && (!reduces || !framework_.sharded.root_stays_gathered);
-    std::vector<OverlapUnit> units;
-    units.reserve(static_cast<std::size_t>(count) + 3);
-    if (gathers_root && gathered > 0.0) units.push_back({.gather = root.gather});
-    if (early > 0.0)
-      units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
-    const OverlapUnit unit{.gather = gathers ? times.gather : Seconds(0.0),
-                           .compute = (compute - first) / std::max(1, count),
-                           .reduce = reduces ? times.scatter : Seconds(0.0),
-                           .replicate = reduces ? times.replicate : Seconds(0.0)};
-    units.insert(units.end(), static_cast<std::size_t>(count), unit);
-    if (reduces && ends > early)
-      units.push_back({.reduce = root.scatter, .replicate = root.replicate});
-    return units;
-  }
-
-  void add_host_traffic(Terms& terms, bool backward, bool last) const {
-    HostTraffic traffic(run_);
-    if (strategy_.offload.activations)
-      traffic.checkpoints(
-          offloading_blocks(strategy_, part_.blocks) * offloaded_by_block(run_, block_), backward);
-    const double apart = rank_.apart(part_), trained_apart = rank_.trained_apart(part_);
-    const double owned =
-        (exchange_.trained_parameters(part_) - trained_apart) / strategy_.shard_ranks() +
-        trained_apart / strategy_.expert_shard_ranks();
-    const double held = (rank_.held(part_) - apart) / state_shards(strategy_).weights +
-                        apart / expert_state_shards(strategy_).weights;
-    if (strategy_.offload.parameters) traffic.weights(Bytes(held * exchange_.weight_wire_bytes()));
-    if (strategy_.offload.optimizer && backward)
-      traffic.gradients(owned, Bytes(owned * exchange_.gradient_wire_bytes()), last);
-    terms[Term::OffloadExposed] += traffic.exposed(terms.total());
-  }
-
-  const Run& run_;
-  const Strategy& strategy_;
-  const Framework& framework_;
-  const LayerPrices& prices_;
-  BlockPrice block_;  // the mean of the part's
-  const DataParallelCollectives& exchange_;
-  const RankParameters& rank_;
-  const ModelChunk& part_;
-  LaunchWaits waits_;
+// A part of the model as its passes find it.
+struct Part {
+  const Run& run;
+  const LayerPrices& prices;
+  const DataParallelCollectives& collectives;
+  const RankParameters& rank;
+  const ModelChunk& chunk;
+  BlockPrice block;  // the mean of the part's
 };
+
+struct ComputeTerms {
+  Term gemm;
+  Term attention;
+  Term memory_bound;
+};
+
+// What collectives that no compute hides add to the passes of so many blocks.
+void add_exposed(Terms& terms, double blocks, const PassPrice& pass) {
+  terms[Term::TensorExposed] += blocks * pass.collective_exposed;
+  terms[Term::ContextExposed] += blocks * pass.context;
+  terms[Term::ExpertExposed] += blocks * pass.expert;
+  terms[Term::Contention] += blocks * pass.contention;
+}
+
+void add_blocks(Terms& terms, double blocks, const ComputeTerms& into, const PassPrice& pass) {
+  terms[into.gemm] += blocks * pass.gemm;
+  terms[into.attention] += blocks * pass.attention;
+  terms[into.memory_bound] += blocks * pass.memory_bound;
+  add_exposed(terms, blocks, pass);
+}
+
+// Time to copy this much of every trained parameter through device memory.
+Seconds copied(const Part& part, double bytes_per_parameter) {
+  return Bytes(bytes_per_parameter * part.collectives.trained_parameters(part.chunk)) /
+         part.run.cluster.device.achieved_bandwidth();
+}
+
+Seconds accumulation(const Part& part) {
+  return copied(part, accumulation_bytes(part.run, part.collectives));
+}
+
+Terms forward_compute(const Part& part) {
+  Terms terms;
+  add_blocks(terms, part.chunk.blocks,
+             {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound},
+             part.block.forward);
+  if (part.chunk.embedding) terms[Term::Embedding] += part.prices.embedding.forward.total();
+  if (part.chunk.head) terms[Term::HeadAndLoss] += part.prices.head.forward.total();
+  return terms;
+}
+
+Terms backward_compute(const Part& part) {
+  Terms terms;
+  add_blocks(terms, part.chunk.blocks,
+             {Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound},
+             part.block.backward);
+  const double recomputed = part.run.strategy.recompute.blocks_of(part.chunk.blocks);
+  terms[Term::Recompute] += recomputed * part.block.recompute.compute();
+  add_exposed(terms, recomputed, part.block.recompute);
+  const EndPrice& head = part.prices.head;
+  if (part.chunk.embedding) terms[Term::Embedding] += part.prices.embedding.backward.total();
+  if (part.chunk.head) terms[Term::HeadAndLoss] += head.recompute.total() + head.backward.total();
+  terms[Term::GradientCopies] += accumulation(part);
+  return terms;
+}
+
+// Of a pass: all, or what captured graphs leave out.
+const LaunchTally& called(const Part& part, const PassPrice& pass) {
+  return part.run.strategy.cuda_graph ? pass.ragged_launches : pass.launches;
+}
+
+HostCalls forward_calls(const Part& part) {
+  HostCalls calls;
+  calls.add(called(part, part.block.forward), part.chunk.blocks);
+  if (part.chunk.embedding) calls.add(called(part, part.prices.embedding.forward), 1.0);
+  if (part.chunk.head) calls.add(called(part, part.prices.head.forward), 1.0);
+  calls.units = part.chunk.blocks * units_per_block(part.run.model, part.run.framework);
+  return calls;
+}
+
+HostCalls backward_calls(const Part& part) {
+  HostCalls calls;
+  calls.recomputed_blocks = part.run.strategy.recompute.blocks_of(part.chunk.blocks);
+  calls.add(called(part, part.block.backward), part.chunk.blocks);
+  calls.add(called(part, part.block.recompute), calls.recomputed_blocks);
+  if (part.chunk.embedding) calls.add(called(part, part.prices.embedding.backward), 1.0);
+  if (part.chunk.head) calls.add(called(part, part.prices.head.recompute), 1.0);
+  if (part.chunk.head) calls.add(called(part, part.prices.head.backward), 1.0);
+  const double fetched =
+      part.chunk.blocks +
+      (part.run.framework.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
+  calls.units = fetched * units_per_block(part.run.model, part.run.framework);
+  return calls;
+}
+
+Seconds host_time(const Part& part, const HostCalls& calls) {
+  return part.run.cluster.device.achieved.host_call_factor * calls.time(part.run.framework);
+}
+
+LaunchWaits waits_of(const Part& part) {
+  const Strategy& strategy = part.run.strategy;
+  if (strategy.cuda_graph && strategy.moe_captured) return {};
+  const PassLoad forward{.device = forward_compute(part).total(),
+                         .host = host_time(part, forward_calls(part))};
+  const PassLoad backward{.device = backward_compute(part).total(),
+                          .host = host_time(part, backward_calls(part))};
+  return launch_waits(forward, backward, strategy.pp == 1);
+}
+
+// Recomputed blocks and the head count as what most of them is, GEMMs.
+WorkMix work_mix(const Terms& terms) {
+  WorkMix mix;
+  for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::BackwardGemm,
+                          Term::BackwardAttention, Term::Recompute, Term::HeadAndLoss}) {
+    mix.arithmetic += terms[term];
+  }
+  for (const Term term : {Term::ForwardMemoryBound, Term::BackwardMemoryBound, Term::Embedding,
+                          Term::GradientCopies}) {
+    mix.memory_bound += terms[term];
+  }
+  mix.waiting = terms.total() - mix.arithmetic - mix.memory_bound;
+  return mix;
+}
+
+// Sharded weights: the root unit of embedding and head comes first and its gradients last.  Whole
+// ones: the gradients of an untied head are the first to be sent, those of the embedding the
+// last.
+std::vector<OverlapUnit> overlap_units(const Part& part, Seconds compute, bool gathers,
+                                       bool reduces) {
+  const DataParallelCollectives& collectives = part.collectives;
+  const ModelChunk& chunk = part.chunk;
+  const double ends = collectives.end_parameters(chunk),
+               gathered = collectives.gathered_ends(chunk);
+  const double early =
+      collectives.shards_weights() || !reduces ? 0.0 : collectives.head_parameters(chunk);
+  const DataParallelTimes root = collectives.times(ends - early, gathered),
+                          head = collectives.times(early, 0.0);
+  const DataParallelTimes times = collectives.unit_times(chunk);
+  const int count = chunk.blocks > 0 ? collectives.units(chunk) : 0;
+  const Seconds first =
+      early > 0.0 ? std::min(compute, part.prices.head.backward.total()) : Seconds(0.0);
+  const bool gathers_root =
+      gathers && (!reduces || !part.run.framework.sharded.root_stays_gathered);
+  std::vector<OverlapUnit> units;
+  units.reserve(static_cast<std::size_t>(count) + 3);
+  if (gathers_root && gathered > 0.0) units.push_back({.gather = root.gather});
+  if (early > 0.0)
+    units.push_back({.compute = first, .reduce = head.scatter, .replicate = head.replicate});
+  const OverlapUnit unit{.gather = gathers ? times.gather : Seconds(0.0),
+                         .compute = (compute - first) / std::max(1, count),
+                         .reduce = reduces ? times.scatter : Seconds(0.0),
+                         .replicate = reduces ? times.replicate : Seconds(0.0)};
+  units.insert(units.end(), static_cast<std::size_t>(count), unit);
+  if (reduces && ends > early)
+    units.push_back({.reduce = root.scatter, .replicate = root.replicate});
+  return units;
+}
+
+// Spreads the pass's time over its units, runs the streams, and books what is exposed.
+void add_collectives(const Part& part, Terms& terms, bool gathers, bool reduces, Term exposed) {
+  const Seconds compute = terms.total();
+  const Strategy& strategy = part.run.strategy;
+  const Framework& framework = part.run.framework;
+  const OverlapTimes times = overlap_times(overlap_units(part, compute, gathers, reduces),
+                                           {.prefetch = framework.sharded.prefetch_units,
+                                            .gathers_overlap = strategy.gather_overlap,
+                                            .reductions_overlap = strategy.gradient_overlap,
+                                            .scatters_alone = framework.gradients.scatters_alone},
+                                           part.collectives.loss(work_mix(terms)));
+  const Seconds beyond_compute = times.end - compute - times.slowdown;
+  if (beyond_compute > kSumRounding * times.end) terms[exposed] += beyond_compute;
+  terms[Term::Contention] += times.slowdown;
+  // A device that waits for its host waits less when its kernels take longer.
+  terms[Term::LaunchWait] -= std::min(terms[Term::LaunchWait], times.slowdown);
+}
+
+void add_backward_collectives(const Part& part, Terms& terms, bool reduces, bool last) {
+  const DataParallelCollectives& collectives = part.collectives;
+  const bool gathers = collectives.regathers_weights();
+  if (!gathers && !reduces) return;
+  if (!gathers && !part.run.strategy.gradient_overlap && last) {
+    // All gradients of the part in one message, after the backward pass.
+    const double apart = part.rank.trained_apart(part.chunk),
+                 shared = collectives.trained_parameters(part.chunk) - apart;
+    terms[Term::ReduceExposed] += collectives.times(shared, 0.0).reduce();
+    terms[Term::ReduceExposed] += collectives.expert_times(apart, 0.0).reduce();
+    return;
+  }
+  add_collectives(part, terms, gathers, reduces,
+                  reduces ? Term::ReduceExposed : Term::GatherExposed);
+}
+
+void add_host_traffic(const Part& part, Terms& terms, bool backward, bool last) {
+  const Strategy& strategy = part.run.strategy;
+  HostTraffic traffic(part.run);
+  if (strategy.offload.activations)
+    traffic.checkpoints(
+        offloading_blocks(strategy, part.chunk.blocks) * offloaded_by_block(part.run, part.block),
+        backward);
+  const double apart = part.rank.apart(part.chunk),
+               trained_apart = part.rank.trained_apart(part.chunk);
+  const double owned =
+      (part.collectives.trained_parameters(part.chunk) - trained_apart) / strategy.shard_ranks() +
+      trained_apart / strategy.expert_shard_ranks();
+  const double held = (part.rank.held(part.chunk) - apart) / state_shards(strategy).weights +
+                      apart / expert_state_shards(strategy).weights;
+  if (strategy.offload.parameters)
+    traffic.weights(Bytes(held * part.collectives.weight_wire_bytes()));
+  if (strategy.offload.optimizer && backward)
+    traffic.gradients(owned, Bytes(owned * part.collectives.gradient_wire_bytes()), last);
+  terms[Term::OffloadExposed] += traffic.exposed(terms.total());
+}
+
+Terms forward_pass(const Part& part, Seconds waits, bool gathers) {
+  Terms terms = forward_compute(part);
+  if (gathers)
+    terms[Term::GradientCopies] += copied(part, gather_copy_bytes(part.run, part.collectives));
+  terms[Term::LaunchWait] += waits;
+  if (gathers) add_collectives(part, terms, true, false, Term::GatherExposed);
+  add_host_traffic(part, terms, false, false);
+  return terms;
+}
+
+Terms backward_pass(const Part& part, Seconds waits, bool reduces, bool last) {
+  Terms terms = backward_compute(part);
+  if (reduces)
+    terms[Term::GradientCopies] += copied(part, reduction_copy_bytes(part.run, part.collectives));
+  if (part.collectives.regathers_weights())
+    terms[Term::GradientCopies] += copied(part, gather_copy_bytes(part.run, part.collectives));
+  terms[Term::LaunchWait] += waits;
+  add_backward_collectives(part, terms, reduces, last);
+  add_host_traffic(part, terms, true, last);
+  return terms;
+}
+
+Terms weight_gradients(const Part& part) {
+  Terms terms;
+  terms[Term::BackwardGemm] = part.chunk.blocks * part.block.backward.weight_gradients;
+  if (part.chunk.head) terms[Term::HeadAndLoss] = part.prices.head.backward.weight_gradients;
+  terms[Term::GradientCopies] = accumulation(part);
+  return terms;
+}
 
 }  // namespace
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices,
-                       const DataParallelCollectives& exchange, const RankParameters& rank,
-                       const ModelChunk& part) {
-  const PassBuilder builder(run, prices, exchange, rank, part);
+                       const DataParallelCollectives& collectives, const RankParameters& rank,
+                       const ModelChunk& chunk) {
+  const Part part{run, prices, collectives, rank, chunk, mean_block(run, prices, chunk)};
+  const LaunchWaits waits = waits_of(part);
   PartPasses passes;
-  passes.forward = builder.forward(exchange.shards_weights());
-  const bool gathers_once = exchange.shards_optimizer() && !exchange.shards_weights();
-  passes.first_forward = gathers_once ? builder.forward(true) : passes.forward;
-  passes.backward = builder.backward(exchange.reduces_every_microbatch(), false);
-  passes.last_backward = builder.backward(true, true);
-  passes.weights = builder.weights();
+  passes.forward = forward_pass(part, waits.forward, collectives.shards_weights());
+  const bool gathers_once = collectives.shards_optimizer() && !collectives.shards_weights();
+  passes.first_forward = gathers_once ? forward_pass(part, waits.forward, true) : passes.forward;
+  passes.backward =
+      backward_pass(part, waits.backward, collectives.reduces_every_microbatch(), false);
+  passes.last_backward = backward_pass(part, waits.backward, true, true);
+  passes.weights = weight_gradients(part);
   return passes;
 }
 

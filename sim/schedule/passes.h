@@ -1,7 +1,7 @@
 // The forward and backward pass of one model part for one micro-batch, term by term.
 //
 // A pass is its operators' device time; the host's launch time where that is longer; the part of
-// the exchange of weights and gradients that does not fit under it (see waits.h); and the host link
+// the collectives of weights and gradients that does not fit under it (see waits.h); and the host link
 // under offload.
 //
 // How they add up is ours; each part names its source: waits.h, data_parallel_collectives.h,
@@ -85,7 +85,7 @@ struct PartPasses {
 };
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices,
-                       const DataParallelCollectives& exchange, const RankParameters& rank,
-                       const ModelChunk& part);
+                       const DataParallelCollectives& collectives, const RankParameters& rank,
+                       const ModelChunk& chunk);
 
 }  // namespace llmsim::sim

@@ -101,7 +101,7 @@ void for_each_stage(const Check& check) {
     const StageContents contents(run->model, run->strategy);
     for (int stage = 0; stage < run->strategy.pp; ++stage) {
       check(*run, prices, contents, stage,
-            pass_rules(*run, stage_bytes(*run, prices, contents, stage), contents.blocks(stage)));
+            pass_rules(*run, stage_bytes(*run, contents, stage), contents.blocks(stage)));
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "sim/operators/encoder_head.h"
+#include "sim/operators/ends.h"
 
 #include <string_view>
 
@@ -7,8 +7,8 @@
 #include "sim/memory/shards.h"
 #include "sim/model/flops.h"
 #include "sim/operators/block.h"
-#include "sim/operators/ends.h"
 #include "sim/operators/ends_dataflow.h"
+#include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -32,11 +32,11 @@ const Operator& labelled(const OperatorList& operators, std::string_view label) 
   throw std::runtime_error("no such operator");
 }
 
-// One sequence of 1024 tokens, h = 1024: 128 rows pass h^2, one passes h^2 + 2 h.
+// One sequence of 1024 tokens, h = 1024: 128 rows pass h^2 and the logits, one passes h^2 + 2 h.
 TEST(EncoderHead, OnlyPredictedTokensPassIt) {
   const TrainingRun run = encoder_run();
-  const LayerOperators head = lower_encoder_head(run.model, run.strategy, run.framework, 1024);
-  const double gemms = 128.0 * 1024 * 1024 + 1024.0 * 1024 + 2.0 * 1024;
+  const LayerOperators head = lower_head(run.model, run.strategy, run.framework);
+  const double gemms = 128.0 * 1024 * (1024 + run.model.vocab_size) + 1024.0 * 1024 + 2.0 * 1024;
   EXPECT_DOUBLE_EQ(total_flops(head.forward) / FLOP, 2.0 * gemms);
   EXPECT_DOUBLE_EQ(total_flops(head.backward) / FLOP, 4.0 * gemms);
 }
@@ -96,7 +96,8 @@ TEST(EncoderHead, ItsLayersStandBesideTheTable) {
 TEST(EncoderHead, SegmentsAreAddedToTheEmbedding) {
   TrainingRun run = encoder_run();
   const auto moved = [&] {
-    return total_moved(lower_embedding(run.model, run.strategy, run.framework).forward).value();
+    return total(lower_embedding(run.model, run.strategy, run.framework).forward, &Operator::moved)
+        .value();
   };
   const double with = moved();
   run.model.encoder->segment_types = 0;

@@ -362,7 +362,7 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
     });
   };
   EXPECT_EQ(down_biases(c.lower().forward), 0);
-  const int before = total_kernels(c.lower().backward);
+  const int before = total(c.lower().backward, &Operator::kernels);
 
   c.framework.experts.biases_one_by_one = true;
   const LayerOperators experts = c.lower();
@@ -373,7 +373,7 @@ TEST(Experts, MayGetTheirLastBiasOneByOneInFp32) {
   EXPECT_EQ(backward.moved, Bytes(16 * 16 * 40.0));
   EXPECT_EQ(backward.kernels, 4 * 6 + 2);
   // In place of one kernel for the gradient of that bias.
-  EXPECT_EQ(total_kernels(experts.backward), before + 26 - 1);
+  EXPECT_EQ(total(experts.backward, &Operator::kernels), before + 26 - 1);
 
   c.model.moe->expert_bias = false;
   EXPECT_EQ(down_biases(c.lower().forward), 0);

@@ -1,4 +1,4 @@
-#include "sim/memory/host_memory.h"
+#include "sim/memory/footprint.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,9 @@
 namespace llmsim::sim {
 namespace {
 
-HostMemory memory_of(const TrainingRun& run) { return host_memory(run, layer_prices(run)); }
+HostMemory memory_of(const TrainingRun& run) {
+  return memory_footprint(run, layer_prices(run)).host;
+}
 
 TEST(HostMemory, WithoutOffloadThereIsNothing) {
   EXPECT_EQ(memory_of(small_run(8)).node, Bytes(0.0));

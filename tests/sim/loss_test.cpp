@@ -8,6 +8,7 @@
 
 #include "sim/operators/ends_dataflow.h"
 #include "sim/predict.h"
+#include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -150,7 +150,7 @@ TEST(LowPrecisionRecipe, TheStageThatHasThemExecutesThem) {
 }
 
 Bytes weights_of(const TrainingRun& run) {
-  return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), 0).weights;
+  return stage_bytes(run, StageContents(run.model, run.strategy), 0).weights;
 }
 
 TEST(LowPrecisionRecipe, CachedWeightsStayBesideThe16BitOnesStoredOnesInTheirPlace) {
@@ -176,8 +176,7 @@ TEST(LowPrecisionRecipe, HighPrecisionBlocksHaveNoLowPrecisionWeightsWhereTheyAr
   TrainingRun run = fp8_run(4);
   run.strategy.dp = 1, run.strategy.pp = 4;
   const auto weights = [&](int stage) {
-    return stage_bytes(run, layer_prices(run), StageContents(run.model, run.strategy), stage)
-        .weights;
+    return stage_bytes(run, StageContents(run.model, run.strategy), stage).weights;
   };
   const Bytes first = weights(0), second = weights(1);
   run.framework.low_precision.caches_weights = true,

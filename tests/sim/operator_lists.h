@@ -28,6 +28,15 @@ inline double gemm_flops(const OperatorList& list) {
   return sum;
 }
 
+// Of a field of all operators of a list.
+template <class Value>
+Value total(const OperatorList& list, Value Operator::*field) {
+  Value sum{};
+  for (const Operator& op : list) sum += op.*field;
+  return sum;
+}
+inline Flops total_flops(const OperatorList& list) { return total(list, &Operator::flops); }
+
 // Of a block under the strategy's recomputation, as `recompute` where that is given.
 template <class Run>
 Bytes saved_by_block(const Run& run, std::optional<RecomputeKind> recompute = RecomputeKind::None,

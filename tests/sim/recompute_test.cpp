@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/memory/chunk_layers.h"
 #include "sim/memory/footprint.h"
-#include "sim/memory/host_memory.h"
 #include "sim/operators/block_dataflow.h"
 #include "sim/operators/block_recompute.h"
 #include "sim/predict.h"
@@ -141,13 +141,14 @@ TEST(Offload, TheDeviceLosesWhatTheHostGains) {
   run.strategy.offload = {.activations = true, .modules = *offloaded_modules_from("moe_act")};
   // One pass in flight: eight blocks, two of which stay.
   EXPECT_DOUBLE_EQ((before - peak()).value(), 6.0 * 4.0 * kTensor);
-  EXPECT_DOUBLE_EQ(host_memory(run, layer_prices(run)).device.value(), 6.0 * 4.0 * kTensor);
+  EXPECT_DOUBLE_EQ(memory_footprint(run, layer_prices(run)).host.device.value(),
+                   6.0 * 4.0 * kTensor);
 }
 
 TEST(Offload, SomeBlocksOfAStageOffloadAllTheyKeep) {
   TrainingRun run = small_run();
   run.strategy.offload = {.activations = true, .blocks = 5};
-  EXPECT_DOUBLE_EQ(host_memory(run, layer_prices(run)).device.value(),
+  EXPECT_DOUBLE_EQ(memory_footprint(run, layer_prices(run)).host.device.value(),
                    3.0 * layer_prices(run).block.saved.value());
   run.strategy.virtual_stages = 2;
   EXPECT_EQ(offloading_blocks(run.strategy, 4), 2.5);

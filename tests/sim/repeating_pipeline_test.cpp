@@ -1,4 +1,4 @@
-#include "sim/pipeline/repeating_pipeline.h"
+#include "sim/pipeline/pipeline.h"
 
 #include <algorithm>
 #include <cmath>

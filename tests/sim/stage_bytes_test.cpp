@@ -9,7 +9,7 @@ namespace {
 
 StageBytes bytes_of(const TrainingRun& run, int stage) {
   const StageContents contents(run.model, run.strategy);
-  return stage_bytes(run, layer_prices(run), contents, stage);
+  return stage_bytes(run, contents, stage);
 }
 
 TEST(StageBytes, FourBitWeightsAreThoseOfTheBlocks) {

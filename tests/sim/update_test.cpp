@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/schedule/step.h"
+#include "tests/sim/operator_lists.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {

@@ -1,5 +1,6 @@
 #include "sim/schedule/waits.h"
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -174,25 +175,28 @@ TEST(Overlap, EverySumOverReplicasSlowsComputeDown) {
   EXPECT_NEAR(times.end.value(), 10.76, 1e-12);
 }
 
-// n units over grids of g, c and l: the closed form against the events.
-TEST(ExposedGather, IsThatOfTheEventsOnEqualUnits) {
+// The closed form of waits.h with c = 1.
+double exposed_gather(int n, double g, double l) {
+  const double beside_gather = std::min(1.0 + l * g, 1.0 / (1.0 - l));
+  return g + (n - 1) * std::max(0.0, g - beside_gather);
+}
+
+// n units over grids of g and l.
+TEST(ExposedGather, OfEqualUnitsHasAClosedForm) {
   for (const int n : {1, 2, 3, 10, 80}) {
     for (const double g : {0.0, 0.2, 0.99, 1.0, 1.5, 7.0}) {
+      const std::vector<OverlapUnit> units = blocks(n, g, 1.0, 0.0);
       for (const double l : {0.0, 0.1, 0.3, 0.8}) {
-        const std::vector<OverlapUnit> units = blocks(n, g, 1.0, 0.0);
-        const EqualUnits equal{.count = n, .gather = Seconds(g), .compute = Seconds(1.0)};
         for (const int prefetch : {0, 1}) {
           const OverlapTimes times = overlap_times(units, {.prefetch = prefetch}, {.channel = l});
-          const double exposed = (times.end - times.slowdown).value() - n;
-          EXPECT_NEAR(exposed_gather(equal, prefetch > 0, l).value(), exposed, 1e-12 * n)
+          EXPECT_NEAR((times.end - times.slowdown).value() - n,
+                      prefetch > 0 ? exposed_gather(n, g, l) : n * g, 1e-12 * n)
               << n << ", " << g << ", " << l;
         }
       }
       // A deeper prefetch changes nothing where compute loses nothing.
-      const double deep = overlap_times(blocks(n, g, 1.0, 0.0), {.prefetch = 4}).end.value() - n;
-      EXPECT_NEAR(
-          exposed_gather({.count = n, .gather = Seconds(g), .compute = Seconds(1.0)}, true).value(),
-          deep, 1e-12 * n);
+      const double deep = overlap_times(units, {.prefetch = 4}).end.value() - n;
+      EXPECT_NEAR(exposed_gather(n, g, 0.0), deep, 1e-12 * n);
     }
   }
 }
