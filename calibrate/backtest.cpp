@@ -293,7 +293,7 @@ std::optional<Scope> scope_named(const std::string& name) {
 
 bool in_scope(const RunRecord& record, Scope scope) {
   if (scope == Scope::All) return true;
-  const bool moe = record.model.moe ||
+  const bool moe = sim::states_object(record.model.fields, "moe") ||
                    sim::stated<int>(record.training.strategy, "ep").value_or(1) > 1 ||
                    sim::stated<int>(record.training.strategy, "cp").value_or(1) > 1;
   return moe == (scope == Scope::Moe);
