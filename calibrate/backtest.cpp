@@ -284,11 +284,10 @@ void count(const ByBatch& times, Triples& triples) {
 
 }  // namespace
 
-std::optional<Scope> scope_named(const std::string& name) {
-  if (name == "dense") return Scope::Dense;
-  if (name == "moe") return Scope::Moe;
-  if (name == "all") return Scope::All;
-  return std::nullopt;
+sim::NameTable<Scope> name_table(Scope) {
+  static constexpr sim::Named<Scope> kScopes[] = {
+      {Scope::Dense, "dense"}, {Scope::Moe, "moe"}, {Scope::All, "all"}};
+  return kScopes;
 }
 
 bool in_scope(const RunRecord& record, Scope scope) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "hwdb/spelling.h"
 #include "sim/model/catalogue.h"
 
 namespace llmsim::hwdb {
@@ -68,13 +69,6 @@ const sim::CatalogueEntry* catalogue_entry(const RecordedModel& m) {
   return same ? named : nullptr;
 }
 
-std::string nearest_models_text(const std::string& name) {
-  std::string text;
-  for (const std::string& model : sim::nearest_models(name, 3))
-    text += (text.empty() ? "; did you mean " : ", ") + model;
-  return text.empty() ? text : text + "?";
-}
-
 void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
                      const Assumptions& assume) {
   if (m.architecture && *m.architecture != "decoder" && *m.architecture != "encoder") {
@@ -84,9 +78,9 @@ void check_described(const RecordedModel& m, const sim::CatalogueEntry* entry,
   const auto missing = std::find_if(std::begin(kShape), std::end(kShape),
                                     [&](const char* key) { return !states(m, key); });
   if (entry || missing == std::end(kShape)) return;
-  const std::string known =
-      m.name ? " and " + *m.name + " is no model of the catalogue" + nearest_models_text(*m.name)
-             : "";
+  const std::string known = m.name ? " and " + *m.name + " is no model of the catalogue" +
+                                         did_you_mean(sim::nearest_models(*m.name, 3))
+                                   : "";
   assume.refuse(std::string("model.") + *missing + " is missing" + known);
 }
 

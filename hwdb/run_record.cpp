@@ -90,9 +90,9 @@ RecordedHardware read_hardware(ObjectReader reader) {
   h.num_devices = reader.count("num_devices");
   h.devices_per_node = reader.count("devices_per_node");
   h.inter_node_bytes_per_s_per_device = reader.number("inter_node_bytes_per_s_per_device", 1.0);
-  h.transport = reader.one_of("transport", {"rdma", "sockets"});
+  h.transport = reader.one_of("transport", sim::all_names<sim::Transport>());
   h.collective_algorithm =
-      reader.one_of("collective_algorithm", {"auto", "ring", "tree", "hierarchical"});
+      reader.one_of("collective_algorithm", sim::all_names<sim::CollectiveAlgorithm>());
   reader.finish();
   return h;
 }
