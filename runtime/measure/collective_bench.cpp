@@ -38,10 +38,6 @@ constexpr double kOverlapShare = 0.25;  // of the budget
 constexpr double kRepeatsForOverlap = 40.0;
 constexpr sim::Bytes kSmallestOverlap = 64.0 * sim::KiB, kLargestOverlap = 64.0 * sim::MiB;
 
-Seconds since(Clock::time_point start) {
-  return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
-}
-
 at::ScalarType scalar_type(sim::DType dtype) {
   switch (dtype) {
     case sim::DType::Fp32: return at::kFloat;

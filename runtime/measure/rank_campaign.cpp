@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -177,12 +176,6 @@ void steps(const World& world, const RankCampaignOptions& options, const Campaig
     const json record = ranks.measure(one, repeats);
     if (recorder != nullptr) recorder->append(record);
   }
-}
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 }  // namespace
