@@ -284,16 +284,15 @@ void count(const ByBatch& times, Triples& triples) {
 
 }  // namespace
 
-std::optional<Scope> scope_named(const std::string& name) {
-  if (name == "dense") return Scope::Dense;
-  if (name == "moe") return Scope::Moe;
-  if (name == "all") return Scope::All;
-  return std::nullopt;
+sim::NameTable<Scope> name_table(Scope) {
+  static constexpr sim::Named<Scope> kScopes[] = {
+      {Scope::Dense, "dense"}, {Scope::Moe, "moe"}, {Scope::All, "all"}};
+  return kScopes;
 }
 
 bool in_scope(const RunRecord& record, Scope scope) {
   if (scope == Scope::All) return true;
-  const bool moe = record.model.moe ||
+  const bool moe = sim::states_object(record.model.fields, "moe") ||
                    sim::stated<int>(record.training.strategy, "ep").value_or(1) > 1 ||
                    sim::stated<int>(record.training.strategy, "cp").value_or(1) > 1;
   return moe == (scope == Scope::Moe);

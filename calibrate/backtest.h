@@ -27,7 +27,7 @@ inline constexpr double kMissedError = 1.0;
 // Which runs: Moe are those with experts, expert or context parallelism; Dense all others.
 enum class Scope { Dense, Moe, All };
 
-std::optional<Scope> scope_named(const std::string& name);
+sim::NameTable<Scope> name_table(Scope);
 bool in_scope(const hwdb::RunRecord& record, Scope scope);
 
 // One measured run and its prediction.  Measured figures stand here whether they are scored or not.

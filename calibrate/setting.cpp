@@ -104,8 +104,9 @@ bool told_elsewhere(const std::string& key) {
 }
 
 SettingValue vocabulary_of(const hwdb::RecordedModel& m) {
-  if (!m.vocab_size) return unknown();
-  return {.text = std::to_string(*m.vocab_size), .rank = static_cast<double>(*m.vocab_size)};
+  const std::optional<int> size = sim::stated<int>(m.fields, "vocab_size");
+  if (!size) return unknown();
+  return {.text = std::to_string(*size), .rank = static_cast<double>(*size)};
 }
 
 SettingValue software_of(const RunRecord& record) {
@@ -125,16 +126,13 @@ std::string shown(const std::optional<T>& value) {
     return std::to_string(*value) + "|";
 }
 
+// All that is recorded of a model but its vocabulary, which is a setting.
 std::string model_key(const hwdb::RecordedModel& m) {
-  std::string key = shown(m.name);
-  for (const auto& count : {m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads, m.head_dim,
-                            m.ffn_size, m.seq_len, m.sliding_window, m.mtp_layers, m.lora_rank})
-    key += shown(count);
-  for (const auto& flag : {m.gated_mlp, m.tied_embeddings, m.bias, m.parallel_block})
-    key += shown(flag);
-  for (const auto& word : {m.norm, m.position, m.trainable}) key += shown(word);
-  if (m.moe) key += std::to_string(m.moe->num_experts) + "/" + std::to_string(m.moe->top_k);
-  return key + (m.mla ? "mla" : "");
+  std::string key = shown(m.name) + shown(m.lora_rank) + shown(m.bias) + shown(m.trainable);
+  for (const auto& [name, value] : m.fields) {
+    if (name != "vocab_size") key += name + "=" + sim::text_of(value) + "|";
+  }
+  return key;
 }
 
 std::string study_key(const RunRecord& record) {

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "cli/number_list.h"
-#include "hwdb/huggingface.h"
+#include "cli/run_request.h"
 #include "hwdb/spelling.h"
 #include "reports/models.h"
 #include "sim/base/error.h"
@@ -42,18 +41,6 @@ std::vector<const sim::CatalogueEntry*> entries_of(const std::string& family) {
                 sim::joined(families(), ", ") + ")");
   }
   return entries;
-}
-
-sim::CatalogueEntry model_named(const std::string& name) {
-  if (const sim::CatalogueEntry* entry = sim::find_model(name)) return *entry;
-  if (std::filesystem::exists(name) || name.ends_with(".json")) {
-    return {.model = hwdb::load_model_config(name),
-            .aliases = {},
-            .published_parameters = {},
-            .source = name};
-  }
-  throw Error("model = " + name + ": neither a known model nor a config.json; did you mean " +
-              sim::joined(sim::nearest_models(name, 3), ", ") + "?");
 }
 
 // A learned position table grows with the sequence only as far as it goes.
@@ -122,7 +109,7 @@ int run_model_list(const ModelListOptions& options) {
 
 int run_model_show(const ModelShowOptions& options) {
   const reports::Format format = format_of(options.output);
-  sim::CatalogueEntry entry = model_named(options.name);
+  sim::CatalogueEntry entry = model_named("model", options.name);
   if (options.seq_len) set_seq_len(entry.model, *options.seq_len);
   write_result(rendered(entry, format, style_of(options.output)), options.output);
   return 0;

@@ -110,8 +110,9 @@ void add_output_options(CLI::App& command, OutputOptions& options) {
 }
 
 reports::Format format_of(const OutputOptions& options) {
-  if (const auto format = reports::format_named(options.format)) return *format;
-  throw Error("--format = " + options.format + ": table, markdown, csv, json or latex is expected");
+  if (const auto format = sim::named<reports::Format>(options.format)) return *format;
+  throw Error("--format = " + options.format + ": " +
+              sim::alternatives(sim::all_names<reports::Format>()) + " is expected");
 }
 
 reports::Style style_of(const OutputOptions& options) {

@@ -29,7 +29,7 @@ std::string with_dashes(std::string name) {
 // One row of the table of settings.
 void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
   const std::string name = with_dashes(setting.key), option = "--" + name;
-  const bool told = setting.kind == hwdb::SettingKind::Switch;  // by the option itself
+  const bool told = setting.kind == sim::FieldKind::Switch;  // by the option itself
   const std::string help = setting.help + (told ? "" : ": " + hwdb::values_of(setting)) +
                            "; default that of the framework; example: ";
   if (told) {
@@ -45,7 +45,7 @@ void add_setting(CLI::App& c, const hwdb::Setting& setting, RunOptions& o) {
     o.settings[setting.key] = hwdb::setting_from(setting, option, text);
   };
   c.add_option_function<std::string>(option, set, help + option + " " + setting.example)
-      ->type_name(setting.kind == hwdb::SettingKind::Word ? "NAME" : "N")
+      ->type_name(setting.kind == sim::FieldKind::Word ? "NAME" : "N")
       ->group("Training program");
 }
 

@@ -14,6 +14,7 @@
 #include "hwdb/hardware.h"
 #include "hwdb/huggingface.h"
 #include "hwdb/run_resolver.h"
+#include "hwdb/spelling.h"
 #include "sim/base/error.h"
 #include "sim/model/catalogue.h"
 
@@ -124,31 +125,22 @@ void add_offload(const std::string& part, const std::string& text, sim::PartialS
 }
 
 Text transport_in(const Text& text) {
-  if (text && !sim::named<sim::Transport>(*text)) refuse("--transport", *text, "rdma or sockets");
+  if (text && !sim::named<sim::Transport>(*text))
+    refuse("--transport", *text, sim::alternatives(sim::all_names<sim::Transport>()));
   return text;
 }
 
 Text algorithm_in(const Text& text) {
   if (text && !sim::named<sim::CollectiveAlgorithm>(*text))
-    refuse("--collective-algorithm", *text, "auto, ring, tree or hierarchical");
+    refuse("--collective-algorithm", *text,
+           sim::alternatives(sim::all_names<sim::CollectiveAlgorithm>()));
   return text;
 }
 
 // --- model ---
 
-sim::Transformer model_named(const std::string& name) {
-  if (const sim::CatalogueEntry* entry = sim::find_model(name)) return entry->model;
-  if (std::filesystem::exists(name) || name.ends_with(".json"))
-    return hwdb::load_model_config(name);
-  std::string near;
-  for (const std::string& model : sim::nearest_models(name, 3))
-    near += (near.empty() ? "; did you mean " : ", ") + model;
-  throw Error("--model = " + name + ": neither a known model nor a config.json" + near +
-              (near.empty() ? "" : "?"));
-}
-
 sim::Transformer model_of(const RunOptions& options, Notes& notes) {
-  sim::Transformer model = model_named(options.model);
+  sim::Transformer model = model_named("--model", options.model).model;
   if (const auto seq_len = optional_number("--seq-len", options.seq_len, kSequence))
     model.seq_len = *seq_len;
   else
@@ -280,9 +272,7 @@ std::string framework_in(const Text& text, const hwdb::RecordedHardware& hardwar
   }
   const std::vector<std::string> known = hwdb::Frameworks::shipped().ids();
   if (std::find(known.begin(), known.end(), *text) != known.end()) return *text;
-  std::string names;
-  for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
-  refuse("--framework", *text, "one of " + names);
+  refuse("--framework", *text, "one of " + sim::joined(known, ", "));
 }
 
 // What the options state beside the strategy's own fields.
@@ -406,6 +396,18 @@ sim::Restriction restriction_of(const RunOptions& options) {
 }
 
 }  // namespace
+
+sim::CatalogueEntry model_named(const std::string& option, const std::string& name) {
+  if (const sim::CatalogueEntry* entry = sim::find_model(name)) return *entry;
+  if (std::filesystem::exists(name) || name.ends_with(".json")) {
+    return {.model = hwdb::load_model_config(name),
+            .aliases = {},
+            .published_parameters = {},
+            .source = name};
+  }
+  throw Error(option + " = " + name + ": neither a known model nor a config.json" +
+              hwdb::did_you_mean(sim::nearest_models(name, 3)));
+}
 
 sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   Notes notes;

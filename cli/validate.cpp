@@ -93,8 +93,9 @@ struct Validation {
 };
 
 calibrate::Scope scope_of(const ValidateOptions& options) {
-  if (const auto scope = calibrate::scope_named(options.scope)) return *scope;
-  throw Error("--scope = " + options.scope + ": dense, moe or all is expected");
+  if (const auto scope = sim::named<calibrate::Scope>(options.scope)) return *scope;
+  throw Error("--scope = " + options.scope + ": " +
+              sim::alternatives(sim::all_names<calibrate::Scope>()) + " is expected");
 }
 
 Validation::Validation(const ValidateOptions& options)
@@ -210,17 +211,14 @@ std::string tables_text(Validation& validation, const ValidateOptions& options,
 }
 
 int run_validate(const ValidateOptions& options) {
-  const std::optional<reports::Format> format = reports::format_named(options.format);
-  if (!format)
-    throw Error("--format = " + options.format +
-                ": table, markdown, csv, json or latex is expected");
+  const reports::Format format = format_of({.format = options.format, .file = {}});
   Validation validation(options);
   require_predictions(validation.backtest, options);
   print_warnings(validation);
-  const std::string text = !options.tables.empty() ? tables_text(validation, options, *format)
+  const std::string text = !options.tables.empty() ? tables_text(validation, options, format)
                            : options.ablations
-                               ? ablations_text(validation, options, *format)
-                               : validation_text(validation.backtest, options, *format);
+                               ? ablations_text(validation, options, format)
+                               : validation_text(validation.backtest, options, format);
   write_result(text, {});
   return 0;
 }

@@ -81,12 +81,9 @@ std::vector<std::string> field_keys() {
 template <class Fields, class Record>
 bool found(const Fields& fields, Record& record, const std::string& key,
            const std::optional<sim::FieldValue>& value, bool& put) {
-  for (const auto& field : fields) {
-    if (field.key != key) continue;
-    put = value && put_field(field, record, *value);
-    return true;
-  }
-  return false;
+  const auto* const field = sim::find_field(fields, key);
+  put = field && value && put_field(*field, record, *value);
+  return field != nullptr;
 }
 
 }  // namespace

@@ -211,9 +211,8 @@ std::optional<std::string> ObjectReader::one_of(const char* key,
                                                 const std::vector<std::string>& values) {
   const std::optional<std::string> value = text(key);
   if (!value || std::find(values.begin(), values.end(), *value) != values.end()) return value;
-  std::string list;
-  for (const std::string& known : values) list += (list.empty() ? "" : ", ") + known;
-  refuse(key, "unknown value" + did_you_mean(*value, values) + " (one of " + list + ")");
+  refuse(key, "unknown value" + did_you_mean(*value, values) + " (one of " +
+                  sim::joined(values, ", ") + ")");
 }
 
 std::vector<std::string> ObjectReader::texts(const char* key) {

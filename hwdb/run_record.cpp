@@ -13,74 +13,55 @@ namespace {
 
 using nlohmann::json;
 
-sim::Moe read_moe(ObjectReader reader, RecordedModel& m) {
-  sim::Moe moe;
-  moe.num_experts = reader.count("num_experts").value_or(0);
-  moe.top_k = reader.count("top_k").value_or(0);
-  moe.expert_ffn_size = reader.count("expert_ffn_size").value_or(0);
-  moe.num_shared_experts = reader.count("num_shared_experts", 0).value_or(0);
-  moe.shared_expert_ffn_size = reader.count("shared_expert_ffn_size", 0).value_or(0);
-  moe.num_dense_layers = reader.count("num_dense_layers", 0).value_or(0);
-  moe.layer_interval = reader.count("layer_interval").value_or(1);
-  moe.num_groups = reader.count("num_groups").value_or(1);
-  moe.groups_per_token = reader.count("groups_per_token").value_or(moe.num_groups);
-  m.router_bias = reader.boolean("router_bias");
-  m.expert_bias = reader.boolean("expert_bias");
-  m.shared_expert_gate = reader.boolean("shared_expert_gate");
-  reader.finish();
-  if (moe.num_experts == 0)
-    reader.refuse("num_experts", "an MoE model needs its number of experts");
-  if (moe.top_k == 0) reader.refuse("top_k", "an MoE model needs the number of experts per token");
-  if (moe.expert_ffn_size == 0)
-    reader.refuse("expert_ffn_size", "an MoE model needs the width of an expert");
-  return moe;
+// A value of a field in the spelling of its table.
+template <class Record>
+std::optional<sim::FieldValue> read_field(ObjectReader& reader, const sim::Field<Record>& field,
+                                          const char* key) {
+  const json* const value = reader.any(key);
+  if (!value) return std::nullopt;
+  const std::optional<sim::FieldValue> plain = field_value_of(*value);
+  const std::optional<sim::FieldValue> right = plain ? checked(field, *plain) : std::nullopt;
+  if (!right && field.kind == sim::FieldKind::Word) reader.one_of(key, field.words);
+  if (!right) reader.refuse(key, expected_values(field) + " is expected");
+  return right;
 }
 
-sim::Mla read_mla(ObjectReader reader) {
-  sim::Mla mla;
-  mla.q_lora_rank = reader.count("q_lora_rank");
-  mla.kv_lora_rank = reader.count("kv_lora_rank").value_or(0);
-  mla.qk_nope_head_dim = reader.count("qk_nope_head_dim").value_or(0);
-  mla.qk_rope_head_dim = reader.count("qk_rope_head_dim").value_or(0);
-  mla.v_head_dim = reader.count("v_head_dim").value_or(0);
-  reader.finish();
-  if (mla.kv_lora_rank == 0) reader.refuse("kv_lora_rank", "MLA needs its rank");
-  if (mla.qk_nope_head_dim == 0 || mla.qk_rope_head_dim == 0 || mla.v_head_dim == 0) {
-    reader.refuse("v_head_dim", "MLA needs qk_nope_head_dim, qk_rope_head_dim and v_head_dim");
+// Fields of one object, which is a section or one in it: those whose key begins with `prefix`.
+template <class AnyField>
+void read_fields(ObjectReader& reader, const std::string& prefix,
+                 const std::vector<AnyField>& fields, sim::PartialRecord& record) {
+  for (const AnyField& field : fields) {
+    const std::string key = field.key.starts_with(prefix) ? field.key.substr(prefix.size()) : ".";
+    if (key.find('.') != std::string::npos) continue;
+    if (const auto value = read_field(reader, field, key.c_str())) record[field.key] = *value;
   }
-  return mla;
 }
 
-sim::Encoder read_encoder(ObjectReader reader) {
-  sim::Encoder encoder = sim::Encoder::bert();
-  encoder.predicted_share = reader.number("predicted_share", 0.0).value_or(encoder.predicted_share);
-  encoder.segment_types = reader.count("segment_types", 0).value_or(encoder.segment_types);
-  encoder.next_sentence = reader.boolean("next_sentence").value_or(false);
-  reader.finish();
-  return encoder;
+// An object of a model: "moe", "mla", "encoder".
+void read_object(ObjectReader& model, const std::string& name, sim::PartialTransformer& fields) {
+  std::optional<ObjectReader> reader = model.object(name.c_str());
+  if (!reader) return;
+  read_fields(*reader, name + ".", sim::transformer_fields(), fields);
+  reader->finish();
+  for (const sim::TransformerField& field : sim::transformer_fields()) {
+    if (field.needed && field.key.starts_with(name + ".") && !fields.contains(field.key))
+      reader->refuse(field.key.substr(name.size() + 1), "is missing; " + name + " needs it");
+  }
 }
 
-sim::Biases read_biases(ObjectReader reader) {
-  const auto has = [&](const char* key) { return reader.boolean(key).value_or(false); };
-  const sim::Biases biases{.qkv = has("qkv"),
-                           .attention_output = has("attention_output"),
-                           .mlp = has("mlp"),
-                           .norm = has("norm"),
-                           .head = has("head")};
-  reader.finish();
-  return biases;
-}
-
-void read_details(ObjectReader& reader, RecordedModel& m) {
-  if (std::optional<ObjectReader> biases = reader.object("biases")) m.biases = read_biases(*biases);
-  m.norm_weight = reader.boolean("norm_weight");
-  m.final_norm = reader.boolean("final_norm");
-  m.embedding_norm = reader.boolean("embedding_norm");
-  m.attention_sinks = reader.boolean("attention_sinks");
-  m.qk_norm = reader.one_of("qk_norm", {"none", "per-head", "all-heads"});
-  m.norms_per_layer = reader.count("norms_per_layer");
-  m.max_positions = reader.count("max_positions", 0);
-  m.sliding_window_interval = reader.count("sliding_window_interval");
+// One word for all layers, or which layers have a bias; those that are not named have none.
+void read_bias(ObjectReader& model, RecordedModel& m) {
+  const json* const bias = model.any("bias");
+  if (!bias || !bias->is_object()) {
+    m.bias = model.boolean("bias");
+    return;
+  }
+  m.fields.insert({{"bias.qkv", false},
+                   {"bias.attention_output", false},
+                   {"bias.mlp", false},
+                   {"bias.norm", false},
+                   {"bias.head", false}});
+  read_object(model, "bias", m.fields);
 }
 
 RecordedModel read_model(ObjectReader reader) {
@@ -88,27 +69,9 @@ RecordedModel read_model(ObjectReader reader) {
   m.name = reader.text("name");
   m.architecture =
       reader.one_of("architecture", {"decoder", "encoder", "hybrid", "vision-language", "other"});
-  m.num_layers = reader.count("num_layers");
-  m.hidden_size = reader.count("hidden_size");
-  m.num_heads = reader.count("num_heads");
-  m.num_kv_heads = reader.count("num_kv_heads");
-  m.head_dim = reader.count("head_dim");
-  m.ffn_size = reader.count("ffn_size");
-  m.vocab_size = reader.count("vocab_size");
-  m.seq_len = reader.count("seq_len");
-  m.gated_mlp = reader.boolean("gated_mlp");
-  m.tied_embeddings = reader.boolean("tied_embeddings");
-  m.bias = reader.boolean("bias");
-  m.parallel_block = reader.boolean("parallel_block");
-  m.norm = reader.one_of("norm", {"layernorm", "rmsnorm"});
-  m.position = reader.one_of("position", {"learned", "rope", "alibi", "relative", "none"});
-  m.sliding_window = reader.count("sliding_window");
-  read_details(reader, m);
-  if (std::optional<ObjectReader> moe = reader.object("moe")) m.moe = read_moe(*moe, m);
-  if (std::optional<ObjectReader> mla = reader.object("mla")) m.mla = read_mla(*mla);
-  if (std::optional<ObjectReader> encoder = reader.object("encoder"))
-    m.encoder = read_encoder(*encoder);
-  m.mtp_layers = reader.count("mtp_layers", 0);
+  read_fields(reader, "", sim::transformer_fields(), m.fields);
+  read_bias(reader, m);
+  for (const char* object : {"moe", "mla", "encoder"}) read_object(reader, object, m.fields);
   m.num_parameters = reader.integer("num_parameters", 1, std::int64_t{1} << 53);
   m.trainable = reader.one_of("trainable", {"all", "lora", "adapter"});
   if (std::optional<ObjectReader> lora = reader.object("lora")) {
@@ -127,33 +90,11 @@ RecordedHardware read_hardware(ObjectReader reader) {
   h.num_devices = reader.count("num_devices");
   h.devices_per_node = reader.count("devices_per_node");
   h.inter_node_bytes_per_s_per_device = reader.number("inter_node_bytes_per_s_per_device", 1.0);
-  h.transport = reader.one_of("transport", {"rdma", "sockets"});
+  h.transport = reader.one_of("transport", sim::all_names<sim::Transport>());
   h.collective_algorithm =
-      reader.one_of("collective_algorithm", {"auto", "ring", "tree", "hierarchical"});
+      reader.one_of("collective_algorithm", sim::all_names<sim::CollectiveAlgorithm>());
   reader.finish();
   return h;
-}
-
-// A value of a strategy's field in the spelling of its table.
-std::optional<sim::FieldValue> read_field(ObjectReader& reader, const sim::StrategyField& field,
-                                          const char* key) {
-  const json* const value = reader.any(key);
-  if (!value) return std::nullopt;
-  const std::optional<sim::FieldValue> plain = field_value_of(*value);
-  const std::optional<sim::FieldValue> right = plain ? checked(field, *plain) : std::nullopt;
-  if (!right && field.kind == sim::FieldKind::Word) reader.one_of(key, field.words);
-  if (!right) reader.refuse(key, expected_values(field) + " is expected");
-  return right;
-}
-
-// Fields of one object, which is the training section or one in it: those whose key begins with
-// `prefix`.
-void read_fields(ObjectReader& reader, const std::string& prefix, sim::PartialStrategy& strategy) {
-  for (const sim::StrategyField& field : sim::strategy_fields()) {
-    const std::string key = field.key.starts_with(prefix) ? field.key.substr(prefix.size()) : ".";
-    if (key.find('.') != std::string::npos) continue;
-    if (const auto value = read_field(reader, field, key.c_str())) strategy[field.key] = *value;
-  }
 }
 
 sim::SettingValues read_settings(ObjectReader& reader) {
@@ -175,18 +116,18 @@ RecordedTraining read_training(ObjectReader reader) {
   t.framework_version = reader.text("framework_version");
   t.framework_detail = reader.text("framework_detail");
   t.precision_detail = reader.text("precision_detail");
-  read_fields(reader, "", t.strategy);
+  read_fields(reader, "", sim::strategy_fields(), t.strategy);
   t.num_microbatches = reader.count("num_microbatches");
   t.replicate_size = reader.count("replicate_size");
   t.dp_overlap = reader.boolean("dp_overlap");
   t.settings = read_settings(reader);
   if (std::optional<ObjectReader> recompute = reader.object("recompute")) {
-    read_fields(*recompute, "recompute.", t.strategy);
+    read_fields(*recompute, "recompute.", sim::strategy_fields(), t.strategy);
     t.recompute_detail = recompute->text("detail");
     recompute->finish();
   }
   if (std::optional<ObjectReader> offload = reader.object("offload")) {
-    read_fields(*offload, "offload.", t.strategy);
+    read_fields(*offload, "offload.", sim::strategy_fields(), t.strategy);
     offload->finish();
   }
   reader.finish();

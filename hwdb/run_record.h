@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim/base/quantity.h"
-#include "sim/model/transformer.h"
+#include "sim/model/transformer_fields.h"
 #include "sim/run.h"
 #include "sim/strategy/strategy_fields.h"
 
@@ -20,21 +20,8 @@ namespace llmsim::hwdb {
 // Units are SI and the names those of the schema.
 struct RecordedModel {
   std::optional<std::string> name, architecture;
-  std::optional<int> num_layers, hidden_size, num_heads, num_kv_heads, head_dim, ffn_size,
-      vocab_size, seq_len;
-  std::optional<bool> gated_mlp, tied_embeddings, bias, parallel_block;
-  std::optional<std::string> norm, position;
-  std::optional<int> sliding_window;
-  // Details that most records leave to the family or the catalogue.
-  std::optional<sim::Biases> biases;
-  std::optional<bool> norm_weight, final_norm, embedding_norm, attention_sinks;
-  std::optional<std::string> qk_norm;  // "none", "per-head", "all-heads"
-  std::optional<int> norms_per_layer, max_positions, sliding_window_interval;
-  std::optional<sim::Moe> moe;
-  std::optional<bool> router_bias, expert_bias, shared_expert_gate;  // keys of moe
-  std::optional<sim::Mla> mla;
-  std::optional<sim::Encoder> encoder;
-  std::optional<int> mtp_layers;
+  sim::PartialTransformer fields;  // sim/model/transformer_fields.h
+  std::optional<bool> bias;        // of all layers that a GPT has them in, or of none
   std::optional<std::int64_t> num_parameters;
   std::optional<std::string> trainable;  // "all", "lora", "adapter"
   std::optional<int> lora_rank;

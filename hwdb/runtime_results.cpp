@@ -22,27 +22,18 @@ constexpr int kResultsSchema = 2;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 48;
 constexpr std::int64_t kMostRanks = 1 << 22;
 
-std::optional<sim::OperatorKind> kind_named(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(sim::OperatorKind::HostCopy); ++i) {
-    if (name == name_of(static_cast<sim::OperatorKind>(i)))
-      return static_cast<sim::OperatorKind>(i);
+// The enumerator of a name, of those up to `last`.
+template <class Enum>
+std::optional<Enum> enumerator_named(const std::string& name, Enum last) {
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    if (name == name_of(static_cast<Enum>(i))) return static_cast<Enum>(i);
   }
   return std::nullopt;
 }
 
-std::optional<sim::MemoryBoundKernel> memory_bound_kernel_named(const std::string& name) {
-  for (int i = 0; i < sim::kNumMemoryBoundKernels; ++i) {
-    if (name == name_of(static_cast<sim::MemoryBoundKernel>(i)))
-      return static_cast<sim::MemoryBoundKernel>(i);
-  }
-  return std::nullopt;
-}
-
-sim::DType dtype_named(const std::string& name) {
-  for (int i = 0; i < sim::kNumDTypes; ++i) {
-    if (name == name_of(static_cast<sim::DType>(i))) return static_cast<sim::DType>(i);
-  }
-  return sim::DType::Fp32;
+sim::DType dtype_of(const json& record) {
+  constexpr auto kLast = static_cast<sim::DType>(sim::kNumDTypes - 1);
+  return enumerator_named(record.value("dtype", "fp32"), kLast).value_or(sim::DType::Fp32);
 }
 
 // Fits divide by sizes, bytes and times and take their logarithms: what is missing or 0 is refused
@@ -110,7 +101,7 @@ void read_work(ObjectReader& record, MeasuredKernel& kernel) {
 MeasuredKernel kernel_of(const json& record, const std::string& where) {
   MeasuredKernel kernel;
   const std::string name = record.at("kind").get<std::string>();
-  const std::optional<sim::OperatorKind> kind = kind_named(name);
+  const auto kind = enumerator_named(name, sim::OperatorKind::HostCopy);
   // A copy over the host link has the name of an operator but belongs to the device.
   if (kind && *kind != sim::OperatorKind::HostCopy)
     kernel.op.kind = *kind;
@@ -118,8 +109,10 @@ MeasuredKernel kernel_of(const json& record, const std::string& where) {
     kernel.library = name;
   kernel.label = record.value("label", "");
   kernel.backward = record.value("pass", "forward") == "backward";
-  kernel.memory_bound = memory_bound_kernel_named(record.value("kernel", ""));
-  kernel.op.dtype = dtype_named(record.value("dtype", "fp32"));
+  kernel.memory_bound =
+      enumerator_named(record.value("kernel", ""),
+                       static_cast<sim::MemoryBoundKernel>(sim::kNumMemoryBoundKernels - 1));
+  kernel.op.dtype = dtype_of(record);
   kernel.op.causal = record.value("causal", false);
   kernel.op.weight_gradient = record.value("weight_gradient", false);
   kernel.op.repeats = record.value("repeats", 1.0);
@@ -130,20 +123,16 @@ MeasuredKernel kernel_of(const json& record, const std::string& where) {
   return kernel;
 }
 
-std::optional<sim::CollectiveKind> collective_named(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(sim::CollectiveKind::SendRecv); ++i) {
-    if (name == name_of(static_cast<sim::CollectiveKind>(i)))
-      return static_cast<sim::CollectiveKind>(i);
-  }
-  return std::nullopt;
+std::optional<sim::CollectiveKind> collective_of(const json& record) {
+  return enumerator_named(record.at("kind").get<std::string>(), sim::CollectiveKind::SendRecv);
 }
 
 void add_collective(RuntimeResults& results, const json& record, const std::string& where) {
-  const auto kind = collective_named(record.at("kind").get<std::string>());
+  const auto kind = collective_of(record);
   if (!kind) return;
   ObjectReader reader(record, where, name_of(*kind));
   results.collectives.push_back({.kind = *kind,
-                                 .dtype = dtype_named(record.value("dtype", "fp32")),
+                                 .dtype = dtype_of(record),
                                  .message = sim::Bytes(positive_of(reader, "bytes")),
                                  .ranks = ranks_of(reader, "ranks"),
                                  .ranks_per_node = ranks_or_one(reader, "ranks_per_node"),
@@ -152,11 +141,11 @@ void add_collective(RuntimeResults& results, const json& record, const std::stri
 }
 
 void add_overlap(RuntimeResults& results, const json& record, const std::string& where) {
-  const auto kind = collective_named(record.at("kind").get<std::string>());
+  const auto kind = collective_of(record);
   if (!kind) return;
   ObjectReader reader(record, where, name_of(*kind));
   results.overlaps.push_back({.kind = *kind,
-                              .dtype = dtype_named(record.value("dtype", "fp32")),
+                              .dtype = dtype_of(record),
                               .ranks = ranks_of(reader, "ranks"),
                               .nodes = ranks_or_one(reader, "nodes"),
                               .collective_slowdown = positive_of(reader, "collective_slowdown"),

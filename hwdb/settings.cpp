@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -14,9 +15,10 @@ namespace llmsim::hwdb {
 namespace {
 
 using nlohmann::json;
-using enum SettingKind;
+using enum sim::FieldKind;
 
-constexpr double kMost = 1e15;
+constexpr double kExact = 1e15;
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 Setting on_off(const char* key, const char* field, const char* part_of, const char* help,
                const char* example = "true") {
@@ -94,7 +96,7 @@ std::vector<Setting> all_settings() {
              "weight-gradient GEMMs add to the gradient buffer", "false"),
       on_off("grad_sync_every_microbatch", "gradients.reduced_every_microbatch", "",
              "gradients are reduced after each micro-batch"),
-      number_setting("reduce_bucket_size", "gradients.bucket", 1, kMost, "",
+      number_setting("reduce_bucket_size", "gradients.bucket", 1, kNoLimit, "",
                      "gradients in one bucket, elements", "5e8"),
       on_off("reshard_after_forward", "sharded.regathers_in_backward", "",
              "off: zero3 keeps gathered weights for the backward pass", "false"),
@@ -104,7 +106,7 @@ std::vector<Setting> all_settings() {
           "0"),
       count("fsdp_prefetch_units", "sharded.prefetch_units", 0, 1000, "",
             "FSDP units gathered ahead of the one that runs", "2"),
-      number_setting("max_live_parameters", "sharded.live_parameters", 1, kMost, "",
+      number_setting("max_live_parameters", "sharded.live_parameters", 1, kNoLimit, "",
                      "gathered parameters of zero3 that stay until there are so many, elements",
                      "1e9"),
       on_off("partition_activations", "saved.partitioned_checkpoints", "",
@@ -123,7 +125,7 @@ json json_of(const sim::FieldValue& value) {
   if (const bool* const on = std::get_if<bool>(&value)) return *on;
   if (const std::string* const word = std::get_if<std::string>(&value)) return *word;
   const double number = sim::number_of(value).value_or(0.0);
-  if (number == std::floor(number) && std::abs(number) < kMost)
+  if (number == std::floor(number) && std::abs(number) < kExact)
     return static_cast<std::uint64_t>(number);
   return number;
 }
@@ -168,15 +170,7 @@ sim::FieldValue setting_from(const Setting& setting, const std::string& name,
 }
 
 std::string values_of(const Setting& setting) {
-  switch (setting.kind) {
-    case Switch: return "true or false";
-    case Word: return sim::alternatives(setting.words);
-    case Count:
-    case Number: break;
-  }
-  const std::string kind = setting.kind == Count ? "a whole number" : "a number";
-  if (setting.most >= kMost) return kind + " of at least " + json_of(setting.least).dump();
-  return kind + " from " + json_of(setting.least).dump() + " to " + json_of(setting.most).dump();
+  return sim::expected_values(setting.kind, setting.words, setting.least, setting.most);
 }
 
 bool can_have(const Setting& setting, const sim::FieldValue& value) {
@@ -187,8 +181,8 @@ bool can_have(const Setting& setting, const sim::FieldValue& value) {
            std::find(setting.words.begin(), setting.words.end(), *word) != setting.words.end();
   }
   const std::optional<double> number = sim::number_of(value);
-  if (!number || !(*number >= setting.least && *number <= setting.most)) return false;
-  return setting.kind == Number || *number == std::floor(*number);
+  return number && std::isfinite(*number) && sim::in_range(value, setting.least, setting.most) &&
+         (setting.kind == Number || *number == std::floor(*number));
 }
 
 void apply_settings(const sim::SettingValues& settings, FrameworkChoice& choice) {

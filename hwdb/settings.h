@@ -14,13 +14,11 @@
 
 namespace llmsim::hwdb {
 
-enum class SettingKind { Switch, Number, Count, Word };
-
 struct Setting {
   const char* key;  // in run files; the option has dashes for underscores
   // Of the framework's behaviour that it sets; empty: rules of facts/frameworks.json read it.
   const char* field;
-  SettingKind kind;                // Count: a whole number
+  sim::FieldKind kind;             // a Switch, a Number, a Count or a Word
   double least, most;              // of a number
   std::vector<std::string> words;  // that a Word may be
   // The setting of the schema of which it is a detail ("precision"); empty: stands alone.

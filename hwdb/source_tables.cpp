@@ -104,14 +104,7 @@ RunRecord filled(RunRecord record, const RunRecord& assumed) {
   const auto fill = [](auto& target, const auto& value) {
     if (!target) target = value;
   };
-  RecordedModel& m = record.model;
-  fill(m.num_layers, assumed.model.num_layers);
-  fill(m.hidden_size, assumed.model.hidden_size);
-  fill(m.num_heads, assumed.model.num_heads);
-  fill(m.num_kv_heads, assumed.model.num_kv_heads);
-  fill(m.ffn_size, assumed.model.ffn_size);
-  fill(m.vocab_size, assumed.model.vocab_size);
-  fill(m.seq_len, assumed.model.seq_len);
+  record.model.fields.insert(assumed.model.fields.begin(), assumed.model.fields.end());
   fill(record.hardware.accelerator, assumed.hardware.accelerator);
   fill(record.hardware.num_devices, assumed.hardware.num_devices);
   fill(record.hardware.devices_per_node, assumed.hardware.devices_per_node);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/base/error.h"
+
 namespace llmsim::hwdb {
 
 int edit_distance(std::string_view a, std::string_view b) {
@@ -37,9 +39,13 @@ std::optional<std::string> nearest(std::string_view name,
   return *best;
 }
 
+std::string did_you_mean(const std::vector<std::string>& near) {
+  return near.empty() ? "" : "; did you mean " + sim::joined(near, ", ") + "?";
+}
+
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::optional<std::string> candidate = nearest(name, candidates);
-  return candidate ? "; did you mean " + *candidate + "?" : "";
+  return did_you_mean(candidate ? std::vector{*candidate} : std::vector<std::string>{});
 }
 
 }  // namespace llmsim::hwdb

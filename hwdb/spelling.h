@@ -16,6 +16,9 @@ int edit_distance(std::string_view a, std::string_view b);
 std::optional<std::string> nearest(std::string_view name,
                                    const std::vector<std::string>& candidates);
 
+// "; did you mean llama-7b, llama-13b?", or nothing where nothing is near.
+std::string did_you_mean(const std::vector<std::string>& near);
+
 // "; did you mean hidden_size?", or nothing where no candidate is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <variant>
 
+#include "sim/model/transformer_fields.h"
 #include "sim/strategy/strategy_fields.h"
 
 namespace llmsim::reports {
@@ -23,55 +24,6 @@ Json amount(double value) {
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
-}
-
-Json moe_json(const std::optional<sim::Moe>& moe) {
-  if (!moe) return nullptr;
-  return {{"num_experts", moe->num_experts},
-          {"top_k", moe->top_k},
-          {"expert_ffn_size", moe->expert_ffn_size},
-          {"num_shared_experts", moe->num_shared_experts},
-          {"shared_expert_ffn_size", moe->shared_expert_ffn_size},
-          {"num_dense_layers", moe->num_dense_layers},
-          {"num_groups", moe->num_groups},
-          {"groups_per_token", moe->groups_per_token},
-          {"layer_interval", moe->layer_interval},
-          {"router_bias", moe->router_bias},
-          {"expert_bias", moe->expert_bias},
-          {"shared_expert_gate", moe->shared_expert_gate}};
-}
-
-Json biases_json(const sim::Biases& bias) {
-  return {{"qkv", bias.qkv},
-          {"attention_output", bias.attention_output},
-          {"mlp", bias.mlp},
-          {"norm", bias.norm},
-          {"head", bias.head}};
-}
-
-const char* name_of(sim::QkNorm norm) {
-  switch (norm) {
-    case sim::QkNorm::None: return "none";
-    case sim::QkNorm::PerHead: return "per-head";
-    case sim::QkNorm::AllHeads: break;
-  }
-  return "all-heads";
-}
-
-Json mla_json(const std::optional<sim::Mla>& mla) {
-  if (!mla) return nullptr;
-  return {{"q_lora_rank", or_null(mla->q_lora_rank)},
-          {"kv_lora_rank", mla->kv_lora_rank},
-          {"qk_nope_head_dim", mla->qk_nope_head_dim},
-          {"qk_rope_head_dim", mla->qk_rope_head_dim},
-          {"v_head_dim", mla->v_head_dim}};
-}
-
-Json encoder_json(const std::optional<sim::Encoder>& encoder) {
-  if (!encoder) return nullptr;
-  return {{"predicted_share", encoder->predicted_share},
-          {"segment_types", encoder->segment_types},
-          {"next_sentence", encoder->next_sentence}};
 }
 
 Json trained_model_json(const sim::Run& run) {
@@ -104,11 +56,7 @@ Json strategy_json(const sim::Strategy& s) {
     const bool says = sim::says_something(field, s);
     if (!says && field.written == sim::Written::OrNothing) continue;
     const std::optional<sim::FieldValue> value = field.get(s);
-    const std::size_t dot = field.key.find('.');
-    Json& target = dot == std::string::npos
-                       ? json[field.key]
-                       : json[field.key.substr(0, dot)][field.key.substr(dot + 1)];
-    target = says && value ? field_json(*value) : Json(nullptr);
+    sim::place_of(json, field.key) = says && value ? field_json(*value) : Json(nullptr);
   }
   return json;
 }
@@ -277,39 +225,20 @@ Json field_json(const sim::FieldValue& value) {
   return std::visit([](const auto& stated) { return Json(stated); }, value);
 }
 
-Json transformer_json(const sim::Transformer& m) {
-  return {{"name", m.name},
-          {"architecture", m.encoder ? "encoder" : "decoder"},
-          {"num_layers", m.num_layers},
-          {"hidden_size", m.hidden_size},
-          {"num_heads", m.num_heads},
-          {"num_kv_heads", m.num_kv_heads},
-          {"head_dim", m.head_dim},
-          {"ffn_size", m.ffn_size},
-          {"vocab_size", m.vocab_size},
-          {"seq_len", m.seq_len},
-          {"gated_mlp", m.gated_mlp},
-          {"tied_embeddings", m.tied_embeddings},
-          {"bias", m.bias.qkv || m.bias.attention_output || m.bias.mlp},
-          {"biases", biases_json(m.bias)},
-          {"parallel_block", m.parallel_block},
-          {"norm", name_of(m.norm)},
-          {"norm_weight", m.norm_weight},
-          {"norms_per_layer", m.norms_per_layer},
-          {"final_norm", m.final_norm},
-          {"embedding_norm", m.embedding_norm},
-          {"qk_norm", name_of(m.qk_norm)},
-          {"position", name_of(m.position)},
-          {"max_positions", m.max_positions},
-          {"sliding_window", or_null(m.sliding_window)},
-          {"sliding_window_interval", m.sliding_window_interval},
-          {"attention_sinks", m.attention_sinks},
-          {"moe", moe_json(m.moe)},
-          {"mla", mla_json(m.mla)},
-          {"encoder", encoder_json(m.encoder)},
-          {"mtp_layers", m.mtp_layers > 0 ? Json(m.mtp_layers) : Json(nullptr)},
-          {"num_parameters", sim::parameters(m).total()},
-          {"trainable", "all"}};
+Json transformer_json(const sim::Transformer& model) {
+  Json json = {{"name", model.name}, {"architecture", model.encoder ? "encoder" : "decoder"}};
+  for (const sim::TransformerField& field : sim::transformer_fields()) {
+    if (field.present && !field.present(model)) {
+      json[field.key.substr(0, field.key.find('.'))] = nullptr;
+      continue;
+    }
+    const std::optional<sim::FieldValue> value = field.get(model);
+    sim::place_of(json, field.key) = value ? field_json(*value) : Json(nullptr);
+  }
+  if (model.mtp_layers == 0) json["mtp_layers"] = nullptr;
+  json["num_parameters"] = sim::parameters(model).total();
+  json["trainable"] = "all";
+  return json;
 }
 
 Json run_json(const sim::Run& run) {

@@ -17,13 +17,9 @@ using sim::Transformer;
 
 Cell count(std::int64_t value) { return Cell(value); }
 
-const char* name_of(sim::QkNorm norm) {
-  switch (norm) {
-    case sim::QkNorm::None: return "none";
-    case sim::QkNorm::PerHead: return "per head";
-    case sim::QkNorm::AllHeads: return "over all heads";
-  }
-  return "";
+// How people say it.
+const char* text_of(sim::QkNorm norm) {
+  return norm == sim::QkNorm::PerHead ? "per head" : "over all heads";
 }
 
 std::string biases(const sim::Biases& bias) {
@@ -106,7 +102,7 @@ void add_details(Fields& fields, const Transformer& m) {
   if (m.moe) fields.emplace_back("experts", experts(*m.moe));
   fields.emplace_back("positions", name_of(m.position));
   fields.emplace_back("norms", norms(m));
-  if (m.qk_norm != sim::QkNorm::None) fields.emplace_back("q/k norm", name_of(m.qk_norm));
+  if (m.qk_norm != sim::QkNorm::None) fields.emplace_back("q/k norm", text_of(m.qk_norm));
   if (m.embedding_norm) fields.emplace_back("embedding norm", "yes");
   fields.emplace_back("block", m.parallel_block ? "parallel" : "sequential");
   fields.emplace_back("biases", biases(m.bias));

@@ -16,18 +16,9 @@ namespace {
 using sim::Prediction;
 
 // A table of names and texts.
-class Figures {
- public:
-  explicit Figures(std::string title)
-      : table_(std::move(title), {{"figure", "", Kind::Text}, {"value", "", Kind::Text}}) {}
-  void add(std::string name, std::string value) {
-    table_.add_row({std::move(name), std::move(value)});
-  }
-  Table take() { return std::move(table_); }
-
- private:
-  Table table_;
-};
+Table figures_table(std::string title) {
+  return Table(std::move(title), {{"figure", "", Kind::Text}, {"value", "", Kind::Text}});
+}
 
 bool simulated(const Prediction& p) { return p.step_time > sim::Seconds(0.0); }
 
@@ -84,26 +75,26 @@ std::string host_text(const sim::HostMemory& host) {
 }
 
 Table result_table(const Prediction& p) {
-  Figures figures(title_of(p));
+  Table figures = figures_table(title_of(p));
   if (p.infeasible) {
-    figures.add("verdict", "does not run: " + p.infeasible->rule);
-    figures.add("reason", p.infeasible->message);
+    figures.add_row({"verdict", "does not run: " + p.infeasible->rule});
+    figures.add_row({"reason", p.infeasible->message});
   }
   if (simulated(p)) {
-    figures.add("step time", step_time_text(p));
-    figures.add("throughput", throughput_text(p));
-    figures.add("model FLOP/s", utilisation_text(p));
-    figures.add("memory", memory_text(p.memory));
-    figures.add("memory peak", peak_phase_text(p));
-    figures.add("memory reserved", human(p.memory.reserved) + " by the allocator, " +
-                                       human(p.memory.device) + " on the device");
+    figures.add_row({"step time", step_time_text(p)});
+    figures.add_row({"throughput", throughput_text(p)});
+    figures.add_row({"model FLOP/s", utilisation_text(p)});
+    figures.add_row({"memory", memory_text(p.memory)});
+    figures.add_row({"memory peak", peak_phase_text(p)});
+    figures.add_row({"memory reserved", human(p.memory.reserved) + " by the allocator, " +
+                                            human(p.memory.device) + " on the device"});
     if (p.memory.host.device > sim::Bytes(0.0))
-      figures.add("host memory", host_text(p.memory.host));
+      figures.add_row({"host memory", host_text(p.memory.host)});
     if (p.run.strategy.pp > 1)
-      figures.add("pipeline bubble", percent(p.bubble) + " of the busiest stage");
+      figures.add_row({"pipeline bubble", percent(p.bubble) + " of the busiest stage"});
   }
-  for (const std::string& warning : p.warnings) figures.add("warning", warning);
-  return figures.take();
+  for (const std::string& warning : p.warnings) figures.add_row({"warning", warning});
+  return figures;
 }
 
 // --- run ---
@@ -161,22 +152,22 @@ std::string switches_text(const sim::Run& run) {
 Table run_table(const Prediction& p) {
   const sim::Run& run = p.run;
   const sim::Strategy& s = run.strategy;
-  Figures figures("Run, as resolved");
-  figures.add("model", model_text(p));
-  figures.add("hardware", hardware_text(run.cluster) + ", " +
-                              std::to_string(run.cluster.devices_per_node) + " per node");
-  figures.add("mesh", mesh_text(s));
-  figures.add("batch", batch_text(run));
-  figures.add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) +
-                            ", sharding " + sharding_text(s) + ", recompute " +
-                            recompute_text(s.recompute));
+  Table figures = figures_table("Run, as resolved");
+  figures.add_row({"model", model_text(p)});
+  figures.add_row({"hardware", hardware_text(run.cluster) + ", " +
+                                   std::to_string(run.cluster.devices_per_node) + " per node"});
+  figures.add_row({"mesh", mesh_text(s)});
+  figures.add_row({"batch", batch_text(run)});
+  figures.add_row({"recipe", std::string(sim::name_of(s.precision)) + ", " +
+                                 sim::name_of(s.optimizer) + ", sharding " + sharding_text(s) +
+                                 ", recompute " + recompute_text(s.recompute)});
   if (s.pp > 1) {
-    figures.add("pipeline", std::string(sim::name_of(s.pipeline_schedule)) + ", " +
-                                count(s.virtual_stages, "virtual stage"));
+    figures.add_row({"pipeline", std::string(sim::name_of(s.pipeline_schedule)) + ", " +
+                                     count(s.virtual_stages, "virtual stage")});
   }
-  figures.add("switches", switches_text(run));
-  figures.add("framework", run.framework.id);
-  return figures.take();
+  figures.add_row({"switches", switches_text(run)});
+  figures.add_row({"framework", run.framework.id});
+  return figures;
 }
 
 Table assumed_table(const sim::Run& run) {
@@ -215,68 +206,55 @@ Table communication_table(const Prediction& p) {
   return table;
 }
 
-// A table with one column for each term that any row has.
-class MemoryTable {
- public:
-  MemoryTable(const char* title, std::vector<Column> columns)
-      : title_(title), columns_(std::move(columns)) {}
-
-  void add(std::vector<Cell> cells, const std::vector<sim::MemoryTerm>& terms) {
-    for (const sim::MemoryTerm& term : terms) {
-      if (std::find(names_.begin(), names_.end(), term.name) == names_.end())
-        names_.emplace_back(term.name);
-    }
-    rows_.push_back({std::move(cells), terms});
-  }
-
-  Table take() {
-    for (const std::string& name : names_) columns_.push_back({name + "_bytes", name, Kind::Bytes});
-    Table table(title_, columns_);
-    for (Row& row : rows_) {
-      for (const std::string& name : names_) row.cells.emplace_back(size_of(row.terms, name));
-      table.add_row(std::move(row.cells));
-    }
-    return table;
-  }
-
- private:
-  struct Row {
-    std::vector<Cell> cells;
-    std::vector<sim::MemoryTerm> terms;
-  };
-
-  static sim::Bytes size_of(const std::vector<sim::MemoryTerm>& terms, const std::string& name) {
-    sim::Bytes sum{0.0};
-    for (const sim::MemoryTerm& term : terms)
-      sum += term.name == name ? term.size : sim::Bytes(0.0);
-    return sum;
-  }
-
-  const char* title_;
-  std::vector<Column> columns_;
-  std::vector<std::string> names_;
-  std::vector<Row> rows_;
+struct MemoryRow {
+  std::vector<Cell> cells;
+  const std::vector<sim::MemoryTerm>& terms;
 };
 
-Table memory_table(const Prediction& p) {
-  MemoryTable table("Memory of each pipeline stage at its peak",
-                    {{"stage", "stage", Kind::Integer},
-                     {"phase", "peak in", Kind::Text},
-                     {"peak_bytes", "peak", Kind::Bytes}});
-  for (const sim::StageMemory& stage : p.memory.stages) {
-    table.add({std::int64_t{stage.stage}, std::string(stage.phase), stage.peak}, stage.terms);
+sim::Bytes size_of(const std::vector<sim::MemoryTerm>& terms, const std::string& name) {
+  sim::Bytes sum{0.0};
+  for (const sim::MemoryTerm& term : terms) sum += term.name == name ? term.size : sim::Bytes(0.0);
+  return sum;
+}
+
+// With one column for each term that any row has.
+Table table_of_terms(const char* title, std::vector<Column> columns, std::vector<MemoryRow> rows) {
+  std::vector<std::string> names;
+  for (const MemoryRow& row : rows) {
+    for (const sim::MemoryTerm& term : row.terms) {
+      if (std::find(names.begin(), names.end(), term.name) == names.end())
+        names.emplace_back(term.name);
+    }
   }
-  return table.take();
+  for (const std::string& name : names) columns.push_back({name + "_bytes", name, Kind::Bytes});
+  Table table(title, columns);
+  for (MemoryRow& row : rows) {
+    for (const std::string& name : names) row.cells.emplace_back(size_of(row.terms, name));
+    table.add_row(std::move(row.cells));
+  }
+  return table;
+}
+
+Table memory_table(const Prediction& p) {
+  std::vector<MemoryRow> rows;
+  for (const sim::StageMemory& stage : p.memory.stages)
+    rows.push_back(
+        {{std::int64_t{stage.stage}, std::string(stage.phase), stage.peak}, stage.terms});
+  return table_of_terms("Memory of each pipeline stage at its peak",
+                        {{"stage", "stage", Kind::Integer},
+                         {"phase", "peak in", Kind::Text},
+                         {"peak_bytes", "peak", Kind::Bytes}},
+                        std::move(rows));
 }
 
 Table timeline_table(const Prediction& p) {
-  MemoryTable table(
+  std::vector<MemoryRow> rows;
+  for (const sim::MemoryPhase& phase : p.memory.timeline)
+    rows.push_back({{std::string(phase.phase), phase.allocated}, phase.terms});
+  return table_of_terms(
       "Memory through a step of the fullest stage",
-      {{"phase", "phase", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}});
-  for (const sim::MemoryPhase& phase : p.memory.timeline) {
-    table.add({std::string(phase.phase), phase.allocated}, phase.terms);
-  }
-  return table.take();
+      {{"phase", "phase", Kind::Text}, {"allocated_bytes", "allocated", Kind::Bytes}},
+      std::move(rows));
 }
 
 Table conventions_table(const Prediction& p) {

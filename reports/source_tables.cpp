@@ -40,9 +40,9 @@ std::string counted(const char* name, const std::optional<int>& value) {
 
 std::string shape_text(const hwdb::RecordedModel& m) {
   std::string text;
-  append(text, counted("L", m.num_layers));
-  append(text, counted("h", m.hidden_size));
-  append(text, counted("a", m.num_heads));
+  append(text, counted("L", sim::stated<int>(m.fields, "num_layers")));
+  append(text, counted("h", sim::stated<int>(m.fields, "hidden_size")));
+  append(text, counted("a", sim::stated<int>(m.fields, "num_heads")));
   return text;
 }
 
@@ -141,7 +141,7 @@ std::vector<Cell> run_cells(const RunRecord& r) {
   const hwdb::RecordedTraining& t = r.training;
   return {cell(r.model.name),
           text_cell(shape_text(r.model)),
-          cell(r.model.seq_len),
+          cell(stated<int>(r.model.fields, "seq_len")),
           cell(r.hardware.accelerator),
           cell(r.hardware.num_devices),
           text_cell(layout_text(t.strategy)),

@@ -281,23 +281,13 @@ std::string render_json(const Table& table) {
 
 }  // namespace
 
-const char* name_of(Format format) {
-  switch (format) {
-    case Format::Table: return "table";
-    case Format::Markdown: return "markdown";
-    case Format::Csv: return "csv";
-    case Format::Json: return "json";
-    case Format::Latex: return "latex";
-  }
-  return "";
-}
-
-std::optional<Format> format_named(const std::string& name) {
-  for (const Format format :
-       {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
-    if (name == name_of(format)) return format;
-  }
-  return std::nullopt;
+sim::NameTable<Format> name_table(Format) {
+  static constexpr sim::Named<Format> kFormats[] = {{Format::Table, "table"},
+                                                    {Format::Markdown, "markdown"},
+                                                    {Format::Csv, "csv"},
+                                                    {Format::Json, "json"},
+                                                    {Format::Latex, "latex"}};
+  return kFormats;
 }
 
 Table::Table(std::string title, std::vector<Column> columns)

@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "reports/units.h"
+#include "sim/base/field.h"
 #include "sim/base/quantity.h"
 
 namespace llmsim::reports {
 
 enum class Format { Table, Markdown, Csv, Json, Latex };
 
-const char* name_of(Format format);
-std::optional<Format> format_named(const std::string& name);
+sim::NameTable<Format> name_table(Format);  // "table", "markdown"
 
 struct Column {
   std::string key;     // stable, with base unit: "step_time_s"

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/utsname.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -103,8 +102,7 @@ std::optional<double> elapsed_ms(Event& start, Event& end) {
 sim::Seconds host_time(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
-  return sim::Seconds(
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return since(start);
 }
 
 }  // namespace
@@ -191,6 +189,11 @@ void synchronize(c10::Device device) {
   now.record(guard.getStream(device));
   while (!now.query()) {
   }
+}
+
+sim::Seconds since(std::chrono::steady_clock::time_point start) {
+  return sim::Seconds(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
 sim::Seconds timed(c10::Device device, const std::function<void()>& work) {

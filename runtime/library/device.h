@@ -1,6 +1,7 @@
 // The device that measurements stand on: what it is called, what it has, what it can do.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -66,5 +67,8 @@ void synchronize(c10::Device device);
 
 // Time of `work`, which puts kernels on the current stream of `device`.
 sim::Seconds timed(c10::Device device, const std::function<void()>& work);
+
+// Time that has passed on the host.
+sim::Seconds since(std::chrono::steady_clock::time_point start);
 
 }  // namespace llmsim::runtime

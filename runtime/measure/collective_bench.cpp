@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <future>
 #include <memory>
 #include <set>
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/device.h"
+#include "runtime/measure/agreement.h"
 #include "runtime/measure/kernel_bench.h"
 #include "sim/base/error.h"
 #include "sim/cost/collective.h"
@@ -35,10 +37,6 @@ constexpr double kGrowth = 4.0;
 constexpr double kOverlapShare = 0.25;  // of the budget
 constexpr double kRepeatsForOverlap = 40.0;
 constexpr sim::Bytes kSmallestOverlap = 64.0 * sim::KiB, kLargestOverlap = 64.0 * sim::MiB;
-
-Seconds since(Clock::time_point start) {
-  return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
-}
 
 at::ScalarType scalar_type(sim::DType dtype) {
   switch (dtype) {
@@ -94,206 +92,188 @@ std::unique_ptr<PendingCollective> started(CollectiveKind kind, Communicator& gr
   return group.start_reduce_scatter(buffers.part, buffers.whole);
 }
 
-class Bench {
- public:
-  Bench(Communicator& world, const CollectiveBenchOptions& options)
-      : world_(world), options_(options), gemms_(options) {}
-
-  // All sizes of one kind over one group, while the share lasts.
-  void series(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group,
-              Seconds share) {
-    Seconds expected;
-    for (sim::Bytes bytes = options_.smallest; bytes <= options_.largest; bytes *= kGrowth) {
-      if ((options_.repeats.warm_up + options_.repeats.least) * expected > share) return;
-      const double sizes_left =
-          1.0 + std::floor(std::log(options_.largest / bytes) / std::log(kGrowth));
-      json record = described("collective", kind, dtype, shape, bytes);
-      record["key"] = key_of("collective", kind, dtype, shape) + "/" +
-                      std::to_string(static_cast<std::int64_t>(bytes.value()));
-      if (known(record.at("key"))) continue;
-      const auto start = Clock::now();
-      const Timing timing = alone(kind, group, Buffers(bytes, shape.ranks, dtype, options_.device),
-                                  share / sizes_left);
-      share -= agreed(since(start));
-      expected = kGrowth * timing.median;
-      add_timing(record, timing);
-      add_rates(record, kind, timing.median);
-      publish(record);
-    }
-  }
-
-  // Beside GEMMs that take as long.
-  void overlap(CollectiveKind kind, sim::DType dtype, const GroupShape& shape, Communicator& group,
-               Seconds share) {
-    if (known(key_of("overlap", kind, dtype, shape))) return;
-    const sim::Bytes bytes = size_for(kind, dtype, shape, group, share / kRepeatsForOverlap);
-    const Buffers buffers(bytes, shape.ranks, dtype, options_.device);
-    const Seconds collective = alone(kind, group, buffers, 0.3 * share).median;
-    const Seconds gemm =
-        median([&] { return timed(options_.device, [&] { gemms_.run(1); }); }, 0.1 * share);
-    const int gemms_alike = std::max(1, static_cast<int>(std::lround(collective / gemm)));
-    const int collectives_over =
-        1 + static_cast<int>(std::ceil(2.0 * gemms_alike * gemm / collective));
-    const Seconds gemms_alone = median(
-        [&] { return timed(options_.device, [&] { gemms_.run(gemms_alike); }); }, 0.2 * share);
-    const Seconds gemms_beside = median(
-        [&] { return beside_collectives(kind, group, buffers, gemms_alike, collectives_over); },
-        0.2 * share);
-    const Seconds collective_beside = median(
-        [&] { return overlapped_with_gemms(kind, group, buffers, 2 * gemms_alike); }, 0.2 * share);
-    json record = described("overlap", kind, dtype, shape, bytes);
-    record.update({{"gemm_size", options_.gemm_size},
-                   {"gemms", gemms_alike},
-                   {"collective_alone_s", collective.value()},
-                   {"collective_beside_s", collective_beside.value()},
-                   {"collective_slowdown", collective_beside / collective},
-                   {"gemm_alone_s", gemms_alone.value()},
-                   {"gemm_beside_s", gemms_beside.value()},
-                   {"gemm_slowdown", gemms_beside / gemms_alone}});
-    publish(record);
-  }
-
- private:
-  struct Gemms {
-    explicit Gemms(const CollectiveBenchOptions& options)
-        : a(at::rand({options.gemm_size, options.gemm_size}, at::TensorOptions(options.device))),
-          b(at::rand_like(a)),
-          c(at::empty_like(a)) {}
-    void run(int times) const {
-      at::Tensor gemm = c;
-      for (int i = 0; i < times; ++i) at::mm_out(gemm, a, b);
-    }
-    at::Tensor a, b, c;
+// What a collective is overlapped with: `times` GEMMs on the stream of the rank.
+std::function<void(int times)> gemms_of(const CollectiveBenchOptions& options) {
+  const at::Tensor a = at::rand({options.gemm_size, options.gemm_size},
+                                at::TensorOptions(options.device)),
+                   b = at::rand_like(a), c = at::empty_like(a);
+  return [=](int times) {
+    at::Tensor gemm = c;
+    for (int i = 0; i < times; ++i) at::mm_out(gemm, a, b);
   };
+}
 
-  // The same on every rank, so that all repeat equally often.
-  Seconds agreed(Seconds own) {
-    const at::Tensor slowest =
-        at::full({1}, own.value(), at::TensorOptions(at::kDouble).device(options_.device));
-    world_.all_reduce(slowest, Reduction::Max);
-    return Seconds(slowest.item<double>());
-  }
+// All that measures one kind of collective over one group: its ranks repeat as often as the world.
+struct Series {
+  Communicator& world;
+  const CollectiveBenchOptions& options;
+  const std::function<void(int times)>& gemms;
+  CollectiveKind kind;
+  sim::DType dtype;
+  GroupShape shape;
+  Communicator& group;
 
-  // `once` after all ranks have come, with the time of the slowest; a first time tells how many fit
-  // into the share.
-  Timing aligned(const std::function<Seconds()>& once, Seconds share) {
-    const auto together = [&] {
-      agreed(Seconds(0.0));
-      return agreed(once());
-    };
-    const auto start = Clock::now();
-    together();
-    const double fitting = share / agreed(since(start));
-    RepeatOptions repeats = options_.repeats;
-    repeats.most = static_cast<int>(
-        std::clamp<double>(fitting, repeats.least, std::max(repeats.least, repeats.most)));
-    return repeated(together, repeats);
+  Buffers buffers(sim::Bytes bytes) const { return {bytes, shape.ranks, dtype, options.device}; }
+  Seconds agreed(Seconds own) const { return slowest(&world, own, options.device); }
+  Seconds time(const Buffers& buffers) const {
+    return timed(options.device, [&] { carry_out(kind, group, buffers); });
   }
-  Seconds median(const std::function<Seconds()>& once, Seconds share) {
-    return aligned(once, share).median;
+  Seconds gemm_time(int count) const {
+    return timed(options.device, [&] { gemms(count); });
   }
-
-  Timing alone(CollectiveKind kind, Communicator& group, const Buffers& buffers, Seconds share) {
-    const auto once = [&] {
-      if (options_.after_gemms) gemms_.run(1);
-      return timed(options_.device, [&] { carry_out(kind, group, buffers); });
-    };
-    return aligned(once, share);
-  }
-
-  Seconds beside_collectives(CollectiveKind kind, Communicator& group, const Buffers& buffers,
-                             int count, int collectives) {
-    std::vector<std::unique_ptr<PendingCollective>> pending;
-    for (int i = 0; i < collectives; ++i) pending.push_back(started(kind, group, buffers));
-    const Seconds time = timed(options_.device, [&] { gemms_.run(count); });
-    for (const auto& one : pending) one->wait();
-    return time;
-  }
-
-  // Waited for on another thread, whose stream is not that of the GEMMs.
-  Seconds overlapped_with_gemms(CollectiveKind kind, Communicator& group, const Buffers& buffers,
-                                int count) {
-    const auto start = Clock::now();
-    auto pending = started(kind, group, buffers);
-    auto arrived = std::async(std::launch::async, [&] {
-      use_own_stream();
-      pending->wait();
-      synchronize(options_.device);
-      return since(start);
-    });
-    gemms_.run(count);
-    synchronize(options_.device);
-    return arrived.get();
-  }
-
-  void use_own_stream() const {
-    if (options_.device.is_cpu()) return;
-    const c10::impl::VirtualGuardImpl guard(options_.device.type());
-    guard.setDevice(options_.device);
-    guard.exchangeStream(guard.getStreamFromGlobalPool(options_.device));
-  }
-
-  // The largest message that takes no longer than `longest`, found from one of the smallest size
-  // on.
-  sim::Bytes size_for(CollectiveKind kind, sim::DType dtype, const GroupShape& shape,
-                      Communicator& group, Seconds longest) {
-    sim::Bytes bytes = std::min(options_.largest, kSmallestOverlap);
-    for (; kGrowth * bytes <= std::min(options_.largest, kLargestOverlap); bytes *= kGrowth) {
-      const Buffers buffers(bytes, shape.ranks, dtype, options_.device);
-      const auto once = [&] {
-        return timed(options_.device, [&] { carry_out(kind, group, buffers); });
-      };
-      agreed(once());  // warm
-      if (kGrowth * agreed(once()) > longest) break;
-    }
-    return bytes;
-  }
-
-  static std::string key_of(const std::string& type, CollectiveKind kind, sim::DType dtype,
-                            const GroupShape& shape) {
-    return type + "/" + sim::name_of(kind) + "/" + sim::name_of(dtype) + "/" +
-           std::to_string(shape.ranks) + "x" + std::to_string(shape.stride);
-  }
-
-  json described(const std::string& type, CollectiveKind kind, sim::DType dtype,
-                 const GroupShape& shape, sim::Bytes bytes) const {
-    const sim::GroupPlacement place =
-        sim::place_group(shape.ranks, shape.stride, options_.ranks_per_node);
-    return {{"type", type},
-            {"key", key_of(type, kind, dtype, shape)},
-            {"kind", sim::name_of(kind)},
-            {"dtype", sim::name_of(dtype)},
-            {"ranks", shape.ranks},
-            {"stride", shape.stride},
-            {"ranks_per_node", place.ranks_per_domain},
-            {"nodes", place.domains},
-            {"groups", world_.size() / shape.ranks},
-            {"bytes", Buffers(bytes, shape.ranks, dtype, at::kMeta).bytes()},
-            {"outcome", "ok"}};
-  }
-
-  static void add_rates(json& record, CollectiveKind kind, Seconds time) {
-    const double algbw = record.at("bytes").get<double>() / time.value();
-    record["algbw_bytes_per_s"] = algbw;
-    record["busbw_bytes_per_s"] = algbw * sim::bus_factor(kind, record.at("ranks"));
-  }
-
-  // Rank 0 knows.
-  bool known(const std::string& key) {
-    const at::Tensor answer = at::zeros({1}, at::TensorOptions(at::kLong).device(options_.device));
-    if (world_.rank() == 0 && options_.has(key)) answer.fill_(1);
-    world_.broadcast(answer, 0);
-    return answer.item<std::int64_t>() == 1;
-  }
-
-  void publish(const json& record) const {
-    if (world_.rank() == 0) options_.record(record);
-  }
-
-  Communicator& world_;
-  const CollectiveBenchOptions& options_;
-  Gemms gemms_;
 };
+
+// `once` after all ranks have come, with the time of the slowest; a first time tells how many fit
+// into the share.
+Timing aligned(const Series& s, const std::function<Seconds()>& once, Seconds share) {
+  const auto together = [&] {
+    s.agreed(Seconds(0.0));
+    return s.agreed(once());
+  };
+  const auto start = Clock::now();
+  together();
+  const double fitting = share / s.agreed(since(start));
+  RepeatOptions repeats = s.options.repeats;
+  repeats.most = static_cast<int>(
+      std::clamp<double>(fitting, repeats.least, std::max(repeats.least, repeats.most)));
+  return repeated(together, repeats);
+}
+
+Timing alone(const Series& s, const Buffers& buffers, Seconds share) {
+  const auto once = [&] {
+    if (s.options.after_gemms) s.gemms(1);
+    return s.time(buffers);
+  };
+  return aligned(s, once, share);
+}
+
+std::string key_of(const std::string& type, const Series& s) {
+  return type + "/" + sim::name_of(s.kind) + "/" + sim::name_of(s.dtype) + "/" +
+         std::to_string(s.shape.ranks) + "x" + std::to_string(s.shape.stride);
+}
+
+bool known(const Series& s, const std::string& key) {
+  return answer_of_first(s.world, s.options.has(key), s.options.device);
+}
+
+void publish(const Series& s, const json& record) {
+  if (s.world.rank() == 0) s.options.record(record);
+}
+
+json described(const std::string& type, const Series& s, sim::Bytes bytes) {
+  const sim::GroupPlacement place =
+      sim::place_group(s.shape.ranks, s.shape.stride, s.options.ranks_per_node);
+  return {{"type", type},
+          {"key", key_of(type, s)},
+          {"kind", sim::name_of(s.kind)},
+          {"dtype", sim::name_of(s.dtype)},
+          {"ranks", s.shape.ranks},
+          {"stride", s.shape.stride},
+          {"ranks_per_node", place.ranks_per_domain},
+          {"nodes", place.domains},
+          {"groups", s.world.size() / s.shape.ranks},
+          {"bytes", Buffers(bytes, s.shape.ranks, s.dtype, at::kMeta).bytes()},
+          {"outcome", "ok"}};
+}
+
+void add_rates(json& record, CollectiveKind kind, Seconds time) {
+  const double algbw = record.at("bytes").get<double>() / time.value();
+  record["algbw_bytes_per_s"] = algbw;
+  record["busbw_bytes_per_s"] = algbw * sim::bus_factor(kind, record.at("ranks"));
+}
+
+// All sizes, while the share lasts.
+void measure_sizes(const Series& s, Seconds share) {
+  const CollectiveBenchOptions& options = s.options;
+  Seconds expected;
+  for (sim::Bytes bytes = options.smallest; bytes <= options.largest; bytes *= kGrowth) {
+    if ((options.repeats.warm_up + options.repeats.least) * expected > share) return;
+    const double sizes_left =
+        1.0 + std::floor(std::log(options.largest / bytes) / std::log(kGrowth));
+    json record = described("collective", s, bytes);
+    record["key"] =
+        key_of("collective", s) + "/" + std::to_string(static_cast<std::int64_t>(bytes.value()));
+    if (known(s, record.at("key"))) continue;
+    const auto start = Clock::now();
+    const Timing timing = alone(s, s.buffers(bytes), share / sizes_left);
+    share -= s.agreed(since(start));
+    expected = kGrowth * timing.median;
+    add_timing(record, timing);
+    add_rates(record, s.kind, timing.median);
+    publish(s, record);
+  }
+}
+
+Seconds beside_collectives(const Series& s, const Buffers& buffers, int gemms, int collectives) {
+  std::vector<std::unique_ptr<PendingCollective>> pending;
+  for (int i = 0; i < collectives; ++i) pending.push_back(started(s.kind, s.group, buffers));
+  const Seconds time = s.gemm_time(gemms);
+  for (const auto& one : pending) one->wait();
+  return time;
+}
+
+void use_own_stream(c10::Device device) {
+  if (device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.setDevice(device);
+  guard.exchangeStream(guard.getStreamFromGlobalPool(device));
+}
+
+// Waited for on another thread, whose stream is not that of the GEMMs.
+Seconds overlapped_with_gemms(const Series& s, const Buffers& buffers, int gemms) {
+  const auto start = Clock::now();
+  auto pending = started(s.kind, s.group, buffers);
+  auto arrived = std::async(std::launch::async, [&] {
+    use_own_stream(s.options.device);
+    pending->wait();
+    synchronize(s.options.device);
+    return since(start);
+  });
+  s.gemms(gemms);
+  synchronize(s.options.device);
+  return arrived.get();
+}
+
+// The largest message that takes no longer than `longest`, found from one of the smallest size on.
+sim::Bytes size_for_overlap(const Series& s, Seconds longest) {
+  sim::Bytes bytes = std::min(s.options.largest, kSmallestOverlap);
+  for (; kGrowth * bytes <= std::min(s.options.largest, kLargestOverlap); bytes *= kGrowth) {
+    const Buffers buffers = s.buffers(bytes);
+    s.agreed(s.time(buffers));  // warm
+    if (kGrowth * s.agreed(s.time(buffers)) > longest) break;
+  }
+  return bytes;
+}
+
+// Overlapped with GEMMs that take as long.
+void measure_overlap(const Series& s, Seconds share) {
+  if (known(s, key_of("overlap", s))) return;
+  const sim::Bytes bytes = size_for_overlap(s, share / kRepeatsForOverlap);
+  const Buffers buffers = s.buffers(bytes);
+  const auto median = [&](const std::function<Seconds()>& once, double of_share) {
+    return aligned(s, once, of_share * share).median;
+  };
+  const Seconds collective = alone(s, buffers, 0.3 * share).median;
+  const Seconds gemm = median([&] { return s.gemm_time(1); }, 0.1);
+  const int gemms_alike = std::max(1, static_cast<int>(std::lround(collective / gemm)));
+  const int collectives_over =
+      1 + static_cast<int>(std::ceil(2.0 * gemms_alike * gemm / collective));
+  const Seconds gemms_alone = median([&] { return s.gemm_time(gemms_alike); }, 0.2);
+  const Seconds gemms_beside =
+      median([&] { return beside_collectives(s, buffers, gemms_alike, collectives_over); }, 0.2);
+  const Seconds collective_beside =
+      median([&] { return overlapped_with_gemms(s, buffers, 2 * gemms_alike); }, 0.2);
+  json record = described("overlap", s, bytes);
+  record.update({{"gemm_size", s.options.gemm_size},
+                 {"gemms", gemms_alike},
+                 {"collective_alone_s", collective.value()},
+                 {"collective_beside_s", collective_beside.value()},
+                 {"collective_slowdown", collective_beside / collective},
+                 {"gemm_alone_s", gemms_alone.value()},
+                 {"gemm_beside_s", gemms_beside.value()},
+                 {"gemm_slowdown", gemms_beside / gemms_alone}});
+  publish(s, record);
+}
 
 }  // namespace
 
@@ -326,17 +306,18 @@ void bench_collectives(Communicator& world, const RankGroups::Connect& connect,
   const double cases =
       static_cast<double>(std::max<std::size_t>(1, shapes.size() * options.dtypes.size()));
   const Seconds share = options.budget * (options.overlap ? 1.0 - kOverlapShare : 1.0) / cases;
-  Bench bench(world, options);
+  const Seconds overlap_share = kOverlapShare * options.budget / cases / std::size(kHidden);
+  const std::function<void(int)> gemms = gemms_of(options);
   for (const GroupShape& shape : shapes) {
     const auto group = connect(members_of(shape, world.rank()));
     for (const sim::DType dtype : options.dtypes) {
+      const auto series = [&](CollectiveKind kind) {
+        return Series{world, options, gemms, kind, dtype, shape, *group};
+      };
       for (const CollectiveKind kind : kKinds)
-        bench.series(kind, dtype, shape, *group, share / std::size(kKinds));
+        measure_sizes(series(kind), share / std::size(kKinds));
       if (!options.overlap) continue;
-      for (const CollectiveKind kind : kHidden) {
-        bench.overlap(kind, dtype, shape, *group,
-                      kOverlapShare * options.budget / cases / std::size(kHidden));
-      }
+      for (const CollectiveKind kind : kHidden) measure_overlap(series(kind), overlap_share);
     }
   }
 }

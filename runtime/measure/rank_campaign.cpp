@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
+#include "runtime/measure/agreement.h"
 #include "runtime/measure/collective_bench.h"
 #include "runtime/measure/node_check.h"
 #include "runtime/measure/results.h"
@@ -159,13 +158,6 @@ void collectives(const World& world, Communicator& everyone, CollectiveBenchOpti
       everyone, [&](const GroupMembers& members) { return world.connect(members); }, options);
 }
 
-bool told_by_first(Communicator& world, bool answer, c10::Device device) {
-  const at::Tensor told =
-      at::full({1}, answer ? 1 : 0, at::TensorOptions(at::kLong).device(device));
-  world.broadcast(told, 0);
-  return told.item<std::int64_t>() == 1;
-}
-
 void steps(const World& world, const RankCampaignOptions& options, const CampaignOptions& campaign,
            c10::Device device, Recorder* recorder) {
   const std::vector<StepCase> cases = parallel_step_cases(world.size(), device);
@@ -179,17 +171,11 @@ void steps(const World& world, const RankCampaignOptions& options, const Campaig
       world.roll_call(), [&](const GroupMembers& members) { return world.connect(members); },
       campaign.accelerator, options.timeout);
   for (const StepCase& one : cases) {
-    if (told_by_first(ranks.everyone(), recorder != nullptr && recorder->has(one.key), device))
+    if (answer_of_first(ranks.everyone(), recorder != nullptr && recorder->has(one.key), device))
       continue;
     const json record = ranks.measure(one, repeats);
     if (recorder != nullptr) recorder->append(record);
   }
-}
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 }  // namespace

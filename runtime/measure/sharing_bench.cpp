@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/library/device.h"
+#include "runtime/measure/agreement.h"
 #include "sim/cost/kernels.h"
 
 namespace llmsim::runtime {
@@ -46,105 +47,81 @@ Call gemm() {
           }};
 }
 
-class SharingBench {
- public:
-  SharingBench(Communicator& world, const SharingBenchOptions& options)
-      : world_(world), options_(options) {}
+void run(const Call& call, int times) {
+  for (int i = 0; i < times; ++i) call.run();
+}
 
-  void measure(const Call& call, Seconds budget) {
-    const std::string key = std::string("sharing/") + call.kind;
-    if (known(key)) return;
-    calls_ = calls_in_a_batch(call);
-    const Seconds pair = alone(call) + together(call);
-    const int pairs =
-        std::clamp(static_cast<int>(budget / (static_cast<double>(options_.local_ranks) * pair)),
-                   kLeastPairs, kMostPairs);
-    std::vector<Seconds> alone_times, together_times, ratios;
-    for (int i = 0; i < pairs; ++i) {
-      alone_times.push_back(alone(call));
-      together_times.push_back(together(call));
-      ratios.push_back(Seconds(together_times.back() / alone_times.back()));
-    }
-    const Timing ratio = summary(std::move(ratios));
-    if (world_.rank() != 0) return;
-    options_.record({{"type", "sharing"},
-                     {"key", key},
-                     {"kind", call.kind},
-                     {"ranks", options_.local_ranks},
-                     {"bytes", call.moved.value()},
-                     {"outcome", "ok"},
-                     {"alone_s", (summary(std::move(alone_times)).median / calls_).value()},
-                     {"together_s", (summary(std::move(together_times)).median / calls_).value()},
-                     {"slowdown", ratio.median.value()},
-                     {"spread", ratio.spread},
-                     {"repeats_n", ratio.repeats}});
+Seconds batch(const Call& call, int calls) {
+  return timed(at::kCPU, [&] { run(call, calls); });
+}
+
+int calls_in_a_batch(Communicator& world, const Call& call) {
+  call.run();
+  const Seconds one = slowest(&world, timed(at::kCPU, call.run), at::kCPU);
+  return static_cast<int>(std::clamp(std::ceil(kBatch / one), 1.0, 1e6));
+}
+
+// One rank of each node after the other.
+Seconds alone(Communicator& world, const SharingBenchOptions& options, const Call& call,
+              int calls) {
+  Seconds longest;
+  for (int turn = 0; turn < options.local_ranks; ++turn) {
+    const Seconds own = turn == options.local_rank ? batch(call, calls) : Seconds(0.0);
+    longest = std::max(longest, slowest(&world, own, at::kCPU));
   }
+  return longest;
+}
 
- private:
-  // The largest of all ranks; they go on together.
-  Seconds slowest(Seconds own) {
-    const at::Tensor largest = at::full({1}, own.value(), at::kDouble);
-    world_.all_reduce(largest, Reduction::Max);
-    return Seconds(largest.item<double>());
+// The first and the last calls, beside which a rank may not have begun or may have ended, are not
+// timed.
+Seconds together(Communicator& world, const Call& call, int calls) {
+  const int edge = std::max(1, calls / 4);
+  slowest(&world, Seconds(0.0), at::kCPU);
+  run(call, edge);
+  const Seconds own = batch(call, calls);
+  run(call, edge);
+  return slowest(&world, own, at::kCPU);
+}
+
+void measure(Communicator& world, const SharingBenchOptions& options, const Call& call,
+             Seconds budget) {
+  const std::string key = std::string("sharing/") + call.kind;
+  if (answer_of_first(world, options.has(key), at::kCPU)) return;
+  const int calls = calls_in_a_batch(world, call);
+  const Seconds pair = alone(world, options, call, calls) + together(world, call, calls);
+  const int pairs =
+      std::clamp(static_cast<int>(budget / (static_cast<double>(options.local_ranks) * pair)),
+                 kLeastPairs, kMostPairs);
+  std::vector<Seconds> alone_times, together_times, ratios;
+  for (int i = 0; i < pairs; ++i) {
+    alone_times.push_back(alone(world, options, call, calls));
+    together_times.push_back(together(world, call, calls));
+    ratios.push_back(Seconds(together_times.back() / alone_times.back()));
   }
-
-  int calls_in_a_batch(const Call& call) {
-    call.run();
-    return static_cast<int>(
-        std::clamp(std::ceil(kBatch / slowest(timed(at::kCPU, call.run))), 1.0, 1e6));
-  }
-
-  void run(const Call& call, int times) const {
-    for (int i = 0; i < times; ++i) call.run();
-  }
-
-  Seconds batch(const Call& call) const {
-    return timed(at::kCPU, [&] { run(call, calls_); });
-  }
-
-  // One rank of each node after the other.
-  Seconds alone(const Call& call) {
-    Seconds longest;
-    for (int turn = 0; turn < options_.local_ranks; ++turn)
-      longest =
-          std::max(longest, slowest(turn == options_.local_rank ? batch(call) : Seconds(0.0)));
-    return longest;
-  }
-
-  // The first and the last calls, beside which a rank may not have begun or may have ended, are not
-  // timed.
-  Seconds together(const Call& call) {
-    const int edge = std::max(1, calls_ / 4);
-    slowest(Seconds(0.0));
-    run(call, edge);
-    const Seconds own = batch(call);
-    run(call, edge);
-    return slowest(own);
-  }
-
-  // Rank 0 knows.
-  bool known(const std::string& key) {
-    const at::Tensor answer =
-        at::full({1}, world_.rank() == 0 && options_.has(key) ? 1 : 0, at::kLong);
-    world_.broadcast(answer, 0);
-    return answer.item<std::int64_t>() == 1;
-  }
-
-  Communicator& world_;
-  const SharingBenchOptions& options_;
-  int calls_ = 1;
-};
+  const Timing ratio = summary(std::move(ratios));
+  if (world.rank() != 0) return;
+  options.record({{"type", "sharing"},
+                  {"key", key},
+                  {"kind", call.kind},
+                  {"ranks", options.local_ranks},
+                  {"bytes", call.moved.value()},
+                  {"outcome", "ok"},
+                  {"alone_s", (summary(std::move(alone_times)).median / calls).value()},
+                  {"together_s", (summary(std::move(together_times)).median / calls).value()},
+                  {"slowdown", ratio.median.value()},
+                  {"spread", ratio.spread},
+                  {"repeats_n", ratio.repeats}});
+}
 
 }  // namespace
 
 void bench_sharing(Communicator& world, const SharingBenchOptions& options) {
   const Bytes cache = options.cache > Bytes(0.0) ? options.cache : kUnknownCache;
-  SharingBench bench(world, options);
   constexpr double kCalls = 3.0;
-  bench.measure(gemm(), options.budget / kCalls);
-  bench.measure(copy("copy", std::min(sim::kCopyOfMemory * cache, options.memory)),
-                options.budget / kCalls);
-  bench.measure(copy("cached_copy", kCached * cache), options.budget / kCalls);
+  measure(world, options, gemm(), options.budget / kCalls);
+  measure(world, options, copy("copy", std::min(sim::kCopyOfMemory * cache, options.memory)),
+          options.budget / kCalls);
+  measure(world, options, copy("cached_copy", kCached * cache), options.budget / kCalls);
 }
 
 }  // namespace llmsim::runtime

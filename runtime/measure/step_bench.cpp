@@ -4,9 +4,9 @@
 #include <functional>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include <ATen/ATen.h>
 #include <torch/version.h>
@@ -17,8 +17,11 @@
 #include "runtime/library/cuda_graph.h"
 #include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
+#include "runtime/measure/agreement.h"
 #include "runtime/measure/counted_step.h"
 #include "runtime/measure/kernel_bench.h"
+#include "sim/model/transformer_fields.h"
+#include "sim/strategy/strategy_fields.h"
 #include "sim/strategy/validity.h"
 
 namespace llmsim::runtime {
@@ -145,91 +148,54 @@ std::vector<Variation> accelerator_variations(c10::Device device) {
   return list;
 }
 
-json experts_record(const sim::Moe& moe) {
-  return {{"num_experts", moe.num_experts},
-          {"top_k", moe.top_k},
-          {"expert_ffn_size", moe.expert_ffn_size},
-          {"num_shared_experts", moe.num_shared_experts},
-          {"shared_expert_ffn_size", moe.shared_expert_ffn_size},
-          {"num_dense_layers", moe.num_dense_layers},
-          {"layer_interval", moe.layer_interval}};
-}
-
-json mla_record(const sim::Mla& mla) {
-  json record{{"kv_lora_rank", mla.kv_lora_rank},
-              {"qk_nope_head_dim", mla.qk_nope_head_dim},
-              {"qk_rope_head_dim", mla.qk_rope_head_dim},
-              {"v_head_dim", mla.v_head_dim}};
-  if (mla.q_lora_rank) record["q_lora_rank"] = *mla.q_lora_rank;
-  return record;
+// Nothing stands in the record where there is no value.
+void put_value(json& record, const std::string& key, const std::optional<sim::FieldValue>& value) {
+  if (value) std::visit([&](const auto& known) { sim::place_of(record, key) = known; }, *value);
 }
 
 json model_record(const sim::Transformer& model) {
-  json record{{"name", model.name},
-              {"architecture", "decoder"},
-              {"num_layers", model.num_layers},
-              {"hidden_size", model.hidden_size},
-              {"num_heads", model.num_heads},
-              {"num_kv_heads", model.num_kv_heads},
-              {"head_dim", model.head_dim},
-              {"ffn_size", model.ffn_size},
-              {"vocab_size", model.vocab_size},
-              {"seq_len", model.seq_len},
-              {"gated_mlp", model.gated_mlp},
-              {"tied_embeddings", model.tied_embeddings},
-              {"bias", model.bias.mlp},
-              {"parallel_block", model.parallel_block},
-              {"norm", sim::name_of(model.norm)},
-              {"position", sim::name_of(model.position)}};
-  if (model.mla) record["mla"] = mla_record(*model.mla);
-  if (model.moe) record["moe"] = experts_record(*model.moe);
+  json record{{"name", model.name}, {"architecture", "decoder"}};
+  for (const sim::TransformerField& field : sim::transformer_fields())
+    put_value(record, field.key, field.get(model));
   return record;
 }
 
-json names_of(const sim::RecomputedModules& modules) {
-  json names = json::array();
-  std::istringstream text(sim::text_of(modules));
-  for (std::string name; std::getline(text, name, '+');) names.push_back(name);
-  return names;
-}
-
-json recompute_record(const sim::Recompute& recompute) {
-  json record{{"kind", sim::name_of(recompute.kind)}};
-  if (recompute.kind == sim::RecomputeKind::EveryN) record["every_n"] = recompute.every_n;
-  if (recompute.kind == sim::RecomputeKind::EveryN) record["share"] = recompute.share;
-  if (recompute.blocks > 0) record["blocks"] = recompute.blocks;
-  if (recompute.kind == sim::RecomputeKind::Selective)
-    record["modules"] = names_of(recompute.modules);
-  return record;
-}
+// What the runtime executes of a strategy, in the words of its table.
+constexpr const char* kExecuted[] = {"precision",
+                                     "optimizer",
+                                     "micro_batch",
+                                     "global_batch",
+                                     "dp",
+                                     "tp",
+                                     "pp",
+                                     "cp",
+                                     "ep",
+                                     "etp",
+                                     "virtual_stages",
+                                     "pipeline_schedule",
+                                     "sharding",
+                                     "shard_size",
+                                     "sequence_parallel",
+                                     "flash_attention",
+                                     "cuda_graph",
+                                     "fused_cross_entropy",
+                                     "recompute.kind",
+                                     "recompute.every_n",
+                                     "recompute.share",
+                                     "recompute.blocks",
+                                     "recompute.modules",
+                                     "offload.optimizer",
+                                     "offload.activations"};
 
 json training_record(const TrainingSetup& setup) {
   const sim::Strategy& strategy = setup.strategy;
-  json record{
-      {"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
-      {"framework_version", TORCH_VERSION},
-      {"precision", sim::name_of(strategy.precision)},
-      {"optimizer", sim::name_of(strategy.optimizer)},
-      {"micro_batch", strategy.micro_batch},
-      {"global_batch", strategy.global_batch},
-      {"num_microbatches", strategy.num_microbatches()},
-      {"dp", strategy.dp},
-      {"tp", strategy.tp},
-      {"pp", strategy.pp},
-      {"cp", strategy.cp},
-      {"ep", strategy.ep},
-      {"virtual_stages", strategy.virtual_stages},
-      {"pipeline_schedule", sim::name_of(strategy.pipeline_schedule)},
-      {"sharding", sim::name_of(strategy.sharding)},
-      {"sequence_parallel", strategy.sequence_parallel},
-      {"flash_attention", strategy.flash_attention},
-      {"cuda_graph", strategy.cuda_graph},
-      {"fused_cross_entropy", strategy.fused_cross_entropy},
-      {"recompute", recompute_record(strategy.recompute)},
-      {"offload",
-       {{"optimizer", strategy.offload.optimizer}, {"activations", strategy.offload.activations}}}};
-  if (strategy.sharding == sim::Sharding::Hsdp) record["shard_size"] = strategy.shard_size;
-  if (strategy.etp) record["etp"] = *strategy.etp;
+  json record{{"framework", setup.autocast ? "libtorch-autocast" : "libtorch"},
+              {"framework_version", TORCH_VERSION},
+              {"num_microbatches", strategy.num_microbatches()}};
+  for (const char* key : kExecuted) {
+    const sim::StrategyField& field = *sim::find_strategy_field(key);
+    if (says_something(field, strategy)) put_value(record, field.key, field.get(strategy));
+  }
   return record;
 }
 
@@ -243,16 +209,6 @@ struct StepTimings {
     optimizer.push_back(result.optimizer);
   }
 };
-
-// A figure of each rank, by rank.
-std::vector<double> of_all_ranks(Communicator* world, double own, c10::Device device) {
-  if (world == nullptr) return {own};
-  const at::Tensor part = at::full({1}, own, at::TensorOptions(at::kDouble).device(device));
-  const at::Tensor whole = at::empty({world->size()}, part.options());
-  world->all_gather(whole, part);
-  const at::Tensor all = whole.cpu();
-  return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
-}
 
 double largest(const std::vector<double>& values) {
   return *std::max_element(values.begin(), values.end());
@@ -336,7 +292,7 @@ void train(json& record, const StepCase& one, const RankGroups& groups,
     synchronize(one.setup.device);
     parts.add(last);
     own.push_back(last.total);
-    return sim::Seconds(largest(of_all_ranks(world, last.total.value(), one.setup.device)));
+    return slowest(world, last.total, one.setup.device);
   };
   reset_peak_memory(one.setup.device);
   const Timing timing = repeated(step, options);

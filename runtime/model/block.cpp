@@ -8,59 +8,6 @@
 #include "runtime/kernels/linear.h"
 
 namespace llmsim::runtime {
-namespace {
-
-// A weight and, where the model has one, its bias.
-void add_linear(std::vector<ParameterShape>& list, const std::string& name, std::int64_t out,
-                std::int64_t in, bool bias, bool row_parallel) {
-  list.push_back({.name = name + ".weight", .sizes = {out, in}});
-  if (!bias) return;
-  list.push_back({.name = name + ".bias",
-                  .sizes = {out},
-                  .initial = Initial::Zeros,
-                  .replicated = row_parallel,
-                  .own_tokens = row_parallel});
-}
-
-}  // namespace
-
-void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model,
-                         const std::string& name) {
-  const auto add = [&](const char* part, Initial initial) {
-    list.push_back({.name = name + part,
-                    .sizes = {model.hidden_size},
-                    .initial = initial,
-                    .replicated = true,
-                    .own_tokens = true});
-  };
-  if (!model.norm_weight) return;
-  add(".weight", Initial::Ones);
-  if (model.bias.norm) add(".bias", Initial::Zeros);
-}
-
-std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind,
-                                             const std::string& prefix) {
-  const sim::Transformer& model = context.model;
-  const RankShape& shape = context.shape;
-  std::vector<ParameterShape> list;
-  const std::int64_t heads = shape.heads * shape.head_dim, kv = shape.kv_heads * shape.head_dim;
-  add_norm_parameters(list, model, prefix + "attention_norm");
-  const std::int64_t outputs = sim::attention_output_width(model) / shape.tensor_ranks;
-  if (model.mla)
-    add_mla_parameters(list, context, prefix);
-  else
-    add_linear(list, prefix + "qkv", heads + 2 * kv, shape.hidden, model.bias.qkv, false);
-  add_linear(list, prefix + "projection", shape.hidden, outputs, model.bias.attention_output, true);
-  add_norm_parameters(list, model, prefix + "mlp_norm");
-  if (kind == sim::LayerKind::Moe) {
-    add_router_parameters(list, context, prefix);
-    return list;
-  }
-  add_linear(list, prefix + "up", (model.gated_mlp ? 2 : 1) * shape.ffn, shape.hidden,
-             model.bias.mlp, false);
-  add_linear(list, prefix + "down", shape.hidden, shape.ffn, model.bias.mlp, true);
-  return list;
-}
 
 Block::Block(const BlockContext& context, ParameterUnit& unit, ExpertPlace experts)
     : context_(context) {

@@ -65,15 +65,6 @@ struct BlockTape {
   ExpertsTape experts;  // in the place of these three
 };
 
-// Shapes of a block's parameters, in the order that Block expects; of one with experts without the
-// routed ones.
-std::vector<ParameterShape> block_parameters(const BlockContext& context, sim::LayerKind kind,
-                                             const std::string& prefix);
-
-// Those of a norm, where the model's have any.
-void add_norm_parameters(std::vector<ParameterShape>& list, const sim::Transformer& model,
-                         const std::string& name);
-
 // Where the parameters of a layer's routed experts are, if it has any: a unit and the first of them
 // in it.
 struct ExpertPlace {

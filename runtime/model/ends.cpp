@@ -7,6 +7,7 @@
 
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/linear.h"
+#include "runtime/model/layer_parameters.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -32,7 +33,8 @@ std::vector<ParameterShape> embedding_parameters(const sim::Transformer& model,
 std::vector<ParameterShape> head_parameters(const sim::Transformer& model, const RankShape& shape,
                                             bool tied_here) {
   std::vector<ParameterShape> list;
-  add_norm_parameters(list, model, "final_norm");
+  if (model.norm_weight)
+    add_parameters(list, {.columns = shape.hidden, .biases = model.bias.norm}, "final_norm");
   if (tied_here) return list;
   const bool copy = model.tied_embeddings;
   list.push_back({.name = copy ? "embedding" : "head",

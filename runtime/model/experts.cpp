@@ -27,48 +27,6 @@ void row_gemms(at::Tensor into, const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
-                           const std::string& prefix) {
-  const sim::Moe& moe = *context.model.moe;
-  const RankShape& shape = context.shape;
-  const std::int64_t width = context.model.gated_mlp ? 2 : 1;
-  const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial,
-                       bool replicated) {
-    list.push_back({.name = prefix + name,
-                    .sizes = std::move(sizes),
-                    .initial = initial,
-                    .replicated = replicated,
-                    .partial_gradient = replicated});
-  };
-  add("router.weight", {moe.num_experts, shape.hidden}, Initial::Normal, true);
-  if (moe.router_bias) add("router.bias", {moe.num_experts}, Initial::Zeros, true);
-  if (shape.shared_ffn == 0) return;
-  add("shared.up.weight", {width * shape.shared_ffn, shape.hidden}, Initial::Normal, false);
-  if (context.model.bias.mlp)
-    add("shared.up.bias", {width * shape.shared_ffn}, Initial::Zeros, false);
-  add("shared.down.weight", {shape.hidden, shape.shared_ffn}, Initial::Normal, false);
-  if (context.model.bias.mlp) add("shared.down.bias", {shape.hidden}, Initial::Zeros, false);
-  if (moe.shared_expert_gate) add("shared.gate.weight", {1, shape.hidden}, Initial::Normal, true);
-}
-
-void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
-                           const std::string& prefix) {
-  const RankShape& shape = context.shape;
-  const std::int64_t experts = shape.experts,
-                     width = (context.model.gated_mlp ? 2 : 1) * shape.expert_ffn;
-  const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial) {
-    list.push_back({.name = prefix + "experts." + name,
-                    .sizes = std::move(sizes),
-                    .initial = initial,
-                    .of_experts = true});
-  };
-  const bool bias = context.model.moe->expert_bias;
-  add("up.weight", {experts, width, shape.hidden}, Initial::Normal);
-  if (bias) add("up.bias", {experts, width}, Initial::Zeros);
-  add("down.weight", {experts, shape.hidden, shape.expert_ffn}, Initial::Normal);
-  if (bias) add("down.bias", {experts, shape.hidden}, Initial::Zeros);
-}
-
 Experts::Experts(const BlockContext& context, ParameterUnit& unit, std::size_t first,
                  ParameterUnit& experts, std::size_t first_expert)
     : context_(context) {

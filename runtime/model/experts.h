@@ -46,13 +46,6 @@ struct ExpertsTape {
   at::Tensor shared_out;  // before the gate
 };
 
-// Shapes of router and shared experts, in the order that Experts expects.
-void add_router_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
-                           const std::string& prefix);
-// Of this rank's routed experts.
-void add_expert_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
-                           const std::string& prefix);
-
 class Experts {
  public:
   // Whether a half keeps what it makes for the backward pass, or frees it as it goes.

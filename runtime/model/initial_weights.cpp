@@ -12,27 +12,6 @@ namespace {
 
 constexpr double kStandardDeviation = 0.02;
 
-bool ends_with(const std::string& name, const char* suffix) { return name.ends_with(suffix); }
-
-// Rows that stand side by side in a column-parallel GEMM, each divided over the ranks: q, k, v;
-// gate, up.
-std::vector<std::int64_t> row_groups(const std::string& name, std::int64_t rows,
-                                     const BlockContext& context) {
-  const RankShape& shape = context.shape;
-  if (ends_with(name, "qkv.weight") || ends_with(name, "qkv.bias")) {
-    const std::int64_t kv = shape.kv_heads * shape.head_dim;
-    return {shape.heads * shape.head_dim, kv, kv};
-  }
-  if (context.model.gated_mlp && (ends_with(name, "up.weight") || ends_with(name, "up.bias")))
-    return {rows / 2, rows / 2};
-  return {};
-}
-
-// Row-parallel weights are divided along their columns, everything else along its rows.
-bool divides_columns(const std::string& name) {
-  return ends_with(name, "projection.weight") || ends_with(name, "down.weight");
-}
-
 at::Tensor own_rows(const at::Tensor& whole, const std::vector<std::int64_t>& groups,
                     const RankShape& shape) {
   std::vector<at::Tensor> parts;
@@ -46,7 +25,7 @@ at::Tensor own_rows(const at::Tensor& whole, const std::vector<std::int64_t>& gr
 
 std::vector<std::int64_t> whole_sizes(const ParameterShape& parameter, const RankShape& shape) {
   std::vector<std::int64_t> sizes = parameter.sizes;
-  if (!parameter.replicated) sizes[divides_columns(parameter.name) ? 1 : 0] *= shape.tensor_ranks;
+  if (!parameter.replicated) sizes[parameter.inputs_divided ? 1 : 0] *= shape.tensor_ranks;
   return sizes;
 }
 
@@ -87,10 +66,11 @@ at::Tensor own_part(const at::Tensor& whole, const ParameterShape& parameter,
                     const BlockContext& context) {
   const RankShape& shape = context.shape;
   if (parameter.replicated || shape.tensor_ranks == 1) return whole;
-  if (divides_columns(parameter.name))
+  if (parameter.inputs_divided)
     return whole.narrow(1, shape.tensor_rank * parameter.sizes[1], parameter.sizes[1]);
-  const auto groups = row_groups(parameter.name, parameter.sizes[0], context);
-  return own_rows(whole, groups.empty() ? std::vector<std::int64_t>{parameter.sizes[0]} : groups,
+  return own_rows(whole,
+                  parameter.side_by_side.empty() ? std::vector<std::int64_t>{parameter.sizes[0]}
+                                                 : parameter.side_by_side,
                   shape);
 }
 

@@ -9,31 +9,6 @@
 
 namespace llmsim::runtime {
 
-void add_mla_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
-                        const std::string& prefix) {
-  const sim::Mla& mla = *context.model.mla;
-  const MlaHeadShape& heads = context.shape.mla;
-  const std::int64_t hidden = context.shape.hidden;
-  const auto add = [&](const char* name, std::vector<std::int64_t> sizes, Initial initial,
-                       bool replicated) {
-    list.push_back({.name = prefix + name + ".weight",
-                    .sizes = std::move(sizes),
-                    .initial = initial,
-                    .replicated = replicated,
-                    .own_tokens = replicated});
-  };
-  if (mla.q_lora_rank) {
-    add("query_down", {*mla.q_lora_rank, hidden}, Initial::Normal, true);
-    add("query_norm", {*mla.q_lora_rank}, Initial::Ones, true);
-  }
-  add("mla_down", {mla.kv_lora_rank + heads.rotary, hidden}, Initial::Normal, true);
-  add("mla_norm", {mla.kv_lora_rank}, Initial::Ones, true);
-  add("queries", {heads.heads * heads.query(), mla.q_lora_rank.value_or(context.model.hidden_size)},
-      Initial::Normal, false);
-  add("keys_values", {heads.heads * (heads.plain + heads.value), mla.kv_lora_rank}, Initial::Normal,
-      false);
-}
-
 MlaInputs::MlaInputs(const BlockContext& context, ParameterUnit& unit, std::size_t& next)
     : context_(context), shape_(context.shape.mla), rank_(context.model.mla->kv_lora_rank) {
   const auto take = [&] { return Parameter(unit, next++); };

@@ -32,10 +32,6 @@ struct MlaTape {
   NormOutput mla_norm;
 };
 
-// Shapes of their parameters, in the order that MlaInputs expects.
-void add_mla_parameters(std::vector<ParameterShape>& list, const BlockContext& context,
-                        const std::string& prefix);
-
 class MlaInputs {
  public:
   // The unit's parameters from `next` on, which is moved behind them.  All must outlive it.

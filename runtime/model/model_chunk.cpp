@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/library/memory_meter.h"
+#include "runtime/model/layer_parameters.h"
 
 namespace llmsim::runtime {
 namespace {
@@ -51,9 +52,9 @@ void ModelChunk::add_block(const sim::Strategy& strategy, int layer) {
   const sim::LayerKind kind = sim::kind_of_layer(context_.model, layer);
   const bool moe = kind == sim::LayerKind::Moe, apart = moe && strategy.divides_experts();
   std::vector<ParameterShape> shapes = block_parameters(context_, kind, prefix), experts;
-  if (moe) add_expert_parameters(apart ? experts : shapes, context_, prefix);
-  const std::size_t first =
-      shapes.size() - (context_.model.moe && context_.model.moe->expert_bias ? 4 : 2);
+  const std::size_t first = shapes.size();
+  if (moe) experts = expert_parameters(context_, prefix);
+  if (!apart) shapes.insert(shapes.end(), experts.begin(), experts.end());
   block_units_.push_back(std::make_unique<ParameterUnit>(
       name, std::move(shapes), shards_of(strategy, strategy.shard_ranks())));
   expert_units_.push_back(

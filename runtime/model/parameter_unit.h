@@ -46,8 +46,10 @@ struct ParameterShape {
   bool replicated = false;  // over the tensor ranks
   // Replicated, and under sequence parallelism the gradient is that of this rank's tokens.
   bool own_tokens = false;
-  bool partial_gradient = false;    // replicated, and the gradient is a part of a sum over them
-  bool of_experts = false;          // one matrix for each of the experts that this rank has
+  bool partial_gradient = false;  // replicated, and the gradient is a part of a sum over them
+  bool of_experts = false;        // one matrix for each of the experts that this rank has
+  bool inputs_divided = false;    // by the tensor ranks, of a row-parallel GEMM; else its outputs
+  std::vector<std::int64_t> side_by_side{};  // outputs that are divided each: of q, k and v
   bool tied_across_stages = false;  // the first and the last pipeline stage have a copy each
 };
 

@@ -9,6 +9,7 @@
 
 #include "runtime/kernels/low_precision_linear.h"
 #include "runtime/library/cuda_graph.h"
+#include "runtime/library/device.h"
 #include "runtime/model/initial_weights.h"
 #include "runtime/parallel/data_parallel.h"
 #include "sim/base/error.h"
@@ -20,10 +21,6 @@ namespace llmsim::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-sim::Seconds since(Clock::time_point start) {
-  return sim::Seconds(std::chrono::duration<double>(Clock::now() - start).count());
-}
 
 void require_offload(const sim::Strategy& strategy) {
   if (strategy.offload.parameters)

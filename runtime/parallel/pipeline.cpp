@@ -5,16 +5,13 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/library/device.h"
 #include "runtime/library/memory_meter.h"
 
 namespace llmsim::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-sim::Seconds since(Clock::time_point start) {
-  return sim::Seconds(std::chrono::duration<double>(Clock::now() - start).count());
-}
 
 MeteredDevice metered_kind(c10::Device device) {
   return device.is_meta() ? MeteredDevice::Meta : MeteredDevice::Cpu;

@@ -1,5 +1,6 @@
 #include "runtime/parallel/rank_groups.h"
 
+#include <numeric>
 #include <utility>
 
 #include "runtime/parallel/communicator.h"
@@ -35,6 +36,12 @@ bool stage_between_ends(const sim::Strategy& strategy, int rank) {
 }
 
 }  // namespace
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
 
 GroupMembers group_members(const sim::Strategy& strategy, GroupKind kind, int rank) {
   const int size = sim::group_ranks(strategy, kind), stride = sim::group_stride(strategy, kind);

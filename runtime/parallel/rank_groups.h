@@ -23,6 +23,9 @@ struct GroupMembers {
 };
 GroupMembers group_members(const sim::Strategy& strategy, sim::GroupKind kind, int rank);
 
+// 0, 1, ...: the members of a group of `size`, each at its own place.
+std::vector<int> all_ranks(int size);
+
 class RankGroups {
  public:
   // Makes the communicator of some members; called in the same order on all of them.

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <numeric>
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -54,12 +53,6 @@ std::string own_address_towards(const addrinfo& peer) {
 
 KeyStore store_of(const ProcessPlace& place, std::chrono::milliseconds timeout) {
   return reach_store(place.store_host, place.store_port, place.keeps_store, place.attempt, timeout);
-}
-
-std::vector<int> all_ranks(int size) {
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
 }
 
 }  // namespace

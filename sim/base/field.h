@@ -16,6 +16,7 @@
 #include <concepts>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@
 #include <variant>
 #include <vector>
 
+#include "sim/base/error.h"
 #include "sim/base/quantity.h"
 
 namespace llmsim::sim {
@@ -225,6 +227,59 @@ bool put_field(const Field<Record>& field, Record& record, const FieldValue& val
 
 // What the values of a field are: "true or false", "an integer from 1 to 1024", "ring or tree".
 std::string expected_values(FieldKind kind, const Words& words, double least, double most);
+
+template <class Record>
+std::string expected_values(const Field<Record>& field) {
+  return expected_values(field.kind, field.words, field.least, field.most);
+}
+
+// The value in the spelling of the table ("zero-bubble" is "zb-h1"); none where the field cannot
+// have it.
+template <class Record>
+std::optional<FieldValue> checked(const Field<Record>& field, const FieldValue& value) {
+  Record probe;
+  return put_field(field, probe, value) ? field.get(probe) : std::nullopt;
+}
+
+// Null for an unknown key.
+template <class AnyField>
+const AnyField* find_field(const std::vector<AnyField>& fields, const std::string& key) {
+  for (const AnyField& field : fields) {
+    if (field.key == key) return &field;
+  }
+  return nullptr;
+}
+
+// Some fields of a record, by key: what a run file or options state.
+using PartialRecord = std::map<std::string, FieldValue>;
+
+// The value that is stated of a field, as a bool, int, double, text, enumerator or list; none where
+// it is not.
+template <class T>
+std::optional<T> stated(const PartialRecord& partial, const std::string& key) {
+  const auto found = partial.find(key);
+  T value{};
+  if (found == partial.end() || !FieldType<T>::put(value, found->second)) return std::nullopt;
+  return value;
+}
+
+// Throws Error for an unknown key, and for a value that its field cannot have.
+template <class AnyField, class Record>
+void put(const std::vector<AnyField>& fields, const PartialRecord& partial, Record& record) {
+  for (const auto& [key, value] : partial) {
+    const AnyField* const field = find_field(fields, key);
+    if (!field) throw Error(key + ": no such field");
+    if (!put_field(*field, record, value))
+      throw Error(key + " = " + text_of(value) + ": " + expected_values(*field) + " is expected");
+  }
+}
+
+// Where a key stands in objects of objects: "recompute.kind" is objects["recompute"]["kind"].
+template <class Objects>
+Objects& place_of(Objects& objects, const std::string& key) {
+  const std::size_t dot = key.find('.');
+  return dot == std::string::npos ? objects[key] : objects[key.substr(0, dot)][key.substr(dot + 1)];
+}
 
 template <class Record, class Access>
 Field<Record> make_field(const char* key, Access) {

@@ -2,21 +2,27 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "sim/base/error.h"
+#include "sim/model/transformer_fields.h"
 
 namespace llmsim::sim {
 
 namespace {
 
-// Largest values that are taken seriously; they keep every parameter count of one layer far inside
-// 64 bits.
-constexpr int kMaxLayers = 1 << 12;
-constexpr int kMaxWidth = 1 << 20;
-constexpr int kMaxFfn = 1 << 22;
-constexpr int kMaxVocab = 1 << 24;
-constexpr int kMaxTokens = 1 << 27;
-constexpr int kMaxExperts = 1 << 14;
+constexpr Named<Norm> kNorms[] = {{Norm::LayerNorm, "layernorm"}, {Norm::RmsNorm, "rmsnorm"}};
+
+constexpr Named<Position> kPositions[] = {{Position::Learned, "learned"},
+                                          {Position::Rope, "rope"},
+                                          {Position::Alibi, "alibi"},
+                                          {Position::Relative, "relative"},
+                                          {Position::None, "none"}};
+
+constexpr Named<QkNorm> kQkNorms[] = {
+    {QkNorm::None, "none"}, {QkNorm::PerHead, "per-head"}, {QkNorm::AllHeads, "all-heads"}};
+
+constexpr int kMaxHeadWidths = 1 << 22;  // of all heads together
 constexpr double kMaxParameters = 1e16;
 
 void require_between(const char* field, int value, int low, int high) {
@@ -33,18 +39,15 @@ std::string divisors(int n) {
   return list;
 }
 
-void validate_sizes(const Transformer& m) {
-  require_between("num_layers", m.num_layers, 1, kMaxLayers);
-  require_between("hidden_size", m.hidden_size, 1, kMaxWidth);
-  require_between("num_heads", m.num_heads, 1, kMaxWidth);
-  require_between("num_kv_heads", m.num_kv_heads, 1, kMaxWidth);
-  require_between("head_dim", m.head_dim, 1, kMaxWidth);
+void validate_fields(const Transformer& m) {
+  for (const TransformerField& field : transformer_fields()) {
+    const std::optional<FieldValue> value = field.get(m);
+    if (value && !in_range(*value, field.least, field.most))
+      throw Error(field.key + " = " + text_of(*value) +
+                  " is out of range: " + text_of(field.least) + " to " + text_of(field.most));
+  }
   const bool has_dense_layer = !m.moe || m.moe->num_dense_layers > 0 || m.moe->layer_interval != 1;
-  require_between("ffn_size", m.ffn_size, has_dense_layer ? 1 : 0, kMaxFfn);
-  require_between("vocab_size", m.vocab_size, 1, kMaxVocab);
-  require_between("seq_len", m.seq_len, 1, kMaxTokens);
-  require_between("norms_per_layer", m.norms_per_layer, 1, 4);
-  require_between("mtp_layers", m.mtp_layers, 0, 64);
+  if (has_dense_layer && m.ffn_size == 0) throw Error("ffn_size = 0: dense layers need a width");
 }
 
 void validate_attention(const Transformer& m) {
@@ -53,13 +56,13 @@ void validate_attention(const Transformer& m) {
                 " does not divide num_heads = " + std::to_string(m.num_heads) + " (" +
                 divisors(m.num_heads) + " do)");
   }
-  if (static_cast<std::int64_t>(m.num_heads) * m.head_dim > kMaxFfn) {
+  if (static_cast<std::int64_t>(m.num_heads) * m.head_dim > kMaxHeadWidths) {
     throw Error("num_heads * head_dim = " + std::to_string(m.num_heads) + " * " +
-                std::to_string(m.head_dim) + " is out of range: 1 to " + std::to_string(kMaxFfn));
+                std::to_string(m.head_dim) + " is out of range: 1 to " +
+                std::to_string(kMaxHeadWidths));
   }
-  if (m.sliding_window) require_between("sliding_window", *m.sliding_window, 1, kMaxTokens);
-  require_between("sliding_window_interval", m.sliding_window_interval, 1, kMaxLayers);
-  require_between("max_positions", m.max_positions, 0, kMaxTokens);
+  if (m.mla && query_head_dim(m) < 1)
+    throw Error("mla.qk_nope_head_dim + qk_rope_head_dim = 0: a query needs a width");
   if (m.position == Position::Learned && m.max_positions != 0 && m.max_positions < m.seq_len) {
     throw Error("seq_len = " + std::to_string(m.seq_len) +
                 " is longer than the learned position table, max_positions = " +
@@ -68,37 +71,12 @@ void validate_attention(const Transformer& m) {
 }
 
 void validate_experts(const Moe& moe, int num_layers) {
-  require_between("moe.num_experts", moe.num_experts, 1, kMaxExperts);
   require_between("moe.top_k", moe.top_k, 1, moe.num_experts);
-  require_between("moe.expert_ffn_size", moe.expert_ffn_size, 1, kMaxFfn);
-  require_between("moe.num_shared_experts", moe.num_shared_experts, 0, kMaxExperts);
   require_between("moe.shared_expert_ffn_size", moe.shared_expert_ffn_size,
-                  moe.num_shared_experts > 0 ? 1 : 0, kMaxFfn);
+                  moe.num_shared_experts > 0 ? 1 : 0, std::numeric_limits<int>::max());
   require_between("moe.num_dense_layers", moe.num_dense_layers, 0, num_layers);
-  require_between("moe.layer_interval", moe.layer_interval, 1, kMaxLayers);
   require_between("moe.num_groups", moe.num_groups, 1, moe.num_experts);
   require_between("moe.groups_per_token", moe.groups_per_token, 1, moe.num_groups);
-}
-
-void validate_mla(const Mla& mla) {
-  if (mla.q_lora_rank) require_between("mla.q_lora_rank", *mla.q_lora_rank, 1, kMaxWidth);
-  require_between("mla.kv_lora_rank", mla.kv_lora_rank, 1, kMaxWidth);
-  require_between("mla.qk_nope_head_dim", mla.qk_nope_head_dim, 0, 1 << 14);
-  require_between("mla.qk_rope_head_dim", mla.qk_rope_head_dim, 0, 1 << 14);
-  require_between("mla.qk_nope_head_dim + qk_rope_head_dim",
-                  mla.qk_nope_head_dim + mla.qk_rope_head_dim, 1, 1 << 15);
-  require_between("mla.v_head_dim", mla.v_head_dim, 1, 1 << 14);
-}
-
-void validate_encoder(const Transformer& m) {
-  if (!(m.encoder->predicted_share > 0.0 && m.encoder->predicted_share <= 1.0)) {
-    throw Error("encoder.predicted_share = " + std::to_string(m.encoder->predicted_share) +
-                " is out of range: above 0, up to 1");
-  }
-  require_between("encoder.segment_types", m.encoder->segment_types, 0, kMaxWidth);
-  if (m.mtp_layers > 0)
-    throw Error("mtp_layers = " + std::to_string(m.mtp_layers) +
-                ": an encoder predicts no next tokens (0)");
 }
 
 // Every field may be plausible alone and the model still beyond counting; the estimate takes the
@@ -123,11 +101,12 @@ void validate_total(const Transformer& m) {
 }  // namespace
 
 void Transformer::validate() const {
-  validate_sizes(*this);
+  validate_fields(*this);
   validate_attention(*this);
   if (moe) validate_experts(*moe, num_layers);
-  if (mla) validate_mla(*mla);
-  if (encoder) validate_encoder(*this);
+  if (encoder && mtp_layers > 0)
+    throw Error("mtp_layers = " + std::to_string(mtp_layers) +
+                ": an encoder predicts no next tokens (0)");
   validate_total(*this);
 }
 
@@ -188,17 +167,8 @@ int padded_vocab_size(int vocab_size, int multiple, int tensor_parallel) {
   return (vocab_size + unit - 1) / unit * unit;
 }
 
-const char* name_of(Norm norm) { return norm == Norm::RmsNorm ? "rmsnorm" : "layernorm"; }
-
-const char* name_of(Position position) {
-  switch (position) {
-    case Position::Learned: return "learned";
-    case Position::Rope: return "rope";
-    case Position::Alibi: return "alibi";
-    case Position::Relative: return "relative";
-    case Position::None: return "none";
-  }
-  return "";
-}
+NameTable<Norm> name_table(Norm) { return kNorms; }
+NameTable<Position> name_table(Position) { return kPositions; }
+NameTable<QkNorm> name_table(QkNorm) { return kQkNorms; }
 
 }  // namespace llmsim::sim

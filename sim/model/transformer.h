@@ -9,20 +9,21 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/field.h"
+
 namespace llmsim::sim {
 
 enum class Norm { LayerNorm, RmsNorm };
 enum class Position { Learned, Rope, Alibi, Relative, None };
 
-// "layernorm", "rmsnorm"; "learned", "rope", "alibi", "relative", "none": as the Run schema spells
-// them.
-const char* name_of(Norm norm);
-const char* name_of(Position position);
-
 // Extra normalisation of queries and keys: none, one weight vector of head_dim for each of q and k
 // (Qwen 3), or one over all heads (num_heads * head_dim for q, num_kv_heads * head_dim for k; OLMo
 // 2).
 enum class QkNorm { None, PerHead, AllHeads };
+
+NameTable<Norm> name_table(Norm);          // "layernorm", "rmsnorm"
+NameTable<Position> name_table(Position);  // "learned", "rope", "alibi", "relative", "none"
+NameTable<QkNorm> name_table(QkNorm);      // "none", "per-head", "all-heads"
 
 // Which linear layers and norms carry a bias vector.
 struct Biases {

@@ -1,7 +1,5 @@
 #include "sim/strategy/strategy_fields.h"
 
-#include "sim/base/error.h"
-
 namespace llmsim::sim {
 
 // Modules are lists of names; of nothing but an empty list the default stays.
@@ -233,10 +231,7 @@ const std::vector<StrategyField>& strategy_fields() {
 }
 
 const StrategyField* find_strategy_field(const std::string& key) {
-  for (const StrategyField& field : strategy_fields()) {
-    if (field.key == key) return &field;
-  }
-  return nullptr;
+  return find_field(strategy_fields(), key);
 }
 
 bool says_something(const StrategyField& field, const Strategy& strategy) {
@@ -244,22 +239,8 @@ bool says_something(const StrategyField& field, const Strategy& strategy) {
   return field.says ? field.says(strategy) : field.get(strategy) != field.get(Strategy{});
 }
 
-std::string expected_values(const StrategyField& field) {
-  return expected_values(field.kind, field.words, field.least, field.most);
-}
-
-std::optional<FieldValue> checked(const StrategyField& field, const FieldValue& value) {
-  Strategy probe;
-  return put_field(field, probe, value) ? field.get(probe) : std::nullopt;
-}
-
 void put(const PartialStrategy& partial, Strategy& strategy) {
-  for (const auto& [key, value] : partial) {
-    const StrategyField* const field = find_strategy_field(key);
-    if (!field) throw Error(key + ": a strategy has no such field");
-    if (!put_field(*field, strategy, value))
-      throw Error(key + " = " + text_of(value) + ": " + expected_values(*field) + " is expected");
-  }
+  put(strategy_fields(), partial, strategy);
 }
 
 }  // namespace llmsim::sim

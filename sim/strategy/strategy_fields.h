@@ -6,7 +6,6 @@
 // stand in the model of a run file and are no field.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -37,26 +36,10 @@ const StrategyField* find_strategy_field(const std::string& key);
 // Whether a field is written under a strategy; false: null or nothing stands there.
 bool says_something(const StrategyField& field, const Strategy& strategy);
 
-// What the values of a field are: "an integer from 1 to 1048576".
-std::string expected_values(const StrategyField& field);
-
-// The value in the spelling of the table ("zero-bubble" is "zb-h1"); none where the field cannot
-// have it.
-std::optional<FieldValue> checked(const StrategyField& field, const FieldValue& value);
-
-// Some fields of a strategy, by key: what a run file or options state.
-using PartialStrategy = std::map<std::string, FieldValue>;
+// Fields of a strategy by key.
+using PartialStrategy = PartialRecord;
 
 // Throws Error for an unknown key, and for a value that its field cannot have.
 void put(const PartialStrategy& partial, Strategy& strategy);
-
-// The value that is stated of a field, as a bool, int, double, text or list; none where it is not.
-template <class T>
-std::optional<T> stated(const PartialStrategy& partial, const std::string& key) {
-  const auto found = partial.find(key);
-  T value{};
-  if (found == partial.end() || !FieldType<T>::put(value, found->second)) return std::nullopt;
-  return value;
-}
 
 }  // namespace llmsim::sim

@@ -15,7 +15,7 @@ hwdb::RunRecord timed(const std::string& id, double seconds) {
   hwdb::RunRecord record;
   record.id = id;
   record.group = "study";
-  record.model.num_layers = 4;
+  record.model.fields["num_layers"] = 4;
   record.training.strategy["global_batch"] = 64;
   record.training.framework = "fsdp1";
   record.measured.emplace();
@@ -171,7 +171,7 @@ TEST(Ablations, EachStudyCountsOnceInTheStudyError) {
     for (hwdb::RunRecord run : {compiled("off", 10.0, false), compiled("on", 10.0, true)}) {
       run.group = "other";
       run.id += std::to_string(layers);
-      run.model.num_layers = layers;
+      run.model.fields["num_layers"] = layers;
       runs.push_back(run);
     }
   }

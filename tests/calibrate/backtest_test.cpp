@@ -192,7 +192,7 @@ TEST(Backtest, MemoryErrorsAreMedianByGroupAndMeanOverRuns) {
 
 TEST(Scope, ExpertsAndExpertOrContextParallelismAreNotDense) {
   hwdb::RunRecord dense, experts, context;
-  experts.model.moe.emplace();
+  experts.model.fields["moe.num_experts"] = 8;
   context.training.strategy["cp"] = 2;
   EXPECT_TRUE(in_scope(dense, Scope::Dense));
   EXPECT_FALSE(in_scope(dense, Scope::Moe));

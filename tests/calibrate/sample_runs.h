@@ -14,7 +14,7 @@ inline hwdb::RunRecord sample_record(const std::string& id, const std::string& a
   hwdb::RunRecord record;
   record.id = id;
   record.model.name = "llama-3-8b";
-  record.model.seq_len = 2048;
+  record.model.fields = {{"seq_len", 2048}};
   record.hardware.accelerator = accelerator;
   record.hardware.num_devices = 8;
   record.training.framework = framework;

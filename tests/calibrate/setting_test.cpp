@@ -8,7 +8,7 @@ namespace {
 hwdb::RunRecord run() {
   hwdb::RunRecord record;
   record.group = "g";
-  record.model.num_layers = 4;
+  record.model.fields["num_layers"] = 4;
   record.hardware.num_devices = 8;
   record.training.framework = "fsdp1";
   record.training.strategy["global_batch"] = 64;
@@ -69,7 +69,7 @@ TEST(AllBut, IsSharedByRunsThatDifferInThatSettingOnly) {
   compiled.training.strategy["compile"] = true;
   EXPECT_EQ(key("compile", plain), key("compile", compiled));
   EXPECT_NE(key("precision", plain), key("precision", compiled));
-  compiled.model.num_layers = 8;
+  compiled.model.fields["num_layers"] = 8;
   EXPECT_NE(key("compile", plain), key("compile", compiled));
 }
 

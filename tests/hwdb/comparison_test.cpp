@@ -33,7 +33,7 @@ TEST(Comparisons, TakeTheSettingAwayByAMergePatch) {
   EXPECT_EQ(sim::stated<bool>(c.on->training.strategy, "compile"), true);
   EXPECT_EQ(sim::stated<bool>(c.off->training.strategy, "compile"), false);
   EXPECT_EQ(sim::stated<int>(c.off->training.strategy, "tp"), 2);
-  EXPECT_EQ(c.off->model.num_layers, 4);
+  EXPECT_EQ(sim::stated<int>(c.off->model.fields, "num_layers"), 4);
   EXPECT_EQ(c.off->group, "g");
   EXPECT_DOUBLE_EQ(*c.speedup, 0.15);
 }

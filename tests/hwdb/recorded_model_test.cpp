@@ -21,7 +21,7 @@ sim::Transformer read(const RecordedModel& model) {
 RecordedModel named(const std::string& name) {
   RecordedModel model;
   model.name = name;
-  model.seq_len = 2048;
+  model.fields["seq_len"] = 2048;
   return model;
 }
 
@@ -29,11 +29,11 @@ RecordedModel named(const std::string& name) {
 // biases.
 RecordedModel in_tables(const std::string& name, int num_layers, int hidden_size, int num_heads) {
   RecordedModel model = named(name);
-  model.num_layers = num_layers;
-  model.hidden_size = hidden_size;
-  model.num_heads = num_heads;
-  model.vocab_size = 50368;
-  model.position = "learned";
+  model.fields["num_layers"] = num_layers;
+  model.fields["hidden_size"] = hidden_size;
+  model.fields["num_heads"] = num_heads;
+  model.fields["vocab_size"] = 50368;
+  model.fields["position"] = "learned";
   return model;
 }
 

@@ -67,9 +67,7 @@ TEST(RunRecords, KeepWhatTheFileSaysAndLeaveTheRestUnknown) {
   const RunRecord& run = file.runs.front();
   EXPECT_EQ(run.id, "a");
   EXPECT_EQ(run.group, "g");
-  EXPECT_EQ(run.model.num_layers, 2);
-  EXPECT_EQ(run.model.gated_mlp, true);
-  EXPECT_FALSE(run.model.position);
+  EXPECT_EQ(run.model.fields, (sim::PartialTransformer{{"num_layers", 2}, {"gated_mlp", true}}));
   EXPECT_FALSE(run.training.strategy.contains("micro_batch"));
   EXPECT_EQ(sim::stated<int>(run.training.strategy, "recompute.every_n"), 3);
   EXPECT_EQ(run.measured->step_time, sim::Seconds(1.5));
@@ -102,10 +100,9 @@ TEST(RunRecords, AnUnknownValueIsRefusedWithTheKnownOnes) {
 
 TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
   EXPECT_EQ(record_error(R"({"id": "a", "model": {"num_layers": -3}})"),
-            "runs.json: run a: model.num_layers = -3: an integer from 1 to 2147483647 is expected");
-  EXPECT_EQ(
-      record_error(R"({"id": "a", "model": {"num_layers": 1.5}})"),
-      "runs.json: run a: model.num_layers = 1.5: an integer from 1 to 2147483647 is expected");
+            "runs.json: run a: model.num_layers = -3: an integer from 1 to 4096 is expected");
+  EXPECT_EQ(record_error(R"({"id": "a", "model": {"num_layers": 1.5}})"),
+            "runs.json: run a: model.num_layers = 1.5: an integer from 1 to 4096 is expected");
   EXPECT_EQ(record_error(R"({"id": "a", "training": {"compile": "yes"}})"),
             "runs.json: run a: training.compile = \"yes\": true or false is expected");
   EXPECT_EQ(record_error(R"({"id": "a", "model": 3})"),
@@ -114,6 +111,24 @@ TEST(RunRecords, AWrongTypeOrRangeIsRefusedWithWhatIsExpected) {
             "runs.json: run a: training.dropout = 10: a number from 0 to 0.999 is expected");
   EXPECT_EQ(record_error(R"({"id": "a", "date": "May 2021"})"),
             "runs.json: run a: date = \"May 2021\": a date as \"YYYY-MM-DD\" is expected");
+}
+
+TEST(RunRecords, ABiasIsOneWordOrALayerEach) {
+  const auto model = [](const std::string& bias) {
+    return parse_runs(R"({"id": "a", "model": {"bias": )" + bias + "}}", "runs.json")
+        .runs.at(0)
+        .model;
+  };
+  EXPECT_EQ(model("true").bias, true);
+  EXPECT_TRUE(model("true").fields.empty());
+  EXPECT_FALSE(model(R"({"qkv": true})").bias);
+  EXPECT_EQ(sim::stated<bool>(model(R"({"qkv": true})").fields, "bias.qkv"), true);
+  EXPECT_EQ(sim::stated<bool>(model(R"({"qkv": true})").fields, "bias.mlp"), false);
+}
+
+TEST(RunRecords, AnObjectOfAModelNeedsItsSizes) {
+  EXPECT_EQ(record_error(R"({"id": "a", "model": {"moe": {"num_experts": 8, "top_k": 2}}})"),
+            "runs.json: run a: model.moe.expert_ffn_size: is missing; moe needs it");
 }
 
 TEST(RunRecords, MalformedJsonIsRefusedWithItsLine) {

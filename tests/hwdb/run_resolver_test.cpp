@@ -26,7 +26,7 @@ RunRecord llama(int devices) {
   record.file = "mine.json";
   record.id = "a";
   record.model.name = "llama-3-8b";
-  record.model.seq_len = 4096;
+  record.model.fields["seq_len"] = 4096;
   record.hardware.accelerator = "h100_sxm";
   record.hardware.num_devices = devices;
   record.training.framework = "megatron-lm";
@@ -56,7 +56,7 @@ void expect_plausible(const std::optional<std::string>& accelerator,
                       const std::optional<std::string>& system, int devices) {
   RunRecord record = llama(devices);
   record.model.name = "gpt2";
-  record.model.seq_len = 1024;
+  record.model.fields["seq_len"] = 1024;
   record.hardware.accelerator = accelerator, record.hardware.system = system;
   record.training.strategy.erase("precision");
   const sim::Prediction prediction = sim::predict(resolved(record));
@@ -214,9 +214,9 @@ TEST(RunResolver, EmbeddingAndHeadCountAsLayersWhereOnlyThatDividesEvenly) {
   RunRecord record = llama(16);
   record.training.strategy["pp"] = 16;
   record.training.strategy["virtual_stages"] = 8;
-  record.model.num_layers = 126;
+  record.model.fields["num_layers"] = 126;
   EXPECT_TRUE(resolved(record).strategy.embeddings_as_layers);
-  record.model.num_layers = 128;
+  record.model.fields["num_layers"] = 128;
   EXPECT_FALSE(resolved(record).strategy.embeddings_as_layers);
 }
 
@@ -236,14 +236,19 @@ TEST(RunResolver, AnEncoderIsTrainedAsBertIs) {
   RunRecord record = llama(8);
   RecordedModel& m = record.model;
   m.name = "mine", m.architecture = "encoder";
-  m.num_layers = 2, m.hidden_size = 64, m.num_heads = 4, m.vocab_size = 1000, m.seq_len = 128;
+  m.fields = {{"num_layers", 2},
+              {"hidden_size", 64},
+              {"num_heads", 4},
+              {"vocab_size", 1000},
+              {"seq_len", 128}};
   const sim::Transformer model = resolved(record).model;
   ASSERT_TRUE(model.encoder.has_value());
   EXPECT_DOUBLE_EQ(model.encoder->predicted_share, 20.0 / 128.0);
   EXPECT_TRUE(model.embedding_norm);
   EXPECT_FALSE(model.final_norm);
-  record.model.encoder = sim::Encoder{.predicted_share = 0.5, .segment_types = 0};
-  EXPECT_EQ(resolved(record).model.encoder, record.model.encoder);
+  m.fields.insert({{"encoder.predicted_share", 0.5}, {"encoder.segment_types", 0}});
+  EXPECT_EQ(resolved(record).model.encoder,
+            (sim::Encoder{.predicted_share = 0.5, .segment_types = 0, .next_sentence = true}));
 }
 
 TEST(RunResolver, HybridsAreRefused) {

@@ -30,7 +30,7 @@ TEST(Settings, OtherValuesAreRefusedWithWhatWouldBeRight) {
   EXPECT_EQ(setting_error("dropout", "nan"),
             "--dropout = nan: a number from 0 to 0.999 is expected");
   EXPECT_EQ(setting_error("loss_chunks", "1.5"),
-            "--loss_chunks = 1.5: a whole number from 0 to 65536 is expected");
+            "--loss_chunks = 1.5: an integer from 0 to 65536 is expected");
   EXPECT_EQ(setting_error("reduce_bucket_size", "inf"),
             "--reduce_bucket_size = inf: a number of at least 1 is expected");
   EXPECT_EQ(setting_error("norm_dtype", "fp8"),

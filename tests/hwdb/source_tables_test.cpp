@@ -46,10 +46,10 @@ TEST(SourceTables, AnAssumptionNeedsItsReasonAndFillsOnlyWhatIsMissing) {
       parsed(head + R"("reason": "usual", "model": {"num_heads": 80, "num_layers": 7}}})")
           .tables.at(0);
   RunRecord record;
-  record.model.num_layers = 72;
+  record.model.fields["num_layers"] = 72;
   const RunRecord result = filled(record, *table.assumed);
-  EXPECT_EQ(result.model.num_heads, 80);
-  EXPECT_EQ(result.model.num_layers, 72);
+  EXPECT_EQ(result.model.fields.at("num_heads"), sim::FieldValue(80));
+  EXPECT_EQ(result.model.fields.at("num_layers"), sim::FieldValue(72));
 }
 
 TEST(Patterns, CoverTheWholeOfAnId) {

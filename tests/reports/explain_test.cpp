@@ -112,9 +112,10 @@ TEST(ExplainedTable, EveryFormatHasTheSameRows) {
     EXPECT_EQ(lines, document(what, run)[name_of(what)].size() + 1) << name_of(what);
     for (const Format format : {Format::Table, Format::Markdown, Format::Latex}) {
       const std::string text = render(what, run, {.database = "facts"}, format);
-      EXPECT_NE(text.find("Coefficients behind the factors"), std::string::npos) << name_of(format);
-      EXPECT_NE(text.find("database: facts"), std::string::npos) << name_of(format);
-      EXPECT_EQ(text.find("nan"), std::string::npos) << name_of(format);
+      EXPECT_NE(text.find("Coefficients behind the factors"), std::string::npos)
+          << sim::name_of(format);
+      EXPECT_NE(text.find("database: facts"), std::string::npos) << sim::name_of(format);
+      EXPECT_EQ(text.find("nan"), std::string::npos) << sim::name_of(format);
     }
   }
 }

@@ -30,7 +30,7 @@ void expect_no_nan(const sim::Prediction& prediction) {
   for (const Format format :
        {Format::Table, Format::Markdown, Format::Csv, Format::Json, Format::Latex}) {
     const std::string text = render(prediction, kProvenance, format);
-    EXPECT_FALSE(std::regex_search(text, kNoNumber)) << name_of(format) << "\n" << text;
+    EXPECT_FALSE(std::regex_search(text, kNoNumber)) << sim::name_of(format) << "\n" << text;
   }
 }
 

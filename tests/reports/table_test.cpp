@@ -145,8 +145,8 @@ TEST(Table, ColourIsOnlyUsedWhenAskedFor) {
 
 TEST(Format, NamesAreInvertible) {
   for (const char* name : {"table", "markdown", "csv", "json", "latex"})
-    EXPECT_STREQ(name_of(*format_named(name)), name);
-  EXPECT_FALSE(format_named("yaml"));
+    EXPECT_STREQ(sim::name_of(*sim::named<Format>(name)), name);
+  EXPECT_FALSE(sim::named<Format>("yaml"));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/library/memory_meter.h"
 #include "runtime/model/block.h"
+#include "runtime/model/layer_parameters.h"
 #include "sim/operators/block_dataflow.h"
 #include "sim/operators/block_recompute.h"
 #include "tests/runtime/divided_setup.h"

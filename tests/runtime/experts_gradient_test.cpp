@@ -11,6 +11,7 @@
 
 #include "runtime/model/block.h"
 #include "runtime/model/experts.h"
+#include "runtime/model/layer_parameters.h"
 #include "tests/runtime/experts_setup.h"
 
 namespace llmsim::runtime {
@@ -25,17 +26,18 @@ class Moe {
     const TrainingSetup setup = small_moe(form);
     context_.model = setup.model;
     context_.shape = rank_shape(setup.model, setup.strategy, {});
-    std::vector<ParameterShape> shapes, experts;
-    add_router_parameters(shapes, context_, "");
+    std::vector<ParameterShape> shapes = block_parameters(context_, sim::LayerKind::Moe, "");
+    const std::vector<ParameterShape> experts = expert_parameters(context_, "");
     first_expert_ = shapes.size();
-    add_expert_parameters(shapes, context_, "");
+    while (shapes[router_].name != "router.weight") ++router_;
+    shapes.insert(shapes.end(), experts.begin(), experts.end());
     unit_ = std::make_unique<ParameterUnit>("block", std::move(shapes), 1);
     unit_->weights = at::randn({unit_->numel()}).mul_(0.3);
     unit_->gradients = at::zeros({unit_->numel()});
     leaves_ = unit_->weights.detach().clone().requires_grad_(true);
   }
 
-  Experts experts() const { return {context_, *unit_, 0, *unit_, first_expert_}; }
+  Experts experts() const { return {context_, *unit_, router_, *unit_, first_expert_}; }
   const at::Tensor& gradients() const { return unit_->gradients; }
   const at::Tensor& leaves() const { return leaves_; }
 
@@ -74,25 +76,25 @@ class Moe {
   }
 
   at::Tensor one_expert(const at::Tensor& x, std::int64_t expert) const {
-    at::Tensor up = at::mv(leaf("experts.up.weight")[expert], x);
-    if (leaf("experts.up.bias").defined()) up = up + leaf("experts.up.bias")[expert];
-    const at::Tensor down = at::mv(leaf("experts.down.weight")[expert], activated(up));
-    return leaf("experts.down.bias").defined() ? down + leaf("experts.down.bias")[expert] : down;
+    at::Tensor up = at::mv(leaf("expert_up.weight")[expert], x);
+    if (leaf("expert_up.bias").defined()) up = up + leaf("expert_up.bias")[expert];
+    const at::Tensor down = at::mv(leaf("expert_down.weight")[expert], activated(up));
+    return leaf("expert_down.bias").defined() ? down + leaf("expert_down.bias")[expert] : down;
   }
 
   at::Tensor shared(const at::Tensor& x) const {
-    if (!leaf("shared.up.weight").defined()) return at::zeros_like(x);
-    at::Tensor up = at::mv(leaf("shared.up.weight"), x);
-    if (leaf("shared.up.bias").defined()) up = up + leaf("shared.up.bias");
-    at::Tensor y = at::mv(leaf("shared.down.weight"), activated(up));
-    if (leaf("shared.down.bias").defined()) y = y + leaf("shared.down.bias");
-    return leaf("shared.gate.weight").defined()
-               ? y * at::sigmoid(at::mv(leaf("shared.gate.weight"), x))
+    if (!leaf("shared_up.weight").defined()) return at::zeros_like(x);
+    at::Tensor up = at::mv(leaf("shared_up.weight"), x);
+    if (leaf("shared_up.bias").defined()) up = up + leaf("shared_up.bias");
+    at::Tensor y = at::mv(leaf("shared_down.weight"), activated(up));
+    if (leaf("shared_down.bias").defined()) y = y + leaf("shared_down.bias");
+    return leaf("shared_gate.weight").defined()
+               ? y * at::sigmoid(at::mv(leaf("shared_gate.weight"), x))
                : y;
   }
 
   BlockContext context_;
-  std::size_t first_expert_ = 0;
+  std::size_t router_ = 0, first_expert_ = 0;
   std::unique_ptr<ParameterUnit> unit_;
   at::Tensor leaves_;
 };

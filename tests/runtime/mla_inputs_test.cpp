@@ -11,6 +11,7 @@
 
 #include "runtime/kernels/attention.h"
 #include "runtime/model/block.h"
+#include "runtime/model/layer_parameters.h"
 #include "runtime/model/mla_inputs.h"
 #include "sim/base/error.h"
 #include "tests/runtime/training_setup.h"
@@ -33,16 +34,15 @@ class Latents {
     context_.model = setup.model;
     context_.shape = rank_shape(setup.model, setup.strategy, {});
     context_.rotary = rotary_table(32, 8, at::TensorOptions(at::kFloat));
-    std::vector<ParameterShape> shapes;
-    add_mla_parameters(shapes, context_, "");
-    unit_ = std::make_unique<ParameterUnit>("block", std::move(shapes), 1);
+    unit_ = std::make_unique<ParameterUnit>(
+        "block", block_parameters(context_, sim::LayerKind::Dense, ""), 1);
     unit_->weights = at::randn({unit_->numel()}).mul_(0.3);
     unit_->gradients = at::zeros({unit_->numel()});
     leaves_ = unit_->weights.detach().clone().requires_grad_(true);
   }
 
   MlaInputs inputs() const {
-    std::size_t next = 0;
+    std::size_t next = 1;  // behind the norm
     return {context_, *unit_, next};
   }
   const at::Tensor& gradients() const { return unit_->gradients; }
@@ -53,10 +53,10 @@ class Latents {
     const bool direct = !leaf("query_down").defined();
     const at::Tensor input =
         direct ? x : normed(at::linear(x, leaf("query_down")), leaf("query_norm"));
-    const at::Tensor q = by_heads(at::linear(input, leaf("queries"))),
+    const at::Tensor q = by_heads(at::linear(input, leaf("query_up"))),
                      latents = at::linear(x, leaf("mla_down"));
-    const at::Tensor kv = by_heads(
-        at::linear(normed(latents.narrow(1, 0, 20), leaf("mla_norm")), leaf("keys_values")));
+    const at::Tensor kv =
+        by_heads(at::linear(normed(latents.narrow(1, 0, 20), leaf("mla_norm")), leaf("mla_up")));
     const at::Tensor shared =
         turned(latents.narrow(1, 20, 8).reshape({2, 1, 32, 8})).expand({2, 4, 32, 8});
     return {.q = at::cat({q.narrow(3, 0, 12), turned(q.narrow(3, 12, 8))}, 3),

@@ -12,8 +12,8 @@ RunRecord run_on(const std::string& accelerator, int num_devices, int num_layers
   record.id = "ablation";
   record.hardware.accelerator = accelerator;
   record.hardware.num_devices = num_devices;
-  record.model.num_layers = num_layers;
-  record.model.seq_len = seq_len;
+  record.model.fields["num_layers"] = num_layers;
+  record.model.fields["seq_len"] = seq_len;
   return record;
 }
 
@@ -68,9 +68,9 @@ TEST(KernelAblations, AFixedBackwardKernelHalvesAStepOnFrontier) {
 // with 96 heads of 144, 162.72 s with 128 heads of 108, which is no multiple of 8.
 TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
   RunRecord record = run_on("a100_sxm_80", 384, 78, 2048);
-  record.model.hidden_size = 13824;
-  record.model.vocab_size = 250880;
-  record.model.position = "alibi";
+  record.model.fields["hidden_size"] = 13824;
+  record.model.fields["vocab_size"] = 250880;
+  record.model.fields["position"] = "alibi";
   RecordedTraining& training = record.training;
   training.framework = "megatron-deepspeed";
   training.strategy["precision"] = "fp16";
@@ -81,9 +81,9 @@ TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
   training.strategy["global_batch"] = 2048;
   training.strategy["sharding"] = "zero1";
   training.strategy["recompute.kind"] = "full";
-  record.model.num_heads = 96;
+  record.model.fields["num_heads"] = 96;
   const double aligned = step_seconds(record);
-  record.model.num_heads = 128;
+  record.model.fields["num_heads"] = 128;
   EXPECT_NEAR(step_seconds(record) / aligned, 162.72 / 124.75, 0.08);
 }
 
@@ -91,15 +91,15 @@ TEST(KernelAblations, MisalignedHeadsCostThirtyPercentWithoutAFusedKernel) {
 // on A100.
 TEST(KernelAblations, APaddedVocabularyIsWorthElevenPercentOfASmallModel) {
   RunRecord record = run_on("a100_sxm_80", 8, 24, 2048);
-  record.model.hidden_size = 2048;
-  record.model.num_heads = 16;
+  record.model.fields["hidden_size"] = 2048;
+  record.model.fields["num_heads"] = 16;
   record.training.framework = "fsdp1";
   record.training.strategy["precision"] = "bf16";
   record.training.strategy["micro_batch"] = 8;
   record.training.num_microbatches = 1;
-  record.model.vocab_size = 50304;
+  record.model.fields["vocab_size"] = 50304;
   const double padded = step_seconds(record);
-  record.model.vocab_size = 50257;
+  record.model.fields["vocab_size"] = 50257;
   EXPECT_NEAR(step_seconds(record) / padded, 1.11, 0.06);
 }
 
