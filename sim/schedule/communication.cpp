@@ -231,6 +231,16 @@ Seconds repeated_time(const Run& run, const RepeatedCollective& collective) {
   return collective.calls * collective_time(collective.kind, collective.message, links);
 }
 
+Seconds transfer_time(const Run& run, bool backward) {
+  const StageMessage message = stage_message(run, backward);
+  return repeated_time(run, {.kind = CollectiveKind::SendRecv,
+                             .group = GroupKind::Pipeline,
+                             .message = message.sent}) +
+         repeated_time(run, {.kind = CollectiveKind::AllGather,
+                             .group = GroupKind::Tensor,
+                             .message = message.gathered});
+}
+
 Term closing_term(const RepeatedCollective& closing) {
   return closing.group == GroupKind::Tensor ? Term::TensorExposed : Term::ReduceExposed;
 }
@@ -263,7 +273,7 @@ std::vector<CommunicationTerm> communication_of(const Run& run, const LayerPrice
   }
   add_experts(list, run, prices, parts, terms[Term::ExpertExposed]);
   add_data(list, run, exchange, parts, others);
-  add_pipeline(list, run, parts, terms[Term::PipelineBubble]);
+  add_pipeline(list, run, parts, terms[Term::PipelineBubble] + terms[Term::TransferExposed]);
   return list;
 }
 

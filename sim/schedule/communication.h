@@ -29,6 +29,9 @@ struct CommunicationTerm {
 
 // Of all calls of a collective, one after the other.
 Seconds repeated_time(const Run& run, const RepeatedCollective& collective);
+
+// Of what one stage sends to another, until the receiver has all of it.
+Seconds transfer_time(const Run& run, bool backward);
 // What one after the last backward pass is part of: nothing hides it.
 Term closing_term(const RepeatedCollective& closing);
 

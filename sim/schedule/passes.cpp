@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sim/memory/chunk_layers.h"
+#include "sim/schedule/communication.h"
 #include "sim/schedule/waits.h"
 
 namespace llmsim::sim {
@@ -22,6 +23,7 @@ constexpr std::array<const char*, kNumTerms> kNames{"forward_gemm",
                                                     "tensor_parallel_exposed",
                                                     "context_parallel_exposed",
                                                     "expert_parallel_exposed",
+                                                    "stage_transfer_exposed",
                                                     "weight_gather_exposed",
                                                     "gradient_reduce_exposed",
                                                     "contention",
@@ -307,6 +309,18 @@ Terms weight_gradients(const Part& part) {
   return terms;
 }
 
+// Blocking transfers: each stage waits for what it receives and for what it sends.
+void add_transfers(const Part& part, PartPasses& passes) {
+  if (part.run.strategy.pp == 1 || !part.run.framework.blocking_transfers) return;
+  const double neighbours = (part.chunk.embedding ? 0.0 : 1.0) + (part.chunk.head ? 0.0 : 1.0);
+  const Seconds forward = neighbours * transfer_time(part.run, false),
+                backward = neighbours * transfer_time(part.run, true);
+  for (Terms* terms : {&passes.forward, &passes.first_forward})
+    (*terms)[Term::TransferExposed] += forward;
+  for (Terms* terms : {&passes.backward, &passes.last_backward})
+    (*terms)[Term::TransferExposed] += backward;
+}
+
 }  // namespace
 
 PartPasses part_passes(const Run& run, const LayerPrices& prices,
@@ -322,6 +336,7 @@ PartPasses part_passes(const Run& run, const LayerPrices& prices,
       backward_pass(part, waits.backward, collectives.reduces_every_microbatch(), false);
   passes.last_backward = backward_pass(part, waits.backward, true, true);
   passes.weights = weight_gradients(part);
+  add_transfers(part, passes);
   return passes;
 }
 

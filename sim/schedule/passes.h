@@ -30,12 +30,13 @@ enum class Term {
   Recompute,
   HeadAndLoss,
   Embedding,
-  TensorExposed,   // tensor-parallel collectives that no GEMM hides
-  ContextExposed,  // keys and values of other context ranks that attention does not hide
-  ExpertExposed,   // tokens on the way to and from experts of other ranks
-  GatherExposed,   // weights of sharded models that arrive after they are needed
-  ReduceExposed,   // gradients still on the way when compute has ended
-  Contention,      // compute slowed down by collectives beside it
+  TensorExposed,    // tensor-parallel collectives that no GEMM hides
+  ContextExposed,   // keys and values of other context ranks that attention does not hide
+  ExpertExposed,    // tokens on the way to and from experts of other ranks
+  TransferExposed,  // activations between stages, where compute waits for them
+  GatherExposed,    // weights of sharded models that arrive after they are needed
+  ReduceExposed,    // gradients still on the way when compute has ended
+  Contention,       // compute slowed down by collectives beside it
   // Gradients added up and copied into and out of buckets, weights out of gathered buffers.
   GradientCopies,
   LaunchWait,      // the device waits for the host to launch kernels

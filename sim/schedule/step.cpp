@@ -76,17 +76,6 @@ double straggler_share(const Cluster& cluster) {
          std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
 }
 
-// Of what one stage sends to another, until the receiver has all of it.
-Seconds transfer_time(const Run& run, bool backward) {
-  const StageMessage message = stage_message(run, backward);
-  return repeated_time(run, {.kind = CollectiveKind::SendRecv,
-                             .group = GroupKind::Pipeline,
-                             .message = message.sent}) +
-         repeated_time(run, {.kind = CollectiveKind::AllGather,
-                             .group = GroupKind::Tensor,
-                             .message = message.gathered});
-}
-
 // Of GEMMs beside all-to-alls between expert ranks.
 double all_to_all_loss(const Run& run) {
   if (run.strategy.pipeline_schedule != PipelineSchedule::DualPipe) return 0.0;
@@ -97,8 +86,10 @@ double all_to_all_loss(const Run& run) {
 
 PipelineShape shape_of(const Run& run) {
   PipelineShape shape = pipeline_shape(run.strategy);
-  shape.forward_transfer = transfer_time(run, false);
-  shape.backward_transfer = transfer_time(run, true);
+  if (!run.framework.blocking_transfers) {
+    shape.forward_transfer = transfer_time(run, false);
+    shape.backward_transfer = transfer_time(run, true);
+  }
   shape.all_to_all_loss = all_to_all_loss(run);
   return shape;
 }

@@ -23,10 +23,11 @@ struct ExposedKind {
   Stream stream;
   const char* name;
 };
-constexpr std::array<ExposedKind, 6> kExposedKinds{
+constexpr std::array<ExposedKind, 7> kExposedKinds{
     {{Term::TensorExposed, Stream::Tensor, "tensor collectives"},
      {Term::ContextExposed, Stream::Context, "context collectives"},
      {Term::ExpertExposed, Stream::Expert, "all-to-alls"},
+     {Term::TransferExposed, Stream::PipelineForward, "wait for stages"},
      {Term::GatherExposed, Stream::Data, "gather weights"},
      {Term::ReduceExposed, Stream::Data, "reduce gradients"},
      {Term::OffloadExposed, Stream::Host, "host copies"}}};
@@ -92,7 +93,7 @@ void draw_send(Events& events, const Stage& stage, const PipelinePass& pass, Sec
   if (pass.kind == PassKind::WeightGradient) return;
   const bool backward = pass.backward();
   const std::optional<int> to = stage.layout.next_stage(stage.number, pass.chunk, backward);
-  if (!to) return;
+  if (!to || stage.run.framework.blocking_transfers) return;
   Seconds& last = sent[backward ? 1 : 0];
   const PipelineShape& shape = stage.simulation.shape();
   const Seconds begin = std::max(last, start),

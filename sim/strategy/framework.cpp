@@ -52,6 +52,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(hides_column_gradients),
       FIELD(divides_sent_activations),
       FIELD(divides_sent_gradients),
+      FIELD(blocking_transfers),
       FIELD(host_load_bytes),
       FIELD(efficiency),
       FIELD(gemm_efficiency),

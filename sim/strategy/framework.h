@@ -249,6 +249,9 @@ struct Framework {
   // @e2fdd254e, 2021-09-29, on).
   bool divides_sent_activations = false;
   bool divides_sent_gradients = false;
+  // Pipelines: a stage waits on its compute stream for every receive and send.  DeepSpeed
+  // runtime/pipe/p2p.py @38327e07f: async_op must be False.
+  bool blocking_transfers = false;
 
   ParameterStorage storage;
   LowPrecisionRecipe low_precision;
