@@ -35,9 +35,10 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.10, kGiven, false},
     {0.40, kGiven, false},  // all hosts
     {0.30, 4.0, false},
-    {0.10, 4.0, true},  // a study
-    {0.20, 4.0, true},  // with experts
-    {0.05, 4.0, true},  // a cell
+    {0.70, kGiven, false},  // blocks with experts
+    {0.10, 4.0, true},      // a study
+    {0.20, 4.0, true},      // with experts
+    {0.05, 4.0, true},      // a cell
 }};
 
 template <typename Work>
@@ -59,6 +60,7 @@ void turn(sim::Run& run, const Knobs& knobs) {
   run.framework.efficiency *= factor(Knob::Efficiency);
   run.framework.collective_efficiency *= factor(Knob::CollectiveEfficiency);
   run.framework.host.per_kernel = factor(Knob::HostCalls) * run.framework.host.per_kernel;
+  run.framework.host.per_moe_block = factor(Knob::MoeHostCalls) * run.framework.host.per_moe_block;
   run.cluster.device.achieved.training_rate *= factor(Knob::TrainingRate);
 }
 
@@ -107,6 +109,7 @@ class Hierarchy {
       case Knob::CollectiveEfficiency:
         return {effect(Level::AllCollectives, ""),
                 effect(Level::Collectives, frameworks_.lineage(framework, "").front())};
+      case Knob::MoeHostCalls: return {effect(Level::MoeHosts, "")};
       case Knob::HostCalls: break;
     }
     return {effect(Level::AllHosts, ""),
@@ -372,13 +375,17 @@ class Rows {
 
   // Where a framework has a time of its own.
   void add_host_calls(const std::string& id) {
-    const std::string key = "host.per_kernel";
-    const std::vector<std::string> line = frameworks_.lineage(id, key);
-    const std::optional<double> prior = frameworks_.number(id, key);
-    if (line.size() > 1 || prior.value_or(0.0) == 0.0) return;
-    add_knob(
-        "framework", id, key, *prior,
+    add_host_time(
+        id, "host.per_kernel",
         existing({{Level::AllHosts, ""}, {Level::Hosts, frameworks_.lineage(id, "").front()}}));
+    add_host_time(id, "host.per_moe_block", existing({{Level::MoeHosts, ""}}));
+  }
+
+  void add_host_time(const std::string& id, const std::string& key,
+                     const std::vector<std::size_t>& effects) {
+    const std::optional<double> prior = frameworks_.number(id, key);
+    if (frameworks_.lineage(id, key).size() > 1 || prior.value_or(0.0) == 0.0) return;
+    add_knob("framework", id, key, *prior, effects);
   }
 
   void add_devices() {
@@ -401,9 +408,8 @@ class Rows {
 
 const char* name_of(Level level) {
   constexpr std::array<const char*, kLevels> kNames = {
-      "all frameworks",  "framework",   "architecture", "device",
-      "all collectives", "collectives", "all hosts",    "hosts",
-      "study",           "MoE study",   "cell"};
+      "all frameworks", "framework", "architecture", "device", "all collectives", "collectives",
+      "all hosts",      "hosts",     "MoE hosts",    "study",  "MoE study",       "cell"};
   return kNames[static_cast<std::size_t>(level)];
 }
 

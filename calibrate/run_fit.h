@@ -1,7 +1,7 @@
 // Fits coefficients and error bars to the step times of whole runs.
 //
 // A run's time depends on four knobs: the framework's efficiency and collective_efficiency, its
-// host.per_kernel, and the device's training_rate.  The logarithm of a knob's value over its prior
+// host.per_kernel and host.per_moe_block, and the device's training_rate.  The logarithm of a knob's value over its prior
 // is a sum of effects (mixed_model.h), one for each level of a hierarchy:
 //
 //   knob                   levels                                               prior
@@ -9,6 +9,7 @@
 //   training_rate          architecture ("Hopper"); device                      1
 //   collective_efficiency  all; the first framework on the line                 1
 //   host.per_kernel        all; the first framework on the line                 frameworks.json
+//   host.per_moe_block     all                                                  frameworks.json
 //
 // and ln measured = ln predicted + study + cell + noise, a study being a group of runs, once with
 // and once without experts (or expert or context ranks), and a cell its runs on one device, in one
@@ -33,8 +34,8 @@
 
 namespace llmsim::calibrate {
 
-enum class Knob { Efficiency, TrainingRate, CollectiveEfficiency, HostCalls };
-inline constexpr std::size_t kKnobs = 4;
+enum class Knob { Efficiency, TrainingRate, CollectiveEfficiency, HostCalls, MoeHostCalls };
+inline constexpr std::size_t kKnobs = 5;
 
 // The kinds of effects: `MixedModel::classes` in this order.
 enum class Level {
@@ -46,11 +47,12 @@ enum class Level {
   Collectives,
   AllHosts,
   Hosts,
+  MoeHosts,
   Study,
   MoeStudy,
   Cell
 };
-inline constexpr std::size_t kLevels = 11;
+inline constexpr std::size_t kLevels = 12;
 const char* name_of(Level level);
 
 struct Effect {

@@ -143,6 +143,7 @@ HostCalls forward_calls(const Part& part) {
   if (part.chunk.embedding) calls.add(called(part, part.prices.embedding.forward), 1.0);
   if (part.chunk.head) calls.add(called(part, part.prices.head.forward), 1.0);
   calls.units = part.chunk.blocks * units_per_block(part.run.model, part.run.framework);
+  calls.moe_blocks = part.chunk.moe_blocks;
   return calls;
 }
 
@@ -158,6 +159,8 @@ HostCalls backward_calls(const Part& part) {
       part.chunk.blocks +
       (part.run.framework.sharded.modules_are_units ? calls.recomputed_blocks : 0.0);
   calls.units = fetched * units_per_block(part.run.model, part.run.framework);
+  const double recomputed_share = calls.recomputed_blocks / std::max(1, part.chunk.blocks);
+  calls.moe_blocks = (1.0 + recomputed_share) * part.chunk.moe_blocks;
   return calls;
 }
 

@@ -129,6 +129,7 @@ struct HostCalls {
   double low_precision_gemms = 0.0;
   double units = 0.0;  // of sharded weights, each fetched and released
   double recomputed_blocks = 0.0;
+  double moe_blocks = 0.0;
 
   // Adds the calls of `times` passes.
   void add(const LaunchTally& launches, double times);

@@ -134,6 +134,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(determinism.attention_backward),
       FIELD(host.per_kernel),
       FIELD(host.per_recomputed_block),
+      FIELD(host.per_moe_block),
       FIELD(host.per_low_precision_gemm),
       FIELD(host.per_unit),
       FIELD(host.per_step),

@@ -67,6 +67,9 @@ struct HostTimes {
   Seconds per_kernel{6e-6};  // to launch one kernel, eager
   // Bookkeeping of a checkpointed block: random states, graph rebuilding.
   Seconds per_recomputed_block{0.0};
+  // A pass of a block with experts: the host waits for the number of rows of each before it can
+  // launch what follows, and dispatches by functions in Python.
+  Seconds per_moe_block{0.0};
   // Bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax.
   Seconds per_low_precision_gemm{0.0};
   Seconds per_unit{0.0};  // hooks that fetch and release a unit of sharded weights around a pass
