@@ -22,6 +22,7 @@ const std::vector<sim::Field<FrameworkDefaults>>& default_fields() {
       LLMSIM_FIELD(FrameworkDefaults, collective_algorithm),
       LLMSIM_FIELD(FrameworkDefaults, bias),
       LLMSIM_FIELD(FrameworkDefaults, auto_buckets),
+      LLMSIM_FIELD(FrameworkDefaults, zero2_shards_weights),
   };
   return all;
 }

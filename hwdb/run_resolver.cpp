@@ -287,6 +287,12 @@ void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run
       is_alone(t, run.cluster.num_devices) ? "none" : name_of(before.strategy.sharding);
   recipe.sharding = assume.given(stated<std::string>(t, "sharding"), "training.sharding", usual,
                                  "default of the framework");
+  const bool gathers_once =
+      before.zero2_shards_weights && recipe.sharding == name_of(sim::Sharding::Zero2);
+  if (gathers_once) {
+    recipe.sharding = name_of(sim::Sharding::Zero3);
+    query.settings.try_emplace("reshard_after_forward", false);
+  }
   query.sharding = recipe.sharding;
   if (before.auto_buckets && !query.settings.contains("reduce_bucket_size"))
     query.settings["reduce_bucket_size"] =
@@ -296,6 +302,7 @@ void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run
   run.optimizer_step = choice.defaults.optimizer_step;
   set_collectives(record.hardware, choice.defaults, run.cluster, assume);
   run.strategy = strategy_of(record, run, recipe, choice.defaults, laid_out, assume);
+  if (gathers_once) run.strategy.sharding = sim::Sharding::Zero3;
   run.model.validate();
   run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
   run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());

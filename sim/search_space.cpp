@@ -207,6 +207,10 @@ std::vector<Sharding> sensible_shardings(const Strategy& s) {
 Strategies with_shardings(const SearchBase& base, const Asked& asked, const Strategy& chosen) {
   Strategies list;
   for (const Sharding sharding : choose(asked.sharding, sensible_shardings(chosen))) {
+    // A framework whose ZeRO-2 is ZeRO-3 with gathered weights that stay has no ZeRO-2 of its own.
+    if (base.under[static_cast<std::size_t>(sharding)].sharding == Sharding::Zero3 &&
+        sharding == Sharding::Zero2)
+      continue;
     Strategy s = under(base, sharding, chosen);
     if (sharding != Sharding::Hsdp) {
       list.push_back(s);
