@@ -130,6 +130,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(update.sums_norm),
       FIELD(update.in_backward),
       FIELD(update.temporary_bytes),
+      FIELD(update.group_parameters),
       FIELD(determinism.fills_new_tensors),
       FIELD(determinism.attention_backward),
       FIELD(host.per_kernel),

@@ -186,6 +186,7 @@ struct UpdateBehaviour {
   bool sums_norm = false;
   // Per updated parameter, while the optimizer runs (unfused optimizers, flat gradients).
   double temporary_bytes = 0.0;
+  double group_parameters = 0.0;  // of a rank, updated at a time; 0: all
   bool operator==(const UpdateBehaviour&) const = default;
 };
 
