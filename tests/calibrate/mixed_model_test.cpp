@@ -121,7 +121,8 @@ TEST(MixedModel, ThePriorOfASpreadCountsAsSoManyEffects) {
 }
 
 TEST(MixedModel, AGivenSpreadIsKept) {
-  MixedModel model{.classes = {given(0.1)}, .effects = {0, 0}, .noise = given(0.02)};
+  MixedModel model{
+      .classes = {given(0.1)}, .effects = {0, 0}, .noise = given(0.02), .observations = {}};
   for (std::size_t k = 0; k < 2; ++k)
     model.observations.push_back({.value = 1.0, .slopes = {{k, 1.0}}});
   const MixedFit result = fit(model);
@@ -131,7 +132,8 @@ TEST(MixedModel, AGivenSpreadIsKept) {
 
 // One shared effect, effect 0, and one of each study; `values` are the studies' rows.
 MixedModel studies(const std::vector<std::vector<double>>& values, const EffectClass& study) {
-  MixedModel model{.classes = {given(0.3), study}, .effects = {0}, .noise = given(0.05)};
+  MixedModel model{
+      .classes = {given(0.3), study}, .effects = {0}, .noise = given(0.05), .observations = {}};
   for (const std::vector<double>& rows : values) {
     const std::size_t own = model.effects.size();
     model.effects.push_back(1);
