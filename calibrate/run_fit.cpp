@@ -83,14 +83,19 @@ std::string architecture_of(const hwdb::Database& database, const std::string& i
   }
 }
 
-// The effects of all runs, each by its level and name.
+// The effects of all runs, each by its level and name; those that no run has are there too, with
+// the spread of their level.
 class Hierarchy {
  public:
   Hierarchy() {
-    for (const std::string& id : frameworks_.ids()) effect(Level::Framework, id);
+    for (const Level level : {Level::AllEfficiency, Level::AllCollectives, Level::AllHosts})
+      effect(level, "");
+    for (const std::string& id : frameworks_.ids()) add_framework(id);
     const hwdb::Database database(":memory:");
-    for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator))
+    for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator)) {
+      effect(Level::Architecture, architecture_of(database, row.id));
       effect(Level::Device, row.id);
+    }
   }
 
   std::size_t effect(Level level, const std::string& id) {
@@ -124,9 +129,14 @@ class Hierarchy {
   }
 
   const std::vector<Effect>& effects() const { return effects_; }
-  const hwdb::Frameworks& frameworks() const { return frameworks_; }
 
  private:
+  void add_framework(const std::string& id) {
+    effect(Level::Framework, id);
+    for (const Level level : {Level::Collectives, Level::Hosts})
+      effect(level, frameworks_.lineage(id, "").front());
+  }
+
   hwdb::Frameworks frameworks_ = hwdb::Frameworks::shipped();
   std::map<std::pair<int, std::string>, std::size_t> index_;
   std::vector<Effect> effects_;

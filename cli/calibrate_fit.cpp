@@ -142,6 +142,8 @@ int run_calibrate_fit(const FitOptions& options) {
   }
   const std::vector<hwdb::RunFile> files = measured_files(options.files);
   const calibrate::MeasuredRuns runs = calibrate::measured_runs(files);
+  if (runs.runs.empty())
+    throw Error("no run with a scored step time that can be predicted; a fit needs some");
   const calibrate::RunFit fit = calibrate::run_fit(runs);
   const std::vector<hwdb::Coefficient> rows = calibrate::fitted_rows(fit);
   if (!options.coefficients.empty())

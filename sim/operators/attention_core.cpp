@@ -168,9 +168,8 @@ class CoreLowering {
       core_.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", scores,
                                            bias.forward_bytes, bias.forward_kernels));
     }
-    const bool one_kernel =
-        framework_.fusion != ElementwiseFusion::Fused ||
-        (element_ <= 2.0 && softmax_kernel_takes(batch, s));
+    const bool one_kernel = framework_.fusion != ElementwiseFusion::Fused ||
+                            (element_ <= 2.0 && softmax_kernel_takes(batch, s));
     core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores,
               softmax_traffic(framework_, element_, one_kernel));
     core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));

@@ -48,6 +48,21 @@ TEST_F(KernelFitsTest, TheShippedRowsAreTheFittedOnes) {
   }
 }
 
+// At a lower power per clock they throttle less; no clock is above that of short kernels.
+TEST_F(KernelFitsTest, EightBitGemmsSustainAHigherClockThanSixteenBitOnes) {
+  for (const char* id : {"h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "gb300"}) {
+    const double factor = coefficient(id, "gemm.fp8.clock_factor").value;
+    EXPECT_GT(factor, 1.0) << id;
+    EXPECT_LE(coefficient(id, "sustained_clock").value * factor, 1.0 + 1e-9) << id;
+  }
+}
+
+TEST_F(KernelFitsTest, FourBitGemmsHaveTheClockOfEightBitOnesAsAnAssumption) {
+  const hwdb::Coefficient& fp4 = coefficient("b200_sxm", "gemm.fp4.clock_factor");
+  EXPECT_EQ(fp4.value, coefficient("b200_sxm", "gemm.fp8.clock_factor").value);
+  EXPECT_EQ(fp4.evidence, sim::Evidence::Assumed);
+}
+
 TEST_F(KernelFitsTest, LargeGemmsAreDescribedToTenPercent) {
   for (const char* id : {"a100_sxm_80", "h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200"}) {
     EXPECT_LE(summary(id, "gemm bf16").rms_large.value(), 0.10) << id;

@@ -1,111 +1,256 @@
 #include "calibrate/run_fit.h"
 
-#include <cmath>
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "hwdb/frameworks.h"
+#include "sim/predict.h"
 #include "tests/calibrate/sample_runs.h"
 
 namespace llmsim::calibrate {
 namespace {
 
-// Four devices under two frameworks, each pair a group of four runs.
-std::vector<hwdb::RunFile> eight_groups() {
+using Slopes = std::vector<std::pair<std::size_t, double>>;
+
+// Logarithms of what efficiencies of frameworks and rates of devices are above their priors.
+using Truth = std::map<std::string, double>;
+
+// Lets the runs have taken what is predicted at the truth, times e^noise of the group.
+void measure(MeasuredRuns& runs, const Truth& truth, const std::vector<double>& noise) {
+  const auto factor = [&](const std::string& id) {
+    const auto found = truth.find(id);
+    return found == truth.end() ? 1.0 : std::exp(found->second);
+  };
+  for (MeasuredRun& measured : runs.runs) {
+    sim::Run run = measured.run;
+    run.framework.efficiency *= factor(run.framework.id);
+    run.cluster.device.achieved.training_rate *= factor(run.cluster.device.id);
+    measured.measured =
+        sim::predict(run).step_time.value() * std::exp(noise.empty() ? 0.0 : noise[measured.group]);
+  }
+}
+
+// Frameworks that are like no other, and accelerators of different makers.
+const std::vector<std::string> kDevices = {"a100_sxm_80", "h100_sxm", "b200_sxm", "mi300x"};
+const std::vector<std::string> kFrameworks = {"pytorch", "megatron-lm"};
+
+// Each device under each framework, a group of three runs each.
+MeasuredRuns eight_groups() {
   std::vector<hwdb::RunFile> files;
-  for (const char* accelerator : {"a100_sxm_80", "h100_sxm", "b200_sxm", "mi300x"}) {
-    for (const char* framework : {"fsdp1", "llm-foundry"})
-      files.push_back(
-          sample_group(std::string(accelerator) + " " + framework, accelerator, framework, 4));
+  for (const std::string& device : kDevices) {
+    for (const std::string& framework : kFrameworks)
+      files.push_back(sample_group(device + " " + framework, device, framework, 3));
   }
-  return files;
+  return measured_runs(files);
 }
 
-std::vector<RunCoefficient> planted() {
-  return {{"device", "a100_sxm_80", "training_rate", 1.0, 0.3},
-          {"device", "h100_sxm", "training_rate", 1.0, 0.3},
-          {"framework", "fsdp1", "efficiency", 0.8, 0.3},
-          {"framework", "llm-foundry", "efficiency", 0.8, 0.3}};
+std::size_t effect(const RunFit& fit, Level level, const std::string& id) {
+  for (std::size_t k = 0; k < fit.effects.size(); ++k)
+    if (fit.effects[k].level == level && fit.effects[k].id == id) return k;
+  ADD_FAILURE() << name_of(level) << " " << id << ": no such effect";
+  return 0;
 }
 
-// Lets the runs have taken what is predicted at `shifts`, times e^noise of the group.
-void measure(MeasuredRuns& runs, const std::vector<double>& shifts,
-             const std::vector<double>& noise) {
-  for (MeasuredRun& run : runs.runs) run.measured = 1.0;
-  const std::vector<double> predicted = log_errors(runs, shifts);
-  for (std::size_t i = 0; i < predicted.size(); ++i)
-    runs.runs[i].measured = std::exp(predicted[i] + noise[runs.runs[i].group]);
+// Effects whose sum is by how much one framework is more efficient, or one device faster, than
+// another.
+Slopes between_frameworks(const RunFit& fit, const std::string& a, const std::string& b) {
+  return {{effect(fit, Level::Framework, a), 1.0}, {effect(fit, Level::Framework, b), -1.0}};
 }
 
-const std::vector<double> kQuiet(8, 0.0);
+Slopes between_devices(const RunFit& fit, const std::string& a, const std::string& a_architecture,
+                       const std::string& b, const std::string& b_architecture) {
+  return {{effect(fit, Level::Device, a), 1.0},
+          {effect(fit, Level::Architecture, a_architecture), 1.0},
+          {effect(fit, Level::Device, b), -1.0},
+          {effect(fit, Level::Architecture, b_architecture), -1.0}};
+}
 
-TEST(RunFit, RecoversPlantedCoefficientsWithinTheirErrors) {
-  MeasuredRuns runs = measured_runs(eight_groups(), planted());
-  const std::vector<double> truth = {-0.20, 0.10, -0.15, 0.10};
-  measure(runs, truth, {0.06, -0.05, -0.04, 0.06, 0.05, -0.06, -0.05, 0.04});
+void expect_within_two_deviations(const MixedFit& fit, const Slopes& slopes, double truth) {
+  EXPECT_NEAR(fit.mean_of(slopes), truth, 2.0 * std::sqrt(fit.variance_of(slopes)));
+}
+
+const hwdb::Coefficient* row(const std::vector<hwdb::Coefficient>& rows, const std::string& id,
+                             const std::string& key) {
+  const auto found = std::ranges::find_if(
+      rows, [&](const hwdb::Coefficient& c) { return c.id == id && c.key == key; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+TEST(RunFit, RecoversPlantedDifferencesWithinTheirErrors) {
+  MeasuredRuns runs = eight_groups();
+  measure(runs, {{"pytorch", -0.15}, {"megatron-lm", 0.05}, {"a100_sxm_80", -0.1}, {"mi300x", 0.1}},
+          {0.04, -0.03, -0.03, 0.04, 0.03, -0.04, -0.03, 0.03});
   const RunFit fit = run_fit(runs);
-  for (std::size_t k = 0; k < truth.size(); ++k) {
-    EXPECT_NEAR(fit.shifts[k], truth[k], 2.0 * fit.deviations[k]) << k;
-    EXPECT_GT(fit.deviations[k], 0.02) << k;
-    EXPECT_LT(fit.deviations[k], 0.10) << k;
+  const Slopes frameworks = between_frameworks(fit, "pytorch", "megatron-lm");
+  expect_within_two_deviations(fit.fit, frameworks, -0.20);
+  EXPECT_LT(fit.fit.mean_of(frameworks), -0.05);
+  const Slopes devices = between_devices(fit, "a100_sxm_80", "Ampere", "mi300x", "CDNA3");
+  expect_within_two_deviations(fit.fit, devices, -0.20);
+  EXPECT_LT(fit.fit.mean_of(devices), -0.05);
+}
+
+TEST(RunFit, ErrorsAreOfThePredictionAndShrinkWithTheFit) {
+  MeasuredRuns runs = eight_groups();
+  measure(runs, {}, std::vector<double>(8, 0.25));  // all slower than predicted
+  const RunFit fit = run_fit(runs);
+  ASSERT_EQ(fit.fitted.size(), runs.runs.size());
+  for (std::size_t i = 0; i < runs.runs.size(); ++i) {
+    EXPECT_NEAR(fit.before[i], -0.25, 1e-9) << i;
+    EXPECT_LT(std::abs(fit.fitted[i]), 0.1) << i;
+    EXPECT_LE(std::abs(fit.fitted[i]), std::abs(fit.left_out[i]) + 1e-3) << i;
   }
-  EXPECT_NEAR(fit.misfit, 0.05, 0.02);
-}
-
-TEST(RunFit, WithoutNoiseAndWithAWidePriorThePlantedValuesAreFoundExactly) {
-  MeasuredRuns runs = measured_runs(eight_groups(), planted());
-  for (RunCoefficient& c : runs.coefficients) c.spread = 10.0;
-  const std::vector<double> truth = {-0.20, 0.10, -0.15, 0.10};
-  measure(runs, truth, kQuiet);
-  const RunFit fit = run_fit(runs);
-  for (std::size_t k = 0; k < truth.size(); ++k) EXPECT_NEAR(fit.shifts[k], truth[k], 1e-3) << k;
 }
 
 TEST(RunFit, WithoutRunsThePriorsStay) {
-  const MeasuredRuns none{.coefficients = planted(), .groups = {}, .runs = {}};
-  const RunFit fit = run_fit(none);
-  EXPECT_EQ(fit.shifts, std::vector<double>(4, 0.0));
-  for (const double deviation : fit.deviations) EXPECT_NEAR(deviation, 0.3, 1e-12);
+  const RunFit fit = run_fit(MeasuredRuns{});
+  for (std::size_t k = 0; k < fit.effects.size(); ++k) {
+    EXPECT_EQ(fit.fit.means[k], 0.0);
+    EXPECT_NEAR(fit.fit.deviation(k), fit.spread(fit.effects[k].level), 1e-9);
+  }
+  const std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  const hwdb::Frameworks frameworks = hwdb::Frameworks::shipped();
+  EXPECT_EQ(row(rows, "h100_sxm", "training_rate")->value, 1.0);
+  EXPECT_EQ(row(rows, "pytorch", "efficiency")->value, 1.0);
+  // 10 % of all and 10 % of one, in squares.
+  EXPECT_NEAR(*row(rows, "pytorch", "collective_efficiency")->standard_error, 0.141, 1e-9);
+  EXPECT_EQ(row(rows, "pytorch", "host.per_kernel")->value,
+            frameworks.number("pytorch", "host.per_kernel"));
 }
 
+// Runs of studies a and b, on one device and framework, which took e^0.1 and e^-0.1 times what is
+// predicted.
+RunFit two_studies(int runs_of_the_second) {
+  std::vector files{sample_group("a", "h100_sxm", "pytorch", 2),
+                    sample_group("b", "h100_sxm", "pytorch", 1)};
+  while (files[1].runs.size() < static_cast<std::size_t>(runs_of_the_second)) {
+    files[1].runs.push_back(files[1].runs.front());
+    files[1].runs.back().id += "+";
+  }
+  MeasuredRuns runs = measured_runs(files);
+  measure(runs, {}, {0.1, -0.1});
+  return run_fit(runs);
+}
+
+// A row more or less counts only by the noise of a study's mean.
 TEST(RunFit, AStudyCountsOnceHoweverManyRunsItHas) {
-  const auto fitted = [](int runs_of_the_second) {
-    std::vector files{sample_group("a", "h100_sxm", "fsdp1", 4),
-                      sample_group("b", "h100_sxm", "fsdp1", 4)};
-    files[1].runs.resize(1);
-    for (int i = 0; i < runs_of_the_second; ++i) {
-      files[1].runs.push_back(files[1].runs.front());
-      files[1].runs.back().id += "+";
-    }
-    MeasuredRuns runs = measured_runs(files, {{"device", "h100_sxm", "training_rate", 1.0, 0.3}});
-    measure(runs, {0.0}, {0.1, -0.1});
-    return run_fit(runs, {.misfit = 0.1}).shifts.front();
+  const auto efficiency = [](int runs) {
+    const RunFit fit = two_studies(runs);
+    return fit.fit.mean_of({{effect(fit, Level::AllEfficiency, ""), 1.0},
+                            {effect(fit, Level::Framework, "pytorch"), 1.0}});
   };
-  EXPECT_NEAR(fitted(3), fitted(39), 1e-6);
+  EXPECT_NEAR(efficiency(4), efficiency(40), 0.01);
+  EXPECT_LT(std::abs(efficiency(40)), 0.02);  // one vote each
 }
 
 TEST(RunFit, ABrokenStudyHardlyMovesTheRest) {
-  MeasuredRuns runs = measured_runs(eight_groups(), planted());
-  const std::vector<double> truth = {-0.20, 0.10, -0.15, 0.10};
+  MeasuredRuns sound = eight_groups(), broken = eight_groups();
   std::vector<double> noise = {0.03, -0.03, -0.03, 0.03, 0.03, -0.03, -0.03, 0.03};
+  measure(sound, {}, noise);
   noise[0] = 3.0;  // twenty times slower than all that is known
-  measure(runs, truth, noise);
+  measure(broken, {}, noise);
+  const RunFit before = run_fit(sound), after = run_fit(broken);
+  for (std::size_t k = 0; k < before.effects.size(); ++k) {
+    if (before.effects[k].level == Level::Study || before.effects[k].level == Level::Cell) continue;
+    EXPECT_NEAR(after.fit.means[k], before.fit.means[k], 0.05)
+        << name_of(before.effects[k].level) << " " << before.effects[k].id;
+  }
+}
+
+TEST(RunFit, AFrameworkHasTheEffectsOfThoseItIsLike) {
+  // Fsdp1 is like pytorch and fsdp2 like fsdp1; megatron-lm is like none.
+  MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 3),
+                                                sample_group("b", "a100_sxm_80", "fsdp1", 3)});
+  measure(runs, {{"fsdp1", -0.3}}, {});
   const RunFit fit = run_fit(runs);
-  for (std::size_t k = 1; k < truth.size(); ++k) EXPECT_NEAR(fit.shifts[k], truth[k], 0.08) << k;
+  EXPECT_LT(fit.fit.means[effect(fit, Level::Framework, "fsdp1")], -0.02);
+  EXPECT_EQ(fit.fit.means[effect(fit, Level::Framework, "fsdp2")], 0.0);
+  const std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  const double shared = row(rows, "fsdp1", "efficiency")->value;
+  EXPECT_EQ(row(rows, "fsdp2", "efficiency")->value, shared);
+  EXPECT_LT(shared, row(rows, "pytorch", "efficiency")->value);
+  // Only `all frameworks` reaches megatron-lm.
+  EXPECT_NEAR(row(rows, "megatron-lm", "efficiency")->value,
+              std::exp(fit.fit.means[effect(fit, Level::AllEfficiency, "")]), 5e-3);
+  // Fsdp2 may differ from fsdp1, of which more is known.
+  EXPECT_LT(row(rows, "fsdp1", "errors.efficiency")->value,
+            row(rows, "fsdp2", "errors.efficiency")->value);
 }
 
-TEST(RunFit, AGroupThatIsLeftOutDoesNotCount) {
-  MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 4),
-                                                sample_group("b", "h100_sxm", "ddp", 4)},
-                                    {{"device", "h100_sxm", "training_rate", 1.0, 0.3}});
-  measure(runs, {0.0}, {0.2, 0.0});
-  EXPECT_NEAR(run_fit(runs, {.without = 0}).shifts.front(), 0.0, 1e-3);
-  EXPECT_LT(run_fit(runs, {.without = 1}).shifts.front(), -0.1);
+TEST(RunFit, ADeviceNobodyMeasuredFollowsItsArchitectureWithLessCertainty) {
+  MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "pytorch", 3),
+                                                sample_group("b", "a100_sxm_80", "pytorch", 3),
+                                                sample_group("c", "h100_sxm", "megatron-lm", 3)});
+  measure(runs, {{"h100_sxm", 0.2}}, {});
+  const RunFit fit = run_fit(runs);
+  const std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  const auto rate = [&](const char* id) { return row(rows, id, "training_rate")->value; };
+  const auto error = [&](const char* id) { return row(rows, id, "training_rate_error")->value; };
+  EXPECT_GT(rate("h100_sxm"), rate("h200_sxm"));  // Hopper too
+  EXPECT_GT(rate("h200_sxm"), 1.0);
+  EXPECT_EQ(rate("mi300x"), 1.0);
+  EXPECT_LT(error("h100_sxm"), error("h200_sxm"));
+  EXPECT_LT(error("h200_sxm"), error("mi300x"));  // neither its architecture
+  EXPECT_NEAR(error("mi300x"),
+              std::hypot(fit.spread(Level::Architecture), fit.spread(Level::Device)), 1e-4);
 }
 
-TEST(RunFit, TheErrorsAreThoseOfThePredictedTimes) {
-  MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "fsdp1", 1)}, {});
-  measure(runs, {}, {-0.25});
-  EXPECT_NEAR(log_errors(runs, {}).front(), 0.25, 1e-12);
+TEST(RunFit, AStudyIsPredictedByTheOthers) {
+  MeasuredRuns runs = measured_runs(std::vector{sample_group("a", "h100_sxm", "pytorch", 2),
+                                                sample_group("b", "h100_sxm", "pytorch", 2),
+                                                sample_group("c", "h100_sxm", "pytorch", 2)});
+  measure(runs, {}, {0.2, 0.0, 0.0});
+  const RunFit fit = run_fit(runs);
+  EXPECT_NEAR(fit.left_out[0], -0.2, 1e-3);  // b and c are as predicted
+  EXPECT_GT(fit.left_out[2], 0.005);         // a is slow, so c is expected to be
+  // By itself, a study that is left out has the spreads of study, cell and run.
+  const double own = std::hypot(fit.spread(Level::Study), fit.spread(Level::Cell), fit.fit.noise);
+  EXPECT_GT(fit.deviations[0], own);
+  // The study that differs moves the efficiency of all most.
+  const std::size_t all = effect(fit, Level::AllEfficiency, "");
+  EXPECT_EQ(fit.influence[all].front().group, "a");
+  EXPECT_LT(fit.influence[all].front().shift, 0.0);
+}
+
+TEST(RunFit, StudiesWithExpertsOrContextRanksHaveASpreadOfTheirOwn) {
+  hwdb::RunFile file = sample_group("a", "h100_sxm", "fsdp2", 4);
+  for (std::size_t i = 2; i < 4; ++i) file.runs[i].training.strategy["cp"] = 2;
+  MeasuredRuns runs = measured_runs(std::vector{file});
+  measure(runs, {}, {0.1});
+  const RunFit fit = run_fit(runs);
+  EXPECT_GT(fit.spread(Level::MoeStudy), fit.spread(Level::Study));
+  EXPECT_LT(fit.fit.means[effect(fit, Level::Study, "a")],
+            fit.fit.means[effect(fit, Level::MoeStudy, "a")]);
+}
+
+TEST(FittedRows, AreRoundedAndSayWhatMovedThem) {
+  const RunFit fit = two_studies(2);
+  const std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  const hwdb::Coefficient& efficiency = *row(rows, "pytorch", "efficiency");
+  EXPECT_EQ(efficiency.evidence, sim::Evidence::Fitted);
+  EXPECT_EQ(efficiency.fitted_from.rfind(std::string(kRunFit) + "2 groups: ", 0), 0u)
+      << efficiency.fitted_from;
+  EXPECT_NE(efficiency.fitted_from.find("a -"), std::string::npos) << efficiency.fitted_from;
+  EXPECT_NE(efficiency.fitted_from.find("b +"), std::string::npos) << efficiency.fitted_from;
+  EXPECT_EQ(efficiency.value, std::round(efficiency.value * 1000.0) / 1000.0);
+  // Standard error of the value, error of its logarithm, each with three digits.
+  EXPECT_NEAR(*efficiency.standard_error,
+              efficiency.value * row(rows, "pytorch", "errors.efficiency")->value, 1.5e-3);
+}
+
+TEST(FittedRows, ErrorsOfRunsStandAtTheFrameworksThatAreLikeNoOther) {
+  const RunFit fit = two_studies(2);
+  const std::vector<hwdb::Coefficient> rows = fitted_rows(fit);
+  EXPECT_EQ(row(rows, "fsdp1", "errors.site"), nullptr);
+  ASSERT_NE(row(rows, "megatron-lm", "errors.site"), nullptr);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.site")->value, fit.spread(Level::Study), 1e-3);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.moe_site")->value, fit.spread(Level::MoeStudy), 1e-3);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.run")->value,
+              std::hypot(fit.spread(Level::Cell), fit.fit.noise), 1e-3);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.slower")->value, fit.quantiles.second, 5e-3);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.faster")->value, -fit.quantiles.first, 5e-3);
 }
 
 }  // namespace

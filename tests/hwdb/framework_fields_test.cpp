@@ -39,6 +39,8 @@ TEST(FrameworkFields, EveryKindOfValueGoesWhereItBelongs) {
             sim::BytesPerSecond(5e9));
   EXPECT_EQ(with("reserve.matmul_workspace", "0").framework.reserve.matmul_workspace,
             sim::Bytes(0.0));
+  EXPECT_EQ(with("errors.moe_site", "0.25").framework.errors.moe_site, 0.25);
+  EXPECT_EQ(with("errors.slower", "2.5").framework.errors.slower, 2.5);
   EXPECT_EQ(with("default.sharding", "\"zero2\"").defaults.strategy.sharding, sim::Sharding::Zero2);
   EXPECT_EQ(with("default.bias", "false").defaults.bias, false);
 }
@@ -51,6 +53,7 @@ TEST(FrameworkFields, KeysOfOlderDatabasesAreUnderstood) {
 TEST(FrameworkFields, NothingIsNegativeAndRatesAreNotZero) {
   EXPECT_TRUE(refused("efficiency", "-0.5"));
   EXPECT_TRUE(refused("host.per_step", "-1"));
+  EXPECT_TRUE(refused("errors.run", "-0.1"));
   EXPECT_TRUE(refused("reserve.framework", "-1"));
   EXPECT_EQ(with("efficiency", "0").framework.efficiency, 0.0);
   EXPECT_TRUE(refused("host_copies.checkpoints_up", "0"));

@@ -197,6 +197,25 @@ TEST(Frameworks, ANumberIsThatOfTheNearestFrameworkThatSetsIt) {
   EXPECT_FALSE(two().number("best", "reserve.fragmentation"));
 }
 
+using Ids = std::vector<std::string>;
+
+TEST(Frameworks, ALineReachesUpToTheNearestThatSetsTheField) {
+  EXPECT_EQ(two().lineage("better", "reserve.fragmentation"), Ids{"better"});
+  EXPECT_EQ(two().lineage("better", "storage.gradient_bytes"), (Ids{"plain", "better"}));
+  EXPECT_EQ(two().lineage("better", "efficiency"), (Ids{"plain", "better"}));  // nobody sets it
+  EXPECT_EQ(two().lineage("plain", "efficiency"), Ids{"plain"});
+  EXPECT_EQ(two().lineage("best", "efficiency"), Ids{});
+}
+
+TEST(Frameworks, ACoefficientHoldsForThoseInWhoseLineItStands) {
+  for (const std::string key : {"reserve.fragmentation", "storage.gradient_bytes", "efficiency"}) {
+    Frameworks frameworks = two();
+    frameworks.put(of_framework("plain", key, 4.0));
+    const bool in_line = two().lineage("better", key).front() == "plain";
+    EXPECT_EQ(frameworks.number("better", key) == 4.0, in_line) << key;
+  }
+}
+
 TEST(Frameworks, MistakesInTheFileAreNamed) {
   const auto one = [](const std::string& fields) {
     return R"({"frameworks": [{"id": "a", "name": "A", "fields": {)" + fields + "}}]}";

@@ -277,6 +277,17 @@ TEST(Coefficients, AKeyWithoutFormatSetsAllFormats) {
   EXPECT_EQ(keys_set_by("attention.flash-2.seq_half").size(), 1U);
 }
 
+TEST(Coefficients, AClockFactorIsThatOfItsFormat) {
+  sim::Cluster cluster;
+  set_coefficient(cluster, "gemm.fp8.clock_factor", 1.1);
+  const auto factor = [&](sim::DType dtype) {
+    return cluster.device.achieved.gemm[static_cast<std::size_t>(dtype)].clock_factor;
+  };
+  EXPECT_EQ(factor(sim::DType::Fp8), 1.1);
+  EXPECT_EQ(factor(sim::DType::Bf16), 1.0);
+  EXPECT_EQ(factor(sim::DType::Fp4), 1.0);
+}
+
 TEST(Coefficients, EveryShippedOneIsKnownAndInRange) {
   for (const auto& [kind, scope] : {std::pair(HardwareKind::Accelerator, "device"),
                                     std::pair(HardwareKind::System, "system")}) {

@@ -60,6 +60,46 @@ TEST(HostSharing, SlowsWhatGoesToMemory) {
   EXPECT_DOUBLE_EQ(time(large, 4) / time(large, 1), 2.5);
 }
 
+Operator attention_operator() {
+  Operator op{.kind = OperatorKind::Attention,
+              .label = "attention",
+              .batch = 8,
+              .m = 1024,
+              .n = 1024,
+              .k = 128};
+  op.flops = 4.0 * 8 * 1024 * 1024 * 128 * FLOP;
+  return op;
+}
+
+PassPrice priced(const TrainingRun& run, const Operator& op) {
+  return OperatorPricer(run).price({op}, false);
+}
+
+// A framework of efficiency 0.5 takes twice as long for what goes to memory and for what fits the
+// cache, for GEMMs and for attention.
+TEST(StepFactors, AFrameworksEfficiencyHoldsForEveryKernel) {
+  TrainingRun run = small_run();
+  run.strategy.flash_attention = true;
+  const Operator small = memory_bound(OperatorKind::Norm, "norm", 1e6, 1.0, 0),
+                 large = memory_bound(OperatorKind::Norm, "norm", 1e9, 1.0, 0),
+                 matmul = gemm("gemm", 1, 4096, 4096, 4096, DType::Bf16, DType::Bf16);
+  TrainingRun half = run;
+  half.framework.efficiency = 0.5;
+  for (const Operator& op : {small, large, matmul, attention_operator()})
+    EXPECT_NEAR(priced(half, op).total() / priced(run, op).total(), 2.0, 1e-9) << op.label;
+}
+
+TEST(StepFactors, AFormatsClockIsItsOwn) {
+  TrainingRun run = small_run();
+  run.cluster.device.achieved.sustained_clock = 0.8;
+  GemmCoefficients& fp8 = run.cluster.device.achieved.gemm[static_cast<std::size_t>(DType::Fp8)];
+  fp8.clock_factor = 1.125;
+  EXPECT_DOUBLE_EQ(gemm_step_factors(run, DType::Fp8).sustained_clock, 0.9);
+  EXPECT_DOUBLE_EQ(gemm_step_factors(run, DType::Bf16).sustained_clock, 0.8);
+  EXPECT_DOUBLE_EQ(gemm_step_factors(run, DType::Fp4).sustained_clock, 0.8);
+  EXPECT_DOUBLE_EQ(attention_step_factors(run, false).sustained_clock, 0.8);
+}
+
 // Two processes that hide nothing: the step of a replica, alone, and what is sent, to a hundredth.
 TEST(HostSharing, HostsHideNoCollectives) {
   TrainingRun run = small_run();
@@ -100,17 +140,6 @@ TEST(Determinism, AccumulatedWeightGradientsAreNoNewTensors) {
   EXPECT_EQ(filled_bytes(op, true, 2.0, framework), Bytes(16 * 32 * 2.0));
   framework.gradients.accumulated_by_gemm = true;
   EXPECT_EQ(filled_bytes(op, true, 2.0, framework), Bytes(0.0));
-}
-
-Operator attention_operator() {
-  Operator op{.kind = OperatorKind::Attention,
-              .label = "attention",
-              .batch = 8,
-              .m = 1024,
-              .n = 1024,
-              .k = 128};
-  op.flops = 4.0 * 8 * 1024 * 1024 * 128 * FLOP;
-  return op;
 }
 
 // 600 bytes moved.
