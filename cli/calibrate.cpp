@@ -14,6 +14,7 @@
 
 #include "calibrate/device_fit.h"
 #include "calibrate/statistics.h"
+#include "calibrate/training_log.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
 #include "cli/runtime_program.h"
@@ -122,6 +123,21 @@ void check_before_measuring(const CalibrateOptions& options) {
 void warn_of_truncation(const hwdb::RuntimeResults& results) {
   if (results.truncated)
     std::cerr << "warning: " << results.file << ": the last line was cut off and is left out\n";
+}
+
+// A training log is told from a file that llmsim-runtime did not finish.
+hwdb::RuntimeResults results_to_import(const std::vector<std::string>& files) {
+  try {
+    return hwdb::read_runtime_results(files);
+  } catch (const Error&) {
+    for (const std::string& file : files) {
+      if (const auto format = calibrate::training_log_format(file))
+        throw Error(file + ": is a training log (" + *format +
+                    "), no result file of llmsim-runtime; read it with llmsim calibrate log " +
+                    file + " --run RUN.json");
+    }
+    throw;
+  }
 }
 
 reports::Table quality_table(const calibrate::DeviceFit& fit) {
@@ -263,6 +279,7 @@ void add_calibrate(CLI::App& program, int& status) {
                      *options, kRead, kMostFiles);
   compare->callback([options, &status] { status = run_calibrate_compare(*options); });
 
+  add_calibrate_log(*command, status);
   add_calibrate_verify(*command, status);
   add_calibrate_fit(*command, status);
 }
@@ -286,7 +303,7 @@ int run_calibrate_run(const CalibrateOptions& options) {
 }
 
 int run_calibrate_import(const CalibrateOptions& options) {
-  const hwdb::RuntimeResults results = hwdb::read_runtime_results(options.results);
+  const hwdb::RuntimeResults results = results_to_import(options.results);
   warn_of_truncation(results);
   const calibrate::DeviceFit fit = calibrate::fit_device(results);
   hwdb::Database database = open_database_to_write(options.database);

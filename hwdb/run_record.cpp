@@ -241,13 +241,15 @@ RunFile parse_runs(const std::string& text, const std::string& file) {
 
 RunFile read_runs(const std::string& path) { return parse_runs(content_of_file(path), path); }
 
-RunRecord read_run(const std::string& path) {
-  RunFile file = read_runs(path);
+RunRecord parse_run(const std::string& text, const std::string& file_name) {
+  RunFile file = parse_runs(text, file_name);
   if (!file.rejected.empty()) throw Error(file.rejected.front().reason);
   if (file.runs.size() != 1)
-    throw Error(path + ": holds " + std::to_string(file.runs.size()) +
+    throw Error(file_name + ": holds " + std::to_string(file.runs.size()) +
                 " runs; one run is expected");
   return std::move(file.runs.front());
 }
+
+RunRecord read_run(const std::string& path) { return parse_run(content_of_file(path), path); }
 
 }  // namespace llmsim::hwdb

@@ -116,4 +116,7 @@ RunFile read_runs(const std::string& path);
 // The only run of a file.  Throws Error where the run is rejected, or the file has none or several.
 RunRecord read_run(const std::string& path);
 
+// The same for the text of a file.
+RunRecord parse_run(const std::string& text, const std::string& file);
+
 }  // namespace llmsim::hwdb

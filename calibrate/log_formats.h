@@ -1,0 +1,91 @@
+// How training programs print their steps: one row for each format, and the reading of one line.
+//
+// A format is a table of keys, each with what its number says and the unit it counts in: "max
+// allocated" is a peak of memory in MiB.  A number is what stands behind its key and any of blank,
+// colon, equals sign and quote.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "calibrate/logged_number.h"
+
+namespace llmsim::calibrate {
+
+// What a number in a log says.  Rates are of the whole run unless they say "device".
+enum class Logged {
+  Step,                   // number of the optimizer step
+  StepTime,               // seconds of one optimizer step
+  PartTime,               // seconds of a part of it; parts add
+  MicroStepTime,          // seconds of a part of one micro-batch; parts add
+  StepsPerSecond,         //
+  SamplesPerSecond,       // sequences
+  TokensPerSecond,        //
+  DeviceTokensPerSecond,  //
+  ElapsedTime,            // seconds since the first step began
+  GlobalBatch,            // sequences of the step
+  DeviceFlopsPerSecond,   //
+  Mfu,                    //
+  PeakAllocated,          // bytes, so far
+  PeakReserved,           // bytes, so far
+  Count
+};
+
+// What the lines of one step say.
+class Readings {
+ public:
+  const std::optional<Reading>& operator[](Logged what) const { return values_[index(what)]; }
+  std::optional<Reading>& operator[](Logged what) { return values_[index(what)]; }
+  void add(Logged what, const Reading& reading);  // of parts the sum, of others the last
+  bool has_time() const;                          // or a rate, from which a time follows
+
+ private:
+  static std::size_t index(Logged what) { return static_cast<std::size_t>(what); }
+
+  std::array<std::optional<Reading>, static_cast<std::size_t>(Logged::Count)> values_;
+};
+
+struct LogField {
+  Logged what;
+  std::string_view key;
+  double unit = 1.0;
+};
+
+// How the numbers of a step are laid out.
+//   Line     keys and numbers on one line
+//   Block    the same on several lines, the first of which has `sign`
+//   Object   "key": number, of JSON or as Python prints a dictionary, on one line
+//   Columns  a header with keys, then rows of numbers
+enum class LogLayout { Line, Block, Object, Columns };
+
+struct LogFormat {
+  std::string_view name;  // of the program
+  std::string_view sign;  // stands in every line with a step; what a user may look for
+  LogLayout layout = LogLayout::Line;
+  std::span<const LogField> fields;
+  bool whole_run = false;  // one line at the end, with the mean over all steps
+};
+
+// All formats; where a log has steps in several, the earlier one is the better witness.
+std::span<const LogFormat> log_formats();
+
+// Lines with peaks of memory and no step.
+std::span<const LogFormat> memory_formats();
+
+// What `line` says in a format of lines, blocks or objects; empty where it is none of its lines.
+Readings readings_of(const LogFormat& format, std::string_view line);
+
+// The columns of a header: for each cell its field, or none.  Empty where no cell is a time or a
+// rate.
+std::vector<const LogField*> columns_of(const LogFormat& format, std::string_view line);
+
+// What a row says under such a header; empty where the row is cut off.
+Readings readings_of(const std::vector<const LogField*>& columns, std::string_view line);
+
+}  // namespace llmsim::calibrate

@@ -1,0 +1,263 @@
+#include "calibrate/log_summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "calibrate/logged_run.h"
+#include "calibrate/statistics.h"
+#include "sim/base/error.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+// --- the summary ---
+
+constexpr double kFineRounding = 0.005;
+constexpr double kAgreement = 0.02;
+constexpr double kStraggler = 1.05;
+constexpr double kTFLOPS = 1e12;
+
+std::optional<double> median_of(Logged what, const std::vector<RunStep>& steps,
+                                const SteadyPhase& phase) {
+  std::vector<double> values;
+  for (const std::size_t i : phase.steps)
+    if (const auto& reading = steps[i].readings()[what]; reading && reading->value > 0.0)
+      values.push_back(reading->value);
+  return median_if_any(values);
+}
+
+// Steps of another global batch than the run's, as while it is ramped up.
+std::size_t leave_out_other_batches(std::vector<RunStep>& steps, const StepSize& size,
+                                    const std::string& where) {
+  std::optional<double> other;
+  const std::size_t count = std::erase_if(steps, [&](const RunStep& step) {
+    const auto& batch = step.readings()[Logged::GlobalBatch];
+    if (!batch || std::abs(batch->value - size.global_batch) <= std::max(batch->rounding, 0.5))
+      return false;
+    other = batch->value;
+    return true;
+  });
+  if (steps.empty() && other)
+    throw Error(where + ": the log has a global batch of " + std::to_string(std::llround(*other)) +
+                " sequences, the run training.global_batch = " + std::to_string(size.global_batch) +
+                "; name the run that was trained");
+  return count;
+}
+
+void add_numbers(const std::vector<RunStep>& steps, LogSummary& result) {
+  std::vector<double> distances;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const auto& number = steps[i].number;
+    if (!number) continue;
+    result.first_step = std::min(result.first_step.value_or(*number), *number);
+    result.last_step = std::max(result.last_step.value_or(*number), *number);
+    if (i > 0 && steps[i - 1].number && steps[i - 1].start == steps[i].start)
+      distances.push_back(static_cast<double>(*number - *steps[i - 1].number));
+  }
+  const double distance = median_if_any(distances).value_or(1.0);
+  result.steps_per_line =
+      std::max(std::int64_t{1}, static_cast<std::int64_t>(std::min(distance, 1e15)));
+}
+
+const char* name_of(Logged what) {
+  switch (what) {
+    case Logged::StepsPerSecond: return "steps/s";
+    case Logged::SamplesPerSecond: return "samples/s";
+    case Logged::TokensPerSecond: return "tokens/s";
+    case Logged::DeviceTokensPerSecond: return "tokens/s of one device";
+    case Logged::PartTime: return "the sum of its timers";
+    case Logged::MicroStepTime: return "the sum of its micro-step timers";
+    default: return "step time";
+  }
+}
+
+// The first that is fine, else the finest; none where no number gives a time.
+std::optional<Witness> chosen_witness(const std::vector<Witness>& all) {
+  const auto fine = std::ranges::find_if(
+      all, [](const Witness& witness) { return witness.rounding <= kFineRounding; });
+  const auto best =
+      fine != all.end() ? fine : std::ranges::min_element(all, {}, &Witness::rounding);
+  return best != all.end() ? std::optional(*best) : std::nullopt;
+}
+
+// Median of the times by one witness over those by another.
+std::optional<double> median_ratio(const Witness& a, const Witness& b,
+                                   const std::vector<RunStep>& steps, const SteadyPhase& phase) {
+  std::vector<double> ratios;
+  for (const std::size_t i : phase.steps) {
+    const auto of_a = a.time_of(steps[i].readings()), of_b = b.time_of(steps[i].readings());
+    if (of_a && of_b) ratios.push_back(*of_a / *of_b);
+  }
+  return median_if_any(std::move(ratios));
+}
+
+std::string disagreement(const Witness& rate, const Witness& time, double ratio,
+                         const StepSize& size) {
+  return std::string("by the printed ") + name_of(rate.what) + " a step takes " +
+         three_digits(ratio) + " times the printed " + name_of(time.what) +
+         "; check global_batch = " + std::to_string(size.global_batch) +
+         ", seq_len = " + std::to_string(size.seq_len) +
+         " and num_devices = " + std::to_string(size.num_devices) + " of the run";
+}
+
+// Rates of data that the size of a step turns into another time than the printed.
+void compare_witnesses(const std::vector<Witness>& all, const std::vector<RunStep>& steps,
+                       const StepSize& size, LogSummary& result) {
+  if (all.front().is_rate_of_data()) return;
+  for (const Witness& rate : all) {
+    if (!rate.is_rate_of_data()) continue;
+    const auto ratio = median_ratio(rate, all.front(), steps, result.phase);
+    if (ratio &&
+        std::abs(*ratio - 1.0) > std::max(kAgreement, rate.rounding + all.front().rounding))
+      result.warnings.push_back(disagreement(rate, all.front(), *ratio, size));
+  }
+}
+
+void add_stragglers(const LoggedRun& run, const Witness& witness, LogSummary& result) {
+  std::vector<std::vector<double>> times(run.ranks.size());
+  for (const std::size_t i : result.phase.steps)
+    for (const auto& [rank, readings] : run.steps[i].of_ranks)
+      if (const auto time = witness.time_of(readings)) times[rank].push_back(*time);
+  std::vector<double> medians;
+  for (const std::vector<double>& of_rank : times)
+    if (!of_rank.empty()) medians.push_back(median(of_rank));
+  if (medians.size() < 3) return;
+  const double usual = median(medians);
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    const double slowdown = median_if_any(times[rank]).value_or(usual) / usual;
+    if (slowdown > kStraggler) result.stragglers.push_back({run.ranks[rank], slowdown});
+  }
+  std::ranges::stable_sort(result.stragglers, std::greater<>(), &Straggler::slowdown);
+}
+
+// Times by a witness; steps without one are dropped.
+std::vector<double> times_of(std::vector<RunStep>& steps, const Witness& witness) {
+  std::vector<double> times;
+  std::erase_if(steps, [&](const RunStep& step) {
+    const auto time = witness.time_of(step);
+    if (time) times.push_back(*time);
+    return !time;
+  });
+  return times;
+}
+
+std::vector<std::size_t> starts_of(const std::vector<RunStep>& steps) {
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 1; i < steps.size(); ++i)
+    if (steps[i].start != steps[i - 1].start) starts.push_back(i);
+  return starts;
+}
+
+void add_steps(const TrainingLog& log, const StepSize& size, LogSummary& result) {
+  LoggedRun run = logged_run(log, size);
+  result.steps = run.steps.size();
+  add_numbers(run.steps, result);
+  const std::string where = sim::joined(log.files, ", ");
+  result.other_batch = leave_out_other_batches(run.steps, size, where);
+  const std::vector<Witness> all = witnesses(run.steps, size);
+  const std::optional<Witness> chosen = chosen_witness(all);
+  if (!chosen)
+    throw Error(where + ": the lines of " + std::string(run.format->name) +
+                " are too few, or most lack a step time and a rate");
+  const std::vector<double> times = times_of(run.steps, *chosen);
+  const std::vector<std::size_t> starts = starts_of(run.steps);
+  result.format = run.format->name;
+  result.ranks = run.ranks.size();
+  result.restarts = starts.size();
+  result.from = chosen->what;
+  result.rounding = chosen->rounding;
+  result.phase = steady_phase(times, starts);
+  result.device_tokens_per_second =
+      median_of(Logged::DeviceTokensPerSecond, run.steps, result.phase);
+  result.device_flops_per_second = median_of(Logged::DeviceFlopsPerSecond, run.steps, result.phase);
+  result.mfu = median_of(Logged::Mfu, run.steps, result.phase);
+  compare_witnesses(all, run.steps, size, result);
+  add_stragglers(run, *chosen, result);
+}
+
+void add_warnings(LogSummary& result) {
+  if (result.out_of_memory && result.has_time())
+    result.warnings.emplace_back("after its last step the run was out of memory");
+  if (!result.has_time()) return;
+  if (result.of_whole_run())
+    result.warnings.emplace_back(
+        "the log has one mean over all steps, with warm-up and evaluations: the step time is an "
+        "upper bound");
+  else if (result.phase.steps.size() < 3)
+    result.warnings.emplace_back("fewer than three steps count: log more of them");
+  if (result.rounding > kAgreement)
+    result.warnings.emplace_back(
+        "the printed numbers have so few digits that the step time is "
+        "uncertain by " +
+        three_digits(100.0 * result.rounding) + " %");
+}
+
+std::optional<std::string> derived_from(const LogSummary& summary) {
+  switch (summary.from) {
+    case Logged::StepsPerSecond: return "steps_per_s";
+    case Logged::SamplesPerSecond: return "samples_per_s";
+    case Logged::TokensPerSecond: return "tokens_per_s of the run";
+    case Logged::DeviceTokensPerSecond: return "tokens_per_s_per_device";
+    case Logged::PartTime:
+    case Logged::MicroStepTime: return "sum of forward, backward and step timers";
+    default: return std::nullopt;
+  }
+}
+
+// What loggers that print from the last stage say of memory holds for that stage.
+std::optional<std::string> memory_scope(const LogSummary& summary, int pipeline_parallel) {
+  if (pipeline_parallel == 1 || summary.ranks > 1) return "max-rank";
+  if (summary.format.starts_with("torchtitan") || summary.format == "nanotron") return "last-stage";
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool LogSummary::of_whole_run() const {
+  return std::ranges::any_of(
+      log_formats(), [&](const LogFormat& row) { return row.name == format && row.whole_run; });
+}
+
+double LogSummary::noise() const { return std::max(phase.spread, rounding); }
+
+LogSummary summary(const TrainingLog& log, const StepSize& size) {
+  LogSummary result;
+  result.peak_allocated = log.peak_allocated;
+  result.peak_reserved = log.peak_reserved;
+  result.out_of_memory = log.out_of_memory;
+  if (!log.streams.empty()) add_steps(log, size, result);
+  add_warnings(result);
+  return result;
+}
+
+hwdb::Measured measured(const LogSummary& summary, int pipeline_parallel) {
+  hwdb::Measured result;
+  result.outcome = summary.out_of_memory ? "oom" : "ok";
+  if (summary.has_time()) {
+    result.step_time = sim::Seconds(summary.phase.median);
+    result.step_time_derived_from = derived_from(summary);
+    result.tokens_per_second_per_device = summary.device_tokens_per_second;
+    if (summary.device_flops_per_second)
+      result.reported_tflops_per_device = *summary.device_flops_per_second / kTFLOPS;
+    result.reported_mfu = summary.mfu;
+  }
+  const bool allocated = summary.peak_allocated.has_value();
+  result.peak_memory = allocated ? summary.peak_allocated : summary.peak_reserved;
+  if (!result.peak_memory) return result;
+  result.memory_kind = allocated ? "allocated" : "reserved";
+  result.memory_scope = memory_scope(summary, pipeline_parallel);
+  return result;
+}
+
+hwdb::Scored scored(const LogSummary& summary, const hwdb::Measured& measured,
+                    int pipeline_parallel) {
+  hwdb::Scored result;
+  result.step_time = measured.step_time.has_value() && summary.rounding <= kAgreement;
+  result.memory = measured.peak_memory && !summary.out_of_memory &&
+                  (pipeline_parallel == 1 || measured.memory_scope);
+  result.outcome = !summary.out_of_memory || !summary.has_time();
+  return result;
+}
+
+}  // namespace llmsim::calibrate
