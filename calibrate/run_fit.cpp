@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "calibrate/statistics.h"
+#include "calibrate/two_piece_student.h"
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "sim/base/dtype.h"
@@ -245,23 +246,19 @@ class Fitting {
         return std::abs(a.shift) > std::abs(b.shift);
       });
     }
-    result.quantiles = {quantile(result, 0.05), quantile(result, 0.95)};
+    const TwoPieceStudent student = fit_two_piece(left_out_deviations(result));
+    result.quantiles = {student.quantile(0.05), student.quantile(0.95)};
   }
 
-  // Of what left-out runs took beyond their prediction, in deviations, each group once.
-  double quantile(const RunFit& result, double share) const {
+  // What left-out runs took beyond their prediction, in deviations, each group once.
+  std::vector<std::pair<double, double>> left_out_deviations(const RunFit& result) const {
     std::vector<double> counts(runs_.groups.size(), 0.0);
     for (const MeasuredRun& run : runs_.runs) counts[run.group] += 1.0;
     std::vector<std::pair<double, double>> weighted;
     for (std::size_t i = 0; i < runs_.runs.size(); ++i)
       weighted.emplace_back(-result.left_out[i] / result.deviations[i],
                             1.0 / counts[runs_.runs[i].group]);
-    std::sort(weighted.begin(), weighted.end());
-    double all = 0.0, sum = 0.0;
-    for (const auto& [z, weight] : weighted) all += weight;
-    for (const auto& [z, weight] : weighted)
-      if ((sum += weight) >= share * all) return z;
-    return 0.0;
+    return weighted;
   }
 
   const MeasuredRuns& runs_;

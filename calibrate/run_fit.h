@@ -73,7 +73,8 @@ struct RunFit {
   // standard deviation of the last as a prediction.
   std::vector<double> before, fitted, left_out, deviations;
   std::vector<std::vector<Influence>> influence;  // by effect, the strongest first
-  // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: 5 and 95 %.
+  // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: the 5 and 95 %
+  // quantiles of their distribution (two_piece_student.h).
   std::pair<double, double> quantiles{};
 
   double spread(Level level) const { return fit.spreads[static_cast<std::size_t>(level)]; }
