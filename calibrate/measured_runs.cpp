@@ -19,14 +19,14 @@ bool scored(const RunRecord& record) {
 }
 
 // None for a run that cannot be predicted.
-std::optional<MeasuredRun> measured_run(const RunRecord& record, std::size_t group,
-                                        hwdb::RunResolver& resolver) {
+std::optional<MeasuredRun> measured_run(const RunRecord& record, hwdb::RunResolver& resolver) {
   try {
     MeasuredRun measured{.id = record.id,
-                         .group = group,
+                         .group = 0,
                          .run = resolver.resolve(record),
                          .measured = record.measured->step_time->value(),
-                         .moe = in_scope(record, Scope::Moe)};
+                         .moe = false};
+    measured.moe = sim::has_moe_errors(measured.run);
     if (sim::predict(measured.run).step_time <= sim::Seconds(0.0)) return std::nullopt;
     measured.run.facts.clear();
     return measured;
@@ -48,18 +48,24 @@ MeasuredRuns measured_runs(std::span<const hwdb::RunFile> files, std::size_t mos
   hwdb::Database database(":memory:");
   database.forget_fit(kRunFit);
   hwdb::RunResolver resolver(database);
-  MeasuredRuns result;
+  // Files of one group are one study.
+  std::vector<std::pair<std::string, std::vector<MeasuredRun>>> groups;
   for (const hwdb::RunFile& file : files) {
-    std::vector<MeasuredRun> of_group;
+    auto group = std::ranges::find(groups, file.group, [](const auto& one) { return one.first; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {file.group, {}});
     for (const RunRecord& record : file.runs) {
       if (!scored(record)) continue;
-      if (auto run = measured_run(record, result.groups.size(), resolver))
-        of_group.push_back(std::move(*run));
+      if (auto run = measured_run(record, resolver)) group->second.push_back(std::move(*run));
     }
+  }
+  MeasuredRuns result;
+  for (auto& [name, of_group] : groups) {
     if (of_group.empty()) continue;
-    for (MeasuredRun& run : spread_evenly(std::move(of_group), most_per_group))
+    for (MeasuredRun& run : spread_evenly(std::move(of_group), most_per_group)) {
+      run.group = result.groups.size();
       result.runs.push_back(std::move(run));
-    result.groups.push_back(file.group);
+    }
+    result.groups.push_back(name);
   }
   return result;
 }

@@ -52,7 +52,7 @@ struct FrameworkDefaults {
   sim::Strategy strategy;
   bool optimizer_step = true;  // false: a recorded step is a micro-step without optimizer
   sim::CollectiveAlgorithm collective_algorithm = sim::CollectiveAlgorithm::Auto;
-  std::optional<bool> bias;   // linear layers have biases; none: as the kind of norm suggests
+  std::optional<bool> bias;  // linear layers have biases; none: as the kind of norm suggests
   // ZeRO-2 is FSDP's SHARD_GRAD_OP: sharded weights that are gathered once and stay until the
   // backward pass has used them.
   bool zero2_shards_weights = false;

@@ -65,9 +65,8 @@ void add_out_of_memory(Prediction& prediction) {
 
 double error_of(const Run& run) {
   const PredictionErrors& errors = run.framework.errors;
-  const bool moe = run.model.moe || run.strategy.ep > 1 || run.strategy.cp > 1;
   return std::hypot(std::hypot(errors.efficiency, run.cluster.device.achieved.training_rate_error),
-                    std::hypot(moe ? errors.moe_site : errors.site, errors.run));
+                    std::hypot(has_moe_errors(run) ? errors.moe_site : errors.site, errors.run));
 }
 
 void add_step(Prediction& prediction, StepTimes step) {

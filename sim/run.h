@@ -44,6 +44,11 @@ struct Run {
   std::vector<Fact> facts;  // every coefficient and every assumed default, for the provenance
 };
 
+// Whether PredictionErrors::moe_site holds: experts, or expert or context ranks.
+inline bool has_moe_errors(const Run& run) {
+  return run.model.moe.has_value() || run.strategy.ep > 1 || run.strategy.cp > 1;
+}
+
 // Vocabulary as the framework trains it: padded to a multiple of vocab_multiple * tensor_parallel.
 inline int trained_vocab_size(const Run& run) {
   return padded_vocab_size(run.model.vocab_size, run.framework.vocab_multiple, run.strategy.tp);

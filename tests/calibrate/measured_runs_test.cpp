@@ -61,6 +61,17 @@ TEST(MeasuredRuns, OfALargeGroupEvenlySpreadRunsAreTaken) {
   EXPECT_EQ(ids(measured_runs(files, 3)), (std::vector<std::string>{"a1", "a3", "a5"}));
 }
 
+TEST(MeasuredRuns, FilesOfOneGroupAreOneStudy) {
+  hwdb::RunFile second = sample_group("a", "h100_sxm", "ddp", 2);
+  for (hwdb::RunRecord& record : second.runs) record.id += "+";
+  const MeasuredRuns runs = measured_runs(std::vector{
+      sample_group("a", "h100_sxm", "ddp", 3), sample_group("b", "h100_sxm", "ddp", 1), second});
+  EXPECT_EQ(runs.groups, (std::vector<std::string>{"a", "b"}));
+  ASSERT_EQ(runs.runs.size(), 6u);
+  EXPECT_EQ(runs.runs[4].group, 0u);
+  EXPECT_EQ(runs.runs[5].group, 1u);
+}
+
 TEST(MeasuredRuns, AGroupWithoutUsableRunsIsNoGroup) {
   hwdb::RunFile empty = sample_group("a", "h100_sxm", "ddp", 1);
   empty.runs[0].scored.step_time = false;
