@@ -26,7 +26,8 @@ constexpr int kLinearisations = 3;     // the last moves nothing by more than a 
 constexpr double kNegligible = 0.005;  // influence that is not worth naming
 
 // Priors.  Kernels are known to a few per cent and clocks under load to 10 %; what a framework
-// wastes is not known to better than 15 %; hosts differ by 40 %.
+// wastes is not known to better than 15 %; hosts differ by 30 %, which
+// studies' own effects take up; their mean and that of a framework are known to 20 %.
 constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.15, kGiven, false},  // all frameworks
     {0.08, 4.0, false},     // a framework
@@ -34,12 +35,15 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.06, 4.0, false},     // a device
     {0.10, kGiven, false},  // all collectives
     {0.10, kGiven, false},
-    {0.40, kGiven, false},  // all hosts
-    {0.30, 4.0, false},
+    {0.20, kGiven, false},  // all hosts
+    {0.20, 4.0, false},
     {0.70, kGiven, false},  // blocks with experts
     {0.10, 4.0, true},      // a study
     {0.20, 4.0, true},      // with experts
     {0.05, 4.0, true},      // a cell
+    {0.30, kGiven, false},  // hosts of a study
+    {0.20, kGiven, false},  // its network
+    {0.50, kGiven, false},  // low-precision GEMMs
 }};
 
 template <typename Work>
@@ -62,6 +66,8 @@ void turn(sim::Run& run, const Knobs& knobs) {
   run.framework.collective_efficiency *= factor(Knob::CollectiveEfficiency);
   run.framework.host.per_kernel = factor(Knob::HostCalls) * run.framework.host.per_kernel;
   run.framework.host.per_moe_block = factor(Knob::MoeHostCalls) * run.framework.host.per_moe_block;
+  run.framework.host.per_low_precision_gemm =
+      factor(Knob::LowPrecisionHostCalls) * run.framework.host.per_low_precision_gemm;
   run.cluster.device.achieved.training_rate *= factor(Knob::TrainingRate);
 }
 
@@ -115,6 +121,7 @@ class Hierarchy {
       case Knob::CollectiveEfficiency:
         return {effect(Level::AllCollectives, ""),
                 effect(Level::Collectives, frameworks_.lineage(framework, "").front())};
+      case Knob::LowPrecisionHostCalls: return {effect(Level::LowPrecisionHosts, "")};
       case Knob::MoeHostCalls: return {effect(Level::MoeHosts, "")};
       case Knob::HostCalls: break;
     }
@@ -146,7 +153,7 @@ class Hierarchy {
 // A run's effects: of its knobs, and of its study.
 struct RunEffects {
   std::array<std::vector<std::size_t>, kKnobs> knobs;
-  std::size_t study = 0, cell = 0;
+  std::size_t study = 0, cell = 0, hosts = 0, network = 0;
 };
 
 RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarchy& hierarchy) {
@@ -159,6 +166,8 @@ RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarch
   effects.cell = hierarchy.effect(
       Level::Cell, group + (run.moe ? " moe " : " ") + run.run.cluster.device.id + " " +
                        run.run.framework.id + " " + name_of(run.run.strategy.precision));
+  effects.hosts = hierarchy.effect(Level::StudyHosts, group);
+  effects.network = hierarchy.effect(Level::StudyNetwork, group);
   return effects;
 }
 
@@ -212,6 +221,9 @@ class Fitting {
         const double slope = (log_time(run, moved) - time) / kStep;
         for (const std::size_t effect : behind_[i].knobs[k]) o.slopes.emplace_back(effect, slope);
         o.value += slope * knobs[k];
+        const auto knob = static_cast<Knob>(k);
+        if (knob == Knob::HostCalls) o.slopes.emplace_back(behind_[i].hosts, slope);
+        if (knob == Knob::CollectiveEfficiency) o.slopes.emplace_back(behind_[i].network, slope);
       }
       o.slopes.emplace_back(behind_[i].study, 1.0);
       o.slopes.emplace_back(behind_[i].cell, 1.0);
@@ -386,6 +398,7 @@ class Rows {
         id, "host.per_kernel",
         existing({{Level::AllHosts, ""}, {Level::Hosts, frameworks_.lineage(id, "").front()}}));
     add_host_time(id, "host.per_moe_block", existing({{Level::MoeHosts, ""}}));
+    add_host_time(id, "host.per_low_precision_gemm", existing({{Level::LowPrecisionHosts, ""}}));
   }
 
   void add_host_time(const std::string& id, const std::string& key,
@@ -414,9 +427,14 @@ class Rows {
 }  // namespace
 
 const char* name_of(Level level) {
-  constexpr std::array<const char*, kLevels> kNames = {
-      "all frameworks", "framework", "architecture", "device", "all collectives", "collectives",
-      "all hosts",      "hosts",     "MoE hosts",    "study",  "MoE study",       "cell"};
+  constexpr std::array<const char*, kLevels> kNames = {"all frameworks",     "framework",
+                                                       "architecture",       "device",
+                                                       "all collectives",    "collectives",
+                                                       "all hosts",          "hosts",
+                                                       "MoE hosts",          "study",
+                                                       "MoE study",          "cell",
+                                                       "hosts of a study",   "network of a study",
+                                                       "low-precision hosts"};
   return kNames[static_cast<std::size_t>(level)];
 }
 

@@ -1,19 +1,23 @@
 // Fits coefficients and error bars to the step times of whole runs.
 //
-// A run's time depends on four knobs: the framework's efficiency and collective_efficiency, its
-// host.per_kernel and host.per_moe_block, and the device's training_rate.  The logarithm of a knob's value over its prior
-// is a sum of effects (mixed_model.h), one for each level of a hierarchy:
+// A run's time depends on six knobs: the framework's efficiency and collective_efficiency, its
+// host.per_kernel, host.per_moe_block and host.per_low_precision_gemm, and the device's
+// training_rate.  The logarithm of a knob's value over its prior is a sum of effects
+// (mixed_model.h), one for each level of a hierarchy:
 //
 //   knob                   levels                                               prior
 //   efficiency             all; each framework on the line to the run's         1
 //   training_rate          architecture ("Hopper"); device                      1
 //   collective_efficiency  all; the first framework on the line                 1
 //   host.per_kernel        all; the first framework on the line                 frameworks.json
-//   host.per_moe_block     all                                                  frameworks.json
+//   host.per_moe_block, host.per_low_precision_gemm
+//                          all                                                  frameworks.json
 //
 // and ln measured = ln predicted + study + cell + noise, a study being a group of runs, once with
 // and once without experts (or expert or context ranks), and a cell its runs on one device, in one
-// framework and precision.  A study counts once however many rows it has, since its rows share its
+// framework and precision.  Hosts and networks of a study differ from the usual ones: it has an
+// effect of its own through the slopes of host.per_kernel and collective_efficiency.  A study counts
+// once however many rows it has, since its rows share its
 // effect.  The spreads of effects are estimated: a level that the data do not move stays at its
 // prior and keeps its width.  What no run tells about has the spread of its level: devices and
 // frameworks that were never measured are less certain.
@@ -34,8 +38,15 @@
 
 namespace llmsim::calibrate {
 
-enum class Knob { Efficiency, TrainingRate, CollectiveEfficiency, HostCalls, MoeHostCalls };
-inline constexpr std::size_t kKnobs = 5;
+enum class Knob {
+  Efficiency,
+  TrainingRate,
+  CollectiveEfficiency,
+  HostCalls,
+  MoeHostCalls,
+  LowPrecisionHostCalls
+};
+inline constexpr std::size_t kKnobs = 6;
 
 // The kinds of effects: `MixedModel::classes` in this order.
 enum class Level {
@@ -50,9 +61,12 @@ enum class Level {
   MoeHosts,
   Study,
   MoeStudy,
-  Cell
+  Cell,
+  StudyHosts,
+  StudyNetwork,
+  LowPrecisionHosts
 };
-inline constexpr std::size_t kLevels = 12;
+inline constexpr std::size_t kLevels = 15;
 const char* name_of(Level level);
 
 struct Effect {

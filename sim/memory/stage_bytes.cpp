@@ -154,8 +154,6 @@ double updated_parameters(const Stage& stage, const Counted& trained) {
 }
 
 double updated_at_once(const Stage& stage, double owned) {
-  const double group = stage.framework.update.group_parameters;
-  if (group > 0.0) owned = std::min(owned, group);
   if (!stage.framework.update.unit_by_unit) return owned;
   return std::min(owned, stage.framework.sharded.flat_units
                              ? largest_flat_unit(stage)

@@ -94,11 +94,13 @@ Traffic softmax_traffic(const Framework& framework, double e, bool one_kernel) {
   Traffic traffic{
       .forward_bytes = 2 * e, .forward_kernels = 1, .backward_bytes = 3 * e, .backward_kernels = 1};
   if (eager(framework) || !one_kernel) {
-    // scale, mask, to fp32, softmax, back
-    traffic = {.forward_bytes = 6 * e + 4 * kFp32Bytes,
-               .forward_kernels = 5,
-               .backward_bytes = 6 * e + 5 * kFp32Bytes,
-               .backward_kernels = 5};
+    // scale, mask, softmax; and to fp32 before it and back
+    const int casts = framework.softmax_in_fp32 ? 2 : 0;
+    const double s = framework.softmax_in_fp32 ? kFp32Bytes : e, cast = casts * (e + kFp32Bytes);
+    traffic = {.forward_bytes = 4 * e + 2 * s + cast,
+               .forward_kernels = 3 + casts,
+               .backward_bytes = 4 * e + 3 * s + cast,
+               .backward_kernels = 3 + casts};
   }
   if (framework.dropout > 0.0) {
     traffic.forward_bytes += 2 * e + kMask;

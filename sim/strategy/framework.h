@@ -186,7 +186,6 @@ struct UpdateBehaviour {
   bool sums_norm = false;
   // Per updated parameter, while the optimizer runs (unfused optimizers, flat gradients).
   double temporary_bytes = 0.0;
-  double group_parameters = 0.0;  // of a rank, updated at a time; 0: all
   bool operator==(const UpdateBehaviour&) const = default;
 };
 
@@ -235,6 +234,7 @@ struct Framework {
   // GELU written out as elementwise operators, each a kernel in eager mode.
   bool composed_activation = false;
   bool fused_rms_norm = false;  // one kernel in eager mode, which saves its input as it is
+  bool softmax_in_fp32 = true;  // unfused attention casts its scores up for the softmax
   bool norms_in_fp32 = false;   // norms read and save fp32 copies of 16-bit activations
   double dropout = 0.0;  // > 0: dropout masks are stored (1 byte each) and dropout kernels run
   bool fuses_parallel_inputs = false;  // parallel blocks: qkv and the MLP's input are one GEMM
