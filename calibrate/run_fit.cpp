@@ -58,8 +58,6 @@ void in_parallel(std::size_t count, unsigned threads, Work work) {
   loop();
 }
 
-using Knobs = std::array<double, kKnobs>;  // ln(value / prior)
-
 void turn(sim::Run& run, const Knobs& knobs) {
   const auto factor = [&](Knob knob) { return std::exp(knobs[static_cast<std::size_t>(knob)]); };
   run.framework.efficiency *= factor(Knob::Efficiency);
@@ -72,9 +70,7 @@ void turn(sim::Run& run, const Knobs& knobs) {
 }
 
 double log_time(const MeasuredRun& measured, const Knobs& knobs) {
-  sim::Run run = measured.run;
-  turn(run, knobs);
-  return std::log(sim::predict(run).step_time.value());
+  return std::log(sim::predict(fitted_run(measured, knobs)).step_time.value());
 }
 
 std::string architecture_of(const sim::Device& device) {
@@ -190,6 +186,7 @@ class Fitting {
     }
     linearise();
     result.fitted = residuals_;
+    for (std::size_t i = 0; i < runs_.runs.size(); ++i) result.knobs.push_back(knobs_of(i));
     result.effects = hierarchy_.effects();
     result.fit = fit_;
     leave_out(result);
@@ -436,6 +433,12 @@ const char* name_of(Level level) {
                                                        "hosts of a study",   "network of a study",
                                                        "low-precision hosts"};
   return kNames[static_cast<std::size_t>(level)];
+}
+
+sim::Run fitted_run(const MeasuredRun& measured, const Knobs& knobs) {
+  sim::Run run = measured.run;
+  turn(run, knobs);
+  return run;
 }
 
 RunFit run_fit(const MeasuredRuns& runs, unsigned threads) {

@@ -38,6 +38,7 @@
 
 namespace llmsim::calibrate {
 
+// What may be turned.
 enum class Knob {
   Efficiency,
   TrainingRate,
@@ -47,6 +48,8 @@ enum class Knob {
   LowPrecisionHostCalls
 };
 inline constexpr std::size_t kKnobs = 6;
+
+using Knobs = std::array<double, kKnobs>;  // ln(value / prior), by Knob
 
 // The kinds of effects: `MixedModel::classes` in this order.
 enum class Level {
@@ -86,6 +89,7 @@ struct RunFit {
   // By run: ln(predicted / measured) at the priors, fitted, and fitted without its group; the
   // standard deviation of the last as a prediction.
   std::vector<double> before, fitted, left_out, deviations;
+  std::vector<Knobs> knobs;                       // by run, fitted
   std::vector<std::vector<Influence>> influence;  // by effect, the strongest first
   // Of (ln measured - ln predicted) / deviation of left-out runs, each group once: the 5 and 95 %
   // quantiles of their distribution (two_piece_student.h).
@@ -93,6 +97,9 @@ struct RunFit {
 
   double spread(Level level) const { return fit.spreads[static_cast<std::size_t>(level)]; }
 };
+
+// A run with its knobs turned.
+sim::Run fitted_run(const MeasuredRun& measured, const Knobs& knobs);
 
 // `threads` 0: all cores.
 RunFit run_fit(const MeasuredRuns& runs, unsigned threads = 0);

@@ -282,6 +282,7 @@ void add_calibrate(CLI::App& program, int& status) {
   add_calibrate_log(*command, status);
   add_calibrate_verify(*command, status);
   add_calibrate_fit(*command, status);
+  add_calibrate_site(*command, status);
 }
 
 int run_calibrate_run(const CalibrateOptions& options) {

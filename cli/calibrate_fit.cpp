@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
+#include "calibrate/learning_curve.h"
 #include "calibrate/run_fit.h"
 #include "calibrate/statistics.h"
 #include "cli/commands.h"
@@ -26,6 +27,7 @@ struct FitOptions {
   std::vector<std::string> files;
   std::string coefficients;  // file of rows that the fit replaces; empty: none
   bool effects = false;
+  bool learning_curve = false;  // instead of the fit
   OutputOptions output;
 };
 
@@ -125,6 +127,44 @@ reports::Table effect_table(const calibrate::RunFit& fit) {
   return table;
 }
 
+reports::Table curve_table(const std::vector<calibrate::StudyCurve>& studies) {
+  reports::Table table("Median errors of the other runs of a study after some of its runs",
+                       {{"runs", "runs", Kind::Integer},
+                        {"error", "unmoved", Kind::Percent},
+                        {"scalar_error", "median ratio", Kind::Percent},
+                        {"step_error", "site, step alone", Kind::Percent},
+                        {"site_error", "site", Kind::Percent},
+                        {"coverage", "in 90 %", Kind::Percent},
+                        {"interval", "highest / lowest", Kind::Factor}});
+  const std::vector<calibrate::Learned> means = calibrate::mean_curve(studies);
+  for (std::size_t k = 0; k < means.size(); ++k) {
+    const calibrate::Learned& m = means[k];
+    table.add_row({std::int64_t{calibrate::kLearnedFrom[k]}, m.none, m.scalar, m.step, m.site,
+                   m.coverage, std::exp(m.width)});
+  }
+  table.add_note(std::to_string(studies.size()) +
+                 " studies of at least six runs, each left out of the fit; 40 draws of each");
+  return table;
+}
+
+reports::Table study_table(const std::vector<calibrate::StudyCurve>& studies) {
+  reports::Table table("The same by study: unmoved, then after runs",
+                       {{"group", "group"},
+                        {"runs", "runs", Kind::Integer},
+                        {"error", "unmoved", Kind::Percent},
+                        {"site_error_1", "1", Kind::Percent},
+                        {"scalar_error_3", "3, median ratio", Kind::Percent},
+                        {"site_error_3", "3", Kind::Percent},
+                        {"site_error_5", "5", Kind::Percent},
+                        {"coverage_3", "3, in 90 %", Kind::Percent}});
+  for (const calibrate::StudyCurve& study : studies) {
+    const auto& after = study.after;
+    table.add_row({study.study, std::int64_t{study.runs}, after[0].none, after[1].site,
+                   after[2].scalar, after[2].site, after[3].site, after[2].coverage});
+  }
+  return table;
+}
+
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -146,6 +186,15 @@ int run_calibrate_fit(const FitOptions& options) {
     throw Error("no run with a scored step time that can be predicted; a fit needs some");
   const calibrate::RunFit fit = calibrate::run_fit(runs);
   const std::vector<hwdb::Coefficient> rows = calibrate::fitted_rows(fit);
+  if (options.learning_curve) {
+    const auto studies = calibrate::learning_curves(runs, fit);
+    if (studies.empty()) throw Error("no study of at least six runs; a learning curve needs one");
+    std::string text = reports::render(curve_table(studies), format, style_of(options.output));
+    if (format != reports::Format::Json)
+      text += "\n" + reports::render(study_table(studies), format, style_of(options.output));
+    write_result(text, options.output);
+    return 0;
+  }
   if (!options.coefficients.empty())
     write_file(hwdb::with_fitted_rows(coefficients, options.coefficients, rows, calibrate::kRunFit),
                options.coefficients);
@@ -176,6 +225,11 @@ void add_calibrate_fit(CLI::App& calibrate, int& status) {
                   "--coefficients hwdb/facts/coefficients.json")
       ->type_name("FILE");
   fit->add_flag("--effects", options->effects, "also every effect, with the studies that move it");
+  fit->add_flag("--learning-curve", options->learning_curve,
+                "how well a few runs of a study tell its others, instead of the fit: median errors "
+                "after 0, 1, 3 and 5 runs (llmsim calibrate site)")
+      ->excludes("--coefficients")
+      ->excludes("--effects");
   add_output_options(*fit, options->output);
   fit->callback([options, &status] { status = run_calibrate_fit(*options); });
 }

@@ -96,6 +96,9 @@ void add_calibrate_fit(CLI::App& calibrate, int& status);
 // Adds `calibrate log`: a training log and its run file to a measured run.
 void add_calibrate_log(CLI::App& calibrate, int& status);
 
+// Adds `calibrate site` and `calibrate show`: what the runs of one cluster say beyond all others.
+void add_calibrate_site(CLI::App& calibrate, int& status);
+
 // Prints a line for each figure, predicted and measured.  0 where all are equal, else 1.
 int run_calibrate_verify(const VerifyOptions& options);
 

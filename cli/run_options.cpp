@@ -128,6 +128,14 @@ bool is_chosen(const std::string& key) {
          key == "embeddings_as_layers";
 }
 
+void add_site(CLI::App& c, RunOptions& o) {
+  c.add_option(
+       "--site", o.site,
+       "cluster that llmsim calibrate site has measured; default none, what is known of all "
+       "clusters; example: --site our-cluster")
+      ->type_name("NAME");
+}
+
 void add_recipe(CLI::App& c, RunOptions& o) {
   add(c, "--framework,--stack", o.framework, "NAME",
       "training framework; default megatron-lm, on TPUs maxtext, on Gaudi megatron-deepspeed; "
@@ -158,6 +166,7 @@ void add_run_options(CLI::App& c, RunOptions& o) {
       "devices (an MI250X counts as two), 1 to 1048576; default dp * tp * pp * cp; example: --gpus "
       "256");
   add_work(c, o);
+  add_site(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     if (*field.help) add_field(c, field, o, field.value_name, field.help);
   }
@@ -176,7 +185,8 @@ void add_run_or_file(CLI::App& c, RunOptions& o) {
   file->type_name("FILE");
   add_run_options(c, o);
   for (CLI::Option* option : c.get_options()) {
-    if (option != file && option != c.get_help_ptr()) file->excludes(option);
+    if (option != file && option != c.get_option("--site") && option != c.get_help_ptr())
+      file->excludes(option);
   }
 }
 
@@ -190,6 +200,7 @@ void add_search_options(CLI::App& c, RunOptions& o) {
   add(c, "--gpus", o.gpus, "N",
       "devices (an MI250X counts as two), 1 to 1048576; no default; example: --gpus 256");
   add_work(c, o);
+  add_site(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     const auto list = searched().find(field.key);
     if (list != searched().end())

@@ -20,6 +20,7 @@ struct RunOptions {
   std::string model{};
   std::optional<std::string> gpus{}, hardware{}, system{}, transport{}, algorithm{};
   std::optional<std::string> seq_len{}, global_batch{}, global_batch_tokens{};
+  std::string site{};  // a calibrated cluster; empty: none
   std::optional<std::string> framework{}, offload{}, recompute{}, date{}, framework_version{};
   std::optional<bool> dp_overlap{};
   // By key of sim/strategy/strategy_fields.h; switches are "true" and "false".
@@ -30,7 +31,7 @@ struct RunOptions {
 // Options for one run, each with one value.
 void add_run_options(CLI::App& command, RunOptions& options);
 
-// The same, or the file of a run record in their place; require_run() throws CLI::RequiredError
+// The same, or the file of a run record in their place, all but --site; require_run() throws CLI::RequiredError
 // where neither is given.
 void add_run_or_file(CLI::App& command, RunOptions& options);
 void require_run(const RunOptions& options);

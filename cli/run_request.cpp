@@ -290,11 +290,16 @@ hwdb::RecordedTraining training_of(const RunOptions& options, sim::PartialStrate
   return training;
 }
 
+hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& database) {
+  std::optional<hwdb::Site> site;
+  if (!options.site.empty()) site = hwdb::site(database, options.site);
+  return hwdb::RunResolver(database, hwdb::Frameworks::shipped(), std::move(site));
+}
+
 sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes,
-                  const hwdb::Database& database, bool laid_out = true) {
+                  hwdb::RunResolver& resolver, bool laid_out = true) {
   record.id = model.name;
   record.model = hwdb::recorded(model);
-  hwdb::RunResolver resolver(database);
   sim::Run run = laid_out ? resolver.resolve(record) : resolver.resolve_without_layout(record);
   if (run.cluster.system_accelerator) {
     throw Error("--hardware = " + run.cluster.device.id + ": system " + run.cluster.id + " has " +
@@ -427,7 +432,8 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   check_shards(strategy);
   record_mesh(layout, strategy, devices);
   record.training = training_of(options, std::move(strategy), record.hardware, database, notes);
-  sim::Run run = resolved(std::move(record), model, notes, database);
+  hwdb::RunResolver resolver = resolver_of(options, database);
+  sim::Run run = resolved(std::move(record), model, notes, resolver);
   set_mesh(layout, run.strategy);
   return run;
 }
@@ -435,7 +441,7 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
 Request request_of(const RunOptions& options, const hwdb::Database& database) {
   if (options.run_file.empty()) return {.run = run_of(options, database)};
   const hwdb::RunRecord record = hwdb::read_run(options.run_file);
-  return {.run = hwdb::RunResolver(database).resolve(record),
+  return {.run = resolver_of(options, database).resolve(record),
           .measured = record.measured.value_or(hwdb::Measured{})};
 }
 
@@ -450,11 +456,12 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
       training_of(options, strategy_in(options, is_searched), record.hardware, database, notes);
   record.training.strategy["global_batch"] =
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
+  hwdb::RunResolver resolver = resolver_of(options, database);
   sim::PlanQuery query;
   for (const auto sharding : {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2,
                               sim::Sharding::Zero3, sim::Sharding::Hsdp}) {
     record.training.strategy["sharding"] = std::string(sim::name_of(sharding));
-    sim::Run run = resolved(record, model, notes, database, false);
+    sim::Run run = resolved(record, model, notes, resolver, false);
     query.under.emplace(sharding, std::move(run));
   }
   query.base = query.under.at(sim::Sharding::None);

@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 
+#include <iostream>
 #include <limits>
 #include <memory>
 
@@ -38,6 +39,8 @@ int run_trace(const TraceOptions& options) {
   const sim::TimelineOptions timeline = timeline_options(options);
   const hwdb::Database database = open_database(options.database);
   const sim::Prediction prediction = sim::predict(request_of(options.run, database).run);
+  for (const std::string& warning : prediction.run.warnings)
+    std::cerr << "warning: " << warning << "\n";
   if (prediction.infeasible) say_why_not(prediction.infeasible->message);
   if (prediction.step_time <= sim::Seconds(0.0)) return 3;
   const sim::Run& run = prediction.run;

@@ -295,6 +295,15 @@ std::vector<Coefficient> Database::coefficients(std::string_view scope, std::str
   return rows;
 }
 
+std::vector<std::string> Database::coefficient_ids(std::string_view scope) const {
+  Statement query(*impl_->connection,
+                  "SELECT DISTINCT id FROM coefficients WHERE scope = ? ORDER BY id");
+  query.bind(scope);
+  std::vector<std::string> ids;
+  while (query.step()) ids.push_back(query.text(0));
+  return ids;
+}
+
 std::vector<Measurement> Database::measurements(std::string_view subject,
                                                 std::string_view accelerator) const {
   Statement query(*impl_->connection,
@@ -343,6 +352,15 @@ void Database::forget_fit(std::string_view fit) {
   require_writable();
   Statement(*impl_->connection, "DELETE FROM coefficients WHERE instr(fitted_from, ?) = 1")
       .bind(fit)
+      .run();
+}
+
+void Database::forget(std::string_view scope, std::string_view id) {
+  require_writable();
+  Statement(*impl_->connection,
+            "DELETE FROM coefficients WHERE scope = ? AND id = ? AND origin = 'user'")
+      .bind(scope)
+      .bind(id)
       .run();
 }
 

@@ -103,6 +103,7 @@ class Database {
 
   // User rows hide shipped ones.
   std::vector<Coefficient> coefficients(std::string_view scope, std::string_view id) const;
+  std::vector<std::string> coefficient_ids(std::string_view scope) const;
   std::vector<Measurement> measurements(std::string_view subject,
                                         std::string_view accelerator) const;
   std::int64_t count(const std::string& table, Origin origin) const;
@@ -115,6 +116,9 @@ class Database {
 
   // Removes the coefficients, of any origin, whose fitted_from begins with `fit`.
   void forget_fit(std::string_view fit);
+
+  // Removes the user's coefficients of one scope and id.
+  void forget(std::string_view scope, std::string_view id);
 
   // Runs `work` in one transaction: all of it or, where it throws, nothing.
   template <typename Work>

@@ -230,8 +230,8 @@ std::optional<int> tensor_ranks(const sim::Strategy& s, Assumptions& assume) {
 
 }  // namespace
 
-RunResolver::RunResolver(const Database& database, Frameworks frameworks)
-    : database_(&database), frameworks_(std::move(frameworks)) {
+RunResolver::RunResolver(const Database& database, Frameworks frameworks, std::optional<Site> site)
+    : database_(&database), frameworks_(std::move(frameworks)), site_(std::move(site)) {
   for (const std::string& id : frameworks_.ids()) {
     for (const Coefficient& row : database.coefficients("framework", id)) frameworks_.put(row);
   }
@@ -306,6 +306,7 @@ void RunResolver::resolve_parts(const RunRecord& record, bool laid_out, Run& run
   run.model.validate();
   run.facts.insert(run.facts.end(), choice.facts.begin(), choice.facts.end());
   run.facts.insert(run.facts.end(), known.facts.begin(), known.facts.end());
+  if (site_) apply(*site_, frameworks_, run);
 }
 
 Run RunResolver::resolve(const RunRecord& record) { return resolve(record, true); }

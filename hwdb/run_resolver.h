@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "hwdb/assumptions.h"
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/run_record.h"
+#include "hwdb/site.h"
 #include "sim/run.h"
 #include "sim/strategy/strategy.h"
 
@@ -18,8 +20,9 @@ namespace llmsim::hwdb {
 class RunResolver {
  public:
   // `database` must outlive the resolver; its coefficients of scope "framework" replace fields of
-  // `frameworks`.
-  explicit RunResolver(const Database& database, Frameworks frameworks = Frameworks::shipped());
+  // `frameworks`.  Every run is one of `site`, where that is given (site.h).
+  explicit RunResolver(const Database& database, Frameworks frameworks = Frameworks::shipped(),
+                       std::optional<Site> site = std::nullopt);
 
   // Fills unknown fields and checks the rest:
   //   shape      from the catalogue where the record has only a model's name; details that the
@@ -51,6 +54,7 @@ class RunResolver {
 
   const Database* database_;
   Frameworks frameworks_;
+  std::optional<Site> site_;
   std::map<std::string, ClusterRecord> clusters_;
 };
 

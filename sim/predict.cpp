@@ -153,7 +153,7 @@ void add_beyond_the_system(const Cluster& cluster, std::vector<std::string>& lin
 }
 
 std::vector<std::string> implausible_figures(const Prediction& p) {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = p.run.warnings;
   add_beyond_the_system(p.run.cluster, lines);
   const Achieved& achieved = p.run.cluster.device.achieved;
   const double best =

@@ -63,7 +63,7 @@ struct Prediction {
   // Figures that no real machine gives, a sign of a wrong coefficient; each names its limit and
   // what to look at.  A hardware rate above the peak, or above what the device's best measured
   // GEMMs reach; memory traffic above the data sheet's bandwidth; more devices than the named
-  // system has, or devices that it does not have.
+  // system has, or devices that it does not have.  Those of the run come first.
   std::vector<std::string> warnings{};
 
   bool feasible() const { return !infeasible; }

@@ -41,6 +41,7 @@ struct Run {
   Framework framework;
   // False: a step is a micro-step without optimizer (some published timings).
   bool optimizer_step = true;
+  std::vector<std::string> warnings;  // what the prediction is to be read with, a line each
   std::vector<Fact> facts;  // every coefficient and every assumed default, for the provenance
 };
 

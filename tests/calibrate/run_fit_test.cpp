@@ -99,7 +99,7 @@ TEST(RunFit, ErrorsAreOfThePredictionAndShrinkWithTheFit) {
   ASSERT_EQ(fit.fitted.size(), runs.runs.size());
   for (std::size_t i = 0; i < runs.runs.size(); ++i) {
     EXPECT_NEAR(fit.before[i], -0.25, 1e-9) << i;
-    EXPECT_LT(std::abs(fit.fitted[i]), 0.1) << i;
+    EXPECT_LT(std::abs(fit.fitted[i]), 0.125) << i;  // half
     EXPECT_LE(std::abs(fit.fitted[i]), std::abs(fit.left_out[i]) + 1e-3) << i;
   }
 }

@@ -23,6 +23,11 @@ bool has(const std::string& text, const std::string& word) {
   return (" " + text + " ").find(" " + word + " ") != std::string::npos;
 }
 
+constexpr const char* kMeasuredRun =
+    R"({"id": "monday", "model": {"name": "gpt2"}, "hardware": {"accelerator": "h100_sxm",
+  "num_devices": 8}, "training": {"framework": "ddp", "global_batch": 64, "micro_batch": 8},
+ "measured": {"step_time_s": 0.1}})";
+
 // An option's example with what else its command must be told.
 std::string completed(const std::string& command, const std::string& example) {
   if (!command.starts_with("predict") && !command.starts_with("plan") &&
@@ -37,8 +42,14 @@ std::string completed(const std::string& command, const std::string& example) {
   return line;
 }
 
+// With the site that examples name.
 class HelpExamples : public Program {
  protected:
+  HelpExamples() {
+    write("monday.json", kMeasuredRun);
+    expect_answer("calibrate site our-cluster monday.json");
+  }
+
   void expect_answer(const std::string& arguments) const {
     const Outcome outcome = run(arguments);
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << arguments << "\n"

@@ -1,0 +1,277 @@
+#include "calibrate/site_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "hwdb/run_resolver.h"
+#include "sim/base/error.h"
+#include "sim/cost/layer_prices.h"
+#include "sim/schedule/step.h"
+#include "sim/strategy/validity.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using Slopes = std::vector<std::pair<std::size_t, double>>;
+
+constexpr std::size_t kStepEffect = 0, kMemoryEffect = 1, kNetworkEffect = 2, kFirstCell = 3;
+constexpr double kDifference = 0.02;  // of a numerical derivative
+constexpr int kLinearisations = 2;    // the second moves nothing by more than a thousandth
+constexpr double kNoiseRuns = 4.0;    // as many stand behind the noise of all clusters
+constexpr std::size_t kFewRuns = 3;   // from which on a broken one stands out
+
+double squared(double x) { return x * x; }
+
+double log_time(sim::Run run, const hwdb::SiteEffects& effects) {
+  hwdb::turn(run, effects);
+  run.model.vocab_size = sim::trained_vocab_size(run);
+  return std::log(sim::step_time(run, sim::layer_prices(run)).value());
+}
+
+// What errors.moe_site is above errors.site.
+double ranks_variance(const sim::PredictionErrors& errors) {
+  return std::max(0.0, squared(errors.moe_site) - squared(errors.site));
+}
+
+double run_variance(const SiteRun& run) { return squared(run.run.framework.errors.run); }
+
+double step_variance(const SiteRun& run) {
+  const sim::PredictionErrors& errors = run.run.framework.errors;
+  return squared(errors.site) + squared(errors.efficiency) +
+         squared(run.run.cluster.device.achieved.training_rate_error);
+}
+
+template <typename Property>
+double mean_of(const std::vector<SiteRun>& runs, Property property) {
+  double sum = 0.0;
+  for (const SiteRun& run : runs) sum += property(run);
+  return sum / static_cast<double>(runs.size());
+}
+
+double mean_ranks_variance(const std::vector<SiteRun>& runs) {
+  return mean_of(runs, [](const SiteRun& r) { return ranks_variance(r.run.framework.errors); });
+}
+
+SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells) {
+  const double run = mean_of(runs, run_variance), ranks = mean_ranks_variance(runs);
+  SitePriors priors;
+  priors.step = std::sqrt(mean_of(runs, step_variance));
+  priors.noise = std::sqrt((1.0 - kCellShare) * run);
+  for (const hwdb::SiteCell& cell : cells)
+    priors.cells.push_back(
+        std::sqrt(kCellShare * run + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
+  return priors;
+}
+
+struct Linear {
+  std::vector<SiteRow> rows;
+  SitePriors priors;
+  MixedFit fit;
+
+  hwdb::SiteEffects effects(std::size_t cell) const {
+    if (fit.means.empty()) return {};
+    return {.step = fit.means[kStepEffect] + fit.means[kFirstCell + cell],
+            .memory = fit.means[kMemoryEffect],
+            .network = fit.means[kNetworkEffect]};
+  }
+};
+
+// The rows around the effects so far, as if these were 0.
+void linearise(const std::vector<SiteRun>& runs, const std::vector<std::size_t>& cells,
+               Linear& linear) {
+  std::vector<SiteRow> rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const hwdb::SiteEffects at = linear.effects(cells[i]);
+    SiteRow row = site_row(runs[i], at);
+    row.cell = cells[i];
+    row.residual += row.step * at.step + row.memory * at.memory + row.network * at.network;
+    rows.push_back(row);
+  }
+  linear.rows = std::move(rows);
+}
+
+// The mean variance of ln p over the rows that `counts`, with or without their cells' effects.
+template <typename Counts>
+double mean_variance(const Linear& linear, bool with_cell, Counts counts) {
+  double sum = 0.0, number = 0.0;
+  for (const SiteRow& row : linear.rows) {
+    if (!counts(row)) continue;
+    Slopes slopes = site_slopes(row);
+    if (!with_cell) slopes.pop_back();
+    sum += linear.fit.variance_of(slopes);
+    number += 1.0;
+  }
+  return sum / number;
+}
+
+hwdb::Site site_of(const std::vector<SiteRun>& runs, std::vector<hwdb::SiteCell> cells,
+                   const Linear& linear) {
+  const MixedFit& fit = linear.fit;
+  hwdb::Site site;
+  site.effects = {fit.means[kStepEffect], fit.means[kMemoryEffect], fit.means[kNetworkEffect]};
+  site.deviations = {fit.deviation(kStepEffect), fit.deviation(kMemoryEffect),
+                     fit.deviation(kNetworkEffect)};
+  const double shared = mean_variance(linear, false, [](const SiteRow&) { return true; });
+  site.error = std::sqrt(shared + kCellShare * mean_of(runs, run_variance));
+  site.moe_error = std::hypot(site.error, std::sqrt(mean_ranks_variance(runs)));
+  site.run_error = fit.noise;
+  for (std::size_t c = 0; c < cells.size(); ++c) {
+    cells[c].step = linear.effects(c).step;
+    cells[c].error =
+        std::sqrt(mean_variance(linear, true, [c](const SiteRow& row) { return row.cell == c; }));
+  }
+  site.cells = std::move(cells);
+  return site;
+}
+
+bool is_timed(const hwdb::RunRecord& record) {
+  return record.measured && record.measured->step_time;
+}
+
+SiteRun site_run(const hwdb::RunRecord& record, hwdb::RunResolver& resolver) {
+  SiteRun run{.id = record.id,
+              .run = resolver.resolve(record),
+              .measured = record.measured->step_time->value()};
+  const auto broken = sim::broken_rule(run.run.model, run.run.strategy, run.run.cluster);
+  if (broken) throw Error(record.file + ": run " + record.id + ": " + broken->message);
+  if (run.measured <= 0.0)
+    throw Error(record.file + ": run " + record.id +
+                ": measured.step_time_s is not positive; seconds are expected");
+  run.run.facts.clear();
+  return run;
+}
+
+std::string count_of(const std::vector<SiteRun>& runs) {
+  return std::to_string(runs.size()) + (runs.size() == 1 ? " run" : " runs");
+}
+
+// "3 runs: a, b, c"
+std::string names_of(const std::vector<SiteRun>& runs) {
+  std::vector<std::string> ids;
+  for (const SiteRun& run : runs) ids.push_back(run.id);
+  return count_of(runs) + ": " + sim::joined(ids, ", ");
+}
+
+}  // namespace
+
+MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors) {
+  const bool student = rows.size() >= kFewRuns;
+  MixedModel model;
+  const auto add = [&](double spread, bool heavy) {
+    model.effects.push_back(model.classes.size());
+    model.classes.push_back({.spread = spread, .prior_weight = kGiven, .student = heavy});
+  };
+  add(priors.step, student);
+  add(priors.memory, false);
+  add(priors.network, false);
+  for (const double cell : priors.cells) add(cell, false);
+  model.noise = {
+      .spread = priors.noise, .prior_weight = student ? kNoiseRuns : kGiven, .student = student};
+  for (const SiteRow& row : rows)
+    model.observations.push_back({.value = row.residual, .slopes = site_slopes(row)});
+  if (student) return fit(model);
+  MixedFit given{.means = {}, .covariance = {}, .spreads = {}, .noise = priors.noise};
+  for (const EffectClass& of : model.classes) given.spreads.push_back(of.spread);
+  return fit(model, &given);
+}
+
+std::vector<std::pair<std::size_t, double>> site_slopes(const SiteRow& row) {
+  return {{kStepEffect, row.step},
+          {kMemoryEffect, row.memory},
+          {kNetworkEffect, row.network},
+          {kFirstCell + row.cell, row.step}};
+}
+
+SiteRow site_row(const SiteRun& run, const hwdb::SiteEffects& at) {
+  const double time = log_time(run.run, at);
+  const auto slope = [&](double hwdb::SiteEffects::*effect) {
+    hwdb::SiteEffects moved = at;
+    moved.*effect += kDifference;
+    return (log_time(run.run, moved) - time) / kDifference;
+  };
+  return {.residual = std::log(run.measured) - time,
+          .step = slope(&hwdb::SiteEffects::step),
+          .memory = slope(&hwdb::SiteEffects::memory),
+          .network = slope(&hwdb::SiteEffects::network)};
+}
+
+std::vector<SiteRun> site_runs(std::span<const hwdb::RunFile> files,
+                               const hwdb::Database& database) {
+  hwdb::RunResolver resolver(database);
+  std::vector<SiteRun> runs;
+  for (const hwdb::RunFile& file : files) {
+    if (!file.rejected.empty())
+      throw Error(file.file + ": run " + file.rejected.front().id + ": " +
+                  file.rejected.front().reason);
+    const bool some_scored = std::ranges::any_of(file.runs, [](const hwdb::RunRecord& run) {
+      return is_timed(run) && run.scored.step_time;
+    });
+    const std::size_t before = runs.size();
+    for (const hwdb::RunRecord& record : file.runs) {
+      if (is_timed(record) && (record.scored.step_time || !some_scored))
+        runs.push_back(site_run(record, resolver));
+    }
+    if (runs.size() == before)
+      throw Error(file.file +
+                  ": no measured step time; measured.step_time_s is expected in seconds, as llmsim "
+                  "calibrate log writes it");
+  }
+  return runs;
+}
+
+SiteCells site_cells(const std::vector<SiteRun>& runs) {
+  SiteCells result;
+  for (const SiteRun& run : runs) {
+    const bool moe = run.run.model.moe.has_value();
+    const hwdb::SiteCell of{.device = run.run.cluster.device.id,
+                            .framework = run.run.framework.id,
+                            .precision = name_of(run.run.strategy.precision),
+                            .kind = moe ? hwdb::CellKind::Moe : hwdb::CellKind::Dense};
+    const auto found = std::ranges::find_if(result.cells, [&](const hwdb::SiteCell& cell) {
+      return cell.device == of.device && cell.framework == of.framework &&
+             cell.precision == of.precision && (cell.kind == hwdb::CellKind::Moe) == moe;
+    });
+    const auto place = static_cast<std::size_t>(found - result.cells.begin());
+    if (found == result.cells.end()) result.cells.push_back(of);
+    if (!moe && hwdb::has_experts_or_ranks(run.run))
+      result.cells[place].kind = hwdb::CellKind::Ranks;
+    result.of_run.push_back(place);
+  }
+  return result;
+}
+
+SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
+                 const std::string& facts) {
+  const SiteCells cells = site_cells(runs);
+  Linear linear{.rows = {}, .priors = priors_of(runs, cells.cells), .fit = {}};
+  for (int i = 0; i < kLinearisations; ++i) {
+    linearise(runs, cells.of_run, linear);
+    linear.fit = site_posterior(linear.rows, linear.priors);
+  }
+  SiteFit result;
+  result.site = site_of(runs, cells.cells, linear);
+  result.site.name = name;
+  result.site.source = "site fit (calibrate/site_fit.h) to " + count_of(runs) + ", " + facts;
+  result.site.fitted_from = names_of(runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const double after = log_time(runs[i].run, linear.effects(cells.of_run[i]));
+    result.rows.push_back({.id = runs[i].id,
+                           .measured = runs[i].measured,
+                           .before = std::exp(log_time(runs[i].run, {})),
+                           .after = std::exp(after),
+                           .deviations = (std::log(runs[i].measured) - after) / linear.fit.noise});
+  }
+  const auto prior_variance = [](const SiteRun& run) {
+    const bool ranks = hwdb::has_experts_or_ranks(run.run);
+    return step_variance(run) + run_variance(run) +
+           (ranks ? ranks_variance(run.run.framework.errors) : 0.0);
+  };
+  result.prior_error = std::sqrt(mean_of(runs, prior_variance));
+  result.error =
+      std::hypot(std::sqrt(mean_variance(linear, true, [](const SiteRow&) { return true; })),
+                 linear.fit.noise);
+  return result;
+}
+
+}  // namespace llmsim::calibrate

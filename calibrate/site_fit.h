@@ -1,0 +1,106 @@
+// Fits what the runs of one cluster say beyond the model that all clusters were fitted to.
+//
+// With p predicted and t measured step times,
+//
+//   ln t = ln p + s (step + cell) + m memory + n network + noise
+//
+// where s, m, n are the derivatives of ln p by the site's effects (hwdb/site.h), so that p with the
+// effects applied is what the fit says; s is nearly 1.  A cell is the site's runs on one device, in
+// one framework and number format, of dense models or of MoE ones.  The effects are normal around
+// 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
+//
+//   step      sqrt(errors.site^2 + errors.efficiency^2 + training_rate_error^2)
+//   cell      of errors.run the part that cells have; with experts, expert or context ranks also
+//             what errors.moe_site^2 is above errors.site^2
+//   noise     of errors.run the other part; estimated from three runs on, four runs' worth of that
+//             behind it
+//   memory    0.10: measured bandwidths and cache behaviour of one kind of device
+//   network   0.15: collective bandwidth of one library over networks
+//
+// From three runs on noise has Student's t and so has the step (mixed_model.h): a broken run does
+// not drag the others, and a site that is far off is no crowd of broken runs.  Of fewer runs none
+// can be told to be broken.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calibrate/mixed_model.h"
+#include "hwdb/database.h"
+#include "hwdb/run_record.h"
+#include "hwdb/site.h"
+#include "sim/run.h"
+
+namespace llmsim::calibrate {
+
+struct SiteRun {
+  std::string id;
+  sim::Run run;           // as it resolves without a site
+  double measured = 0.0;  // s
+};
+
+// All runs with a measured step time; of a file that scores some of its times these alone.  Throws
+// Error for a file without such a run, and for a run that cannot be read or predicted.
+std::vector<SiteRun> site_runs(std::span<const hwdb::RunFile> files,
+                               const hwdb::Database& database);
+
+// One run, linear in the effects.
+struct SiteRow {
+  double residual = 0.0;  // ln t - ln p
+  double step = 1.0;      // s
+  double memory = 0.0;    // m
+  double network = 0.0;   // n
+  std::size_t cell = 0;
+};
+
+struct SitePriors {
+  double step = 0.15;
+  double memory = 0.10;
+  double network = 0.15;
+  double noise = 0.07;
+  std::vector<double> cells;  // by cell
+};
+
+// Of the variance of errors.run: what all runs of a cell have alike (calibrate/README.md: spreads
+// of about 9 % for cells and 7 % for runs).
+inline constexpr double kCellShare = 0.63;
+
+// Effects 0, 1 and 2 are step, memory and network; 3 + c is that of cell c.
+MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors);
+
+// Slopes of a row in those effects.
+std::vector<std::pair<std::size_t, double>> site_slopes(const SiteRow& row);
+
+// The row of a run, with the effects that `at` holds applied already; `residual` is what they leave.
+SiteRow site_row(const SiteRun& run, const hwdb::SiteEffects& at = {});
+
+// The cells of some runs: those that `kind` and ids tell apart, and the cell of each run.
+struct SiteCells {
+  std::vector<hwdb::SiteCell> cells;
+  std::vector<std::size_t> of_run;
+};
+SiteCells site_cells(const std::vector<SiteRun>& runs);
+
+// One run before and after the fit.
+struct SiteFitRow {
+  std::string id;
+  double measured = 0.0, before = 0.0, after = 0.0;  // s
+  double deviations = 0.0;  // ln measured - ln after, in deviations of the noise
+};
+
+struct SiteFit {
+  hwdb::Site site;
+  std::vector<SiteFitRow> rows;
+  double prior_error = 0.0;  // standard deviation of ln(t / p) before, of one run
+  double error = 0.0;        // and after, of one more run of these cells
+};
+
+// At least one run, each with a predicted step time.  `facts` names what they were predicted with
+// (hwdb::Database::version).
+SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
+                 const std::string& facts);
+
+}  // namespace llmsim::calibrate

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "calibrate/site_fit.h"
+#include "cli/commands.h"
+#include "hwdb/site.h"
+#include "reports/table.h"
+#include "sim/base/error.h"
+
+namespace llmsim::cli {
+namespace {
+
+using reports::Kind;
+
+constexpr double kFarOff = 3.0;    // deviations
+constexpr std::size_t kNamed = 5;  // runs in a warning
+
+struct SiteOptions {
+  std::string name;
+  std::vector<std::string> files;
+  bool replace = false;
+  OutputOptions output;
+  std::string database;
+};
+
+struct ShowOptions {
+  std::string name;  // empty: all
+  OutputOptions output;
+  std::string database;
+};
+
+// Without a name the first file stands in its place.
+void check_name(const std::string& name) {
+  std::error_code none;
+  if (std::filesystem::exists(name, none) || name.ends_with(".json"))
+    throw Error("NAME = " + name +
+                ": is a file; the name of the site stands before its runs, as in: llmsim calibrate "
+                "site our-cluster " +
+                name);
+}
+
+// "+1.2 % +- 3.4 %"
+std::string percent(double mean, double deviation) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%+.1f %% +- %.1f %%", 100.0 * mean, 100.0 * deviation);
+  return text;
+}
+
+std::string percent(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", 100.0 * value);
+  return text;
+}
+
+reports::Table fit_table(const calibrate::SiteFit& fit, const std::string& database) {
+  reports::Table table("Site " + fit.site.name, {{"run", "run"},
+                                                 {"measured_s", "measured", Kind::Seconds},
+                                                 {"before_s", "before", Kind::Seconds},
+                                                 {"before_error", "error before", Kind::Percent},
+                                                 {"after_s", "after", Kind::Seconds},
+                                                 {"after_error", "error after", Kind::Percent}});
+  for (const calibrate::SiteFitRow& row : fit.rows) {
+    table.add_row({row.id, sim::Seconds(row.measured), sim::Seconds(row.before),
+                   row.before / row.measured - 1.0, sim::Seconds(row.after),
+                   row.after / row.measured - 1.0});
+  }
+  const hwdb::Site& site = fit.site;
+  table.add_note("logarithms: step " + percent(site.effects.step, site.deviations.step) +
+                 ", memory rate " + percent(site.effects.memory, site.deviations.memory) +
+                 ", network rate " + percent(site.effects.network, site.deviations.network));
+  for (const hwdb::SiteCell& cell : site.cells)
+    table.add_note(cell.device + ", " + cell.framework + ", " + cell.precision + ", " +
+                   name_of(cell.kind) + ": step " + percent(cell.step, cell.error));
+  table.add_note("standard deviation of a step time: " + percent(fit.prior_error) + " before, " +
+                 percent(fit.error) + " after");
+  table.add_note("stored in " + database + "; go on with: llmsim predict --site " + site.name);
+  return table;
+}
+
+void warn_of_broken_runs(const calibrate::SiteFit& fit) {
+  std::vector<std::string> ids;
+  for (const calibrate::SiteFitRow& row : fit.rows)
+    if (std::abs(row.deviations) > kFarOff) ids.push_back(row.id);
+  if (ids.empty()) return;
+  const std::size_t more = ids.size() - std::min(ids.size(), kNamed);
+  ids.resize(ids.size() - more);
+  std::cerr << "warning: far from the others, so that they hardly count: " << sim::joined(ids, ", ")
+            << (more > 0 ? " and " + std::to_string(more) + " more" : "")
+            << "; check step times and settings of these runs\n";
+}
+
+int run_calibrate_site(const SiteOptions& options) {
+  const reports::Format format = format_of(options.output);
+  check_name(options.name);
+  hwdb::Database database = open_database_to_write(options.database);
+  hwdb::check_site_name(database, options.name, options.replace);
+  const std::vector<hwdb::RunFile> files = read_run_files(options.files);
+  const std::vector<calibrate::SiteRun> runs = calibrate::site_runs(files, database);
+  const calibrate::SiteFit fit = calibrate::fit_site(options.name, runs, database.version());
+  hwdb::put_site(database, fit.site, options.replace);
+  warn_of_broken_runs(fit);
+  write_result(reports::render(fit_table(fit, name_of(database)), format, style_of(options.output)),
+               options.output);
+  return 0;
+}
+
+reports::Table list_table(const hwdb::Database& database) {
+  reports::Table table("Calibrated sites", {{"site", "site"},
+                                            {"step", "step", Kind::Percent},
+                                            {"step_deviation", "+-", Kind::Percent},
+                                            {"memory_rate", "memory rate", Kind::Percent},
+                                            {"network_rate", "network rate", Kind::Percent},
+                                            {"source", "source"},
+                                            {"fitted_from", "from"}});
+  table.hide("fitted_from");
+  for (const std::string& name : hwdb::site_names(database)) {
+    const hwdb::Site site = hwdb::site(database, name);
+    table.add_row({name, site.effects.step, site.deviations.step, site.effects.memory,
+                   site.effects.network, site.source, site.fitted_from});
+  }
+  if (table.rows().empty())
+    table.add_note("none in " + name_of(database) +
+                   "; llmsim calibrate site NAME RUNS... stores one");
+  return table;
+}
+
+reports::Table site_table(const hwdb::Database& database, const std::string& name) {
+  const hwdb::Site site = hwdb::site(database, name);
+  reports::Table table(
+      "Site " + name,
+      {{"key", "key"}, {"value", "value", Kind::Percent}, {"standard_error", "+-", Kind::Percent}});
+  for (const hwdb::Coefficient& row : database.coefficients("site", name))
+    table.add_row({row.key, row.value, reports::cell(row.standard_error)});
+  table.add_note("logarithms of factors; " + site.source + "; from " + site.fitted_from);
+  return table;
+}
+
+int run_calibrate_show(const ShowOptions& options) {
+  const reports::Format format = format_of(options.output);
+  const hwdb::Database database = open_database(options.database);
+  const reports::Table table =
+      options.name.empty() ? list_table(database) : site_table(database, options.name);
+  write_result(reports::render(table, format, style_of(options.output)), options.output);
+  return 0;
+}
+
+void add_site(CLI::App& calibrate, int& status) {
+  CLI::App* command = calibrate.add_subcommand(
+      "site", "store what measured runs of one's own cluster say, for predict and plan --site");
+  const auto options = std::make_shared<SiteOptions>();
+  command->add_option("name", options->name, "what to call the cluster; example: our-cluster")
+      ->required()
+      ->type_name("NAME");
+  command
+      ->add_option("runs", options->files,
+                   "run files with measured step times in seconds (llmsim calibrate log writes "
+                   "them), or folders of them; one run is enough, three are better")
+      ->required()
+      ->type_name("RUNS");
+  command->add_flag("--replace", options->replace, "let the site take the place of one so called");
+  add_output_options(*command, options->output);
+  add_database_option(*command, options->database);
+  command->footer(
+      "Step: ln of measured over predicted step time.  Memory and network rate: ln of the rate of\n"
+      "memory-bound kernels and of collectives over the predicted one.  Less is believed the "
+      "fewer\n"
+      "runs there are; a run far from the others hardly counts.\n"
+      "Example: llmsim calibrate site our-cluster monday.json tuesday.json");
+  command->callback([options, &status] { status = run_calibrate_site(*options); });
+}
+
+void add_show(CLI::App& calibrate, int& status) {
+  CLI::App* command = calibrate.add_subcommand("show", "the calibrated sites, or one in full");
+  const auto options = std::make_shared<ShowOptions>();
+  command->add_option("name", options->name, "site; default all; example: our-cluster")
+      ->type_name("NAME");
+  add_output_options(*command, options->output);
+  add_database_option(*command, options->database);
+  command->callback([options, &status] { status = run_calibrate_show(*options); });
+}
+
+}  // namespace
+
+void add_calibrate_site(CLI::App& calibrate, int& status) {
+  add_site(calibrate, status);
+  add_show(calibrate, status);
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,187 @@
+#include "calibrate/site_fit.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include "hwdb/run_resolver.h"
+#include "sim/predict.h"
+#include "tests/calibrate/sample_runs.h"
+#include "tests/error_of.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+// Of a step alone: prior 0.3, cell 0, noise 0.1.
+SitePriors plain_priors() {
+  return {.step = 0.3, .memory = 0.1, .network = 0.15, .noise = 0.1, .cells = {1e-9}};
+}
+
+// Shrinkage 0.3^2 / (0.3^2 + 0.1^2) = 0.9, variance 0.3^2 (1 - 0.9) = 0.009.
+TEST(SitePosterior, OneRowShrinksByPriorOverPriorAndNoise) {
+  const MixedFit fit = site_posterior({{.residual = 0.2}}, plain_priors());
+  EXPECT_NEAR(fit.means[0], 0.18, 1e-9);
+  EXPECT_NEAR(fit.covariance[0][0], 0.009, 1e-9);
+  EXPECT_NEAR(fit.means[1], 0.0, 1e-12);
+  EXPECT_NEAR(fit.deviation(1), 0.1, 1e-9);
+}
+
+// Two rows: prior variance 0.09, of their mean 0.01 / 2: 0.09 / 0.095.
+TEST(SitePosterior, TwoRowsCountTwice) {
+  const MixedFit fit = site_posterior({{.residual = 0.2}, {.residual = 0.4}}, plain_priors());
+  EXPECT_NEAR(fit.means[0], 0.3 * 0.09 / 0.095, 1e-9);
+}
+
+// A row that only memory moves, by -0.5: variance 0.25 * 0.1^2 of 0.0025 + 0.09 + 0.01 = 0.1025;
+// memory takes -0.5 * 0.01 / 0.1025 of the residual, the step 0.09 / 0.1025.
+TEST(SitePosterior, EffectsShareAResidualByTheirVariances) {
+  const MixedFit fit = site_posterior({{.residual = 0.2, .memory = -0.5}}, plain_priors());
+  EXPECT_NEAR(fit.means[0], 0.2 * 0.09 / 0.1025, 1e-9);
+  EXPECT_NEAR(fit.means[1], -0.2 * 0.005 / 0.1025, 1e-9);
+}
+
+TEST(SitePosterior, WithoutRowsThePriorsStay) {
+  const MixedFit fit = site_posterior({}, plain_priors());
+  EXPECT_EQ(fit.means, std::vector<double>(4, 0.0));
+  EXPECT_NEAR(fit.deviation(0), 0.3, 1e-9);
+  EXPECT_NEAR(fit.deviation(2), 0.15, 1e-9);
+}
+
+TEST(SitePosterior, PlantedEffectsAreRecoveredFromManyRows) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> noise(0.0, 0.05);
+  std::uniform_real_distribution<double> slope(-0.6, 0.0);
+  std::vector<SiteRow> rows;
+  for (int i = 0; i < 200; ++i) {
+    SiteRow row{.memory = slope(random), .network = slope(random)};
+    row.residual = 0.25 + row.memory * 0.12 + row.network * -0.2 + noise(random);
+    rows.push_back(row);
+  }
+  const MixedFit fit = site_posterior(rows, plain_priors());
+  const double truth[] = {0.25, 0.12, -0.2};
+  for (std::size_t k = 0; k < 3; ++k) {
+    EXPECT_NEAR(fit.means[k], truth[k], 3.0 * fit.deviation(k)) << k;
+    EXPECT_LT(fit.deviation(k), 0.03) << k;
+  }
+  EXPECT_NEAR(fit.noise, 0.05, 0.01);
+}
+
+TEST(SitePosterior, ABrokenRowHardlyMovesTheOthers) {
+  std::vector<SiteRow> rows(6, {.residual = 0.1});
+  const double before = site_posterior(rows, plain_priors()).means[0];
+  rows.push_back({.residual = 2.0});
+  EXPECT_NEAR(site_posterior(rows, plain_priors()).means[0], before, 0.03);
+}
+
+// Rows that agree are the site, not a crowd of broken rows.
+TEST(SitePosterior, ASiteThatIsFarOffIsFollowed) {
+  const std::vector<SiteRow> rows(4, {.residual = 1.2});
+  EXPECT_GT(site_posterior(rows, plain_priors()).means[0], 1.1);
+}
+
+const hwdb::Database& database() {
+  static const hwdb::Database shipped(":memory:");
+  return shipped;
+}
+
+// A run of the sample that takes as long as is predicted with `truth`.
+SiteRun measured(int global_batch, const hwdb::SiteEffects& truth,
+                 const std::string& framework = "pytorch", int seq_len = 2048) {
+  hwdb::RunRecord record = sample_record("a", "h100_sxm", framework, global_batch);
+  record.model.fields["seq_len"] = seq_len;
+  SiteRun run{.id = "a" + std::to_string(global_batch),
+              .run = hwdb::RunResolver(database()).resolve(record)};
+  sim::Run turned = run.run;
+  hwdb::turn(turned, truth);
+  run.measured = sim::predict(turned).step_time.value();
+  return run;
+}
+
+double predicted(const SiteRun& of, const hwdb::Site& site) {
+  sim::Run run = of.run;
+  hwdb::apply(site, hwdb::Frameworks::shipped(), run);
+  return sim::predict(run).step_time.value();
+}
+
+TEST(SiteRowOf, SlopesHaveTheSignOfTheirEffects) {
+  const SiteRow row = site_row(measured(32, {.step = 0.1}));
+  EXPECT_NEAR(row.residual, 0.1, 0.02);
+  EXPECT_GT(row.step, 0.8);  // start-up of kernels and messages stays
+  EXPECT_LE(row.step, 1.0 + 1e-6);
+  EXPECT_LT(row.memory, -0.02);
+  EXPECT_LT(row.network, 0.0);
+}
+
+// With a = variance of step, memory and network in the row, b of the noise: a / (a + b).
+TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
+  const SiteRun run = measured(32, {.step = 0.12});
+  const SiteRow row = site_row(run);
+  const sim::PredictionErrors& errors = run.run.framework.errors;
+  const double step = errors.site * errors.site + errors.efficiency * errors.efficiency +
+                      std::pow(run.run.cluster.device.achieved.training_rate_error, 2);
+  const double cell = kCellShare * errors.run * errors.run;
+  const double a = row.step * row.step * (step + cell) + std::pow(0.10 * row.memory, 2) +
+                   std::pow(0.15 * row.network, 2);
+  const double b = (1.0 - kCellShare) * errors.run * errors.run;
+  const SiteFit fit = fit_site("ours", {run}, "");
+  const double before = predicted(run, {}), after = predicted(run, fit.site);
+  EXPECT_NEAR(std::log(after / before), a / (a + b) * row.residual, 1e-3);
+  EXPECT_NEAR(fit.rows[0].before, before, 1e-9 * before);
+  EXPECT_NEAR(fit.rows[0].after, after, 1e-9 * after);
+  // What is left: a b / (a + b) of the prediction, b of one more run.
+  ASSERT_EQ(fit.site.cells.size(), 1U);
+  EXPECT_NEAR(fit.site.cells[0].error, std::sqrt(a * b / (a + b)), 1e-3);
+  EXPECT_NEAR(fit.site.run_error, std::sqrt(b), 1e-9);
+  EXPECT_LT(fit.error, fit.prior_error);
+}
+
+TEST(SiteFit, PlantedEffectsPredictRunsThatWereNotAmongThem) {
+  const hwdb::SiteEffects truth{.step = 0.2, .memory = -0.15, .network = -0.25};
+  std::vector<SiteRun> runs;
+  for (const int batch : {8, 16, 32, 64})
+    for (const int seq_len : {512, 2048, 8192})
+      runs.push_back(measured(batch, truth, "pytorch", seq_len));
+  const SiteFit fit = fit_site("ours", runs, "");
+  const SiteRun other = measured(128, truth, "pytorch", 4096);
+  EXPECT_NEAR(predicted(other, fit.site) / other.measured, 1.0, 0.015);
+  EXPECT_GT(std::abs(predicted(other, {}) / other.measured - 1.0), 0.1);
+}
+
+TEST(SiteFit, NamesItsRunsAndCells) {
+  const SiteFit fit =
+      fit_site("ours", {measured(8, {}), measured(16, {}, "megatron-lm")}, "facts of today");
+  EXPECT_EQ(fit.site.name, "ours");
+  EXPECT_EQ(fit.site.fitted_from, "2 runs: a8, a16");
+  EXPECT_EQ(fit.site.source, "site fit (calibrate/site_fit.h) to 2 runs, facts of today");
+  ASSERT_EQ(fit.site.cells.size(), 2U);
+  EXPECT_EQ(fit.site.cells[1].framework, "megatron-lm");
+  EXPECT_EQ(fit.site.cells[1].kind, hwdb::CellKind::Dense);
+}
+
+TEST(SiteFit, FiftyRunsTakeLessThanASecond) {
+  std::vector<SiteRun> runs;
+  for (int i = 1; i <= 50; ++i) runs.push_back(measured(8 * i, {.step = 0.1}));
+  const auto start = std::chrono::steady_clock::now();
+  fit_site("ours", runs, "");
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(taken.count(), 1.0);
+}
+
+TEST(SiteRuns, WithoutAMeasuredTimeAreAnError) {
+  hwdb::RunFile file = sample_group("ours", "h100_sxm", "pytorch", 2);
+  EXPECT_EQ(site_runs(std::vector{file}, database()).size(), 2U);
+  file.runs[0].scored.step_time = false;
+  EXPECT_EQ(site_runs(std::vector{file}, database()).size(), 1U);
+  file.runs[1].scored.step_time = false;  // nothing is scored: what is measured counts
+  EXPECT_EQ(site_runs(std::vector{file}, database()).size(), 2U);
+  for (hwdb::RunRecord& run : file.runs) run.measured.reset();
+  EXPECT_NE(error_of([&] {
+              site_runs(std::vector{file}, database());
+            }).find("ours.json: no measured step time"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace llmsim::calibrate
