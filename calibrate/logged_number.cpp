@@ -8,14 +8,15 @@
 namespace llmsim::calibrate {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool decimal_digit(char c) { return c >= '0' && c <= '9'; }
+bool ascii_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 // Whether a comma at `at` separates thousands: three digits follow it, and no fourth.
 bool separates_thousands(std::string_view text, std::size_t at) {
-  if (at == 0 || !is_digit(text[at - 1]) || at + 3 >= text.size()) return false;
-  const bool three = is_digit(text[at + 1]) && is_digit(text[at + 2]) && is_digit(text[at + 3]);
-  return three && (at + 4 == text.size() || !is_digit(text[at + 4]));
+  if (at == 0 || !decimal_digit(text[at - 1]) || at + 3 >= text.size()) return false;
+  const bool three =
+      decimal_digit(text[at + 1]) && decimal_digit(text[at + 2]) && decimal_digit(text[at + 3]);
+  return three && (at + 4 == text.size() || !decimal_digit(text[at + 4]));
 }
 
 constexpr std::size_t kLongestNumber = 48;
@@ -34,7 +35,7 @@ Digits digits_at(std::string_view text) {
     const char c = text[i];
     if (c == ',' && !point && separates_thousands(text, i)) continue;
     if (c == '.' && point) break;
-    if (c != '.' && !is_digit(c)) break;
+    if (c != '.' && !decimal_digit(c)) break;
     if (point) ++digits.decimals;
     point = point || c == '.';
     digits.text += c;
@@ -51,7 +52,7 @@ void add_exponent(std::string_view text, Digits& digits) {
   const bool negative = i < rest.size() && rest[i] == '-';
   if (i < rest.size() && (rest[i] == '-' || rest[i] == '+')) ++i;
   const std::size_t begin = i;
-  while (i < rest.size() && i < begin + 3 && is_digit(rest[i])) ++i;
+  while (i < rest.size() && i < begin + 3 && decimal_digit(rest[i])) ++i;
   if (i == begin) return;
   const int exponent = std::stoi(std::string(rest.substr(begin, i - begin)));
   digits.text += (negative ? "e-" : "e+") + std::to_string(exponent);
@@ -69,7 +70,8 @@ double unit_behind(std::string_view text, double unit) {
   const std::size_t power = kBinary.find(suffix[0]);
   if (power != std::string_view::npos && suffix.substr(1).starts_with("iB"))
     return std::pow(1024.0, static_cast<double>(power) + 1.0);
-  if (blank || (suffix.size() > 1 && (is_letter(suffix[1]) || is_digit(suffix[1])))) return unit;
+  if (blank || (suffix.size() > 1 && (ascii_letter(suffix[1]) || decimal_digit(suffix[1]))))
+    return unit;
   switch (suffix[0]) {
     case 'K': return unit * 1e3;
     case 'M': return unit * 1e6;

@@ -17,7 +17,7 @@ using Slopes = std::vector<std::pair<std::size_t, double>>;
 
 constexpr std::size_t kStepEffect = 0, kMemoryEffect = 1, kNetworkEffect = 2, kFirstCell = 3;
 constexpr double kDifference = 0.02;  // of a numerical derivative
-constexpr int kLinearisations = 2;    // the second moves nothing by more than a thousandth
+constexpr int kSiteLinearisations = 2;    // the second moves nothing by more than a thousandth
 constexpr double kNoiseRuns = 4.0;    // as many stand behind the noise of all clusters
 constexpr std::size_t kFewRuns = 3;   // from which on a broken one stands out
 
@@ -245,7 +245,7 @@ SiteFit fit_site(const std::string& name, const std::vector<SiteRun>& runs,
                  const std::string& facts) {
   const SiteCells cells = site_cells(runs);
   Linear linear{.rows = {}, .priors = priors_of(runs, cells.cells), .fit = {}};
-  for (int i = 0; i < kLinearisations; ++i) {
+  for (int i = 0; i < kSiteLinearisations; ++i) {
     linearise(runs, cells.of_run, linear);
     linear.fit = site_posterior(linear.rows, linear.priors);
   }

@@ -176,7 +176,7 @@ void add_site(CLI::App& calibrate, int& status) {
   command->callback([options, &status] { status = run_calibrate_site(*options); });
 }
 
-void add_show(CLI::App& calibrate, int& status) {
+void add_show_site(CLI::App& calibrate, int& status) {
   CLI::App* command = calibrate.add_subcommand("show", "the calibrated sites, or one in full");
   const auto options = std::make_shared<ShowOptions>();
   command->add_option("name", options->name, "site; default all; example: our-cluster")
@@ -190,7 +190,7 @@ void add_show(CLI::App& calibrate, int& status) {
 
 void add_calibrate_site(CLI::App& calibrate, int& status) {
   add_site(calibrate, status);
-  add_show(calibrate, status);
+  add_show_site(calibrate, status);
 }
 
 }  // namespace llmsim::cli

@@ -31,20 +31,21 @@ ordered_json or_null(const std::optional<double>& value) {
 }
 
 ordered_json measured_json(const Measured& m) {
-  ordered_json json;
-  json["step_time_s"] = m.step_time ? ordered_json(rounded(m.step_time->value())) : ordered_json();
-  json["step_time_derived_from"] = or_null(m.step_time_derived_from);
-  json["tokens_per_s_per_device"] = or_null(m.tokens_per_second_per_device);
-  json["reported_tflops_per_device"] = or_null(m.reported_tflops_per_device);
-  json["reported_mfu"] = or_null(m.reported_mfu);
-  if (m.reported_hfu) json["reported_hfu"] = rounded(*m.reported_hfu);
-  if (m.flops_convention) json["flops_convention"] = *m.flops_convention;
-  json["peak_memory_bytes"] =
+  ordered_json measured;
+  measured["step_time_s"] =
+      m.step_time ? ordered_json(rounded(m.step_time->value())) : ordered_json();
+  measured["step_time_derived_from"] = or_null(m.step_time_derived_from);
+  measured["tokens_per_s_per_device"] = or_null(m.tokens_per_second_per_device);
+  measured["reported_tflops_per_device"] = or_null(m.reported_tflops_per_device);
+  measured["reported_mfu"] = or_null(m.reported_mfu);
+  if (m.reported_hfu) measured["reported_hfu"] = rounded(*m.reported_hfu);
+  if (m.flops_convention) measured["flops_convention"] = *m.flops_convention;
+  measured["peak_memory_bytes"] =
       m.peak_memory ? ordered_json(std::llround(m.peak_memory->value())) : ordered_json();
-  json["memory_kind"] = or_null(m.memory_kind);
-  json["memory_scope"] = or_null(m.memory_scope);
-  json["outcome"] = or_null(m.outcome);
-  return json;
+  measured["memory_kind"] = or_null(m.memory_kind);
+  measured["memory_scope"] = or_null(m.memory_scope);
+  measured["outcome"] = or_null(m.outcome);
+  return measured;
 }
 
 ordered_json scored_json(const Scored& scored) {

@@ -177,7 +177,7 @@ TEST(SiteRuns, WithoutAMeasuredTimeAreAnError) {
   file.runs[1].scored.step_time = false;  // nothing is scored: what is measured counts
   EXPECT_EQ(site_runs(std::vector{file}, database()).size(), 2U);
   for (hwdb::RunRecord& run : file.runs) run.measured.reset();
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(llmsim::error_of([&] {
               site_runs(std::vector{file}, database());
             }).find("ours.json: no measured step time"),
             std::string::npos);

@@ -13,7 +13,7 @@
 namespace llmsim::cli {
 namespace {
 
-constexpr const char* kRun =
+constexpr const char* kSiteRun =
     "--model llama-3-8b --seq-len 4096 --gpus 16 --hardware h100_sxm --framework fsdp2 "
     "--global-batch 64";
 constexpr const char* kLayout = " --tp 1 --pp 1 --cp 1 --micro-batch 1 --sharding zero3";
@@ -60,7 +60,7 @@ class CalibrateSite : public Program {
   }
 
   double predicted(const std::string& site) const {
-    return number(answer(std::string("predict ") + kRun + kLayout + site), "step_time_s");
+    return number(answer(std::string("predict ") + kSiteRun + kLayout + site), "step_time_s");
   }
 
   // A run that takes a fifth longer than predicted.
@@ -92,7 +92,7 @@ TEST_F(CalibrateSite, PredictMovesTowardsTheMeasurement) {
 TEST_F(CalibrateSite, PlanAndPredictAgree) {
   store();
   const std::string plan =
-      answer(std::string("plan ") + kRun + kLayout + " --recompute none --top 1 --site ours");
+      answer(std::string("plan ") + kSiteRun + kLayout + " --recompute none --top 1 --site ours");
   EXPECT_NEAR(number(plan, "step_time_s", "\"plans\""), predicted(" --site ours"), 1e-9);
 }
 

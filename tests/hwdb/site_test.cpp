@@ -45,13 +45,13 @@ Site sample_site() {
   return site;
 }
 
-sim::Run resolved(const RunRecord& record, std::optional<Site> site = std::nullopt) {
+sim::Run resolved_at(const RunRecord& record, std::optional<Site> site = std::nullopt) {
   static const Database database(":memory:");
   return RunResolver(database, Frameworks::shipped(), std::move(site)).resolve(record);
 }
 
 TEST(Site, TurnsEachKnobByItsFactor) {
-  const sim::Run before = resolved(record("fsdp2"));
+  const sim::Run before = resolved_at(record("fsdp2"));
   sim::Run run = before;
   turn(run, {.step = 0.1, .memory = 0.05, .network = -0.2});
   const auto ratio = [](double after, double from) { return std::log(after / from); };
@@ -68,7 +68,7 @@ TEST(Site, TurnsEachKnobByItsFactor) {
 
 TEST(Site, EffectsMoveTheStepTimeAsTheirNamesSay) {
   const auto time = [](const SiteEffects& effects) {
-    sim::Run run = resolved(record("fsdp2"));
+    sim::Run run = resolved_at(record("fsdp2"));
     turn(run, effects);
     return sim::predict(run).step_time.value();
   };
@@ -128,7 +128,8 @@ TEST(Site, AnUnknownNameComesWithTheNearest) {
 
 // By step: of its cell 0.2, of the site 0.1.
 TEST(Site, ARunOfACellHasItsStepAndItsError) {
-  const sim::Run before = resolved(record("fsdp2")), run = resolved(record("fsdp2"), sample_site());
+  const sim::Run before = resolved_at(record("fsdp2")),
+                 run = resolved_at(record("fsdp2"), sample_site());
   EXPECT_NEAR(std::log(run.framework.efficiency / before.framework.efficiency), -0.2, 1e-12);
   const sim::PredictionErrors& errors = run.framework.errors;
   EXPECT_EQ(errors.site, 0.03);
@@ -142,7 +143,7 @@ TEST(Site, ARunOfACellHasItsStepAndItsError) {
 // torchtitan and fsdp2 are both like pytorch; another format is another cell.
 TEST(Site, TheSameFamilyOnTheSameDeviceHasTheErrorOfTheSite) {
   for (const RunRecord& other : {record("torchtitan"), record("fsdp2", "fp8")}) {
-    const sim::Run before = resolved(other), run = resolved(other, sample_site());
+    const sim::Run before = resolved_at(other), run = resolved_at(other, sample_site());
     EXPECT_NEAR(std::log(run.framework.efficiency / before.framework.efficiency), -0.1, 1e-12);
     EXPECT_EQ(run.framework.errors.site, 0.06);
     EXPECT_EQ(run.framework.errors.moe_site, 0.10);
@@ -155,7 +156,7 @@ TEST(Site, AnotherFamilyOrDeviceKeepsItsErrorsAndWarns) {
   RunRecord elsewhere = record("fsdp2");
   elsewhere.hardware.accelerator = "a100_sxm_80";
   for (const RunRecord& other : {record("megatron-lm"), elsewhere}) {
-    const sim::Run before = resolved(other), run = resolved(other, sample_site());
+    const sim::Run before = resolved_at(other), run = resolved_at(other, sample_site());
     EXPECT_NEAR(std::log(run.framework.efficiency / before.framework.efficiency), -0.1, 1e-12);
     EXPECT_EQ(run.framework.errors, before.framework.errors);
     EXPECT_GT(run.cluster.device.achieved.training_rate_error, 0.0);
@@ -166,7 +167,7 @@ TEST(Site, AnotherFamilyOrDeviceKeepsItsErrorsAndWarns) {
 }
 
 TEST(Site, EveryValueIsAFact) {
-  const sim::Run run = resolved(record("fsdp2"), sample_site());
+  const sim::Run run = resolved_at(record("fsdp2"), sample_site());
   for (const char* key :
        {"site.ours.cell/h100_sxm/fsdp2/bf16/dense", "site.ours.memory_rate",
         "site.ours.network_rate", "site.ours.errors.site", "site.ours.errors.run"})
