@@ -16,10 +16,10 @@ namespace {
 using Slopes = std::vector<std::pair<std::size_t, double>>;
 
 constexpr std::size_t kStepEffect = 0, kMemoryEffect = 1, kNetworkEffect = 2, kFirstCell = 3;
-constexpr double kDifference = 0.02;  // of a numerical derivative
-constexpr int kSiteLinearisations = 2;    // the second moves nothing by more than a thousandth
-constexpr double kNoiseRuns = 4.0;    // as many stand behind the noise of all clusters
-constexpr std::size_t kFewRuns = 3;   // from which on a broken one stands out
+constexpr double kDifference = 0.02;    // of a numerical derivative
+constexpr int kSiteLinearisations = 2;  // the second moves nothing by more than a thousandth
+constexpr double kNoiseRuns = 4.0;      // as many stand behind the noise of all clusters
+constexpr std::size_t kFewRuns = 3;     // from which on a broken one stands out
 
 double squared(double x) { return x * x; }
 
