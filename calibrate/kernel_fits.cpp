@@ -9,6 +9,7 @@
 #include "calibrate/statistics.h"
 #include "calibrate/sustained_clock.h"
 #include "hwdb/hardware.h"
+#include "hwdb/rounding.h"
 
 namespace llmsim::calibrate {
 namespace {
@@ -19,12 +20,6 @@ using sim::GemmMachine;
 
 // The collector of all grids; others time other libraries or shorter runs.
 constexpr const char* kGridCollector = "trtllm 1.3.0rc20";
-
-double rounded(double value, int digits) {
-  if (value == 0.0) return 0.0;
-  const double scale = std::pow(10.0, digits - 1 - std::floor(std::log10(std::abs(value))));
-  return std::round(value * scale) / scale;
-}
 
 std::string percent(double share) { return three_digits(100.0 * share) + " %"; }
 
@@ -244,9 +239,9 @@ class KernelFitter {
 
   void add(const std::string& id, const std::string& key, double value, double error,
            const Source& from) {
-    fits_.coefficients.push_back({"device", id, key, rounded(value, 4), rounded(error, 2),
-                                  from.evidence, from.source, from.fitted_from,
-                                  hwdb::Origin::Shipped});
+    fits_.coefficients.push_back({"device", id, key, hwdb::rounded(value, 4),
+                                  hwdb::rounded(error, 2), from.evidence, from.source,
+                                  from.fitted_from, hwdb::Origin::Shipped});
   }
 
   void add_values(const GemmsOf& gemms, const std::vector<FittedValue>& values,

@@ -12,6 +12,7 @@
 #include "calibrate/two_piece_student.h"
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
+#include "hwdb/rounding.h"
 #include "sim/base/dtype.h"
 #include "sim/base/error.h"
 #include "sim/predict.h"
@@ -34,9 +35,9 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.06, 4.0, false},     // an architecture
     {0.06, 4.0, false},     // a device
     {0.10, kGiven, false},  // all collectives
-    {0.10, kGiven, false},
+    {0.10, kGiven, false},  // those of one family of frameworks
     {0.20, kGiven, false},  // all hosts
-    {0.20, 4.0, false},
+    {0.20, 4.0, false},     // those of one family
     {0.70, kGiven, false},  // blocks with experts
     {0.10, 4.0, true},      // a study
     {0.20, 4.0, true},      // with experts
@@ -304,7 +305,7 @@ std::string told_by(const RunFit& fit, const std::vector<std::size_t>& effects) 
   return text;
 }
 
-double rounded(double value) { return std::stod(three_digits(value)); }
+constexpr int kRowDigits = 3;  // errors are of some per cent
 
 // The prior times e^(sum of effects).
 class Rows {
@@ -343,14 +344,15 @@ class Rows {
 
   void add(const char* scope, const std::string& id, const std::string& key, double value,
            std::optional<double> error, const std::string& source, const std::string& from) {
-    rows_.push_back({.scope = scope,
-                     .id = id,
-                     .key = key,
-                     .value = rounded(value),
-                     .standard_error = error ? std::optional(rounded(*error)) : std::nullopt,
-                     .evidence = sim::Evidence::Fitted,
-                     .source = source,
-                     .fitted_from = from});
+    rows_.push_back(
+        {.scope = scope,
+         .id = id,
+         .key = key,
+         .value = hwdb::rounded(value, kRowDigits),
+         .standard_error = error ? std::optional(hwdb::rounded(*error, kRowDigits)) : std::nullopt,
+         .evidence = sim::Evidence::Fitted,
+         .source = source,
+         .fitted_from = from});
   }
 
   // A value and the standard deviation of its logarithm.

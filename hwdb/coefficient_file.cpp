@@ -1,10 +1,10 @@
 #include "hwdb/coefficient_file.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include <nlohmann/json.hpp>
 
+#include "hwdb/rounding.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -12,17 +12,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Four significant digits: a tenth of the smallest standard errors.
-double rounded(double value) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.4g", value);
-  return std::stod(digits);
-}
+constexpr int kCoefficientDigits = 4;  // a tenth of the smallest standard errors
 
 ordered_json row_json(const Coefficient& row) {
-  ordered_json object = {
-      {"scope", row.scope}, {"id", row.id}, {"key", row.key}, {"value", rounded(row.value)}};
-  if (row.standard_error) object["standard_error"] = rounded(*row.standard_error);
+  ordered_json object = {{"scope", row.scope},
+                         {"id", row.id},
+                         {"key", row.key},
+                         {"value", rounded(row.value, kCoefficientDigits)}};
+  if (row.standard_error)
+    object["standard_error"] = rounded(*row.standard_error, kCoefficientDigits);
   object["evidence"] = name_of(row.evidence);
   object["source"] = row.source;
   if (!row.fitted_from.empty()) object["fitted_from"] = row.fitted_from;

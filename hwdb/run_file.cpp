@@ -1,12 +1,12 @@
 #include "hwdb/run_file.h"
 
 #include <cmath>
-#include <cstdio>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "hwdb/json_reader.h"
+#include "hwdb/rounding.h"
 #include "sim/base/error.h"
 
 namespace llmsim::hwdb {
@@ -14,12 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Six significant digits: more than any clock of a training step has.
-double rounded(double value) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.6g", value);
-  return std::stod(digits);
-}
+constexpr int kMeasuredDigits = 6;  // more than any clock of a training step has
 
 template <class Value>
 ordered_json or_null(const std::optional<Value>& value) {
@@ -27,18 +22,18 @@ ordered_json or_null(const std::optional<Value>& value) {
 }
 
 ordered_json or_null(const std::optional<double>& value) {
-  return value ? ordered_json(rounded(*value)) : ordered_json();
+  return value ? ordered_json(rounded(*value, kMeasuredDigits)) : ordered_json();
 }
 
 ordered_json measured_json(const Measured& m) {
   ordered_json measured;
   measured["step_time_s"] =
-      m.step_time ? ordered_json(rounded(m.step_time->value())) : ordered_json();
+      m.step_time ? ordered_json(rounded(m.step_time->value(), kMeasuredDigits)) : ordered_json();
   measured["step_time_derived_from"] = or_null(m.step_time_derived_from);
   measured["tokens_per_s_per_device"] = or_null(m.tokens_per_second_per_device);
   measured["reported_tflops_per_device"] = or_null(m.reported_tflops_per_device);
   measured["reported_mfu"] = or_null(m.reported_mfu);
-  if (m.reported_hfu) measured["reported_hfu"] = rounded(*m.reported_hfu);
+  if (m.reported_hfu) measured["reported_hfu"] = rounded(*m.reported_hfu, kMeasuredDigits);
   if (m.flops_convention) measured["flops_convention"] = *m.flops_convention;
   measured["peak_memory_bytes"] =
       m.peak_memory ? ordered_json(std::llround(m.peak_memory->value())) : ordered_json();
