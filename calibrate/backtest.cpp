@@ -28,6 +28,13 @@ std::string verdict(const sim::Prediction& prediction) {
   return rule == "out of memory" || rule == "out of host memory" ? "oom" : "infeasible";
 }
 
+// None where the run breaks another rule.
+std::optional<double> fit_probability(const sim::Prediction& prediction) {
+  const std::string said = verdict(prediction);
+  if (said == "infeasible") return std::nullopt;
+  return prediction.memory.host.fits() ? prediction.memory.fit_probability() : 0.0;
+}
+
 bool usable(double value) { return std::isfinite(value) && value > 0.0; }
 
 void set_measured(const RunRecord& record, BacktestRow& row) {
@@ -50,7 +57,11 @@ void set_predicted(const RunRecord& record, const sim::Prediction& prediction, B
   }
   const sim::Bytes peak =
       comparable_peak(prediction.memory, record.measured.value_or(hwdb::Measured{}));
-  if (usable(peak.value())) row.predicted_peak = peak;
+  if (usable(peak.value())) {
+    row.predicted_peak = peak;
+    row.peak_interval = prediction.memory.interval(peak, prediction.interval_level);
+  }
+  row.fit_probability = fit_probability(prediction);
   if (row.predicted_outcome == "infeasible") row.skipped = prediction.infeasible->message;
 }
 
@@ -80,12 +91,19 @@ BacktestRow skipped_row(std::string id, std::string group, std::string reason) {
 struct Sample {
   std::vector<double> abs_errors, signed_errors, relative_errors, inside;
   int missed = 0;
-  std::vector<double> memory_errors, memory_relative_errors;
+  std::vector<double> memory_errors, memory_relative_errors, memory_inside;
   std::vector<double> ok_right, oom_right;  // 1 for a right verdict, 0 for a wrong one
+  std::vector<double> brier_scores;
 };
 
 void append(std::vector<double>& to, const std::vector<double>& from) {
   to.insert(to.end(), from.begin(), from.end());
+}
+
+// 1 for a measured value inside the predicted interval, both ends included.
+template <typename Quantity>
+double inside(const std::optional<std::pair<Quantity, Quantity>>& interval, Quantity measured) {
+  return interval && interval->first <= measured && measured <= interval->second ? 1.0 : 0.0;
 }
 
 void add_time(const BacktestRow& row, Sample& sample) {
@@ -101,9 +119,7 @@ void add_time(const BacktestRow& row, Sample& sample) {
   sample.abs_errors.push_back(std::abs(std::log(ratio)));
   sample.signed_errors.push_back(std::log(ratio));
   sample.relative_errors.push_back(std::abs(ratio - 1.0));
-  const bool inside = row.interval && row.interval->first <= *row.measured_time &&
-                      *row.measured_time <= row.interval->second;
-  sample.inside.push_back(inside ? 1.0 : 0.0);
+  sample.inside.push_back(inside(row.interval, *row.measured_time));
 }
 
 void add_memory(const BacktestRow& row, Sample& sample) {
@@ -112,6 +128,7 @@ void add_memory(const BacktestRow& row, Sample& sample) {
   sample.memory_errors.push_back(row.predicted_peak ? std::abs(std::log(ratio)) : kMissedError);
   sample.memory_relative_errors.push_back(row.predicted_peak ? std::abs(ratio - 1.0)
                                                              : kMissedError);
+  sample.memory_inside.push_back(inside(row.peak_interval, *row.measured_peak));
 }
 
 void add_outcome(const BacktestRow& row, Sample& sample) {
@@ -119,6 +136,10 @@ void add_outcome(const BacktestRow& row, Sample& sample) {
   const double right = row.predicted_outcome == row.measured_outcome ? 1.0 : 0.0;
   if (*row.measured_outcome == "ok") sample.ok_right.push_back(right);
   if (*row.measured_outcome == "oom") sample.oom_right.push_back(right);
+  if (*row.measured_outcome != "ok" && *row.measured_outcome != "oom") return;
+  const double ran = *row.measured_outcome == "ok" ? 1.0 : 0.0;
+  const double miss = row.fit_probability ? *row.fit_probability - ran : kMissedError;
+  sample.brier_scores.push_back(miss * miss);
 }
 
 void merge_times(const Sample& from, Sample& to) {
@@ -150,6 +171,7 @@ GroupErrors group_errors(const std::string& name, const Sample& sample) {
   if (sample.abs_errors.size() >= kSmallGroup) set_times(sample, group);
   group.memory_scored = static_cast<int>(sample.memory_errors.size());
   group.memory_median_abs_error = median_if_any(sample.memory_errors);
+  group.memory_coverage = mean_if_any(sample.memory_inside);
   group.outcomes = static_cast<int>(sample.ok_right.size() + sample.oom_right.size());
   group.outcomes_right = right(sample);
   return group;
@@ -198,6 +220,7 @@ void set_outcomes(const Sample& all, OverallErrors& overall) {
     if (const std::optional<double> fraction = mean_if_any(*verdicts)) classes.push_back(*fraction);
   }
   overall.balanced_outcome_accuracy = mean_if_any(classes);
+  overall.brier_score = mean_if_any(all.brier_scores);
 }
 
 OverallErrors overall_errors(const std::vector<GroupErrors>& groups, const Sample& all) {
@@ -213,6 +236,7 @@ OverallErrors overall_errors(const std::vector<GroupErrors>& groups, const Sampl
   overall.coverage = mean_over(groups, &GroupErrors::coverage);
   overall.memory_mape = mean_if_any(all.memory_relative_errors);
   overall.memory_macro_median_abs_error = mean_over(groups, &GroupErrors::memory_median_abs_error);
+  overall.memory_coverage = mean_over(groups, &GroupErrors::memory_coverage);
   set_outcomes(all, overall);
   return overall;
 }

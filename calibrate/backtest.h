@@ -5,7 +5,12 @@
 // inside the predicted interval.  A scored row without a prediction counts as an error of 1 outside
 // every interval.  Each group counts once: the macro error is the mean of the groups' errors.
 // Groups with fewer than three scored times are pooled into one, named "(small groups)".  Memory
-// errors are not pooled.
+// errors are not pooled.  Peaks have errors, intervals and coverage alike.
+//
+// A verdict is a probability P that the run fits; with y = 1 for a run that ran and 0 for one that
+// was out of memory, its Brier score is (P - y)^2: 0 for a sure and right verdict, 1 for a sure and
+// wrong one, 1/4 for "nobody knows".  Host memory that does not suffice is P = 0.
+// Source: Brier, Monthly Weather Review 78 (1950).
 #pragma once
 
 #include <functional>
@@ -38,6 +43,8 @@ struct BacktestRow {
   std::optional<sim::Seconds> measured_time, predicted_time;
   std::optional<std::pair<sim::Seconds, sim::Seconds>> interval;
   std::optional<sim::Bytes> measured_peak, predicted_peak;
+  std::optional<std::pair<sim::Bytes, sim::Bytes>> peak_interval;
+  std::optional<double> fit_probability;
   // Predicted: "ok", "oom", "infeasible".
   std::optional<std::string> measured_outcome, predicted_outcome;
   std::optional<std::string> skipped;   // why there is no prediction
@@ -53,7 +60,7 @@ struct GroupErrors {
   int missed = 0;  // of them, without a prediction
   std::optional<double> median_abs_error, mean_abs_error, mape, bias, coverage;
   int memory_scored = 0;
-  std::optional<double> memory_median_abs_error;
+  std::optional<double> memory_median_abs_error, memory_coverage;
   int outcomes = 0, outcomes_right = 0;  // scored outcomes "ok" and "oom"
 };
 
@@ -66,10 +73,12 @@ struct OverallErrors {
   std::optional<double> memory_mape;  // mean |p - m| / m over all rows
   // Mean over groups of the median |ln(p / m)|
   std::optional<double> memory_macro_median_abs_error;
+  std::optional<double> memory_coverage;  // mean over groups
   int outcomes = 0, outcomes_right = 0;
   std::optional<double> outcome_accuracy;  // right verdicts / verdicts
   // Mean of the fractions right among "ok" and among "oom".
   std::optional<double> balanced_outcome_accuracy;
+  std::optional<double> brier_score;  // mean over verdicts
 };
 
 struct Backtest {

@@ -31,6 +31,8 @@ const FittedCoefficient kCoefficients[] = {
      [](GemmCoefficients& c, double v) { c.kernel_time = Seconds(v); }},
     {"weight_gradient_factor", &GemmPrior::weight_gradient_factor, INFINITY,
      [](GemmCoefficients& c, double v) { c.weight_gradient_factor = v; }},
+    {"transposed_factor", &GemmPrior::transposed_factor, INFINITY,
+     [](GemmCoefficients& c, double v) { c.transposed_factor = v; }},
 };
 
 double free_value(const FittedCoefficient& coefficient, double value) {

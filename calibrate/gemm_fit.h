@@ -39,6 +39,7 @@ struct GemmPrior {
   Belief wave_quantisation{0.25, 1.0};
   Belief kernel_time{4e-6, 0.5};  // s
   Belief weight_gradient_factor{0.94, 0.0};
+  Belief transposed_factor{1.0, 0.0};
 };
 
 struct GemmFit {

@@ -1,13 +1,13 @@
 #include "calibrate/run_fit.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <map>
 #include <mutex>
-#include <thread>
 
+#include "calibrate/group_shifts.h"
+#include "calibrate/in_parallel.h"
 #include "calibrate/statistics.h"
 #include "calibrate/two_piece_student.h"
 #include "hwdb/frameworks.h"
@@ -22,13 +22,13 @@ namespace {
 
 using Slopes = std::vector<std::pair<std::size_t, double>>;
 
-constexpr double kStep = 0.02;         // of a numerical derivative
-constexpr int kLinearisations = 3;     // the last moves nothing by more than a thousandth
-constexpr double kNegligible = 0.005;  // influence that is not worth naming
+constexpr double kStep = 0.02;      // of a numerical derivative
+constexpr int kLinearisations = 3;  // the last moves nothing by more than a thousandth
 
 // Priors.  Kernels are known to a few per cent and clocks under load to 10 %; what a framework
 // wastes is not known to better than 15 %; hosts differ by 30 %, which
-// studies' own effects take up; their mean and that of a framework are known to 20 %.
+// studies' own effects take up; their mean and that of a framework are known to 30 %.  What a program
+// does between its steps is known within a factor of two, the mean of programs to 35 %.
 constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.15, kGiven, false},  // all frameworks
     {0.08, 4.0, false},     // a framework
@@ -36,8 +36,8 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.06, 4.0, false},     // a device
     {0.10, kGiven, false},  // all collectives
     {0.10, kGiven, false},  // those of one family of frameworks
-    {0.20, kGiven, false},  // all hosts
-    {0.20, 4.0, false},     // those of one family
+    {0.30, kGiven, false},  // all hosts
+    {0.30, 4.0, false},     // those of one family
     {0.70, kGiven, false},  // blocks with experts
     {0.10, 4.0, true},      // a study
     {0.20, 4.0, true},      // with experts
@@ -45,25 +45,16 @@ constexpr std::array<EffectClass, kLevels> kClasses = {{
     {0.30, kGiven, false},  // hosts of a study
     {0.20, kGiven, false},  // its network
     {0.50, kGiven, false},  // low-precision GEMMs
+    {0.35, kGiven, false},  // between steps
+    {0.70, kGiven, false},  // those of a study
 }};
-
-template <typename Work>
-void in_parallel(std::size_t count, unsigned threads, Work work) {
-  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-  std::atomic<std::size_t> next = 0;
-  const auto loop = [&] {
-    for (std::size_t i = next++; i < count; i = next++) work(i);
-  };
-  std::vector<std::jthread> pool;
-  for (unsigned t = 1; t < threads; ++t) pool.emplace_back(loop);
-  loop();
-}
 
 void turn(sim::Run& run, const Knobs& knobs) {
   const auto factor = [&](Knob knob) { return std::exp(knobs[static_cast<std::size_t>(knob)]); };
   run.framework.efficiency *= factor(Knob::Efficiency);
   run.framework.collective_efficiency *= factor(Knob::CollectiveEfficiency);
-  run.framework.host.per_kernel = factor(Knob::HostCalls) * run.framework.host.per_kernel;
+  run.framework.host.factor *= factor(Knob::HostCalls);
+  run.framework.host.per_step = factor(Knob::StepHost) * run.framework.host.per_step;
   run.framework.host.per_moe_block = factor(Knob::MoeHostCalls) * run.framework.host.per_moe_block;
   run.framework.host.per_low_precision_gemm =
       factor(Knob::LowPrecisionHostCalls) * run.framework.host.per_low_precision_gemm;
@@ -120,6 +111,7 @@ class Hierarchy {
                 effect(Level::Collectives, frameworks_.lineage(framework, "").front())};
       case Knob::LowPrecisionHostCalls: return {effect(Level::LowPrecisionHosts, "")};
       case Knob::MoeHostCalls: return {effect(Level::MoeHosts, "")};
+      case Knob::StepHost: return {effect(Level::StepHosts, "")};
       case Knob::HostCalls: break;
     }
     return {effect(Level::AllHosts, ""),
@@ -150,7 +142,7 @@ class Hierarchy {
 // A run's effects: of its knobs, and of its study.
 struct RunEffects {
   std::array<std::vector<std::size_t>, kKnobs> knobs;
-  std::size_t study = 0, cell = 0, hosts = 0, network = 0;
+  std::size_t study = 0, cell = 0, hosts = 0, steps = 0, network = 0;
 };
 
 RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarchy& hierarchy) {
@@ -164,6 +156,7 @@ RunEffects effects_of(const MeasuredRuns& runs, const MeasuredRun& run, Hierarch
       Level::Cell, group + (run.moe ? " moe " : " ") + run.run.cluster.device.id + " " +
                        run.run.framework.id + " " + name_of(run.run.strategy.precision));
   effects.hosts = hierarchy.effect(Level::StudyHosts, group);
+  effects.steps = hierarchy.effect(Level::StudySteps, group);
   effects.network = hierarchy.effect(Level::StudyNetwork, group);
   return effects;
 }
@@ -221,6 +214,7 @@ class Fitting {
         o.value += slope * knobs[k];
         const auto knob = static_cast<Knob>(k);
         if (knob == Knob::HostCalls) o.slopes.emplace_back(behind_[i].hosts, slope);
+        if (knob == Knob::StepHost) o.slopes.emplace_back(behind_[i].steps, slope);
         if (knob == Knob::CollectiveEfficiency) o.slopes.emplace_back(behind_[i].network, slope);
       }
       o.slopes.emplace_back(behind_[i].study, 1.0);
@@ -283,26 +277,12 @@ class Fitting {
 
 // --- rows ---
 
-// "step times of 3 groups: a +1.2 %, b -0.8 %": what each adds to the logarithm of the value.
 std::string told_by(const RunFit& fit, const std::vector<std::size_t>& effects) {
   std::map<std::string, double> shifts;
   for (const std::size_t k : effects) {
     for (const Influence& i : fit.influence[k]) shifts[i.group] += i.shift;
   }
-  std::vector<std::pair<double, std::string>> strong;
-  for (const auto& [group, shift] : shifts)
-    if (std::abs(shift) >= kNegligible) strong.emplace_back(shift, group);
-  std::sort(strong.begin(), strong.end(),
-            [](const auto& a, const auto& b) { return std::abs(a.first) > std::abs(b.first); });
-  std::string text = kRunFit + std::to_string(shifts.size()) + " groups";
-  const char* separator = ": ";
-  for (const auto& [shift, group] : strong) {
-    char percent[32];
-    std::snprintf(percent, sizeof percent, " %+.1f %%", 100.0 * shift);
-    text += separator + group + percent;
-    separator = ", ";
-  }
-  return text;
+  return group_shifts_text(kRunFit, shifts);
 }
 
 constexpr int kRowDigits = 3;  // errors are of some per cent
@@ -383,19 +363,19 @@ class Rows {
     add_knob("framework", id, "collective_efficiency",
              frameworks_.number(id, "collective_efficiency").value_or(1.0),
              existing({{Level::AllCollectives, ""}, {Level::Collectives, id}}));
-    const double run = std::hypot(fit_.spread(Level::Cell), fit_.fit.noise);
+    add_knob("framework", id, "host.factor", 1.0,
+             existing({{Level::AllHosts, ""}, {Level::Hosts, id}}));
     add_error("framework", id, "errors.site", fit_.spread(Level::Study));
     add_error("framework", id, "errors.moe_site", fit_.spread(Level::MoeStudy));
-    add_error("framework", id, "errors.run", run);
+    add_error("framework", id, "errors.cell", fit_.spread(Level::Cell));
+    add_error("framework", id, "errors.run", fit_.fit.noise);
     add_error("framework", id, "errors.faster", std::max(0.0, -fit_.quantiles.first));
     add_error("framework", id, "errors.slower", std::max(0.0, fit_.quantiles.second));
   }
 
   // Where a framework has a time of its own.
   void add_host_calls(const std::string& id) {
-    add_host_time(
-        id, "host.per_kernel",
-        existing({{Level::AllHosts, ""}, {Level::Hosts, frameworks_.lineage(id, "").front()}}));
+    add_host_time(id, "host.per_step", existing({{Level::StepHosts, ""}}));
     add_host_time(id, "host.per_moe_block", existing({{Level::MoeHosts, ""}}));
     add_host_time(id, "host.per_low_precision_gemm", existing({{Level::LowPrecisionHosts, ""}}));
   }
@@ -426,14 +406,23 @@ class Rows {
 }  // namespace
 
 const char* name_of(Level level) {
-  constexpr std::array<const char*, kLevels> kNames = {"all frameworks",     "framework",
-                                                       "architecture",       "device",
-                                                       "all collectives",    "collectives",
-                                                       "all hosts",          "hosts",
-                                                       "MoE hosts",          "study",
-                                                       "MoE study",          "cell",
-                                                       "hosts of a study",   "network of a study",
-                                                       "low-precision hosts"};
+  constexpr std::array<const char*, kLevels> kNames = {"all frameworks",
+                                                       "framework",
+                                                       "architecture",
+                                                       "device",
+                                                       "all collectives",
+                                                       "collectives",
+                                                       "all hosts",
+                                                       "hosts",
+                                                       "MoE hosts",
+                                                       "study",
+                                                       "MoE study",
+                                                       "cell",
+                                                       "hosts of a study",
+                                                       "network of a study",
+                                                       "low-precision hosts",
+                                                       "between steps",
+                                                       "between steps of a study"};
   return kNames[static_cast<std::size_t>(level)];
 }
 

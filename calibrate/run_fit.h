@@ -1,7 +1,7 @@
 // Fits coefficients and error bars to the step times of whole runs.
 //
-// A run's time depends on six knobs: the framework's efficiency and collective_efficiency, its
-// host.per_kernel, host.per_moe_block and host.per_low_precision_gemm, and the device's
+// A run's time depends on seven knobs: the framework's efficiency and collective_efficiency, its
+// host.factor, host.per_moe_block, host.per_low_precision_gemm and host.per_step, and the device's
 // training_rate.  The logarithm of a knob's value over its prior is a sum of effects
 // (mixed_model.h), one for each level of a hierarchy:
 //
@@ -9,14 +9,15 @@
 //   efficiency             all; each framework on the line to the run's         1
 //   training_rate          architecture ("Hopper"); device                      1
 //   collective_efficiency  all; the first framework on the line                 1
-//   host.per_kernel        all; the first framework on the line                 frameworks.json
-//   host.per_moe_block, host.per_low_precision_gemm
+//   host.factor            all; the first framework on the line                 1
+//   host.per_moe_block, host.per_low_precision_gemm, host.per_step
 //                          all                                                  frameworks.json
 //
 // and ln measured = ln predicted + study + cell + noise, a study being a group of runs, once with
 // and once without experts (or expert or context ranks), and a cell its runs on one device, in one
-// framework and precision.  Hosts and networks of a study differ from the usual ones: it has an
-// effect of its own through the slopes of host.per_kernel and collective_efficiency.  A study counts
+// framework and precision.  Hosts and networks of a study differ from the usual ones, and
+// so does what its program does between steps: it has effects of its own through the slopes of
+// host.factor, host.per_step and collective_efficiency.  A study counts
 // once however many rows it has, since its rows share its
 // effect.  The spreads of effects are estimated: a level that the data do not move stays at its
 // prior and keeps its width.  What no run tells about has the spread of its level: devices and
@@ -45,9 +46,10 @@ enum class Knob {
   CollectiveEfficiency,
   HostCalls,
   MoeHostCalls,
-  LowPrecisionHostCalls
+  LowPrecisionHostCalls,
+  StepHost
 };
-inline constexpr std::size_t kKnobs = 6;
+inline constexpr std::size_t kKnobs = 7;
 
 using Knobs = std::array<double, kKnobs>;  // ln(value / prior), by Knob
 
@@ -67,9 +69,11 @@ enum class Level {
   Cell,
   StudyHosts,
   StudyNetwork,
-  LowPrecisionHosts
+  LowPrecisionHosts,
+  StepHosts,
+  StudySteps
 };
-inline constexpr std::size_t kLevels = 15;
+inline constexpr std::size_t kLevels = 17;
 const char* name_of(Level level);
 
 struct Effect {

@@ -34,6 +34,7 @@ double ranks_variance(const sim::PredictionErrors& errors) {
   return std::max(0.0, squared(errors.moe_site) - squared(errors.site));
 }
 
+double cell_variance(const SiteRun& run) { return squared(run.run.framework.errors.cell); }
 double run_variance(const SiteRun& run) { return squared(run.run.framework.errors.run); }
 
 double step_variance(const SiteRun& run) {
@@ -54,13 +55,12 @@ double mean_ranks_variance(const std::vector<SiteRun>& runs) {
 }
 
 SitePriors priors_of(const std::vector<SiteRun>& runs, const std::vector<hwdb::SiteCell>& cells) {
-  const double run = mean_of(runs, run_variance), ranks = mean_ranks_variance(runs);
+  const double shared = mean_of(runs, cell_variance), ranks = mean_ranks_variance(runs);
   SitePriors priors;
   priors.step = std::sqrt(mean_of(runs, step_variance));
-  priors.noise = std::sqrt((1.0 - kCellShare) * run);
+  priors.noise = std::sqrt(mean_of(runs, run_variance));
   for (const hwdb::SiteCell& cell : cells)
-    priors.cells.push_back(
-        std::sqrt(kCellShare * run + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
+    priors.cells.push_back(std::sqrt(shared + (cell.kind == hwdb::CellKind::Dense ? 0.0 : ranks)));
   return priors;
 }
 
@@ -113,7 +113,7 @@ hwdb::Site site_of(const std::vector<SiteRun>& runs, std::vector<hwdb::SiteCell>
   site.deviations = {fit.deviation(kStepEffect), fit.deviation(kMemoryEffect),
                      fit.deviation(kNetworkEffect)};
   const double shared = mean_variance(linear, false, [](const SiteRow&) { return true; });
-  site.error = std::sqrt(shared + kCellShare * mean_of(runs, run_variance));
+  site.error = std::sqrt(shared + mean_of(runs, cell_variance));
   site.moe_error = std::hypot(site.error, std::sqrt(mean_ranks_variance(runs)));
   site.run_error = fit.noise;
   for (std::size_t c = 0; c < cells.size(); ++c) {

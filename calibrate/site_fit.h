@@ -10,10 +10,9 @@
 // 0; their spreads are what the fit to all clusters (run_fit.h) leaves unknown:
 //
 //   step      sqrt(errors.site^2 + errors.efficiency^2 + training_rate_error^2)
-//   cell      of errors.run the part that cells have; with experts, expert or context ranks also
-//             what errors.moe_site^2 is above errors.site^2
-//   noise     of errors.run the other part; estimated from three runs on, four runs' worth of that
-//             behind it
+//   cell      errors.cell; with experts, expert or context ranks also what errors.moe_site^2 is
+//             above errors.site^2
+//   noise     errors.run; estimated from three runs on, four runs' worth of that behind it
 //   memory    0.10: measured bandwidths and cache behaviour of one kind of device
 //   network   0.15: collective bandwidth of one library over networks
 //
@@ -63,10 +62,6 @@ struct SitePriors {
   double noise = 0.07;
   std::vector<double> cells;  // by cell
 };
-
-// Of the variance of errors.run: what all runs of a cell have alike (calibrate/README.md: spreads
-// of about 9 % for cells and 7 % for runs).
-inline constexpr double kCellShare = 0.63;
 
 // Effects 0, 1 and 2 are step, memory and network; 3 + c is that of cell c.
 MixedFit site_posterior(const std::vector<SiteRow>& rows, const SitePriors& priors);

@@ -1,5 +1,5 @@
 // Summaries of samples: the arithmetic mean, the median (of an even number of values the mean of
-// the two in the middle), the scatter; and how they are printed.
+// the two in the middle), the scatter, the correlation of ranks; and how they are printed.
 #pragma once
 
 #include <optional>
@@ -18,6 +18,16 @@ double scatter(const std::vector<double>& values);
 // None of nothing.
 std::optional<double> mean_if_any(const std::vector<double>& values);
 std::optional<double> median_if_any(const std::vector<double>& values);
+
+// Spearman's rank correlation of pairs (x, y): with a and b the ranks of x and y, from 1, equal
+// values having the mean of their ranks, the correlation of Pearson of the ranks,
+//
+//   sum (a - mean a) (b - mean b) / sqrt(sum (a - mean a)^2  sum (b - mean b)^2)
+//
+// 1: one order, -1: the opposite one.  None where all values of one side are equal, or there are
+// none.  Requires as many x as y.
+// Source: Spearman, Am. J. Psychol. 15 (1904).
+std::optional<double> rank_correlation(const std::vector<double>& x, const std::vector<double>& y);
 
 // "0.831", "1.2e+03": three digits.
 std::string three_digits(double value);

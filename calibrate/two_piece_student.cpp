@@ -3,8 +3,12 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/base/student.h"
+
 namespace llmsim::calibrate {
 namespace {
+
+using sim::student_quantile;
 
 constexpr double kFreedom = 4.0;
 constexpr double kMostLogScale = 3.0;  // ln 20
@@ -23,12 +27,6 @@ double log_likelihood(const std::vector<std::pair<double, double>>& weighted,
 }
 
 }  // namespace
-
-double student_quantile(double p) {
-  const double root = std::sqrt(4.0 * p * (1.0 - p));
-  const double size = 2.0 * std::sqrt(std::max(0.0, std::cos(std::acos(root) / 3.0) / root - 1.0));
-  return p < 0.5 ? -size : size;
-}
 
 double TwoPieceStudent::quantile(double p) const {
   const double share = below / (below + above);

@@ -4,18 +4,13 @@
 //
 // f the density of t_4.  a and b are those of the greatest likelihood.  The tails of t_4 are heavy:
 // a few values far out widen their side far less than they would move an empirical quantile.
-// Quantiles: P(z < 0) = a / (a + b), and those of t_4 have a closed form (W. T. Shaw, J.
-// Computational Finance 9(4), 2006): with alpha = 4 p (1 - p),
-//   t(p) = sign(p - 1/2) 2 sqrt(cos(arccos(sqrt alpha) / 3) / sqrt alpha - 1).
+// Quantiles: P(z < 0) = a / (a + b), and those of t_4 (sim/base/student.h).
 #pragma once
 
 #include <utility>
 #include <vector>
 
 namespace llmsim::calibrate {
-
-// p strictly between 0 and 1.
-double student_quantile(double p);
 
 struct TwoPieceStudent {
   double below = 1.0;  // a

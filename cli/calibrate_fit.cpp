@@ -11,12 +11,14 @@
 
 #include "calibrate/backtest.h"
 #include "calibrate/learning_curve.h"
+#include "calibrate/memory_fit.h"
 #include "calibrate/run_fit.h"
 #include "calibrate/statistics.h"
 #include "cli/commands.h"
 #include "hwdb/coefficient_file.h"
 #include "reports/table.h"
 #include "sim/base/error.h"
+#include "sim/base/student.h"
 
 namespace llmsim::cli {
 namespace {
@@ -127,6 +129,70 @@ reports::Table effect_table(const calibrate::RunFit& fit) {
   return table;
 }
 
+struct PeakErrors {
+  std::vector<double> before, fitted, left_out, inside;
+};
+
+// By study with peaks, and the mean of all.
+reports::Table peak_table(const calibrate::MeasuredMemory& memory,
+                          const calibrate::MemoryFit& fit) {
+  reports::Table table("Median errors of peak memory, by study",
+                       {{"group", "group"},
+                        {"peaks", "peaks", Kind::Integer},
+                        {"prior_error", "at the priors", Kind::Percent},
+                        {"fitted_error", "fitted", Kind::Percent},
+                        {"left_out_error", "left out", Kind::Percent},
+                        {"left_out_bias", "bias", Kind::Percent},
+                        {"coverage", "in 90 %", Kind::Percent}});
+  std::vector<PeakErrors> groups(fit.groups.size());
+  const double reach = sim::student_quantile(0.95);
+  for (std::size_t i = 0; i < memory.peaks.size(); ++i) {
+    PeakErrors& group = groups[memory.peaks[i].group];
+    group.before.push_back(fit.before[i]);
+    group.fitted.push_back(fit.fitted[i]);
+    group.left_out.push_back(fit.left_out[i]);
+    group.inside.push_back(std::abs(fit.left_out[i]) <= reach * fit.deviations[i] ? 1.0 : 0.0);
+  }
+  PeakErrors means;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const PeakErrors& group = groups[g];
+    if (group.before.empty()) continue;
+    means.before.push_back(median_size(group.before));
+    means.fitted.push_back(median_size(group.fitted));
+    means.left_out.push_back(median_size(group.left_out));
+    means.inside.push_back(calibrate::mean(group.inside));
+    table.add_row({fit.groups[g], static_cast<std::int64_t>(group.before.size()),
+                   means.before.back(), means.fitted.back(), means.left_out.back(),
+                   calibrate::median(group.left_out), means.inside.back()});
+  }
+  if (!means.before.empty())
+    table.add_row({std::string("mean"), static_cast<std::int64_t>(memory.peaks.size()),
+                   calibrate::mean(means.before), calibrate::mean(means.fitted),
+                   calibrate::mean(means.left_out), reports::Cell(),
+                   calibrate::mean(means.inside)});
+  return table;
+}
+
+reports::Table memory_table(const calibrate::MemoryFit& fit) {
+  reports::Table table("Spreads of the levels of peak memory, and what outcomes say",
+                       {{"level", "level"},
+                        {"mean", "mean", Kind::Percent},
+                        {"spread", "spread or error", Kind::Percent}});
+  for (std::size_t level = 0; level < calibrate::kMemoryLevels; ++level) {
+    const auto of = static_cast<calibrate::MemoryLevel>(level);
+    table.add_row({std::string(name_of(of)), reports::Cell(), fit.spread(of)});
+  }
+  table.add_row({std::string("peak"), reports::Cell(), fit.fit.noise});
+  const calibrate::OutcomeFit& outcomes = fit.outcomes;
+  table.add_row({std::string("outcomes: location"), outcomes.location, outcomes.location_error});
+  table.add_row(
+      {std::string("outcomes: ln of the scale"), outcomes.log_scale, outcomes.log_scale_error});
+  table.add_note("outcomes: " + std::to_string(outcomes.ran) + " ran, " +
+                 std::to_string(outcomes.out_of_memory) + " out of memory, " +
+                 std::to_string(outcomes.studies) + " studies that report both");
+  return table;
+}
+
 reports::Table curve_table(const std::vector<calibrate::StudyCurve>& studies) {
   reports::Table table("Median errors of the other runs of a study after some of its runs",
                        {{"runs", "runs", Kind::Integer},
@@ -185,7 +251,7 @@ int run_calibrate_fit(const FitOptions& options) {
   if (runs.runs.empty())
     throw Error("no run with a scored step time that can be predicted; a fit needs some");
   const calibrate::RunFit fit = calibrate::run_fit(runs);
-  const std::vector<hwdb::Coefficient> rows = calibrate::fitted_rows(fit);
+  std::vector<hwdb::Coefficient> rows = calibrate::fitted_rows(fit);
   if (options.learning_curve) {
     const auto studies = calibrate::learning_curves(runs, fit);
     if (studies.empty()) throw Error("no study of at least six runs; a learning curve needs one");
@@ -195,14 +261,27 @@ int run_calibrate_fit(const FitOptions& options) {
     write_result(text, options.output);
     return 0;
   }
-  if (!options.coefficients.empty())
-    write_file(hwdb::with_fitted_rows(coefficients, options.coefficients, rows, calibrate::kRunFit),
-               options.coefficients);
+  const calibrate::MeasuredMemory memory = calibrate::measured_memory(files);
+  const calibrate::MemoryFit memory_fit = calibrate::memory_fit(memory);
+  const std::vector<hwdb::Coefficient> memory_rows = calibrate::fitted_rows(memory_fit);
+  if (!options.coefficients.empty()) {
+    coefficients =
+        hwdb::with_fitted_rows(coefficients, options.coefficients, rows, calibrate::kRunFit);
+    if (!memory.groups.empty())  // runs with times alone leave what is known of memory
+      coefficients = hwdb::with_fitted_rows(coefficients, options.coefficients, memory_rows,
+                                            calibrate::kMemoryFit);
+    write_file(coefficients, options.coefficients);
+  }
+  rows.insert(rows.end(), memory_rows.begin(), memory_rows.end());
   if (format == reports::Format::Json) {
     write_result(hwdb::coefficients_json(rows), options.output);
     return 0;
   }
   std::vector<reports::Table> tables{group_table(runs, fit), spread_table(fit)};
+  if (!memory.groups.empty()) {
+    tables.push_back(peak_table(memory, memory_fit));
+    tables.push_back(memory_table(memory_fit));
+  }
   if (options.effects) tables.push_back(effect_table(fit));
   std::string text;
   for (const reports::Table& table : tables)

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/misspelling.h"
 #include "cli/output.h"
+#include "cli/shell_texts.h"
 
 namespace llmsim::cli {
 namespace {
@@ -53,6 +54,7 @@ int run(int argc, char** argv) {
   add_calibrate(program, status);
   add_hardware(program, status);
   add_models(program, status);
+  add_shell_texts(program, LLMSIM_VERSION, status);
   if (const auto complaint = misspelling(program, {argv + std::min(argc, 1), argv + argc})) {
     report_error(*complaint);
     return kUsage;

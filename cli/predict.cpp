@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "cli/job_options.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/run_request.h"
@@ -12,12 +13,15 @@
 #include "sim/base/error.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
+#include "sim/switches.h"
 
 namespace llmsim::cli {
 namespace {
 
 struct PredictOptions {
   RunOptions run;
+  JobOptions job;
+  bool verbose = false;
   // a published figure to explain.
   std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};
   std::optional<std::string> explain{};  // instead of the usual answer
@@ -61,7 +65,7 @@ void add_explain_option(CLI::App& c, PredictOptions& o) {
                                       "and the coefficients behind them, instead of the usual "
                                       "answer; default none; example: --explain gemm");
   explain->type_name("NAME");
-  for (const char* other : {"--memory-timeline", "--reported-mfu", "--reported-tflops"})
+  for (const char* other : {"--memory-timeline", "--reported-mfu", "--reported-tflops", "--tokens"})
     explain->excludes(c.get_option(other));
 }
 
@@ -125,16 +129,24 @@ int run_predict(const PredictOptions& options) {
   const std::optional<reports::Explained> explained = explained_of(options);
   const hwdb::Database database = open_database(options.database);
   const Request request = request_of(options.run, database);
-  const std::optional<reports::Reported> reported = reported_of(options, request.measured);
+  reports::PredictionExtras extras{.reported = reported_of(options, request.measured),
+                                   .one_screen = !options.verbose};
   sim::Prediction prediction = sim::predict(request.run);
   add_measured_warnings(prediction, request.measured);
-  const std::optional<sim::MemoryCurve> curve = curve_of(options, prediction, format);
+  extras.curve = curve_of(options, prediction, format);
+  extras.job = job_of(options.job, prediction, database);
+  if (extras.job)
+    prediction.run.facts.insert(prediction.run.facts.end(), extras.job->facts.begin(),
+                                extras.job->facts.end());
+  if (extras.one_screen && prediction.feasible())
+    extras.assumed_switches =
+        sim::switch_worths(prediction.run, reports::assumed_strategy_fields(prediction.run));
   const reports::Provenance provenance{.database = name_of(database)};
   const reports::Style style = style_of(options.output);
   // a run that breaks a rule has nothing to explain.
   const bool explains = explained && !prediction.memory.stages.empty();
   write_result(explains ? reports::render(*explained, prediction.run, provenance, format, style)
-                        : reports::render(prediction, provenance, format, style, reported, curve),
+                        : reports::render(prediction, provenance, format, style, extras),
                options.output);
   if (prediction.feasible()) return 0;
   say_why_not(prediction.infeasible->message);
@@ -149,8 +161,11 @@ void add_predict(CLI::App& program, int& status) {
   const auto options = std::make_shared<PredictOptions>();
   add_run_or_file(*command, options->run);
   add_reported_options(*command, *options);
+  add_job_options(*command, options->job);
   add_timeline_options(*command, *options);
   add_explain_option(*command, *options);
+  command->add_flag("--verbose", options->verbose,
+                    "also every term, stage, convention and assumption, and each figure's source");
   add_output_options(*command, options->output);
   add_database_option(*command, options->database);
   command->footer(

@@ -13,6 +13,7 @@
 #include "hwdb/frameworks.h"
 #include "hwdb/hardware.h"
 #include "hwdb/huggingface.h"
+#include "hwdb/plan_query.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/spelling.h"
 #include "sim/base/error.h"
@@ -296,17 +297,18 @@ hwdb::RunResolver resolver_of(const RunOptions& options, const hwdb::Database& d
   return hwdb::RunResolver(database, hwdb::Frameworks::shipped(), std::move(site));
 }
 
-sim::Run resolved(hwdb::RunRecord record, const sim::Transformer& model, const Notes& notes,
-                  hwdb::RunResolver& resolver, bool laid_out = true) {
+void put_model(const sim::Transformer& model, hwdb::RunRecord& record) {
   record.id = model.name;
   record.model = hwdb::recorded(model);
-  sim::Run run = laid_out ? resolver.resolve(record) : resolver.resolve_without_layout(record);
+}
+
+// A resolved run with the values that nobody gave.
+void add_notes(const Notes& notes, sim::Run& run) {
   if (run.cluster.system_accelerator) {
     throw Error("--hardware = " + run.cluster.device.id + ": system " + run.cluster.id + " has " +
                 *run.cluster.system_accelerator + "; leave out --hardware or --system");
   }
   run.facts.insert(run.facts.begin(), notes.begin(), notes.end());
-  return run;
 }
 
 // The fields of "recompute." as a whole.
@@ -433,7 +435,9 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
   record_mesh(layout, strategy, devices);
   record.training = training_of(options, std::move(strategy), record.hardware, database, notes);
   hwdb::RunResolver resolver = resolver_of(options, database);
-  sim::Run run = resolved(std::move(record), model, notes, resolver);
+  put_model(model, record);
+  sim::Run run = resolver.resolve(record);
+  add_notes(notes, run);
   set_mesh(layout, run.strategy);
   return run;
 }
@@ -457,14 +461,10 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   record.training.strategy["global_batch"] =
       std::int64_t{global_batch_of(options, model.seq_len, devices, devices, false, notes)};
   hwdb::RunResolver resolver = resolver_of(options, database);
-  sim::PlanQuery query;
-  for (const auto sharding : {sim::Sharding::None, sim::Sharding::Zero1, sim::Sharding::Zero2,
-                              sim::Sharding::Zero3, sim::Sharding::Hsdp}) {
-    record.training.strategy["sharding"] = std::string(sim::name_of(sharding));
-    sim::Run run = resolved(record, model, notes, resolver, false);
-    query.under.emplace(sharding, std::move(run));
-  }
-  query.base = query.under.at(sim::Sharding::None);
+  put_model(model, record);
+  sim::PlanQuery query = hwdb::plan_query(std::move(record), resolver);
+  for (auto& [sharding, run] : query.under) add_notes(notes, run);
+  add_notes(notes, query.base);
   query.restriction = restriction_of(options);
   return query;
 }

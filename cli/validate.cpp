@@ -1,9 +1,6 @@
 #include "cli/commands.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -14,12 +11,15 @@
 
 #include "calibrate/ablation.h"
 #include "calibrate/backtest.h"
+#include "calibrate/plan_backtest.h"
 #include "calibrate/source_tables.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "hwdb/comparison.h"
 #include "hwdb/database.h"
 #include "hwdb/run_resolver.h"
 #include "hwdb/source_tables.h"
+#include "reports/plan_backtest.h"
 #include "reports/source_tables.h"
 #include "reports/validation.h"
 #include "sim/base/error.h"
@@ -34,6 +34,7 @@ struct ValidateOptions {
   std::string format = "table";
   bool ablations = false;   // what settings are worth, as ratios, instead of errors by group
   bool rows = false;        // with ablations: every pair
+  bool plans = false;       // what the planner chooses, instead of errors by group
   std::string comparisons;  // file of stated pairs; empty: the project's, if `files` is empty
   std::string tables;       // folder of descriptions of source tables; empty: none
   bool skipped = false;     // list every run without a prediction, not only scored ones
@@ -63,21 +64,6 @@ fs::path project_root() {
               "LLMSIM_SOURCE_DIR to the project's folder");
 }
 
-// One line on a terminal, from the moment it takes long.
-calibrate::Progress progress_line() {
-  if (isatty(STDERR_FILENO) == 0) return {};
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
-  return [start](std::size_t done, std::size_t all) {
-    if (Clock::now() - start < std::chrono::seconds(1) || done % 64 != 0) return;
-    std::cerr << "\rpredicting " << done << " of " << all << "\x1b[K" << std::flush;
-  };
-}
-
-void clear_progress_line() {
-  if (isatty(STDERR_FILENO) != 0) std::cerr << "\r\x1b[K" << std::flush;
-}
-
 // The measured runs that were asked for, and what the simulator says about them.
 struct Validation {
   std::vector<hwdb::RunFile> files;
@@ -102,10 +88,10 @@ Validation::Validation(const ValidateOptions& options)
     : files(read_run_files(options.files)),
       database(open_database(options.database.value_or(""))),
       resolver(database) {
+  ProgressLine line("predicting");
   backtest = calibrate::backtest(
       files, scope_of(options), [this](const hwdb::RunRecord& record) { return predict(record); },
-      progress_line());
-  clear_progress_line();
+      [&](std::size_t done, std::size_t all) { line.tell(done, all); });
 }
 
 // An empty answer is an error.
@@ -210,8 +196,42 @@ std::string tables_text(Validation& validation, const ValidateOptions& options,
              : reports::render(reports::source_summary(projects), format);
 }
 
+calibrate::PlanBacktest plan_backtest_of(const ValidateOptions& options) {
+  const std::vector<hwdb::RunFile> files = read_run_files(options.files);
+  const hwdb::Database database = open_database(options.database.value_or(""));
+  hwdb::RunResolver resolver(database);
+  ProgressLine line("planning");
+  return calibrate::plan_backtest(files, scope_of(options), resolver, 0,
+                                  [&](std::size_t done, std::size_t all) { line.tell(done, all); });
+}
+
+std::string plans_text(const ValidateOptions& options, reports::Format format) {
+  const calibrate::PlanBacktest backtest = plan_backtest_of(options);
+  if (backtest.runs.empty()) {
+    throw Error("no run could be planned" +
+                (backtest.skipped.empty()
+                     ? "; the files have no measured run in --scope = " + options.scope
+                     : "; the first one: " + backtest.skipped.front().second));
+  }
+  if (!backtest.skipped.empty())
+    std::cerr << backtest.skipped.size()
+              << " runs could not be planned; --format json has the reasons\n";
+  if (format == reports::Format::Json) return reports::plan_backtest_json(backtest);
+  std::string text = reports::render(reports::plan_backtest_table(backtest), format);
+  if (format == reports::Format::Csv) return text;
+  for (const reports::Table& table :
+       {reports::outside_table(backtest), reports::missed_table(backtest)}) {
+    if (!table.rows().empty()) text += "\n" + reports::render(table, format);
+  }
+  return text;
+}
+
 int run_validate(const ValidateOptions& options) {
   const reports::Format format = format_of({.format = options.format, .file = {}});
+  if (options.plans) {
+    write_result(plans_text(options, format), {});
+    return 0;
+  }
   Validation validation(options);
   require_predictions(validation.backtest, options);
   print_warnings(validation);
@@ -255,6 +275,36 @@ std::vector<std::string> run_files(const std::vector<std::string>& paths) {
   return files;
 }
 
+namespace {
+
+// What else than errors by group is asked for.
+void add_questions(CLI::App& c, ValidateOptions& o) {
+  CLI::Option* ablations = c.add_flag("--ablations", o.ablations,
+                                      "what settings are worth: step times and peaks of "
+                                      "runs that differ in one setting, as ratios");
+  CLI::Option* plans = c.add_flag("--plans", o.plans,
+                                  "what the planner chooses for the problem of every run: "
+                                  "layouts that its search misses or does not "
+                                  "try, how well predictions order measured layouts, and "
+                                  "how plans compare with the best of them");
+  plans->excludes(ablations);
+  c.add_flag("--rows", o.rows, "with --ablations: every pair of runs")->needs(ablations);
+  c.add_option("--comparisons", o.comparisons,
+               "with --ablations: file of pairs and speed-ups that studies state; default: the "
+               "project's, without files")
+      ->needs(ablations);
+  c.add_option("--tables", o.tables,
+               "folder of descriptions of source tables: write each project's tables, "
+               "predicted beside measured, as Markdown "
+               "beside its description, and print a summary")
+      ->excludes(ablations)
+      ->excludes(plans);
+  c.add_flag("--skipped", o.skipped, "list every run without a prediction, with the reason")
+      ->excludes(plans);
+}
+
+}  // namespace
+
 void add_validate(CLI::App& program, int& status) {
   const auto options = std::make_shared<ValidateOptions>();
   CLI::App* command =
@@ -268,24 +318,7 @@ void add_validate(CLI::App& program, int& status) {
       ->capture_default_str();
   command->add_option("--format", options->format, "table, markdown, csv, json or latex")
       ->capture_default_str();
-  CLI::Option* ablations = command->add_flag("--ablations", options->ablations,
-                                             "what settings are worth: step times and peaks of "
-                                             "runs that differ in one setting, as ratios");
-  command->add_flag("--rows", options->rows, "with --ablations: every pair of runs")
-      ->needs(ablations);
-  command
-      ->add_option("--comparisons", options->comparisons,
-                   "with --ablations: file of pairs and speed-ups that studies state; default: the "
-                   "project's, without files")
-      ->needs(ablations);
-  command
-      ->add_option("--tables", options->tables,
-                   "folder of descriptions of source tables: write each project's tables, "
-                   "predicted beside measured, as Markdown "
-                   "beside its description, and print a summary")
-      ->excludes(ablations);
-  command->add_flag("--skipped", options->skipped,
-                    "list every run without a prediction, with the reason");
+  add_questions(*command, *options);
   command->add_option("--db", options->database, "database file; default: that of the user");
   command->callback([options, &status] { status = run_validate(*options); });
 }

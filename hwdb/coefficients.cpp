@@ -78,6 +78,7 @@ const std::vector<Field<GemmCoefficients>> kGemmFields = {
     COEFFICIENT(GemmCoefficients, "smallest_tile", 1.0, 64.0, smallest_tile),
     COEFFICIENT(GemmCoefficients, "alignment", 1.0, 1024.0, alignment),
     COEFFICIENT(GemmCoefficients, "weight_gradient_factor", 0.01, 2.0, weight_gradient_factor),
+    COEFFICIENT(GemmCoefficients, "transposed_factor", 0.01, 2.0, transposed_factor),
     COEFFICIENT(GemmCoefficients, "clock_factor", 0.1, 2.0, clock_factor),
     COEFFICIENT(GemmCoefficients, "kernel_time_s", 0.0, 1.0, kernel_time),
 };

@@ -4,7 +4,7 @@
 //   gemm.F.K          of GEMMs in one format, F in fp32 tf32 fp16 bf16 fp8 fp4
 //   gemm.K            of all formats; K in max_efficiency k_half wave_quantisation
 //                     misaligned_factor misaligned_batch_factor smallest_tile alignment
-//                     weight_gradient_factor kernel_time_s
+//                     weight_gradient_factor transposed_factor kernel_time_s
 //   attention.A.K     of one kind of attention kernel, A in flash-1 flash-triton flash-2 flash-3
 //                     cudnn composable-kernel aotriton aotriton-first splash blockwise
 //                     blockwise-fp32; K in forward backward seq_half head_dim_64_factor

@@ -151,6 +151,11 @@ std::unique_ptr<Connection> default_or_shipped() {
   return in_memory();
 }
 
+// What measurement_row() reads.
+constexpr const char* kSelectMeasurements =
+    "SELECT m.id, subject, accelerator, evidence, source, origin, record, columns, points "
+    "FROM measurements m LEFT JOIN curves c ON c.measurement = m.id ";
+
 const char* table_of(HardwareKind kind) {
   return kind == HardwareKind::System ? "systems" : "accelerators";
 }
@@ -306,12 +311,18 @@ std::vector<std::string> Database::coefficient_ids(std::string_view scope) const
 
 std::vector<Measurement> Database::measurements(std::string_view subject,
                                                 std::string_view accelerator) const {
-  Statement query(*impl_->connection,
-                  "SELECT m.id, subject, accelerator, evidence, source, origin, record, columns, "
-                  "points FROM measurements m "
-                  "LEFT JOIN curves c ON c.measurement = m.id WHERE subject = ? AND accelerator = "
-                  "? ORDER BY m.id");
+  Statement query(*impl_->connection, std::string(kSelectMeasurements) +
+                                          "WHERE subject = ? AND accelerator = ? ORDER BY m.id");
   query.bind(subject).bind(accelerator);
+  std::vector<Measurement> rows;
+  while (query.step()) rows.push_back(measurement_row(query));
+  return rows;
+}
+
+std::vector<Measurement> Database::measurements(std::string_view subject) const {
+  Statement query(*impl_->connection,
+                  std::string(kSelectMeasurements) + "WHERE subject = ? ORDER BY m.id");
+  query.bind(subject);
   std::vector<Measurement> rows;
   while (query.step()) rows.push_back(measurement_row(query));
   return rows;

@@ -106,6 +106,7 @@ class Database {
   std::vector<std::string> coefficient_ids(std::string_view scope) const;
   std::vector<Measurement> measurements(std::string_view subject,
                                         std::string_view accelerator) const;
+  std::vector<Measurement> measurements(std::string_view subject) const;  // of all hardware
   std::int64_t count(const std::string& table, Origin origin) const;
 
   // The user's own rows.  Hardware and coefficients of the same name replace earlier rows of the

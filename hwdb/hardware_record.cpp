@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hwdb/shipping.h"
+#include "sim/job/estimate.h"
 
 namespace llmsim::hwdb {
 namespace {
@@ -114,11 +115,24 @@ void set_body(sim::Device& device, const HardwareRecord& record, Ledger& ledger)
                 source_for(record.fields, {"tdp", "power"}));
 }
 
-// Middle of the prices of an hour: a list price may be a range.
-std::optional<Sourced> price(const Database& database, const HardwareRecord& record) {
+// Of the logarithm of a price where one only is public.
+constexpr double kOnePriceDeviation = 0.5;
+
+// "3 public prices of 2026-01-15 to 2026-05-20".
+std::string prices_text(std::size_t count, std::vector<std::string> dates) {
+  std::string text = count == 1 ? "1 public price" : std::to_string(count) + " public prices";
+  if (dates.empty()) return text;
+  const auto [first, last] = std::minmax_element(dates.begin(), dates.end());
+  return text + " of " + *first + (*first == *last ? "" : " to " + *last);
+}
+
+}  // namespace
+
+std::optional<HourPrice> hour_price(const Database& database, const HardwareRecord& record) {
   if (const auto given = number(record.fields, "price_per_hour"))
-    return Sourced{*given, record.evidence(), source_for(record.fields, {"price"})};
+    return HourPrice{{*given, record.evidence(), source_for(record.fields, {"price"})}};
   std::vector<double> prices;
+  std::vector<std::string> dates;
   for (const Measurement& measurement : database.measurements("prices", record.row.id)) {
     const json entry = json::parse(measurement.record);
     const auto found = entry.find("usd_per_accelerator_hour");
@@ -126,16 +140,15 @@ std::optional<Sourced> price(const Database& database, const HardwareRecord& rec
     prices.push_back(found->is_array()
                          ? (found->front().get<double>() + found->back().get<double>()) / 2.0
                          : found->get<double>());
+    if (const std::string date = text(entry, "date"); !date.empty()) dates.push_back(date);
   }
   if (prices.empty()) return std::nullopt;
   std::sort(prices.begin(), prices.end());
   const double median = (prices[(prices.size() - 1) / 2] + prices[prices.size() / 2]) / 2.0;
-  return Sourced{
-      median, Evidence::Measured,
-      "median of " + std::to_string(prices.size()) + " public prices: facts/prices.json"};
+  return HourPrice{{median, Evidence::Measured,
+                    "median of " + prices_text(prices.size(), dates) + ": facts/prices.json"},
+                   prices.size() == 1 ? kOnePriceDeviation : sim::pooled(prices).log_deviation};
 }
-
-}  // namespace
 
 HardwareRecord record_of(HardwareRow row) {
   json fields = json::parse(row.record);
@@ -227,9 +240,10 @@ sim::Device recorded_device(const Database& database, const HardwareRecord& reco
   set_memory(device, record, ledger);
   set_body(device, record, ledger);
   device.host_bandwidth = BytesPerSecond(host_bandwidth(database, record).value);
-  if (const auto hour = price(database, record)) {
-    device.price_per_hour = hour->value;
-    ledger.note("price_per_hour", printed(hour->value, "USD"), hour->evidence, hour->source);
+  if (const auto hour = hour_price(database, record)) {
+    const Sourced& usd = hour->usd;
+    device.price_per_hour = usd.value;
+    ledger.note("price_per_hour", printed(usd.value, "USD"), usd.evidence, usd.source);
   }
   return device;
 }

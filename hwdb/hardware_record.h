@@ -4,6 +4,7 @@
 // Private to hwdb.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,6 +77,15 @@ inline constexpr sim::BytesPerSecond kPcieGen4{31.5e9};
 
 // Without coefficients; notes every value but the host link's, which a coefficient may replace.
 sim::Device recorded_device(const Database& database, const HardwareRecord& record, Ledger& ledger);
+
+// USD of a device-hour: what the record says, else the median of the public prices, of which the
+// middle counts where one is a range.
+struct HourPrice {
+  Sourced usd;
+  // Of the logarithm of the next price (sim/job/estimate.h, pooled); 0: the record's.
+  double log_deviation = 0.0;
+};
+std::optional<HourPrice> hour_price(const Database& database, const HardwareRecord& record);
 
 // Mean of the measured host-to-device rates, the practical rate of the record, or a part of the
 // theoretical one.

@@ -37,6 +37,7 @@ struct RecordedHardware {
   std::optional<double> inter_node_bytes_per_s_per_device;  // one direction
   std::optional<std::string> transport;                     // "rdma", "sockets"
   std::optional<std::string> collective_algorithm;  // "auto", "ring", "tree", "hierarchical"
+  bool operator==(const RecordedHardware&) const = default;
 };
 
 struct RecordedTraining {

@@ -119,10 +119,14 @@ void check_memory_savers(const sim::Recompute& recompute, const sim::Offload& of
 }
 
 // Fields of which the framework has a default.  Between tensor ranks that do not exist nothing is
-// sharded or overlapped; of context ranks that do not exist nothing is told.
+// sharded or overlapped; of context ranks that do not exist nothing is told.  A search, which has
+// yet to choose them, overlaps as the framework does, and shards where that is stated.
 void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out, sim::Strategy& s,
                   Assumptions& assume) {
-  if (s.tp == 1) usual.sequence_parallel = usual.tp_overlap = false;
+  if (s.tp == 1) {
+    usual.sequence_parallel = false;
+    usual.tp_overlap = usual.tp_overlap && !laid_out;
+  }
   const sim::Strategy asked = s;
   for (const sim::StrategyField& field : sim::strategy_fields()) {
     if (!field.of_framework || t.strategy.contains(field.key)) continue;
@@ -132,7 +136,7 @@ void set_defaults(const RecordedTraining& t, sim::Strategy usual, bool laid_out,
       assume.note(("training." + field.key).c_str(), sim::text_of(value),
                   "default of the framework for such a run");
   }
-  s.sequence_parallel = s.sequence_parallel && s.tp > 1;
+  s.sequence_parallel = s.sequence_parallel && (s.tp > 1 || !laid_out);
 }
 
 void set_adapters(const RecordedModel& m, sim::Strategy& s, Assumptions& assume) {

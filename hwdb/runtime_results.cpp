@@ -115,6 +115,7 @@ MeasuredKernel kernel_of(const json& record, const std::string& where) {
   kernel.op.dtype = dtype_of(record);
   kernel.op.causal = record.value("causal", false);
   kernel.op.weight_gradient = record.value("weight_gradient", false);
+  kernel.op.transposed = record.value("transposed", false);
   kernel.op.repeats = record.value("repeats", 1.0);
   ObjectReader reader(record, where, name);
   read_work(reader, kernel);

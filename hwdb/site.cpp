@@ -125,6 +125,7 @@ void replace_errors(const Site& site, const SiteCell* cell, sim::Run& run) {
   sim::PredictionErrors& errors = run.framework.errors;
   run.cluster.device.achieved.training_rate_error = 0.0;
   errors.efficiency = 0.0;
+  errors.cell = 0.0;  // is in those of the site
   errors.run = site.run_error;
   errors.site = cell ? cell->error : site.error;
   errors.moe_site = site.moe_error;
@@ -142,10 +143,8 @@ void turn(sim::Run& run, const SiteEffects& effects) {
   sim::Framework& framework = run.framework;
   framework.efficiency /= slower;
   framework.collective_efficiency *= std::exp(effects.network) / slower;
-  for (sim::Seconds* time : {&framework.host.per_kernel, &framework.host.per_recomputed_block,
-                             &framework.host.per_moe_block, &framework.host.per_low_precision_gemm,
-                             &framework.host.per_unit, &framework.host.per_step})
-    *time = slower * *time;
+  framework.host.factor *= slower;
+  framework.host.per_step = slower * framework.host.per_step;
   run.cluster.device.achieved.memory_fraction *= std::exp(effects.memory);
 }
 

@@ -153,6 +153,7 @@ Json memory_json(const sim::Memory& memory) {
                                            ? amount(memory.host.capacity.value())
                                            : Json(nullptr)},
           {"margin_bytes", amount(memory.margin.value())},
+          {"fit_probability", number(memory.fit_probability())},
           {"stages", stages},
           {"timeline", timeline}};
 }
@@ -205,6 +206,9 @@ void add_figures(const sim::Prediction& p, Json& json) {
   json["bubble"] = number(p.bubble);
   json["memory"] = memory_json(p.memory);
   json["memory"]["peak"] = peak_json(p);
+  const auto [least, most] = p.memory.interval(p.memory.peak, p.interval_level);
+  json["memory"]["peak_interval_bytes"] =
+      Json::array({amount(least.value()), amount(most.value())});
   json["communication"] = communication_json(p.communication);
   json["flops"] = {{"model", amount(p.model_flops.value())},
                    {"hardware", amount(p.hardware_flops.value())}};

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "reports/job.h"
 #include "reports/provenance.h"
 #include "reports/reported.h"
 #include "sim/memory/footprint.h"
@@ -32,6 +33,9 @@ Json prediction_json(const sim::Prediction& prediction, const Provenance& proven
 
 // What a published figure means: the key "reported" of a prediction.
 Json reported_json(const sim::Prediction& prediction, const Reported& reported);
+
+// A whole training job: the key "job" of a prediction (job.cpp).
+Json job_json(const JobAnswer& answer);
 
 // The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
 Json curve_json(const sim::MemoryCurve& curve);

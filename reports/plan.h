@@ -2,11 +2,15 @@
 // for machines.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "reports/job.h"
 #include "reports/provenance.h"
 #include "reports/table.h"
 #include "sim/plan.h"
+#include "sim/switches.h"
 
 namespace llmsim::reports {
 
@@ -15,14 +19,17 @@ namespace llmsim::reports {
 struct PlanAnswer {
   sim::PlanQuery query;
   sim::Plan plan;
-  std::size_t shown = 10;   // rows of the ranking
-  sim::Seconds duration{};  // wall clock of the search
+  std::size_t shown = 10;          // rows of the ranking
+  bool verbose = false;            // for people: also what failed and what was assumed
+  std::string command{};           // that predicts the winner
+  std::optional<JobAnswer> job{};  // all steps of the winner
+  std::vector<sim::SwitchWorth> assumed_switches{};  // of the winner
+  sim::Seconds duration{};                           // wall clock of the search
   Provenance provenance;
 };
 
-// For people: ranking, comparison of the winner with the best plan of another mesh and of every
-// other sharding, tp and pp, Pareto front, rejected strategies with the nearest miss of each rule,
-// the query with its defaults.  CSV is the ranking alone; JSON has the keys of README.md, "plan".
+// For people the screen of plan_screen.h.  CSV is the ranking alone; JSON has the keys of README.md,
+// "plan".
 std::string render(const PlanAnswer& answer, Format format, const Style& style = {});
 
 // One line of a search without a plan: the rule that most strategies break, and what the nearest to

@@ -8,6 +8,8 @@
 #include "reports/json.h"
 #include "reports/memory_peak.h"
 #include "reports/provenance.h"
+#include "reports/result_text.h"
+#include "reports/step_parts.h"
 #include "reports/strategy_text.h"
 
 namespace llmsim::reports {
@@ -15,57 +17,18 @@ namespace {
 
 using sim::Prediction;
 
-// A table of names and texts.
-Table figures_table(std::string title) {
-  return Table(std::move(title), {{"figure", "", Kind::Text}, {"value", "", Kind::Text}});
-}
-
 bool simulated(const Prediction& p) { return p.step_time > sim::Seconds(0.0); }
 
 std::string count(std::int64_t number, const char* one) {
   return grouped(number) + " " + one + (number == 1 ? "" : "s");
 }
 
-std::string hardware_text(const sim::Cluster& cluster) {
-  const std::string name = cluster.device.id.empty() ? cluster.id : cluster.device.id;
-  const std::string system =
-      cluster.id.empty() || cluster.id == name ? "" : " (" + cluster.id + ")";
-  return std::to_string(cluster.num_devices) + " x " + name + system;
-}
-
-std::string title_of(const Prediction& p) {
-  return p.run.model.name + " on " + hardware_text(p.run.cluster);
-}
-
 // --- result ---
 
-std::string step_time_text(const Prediction& p) {
-  return human(p.step_time) + " (" + human(p.interval.first) + " to " + human(p.interval.second) +
-         " with " + std::to_string(std::lround(p.interval_level * 100.0)) + " % probability)" +
-         (p.slow_step_time
-              ? "; " + human(*p.slow_step_time) + " while the network is in its slow state"
-              : "");
-}
-
-std::string throughput_text(const Prediction& p) {
-  const double all = p.tokens_per_second_per_device * p.run.cluster.num_devices;
-  return significant(p.tokens_per_second_per_device) + " tokens/s per device, " + significant(all) +
-         " tokens/s in all";
-}
-
-std::string utilisation_text(const Prediction& p) {
-  return human(p.flops_per_device) + " per device, MFU " + percent(p.mfu) + ", HFU " +
-         percent(p.hfu);
-}
-
-std::string memory_text(const sim::Memory& memory) {
-  const std::string verdict =
-      memory.fits() ? "fits, " + human(memory.capacity - memory.needed()) + " to spare"
-                    : "OUT OF MEMORY, " + human(memory.needed() - memory.capacity) + " too much";
-  const std::string gaps =
-      memory.margin > sim::Bytes(0.0) ? " + " + human(memory.margin) + " gaps" : "";
-  return human(memory.peak) + gaps + " + " + human(memory.context) + " context of " +
-         human(memory.capacity) + " usable: " + verdict;
+std::string peak_interval_text(const Prediction& p) {
+  const auto [least, most] = p.memory.interval(p.memory.peak, p.interval_level);
+  return "the peak is " + human(least) + " to " + human(most) + " with " +
+         std::to_string(std::lround(p.interval_level * 100.0)) + " % probability";
 }
 
 std::string host_text(const sim::HostMemory& host) {
@@ -77,23 +40,25 @@ std::string host_text(const sim::HostMemory& host) {
 Table result_table(const Prediction& p) {
   Table figures = figures_table(title_of(p));
   if (p.infeasible) {
-    figures.add_row({"verdict", "does not run: " + p.infeasible->rule});
-    figures.add_row({"reason", p.infeasible->message});
+    add_figure(figures, "verdict", "does not run: " + p.infeasible->rule);
+    add_figure(figures, "reason", p.infeasible->message);
   }
   if (simulated(p)) {
-    figures.add_row({"step time", step_time_text(p)});
-    figures.add_row({"throughput", throughput_text(p)});
-    figures.add_row({"model FLOP/s", utilisation_text(p)});
-    figures.add_row({"memory", memory_text(p.memory)});
-    figures.add_row({"memory peak", peak_phase_text(p)});
-    figures.add_row({"memory reserved", human(p.memory.reserved) + " by the allocator, " +
-                                            human(p.memory.device) + " on the device"});
+    add_figure(figures, "step time", step_time_text(p));
+    add_figure(figures, "throughput", throughput_text(p));
+    add_figure(figures, "model FLOP/s", utilisation_text(p));
+    add_figure(figures, "memory", memory_text(p.memory));
+    add_figure(figures, "memory peak", peak_phase_text(p));
+    add_figure(figures, "memory interval", peak_interval_text(p));
+    add_figure(figures, "memory reserved",
+               human(p.memory.reserved) + " by the allocator, " + human(p.memory.device) +
+                   " on the device");
     if (p.memory.host.device > sim::Bytes(0.0))
-      figures.add_row({"host memory", host_text(p.memory.host)});
+      add_figure(figures, "host memory", host_text(p.memory.host));
     if (p.run.strategy.pp > 1)
-      figures.add_row({"pipeline bubble", percent(p.bubble) + " of the busiest stage"});
+      add_figure(figures, "pipeline bubble", percent(p.bubble) + " of the busiest stage");
   }
-  for (const std::string& warning : p.warnings) figures.add_row({"warning", warning});
+  for (const std::string& warning : p.warnings) add_figure(figures, "warning", warning);
   return figures;
 }
 
@@ -153,20 +118,22 @@ Table run_table(const Prediction& p) {
   const sim::Run& run = p.run;
   const sim::Strategy& s = run.strategy;
   Table figures = figures_table("Run, as resolved");
-  figures.add_row({"model", model_text(p)});
-  figures.add_row({"hardware", hardware_text(run.cluster) + ", " +
-                                   std::to_string(run.cluster.devices_per_node) + " per node"});
-  figures.add_row({"mesh", mesh_text(s)});
-  figures.add_row({"batch", batch_text(run)});
-  figures.add_row({"recipe", std::string(sim::name_of(s.precision)) + ", " +
-                                 sim::name_of(s.optimizer) + ", sharding " + sharding_text(s) +
-                                 ", recompute " + recompute_text(s.recompute)});
+  add_figure(figures, "model", model_text(p));
+  add_figure(figures, "hardware",
+             hardware_text(run.cluster) + ", " + std::to_string(run.cluster.devices_per_node) +
+                 " per node");
+  add_figure(figures, "mesh", mesh_text(s));
+  add_figure(figures, "batch", batch_text(run));
+  add_figure(figures, "recipe",
+             std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) +
+                 ", sharding " + sharding_text(s) + ", recompute " + recompute_text(s.recompute));
   if (s.pp > 1) {
-    figures.add_row({"pipeline", std::string(sim::name_of(s.pipeline_schedule)) + ", " +
-                                     count(s.virtual_stages, "virtual stage")});
+    add_figure(figures, "pipeline",
+               std::string(sim::name_of(s.pipeline_schedule)) + ", " +
+                   count(s.virtual_stages, "virtual stage"));
   }
-  figures.add_row({"switches", switches_text(run)});
-  figures.add_row({"framework", run.framework.id});
+  add_figure(figures, "switches", switches_text(run));
+  add_figure(figures, "framework", run.framework.id);
   return figures;
 }
 
@@ -281,20 +248,41 @@ Table coefficient_table(const sim::Run& run, const Provenance& provenance) {
   return table;
 }
 
+Table waits_table(const Prediction& p, const PredictionExtras& extras) {
+  Table table = step_bars_table(p);
+  if (!extras.one_screen) return table;
+  constexpr std::size_t kWidth = 96;  // of a note
+  const std::string worths = worths_text(extras.assumed_switches);
+  if (!worths.empty())
+    for (const std::string& line : wrapped("assumed: " + worths, kWidth)) table.add_note(line);
+  table.add_note(std::to_string(assumptions_of(p.run).size()) +
+                 " values were assumed; figures: " + coefficients_of(p.run));
+  table.add_note("--verbose lists them with their sources, all terms, stages and conventions");
+  return table;
+}
+
+void add_evidence(std::vector<Table>& tables, const Prediction& p, const Provenance& provenance) {
+  tables.push_back(breakdown_table(p));
+  if (!p.communication.empty()) tables.push_back(communication_table(p));
+  tables.push_back(memory_table(p));
+  tables.push_back(peak_table(p));
+  tables.push_back(timeline_table(p));
+  tables.push_back(conventions_table(p));
+  tables.push_back(coefficient_table(p.run, provenance));
+}
+
 std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance,
-                             const std::optional<Reported>& reported) {
-  std::vector<Table> tables{result_table(p), run_table(p)};
-  if (!assumptions_of(p.run).empty()) tables.push_back(assumed_table(p.run));
+                             const PredictionExtras& extras, Format format) {
+  std::vector<Table> tables{result_table(p)};
+  if (extras.job) tables.push_back(job_table(*extras.job));
+  tables.push_back(run_table(p));
+  if (!extras.one_screen && !assumptions_of(p.run).empty()) tables.push_back(assumed_table(p.run));
   if (simulated(p)) {
-    tables.push_back(breakdown_table(p));
-    if (!p.communication.empty()) tables.push_back(communication_table(p));
-    tables.push_back(memory_table(p));
-    tables.push_back(peak_table(p));
-    tables.push_back(timeline_table(p));
-    tables.push_back(conventions_table(p));
-    if (reported) tables.push_back(reported_table(p, *reported));
-    tables.push_back(coefficient_table(p.run, provenance));
+    tables.push_back(waits_table(p, extras));
+    if (extras.reported) tables.push_back(reported_table(p, *extras.reported));
+    if (!extras.one_screen) add_evidence(tables, p, provenance);
   }
+  if (extras.curve) tables.push_back(curve_table(p, *extras.curve, format));
   return tables;
 }
 
@@ -329,9 +317,12 @@ const std::vector<Column>& summary_columns() {
       {"pp", "pp", Kind::Integer},
       {"dp", "dp", Kind::Integer},
       {"cp", "cp", Kind::Integer},
+      {"ep", "ep", Kind::Integer},
+      {"etp", "etp", Kind::Integer},
       {"sharding", "sharding", Kind::Text},
       {"micro_batch", "mbs", Kind::Integer},
       {"recompute", "recompute", Kind::Text},
+      {"pipeline_schedule", "schedule", Kind::Text},
       {"virtual_stages", "vs", Kind::Integer},
       {"feasible", "feasible", Kind::Text},
       {"step_time_s", "step time", Kind::Seconds},
@@ -340,31 +331,9 @@ const std::vector<Column>& summary_columns() {
       {"tokens_per_s_per_device", "per device", Kind::TokensPerSecond},
       {"mfu", "MFU", Kind::Percent},
       {"peak_bytes", "peak memory", Kind::Bytes},
+      {"fit_probability", "P(fits)", Kind::Percent},
       {"main_terms", "mainly", Kind::Text}};
   return columns;
-}
-
-// Expert ranks and those that divide an expert, among the columns of MoE models only.
-constexpr std::ptrdiff_t kExpertColumn = 11;
-const std::vector<Column>& expert_columns() {
-  static const std::vector<Column> columns{{"ep", "ep", Kind::Integer},
-                                           {"etp", "etp", Kind::Integer}};
-  return columns;
-}
-std::vector<Cell> expert_cells(const sim::Strategy& strategy) {
-  return {std::int64_t{strategy.ep}, std::int64_t{strategy.expert_tensor_ranks()}};
-}
-
-// The schedule, where one is none that virtual stages tell.
-constexpr std::ptrdiff_t kScheduleColumn = 15;
-const Column& schedule_column() {
-  static const Column column{"pipeline_schedule", "schedule", Kind::Text};
-  return column;
-}
-
-bool has_named_schedule(const Prediction& p) {
-  const sim::PipelineSchedule schedule = p.run.strategy.pipeline_schedule;
-  return schedule > sim::PipelineSchedule::Interleaved || schedule == sim::PipelineSchedule::GPipe;
 }
 
 std::vector<Cell> summary_row(const Prediction& p) {
@@ -381,15 +350,18 @@ std::vector<Cell> summary_row(const Prediction& p) {
                         integer(s.pp),
                         integer(s.dp),
                         integer(s.cp),
+                        integer(s.ep),
+                        integer(s.expert_tensor_ranks()),
                         sharding_text(s),
                         integer(s.micro_batch),
                         recompute_text(s.recompute),
+                        sim::name_of(s.pipeline_schedule),
                         integer(s.virtual_stages),
                         p.feasible() ? std::string("yes") : p.infeasible->rule};
   if (simulated(p)) {
     const std::vector<Cell> figures{
-        p.step_time, p.interval.first, p.interval.second, p.tokens_per_second_per_device,
-        p.mfu,       p.memory.peak,    main_terms(p)};
+        p.step_time, p.interval.first, p.interval.second,          p.tokens_per_second_per_device,
+        p.mfu,       p.memory.peak,    p.memory.fit_probability(), main_terms(p)};
     row.insert(row.end(), figures.begin(), figures.end());
   }
   row.resize(summary_columns().size());
@@ -399,51 +371,31 @@ std::vector<Cell> summary_row(const Prediction& p) {
 }  // namespace
 
 Table summary_table(const std::string& title, std::span<const Prediction> predictions) {
-  const bool experts = std::any_of(predictions.begin(), predictions.end(),
-                                   [](const Prediction& p) { return p.run.model.moe.has_value(); });
-  const bool schedules = std::any_of(predictions.begin(), predictions.end(), has_named_schedule);
-  std::vector<Column> columns = summary_columns();
-  if (schedules) columns.insert(columns.begin() + kScheduleColumn, schedule_column());
-  if (experts)
-    columns.insert(columns.begin() + kExpertColumn, expert_columns().begin(),
-                   expert_columns().end());
-  Table table(title, columns);
-  for (const Prediction& prediction : predictions) {
-    std::vector<Cell> row = summary_row(prediction);
-    if (schedules)
-      row.insert(row.begin() + kScheduleColumn,
-                 sim::name_of(prediction.run.strategy.pipeline_schedule));
-    if (experts) {
-      const std::vector<Cell> cells = expert_cells(prediction.run.strategy);
-      row.insert(row.begin() + kExpertColumn, cells.begin(), cells.end());
-    }
-    table.add_row(row);
-  }
+  Table table(title, summary_columns());
+  for (const Prediction& prediction : predictions) table.add_row(summary_row(prediction));
   return table;
 }
 
 std::string render(const Prediction& prediction, const Provenance& provenance, Format format,
-                   const Style& style, const std::optional<Reported>& reported,
-                   const std::optional<sim::MemoryCurve>& curve) {
+                   const Style& style, const PredictionExtras& extras) {
   switch (format) {
     case Format::Csv:
-      return render(
-          curve ? curve_table(prediction, *curve, format) : summary_table("", {&prediction, 1}),
-          Format::Csv);
+      return render(extras.curve ? curve_table(prediction, *extras.curve, format)
+                                 : summary_table("", {&prediction, 1}),
+                    Format::Csv);
     case Format::Json: {
       Json json = prediction_json(prediction, provenance);
-      if (reported && simulated(prediction))
-        json["reported"] = reported_json(prediction, *reported);
-      if (curve) json["memory_timeline"] = curve_json(*curve);
+      if (extras.reported && simulated(prediction))
+        json["reported"] = reported_json(prediction, *extras.reported);
+      if (extras.curve) json["memory_timeline"] = curve_json(*extras.curve);
+      if (extras.job) json["job"] = job_json(*extras.job);
       return text_of(json);
     }
     case Format::Table:
     case Format::Markdown:
     case Format::Latex: break;
   }
-  std::vector<Table> tables = tables_of(prediction, provenance, reported);
-  if (curve) tables.push_back(curve_table(prediction, *curve, format));
-  return render(tables, format, style);
+  return render(tables_of(prediction, provenance, extras, format), format, style);
 }
 
 }  // namespace llmsim::reports

@@ -2,18 +2,22 @@
 // (the JSON of README.md).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "reports/job.h"
 #include "reports/provenance.h"
 #include "reports/reported.h"
 #include "reports/table.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
+#include "sim/switches.h"
 
 namespace llmsim::reports {
 
-// One row per prediction: mesh, recipe, step time, rates, utilisation, peak memory and the largest
+// One row per prediction, the same columns whatever is predicted: mesh, recipe, step time, rates, utilisation, peak memory and the largest
 // terms of the step.  Figures that an infeasible run does not have are none.
 Table summary_table(const std::string& title, std::span<const sim::Prediction> predictions);
 
@@ -21,12 +25,20 @@ Table summary_table(const std::string& title, std::span<const sim::Prediction> p
 // it was.
 std::string run_text(const sim::Prediction& prediction);
 
-// The whole answer.  For people: result, run as resolved, assumptions, breakdown, communication,
-// memory, FLOPs conventions, evidence; with a published figure also what that means, with a curve
-// the memory of a stage through the step.  CSV is the summary row, or the curve; JSON has the keys
-// of README.md.
+// What is told beside a prediction.
+struct PredictionExtras {
+  std::optional<Reported> reported{};       // a published figure, and what it means
+  std::optional<sim::MemoryCurve> curve{};  // the memory of a stage through the step
+  std::optional<JobAnswer> job{};           // what all steps of a job take
+  // Of one screen: what the switches are worth that were assumed.
+  std::vector<sim::SwitchWorth> assumed_switches{};
+  bool one_screen = false;  // for people: without terms, stages, conventions and evidence
+};
+
+// For people: result, run as resolved, what a step waits for; unless one screen is asked for also
+// assumptions, breakdown, communication, memory, FLOPs conventions and evidence.  CSV is the summary
+// row, or the curve; JSON has the keys of README.md.
 std::string render(const sim::Prediction& prediction, const Provenance& provenance, Format format,
-                   const Style& style = {}, const std::optional<Reported>& reported = std::nullopt,
-                   const std::optional<sim::MemoryCurve>& curve = std::nullopt);
+                   const Style& style = {}, const PredictionExtras& extras = {});
 
 }  // namespace llmsim::reports

@@ -62,6 +62,14 @@ std::vector<sim::Fact> assumptions_of(const sim::Run& run) {
   return assumptions;
 }
 
+std::vector<std::string> assumed_strategy_fields(const sim::Run& run) {
+  const std::string prefix = "assumed.training.";
+  std::vector<std::string> fields;
+  for (const sim::Fact& fact : assumptions_of(run))
+    if (fact.key.starts_with(prefix)) fields.push_back(fact.key.substr(prefix.size()));
+  return fields;
+}
+
 Table evidence_table(const std::string& title, const std::vector<sim::Fact>& facts) {
   Table table(title, {{"key", "figure", Kind::Text},
                       {"value", "value", Kind::Text},

@@ -33,6 +33,7 @@ std::vector<Cell> group_cells(const GroupErrors& g) {
           cell(g.coverage),
           count_or_none(g.memory_scored),
           cell(g.memory_median_abs_error),
+          cell(g.memory_coverage),
           share(g.outcomes_right, g.outcomes)};
 }
 
@@ -46,6 +47,7 @@ std::vector<Cell> overall_cells(const OverallErrors& o) {
           cell(o.coverage),
           count_or_none(o.memory_scored),
           cell(o.memory_macro_median_abs_error),
+          cell(o.memory_coverage),
           share(o.outcomes_right, o.outcomes)};
 }
 
@@ -58,6 +60,12 @@ ordered_json base(const std::optional<Quantity>& value) {
   return value ? number(value->value()) : ordered_json(nullptr);
 }
 
+template <class Quantity>
+ordered_json ends(const std::optional<std::pair<Quantity, Quantity>>& interval) {
+  if (!interval) return nullptr;
+  return {number(interval->first.value()), number(interval->second.value())};
+}
+
 ordered_json text(const std::optional<std::string>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
@@ -68,12 +76,11 @@ ordered_json row_json(const BacktestRow& row) {
   json["group"] = row.group;
   json["measured_s"] = base(row.measured_time);
   json["predicted_s"] = base(row.predicted_time);
-  json["interval_s"] = nullptr;
-  if (row.interval)
-    json["interval_s"] = {base(std::optional(row.interval->first)),
-                          base(std::optional(row.interval->second))};
+  json["interval_s"] = ends(row.interval);
   json["measured_peak_bytes"] = base(row.measured_peak);
   json["predicted_peak_bytes"] = base(row.predicted_peak);
+  json["peak_interval_bytes"] = ends(row.peak_interval);
+  json["fit_probability"] = number(row.fit_probability);
   json["measured_outcome"] = text(row.measured_outcome);
   json["predicted_outcome"] = text(row.predicted_outcome);
   json["skipped"] = text(row.skipped);
@@ -92,6 +99,7 @@ ordered_json group_json(const GroupErrors& g) {
           {"coverage", number(g.coverage)},
           {"memory_n", g.memory_scored},
           {"memory_median_abs_error", number(g.memory_median_abs_error)},
+          {"memory_coverage", number(g.memory_coverage)},
           {"outcomes", g.outcomes},
           {"outcomes_right", g.outcomes_right}};
 }
@@ -106,9 +114,11 @@ ordered_json overall_json(const OverallErrors& o) {
           {"memory_n", o.memory_scored},
           {"memory_mape", number(o.memory_mape)},
           {"memory_macro_median_abs_error", number(o.memory_macro_median_abs_error)},
+          {"memory_coverage", number(o.memory_coverage)},
           {"outcomes", o.outcomes},
           {"outcome_accuracy", number(o.outcome_accuracy)},
-          {"balanced_outcome_accuracy", number(o.balanced_outcome_accuracy)}};
+          {"balanced_outcome_accuracy", number(o.balanced_outcome_accuracy)},
+          {"brier_score", number(o.brier_score)}};
 }
 
 using calibrate::AblationErrors;
@@ -177,6 +187,7 @@ Table validation_table(const Backtest& backtest) {
                {"coverage", "in interval", Kind::Percent},
                {"memory_n", "peaks", Kind::Integer},
                {"memory_median_abs_error", "memory error", Kind::Percent},
+               {"memory_coverage", "in interval", Kind::Percent},
                {"outcomes_right", "verdicts right", Kind::Text}});
   for (const GroupErrors& group : backtest.groups) table.add_row(group_cells(group));
   table.add_row(overall_cells(backtest.overall));
@@ -187,6 +198,11 @@ Table validation_table(const Backtest& backtest) {
   table.add_note(
       "runs and peaks: those whose measured figure can be scored; missed: of them, without a "
       "prediction (counted as 100 %).");
+  if (backtest.overall.brier_score)
+    table.add_note(
+        "verdicts: a run is said to fit where that is more likely than not; Brier score " +
+        significant(*backtest.overall.brier_score, 3) +
+        ", the mean square of the probability less what came (0 or 1).");
   return table;
 }
 

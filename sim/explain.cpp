@@ -25,7 +25,7 @@ bool same_kernel(const PassedOperator& one, const PassedOperator& other) {
   const Operator &a = one.op, &b = other.op;
   return one.backward == other.backward && std::string_view(a.label) == b.label &&
          shape(a) == shape(b) && a.dtype == b.dtype && a.weight_gradient == b.weight_gradient &&
-         a.flops == b.flops && a.moved == b.moved;
+         a.transposed == b.transposed && a.flops == b.flops && a.moved == b.moved;
 }
 
 // The operators of one kind in a run, each once.
@@ -124,6 +124,7 @@ std::vector<RateFactor> rate_factors(const ExplainedGemm& gemm) {
                                {"padding", f.padding},
                                {"alignment", f.alignment},
                                {"wgrad", f.weight_gradient},
+                               {"transposed", f.transposed},
                                {"memory", f.roofline()},
                                {"launch", f.launch()}};
   add_step_factors(list, gemm.in_step);

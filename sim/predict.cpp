@@ -47,13 +47,20 @@ std::string gib_text(Bytes size) {
          " GiB";
 }
 
+// "12 %"
+std::string probability_text(double probability) {
+  const long percents = std::lround(100.0 * probability);
+  return percents < 1 ? "less than 1 %" : std::to_string(percents) + " %";
+}
+
 void add_out_of_memory(Prediction& prediction) {
   const Memory& memory = prediction.memory;
   if (!memory.fits()) {
     prediction.infeasible =
         Infeasible{.rule = "out of memory",
                    .message = "needs " + gib_text(memory.needed()) + " per device, " +
-                              gib_text(memory.capacity) + " are usable"};
+                              gib_text(memory.capacity) + " are usable; it fits with " +
+                              probability_text(memory.fit_probability())};
   } else if (!memory.host.fits()) {
     const std::string when = memory.host.loading ? " to load the model" : "";
     prediction.infeasible =
@@ -66,7 +73,8 @@ void add_out_of_memory(Prediction& prediction) {
 double error_of(const Run& run) {
   const PredictionErrors& errors = run.framework.errors;
   return std::hypot(std::hypot(errors.efficiency, run.cluster.device.achieved.training_rate_error),
-                    std::hypot(has_moe_errors(run) ? errors.moe_site : errors.site, errors.run));
+                    has_moe_errors(run) ? errors.moe_site : errors.site,
+                    std::hypot(errors.cell, errors.run));
 }
 
 void add_step(Prediction& prediction, StepTimes step) {

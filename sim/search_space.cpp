@@ -8,12 +8,13 @@
 namespace llmsim::sim {
 namespace {
 
-using Strategies = std::vector<Strategy>;
-
-// Micro-batches beyond this only lengthen the bubble and the activations.
+// Micro-batches of more sequences and more tokens only lengthen the bubble and the activations:
+// BERT's short sequences still gain 8 % from 128 to 256 of them.
 constexpr int kMaxMicroBatch = 64;
-// Shorter pieces of a sequence gain nothing over data parallelism and send more.
-constexpr int kContextTokens = 8192;
+constexpr int kMaxMicroBatchTokens = 65536;
+// Shorter pieces of a sequence are not worth the messages around attention.
+constexpr int kContextTokens = 1024;
+constexpr int kMostFirstBlocks = 4;
 
 std::vector<int> divisors(int number) {
   std::vector<int> list;
@@ -46,26 +47,27 @@ std::vector<Recompute> asked_recomputes(const Restriction& restriction) {
   return recomputes;
 }
 
-// What the search is restricted to, by field; none: everything that makes sense.
-struct Asked {
-  std::vector<int> tp, pp, cp, ep, dp, micro_batch, virtual_stages;
-  std::vector<PipelineSchedule> pipeline_schedule;
-  std::vector<Sharding> sharding;
-  std::vector<Recompute> recompute;
-};
+void add_modules(std::vector<Recompute>& list, const Transformer& model) {
+  const auto add = [&](RecomputedModules modules) {
+    modules.core_attention = false;
+    list.push_back({.kind = RecomputeKind::Selective, .modules = modules});
+  };
+  add({.norms = true});
+  add({.activation = true});
+  add({.norms = true, .activation = true});
+  if (model.mla) add({.norms = true, .activation = true, .mla_up = true});
+}
 
-Asked asked_of(const Restriction& restriction) {
-  const auto counts = [&](const char* key) { return asked<int>(restriction, key); };
-  return {.tp = counts("tp"),
-          .pp = counts("pp"),
-          .cp = counts("cp"),
-          .ep = counts("ep"),
-          .dp = counts("dp"),
-          .micro_batch = counts("micro_batch"),
-          .virtual_stages = counts("virtual_stages"),
-          .pipeline_schedule = asked<PipelineSchedule>(restriction, "pipeline_schedule"),
-          .sharding = asked<Sharding>(restriction, "sharding"),
-          .recompute = asked_recomputes(restriction)};
+std::vector<Recompute> sensible_recomputes(const SearchBase& base) {
+  std::vector<Recompute> list{{.kind = RecomputeKind::None},
+                              {.kind = RecomputeKind::Selective},
+                              {.kind = RecomputeKind::EveryN, .every_n = 4},
+                              {.kind = RecomputeKind::EveryN, .every_n = 2},
+                              {.kind = RecomputeKind::Full}};
+  for (int blocks = 1; blocks <= kMostFirstBlocks; ++blocks)
+    list.push_back({.kind = RecomputeKind::Full, .blocks = blocks});
+  if (base.offers.module_recompute) add_modules(list, base.model);
+  return list;
 }
 
 template <class Value>
@@ -80,171 +82,190 @@ std::vector<int> sensible_contexts(const Transformer& model) {
   return list;
 }
 
-Strategies meshes(const SearchBase& base, const Asked& asked) {
-  Strategies list;
-  for (const int tensor : choose(asked.tp, divisors(base.num_devices))) {
-    for (const int pipeline : choose(asked.pp, divisors(std::max(1, base.num_devices / tensor)))) {
-      for (const int context : choose(asked.cp, sensible_contexts(base.model))) {
-        const int rest = tensor * pipeline * context;
-        if (rest > base.num_devices && asked.cp.empty() && context > 1) continue;
-        Strategy s = base.strategy;
-        s.tp = tensor, s.pp = pipeline, s.cp = context;
-        for (const int data : choose(asked.dp, {std::max(1, base.num_devices / rest)})) {
-          s.dp = data;
-          for (const int micro :
-               choose(asked.micro_batch, divisors(std::max(1, s.global_batch / data)))) {
-            if (asked.micro_batch.empty() && micro > kMaxMicroBatch) break;
-            s.micro_batch = micro;
-            list.push_back(s);
-          }
-        }
+std::size_t index_of(Sharding sharding) { return static_cast<std::size_t>(sharding); }
+
+}  // namespace
+
+SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction) : base_(base) {
+  const auto counts = [&](const char* key) { return asked<int>(restriction, key); };
+  asked_ = {.tp = counts("tp"),
+            .pp = counts("pp"),
+            .cp = counts("cp"),
+            .ep = counts("ep"),
+            .dp = counts("dp"),
+            .micro_batch = counts("micro_batch"),
+            .virtual_stages = counts("virtual_stages"),
+            .pipeline_schedule = asked<PipelineSchedule>(restriction, "pipeline_schedule"),
+            .sharding = asked<Sharding>(restriction, "sharding")};
+  recomputes_ = choose(asked_recomputes(restriction), sensible_recomputes(base));
+}
+
+std::vector<SearchLayout> SearchSpace::layouts() const {
+  std::vector<SearchLayout> list;
+  const int devices = base_.num_devices;
+  for (const int tensor : choose(asked_.tp, divisors(devices))) {
+    for (const int pipeline : choose(asked_.pp, divisors(std::max(1, devices / tensor)))) {
+      for (const int context : choose(asked_.cp, sensible_contexts(base_.model))) {
+        const bool too_many = static_cast<long long>(tensor) * pipeline * context > devices;
+        if (too_many && asked_.cp.empty() && context > 1) continue;
+        add_meshes(list, {.tp = tensor, .pp = pipeline, .cp = context});
       }
     }
   }
   return list;
 }
 
+void SearchSpace::add_meshes(std::vector<SearchLayout>& list, SearchLayout layout) const {
+  const long long rest = static_cast<long long>(layout.tp) * layout.pp * layout.cp;
+  const int fitting = std::max(1, static_cast<int>(base_.num_devices / rest));
+  for (const int data : choose(asked_.dp, {fitting})) {
+    layout.dp = data;
+    const int batch = std::max(1, base_.strategy.global_batch / data);
+    const int most = std::max(kMaxMicroBatch, kMaxMicroBatchTokens / base_.model.seq_len);
+    for (const int micro : choose(asked_.micro_batch, divisors(batch))) {
+      if (asked_.micro_batch.empty() && micro > most) break;
+      layout.micro_batch = micro;
+      add_experts(list, layout);
+    }
+  }
+}
+
+int SearchSpace::expert_tensor_ranks(const SearchLayout& layout) const {
+  return layout.etp > 0 ? layout.etp : base_.strategy.etp.value_or(layout.tp);
+}
+
 // Experts divided as the rest of the model is and, over tensor ranks, whole ones too, unless it is
-// asked for; over powers of two that divide the experts and the ranks that can share them out.
-Strategies with_experts(const SearchBase& base, const Asked& asked, Strategy s) {
-  Strategies list;
-  const auto add = [&] {
-    std::vector<int> sensible{1};
-    const int experts = base.model.moe ? base.model.moe->num_experts : 1;
-    const int ranks = s.tp * s.dp * s.cp / s.expert_tensor_ranks();
-    for (int x = 2; x <= ranks && ranks % x == 0 && experts % x == 0; x *= 2) sensible.push_back(x);
-    for (const int expert : choose(asked.ep, sensible)) s.ep = expert, list.push_back(s);
-  };
-  add();
-  if (!base.model.moe || s.tp == 1 || s.etp) return list;
-  s.etp = 1;
-  add();
-  return list;
+// asked for.
+void SearchSpace::add_experts(std::vector<SearchLayout>& list, SearchLayout layout) const {
+  add_expert_ranks(list, layout);
+  if (!base_.model.moe || layout.tp == 1 || base_.strategy.etp) return;
+  layout.etp = 1;
+  add_expert_ranks(list, layout);
+}
+
+// Over numbers that divide the experts and the ranks that can share them out.
+void SearchSpace::add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout layout) const {
+  std::vector<int> sensible{1};
+  const int experts = base_.model.moe ? base_.model.moe->num_experts : 1;
+  const int ranks = layout.tp * layout.dp * layout.cp / std::max(1, expert_tensor_ranks(layout));
+  for (int x = 2; x <= std::min(ranks, experts); ++x) {
+    if (ranks % x == 0 && experts % x == 0) sensible.push_back(x);
+  }
+  for (const int expert : choose(asked_.ep, sensible)) {
+    layout.ep = expert;
+    add_sequence_parallelism(list, layout);
+  }
 }
 
 // Sequence parallelism saves memory and sends more: neither is always better, so both are tried
 // unless it is asked for.
-Strategies with_sequence_parallelism(const SearchBase& base, Strategy s) {
-  Strategies list;
-  const bool possible = s.tp > 1;
-  const bool asked = base.strategy.sequence_parallel || s.expert_tensor_ranks() != s.tp;
+void SearchSpace::add_sequence_parallelism(std::vector<SearchLayout>& list,
+                                           SearchLayout layout) const {
+  const bool possible = layout.tp > 1;
+  const bool needed = base_.strategy.sequence_parallel || expert_tensor_ranks(layout) != layout.tp;
   for (const bool parallel : {true, false}) {
-    if (parallel ? !possible : possible && asked) continue;
-    s.sequence_parallel = parallel;
-    list.push_back(s);
+    if (parallel ? !possible : possible && needed) continue;
+    layout.sequence_parallel = parallel;
+    list.push_back(layout);
   }
-  return list;
 }
 
-// Parts of the model per stage that divide its layers, with or without its ends.
-std::vector<int> sensible_virtual_stages(int num_layers, const Strategy& s) {
-  std::vector<int> sensible{1};
-  for (int v = 2; s.pp > 1 && s.pp * v <= num_layers + 2; ++v) {
-    const int chunks = s.pp * v;
-    if (num_layers % chunks == 0 || (num_layers + 2) % chunks == 0) sensible.push_back(v);
+// With the ends counted as layers, and without.
+void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule,
+                                int pp, int virtual_stages) const {
+  for (const bool ends : {false, true}) {
+    const bool one_part = static_cast<long long>(pp) * virtual_stages == 1;
+    if (ends && (one_part || !base_.strategy.stage_layers.empty())) continue;
+    list.push_back({schedule, virtual_stages, ends});
   }
-  return sensible;
 }
 
 // Without a list of schedules: 1F1B, and interleaved where a stage has several parts.
-Strategies with_pipelines(const SearchBase& base, const Asked& asked, Strategy s) {
-  Strategies list;
-  const int layers = base.model.num_layers;
-  const auto add = [&](PipelineSchedule schedule, int v) {
-    const int chunks = s.pp * v;
-    s.pipeline_schedule = schedule;
-    s.virtual_stages = v;
-    s.embeddings_as_layers = chunks > 1 && layers % chunks != 0 && (layers + 2) % chunks == 0;
-    list.push_back(s);
-  };
-  const std::vector<PipelineSchedule>& schedules = asked.pipeline_schedule;
-  for (const int v : choose(asked.virtual_stages, sensible_virtual_stages(layers, s))) {
+std::vector<SearchPipeline> SearchSpace::pipelines(int pp) const {
+  std::vector<int> sensible{1};
+  for (int v = 2; pp > 1 && v <= (base_.model.num_layers + 2) / pp; ++v) sensible.push_back(v);
+  const std::vector<PipelineSchedule>& schedules = asked_.pipeline_schedule;
+  std::vector<SearchPipeline> list;
+  for (const int v : choose(asked_.virtual_stages, sensible)) {
     const PipelineSchedule schedule =
         v > 1 ? PipelineSchedule::Interleaved : PipelineSchedule::OneForwardOneBackward;
     if (schedules.empty() ||
         std::find(schedules.begin(), schedules.end(), schedule) != schedules.end())
-      add(schedule, v);
+      add_pipelines(list, schedule, pp, v);
   }
   for (const PipelineSchedule schedule : schedules) {
     if (schedule == PipelineSchedule::OneForwardOneBackward ||
         schedule == PipelineSchedule::Interleaved)
       continue;
-    for (const int v : choose(asked.virtual_stages, {schedule == PipelineSchedule::ZbV ? 2 : 1}))
-      add(schedule, v);
+    for (const int v : choose(asked_.virtual_stages, {schedule == PipelineSchedule::ZbV ? 2 : 1}))
+      add_pipelines(list, schedule, pp, v);
   }
   return list;
 }
 
-// What was chosen so far, with what the framework does under a sharding.
-Strategy under(const SearchBase& base, Sharding sharding, const Strategy& chosen) {
-  Strategy s = base.under[static_cast<std::size_t>(sharding)];
-  s.dp = chosen.dp;
-  s.tp = chosen.tp;
-  s.pp = chosen.pp;
-  s.cp = chosen.cp;
-  s.ep = chosen.ep;
-  s.etp = chosen.etp;
-  s.sequence_parallel = chosen.sequence_parallel;
-  s.micro_batch = chosen.micro_batch;
-  s.global_batch = chosen.global_batch;
-  s.virtual_stages = chosen.virtual_stages;
-  s.pipeline_schedule = chosen.pipeline_schedule;
-  s.embeddings_as_layers = chosen.embeddings_as_layers;
-  s.sharding = sharding;
-  s.shard_size = 0;
-  return s;
-}
+namespace {
 
-// Without a data dimension there is nothing to shard.  Sharded gradients and weights are exchanged
-// for every micro-batch; pipelines make many small ones, so these modes are tried without
-// pipelining only.
-std::vector<Sharding> sensible_shardings(const Strategy& s) {
-  if (s.dp * s.cp == 1) return {Sharding::None};
-  if (s.pp > 1) return {Sharding::None, Sharding::Zero1};
-  return {kAllShardings.begin(), kAllShardings.end()};
-}
-
-Strategies with_shardings(const SearchBase& base, const Asked& asked, const Strategy& chosen) {
-  Strategies list;
-  for (const Sharding sharding : choose(asked.sharding, sensible_shardings(chosen))) {
-    // A framework whose ZeRO-2 is ZeRO-3 with gathered weights that stay has no ZeRO-2 of its own.
-    if (base.under[static_cast<std::size_t>(sharding)].sharding == Sharding::Zero3 &&
-        sharding == Sharding::Zero2)
-      continue;
-    Strategy s = under(base, sharding, chosen);
-    if (sharding != Sharding::Hsdp) {
-      list.push_back(s);
-      continue;
-    }
-    const int ranks = s.dp * s.cp;
-    for (const int size : divisors(ranks)) {
-      if (size == 1 || size == ranks) continue;
-      s.shard_size = size;
-      list.push_back(s);
-    }
+bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline) {
+  switch (sharding) {
+    case Sharding::Zero2: return offers.zero2 && (!pipeline || offers.zero2_in_pipelines);
+    case Sharding::Zero3: return offers.zero3 && !pipeline;
+    case Sharding::Hsdp: return offers.hsdp && !pipeline;
+    case Sharding::None:
+    case Sharding::Zero1: break;
   }
-  return list;
+  return true;
 }
 
 }  // namespace
 
+// Without a data dimension there is nothing to shard.
+std::vector<SearchSharding> SearchSpace::shardings(const SearchLayout& layout) const {
+  const int ranks = layout.dp * layout.cp;
+  std::vector<SearchSharding> list;
+  for (const Sharding sharding :
+       choose(asked_.sharding, {kAllShardings.begin(), kAllShardings.end()})) {
+    if (asked_.sharding.empty() && sharding != Sharding::None &&
+        (ranks == 1 || !is_offered(base_.offers, sharding, layout.pp > 1)))
+      continue;
+    // A framework whose ZeRO-2 is ZeRO-3 with gathered weights that stay has no ZeRO-2 of its own.
+    if (sharding == Sharding::Zero2 && base_.under[index_of(sharding)].sharding == Sharding::Zero3)
+      continue;
+    if (sharding != Sharding::Hsdp) list.push_back({sharding, 0});
+    if (sharding != Sharding::Hsdp) continue;
+    for (const int size : divisors(ranks)) {
+      if (size != 1 && size != ranks) list.push_back({sharding, size});
+    }
+  }
+  return list;
+}
+
+// With what the framework does under its sharding.
+Strategy SearchSpace::strategy(const SearchLayout& layout, const SearchPipeline& pipeline,
+                               const SearchSharding& sharding, const Recompute& recompute) const {
+  Strategy s = base_.under[index_of(sharding.sharding)];
+  s.dp = layout.dp, s.tp = layout.tp, s.pp = layout.pp, s.cp = layout.cp, s.ep = layout.ep;
+  s.etp = layout.etp > 0 ? std::optional(layout.etp) : base_.strategy.etp;
+  s.sequence_parallel = layout.sequence_parallel;
+  s.tp_overlap = s.tp_overlap && layout.tp > 1;
+  s.micro_batch = layout.micro_batch;
+  s.global_batch = base_.strategy.global_batch;
+  s.virtual_stages = pipeline.virtual_stages;
+  s.pipeline_schedule = pipeline.schedule;
+  s.embeddings_as_layers = pipeline.embeddings_as_layers;
+  s.sharding = sharding.sharding;
+  s.shard_size = sharding.shard_size;
+  s.recompute = recompute;
+  return s;
+}
+
 void for_each_strategy(const SearchBase& base, const Restriction& restriction,
                        const std::function<void(const Strategy&)>& visit) {
-  const Asked asked = asked_of(restriction);
-  const std::vector<Recompute> recomputes =
-      choose(asked.recompute, {{.kind = RecomputeKind::None},
-                               {.kind = RecomputeKind::Selective},
-                               {.kind = RecomputeKind::EveryN, .every_n = 4},
-                               {.kind = RecomputeKind::EveryN, .every_n = 2},
-                               {.kind = RecomputeKind::Full}});
-  for (const Strategy& mesh : meshes(base, asked)) {
-    for (const Strategy& experts : with_experts(base, asked, mesh)) {
-      for (const Strategy& tokens : with_sequence_parallelism(base, experts)) {
-        for (const Strategy& pipeline : with_pipelines(base, asked, tokens)) {
-          for (Strategy& s : with_shardings(base, asked, pipeline)) {
-            for (const Recompute& recompute : recomputes) s.recompute = recompute, visit(s);
-          }
-        }
+  const SearchSpace space(base, restriction);
+  for (const SearchLayout& layout : space.layouts()) {
+    for (const SearchPipeline& pipeline : space.pipelines(layout.pp)) {
+      for (const SearchSharding& sharding : space.shardings(layout)) {
+        for (const Recompute& recompute : space.recomputes())
+          visit(space.strategy(layout, pipeline, sharding, recompute));
       }
     }
   }

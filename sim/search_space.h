@@ -1,12 +1,26 @@
-// The strategies that a search tries, mesh by mesh and switch by switch.
+// The strategies that a search tries, as a tree: layouts, each with its pipelines, its shardings
+// and the ways to recompute.
 //
-// Every combination of tp, pp, cp, dp, micro-batch, expert ranks, sequence parallelism, virtual
-// stages, sharding and recomputation that makes sense is tried, or the values that the search is
-// restricted to; whether one keeps the rules of a layout is asked later (strategy/validity.h).
-// GPipe is left out because it takes as long as 1F1B and holds more; zero-bubble schedules and
-// DualPipe are tried where they are asked for, because few frameworks have them; ZeRO-2 and ZeRO-3
-// are tried without pipelining only, because they exchange whole gradients or weights for every
-// micro-batch.
+//   layout       tp, pp, cp, dp over all divisors of the devices (cp: powers of two that leave a
+//                rank kContextTokens of a sequence); micro-batches of up to kMaxMicroBatch
+//                sequences, of short ones kMaxMicroBatchTokens, that divide the batch; expert ranks
+//                over all divisors of the experts that the ranks can share out, experts divided as
+//                the rest of the model or whole; with tensor ranks sequence parallelism or not
+//   pipeline     1F1B, and interleaved with every number of virtual stages; the embedding and the
+//                head count as layers or not
+//   sharding     none and what the framework has of ZeRO-1, ZeRO-2, ZeRO-3 and HSDP over every true
+//                divisor of the ranks; ZeRO-3 and HSDP, which gather weights for every micro-batch,
+//                without pipelines, which make many small ones
+//   recompute    none, selective, full, every second and fourth block, the first one to four blocks
+//                of each chunk, and modules that cost little: norms, activation functions, both,
+//                and of MLA the projections up
+//
+// Or the values that the search is restricted to.  Whether a member keeps the rules of a layout is
+// asked later (strategy/validity.h).
+//
+// Left out: GPipe, which takes as long as 1F1B and holds more; zero-bubble schedules and DualPipe
+// unless they are asked for, because few frameworks have them; layers dealt by hand; offload,
+// overlap (of tensor ranks where there are some) and precision, which are those of the base.
 #pragma once
 
 #include <array>
@@ -18,6 +32,7 @@
 
 #include "sim/base/field.h"
 #include "sim/model/transformer.h"
+#include "sim/strategy/framework.h"
 #include "sim/strategy/strategy.h"
 
 namespace llmsim::sim {
@@ -41,10 +56,65 @@ struct SearchBase {
   Strategy strategy;
   // By Sharding: with what the framework does there.
   std::array<Strategy, kAllShardings.size()> under;
+  FrameworkOffers offers{};
 };
 
-// Calls `visit` with one strategy after the other.  Throws Error for a value of the restriction
-// that its field cannot have.
+// Everything that decides which ranks talk to which, and the prices of layers.
+struct SearchLayout {
+  int tp = 1, pp = 1, cp = 1, dp = 1;
+  int micro_batch = 1;
+  int ep = 1;
+  int etp = 0;  // 0: not stated, as many as tp
+  bool sequence_parallel = false;
+};
+
+struct SearchPipeline {
+  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  int virtual_stages = 1;
+  bool embeddings_as_layers = false;
+};
+
+struct SearchSharding {
+  Sharding sharding = Sharding::None;
+  int shard_size = 0;
+};
+
+class SearchSpace {
+ public:
+  // Throws Error for a value of the restriction that its field cannot have.  `base` must outlive
+  // the space.
+  SearchSpace(const SearchBase& base, const Restriction& restriction);
+
+  std::vector<SearchLayout> layouts() const;
+  std::vector<SearchPipeline> pipelines(int pp) const;
+  std::vector<SearchSharding> shardings(const SearchLayout& layout) const;
+  const std::vector<Recompute>& recomputes() const { return recomputes_; }
+
+  Strategy strategy(const SearchLayout& layout, const SearchPipeline& pipeline,
+                    const SearchSharding& sharding, const Recompute& recompute) const;
+
+ private:
+  // What the search is restricted to, by field; none: everything that makes sense.
+  struct Asked {
+    std::vector<int> tp, pp, cp, ep, dp, micro_batch, virtual_stages;
+    std::vector<PipelineSchedule> pipeline_schedule;
+    std::vector<Sharding> sharding;
+  };
+
+  void add_meshes(std::vector<SearchLayout>& list, SearchLayout layout) const;
+  void add_experts(std::vector<SearchLayout>& list, SearchLayout layout) const;
+  void add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout layout) const;
+  void add_sequence_parallelism(std::vector<SearchLayout>& list, SearchLayout layout) const;
+  int expert_tensor_ranks(const SearchLayout& layout) const;
+  void add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule, int pp,
+                     int virtual_stages) const;
+
+  const SearchBase& base_;
+  Asked asked_;
+  std::vector<Recompute> recomputes_;
+};
+
+// Calls `visit` with one strategy after the other.
 void for_each_strategy(const SearchBase& base, const Restriction& restriction,
                        const std::function<void(const Strategy&)>& visit);
 

@@ -34,7 +34,8 @@ json description(const KernelCase& one) {
                    {"m", op.m},
                    {"n", op.n},
                    {"k", op.k},
-                   {"weight_gradient", op.weight_gradient}});
+                   {"weight_gradient", op.weight_gradient},
+                   {"transposed", op.transposed}});
   }
   if (attention)
     record.update({{"causal", op.causal}, {"repeats", op.repeats}, {"attention", "blockwise"}});

@@ -116,16 +116,19 @@ GemmFactors gemm_factors(const Operator& gemm, const GemmMachine& machine) {
   // FLOPs of one step of all K loops.
   const double steps = 2.0 * static_cast<double>(gemm.batch) * m * n;
   const Tiling tiling = fastest_tiling(gemm, machine);
-  GemmFactors factors{
-      .peak = machine.peak, .max_efficiency = c.max_efficiency, .kernel_time = c.kernel_time};
+  GemmFactors factors{.peak = machine.peak,
+                      .max_efficiency = c.max_efficiency,
+                      .kernel_time = gemm.kernels * c.kernel_time};
   factors.k_ramp = static_cast<double>(gemm.k) / tiling.split / tiling.loop;
   factors.tile = tiling.tile_factor;
   factors.waves = steps * tiling.split / (units * tiling.waves * tiling.tile_flops);
   factors.padding = gemm.flops / (steps * static_cast<double>(gemm.k) * FLOP);
   factors.alignment = alignment_factor(gemm, c);
   factors.weight_gradient = gemm.weight_gradient ? c.weight_gradient_factor : 1.0;
+  factors.transposed = gemm.transposed ? c.transposed_factor : 1.0;
   const FlopsPerSecond unit_rate = c.max_efficiency * machine.peak / units;
-  factors.compute = tiling.cost * FLOP / unit_rate / (factors.alignment * factors.weight_gradient);
+  factors.compute = tiling.cost * FLOP / unit_rate /
+                    (factors.alignment * factors.weight_gradient * factors.transposed);
   factors.memory = gemm.moved / machine.bandwidth;
   factors.overlapped = overlapped(factors.compute, factors.memory);
   return factors;

@@ -24,7 +24,7 @@ namespace llmsim::sim {
 //
 //   compute = min over tiles and splits of waves * loop / (alignment * pass)
 //   memory  = bytes / bandwidth
-//   t       = (compute^3 + memory^3)^(1/3) + kernel_time
+//   t       = (compute^3 + memory^3)^(1/3) + kernels * kernel_time
 //
 // t is the larger of the two, and up to 26 % more where they are equal.  Tiles are 256 x 128, 128 x
 // 256, 128 x 128, 128 x 64, 64 x 128 and 64 x 64; of an edge that the GEMM's m or n < 64 does not
@@ -32,10 +32,16 @@ namespace llmsim::sim {
 // loops are split in s = 1, 2, 4, 8 or 16 as long as x <= 2 and k / s >= 256. alignment =
 // misaligned_factor (misaligned_batch_factor where batch > 1) where a dimension is no multiple of
 // `alignment` elements, else 1; the tokens of a ragged GEMM are spared that.  pass =
-// weight_gradient_factor where the GEMM accumulates a weight gradient, else 1.  The layouts of
-// forward and data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes
+// weight_gradient_factor where the GEMM accumulates a weight gradient, transposed_factor where it
+// multiplies rows with rows (forward), else 1.  On accelerators these layouts of forward and
+// data-gradient GEMMs (NT and NN, row-major) run alike: 1.00 in the median of 14 shapes
 // measured in both, on A100 and on B200 (MooreThreads/SimuMax; tests/calibrate/kernel_fits_test.cpp
 // holds it).
+//
+// The GEMMs of several experts are one of `batch` small ones.  Where each is a kernel of its own,
+// each has its kernel_time: with one for all, those of TransformerEngine would be 19 to 34 % too
+// fast on B200, in the median of each pass; on A100, where they take longer, it hardly counts
+// (MooreThreads/SimuMax, 120 GEMMs; tests/calibrate/kernel_fits_test.cpp).
 //
 // Assumes random data and a warm device.  Sources: tile and wave quantisation, NVIDIA "Matrix
 // Multiplication Background"; the exponent and all coefficients are fitted to measured grids, see
@@ -59,7 +65,7 @@ GemmMachine gemm_machine(const Device& device, DType dtype);
 // What one GEMM reaches, as factors of the peak in the order of the formula:
 //
 //   flops / time = peak * max_efficiency * k_ramp * tile * waves * padding * alignment *
-//     weight_gradient * roofline() * launch()
+//     weight_gradient * transposed * roofline() * launch()
 //
 // k_ramp = (k/s) / (k/s + k_half); tile, the operand reload of the tile that was chosen; waves,
 // what tiles that reach over the edges and a last wave that is not full leave; padding, useful rows
@@ -73,6 +79,7 @@ struct GemmFactors {
   double padding = 1.0;
   double alignment = 1.0;
   double weight_gradient = 1.0;
+  double transposed = 1.0;
 
   Seconds compute{};
   Seconds memory{};

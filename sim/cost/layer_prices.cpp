@@ -50,9 +50,16 @@ LayerMemory end_memory(const Dataflow& flow) {
   return {.forward = flow.forward(), .backward = flow.backward(), .everything = flow.saved()};
 }
 
+// Prices forward and backward passes, unless they are known, and what is recomputed; without a
+// pricer bytes alone.
+struct PassPricer {
+  const OperatorPricer* pricer = nullptr;
+  bool knows_passes = false;
+};
+
 BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
-                      const Framework& framework, const OperatorPricer* pricer,
-                      RecomputeKind recompute, LayerKind kind) {
+                      const Framework& framework, const PassPricer& passes, RecomputeKind recompute,
+                      LayerKind kind) {
   const LayerOperators block = lower_block(model, strategy, framework, recompute, kind);
   const Dataflow flow = block_dataflow(model, strategy, framework, kind);
   Recompute chosen = strategy.recompute;
@@ -67,24 +74,31 @@ BlockPrice price_kind(const Transformer& model, const Strategy& strategy,
                    .memory = {.forward = flow.forward(plan),
                               .backward = flow.backward(plan),
                               .everything = flow.saved()}};
+  const OperatorPricer* pricer = passes.pricer;
   if (!pricer) return price;
-  price.forward = pricer->price(block.forward, false);
   price.recompute = pricer->price(block.recompute, false);
+  if (passes.knows_passes) return price;
+  price.forward = pricer->price(block.forward, false);
   price.backward = pricer->price(block.backward, true);
   pricer->overlap_all_to_alls(price.forward, price.backward);
   return price;
 }
 
+// `known`: none, or of the block with another way to recompute, whose passes are the same.
 BlockPrice price_block(const Run& run, const Strategy& strategy, const Framework& framework,
-                       const OperatorPricer* pricer, RecomputeKind recompute, LayerKind kind) {
+                       const OperatorPricer* pricer, const BlockPrice* known,
+                       RecomputeKind recompute, LayerKind kind) {
+  const PassPricer passes{pricer, known != nullptr};
   const double share = full_attention_share(run.model);
-  BlockPrice block = price_kind(run.model, strategy, framework, pricer, recompute, kind);
+  BlockPrice block = price_kind(run.model, strategy, framework, passes, recompute, kind);
+  if (known) block.forward = known->forward, block.backward = known->backward;
   if (share == 0.0 || !run.model.sliding_window) return block;
   Transformer model = run.model;
   model.sliding_window.reset();
-  const BlockPrice whole = price_kind(model, strategy, framework, pricer, recompute, kind);
-  block.forward = mean(block.forward, whole.forward, share);
+  const BlockPrice whole = price_kind(model, strategy, framework, passes, recompute, kind);
   block.recompute = mean(block.recompute, whole.recompute, share);
+  if (known) return block;
+  block.forward = mean(block.forward, whole.forward, share);
   block.backward = mean(block.backward, whole.backward, share);
   return block;
 }
@@ -104,14 +118,19 @@ EndPrice price_end(const LayerOperators& end, const Dataflow& flow, const Operat
 
 // Of all kinds that the model has.
 void price_blocks(BlockPrices& prices, const Run& run, const Strategy& strategy,
-                  const Framework& framework, const OperatorPricer* pricer) {
+                  const Framework& framework, const OperatorPricer* pricer,
+                  const BlockPrices* known) {
   for (const LayerKind kind : layer_kinds(run.model)) {
     BlockPrice& block = kind == LayerKind::Moe ? prices.moe_block : prices.block;
     BlockPrice& kept = kind == LayerKind::Moe ? prices.whole_moe_block : prices.whole_block;
-    block = price_block(run, strategy, framework, pricer, strategy.recompute.kind, kind);
-    kept = strategy.recompute.mixes()
-               ? price_block(run, strategy, framework, pricer, RecomputeKind::None, kind)
-               : block;
+    const BlockPrice* const passes = !known                   ? nullptr
+                                     : kind == LayerKind::Moe ? &known->moe_block
+                                                              : &known->block;
+    const auto priced = [&](RecomputeKind recompute) {
+      return price_block(run, strategy, framework, pricer, passes, recompute, kind);
+    };
+    block = priced(strategy.recompute.kind);
+    kept = strategy.recompute.mixes() ? priced(RecomputeKind::None) : block;
   }
 }
 
@@ -141,20 +160,33 @@ BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChun
 
 namespace {
 
-// `pricer`: none where bytes alone are asked for.
-LayerPrices layers_of(const Run& run, const OperatorPricer* pricer) {
+EndPrice priced_as(const EndPrice& known, const Dataflow& flow) {
+  EndPrice price = known;
+  price.memory = end_memory(flow);
+  return price;
+}
+
+// `pricer`: none where bytes alone are asked for; `known`: of another way to recompute, or none.
+LayerPrices layers_of(const Run& run, const OperatorPricer* pricer, const LayerPrices* known) {
   const Framework framework = effective_framework(run.framework, run.strategy);
   LayerPrices prices;
-  price_blocks(prices, run, run.strategy, framework, pricer);
+  price_blocks(prices, run, run.strategy, framework, pricer, known);
   if (keeps_blocks_in_high_precision(run.framework.low_precision, run.strategy.precision)) {
     Strategy wide = run.strategy;
     wide.precision = Precision::Bf16;
-    price_blocks(prices.wide.emplace(), run, wide, framework, pricer);
+    price_blocks(prices.wide.emplace(), run, wide, framework, pricer,
+                 known ? &*known->wide : nullptr);
   }
-  prices.embedding = price_end(lower_embedding(run.model, run.strategy, framework),
-                               embedding_dataflow(run.model, run.strategy, framework), pricer);
-  prices.head = price_end(lower_head(run.model, run.strategy, framework),
-                          head_dataflow(run.model, run.strategy, framework), pricer);
+  const Dataflow embedding = embedding_dataflow(run.model, run.strategy, framework),
+                 head = head_dataflow(run.model, run.strategy, framework);
+  if (known) {
+    prices.embedding = priced_as(known->embedding, embedding);
+    prices.head = priced_as(known->head, head);
+    return prices;
+  }
+  prices.embedding =
+      price_end(lower_embedding(run.model, run.strategy, framework), embedding, pricer);
+  prices.head = price_end(lower_head(run.model, run.strategy, framework), head, pricer);
   return prices;
 }
 
@@ -163,10 +195,15 @@ LayerPrices layers_of(const Run& run, const OperatorPricer* pricer) {
 LayerPrices layer_prices(const Run& run) {
   require_recipe(run.cluster.device, run.framework.low_precision, run.strategy.precision);
   const OperatorPricer pricer(run);
-  return layers_of(run, &pricer);
+  return layers_of(run, &pricer, nullptr);
 }
 
-LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr); }
+LayerPrices layer_prices(const Run& run, const LayerPrices& known) {
+  const OperatorPricer pricer(run);
+  return layers_of(run, &pricer, &known);
+}
+
+LayerPrices layer_bytes(const Run& run) { return layers_of(run, nullptr, nullptr); }
 
 void require_recipe(const Device& device, const LowPrecisionRecipe& recipe, Precision precision) {
   if (!is_low_precision(matmul_dtype(precision)) || device.block_scales) return;

@@ -74,6 +74,9 @@ BlockPrice mean_block(const Run& run, const LayerPrices& prices, const ModelChun
 // Throws Error where the device cannot multiply in the run's formats.
 LayerPrices layer_prices(const Run& run);
 
+// The same from those of a run that differs in what it recomputes alone: passes are priced once.
+LayerPrices layer_prices(const Run& run, const LayerPrices& known);
+
 // The same without times, whatever the device.
 LayerPrices layer_bytes(const Run& run);
 // Throws Error that says what the device does multiply in where it cannot in this recipe.

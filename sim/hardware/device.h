@@ -97,6 +97,9 @@ struct GemmCoefficients {
   int alignment = 8;  // elements (16 bytes of a 16-bit format)
   // Rate of a GEMM that accumulates a weight gradient, relative to the others.
   double weight_gradient_factor = 0.94;
+  // Rate of a GEMM that multiplies rows with rows, relative to the others: CPUs without 16-bit
+  // arithmetic run it by another kernel.
+  double transposed_factor = 1.0;
   // Clock under a long run of GEMMs in this format, relative to Achieved::sustained_clock: 8-bit
   // units draw less power at the same clock.
   double clock_factor = 1.0;

@@ -1,8 +1,10 @@
 #include "sim/memory/footprint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
+#include "sim/base/student.h"
 #include "sim/memory/chunk_layers.h"
 #include "sim/memory/stage_contents.h"
 #include "sim/operators/update.h"
@@ -107,6 +109,16 @@ HostMemory host_memory(const Run& run, const LayerPrices& prices) {
 
 }  // namespace
 
+double Memory::fit_probability() const {
+  if (needed_error <= 0.0 || needed() <= Bytes(0.0)) return fits() ? 1.0 : 0.0;
+  return student_probability(std::log(capacity / needed()) / needed_error);
+}
+
+std::pair<Bytes, Bytes> Memory::interval(Bytes predicted, double level) const {
+  const double factor = std::exp(error * student_quantile(0.5 + 0.5 * level));
+  return {predicted / factor, factor * predicted};
+}
+
 const StageMemory& Memory::fullest() const {
   return *std::max_element(
       stages.begin(), stages.end(),
@@ -122,13 +134,15 @@ Memory memory_footprint(const Run& run, const LayerPrices& prices, MemoryStages 
     if (leaves_out && stage > 0 && has_same_parts(contents, stage - 1, stage)) continue;
     const StagePeak peak = stage_peak(run, prices, contents, stage);
     memory.stages.push_back({.stage = stage, .peak = peak.peak});
-    add_gaps(memory.stages.back(), peak, run.framework.reserve.fragmentation);
+    add_gaps(memory.stages.back(), peak, run.framework.reserve.reserved_per_byte());
     memory.peak = std::max(memory.peak, memory.stages.back().peak);
     memory.reserved = std::max(memory.reserved, memory.stages.back().reserved);
   }
   memory.context = context_memory(run);
   memory.margin = run.framework.reserve.unrecoverable_gaps * memory.fullest().lost;
   memory.capacity = run.cluster.device.usable_memory;
+  memory.error = run.framework.errors.memory;
+  memory.needed_error = run.framework.errors.needed_memory;
   memory.device = memory.reserved + memory.context;
   memory.host = host_memory(run, prices);
   return memory;
@@ -177,7 +191,7 @@ Bytes MemoryCurve::reserved(const MemoryPoint& point) const {
 
 MemoryCurve memory_curve(const Run& run, const LayerPrices& prices, int stage, bool whole_step) {
   const StageContents contents(run.model, run.strategy);
-  MemoryCurve curve{.stage = stage, .fragmentation = run.framework.reserve.fragmentation};
+  MemoryCurve curve{.stage = stage, .fragmentation = run.framework.reserve.reserved_per_byte()};
   curve.points = stage_points(run, prices, contents, stage, whole_step);
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
     if (curve.points[i].allocated > curve.peak().allocated) curve.highest = i;

@@ -11,10 +11,10 @@
 //     top
 //   device = reserved + context
 //
-// Source of the 1.24 that is the default fragmentation: 66 nvidia-smi readings of the BLOOM tuning
-// log (1.24 +- 0.06, in fp16 and bf16 alike); nine pairs of reserved and allocated bytes of
+// Source of the 1.24 that is the default fragmentation: nine pairs of reserved and allocated bytes of
 // BigScience's GPT-2 logs and of optimized_hf_llama_class_for_training lie between 1.1 and 1.6,
-// median 1.23.
+// median 1.23.  Its gaps are taken times reserve.gaps_factor, which is fitted to measured peaks
+// (calibrate/memory_fit.h).
 //
 // In the memory of a node's host lives what a run offloads, and whole models while ranks load them.
 // Bytes of one rank, of its stage with most:
@@ -36,6 +36,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -80,13 +81,23 @@ struct Memory {
   HostMemory host;   // under offload and at load
   Bytes context{};   // driver context, libraries and communicators
   Bytes margin{};    // gaps that stay when the allocator runs full
+  // Scales of the errors of the logarithms of peaks and of what is needed (PredictionErrors); 0:
+  // exact.
+  double error = 0.0;
+  double needed_error = 0.0;
   std::vector<StageMemory> stages;
   std::vector<MemoryPhase> timeline{};  // of the stage with the largest peak; empty in a search
 
-  // Whether the largest stage, the gaps that its allocator cannot close under pressure, and the
-  // driver context fit.
-  bool fits() const { return needed() <= capacity; }
+  // The largest stage, the gaps that its allocator cannot close under pressure, and the driver
+  // context.
   Bytes needed() const { return peak + margin + context; }
+  // That a device has what a run needs, e^(needed_error T) times what is predicted:
+  //   P(needed e^(needed_error T) <= capacity) = P(T <= ln(capacity / needed) / needed_error)
+  double fit_probability() const;
+  // The verdict: fit_probability() >= 1/2, which needs no logarithm.
+  bool fits() const { return needed() <= capacity; }
+  // Holds the measured peak of which `predicted` was predicted with probability `level`.
+  std::pair<Bytes, Bytes> interval(Bytes predicted, double level) const;
 
   const StageMemory& fullest() const;  // the stage with the largest peak; requires one
 };

@@ -147,4 +147,10 @@ LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_rank
   return list;
 }
 
+int weight_tensors(const Transformer& model, LayerKind kind) {
+  int tensors = 0;
+  for (const LayerWeight& weight : layer_weights(model, kind)) tensors += weight.biases > 0 ? 2 : 1;
+  return tensors;
+}
+
 }  // namespace llmsim::sim

@@ -118,4 +118,7 @@ class LayerWeights {
 // key/value head each, if there are more of them than heads (then several have the same).
 LayerWeights layer_weights(const Transformer& model, LayerKind kind, int kv_ranks = 1);
 
+// Parameter tensors of a layer: one for each weight, and one for its biases.
+int weight_tensors(const Transformer& model, LayerKind kind);
+
 }  // namespace llmsim::sim

@@ -162,7 +162,7 @@ class CoreLowering {
                        batch = strategy_.micro_batch * heads_;
     const double scores = static_cast<double>(batch * s) * static_cast<double>(s);
     const DType dtype = high_precision_matmul_dtype(strategy_.precision);
-    core_.forward.push_back(gemm("attention_scores", batch, s, s, d, dtype, dtype_));
+    core_.forward.push_back(transposed(gemm("attention_scores", batch, s, s, d, dtype, dtype_)));
     if (model_.position == Position::Alibi) {
       const Traffic bias = position_bias_traffic(framework_, element_);
       core_.forward.push_back(memory_bound(OperatorKind::Softmax, "position_bias", scores,
@@ -173,7 +173,8 @@ class CoreLowering {
     core_.add(OperatorKind::Softmax, Module::CoreAttention, "softmax", scores,
               softmax_traffic(framework_, element_, one_kernel));
     core_.forward.push_back(gemm("attention_values", batch, s, v, s, dtype, dtype_));
-    core_.backward.push_back(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_));
+    core_.backward.push_back(
+        transposed(gemm("attention_values_dgrad", batch, s, s, v, dtype, dtype_)));
     core_.backward.push_back(gemm("attention_values_wgrad", batch, s, v, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_q", batch, s, d, s, dtype, dtype_));
     core_.backward.push_back(gemm("attention_scores_dgrad_k", batch, s, d, s, dtype, dtype_));

@@ -53,8 +53,8 @@ Operator cast(const char* label, double elements) {
 void add_adapter(LayerOperators& linear, std::int64_t tokens, std::int64_t out, std::int64_t in,
                  std::int64_t rank) {
   const DType dtype = DType::Bf16;
-  linear.forward.push_back(gemm("adapter_down", 1, tokens, rank, in, dtype, dtype));
-  linear.forward.push_back(gemm("adapter_up", 1, tokens, out, rank, dtype, dtype));
+  linear.forward.push_back(transposed(gemm("adapter_down", 1, tokens, rank, in, dtype, dtype)));
+  linear.forward.push_back(transposed(gemm("adapter_up", 1, tokens, out, rank, dtype, dtype)));
   linear.backward.push_back(gemm("adapter_up_dgrad", 1, tokens, rank, out, dtype, dtype));
   linear.backward.push_back(gemm("adapter_down_dgrad", 1, tokens, in, rank, dtype, dtype));
   linear.backward.push_back(gemm("adapter_up_wgrad", 1, rank, out, tokens, dtype, dtype));
@@ -111,9 +111,12 @@ bool casts_again(const LinearContext& context) {
   return casts_weights(context) && context.framework->casts_weights_in_backward;
 }
 
+// A GEMM that adds to the gradient of its `weights` reads it too.
 void add_weight_gradient(LayerOperators& linear, const LinearContext& context, Operator gemm,
                          double weights) {
   gemm.weight_gradient = true;
+  if (context.framework->gradients.accumulated_by_gemm)
+    gemm.moved += weights * size_of(accumulated_dtype(context));
   linear.backward.push_back(gemm);
   if (casts_weights(context)) linear.backward.push_back(cast("gradient_cast", weights));
 }
@@ -130,7 +133,7 @@ LayerOperators lower_linear(const LinearContext& context, const char* label, std
     add_casts(linear, context, static_cast<double>(tokens), static_cast<double>(out),
               static_cast<double>(in), weights);
   }
-  linear.forward.push_back(gemm(label, 1, tokens, out, in, dtype, wide));
+  linear.forward.push_back(transposed(gemm(label, 1, tokens, out, in, dtype, wide)));
   if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));
   linear.backward.push_back(gemm(label, 1, tokens, in, out, dtype, wide));
   if (context.frozen) return linear;
@@ -168,7 +171,7 @@ LayerOperators lower_expert_linear(const LinearContext& context, const LayerWeig
       for (Operator& op : *pass) op.kernels *= group.kernels();
     }
   }
-  linear.forward.push_back(grouped(label, group, out, in, dtype, wide));
+  linear.forward.push_back(transposed(grouped(label, group, out, in, dtype, wide)));
   if (casts_again(context)) linear.backward.push_back(cast("weight_cast", weights));
   linear.backward.push_back(grouped(label, group, in, out, dtype, wide));
   if (context.frozen) return linear;

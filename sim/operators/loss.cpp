@@ -148,7 +148,9 @@ class LossLowering {
     return head;
   }
 
-  Operator logits_gemm() const { return chunk_gemm(chunk_tokens(), columns_, model_.hidden_size); }
+  Operator logits_gemm() const {
+    return transposed(chunk_gemm(chunk_tokens(), columns_, model_.hidden_size));
+  }
   Operator input_gradient() const {
     return chunk_gemm(chunk_tokens(), model_.hidden_size, columns_);
   }

@@ -69,6 +69,11 @@ Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_
   return op;
 }
 
+Operator transposed(Operator gemm) {
+  gemm.transposed = true;
+  return gemm;
+}
+
 Operator memory_bound(OperatorKind kind, const char* label, double elements,
                       double bytes_per_element, int kernels) {
   Operator op{.kind = kind, .label = label, .kernels = kernels};

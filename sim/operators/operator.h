@@ -104,6 +104,8 @@ struct Operator {
   std::int64_t k = 0;
   bool causal = false;           // Attention: half of the scores are masked
   bool weight_gradient = false;  // Gemm: k runs over tokens and the GEMM is accumulated
+  // Gemm: rows of both factors are multiplied with each other, x W^T, as in forward passes.
+  bool transposed = false;
   // Works on the rows that a router sends, as many as come: a GEMM's tokens (m, or k of a weight
   // gradient) are those of several experts, and a graph that is captured for one shape cannot hold
   // it.
@@ -138,6 +140,8 @@ struct OperatorRange {
 // (m, k) x (k, n), `batch` times.  FLOPs 2 m n k; bytes of both factors and the GEMM once.
 Operator gemm(const char* label, std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
               DType dtype, DType out);
+// The same with its second factor stored as (n, k).
+Operator transposed(Operator gemm);
 
 // A memory-bound operator on `elements` values that moves `bytes_per_element` for each, in
 // `kernels` launches.

@@ -400,6 +400,25 @@ PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const Chun
   return simulation.times();
 }
 
+std::vector<Seconds> earliest_finishes(const PipelineShape& shape,
+                                       std::span<const ChunkTimes> chunks) {
+  const auto stages = static_cast<std::size_t>(shape.stages);
+  std::vector<Seconds> end(stages);
+  Seconds start;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    Seconds work;
+    for (std::size_t part = stage; part < chunks.size(); part += stages)
+      work += chunks[part].forward + chunks[part].backward;
+    end[stage] = start + shape.num_microbatches * work;
+    start += chunks[stage].forward + shape.forward_transfer;
+  }
+  for (std::size_t stage = stages - 1; stage > 0; --stage) {
+    end[stage - 1] =
+        std::max(end[stage - 1], end[stage] + shape.backward_transfer + chunks[stage - 1].backward);
+  }
+  return end;
+}
+
 std::vector<std::vector<PassEvent>> pipeline_events(const PipelineShape& shape,
                                                     std::span<const ChunkTimes> chunks) {
   std::vector<std::vector<PassEvent>> events;

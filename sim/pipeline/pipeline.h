@@ -58,6 +58,18 @@ struct PipelineTimes {
 // `stages` of them for Interleaved; see stage_order.h for the others.
 PipelineTimes simulate_pipeline(const PipelineShape& shape, std::span<const ChunkTimes> chunks);
 
+// When each stage ends its last pass, at least, of schedules with whole backward passes: above any
+// order of passes stage k begins when a first micro-batch has come through the first chunks of the
+// stages before it, executes m times the work of its chunks, and its last pass is a backward pass
+// through its first chunk, whose gradient then goes back through those stages,
+//
+//   end_k = max(sum over j < k of (F_j + send) + m W_k,  end_(k+1) + send + B_k)
+//
+// with F, B of first chunks and W of all chunks of a stage.  Exact for 1F1B with equal stages and
+// free transfers.  Rounding apart, no end of simulate_pipeline is before it.
+std::vector<Seconds> earliest_finishes(const PipelineShape& shape,
+                                       std::span<const ChunkTimes> chunks);
+
 // A pass on its stage.  Two that are executed together have the same times.
 struct PassEvent {
   PipelinePass pass;

@@ -161,6 +161,8 @@ HostCalls backward_calls(const Part& part) {
   calls.units = fetched * units_per_block(part.run.model, part.run.framework);
   const double recomputed_share = calls.recomputed_blocks / std::max(1, part.chunk.blocks);
   calls.moe_blocks = (1.0 + recomputed_share) * part.chunk.moe_blocks;
+  if (part.run.framework.host.per_gradient > Seconds(0.0))
+    calls.gradients = parameter_tensors(part.run.model, part.chunk);
   return calls;
 }
 

@@ -11,6 +11,8 @@
 namespace llmsim::sim {
 namespace {
 
+constexpr int kZeroGradient = 1;  // kernels that make a gradient zero
+
 Seconds host_time(const Run& run, double owned, const ParameterStorage& storage) {
   ParameterStorage host = storage;
   host.gradient_bytes = size_of(DType::Fp32).value();
@@ -56,25 +58,36 @@ Seconds device_time(const Run& run, double owned, const ParameterStorage& storag
   return time;
 }
 
+// Of the host, for optimizers that loop over tensors.
+Seconds launch_time(const Run& run, double tensors) {
+  const UpdateBehaviour& update = run.framework.update;
+  if (!update.tensor_by_tensor || update.fused || run.strategy.adapters) return Seconds(0.0);
+  const UpdateOperators step = lower_update(
+      run.strategy.optimizer, storage_of(run.strategy, run.framework), false, 1.0, 1.0);
+  const int kernels = kZeroGradient + step.update.kernels +
+                      (run.strategy.gradient_clip ? step.norm.kernels + step.clip.kernels : 0);
+  return tensors * kernels * run.framework.host.factor *
+         run.cluster.device.achieved.host_call_factor * run.framework.host.per_kernel;
+}
+
 }  // namespace
 
-Seconds update_time(const Run& run, double parameters, double experts) {
+Seconds update_time(const Run& run, double parameters, double experts, double tensors) {
   const double owned =
       parameters / run.strategy.shard_ranks() + experts / run.strategy.expert_shard_ranks();
   const ParameterStorage storage = storage_of(run.strategy, run.framework);
-  return run.strategy.offload.optimizer ? host_time(run, owned, storage)
-                                        : device_time(run, owned, storage);
+  if (run.strategy.offload.optimizer) return host_time(run, owned, storage);
+  return std::max(device_time(run, owned, storage), launch_time(run, tensors));
 }
 
-namespace {
-
-// How much slower the slowest of n equal devices is: the expected largest of n normal deviations,
-// sigma sqrt(2 ln n).  Source: spread between GPUs of one node, stas00/ml-engineering
-// compute/accelerator/README.md @744d01e.
+// Source: spread between GPUs of one node, stas00/ml-engineering compute/accelerator/README.md
+// @744d01e.
 double straggler_share(const Cluster& cluster) {
   return cluster.device.achieved.device_spread *
          std::sqrt(2.0 * std::log(static_cast<double>(cluster.num_devices)));
 }
+
+namespace {
 
 // Of GEMMs beside all-to-alls between expert ranks.
 double all_to_all_loss(const Run& run) {
@@ -96,7 +109,7 @@ PipelineShape shape_of(const Run& run) {
 
 }  // namespace
 
-StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
+StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices, Passes)
     : run_(run),
       strategy_(run.strategy),
       prices_(prices),
@@ -108,22 +121,47 @@ StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
   passes_.reserve(parts_.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) passes_.push_back(passes_of(i));
   chunks_ = chunk_times();
-  const PipelineTimes pipeline = simulate_pipeline(shape_, chunks_);
   busiest_ = busiest_stage();
-  terms_ = stage_terms(busiest_);
+}
+
+StepSimulation::StepSimulation(const Run& run, const LayerPrices& prices)
+    : StepSimulation(run, prices, Passes{}) {
+  simulate();
+}
+
+void StepSimulation::simulate() {
+  const PipelineTimes pipeline = simulate_pipeline(shape_, chunks_);
   const Seconds between = longest_span(pipeline);
-  if (strategy_.pp > 1) {
-    const Seconds beyond_work = between - terms_.total();
-    terms_[Term::PipelineBubble] = idle_time(pipeline, busiest_, between);
-    terms_[Term::Remainder] = beyond_work - terms_[Term::PipelineBubble];
-  }
-  terms_[Term::Straggler] = straggler_share(run.cluster) * compute_time();
-  if (run.optimizer_step) terms_[Term::Optimizer] = longest_update();
-  terms_[Term::ReduceExposed] += exchange_.norm_time();
-  add_closing_collectives();
-  terms_[Term::Host] = run.framework.host.per_step;
+  terms_ = around_passes(between, idle_time(pipeline, busiest_, between));
   bubble_ = terms_[Term::PipelineBubble] / between;
 }
+
+namespace {
+
+// Lowers a sum by more than its terms in another order differ by.
+constexpr double kBelow = 1.0 - 1e-9;
+
+}  // namespace
+
+// The step grows with the time between its first and its last pass, all else equal.
+Seconds StepSimulation::bound() const {
+  return kBelow * around_passes(earliest_span(), Seconds(0.0)).total();
+}
+
+namespace {
+
+// Device time of a stage that its clock can stretch, with the bubble that scales with it.
+Seconds compute_time(const Terms& terms) {
+  Seconds sum = terms[Term::PipelineBubble] + terms[Term::Remainder];
+  for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound,
+                          Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound,
+                          Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
+    sum += terms[term];
+  }
+  return sum;
+}
+
+}  // namespace
 
 std::vector<ModelChunk> StepSimulation::parts_of(int stage) const {
   std::vector<ModelChunk> parts;
@@ -217,6 +255,18 @@ Seconds StepSimulation::longest_span(const PipelineTimes& pipeline) const {
   return longest;
 }
 
+// At least; of schedules without such a bound what the busiest stage does.
+Seconds StepSimulation::earliest_span() const {
+  const bool whole = strategy_.pipeline_schedule <= PipelineSchedule::Interleaved;
+  Seconds longest = stage_terms(busiest_).total();
+  if (strategy_.pp == 1 || !whole) return longest;
+  const std::vector<Seconds> finishes = earliest_finishes(shape_, chunks_);
+  for (int stage = 0; stage < strategy_.pp; ++stage)
+    longest =
+        std::max(longest, finishes[static_cast<std::size_t>(stage)] + extra_terms(stage).total());
+  return longest;
+}
+
 // What a stage waits for before its first pass, between its passes, and after its last one for the
 // stage that ends last.
 Seconds StepSimulation::idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const {
@@ -238,20 +288,10 @@ int StepSimulation::busiest_stage() const {
   return busiest;
 }
 
-// Device time of the busiest stage that its clock can stretch, with the bubble that scales with it.
-Seconds StepSimulation::compute_time() const {
-  Seconds sum = terms_[Term::PipelineBubble] + terms_[Term::Remainder];
-  for (const Term term : {Term::ForwardGemm, Term::ForwardAttention, Term::ForwardMemoryBound,
-                          Term::BackwardGemm, Term::BackwardAttention, Term::BackwardMemoryBound,
-                          Term::Recompute, Term::HeadAndLoss, Term::GradientCopies}) {
-    sum += terms_[term];
-  }
-  return sum;
-}
-
 // Of the stage that updates most.
 Seconds StepSimulation::longest_update() const {
   double most = 0.0, parameters = 0.0, experts = 0.0;
+  int longest = 0;
   for (int stage = 0; stage < strategy_.pp; ++stage) {
     double shared = 0.0, apart = 0.0;
     for (const ModelChunk& part : parts_of(stage)) {
@@ -259,14 +299,31 @@ Seconds StepSimulation::longest_update() const {
       apart += rank_.trained_apart(part);
     }
     const double owned = shared / strategy_.shard_ranks() + apart / strategy_.expert_shard_ranks();
-    if (owned > most) most = owned, parameters = shared, experts = apart;
+    if (owned > most) most = owned, parameters = shared, experts = apart, longest = stage;
   }
-  return update_time(run_, parameters, experts);
+  double tensors = 0.0;
+  if (run_.framework.update.tensor_by_tensor) {
+    for (const ModelChunk& part : parts_of(longest)) tensors += parameter_tensors(run_.model, part);
+  }
+  return update_time(run_, parameters, experts, tensors);
 }
 
-void StepSimulation::add_closing_collectives() {
+// The terms of the busiest stage, and what comes when all passes have ended: `between` after the
+// first has begun, of which the stage is idle for `idle`.
+Terms StepSimulation::around_passes(Seconds between, Seconds idle) const {
+  Terms terms = stage_terms(busiest_);
+  if (strategy_.pp > 1) {
+    const Seconds beyond_work = between - terms.total();
+    terms[Term::PipelineBubble] = idle;
+    terms[Term::Remainder] = beyond_work - idle;
+  }
+  terms[Term::Straggler] = straggler_share(run_.cluster) * compute_time(terms);
+  if (run_.optimizer_step) terms[Term::Optimizer] = longest_update();
+  terms[Term::ReduceExposed] += exchange_.norm_time();
   for (const RepeatedCollective& closing : closing_collectives(run_, parts_of(busiest_)))
-    terms_[closing_term(closing)] += repeated_time(run_, closing);
+    terms[closing_term(closing)] += repeated_time(run_, closing);
+  terms[Term::Host] = run_.framework.host.per_step;
+  return terms;
 }
 
 namespace {
@@ -299,6 +356,13 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices) {
 
 Seconds step_time(const Run& run, const LayerPrices& prices) {
   return StepSimulation(run, prices).terms().total();
+}
+
+std::optional<Seconds> step_time_within(const Run& run, const LayerPrices& prices, Seconds limit) {
+  StepSimulation simulation(run, prices, StepSimulation::Passes{});
+  if (simulation.bound() > limit) return std::nullopt;
+  simulation.simulate();
+  return simulation.terms().total();
 }
 
 }  // namespace llmsim::sim

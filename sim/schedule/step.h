@@ -26,6 +26,7 @@
 // cut into terms is ours.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "sim/cost/layer_prices.h"
@@ -55,10 +56,24 @@ StepTimes simulate_step(const Run& run, const LayerPrices& prices);
 // Only the total, for searches.
 Seconds step_time(const Run& run, const LayerPrices& prices);
 
+// The same; none where a bound of the pipeline (earliest_finishes) shows that it is more than
+// `limit`, which spares the events.
+std::optional<Seconds> step_time_within(const Run& run, const LayerPrices& prices, Seconds limit);
+
+// How much slower the slowest of n equal devices is: the expected largest of n normal deviations,
+// sigma sqrt(2 ln n).
+double straggler_share(const Cluster& cluster);
+
 class StepSimulation {
  public:
   // `run` and `prices` must outlive the simulation.
   StepSimulation(const Run& run, const LayerPrices& prices);
+
+  // The passes alone: what the step takes at least, and what simulate() then gives.
+  struct Passes {};
+  StepSimulation(const Run& run, const LayerPrices& prices, Passes);
+  Seconds bound() const;
+  void simulate();
 
   const Terms& terms() const { return terms_; }  // of the busiest stage
   double bubble() const { return bubble_; }  // idle share of it while the passes of all stages run
@@ -84,12 +99,12 @@ class StepSimulation {
   Terms extra_terms(int stage) const;
   Terms joined_terms(int stage) const;
   int busiest_stage() const;
+  Terms around_passes(Seconds between, Seconds idle) const;
+  Seconds earliest_span() const;
   Seconds longest_span(const PipelineTimes& pipeline) const;
   Seconds span(const PipelineTimes& pipeline, int stage) const;
   Seconds idle_time(const PipelineTimes& pipeline, int stage, Seconds longest) const;
-  Seconds compute_time() const;
   Seconds longest_update() const;
-  void add_closing_collectives();
 
   const Run& run_;
   const Strategy& strategy_;
@@ -108,7 +123,13 @@ class StepSimulation {
 
 // Time of the update.  `parameters` are the trained values of the stage that has most, on one
 // tensor rank, without `experts`: routed ones that are divided over expert ranks.  Without
-// gradient_clip the norm is not taken.
-Seconds update_time(const Run& run, double parameters, double experts = 0.0);
+// gradient_clip the norm is not taken.  A framework that loops over its `tensors` takes as long as
+// its host launches their kernels:
+//
+//   t = max(device time, tensors * kernels * host.factor * host.per_kernel),  kernels = 1 (gradients
+//       made zero) + those of one update + 3 with gradient_clip
+//
+// Source: torch/optim/adamw.py _single_tensor_adamw.
+Seconds update_time(const Run& run, double parameters, double experts = 0.0, double tensors = 0.0);
 
 }  // namespace llmsim::sim

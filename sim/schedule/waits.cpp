@@ -139,10 +139,11 @@ void HostCalls::add(const LaunchTally& launches, double times) {
 }
 
 Seconds HostCalls::time(const Framework& framework) const {
-  return kernels * framework.host.per_kernel +
-         low_precision_gemms * framework.host.per_low_precision_gemm +
-         units * framework.host.per_unit + recomputed_blocks * framework.host.per_recomputed_block +
-         moe_blocks * framework.host.per_moe_block;
+  const HostTimes& host = framework.host;
+  return host.factor *
+         (kernels * host.per_kernel + low_precision_gemms * host.per_low_precision_gemm +
+          units * host.per_unit + recomputed_blocks * host.per_recomputed_block +
+          moe_blocks * host.per_moe_block + gradients * host.per_gradient);
 }
 
 double units_per_block(const Transformer& model, const Framework& framework) {

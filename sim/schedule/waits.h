@@ -130,6 +130,7 @@ struct HostCalls {
   double units = 0.0;  // of sharded weights, each fetched and released
   double recomputed_blocks = 0.0;
   double moe_blocks = 0.0;
+  double gradients = 0.0;  // tensors whose gradients go to a bucket
 
   // Adds the calls of `times` passes.
   void add(const LaunchTally& launches, double times);

@@ -64,6 +64,7 @@ struct ParameterStorage {
 // Time of the host for each thing it calls; a step is never faster than these allow
 // (schedule/waits.h).
 struct HostTimes {
+  double factor = 1.0;       // of all of these but the last
   Seconds per_kernel{6e-6};  // to launch one kernel, eager
   // Bookkeeping of a checkpointed block: random states, graph rebuilding.
   Seconds per_recomputed_block{0.0};
@@ -73,7 +74,8 @@ struct HostTimes {
   // Bookkeeping of a GEMM in an 8- or 4-bit format: scales, caches, amax.
   Seconds per_low_precision_gemm{0.0};
   Seconds per_unit{0.0};  // hooks that fetch and release a unit of sharded weights around a pass
-  Seconds per_step{0.0};  // between steps: data, logging, scaler synchronisation
+  Seconds per_gradient{0.0};  // hook that takes the gradient of one tensor to its bucket
+  Seconds per_step{0.0};      // between steps: data, logging, scaler synchronisation
   bool operator==(const HostTimes&) const = default;
 };
 
@@ -179,6 +181,9 @@ struct ExpertBehaviour {
 struct UpdateBehaviour {
   // One kernel per update; false: a pass over all parameters per arithmetic operation.
   bool fused = true;
+  // Unfused: the host launches the kernels of each tensor one after the other, which takes longer
+  // than they do where tensors are small.
+  bool tensor_by_tensor = false;
   bool in_backward = false;  // each gradient is used and freed as soon as it exists
   // Temporaries are those of one unit of parameters at a time, not of all.
   bool unit_by_unit = false;
@@ -199,10 +204,14 @@ struct MemoryReserve {
   // And a gradient that nobody reads for each shape of weight, where GEMMs accumulate.
   bool dummy_weight_gradients = false;
   int grouped_gemm_streams = 0;  // and one for each of the streams that run an expert's GEMMs
-  // Bytes reserved for a byte that is allocated and freed within a step.
+  // Bytes reserved for a byte that is allocated and freed within a step, as allocators are known.
   double fragmentation = 1.24;
+  // Of the gaps, fragmentation - 1: what measured peaks of the framework say of them.
+  double gaps_factor = 1.0;
   // Part of what fragmentation takes that an allocator running full cannot give back.
   double unrecoverable_gaps = 0.25;
+
+  double reserved_per_byte() const { return 1.0 + gaps_factor * (fragmentation - 1.0); }
   bool operator==(const MemoryReserve&) const = default;
 };
 
@@ -212,10 +221,26 @@ struct PredictionErrors {
   double efficiency = 0.10;  // what is not known of Framework::efficiency
   double site = 0.10;        // of one study or cluster, all its runs alike
   double moe_site = 0.20;    // the same with experts, expert or context parallelism
-  double run = 0.05;         // of one run among those of a site
+  double cell = 0.08;        // of its runs on one device, in one framework and precision
+  double run = 0.05;         // of one run among those of a cell
   double faster = 1.645;
   double slower = 1.645;
+  // Scale of ln(measured / predicted peak memory) of a run of a study that is not known: Student's
+  // t with four degrees of freedom (sim/base/student.h).
+  double memory = 0.10;
+  // The same of what a run needs of its device, gaps and context included.
+  double needed_memory = 0.10;
   bool operator==(const PredictionErrors&) const = default;
+};
+
+// What of the space of strategies a framework has (search_space.h).
+struct FrameworkOffers {
+  bool zero2 = true;
+  bool zero3 = true;
+  bool hsdp = true;
+  bool zero2_in_pipelines = true;
+  bool module_recompute = true;  // of single modules, beside whole blocks
+  bool operator==(const FrameworkOffers&) const = default;
 };
 
 struct Framework {
@@ -280,6 +305,7 @@ struct Framework {
   double collective_efficiency = 1.0;
   int vocab_multiple = 1;  // the vocabulary is padded to vocab_multiple * tensor_parallel
 
+  FrameworkOffers offers;
   PredictionErrors errors;
 
   bool operator==(const Framework&) const = default;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/model/layer_weights.h"
+
 namespace llmsim::sim {
 
 int StageLayout::chunks() const {
@@ -113,6 +115,13 @@ std::vector<ModelChunk> model_parts(const Transformer& model, const Strategy& st
     layer += part.blocks;
   }
   return parts;
+}
+
+double parameter_tensors(const Transformer& model, const ModelChunk& part) {
+  constexpr int kFinalNorm = 2;
+  return part.dense_blocks() * weight_tensors(model, LayerKind::Dense) +
+         (part.moe_blocks > 0 ? part.moe_blocks * weight_tensors(model, LayerKind::Moe) : 0) +
+         (part.embedding ? 1 : 0) + (part.head ? kFinalNorm + (model.tied_embeddings ? 0 : 1) : 0);
 }
 
 std::vector<ModelChunk> stage_parts(const Transformer& model, const Strategy& strategy, int stage) {

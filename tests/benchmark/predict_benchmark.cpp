@@ -42,19 +42,51 @@ BENCHMARK_CAPTURE(predict_deepseek_v3, 1f1b, PipelineSchedule::OneForwardOneBack
 BENCHMARK_CAPTURE(predict_deepseek_v3, dualpipe, PipelineSchedule::DualPipe)
     ->Unit(benchmark::kMicrosecond);
 
+// Strategies a second: all, and those whose step was simulated.
+void plan_with(benchmark::State& state, const PlanQuery& query) {
+  std::size_t evaluated = 0, priced = 0;
+  for (auto _ : state) {
+    const Plan result = plan(query);
+    evaluated += result.evaluated, priced += result.priced;
+    benchmark::DoNotOptimize(result);
+  }
+  const auto rate = [](std::size_t count) {
+    return benchmark::Counter(static_cast<double>(count), benchmark::Counter::kIsRate);
+  };
+  state.counters["strategies"] = rate(evaluated);
+  state.counters["priced"] = rate(priced);
+}
+
 void plan_256_devices(benchmark::State& state) {
   PlanQuery query;
   query.base = large_run();
-  std::size_t evaluated = 0;
-  for (auto _ : state) {
-    const Plan result = plan(query);
-    evaluated += result.evaluated;
-    benchmark::DoNotOptimize(result);
-  }
-  state.counters["strategies"] =
-      benchmark::Counter(static_cast<double>(evaluated), benchmark::Counter::kIsRate);
+  plan_with(state, query);
 }
 BENCHMARK(plan_256_devices)->Unit(benchmark::kMillisecond);
+
+void plan_by_layers(benchmark::State& state) {
+  PlanQuery query;
+  query.base = large_run();
+  query.base.model.num_layers = static_cast<int>(state.range(0));
+  plan_with(state, query);
+}
+BENCHMARK(plan_by_layers)->RangeMultiplier(2)->Range(10, 160)->Unit(benchmark::kMillisecond);
+
+void plan_by_devices(benchmark::State& state) {
+  PlanQuery query;
+  query.base = large_run();
+  query.base.cluster.num_devices = static_cast<int>(state.range(0));
+  plan_with(state, query);
+}
+BENCHMARK(plan_by_devices)->RangeMultiplier(4)->Range(64, 4096)->Unit(benchmark::kMillisecond);
+
+void plan_by_batch(benchmark::State& state) {
+  PlanQuery query;
+  query.base = large_run();
+  query.base.strategy.global_batch = static_cast<int>(state.range(0));
+  plan_with(state, query);
+}
+BENCHMARK(plan_by_batch)->RangeMultiplier(4)->Range(256, 4096)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace llmsim::sim

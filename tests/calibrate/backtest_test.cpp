@@ -190,6 +190,42 @@ TEST(Backtest, MemoryErrorsAreMedianByGroupAndMeanOverRuns) {
   EXPECT_NEAR(*result.overall.memory_mape, 1.0, 1e-12);
 }
 
+// Predicted 100 bytes for peaks of 50 and 110: |ln| of 0.69 and 0.095, of which an error of 10 %
+// holds the second in 2.1318 times 10 %.
+TEST(Backtest, PeaksHaveIntervalsAndCoverage) {
+  std::vector<hwdb::RunRecord> records(2);
+  for (std::size_t i : {0u, 1u}) {
+    records[i].id = std::to_string(i);
+    records[i].measured.emplace();
+    records[i].measured->peak_memory = Bytes(i == 0 ? 50.0 : 110.0);
+    records[i].measured->memory_kind = "allocated";
+    records[i].scored.memory = true;
+  }
+  sim::Prediction prediction = step(1.0, 1.0, 1.0);
+  prediction.memory = three_stages();
+  prediction.memory.error = 0.1;
+  const Backtest result = always({group("g", records)}, prediction);
+  EXPECT_NEAR(result.rows[0].peak_interval->second.value(), 100.0 * std::exp(0.21318), 1e-3);
+  EXPECT_NEAR(*result.groups.front().memory_coverage, 0.5, 1e-12);
+  EXPECT_NEAR(*result.overall.memory_coverage, 0.5, 1e-12);
+}
+
+// Exactly what is there is needed: P = 1/2, whose Brier score is 1/4 either way.  Without room on
+// the host P = 0: 1 for a run that ran.
+TEST(Backtest, VerdictsHaveABrierScore) {
+  sim::Prediction prediction = step(1.0, 1.0, 1.0);
+  prediction.memory.peak = prediction.memory.capacity = Bytes(100.0);
+  prediction.memory.needed_error = 0.1;
+  const std::vector files{group("g", {finished("a", "ok"), finished("b", "oom")})};
+  const Backtest even = always(files, prediction);
+  EXPECT_NEAR(*even.rows[0].fit_probability, 0.5, 1e-12);
+  EXPECT_NEAR(*even.overall.brier_score, 0.25, 1e-12);
+  prediction.memory.host = {.node = Bytes(2.0), .capacity = Bytes(1.0)};
+  prediction.infeasible = sim::Infeasible{"out of host memory", "needs 2"};
+  EXPECT_NEAR(*always({group("g", {finished("a", "ok")})}, prediction).overall.brier_score, 1.0,
+              1e-12);
+}
+
 TEST(Scope, ExpertsAndExpertOrContextParallelismAreNotDense) {
   hwdb::RunRecord dense, experts, context;
   experts.model.fields["moe.num_experts"] = 8;

@@ -95,6 +95,42 @@ TEST(DeviceFit, FindsAPlantedDeviceAgain) {
   for (const FitQuality& row : fit.quality) EXPECT_LT(row.median_error, 0.02) << row.what;
 }
 
+// Rows times rows at a third of the rate of the others, as CPUs without 16-bit arithmetic have it.
+TEST(DeviceFit, FindsTheRateOfRowsTimesRows) {
+  sim::GemmMachine machine = sim::gemm_machine(planted(), DType::Fp32);
+  machine.coefficients.transposed_factor = 1.0 / 3.0;
+  hwdb::RuntimeResults results = planted_results();
+  for (const std::int64_t size : {64, 128, 192, 256, 512, 768, 1024}) {
+    MeasuredKernel kernel = measured_gemm(512, size, 256, false);
+    kernel.op.transposed = true;
+    kernel.median = gemm_time(kernel.op, machine);
+    results.kernels.push_back(kernel);
+  }
+  const DeviceFit fit = fit_device(results);
+  EXPECT_NEAR(fit.device.achieved.gemm[static_cast<std::size_t>(DType::Fp32)].transposed_factor /
+                  (1.0 / 3.0),
+              1.0, 0.1);
+}
+
+// K loops that never fill: the best GEMM is far below what its units reach.
+TEST(DeviceFit, NoGemmReachesMoreThanThePeak) {
+  sim::GemmMachine machine = sim::gemm_machine(planted(), DType::Fp32);
+  machine.coefficients.k_half = 4000.0;
+  hwdb::RuntimeResults results = planted_results();
+  for (MeasuredKernel& kernel : results.kernels)
+    if (kernel.op.kind == OperatorKind::Gemm && kernel.library.empty())
+      kernel.median = gemm_time(kernel.op, machine);
+  const DeviceFit fit = fit_device(results);
+  const sim::GemmMachine found = sim::gemm_machine(fit.device, DType::Fp32);
+  EXPECT_LE(found.coefficients.max_efficiency, 1.0);
+  for (const hwdb::Coefficient& row : fit.coefficients)
+    if (row.key == "gemm.fp32.max_efficiency") {
+      EXPECT_EQ(row.value, found.coefficients.max_efficiency);
+    }
+  const sim::Operator large = gemm("", 1, 512, 1024, 256, DType::Fp32, DType::Fp32);
+  EXPECT_NEAR(gemm_time(large, found) / gemm_time(large, machine), 1.0, 0.1);
+}
+
 // The cache is larger than any copy: the largest one stands for memory, and the fit says so.
 TEST(DeviceFit, TakesTheLargestCopyWhereNoneLeavesTheCache) {
   EXPECT_TRUE(fit_device(planted_results()).notes.empty());

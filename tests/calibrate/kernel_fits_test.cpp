@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "calibrate/measured_kernels.h"
+#include "calibrate/statistics.h"
+#include "hwdb/hardware.h"
 #include "hwdb/measured_rows.h"
 
 namespace llmsim::calibrate {
@@ -112,6 +115,25 @@ TEST_F(KernelFitsTest, DataGradientGemmsRunAsFastAsForwardOnes) {
 
 // Best bf16 GEMMs of one collector: 2106.8 TFLOP/s on GB300, 1928.8 on GB200, whose data sheets
 // state the same peak.
+// Of several experts, in a training process, at the clock of one; nothing is fitted to them.
+TEST_F(KernelFitsTest, GemmsOfExpertsHaveEachALaunchOfTheirOwn) {
+  const hwdb::Database database(":memory:");
+  for (const char* id : {"a100_pcie_80", "b200_sxm"}) {
+    const sim::Device device = hwdb::device(database, id).device;
+    sim::GemmMachine machine = sim::gemm_machine(device, sim::DType::Bf16);
+    machine.coefficients.max_efficiency *= device.achieved.sustained_clock;
+    for (const char* pass : {"fwd", "bwd_grad_act", "bwd_grad_w"}) {
+      std::vector<GemmSample> samples = grouped_training_shapes(database, id, pass);
+      ASSERT_FALSE(samples.empty());
+      EXPECT_NEAR(median(gemm_log_errors(machine, samples)), 0.0, 0.12) << id << " " << pass;
+      for (GemmSample& sample : samples) sample.gemm.kernels = 1;
+      if (device.id == "b200_sxm") {
+        EXPECT_LT(median(gemm_log_errors(machine, samples)), -0.10) << id << " " << pass;
+      }
+    }
+  }
+}
+
 TEST_F(KernelFitsTest, ADeviceWithoutAGridIsAsMuchFasterAsItsBestGemm) {
   const double ratio = coefficient("gb300", "gemm.bf16.max_efficiency").value /
                        coefficient("gb200", "gemm.bf16.max_efficiency").value;

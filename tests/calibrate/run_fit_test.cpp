@@ -116,8 +116,9 @@ TEST(RunFit, WithoutRunsThePriorsStay) {
   EXPECT_EQ(row(rows, "pytorch", "efficiency")->value, 1.0);
   // 10 % of all and 10 % of one, in squares.
   EXPECT_NEAR(*row(rows, "pytorch", "collective_efficiency")->standard_error, 0.141, 1e-9);
-  EXPECT_EQ(row(rows, "pytorch", "host.per_kernel")->value,
-            frameworks.number("pytorch", "host.per_kernel"));
+  EXPECT_EQ(row(rows, "pytorch", "host.factor")->value, 1.0);
+  EXPECT_EQ(row(rows, "pytorch", "host.per_step")->value,
+            frameworks.number("pytorch", "host.per_step"));
 }
 
 // Runs of studies a and b, on one device and framework, which took e^0.1 and e^-0.1 times what is
@@ -247,8 +248,8 @@ TEST(FittedRows, ErrorsOfRunsStandAtTheFrameworksThatAreLikeNoOther) {
   ASSERT_NE(row(rows, "megatron-lm", "errors.site"), nullptr);
   EXPECT_NEAR(row(rows, "pytorch", "errors.site")->value, fit.spread(Level::Study), 1e-3);
   EXPECT_NEAR(row(rows, "pytorch", "errors.moe_site")->value, fit.spread(Level::MoeStudy), 1e-3);
-  EXPECT_NEAR(row(rows, "pytorch", "errors.run")->value,
-              std::hypot(fit.spread(Level::Cell), fit.fit.noise), 1e-3);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.cell")->value, fit.spread(Level::Cell), 1e-3);
+  EXPECT_NEAR(row(rows, "pytorch", "errors.run")->value, fit.fit.noise, 1e-3);
   EXPECT_NEAR(row(rows, "pytorch", "errors.slower")->value, fit.quantiles.second, 5e-3);
   EXPECT_NEAR(row(rows, "pytorch", "errors.faster")->value, -fit.quantiles.first, 5e-3);
 }

@@ -121,10 +121,10 @@ TEST(SiteFit, ALoneRunMovesByTheShrinkageWorkedOutByHand) {
   const sim::PredictionErrors& errors = run.run.framework.errors;
   const double step = errors.site * errors.site + errors.efficiency * errors.efficiency +
                       std::pow(run.run.cluster.device.achieved.training_rate_error, 2);
-  const double cell = kCellShare * errors.run * errors.run;
+  const double cell = errors.cell * errors.cell;
   const double a = row.step * row.step * (step + cell) + std::pow(0.10 * row.memory, 2) +
                    std::pow(0.15 * row.network, 2);
-  const double b = (1.0 - kCellShare) * errors.run * errors.run;
+  const double b = errors.run * errors.run;
   const SiteFit fit = fit_site("ours", {run}, "");
   const double before = predicted(run, {}), after = predicted(run, fit.site);
   EXPECT_NEAR(std::log(after / before), a / (a + b) * row.residual, 1e-3);

@@ -84,7 +84,7 @@ TEST_F(CalibrateSite, PredictMovesTowardsTheMeasurement) {
   EXPECT_NEAR(number(with, "step_time_s"), after, 1e-9);
   EXPECT_LT(width(with), 0.7 * width(without));
   EXPECT_NE(with.find("site fit (calibrate/site_fit.h) to 1 run"), std::string::npos);
-  EXPECT_NE(run("predict slow.json --site ours").out.find("site.ours.memory_rate"),
+  EXPECT_NE(run("predict slow.json --site ours --verbose").out.find("site.ours.memory_rate"),
             std::string::npos);
   EXPECT_EQ(run("trace slow.json --site ours -o trace.json").status, 0);
 }

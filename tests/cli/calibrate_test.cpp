@@ -101,7 +101,8 @@ TEST_F(Calibrate, ImportStoresADeviceThatPredictionsCanName) {
   const sim::Device device = hwdb::cluster(database, "test_cpu", 1).cluster.device;
   EXPECT_NEAR(device.memory_bandwidth / sim::GBps, 10.0, 1e-9);
   EXPECT_NEAR(device.achieved.kernel_time / sim::us, 1.0, 1e-9);
-  EXPECT_NEAR(device.peak(sim::DType::Fp32).value(), 1.02e11, 1e8);
+  // The fastest GEMM, or a little more: what fitted rates of large ones come to.
+  EXPECT_NEAR(device.peak(sim::DType::Fp32).value(), 1.04e11, 0.02e11);
   EXPECT_EQ(device.achieved.gemm[static_cast<std::size_t>(sim::DType::Fp32)].alignment, 1);
 }
 

@@ -360,7 +360,9 @@ TEST(Doors, EveryPlanEqualsItsPrediction) {
     query.top = 40;
     const sim::Plan plan = sim::plan(query);
     std::vector<sim::Prediction> plans = plan.plans;
-    plans.insert(plans.end(), plan.pareto.begin(), plan.pareto.end());
+    for (const auto& more : {plan.others, plan.pareto})
+      plans.insert(plans.end(), more.begin(), more.end());
+    if (plan.tight) plans.push_back(*plan.tight);
     for (const sim::Prediction& planned : plans) {
       const std::string saved = reports::run_text(planned);
       EXPECT_EQ(answer_of_text(saved), answer_of(planned)) << saved;

@@ -1,5 +1,6 @@
 // Every example that a help text prints can be typed as it stands.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -28,6 +29,16 @@ constexpr const char* kMeasuredRun =
   "num_devices": 8}, "training": {"framework": "ddp", "global_batch": 64, "micro_batch": 8},
  "measured": {"step_time_s": 0.1}})";
 
+// Of a search that is asked for nothing else a part is enough.
+std::string narrow_search(const std::string& example) {
+  std::string narrow;
+  for (const auto& [option, value] :
+       {std::pair("--top", "1"), std::pair("--recompute", "none"), std::pair("--sharding", "zero1"),
+        std::pair("--virtual-stages", "1"), std::pair("--micro-batch", "1")})
+    if (!has(example, option)) narrow += std::string(" ") + option + " " + value;
+  return narrow;
+}
+
 // An option's example with what else its command must be told.
 std::string completed(const std::string& command, const std::string& example) {
   if (!command.starts_with("predict") && !command.starts_with("plan") &&
@@ -38,7 +49,7 @@ std::string completed(const std::string& command, const std::string& example) {
     line += has(example, "--ep") || example.starts_with("--moe") ? " --model mixtral-8x7b"
                                                                  : " --model gpt2";
   if (!has(example, "--gpus")) line += " --gpus 8";
-  if (command == "plan" && !has(example, "--top")) line += " --top 1";
+  if (command == "plan") line += narrow_search(example);
   return line;
 }
 

@@ -58,9 +58,9 @@ TEST(Site, TurnsEachKnobByItsFactor) {
   EXPECT_NEAR(ratio(run.framework.efficiency, before.framework.efficiency), -0.1, 1e-12);
   EXPECT_NEAR(ratio(run.framework.collective_efficiency, before.framework.collective_efficiency),
               -0.3, 1e-12);
-  EXPECT_NEAR(
-      ratio(run.framework.host.per_kernel.value(), before.framework.host.per_kernel.value()), 0.1,
-      1e-12);
+  EXPECT_NEAR(ratio(run.framework.host.factor, before.framework.host.factor), 0.1, 1e-12);
+  EXPECT_NEAR(ratio(run.framework.host.per_step.value(), before.framework.host.per_step.value()),
+              0.1, 1e-12);
   EXPECT_NEAR(ratio(run.cluster.device.achieved.memory_fraction,
                     before.cluster.device.achieved.memory_fraction),
               0.05, 1e-12);

@@ -36,36 +36,75 @@ PlanAnswer sample_answer() {
   answer.plan.pareto = {sample_prediction(), other};
   answer.plan.evaluated = 1005;
   answer.plan.feasible = 3;
+  answer.plan.priced = 2;
   answer.plan.rejected = {{"out of memory", 1000}, {"tp does not divide num_heads", 2}};
   answer.plan.nearest = {{"out of memory", other.run.strategy, 12 * sim::GiB, 10 * sim::GiB}};
   answer.shown = 2;
   answer.duration = sim::Seconds(0.25);
+  answer.command = "llmsim predict --model toy";
   answer.provenance.database = "facts of today";
   return answer;
 }
 
-TEST(PlanText, SaysWhichTermsDecide) {
-  const std::string text = render(sample_answer(), Format::Table);
-  EXPECT_NE(text.find("toy on 8 x toy: 1,005 strategies, 3 feasible, searched in 250.0 ms"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("another mesh, sharding zero1, tp 2, pp 1"), std::string::npos) << text;
-  EXPECT_NE(text.find("compute 1.500 s"), std::string::npos) << text;  // 4.0 - 2.5
-  EXPECT_NE(text.find("bubble 500.0 ms"), std::string::npos) << text;  // 1.0 - 0.5
-  EXPECT_NE(text.find("1.25x"), std::string::npos) << text;            // 5 s / 4 s
+std::string screen(PlanAnswer answer, bool verbose) {
+  answer.verbose = verbose;
+  return render(answer, Format::Table);
 }
 
-TEST(PlanText, CountsFailuresWithTheNearestMiss) {
-  const std::string text = render(sample_answer(), Format::Table);
+TEST(PlanScreen, SaysWhatOthersLoseAndGain) {
+  const std::string text = screen(sample_answer(), false);
+  EXPECT_NE(
+      text.find("1,005 strategies in 250.0 ms: 2 simulated, 1 ruled out by bounds, 1,000 out"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("1.25x  tp 2"), std::string::npos) << text;  // 5 s / 4 s
+  // 4.0 - 2.5 and 1.0 - 0.5.
+  EXPECT_NE(text.find("loses: compute 1.500 s; gains: bubble 500.0 ms"), std::string::npos) << text;
+}
+
+TEST(PlanScreen, IsAHundredColumnsWideAndOneScreenLong) {
+  PlanAnswer answer = sample_answer();
+  answer.plan.tight = answer.plan.plans.back();
+  answer.plan.plans[0].run.strategy.recompute =
+      *sim::recompute_from("selective=core_attn+mlp+moe+layernorm+activation");
+  answer.command = "llmsim predict " + std::string(60, 'a') + " " + std::string(60, 'b');
+  const std::string text = screen(answer, false);
+  std::size_t lines = 0;
+  for (std::size_t from = 0; from < text.size(); ++lines) {
+    const std::size_t to = text.find('\n', from);
+    EXPECT_LE(to - from, 100u) << text.substr(from, to - from);
+    from = to + 1;
+  }
+  EXPECT_LE(lines, 60u);
+}
+
+TEST(PlanScreen, MarksTies) {
+  PlanAnswer answer = sample_answer();
+  answer.plan.ties = 2;
+  const std::string text = screen(answer, false);
+  EXPECT_NE(text.find("\n1="), std::string::npos) << text;
+  EXPECT_NE(text.find("closer than 2.0 %"), std::string::npos) << text;
+}
+
+TEST(PlanScreen, SaysWhatAssumedSwitchesAreWorth) {
+  PlanAnswer answer = sample_answer();
+  answer.assumed_switches = {{"gradient_overlap", true, 1.08}, {"compile", false, 0.995}};
+  const std::string text = screen(answer, false);
+  EXPECT_NE(text.find("gradient_overlap on (+8.0 % without)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("compile off"), std::string::npos) << text;  // less than a per cent
+}
+
+TEST(PlanScreen, CountsFailuresWithTheNearestMissOnRequest) {
+  const std::string text = screen(sample_answer(), true);
   EXPECT_NE(text.find("out of memory                       1000  tp 2, dp 4, sharding zero1"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("12.00      10.00"), std::string::npos) << text;
+  EXPECT_EQ(screen(sample_answer(), false).find("nearest miss"), std::string::npos);
 }
 
-TEST(PlanText, PrintsEveryAssumption) {
-  EXPECT_NE(render(sample_answer(), Format::Table).find("assumed: training length"),
-            std::string::npos);
+TEST(PlanScreen, PrintsEveryAssumptionOnRequest) {
+  EXPECT_NE(screen(sample_answer(), true).find("assumed: training length"), std::string::npos);
 }
 
 TEST(PlanJson, HasTheDocumentedKeys) {
@@ -89,11 +128,11 @@ TEST(PlanCsv, IsTheRankingAlone) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // header and two plans
 }
 
-TEST(PlanText, NothingFitsSaysSoWithTheReasons) {
+TEST(PlanScreen, NothingFitsSaysSoWithTheReasons) {
   PlanAnswer answer = sample_answer();
   answer.plan.plans.clear();
   answer.plan.pareto.clear();
-  answer.plan.feasible = 0;
+  answer.plan.feasible = answer.plan.priced = 0;
   const std::string text = render(answer, Format::Table);
   EXPECT_NE(text.find("nothing fits"), std::string::npos);
   EXPECT_NE(text.find("out of memory"), std::string::npos);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "reports/json.h"
+#include "reports/result_text.h"
 #include "sim/base/error.h"
 #include "tests/reports/sample_prediction.h"
 
@@ -95,10 +96,11 @@ TEST(ReportedFigure, IsReadByItsConvention) {
   ASSERT_EQ(readings(p, reported).size(), 1u);
   EXPECT_DOUBLE_EQ(readings(p, reported)[0].exact / sim::TFLOPS, 300.0);
   EXPECT_DOUBLE_EQ(readings(p, reported)[0].exact_mfu, 0.3);
-  const json document = json::parse(render(p, kProvenance, Format::Json, {}, reported));
+  const json document =
+      json::parse(render(p, kProvenance, Format::Json, {}, {.reported = reported}));
   EXPECT_EQ(document["reported"]["convention"], "palm");
   EXPECT_DOUBLE_EQ(document["reported"]["exact"]["palm"]["tflops_per_device"].get<double>(), 300.0);
-  EXPECT_NE(render(p, kProvenance, Format::Table, {}, reported)
+  EXPECT_NE(render(p, kProvenance, Format::Table, {}, {.reported = reported})
                 .find("600.0 TFLOP/s are 300.0 TFLOP/s of GEMMs"),
             std::string::npos);
 }
@@ -201,13 +203,24 @@ TEST(PredictionJson, RunHasTheSettingsThatItStates) {
   EXPECT_EQ(parsed(prediction)["run"]["training"]["optimizer_step"], false);
 }
 
+// Figures go on in further rows: words apart by one space.
+std::string in_one_line(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n';
+    if (!space || (!line.empty() && line.back() != ' ')) line += space ? ' ' : c;
+  }
+  return line;
+}
+
 TEST(PredictionText, LeadsWithTimeIntervalAndVerdict) {
-  const std::string text = render(sample_prediction(), kProvenance, Format::Table);
+  const std::string text = in_one_line(render(sample_prediction(), kProvenance, Format::Table));
   EXPECT_NE(text.find("4.000 s (3.000 s to 5.000 s with 90 % probability)"), std::string::npos)
       << text;
   EXPECT_NE(text.find("MFU 40.0 %, HFU 50.0 %"), std::string::npos) << text;
   EXPECT_NE(
-      text.find("3.000 GiB + 1.000 GiB context of 10.00 GiB usable: fits, 6.000 GiB to spare"),
+      text.find("3.000 GiB + 1.000 GiB context of 10.00 GiB usable: fits with more than 99.9 % "
+                "probability, 6.000 GiB to spare"),
       std::string::npos)
       << text;
   EXPECT_NE(text.find("pp 2, dp 4"), std::string::npos) << text;
@@ -218,16 +231,62 @@ TEST(PredictionText, OutOfMemorySaysHowMuchIsMissing) {
   prediction.memory.capacity = 2 * sim::GiB;
   prediction.infeasible = sim::Infeasible{
       .rule = "out of memory", .message = "needs 4.0 GiB per device, 2.0 GiB are usable"};
-  const std::string text = render(prediction, kProvenance, Format::Table);
-  EXPECT_NE(text.find("OUT OF MEMORY, 2.000 GiB too much"), std::string::npos) << text;
+  const std::string text = in_one_line(render(prediction, kProvenance, Format::Table));
+  EXPECT_NE(text.find("OUT OF MEMORY, 2.000 GiB too much; fits with less than 0.1 % probability"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("does not run: out of memory"), std::string::npos) << text;
   EXPECT_EQ(parsed(prediction)["step_time_s"], 4.0);
+}
+
+// 4 GiB are needed where e^0.2 times as much is there: two deviations, 94.2 %.  A peak of 3 GiB is
+// within e^(2.1318 * 0.05) either way with 90 %.
+TEST(PredictionText, TheProbabilityToFitIsThatOfTheJson) {
+  sim::Prediction prediction = sample_prediction();
+  prediction.memory.capacity = std::exp(0.2) * 4.0 * sim::GiB;
+  prediction.memory.needed_error = 0.1;
+  prediction.memory.error = 0.05;
+  const std::string text = render(prediction, kProvenance, Format::Table);
+  EXPECT_NE(text.find("fits with 94.2 % probability"), std::string::npos) << text;
+  EXPECT_NE(text.find("the peak is 2.697 GiB to 3.337 GiB with 90 % probability"),
+            std::string::npos)
+      << text;
+  const json memory = parsed(prediction)["memory"];
+  EXPECT_NEAR(memory["fit_probability"].get<double>(), 0.94194, 1e-5);
+  EXPECT_NEAR(memory["peak_interval_bytes"][0].get<double>() / sim::GiB.value(), 2.697, 1e-3);
+  EXPECT_NEAR(memory["peak_interval_bytes"][1].get<double>() / sim::GiB.value(), 3.337, 1e-3);
+  const json rows = json::parse(render(summary_table("", std::vector{prediction}), Format::Json));
+  EXPECT_EQ(rows[0]["fit_probability"], memory["fit_probability"]);
 }
 
 TEST(PredictionText, ImpossibleRunsPrintTheRuleAndNoFigures) {
   const std::string text = render(impossible_prediction(), kProvenance, Format::Table);
   EXPECT_NE(text.find("tp = 3 does not divide num_heads = 8"), std::string::npos) << text;
   EXPECT_EQ(text.find("step time"), std::string::npos) << text;
+}
+
+TEST(PredictionScreen, IsAHundredColumnsWideAndFortyLinesLong) {
+  sim::Prediction prediction = sample_prediction();
+  prediction.warnings = {std::string(70, 'a') + " " + std::string(70, 'b')};
+  const std::string text =
+      render(prediction, kProvenance, Format::Table, {},
+             {.assumed_switches = {{"gradient_overlap", true, 1.08}}, .one_screen = true});
+  std::size_t lines = 0;
+  for (std::size_t from = 0; from < text.size(); ++lines) {
+    const std::size_t to = text.find('\n', from);
+    EXPECT_LE(to - from, 100u) << text.substr(from, to - from);
+    from = to + 1;
+  }
+  EXPECT_LE(lines, 40u) << text;
+  EXPECT_NE(text.find("gradient_overlap on (+8.0 % without)"), std::string::npos) << text;
+  EXPECT_NE(text.find("the rest"), std::string::npos) << text;
+}
+
+TEST(WrappedText, PartsAtSpacesAndClosesLines) {
+  EXPECT_EQ(wrapped("one two three", 7), (std::vector<std::string>{"one two", "three"}));
+  EXPECT_EQ(wrapped("one two three", 9, " \\"), (std::vector<std::string>{"one two \\", "three"}));
+  EXPECT_EQ(wrapped("unbreakable", 4), (std::vector<std::string>{"unbreakable"}));
+  EXPECT_EQ(wrapped("", 4), (std::vector<std::string>{""}));
 }
 
 TEST(Prediction, NoFormatPrintsWhatIsNoNumber) {
@@ -253,10 +312,17 @@ TEST(SummaryTable, HasOneRowPerPredictionAndNoneForMissingFigures) {
   EXPECT_EQ(rows[1]["step_time_s"], nullptr);
 }
 
+TEST(SummaryTable, HasTheSameColumnsWhateverIsPredicted) {
+  std::vector<sim::Prediction> predictions{sample_prediction()};
+  const std::string plain = render(summary_table("", predictions), Format::Csv);
+  predictions[0].run.model.moe = sim::Moe{.num_experts = 8, .top_k = 2};
+  predictions[0].run.strategy.pipeline_schedule = sim::PipelineSchedule::ZbH1;
+  const std::string moe = render(summary_table("", predictions), Format::Csv);
+  EXPECT_EQ(plain.substr(0, plain.find('\n')), moe.substr(0, moe.find('\n')));
+}
+
 TEST(SummaryTable, NamesSchedulesThatVirtualStagesDoNotTell) {
   std::vector<sim::Prediction> predictions{sample_prediction(), sample_prediction()};
-  EXPECT_FALSE(json::parse(render(summary_table("", predictions), Format::Json))[0].contains(
-      "pipeline_schedule"));
   predictions[1].run.strategy.pipeline_schedule = sim::PipelineSchedule::ZbH1;
   const json rows = json::parse(render(summary_table("", predictions), Format::Json));
   EXPECT_EQ(rows[0]["pipeline_schedule"], "1f1b");

@@ -398,5 +398,68 @@ TEST(Footprint, WorkspacesAreThoseOfTwoThreadsAndOfTheEngine) {
   EXPECT_DOUBLE_EQ(term(footprint(run).stages[0], "workspaces"), (96.0 * MiB).value());
 }
 
+Memory needing(Bytes needed, Bytes capacity, double error) {
+  Memory memory;
+  memory.peak = needed - 3.0 * GiB;
+  memory.margin = 1.0 * GiB;
+  memory.context = 2.0 * GiB;
+  memory.capacity = capacity;
+  memory.error = memory.needed_error = error;
+  return memory;
+}
+
+// Room for e^0.2 of what is needed, at an error of 10 %: two deviations, of which Student's t with
+// four degrees of freedom has 1/2 + 5/8 / sqrt 2 below it.
+TEST(FitProbability, IsThatOfTheDeviationsToTheCapacity) {
+  EXPECT_NEAR(needing(40.0 * GiB, std::exp(0.2) * 40.0 * GiB, 0.1).fit_probability(),
+              0.5 + 0.625 / std::sqrt(2.0), 1e-9);
+  EXPECT_NEAR(needing(40.0 * GiB, std::exp(-0.2) * 40.0 * GiB, 0.1).fit_probability(),
+              0.5 - 0.625 / std::sqrt(2.0), 1e-9);
+  EXPECT_NEAR(needing(40.0 * GiB, 40.0 * GiB, 0.1).fit_probability(), 0.5, 1e-9);
+}
+
+TEST(FitProbability, GrowsWithTheCapacityAndTheVerdictIsOneHalf) {
+  double last = 0.0;
+  for (double capacity = 10.0; capacity < 200.0; capacity *= 1.05) {
+    const Memory memory = needing(40.0 * GiB, capacity * GiB, 0.08);
+    EXPECT_GT(memory.fit_probability(), last);
+    EXPECT_EQ(memory.fits(), memory.fit_probability() >= 0.5) << capacity;
+    last = memory.fit_probability();
+  }
+  EXPECT_GT(last, 0.99);
+}
+
+TEST(FitProbability, WithoutAnErrorItIsCertain) {
+  EXPECT_EQ(needing(40.0 * GiB, 41.0 * GiB, 0.0).fit_probability(), 1.0);
+  EXPECT_EQ(needing(40.0 * GiB, 39.0 * GiB, 0.0).fit_probability(), 0.0);
+}
+
+// 2.1318 deviations on either side hold 90 %.
+TEST(FitProbability, AnIntervalHoldsItsShare) {
+  const auto [least, most] = needing(40.0 * GiB, 80.0 * GiB, 0.1).interval(10.0 * GiB, 0.9);
+  EXPECT_NEAR(most / GiB, 10.0 * std::exp(0.21318), 1e-4);
+  EXPECT_NEAR(least / GiB, 10.0 * std::exp(-0.21318), 1e-4);
+}
+
+TEST(FitProbability, ARunHasTheErrorOfItsFramework) {
+  TrainingRun run = small_run();
+  run.framework.errors.memory = 0.07;
+  run.framework.errors.needed_memory = 0.09;
+  EXPECT_EQ(footprint(run).error, 0.07);
+  EXPECT_EQ(footprint(run).needed_error, 0.09);
+}
+
+// Gaps are what is reserved beyond what is allocated: half of them with a factor of one half.
+TEST(Footprint, TheGapsFactorScalesTheGapsAlone) {
+  TrainingRun run = small_run();
+  run.framework.reserve.fragmentation = 1.4;
+  const Memory whole = footprint(run);
+  run.framework.reserve.gaps_factor = 0.5;
+  const Memory half = footprint(run);
+  EXPECT_EQ(half.peak, whole.peak);
+  EXPECT_GT(whole.stages[0].lost, Bytes(0.0));
+  EXPECT_NEAR(half.stages[0].lost / whole.stages[0].lost, 0.5, 1e-12);
+}
+
 }  // namespace
 }  // namespace llmsim::sim

@@ -75,6 +75,24 @@ TEST(Gemm, MisalignedBatchesHaveARateOfTheirOwn) {
   EXPECT_NEAR(time(1, 108) / time(1, 104), 2.0, 1e-6);
 }
 
+TEST(Gemm, RowsTimesRowsHaveARateOfTheirOwn) {
+  GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
+  machine.coefficients.transposed_factor = 0.25;
+  machine.coefficients.kernel_time = Seconds(0.0);
+  machine.bandwidth = BytesPerSecond(1e18);
+  const Operator plain = square(4096);
+  EXPECT_NEAR(gemm_time(transposed(plain), machine) / gemm_time(plain, machine), 4.0, 1e-9);
+}
+
+TEST(Gemm, EachKernelHasItsStartUp) {
+  GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
+  machine.coefficients.kernel_time = Seconds(1e-3);
+  Operator experts = gemm("", 16, 128, 1024, 1024, DType::Bf16, DType::Bf16);
+  const Seconds one = gemm_time(experts, machine);
+  experts.kernels = 16;
+  EXPECT_NEAR((gemm_time(experts, machine) - one).value(), 15e-3, 1e-12);
+}
+
 TEST(Gemm, RowsOfExpertsNeedNoAlignment) {
   GemmMachine machine = gemm_machine(ideal_device(), DType::Bf16);
   machine.coefficients.misaligned_batch_factor = 0.5;

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <set>
+
 #include "tests/error_of.h"
 #include "tests/sim/sample_run.h"
 
@@ -18,10 +22,11 @@ std::vector<Strategy> tried(int devices, const Restriction& restriction) {
   return list;
 }
 
-// Eight sequences in micro-batches of 1, 2, 4 and 8; nothing is sharded or divided, five ways to
-// recompute.
+// Eight sequences in micro-batches of 1, 2, 4 and 8; nothing is sharded or divided, twelve ways to
+// recompute: none, selective, full, two shares of blocks, one to four first blocks, norms,
+// activation functions, both.
 TEST(SearchSpace, OneDeviceHasMicroBatchesAndRecomputationToChoose) {
-  EXPECT_EQ(tried(1, {}).size(), 4u * 5u);
+  EXPECT_EQ(tried(1, {}).size(), 4u * 12u);
 }
 
 // Shards of 2 and 4 of the eight ranks: with 1 and 8 it would be no sharding and ZeRO-3.
@@ -35,6 +40,94 @@ TEST(SearchSpace, HybridShardsAreTrueParts) {
   EXPECT_EQ(list[0].shard_size, 2);
   EXPECT_EQ(list[1].shard_size, 4);
   for (const Strategy& s : list) EXPECT_EQ(s.dp, 8);
+}
+
+// Of each kind of member one that stands for it.
+bool tries(const std::vector<Strategy>& list, const std::function<bool(const Strategy&)>& member) {
+  return std::any_of(list.begin(), list.end(), member);
+}
+
+TEST(SearchSpace, HasLargeMicroBatches) {
+  EXPECT_TRUE(tries(tried(8, {{"tp", {std::int64_t{8}}}}),
+                    [](const Strategy& s) { return s.micro_batch == 64; }));
+}
+
+// 65536 tokens are 512 sequences of 128, and 64 of 1024.
+TEST(SearchSpace, HasMoreOfShortSequences) {
+  TrainingRun run = small_run(1);
+  run.strategy.global_batch = 1024;
+  for (const auto& [seq_len, most] : {std::pair{128, 512}, std::pair{1024, 64}, {4096, 64}}) {
+    run.model.seq_len = seq_len;
+    SearchBase base{run.model, 1, run.strategy, {}};
+    int largest = 0;
+    for (const SearchLayout& layout : SearchSpace(base, {}).layouts())
+      largest = std::max(largest, layout.micro_batch);
+    EXPECT_EQ(largest, most) << seq_len;
+  }
+}
+
+TEST(SearchSpace, OverlapsTensorRanksWhereThereAreSome) {
+  TrainingRun run = small_run(8);
+  run.strategy.tp_overlap = true;
+  SearchBase base{run.model, 8, run.strategy, {}};
+  base.under.fill(run.strategy);
+  for_each_strategy(base, {{"recompute", {std::string("none")}}},
+                    [](const Strategy& s) { EXPECT_EQ(s.tp_overlap, s.tp > 1); });
+}
+
+TEST(SearchSpace, HasEachWayToRecompute) {
+  const std::vector<Strategy> list = tried(1, {});
+  for (const char* text :
+       {"none", "selective", "every-n=4", "every-n=2", "full", "full=1", "full=4",
+        "selective=layernorm", "selective=activation", "selective=layernorm+activation"})
+    EXPECT_TRUE(tries(list, [&](const Strategy& s) { return text_of(s.recompute) == text; }))
+        << text;
+}
+
+// Eight layers over three stages in one, two and three parts each, with the ends as layers too.
+TEST(SearchSpace, HasStagesThatDoNotDivideTheLayers) {
+  const std::vector<Strategy> list = tried(3, {{"pp", {std::int64_t{3}}}});
+  for (const int parts : {1, 2, 3})
+    for (const bool ends : {false, true})
+      EXPECT_TRUE(tries(list,
+                        [&](const Strategy& s) {
+                          return s.virtual_stages == parts && s.embeddings_as_layers == ends;
+                        }))
+          << parts << ends;
+}
+
+TEST(SearchSpace, LeavesContextRanksEnoughTokens) {
+  TrainingRun run = small_run(8);
+  run.model.seq_len = 4096;
+  SearchBase base{run.model, 8, run.strategy, {}};
+  base.under.fill(run.strategy);
+  int most = 0;
+  for_each_strategy(base, {}, [&](const Strategy& s) { most = std::max(most, s.cp); });
+  EXPECT_EQ(most, 4);
+}
+
+TEST(SearchSpace, HasExpertRanksThatAreNoPowersOfTwo) {
+  TrainingRun run = small_run(6);
+  run.model = small_moe();
+  run.model.moe->num_experts = 6;
+  SearchBase base{run.model, 6, run.strategy, {}};
+  base.under.fill(run.strategy);
+  std::set<int> ranks;
+  for_each_strategy(base, {}, [&](const Strategy& s) { ranks.insert(s.ep); });
+  EXPECT_EQ(ranks, (std::set{1, 2, 3, 6}));
+}
+
+TEST(SearchSpace, HasWhatTheFrameworkOffers) {
+  TrainingRun run = small_run(4);
+  SearchBase base{run.model, 4, run.strategy, {}};
+  base.under.fill(run.strategy);
+  base.offers.zero2 = false;
+  base.offers.module_recompute = false;
+  for_each_strategy(base, {}, [&](const Strategy& s) {
+    EXPECT_NE(s.sharding, Sharding::Zero2);
+    EXPECT_TRUE(s.recompute.kind != RecomputeKind::Selective ||
+                s.recompute.modules == RecomputedModules{});
+  });
 }
 
 TEST(SearchSpace, AValueThatAFieldCannotHaveIsAnError) {

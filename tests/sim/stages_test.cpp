@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/model/catalogue.h"
 #include "tests/sim/sample_run.h"
 
 namespace llmsim::sim {
@@ -107,6 +108,19 @@ TEST(Stages, NoLayerIsLost) {
       EXPECT_EQ(sum, 8);
     }
   }
+}
+
+// Each block of GPT-2: two norms, qkv, attention output and two of the MLP, all with biases; two
+// tables of embeddings count as one.
+TEST(Stages, TensorsAreThoseOfTheBlocksAndTheEnds) {
+  const Transformer gpt2 = find_model("gpt2")->model;
+  Strategy s;
+  EXPECT_EQ(parameter_tensors(gpt2, model_parts(gpt2, s).front()), 12 * 12 + 1 + 2);
+  // Without biases: two norms, qkv, output, gate and up as one, down; an untied head.
+  const Transformer llama = find_model("llama-7b")->model;
+  EXPECT_EQ(parameter_tensors(llama, model_parts(llama, s).front()), 32 * 6 + 1 + 2 + 1);
+  s.pp = 2;
+  EXPECT_EQ(parameter_tensors(llama, model_parts(llama, s).front()), 16 * 6 + 1);
 }
 
 TEST(Stages, AStageHandsOnTheResidualStreamOfItsRank) {

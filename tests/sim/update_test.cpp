@@ -79,6 +79,22 @@ TEST(Update, InsideTheBackwardPassItTakesNoNorm) {
   EXPECT_DOUBLE_EQ(update_time(run, 1e9).value(), 28e9 / 1e12);
 }
 
+TEST(Update, ALoopOverTensorsTakesAsLongAsItsLaunches) {
+  TrainingRun run = small_run();
+  run.framework.update = {.fused = false, .tensor_by_tensor = true};
+  run.framework.host.per_kernel = Seconds(1e-3);
+  // AdamW: ten kernels, three of the norm and of clipping, one that makes the gradient zero.
+  EXPECT_DOUBLE_EQ(update_time(run, 1e6, 0.0, 100.0).value(), 100.0 * 14.0 * 1e-3);
+  run.framework.host.factor = 2.0;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e6, 0.0, 100.0).value(), 2.0 * 100.0 * 14.0 * 1e-3);
+  run.strategy.gradient_clip = false;
+  EXPECT_DOUBLE_EQ(update_time(run, 1e6, 0.0, 100.0).value(), 2.0 * 100.0 * 11.0 * 1e-3);
+  // Large tensors take longer than their launches, and one kernel for all has none.
+  EXPECT_GT(update_time(run, 1e12, 0.0, 100.0), Seconds(2.0 * 100.0 * 11.0 * 1e-3));
+  run.framework.update.fused = true;
+  EXPECT_LT(update_time(run, 1e6, 0.0, 100.0), Seconds(1e-3));
+}
+
 TEST(Update, OnTheHostItStreamsAtARanksShareOfHostMemory) {
   // fp32 gradient 4, master 8, states 16, weight 2, clipping 8; a share of 10 GB/s with all eight
   // devices busy; 2-byte weights go up at 25 GB/s.

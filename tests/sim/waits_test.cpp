@@ -274,6 +274,17 @@ TEST(HostQueue, ASlowerHostBoundsTheStepByAsMuch) {
   EXPECT_NEAR(predict(run).step_time / before, 2.5, 1e-3);
 }
 
+TEST(HostQueue, HooksOfGradientsCostTheHostMore) {
+  // Eight blocks of tensors, the embedding, the last norm and the head, in each of eight
+  // micro-batches.
+  TrainingRun run = small_run();
+  run.framework.host.per_gradient = Seconds(1.0);
+  const double tensors = parameter_tensors(run.model, model_parts(run.model, run.strategy).front());
+  EXPECT_NEAR(predict(run).step_time.value(), run.strategy.num_microbatches() * tensors, 1.0);
+  run.framework.host.factor = 0.5;
+  EXPECT_NEAR(predict(run).step_time.value(), 0.5 * run.strategy.num_microbatches() * tensors, 1.0);
+}
+
 TEST(HostQueue, LowPrecisionGemmsCostTheHostMore) {
   // Four linear layers in each of eight blocks: one GEMM forward, two backward; the head stays in
   // 16 bits.

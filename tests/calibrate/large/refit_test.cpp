@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "calibrate/backtest.h"
+#include "calibrate/measured_memory.h"
 #include "calibrate/measured_runs.h"
+#include "calibrate/memory_fit.h"
 #include "calibrate/run_fit.h"
 #include "hwdb/database.h"
 #include "hwdb/frameworks.h"
@@ -48,12 +50,12 @@ double third_digit(double value) {
 using Key = std::tuple<std::string, std::string, std::string>;  // scope, id, key
 using Rows = std::map<Key, hwdb::Coefficient>;
 
-Rows shipped_rows() {
+Rows shipped_rows(const char* fit) {
   const hwdb::Database database(":memory:");
   Rows rows;
   const auto add = [&](const std::string& scope, const std::string& id) {
     for (const hwdb::Coefficient& row : database.coefficients(scope, id))
-      if (row.fitted_from.starts_with(kRunFit)) rows[{scope, id, row.key}] = row;
+      if (row.fitted_from.starts_with(fit)) rows[{scope, id, row.key}] = row;
   };
   for (const hwdb::HardwareRow& row : database.list(hwdb::HardwareKind::Accelerator))
     add("device", row.id);
@@ -67,10 +69,7 @@ void expect_near(double shipped, double fitted, const std::string& name) {
       << " differs: `llmsim calibrate fit --coefficients hwdb/facts/coefficients.json` fits again";
 }
 
-TEST(Refit, TheShippedRowsAreTheFittedOnes) {
-  const std::vector<hwdb::RunFile> files = measured_files();
-  const std::vector<hwdb::Coefficient> fitted = fitted_rows(run_fit(measured_runs(files)));
-  const Rows shipped = shipped_rows();
+void expect_shipped(const std::vector<hwdb::Coefficient>& fitted, const Rows& shipped) {
   EXPECT_EQ(shipped.size(), fitted.size());
   for (const hwdb::Coefficient& row : fitted) {
     const std::string name = row.scope + " " + row.id + " " + row.key;
@@ -81,6 +80,12 @@ TEST(Refit, TheShippedRowsAreTheFittedOnes) {
     if (row.standard_error)
       expect_near(*found->second.standard_error, *row.standard_error, name + "'s standard error");
   }
+}
+
+TEST(Refit, TheShippedRowsAreTheFittedOnes) {
+  const std::vector<hwdb::RunFile> files = measured_files();
+  expect_shipped(fitted_rows(run_fit(measured_runs(files))), shipped_rows(kRunFit));
+  expect_shipped(fitted_rows(memory_fit(measured_memory(files))), shipped_rows(kMemoryFit));
 }
 
 }  // namespace

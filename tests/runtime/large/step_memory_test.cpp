@@ -49,8 +49,9 @@ constexpr Sizes kSizes[] = {{200, 3, 2, 2, 1000}, {64, 2, 3, 1, 96}, {32, 2, 1, 
 TEST_P(StepMemoryOfOneProcess, IsWhatTheAllocatorsCounted) {
   const bool exact = std::get<0>(GetParam()) || std::get<2>(GetParam()) == Formats::Fp32;
   for (const Sizes& sizes : kSizes) {
-    const bool first = &sizes == std::begin(kSizes);
-    for (const sim::Recompute& recompute : first ? all_recomputes() : main_recomputes()) {
+    // In 16 bits, which many CPUs emulate, the meta device alone has all.
+    const bool all = exact && &sizes == std::begin(kSizes);
+    for (const sim::Recompute& recompute : all ? all_recomputes() : main_recomputes()) {
       TrainingSetup setup = setup_of(GetParam());
       setup.strategy.recompute = recompute;
       setup.model.seq_len = sizes.seq_len, setup.model.num_layers = sizes.layers,

@@ -1,0 +1,43 @@
+// Measured peaks and outcomes made ready for fitting: resolved once, without what an earlier fit
+// found.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hwdb/run_record.h"
+#include "sim/run.h"
+
+namespace llmsim::calibrate {
+
+// One run whose peak memory is scored.
+struct MeasuredPeak {
+  std::string id;
+  std::size_t group = 0;      // index into MeasuredMemory::groups
+  sim::Run run;               // as it resolves without the rows of memory_fit.h
+  hwdb::Measured measured{};  // with a peak; its kind and scope say what it is compared with
+};
+
+// One run of which is known whether it fitted into its devices.
+struct MeasuredOutcome {
+  std::string id;
+  std::size_t group = 0;
+  sim::Run run;
+  bool ran = false;  // false: out of memory
+};
+
+struct MeasuredMemory {
+  std::vector<std::string> groups;
+  std::vector<MeasuredPeak> peaks;  // in the order of the files
+  std::vector<MeasuredOutcome> outcomes;
+};
+
+// What the fitted_from of coefficients that were fitted to peaks and outcomes begins with.
+inline constexpr const char* kMemoryFit = "peaks and outcomes of ";
+
+// The scored peaks and outcomes ("ok", "oom") of `files` of runs that the simulator can predict.
+MeasuredMemory measured_memory(std::span<const hwdb::RunFile> files);
+
+}  // namespace llmsim::calibrate

@@ -1,0 +1,55 @@
+#include "cli/progress.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <iostream>
+#include <utility>
+
+namespace llmsim::cli {
+namespace {
+
+constexpr std::chrono::seconds kQuiet{1};
+constexpr std::chrono::milliseconds kBetween{500};
+constexpr double kInSeconds = 100.0;  // shorter than this
+
+// "40 s", "3 min": whole ones, rounded up, as the last one is not over before it is.
+std::string left(std::chrono::duration<double> time) {
+  const double seconds = std::ceil(time.count());
+  if (seconds < kInSeconds) return std::to_string(std::lround(seconds)) + " s";
+  return std::to_string(std::lround(std::ceil(seconds / 60.0))) + " min";
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(std::string doing, std::ostream& stream, bool shown, Clock clock)
+    : doing_(std::move(doing)),
+      stream_(stream),
+      shown_(shown),
+      clock_(std::move(clock)),
+      start_(clock_()) {}
+
+ProgressLine::ProgressLine(std::string doing)
+    : ProgressLine(std::move(doing), std::cerr, isatty(STDERR_FILENO) != 0) {}
+
+ProgressLine::~ProgressLine() {
+  if (written_) stream_ << "\r\x1b[K" << std::flush;
+}
+
+void ProgressLine::tell(std::size_t done, std::size_t all) {
+  if (!shown_) return;
+  const Time now = clock_();
+  if (now - start_ < kQuiet || (written_ && now - *written_ < kBetween)) return;
+  written_ = now;
+  stream_ << "\r" << doing_ << " " << done << " of " << all;
+  if (done > 0 && done < all) {
+    const double each =
+        std::chrono::duration<double>(now - start_).count() / static_cast<double>(done);
+    stream_ << ", about "
+            << left(std::chrono::duration<double>(each * static_cast<double>(all - done)))
+            << " left";
+  }
+  stream_ << "\x1b[K" << std::flush;
+}
+
+}  // namespace llmsim::cli

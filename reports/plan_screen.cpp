@@ -1,0 +1,397 @@
+#include "reports/plan_screen.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "reports/result_text.h"
+#include "reports/step_parts.h"
+#include "reports/strategy_text.h"
+
+namespace llmsim::reports {
+namespace {
+
+using sim::Prediction;
+using sim::Strategy;
+
+constexpr std::size_t kNoteWidth = 96;
+constexpr std::size_t kAlternatives = 3;
+
+// --- the winner ---
+
+Table winner_table(const PlanAnswer& answer) {
+  const Prediction& winner = answer.plan.plans.front();
+  const Strategy& s = winner.run.strategy;
+  Table table = figures_table(title_of(winner));
+  add_figure(table, "best layout", strategy_text(s));
+  add_figure(table, "step time", step_time_text(winner));
+  add_figure(table, "throughput", throughput_text(winner));
+  add_figure(table, "model FLOP/s", utilisation_text(winner));
+  add_figure(table, "memory", memory_text(winner.memory));
+  add_figure(table, "run",
+             grouped(s.global_batch) + " sequences of " + std::to_string(winner.run.model.seq_len) +
+                 " tokens a step, " + sim::name_of(s.precision) + ", " + sim::name_of(s.optimizer) +
+                 ", " + winner.run.framework.id);
+  const std::string worths = worths_text(answer.assumed_switches);
+  if (!worths.empty()) add_figure(table, "assumed", worths);
+  return table;
+}
+
+// --- ranking ---
+
+// Modules in short, without "selective=": "attn+norm+act".
+std::string recomputed(const sim::Recompute& recompute) {
+  std::string text = recompute_text(recompute);
+  const std::string selective = "selective=";
+  if (!text.starts_with(selective)) return text;
+  text.erase(0, selective.size());
+  for (const auto& [name, shorter] :
+       {std::pair("core_attn", "attn"), std::pair("layernorm", "norm"),
+        std::pair("activation", "act"), std::pair("shared_experts", "shared"),
+        std::pair("mla_up_proj", "mla_up")}) {
+    const std::size_t at = text.find(name);
+    if (at != std::string::npos) text.replace(at, std::string(name).size(), shorter);
+  }
+  return text;
+}
+
+// "1=" of ties.
+std::string place(std::size_t index, std::size_t ties) {
+  return index < ties && ties > 1 ? "1=" : std::to_string(index + 1);
+}
+
+std::vector<Cell> plan_row(const Prediction& p, const std::string& place) {
+  const Strategy& s = p.run.strategy;
+  const bool named = s.pp > 1 && s.pipeline_schedule > sim::PipelineSchedule::Interleaved;
+  return {place,
+          std::int64_t{s.tp},
+          std::int64_t{s.pp},
+          named ? sim::name_of(s.pipeline_schedule) : std::to_string(s.virtual_stages),
+          std::int64_t{s.cp},
+          std::int64_t{s.dp},
+          std::int64_t{s.ep},
+          std::int64_t{s.expert_tensor_ranks()},
+          sharding_text(s),
+          std::int64_t{s.micro_batch},
+          recomputed(s.recompute),
+          p.step_time,
+          p.memory.peak,
+          p.memory.fit_probability()};
+}
+
+Table plans_table(const std::string& title) {
+  return Table(title, {{"place", "#", Kind::Text},
+                       {"tp", "tp", Kind::Integer},
+                       {"pp", "pp", Kind::Integer},
+                       {"virtual_stages", "vs", Kind::Text},
+                       {"cp", "cp", Kind::Integer},
+                       {"dp", "dp", Kind::Integer},
+                       {"ep", "ep", Kind::Integer},
+                       {"etp", "etp", Kind::Integer},
+                       {"sharding", "sharding", Kind::Text},
+                       {"micro_batch", "mbs", Kind::Integer},
+                       {"recompute", "recompute", Kind::Text},
+                       {"step_time_s", "step", Kind::Seconds},
+                       {"peak_bytes", "peak", Kind::Bytes},
+                       {"fit_probability", "fits", Kind::Percent}});
+}
+
+// Once all rows are there.
+void finish(Table& table, bool experts) {
+  table.add_relative("relative", "to best", "step_time_s", Better::Smaller);
+  if (experts)
+    table.fold_constants({"ep", "etp"});
+  else
+    table.hide("ep"), table.hide("etp");
+  table.fold_constants({"cp", "virtual_stages"});
+}
+
+Table ranking_table(const PlanAnswer& answer) {
+  Table table = plans_table("Best plan of each kind");
+  const std::span<const Prediction> plans = shown_plans(answer);
+  const std::size_t ties = std::min(answer.plan.ties, plans.size());
+  for (std::size_t i = 0; i < plans.size(); ++i) table.add_row(plan_row(plans[i], place(i, ties)));
+  finish(table, plans.front().run.model.moe.has_value());
+  if (ties > 1)
+    table.add_note("1=: closer than " + significant(100.0 * answer.query.tie, 2) +
+                   " %, the error of ratios; more memory to spare goes first, then the simpler");
+  if (const auto& tight = answer.plan.tight) {
+    const double change = 100.0 * (tight->step_time / plans.front().step_time - 1.0);
+    for (const std::string& line :
+         wrapped("faster with less headroom than " + percent(answer.plan.headroom) + ": " +
+                     strategy_text(tight->run.strategy) + ": " + human(tight->step_time) + " (" +
+                     significant(change, 2) + " %), fits with " +
+                     probability_text(tight->memory.fit_probability()),
+                 kNoteWidth))
+      table.add_note(line);
+  }
+  return table;
+}
+
+// --- why the winner wins ---
+
+// A breakdown term of another plan beside the winner's.
+struct Difference {
+  std::string term;
+  sim::Seconds time;  // the other plan's minus the winner's
+};
+
+sim::Seconds time_of(const Prediction& prediction, const std::string& term) {
+  sim::Seconds sum{0.0};
+  for (const sim::TimeTerm& t : prediction.breakdown)
+    sum += t.name == term ? t.time : sim::Seconds(0.0);
+  return sum;
+}
+
+// All terms of both, largest difference first.
+std::vector<Difference> differences(const Prediction& winner, const Prediction& other) {
+  std::vector<Difference> list;
+  const auto add = [&](const std::string& term) {
+    const bool known =
+        std::any_of(list.begin(), list.end(), [&](const Difference& d) { return d.term == term; });
+    if (!known) list.push_back({term, time_of(other, term) - time_of(winner, term)});
+  };
+  for (const sim::TimeTerm& term : winner.breakdown) add(term.name);
+  for (const sim::TimeTerm& term : other.breakdown) add(term.name);
+  const auto size = [](const Difference& d) { return std::max(d.time, -d.time); };
+  std::stable_sort(list.begin(), list.end(),
+                   [&](const auto& a, const auto& b) { return size(a) > size(b); });
+  return list;
+}
+
+// The largest terms on which the other plan loses (sign 1) or gains (sign -1) at least half a
+// percent of the winner's step.
+std::string largest(const std::vector<Difference>& list, double sign, sim::Seconds step) {
+  std::string text;
+  int named = 0;
+  for (const Difference& difference : list) {
+    const sim::Seconds time = sign * difference.time;
+    if (time < 0.005 * step || named == 3) continue;
+    text += (text.empty() ? "" : ", ") + difference.term + " " + human(time);
+    ++named;
+  }
+  return text.empty() ? "-" : text;
+}
+
+bool same_mesh(const Strategy& a, const Strategy& b) {
+  return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.dp == b.dp;
+}
+
+// A plan to compare the winner with, and what it is the best of.
+struct Rival {
+  std::string best_of;
+  const Prediction* plan;
+};
+
+// The best plan of another mesh, then the best of every sharding, tp and pp that the winner does
+// not use.  A plan is taken once.
+class Rivals {
+ public:
+  explicit Rivals(const std::vector<Prediction>& plans) : plans_(plans) {
+    const Strategy& winner = plans.front().run.strategy;
+    add([&](const Strategy& s) { return same_mesh(s, winner) ? "" : std::string("another mesh"); },
+        true);
+    add([&](const Strategy& s) {
+      return s.sharding == winner.sharding ? ""
+                                           : std::string("sharding ") + sim::name_of(s.sharding);
+    });
+    add([&](const Strategy& s) { return other("tp", s.tp, winner.tp); });
+    add([&](const Strategy& s) { return other("pp", s.pp, winner.pp); });
+  }
+  const std::vector<Rival>& list() const { return list_; }
+
+ private:
+  // The family of a strategy, such as "tp 4"; empty: the winner's own.
+  using Family = std::function<std::string(const Strategy&)>;
+
+  static std::string other(const char* name, int size, int winner) {
+    return size == winner ? "" : std::string(name) + " " + std::to_string(size);
+  }
+
+  void add(const Family& family, bool first_only = false) {
+    std::vector<std::string> seen;
+    for (const Prediction& plan : plans_) {
+      const std::string name = family(plan.run.strategy);
+      if (name.empty() || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
+      seen.push_back(name);
+      const auto taken = std::find_if(list_.begin(), list_.end(),
+                                      [&](const Rival& rival) { return rival.plan == &plan; });
+      if (taken != list_.end())
+        taken->best_of += ", " + name;
+      else
+        list_.push_back({name, &plan});
+      if (first_only) return;
+    }
+  }
+
+  const std::vector<Prediction>& plans_;
+  std::vector<Rival> list_;
+};
+
+// The best of other kinds, and what they lose and gain.
+Table rivals_table(const PlanAnswer& answer) {
+  const Prediction& winner = answer.plan.plans.front();
+  Table table = figures_table("Other ways, and what they lose and gain on the first");
+  std::vector<Prediction> all = answer.plan.plans;
+  all.insert(all.end(), answer.plan.others.begin(), answer.plan.others.end());
+  std::stable_sort(all.begin() + 1, all.end(),
+                   [](const auto& a, const auto& b) { return a.step_time < b.step_time; });
+  const Rivals rivals(all);
+  for (const Rival& rival : rivals.list()) {
+    if (table.rows().size() >= 2 * kAlternatives && !answer.verbose) break;
+    const std::vector<Difference> list = differences(winner, *rival.plan);
+    add_figure(table, significant(rival.plan->step_time / winner.step_time, 3) + "x",
+               strategy_text(rival.plan->run.strategy));
+    add_figure(table, "",
+               "loses: " + largest(list, 1.0, winner.step_time) +
+                   "; gains: " + largest(list, -1.0, winner.step_time));
+  }
+  if (table.rows().empty())
+    table.add_note("no plan of another mesh, sharding, tp or pp is among the " +
+                   std::to_string(answer.plan.plans.size()) + " best");
+  return table;
+}
+
+// --- on request ---
+
+// The front has many steps that save next to nothing: people see those that save a twentieth of the
+// memory.
+Table pareto_table(const PlanAnswer& answer) {
+  Table table = plans_table("Pareto front: nothing else is both faster and smaller");
+  std::size_t left_out = 0;
+  sim::Bytes last{0.0};
+  for (const Prediction& p : answer.plan.pareto) {
+    if (!table.rows().empty() && p.memory.peak > 0.95 * last) {
+      ++left_out;
+      continue;
+    }
+    last = p.memory.peak;
+    table.add_row(plan_row(p, std::to_string(table.rows().size() + 1)));
+  }
+  finish(table, answer.plan.pareto.front().run.model.moe.has_value());
+  if (left_out > 0)
+    table.add_note(std::to_string(left_out) +
+                   " more that save less than 5 % each: --format json has them");
+  return table;
+}
+
+Table failures_table(const PlanAnswer& answer) {
+  Table table("Why others failed", {{"rule", "rule", Kind::Text},
+                                    {"count", "strategies", Kind::Integer},
+                                    {"nearest", "nearest miss", Kind::Text},
+                                    {"needed_bytes", "needs", Kind::Bytes},
+                                    {"available_bytes", "has", Kind::Bytes}});
+  for (const auto& [rule, count] : answer.plan.rejected) {
+    std::vector<Cell> row{rule, static_cast<std::int64_t>(count)};
+    if (const sim::NearestMiss* miss = nearest_miss(answer.plan, rule)) {
+      row.emplace_back(strategy_text(miss->strategy));
+      if (is_about_memory(*miss))
+        row.insert(row.end(), {Cell(miss->needed), Cell(miss->available)});
+    }
+    row.resize(table.columns().size());
+    table.add_row(std::move(row));
+  }
+  return table;
+}
+
+Table query_table(const PlanAnswer& answer) {
+  const sim::Run& base = answer.query.base;
+  const sim::Strategy& s = base.strategy;
+  const std::int64_t tokens = std::int64_t{s.global_batch} * base.model.seq_len;
+  Table table("Asked for",
+              {{"key", "", Kind::Text}, {"value", "", Kind::Text}, {"reason", "", Kind::Text}});
+  const auto add = [&](const char* key, const std::string& value) {
+    table.add_row({key, value, std::string()});
+  };
+  add("model",
+      base.model.name + ", " + grouped(sim::parameters(base.model).total()) + " parameters");
+  add("hardware", std::to_string(base.cluster.num_devices) + " x " + base.cluster.device.id + ", " +
+                      std::to_string(base.cluster.devices_per_node) + " per node (" +
+                      base.cluster.id + ")");
+  add("batch", grouped(s.global_batch) + " sequences of " + std::to_string(base.model.seq_len) +
+                   " tokens = " + grouped(tokens) + " tokens per step");
+  add("recipe", std::string(sim::name_of(s.precision)) + ", " + sim::name_of(s.optimizer) +
+                    ", framework " + base.framework.id);
+  for (const sim::Fact& fact : assumptions_of(base)) {
+    table.add_row({fact.key.substr(sizeof("assumed.") - 1), fact.value, "assumed: " + fact.source});
+  }
+  table.add_note("figures: " + coefficients_of(base));
+  if (!answer.provenance.database.empty())
+    table.add_note("database: " + answer.provenance.database);
+  return table;
+}
+
+Table nothing_fits_table(const PlanAnswer& answer) {
+  const sim::Run& base = answer.query.base;
+  Table table(base.model.name + " on " + std::to_string(base.cluster.num_devices) + " x " +
+                  base.cluster.device.id,
+              {{"verdict", "", Kind::Text}});
+  table.add_row(
+      {"nothing fits: every strategy breaks a rule or needs more memory than a device has"});
+  return table;
+}
+
+// --- what was looked at ---
+
+// That a bound has kept from being simulated: of the whole strategy, or of its pipeline.
+std::size_t ruled_out(const sim::Plan& plan) { return plan.pruned + plan.feasible - plan.priced; }
+
+std::string search_text(const PlanAnswer& answer) {
+  const sim::Plan& plan = answer.plan;
+  std::size_t memory = 0, rules = 0;
+  for (const auto& [rule, count] : plan.rejected)
+    (rule.starts_with("out of") ? memory : rules) += count;
+  const auto number = [](std::size_t count) { return grouped(static_cast<std::int64_t>(count)); };
+  return number(plan.evaluated) + " strategies in " + human(answer.duration) + ": " +
+         number(plan.priced) + " simulated, " + number(ruled_out(plan)) + " ruled out by bounds, " +
+         number(memory) + " out of memory, " + number(rules) + " against rules";
+}
+
+Table closing_table(const PlanAnswer& answer) {
+  Table table("The same by hand", {{"command", "", Kind::Text}});
+  for (const std::string& line : wrapped(answer.command, kNoteWidth, " \\")) table.add_row({line});
+  for (const std::string& line : wrapped(search_text(answer), kNoteWidth)) table.add_note(line);
+  if (!answer.verbose)
+    table.add_note(std::to_string(assumptions_of(answer.query.base).size()) +
+                   " values were assumed: --verbose lists them, and what failed");
+  return table;
+}
+
+}  // namespace
+
+const sim::NearestMiss* nearest_miss(const sim::Plan& plan, const std::string& rule) {
+  const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(),
+                                  [&](const auto& miss) { return miss.rule == rule; });
+  return found == plan.nearest.end() ? nullptr : &*found;
+}
+
+std::span<const Prediction> shown_plans(const PlanAnswer& answer) {
+  return std::span(answer.plan.plans).first(std::min(answer.shown, answer.plan.plans.size()));
+}
+
+bool is_about_memory(const sim::NearestMiss& miss) { return miss.needed > sim::Bytes(0.0); }
+
+std::vector<Table> plan_screen(const PlanAnswer& answer) {
+  std::vector<Table> tables;
+  if (answer.plan.plans.empty()) {
+    tables.push_back(nothing_fits_table(answer));
+    if (!answer.plan.rejected.empty()) tables.push_back(failures_table(answer));
+    tables.push_back(query_table(answer));
+    return tables;
+  }
+  tables.push_back(winner_table(answer));
+  if (answer.job) tables.push_back(job_table(*answer.job));
+  tables.push_back(step_bars_table(answer.plan.plans.front()));
+  tables.push_back(ranking_table(answer));
+  tables.push_back(rivals_table(answer));
+  if (!answer.plan.pareto.empty()) tables.push_back(pareto_table(answer));
+  if (answer.verbose) {
+    tables.push_back(failures_table(answer));
+    tables.push_back(query_table(answer));
+  }
+  if (!answer.command.empty()) tables.push_back(closing_table(answer));
+  return tables;
+}
+
+}  // namespace llmsim::reports

@@ -1,0 +1,48 @@
+// What a run comes to, in lines that several answers have.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reports/table.h"
+#include "sim/predict.h"
+#include "sim/switches.h"
+
+namespace llmsim::reports {
+
+// A table of names and texts.
+Table figures_table(std::string title);
+
+// Lines of at most `width`, parted at spaces; `end` closes all but the last.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width,
+                                 const std::string& end = "");
+
+// A figure whose text goes on in further rows, so that the table stays within 100 columns.
+void add_figure(Table& table, const std::string& name, const std::string& text);
+
+// "gradient_overlap on (+8.0 % without)": switches that change the step by a hundredth.
+std::string worths_text(std::span<const sim::SwitchWorth> worths);
+
+// "256 x h100_sxm (dgx_h100)".
+std::string hardware_text(const sim::Cluster& cluster);
+
+// "llama-3-70b on 256 x h100_sxm (dgx_h100)".
+std::string title_of(const sim::Prediction& prediction);
+
+// "16.29 s (12.61 s to 24.47 s with 90 % probability)", and the slow state of a network.
+std::string step_time_text(const sim::Prediction& prediction);
+
+// Per device and in all.
+std::string throughput_text(const sim::Prediction& prediction);
+
+// Model FLOP/s, MFU and HFU.
+std::string utilisation_text(const sim::Prediction& prediction);
+
+// "93.1 %"; nothing is sure.
+std::string probability_text(double probability);
+
+// What the fullest stage needs of what a device has, and the odds that it fits.
+std::string memory_text(const sim::Memory& memory);
+
+}  // namespace llmsim::reports

@@ -1,0 +1,86 @@
+#include "reports/step_parts.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+namespace llmsim::reports {
+namespace {
+
+constexpr const char* kRest = "the rest";
+
+struct Ending {
+  std::string_view ending;
+  const char* part;
+};
+
+// The first that a term ends with.
+constexpr std::array kParts{Ending{"head_and_loss", "GEMMs"},
+                            Ending{"recompute", "recomputation"},
+                            Ending{"gemm", "GEMMs"},
+                            Ending{"attention", "attention"},
+                            Ending{"memory_bound", "memory-bound kernels"},
+                            Ending{"embedding", "memory-bound kernels"},
+                            Ending{"gradient_copies", "memory-bound kernels"},
+                            Ending{"optimizer", "memory-bound kernels"},
+                            Ending{"offload_exposed", "host"},
+                            Ending{"exposed", "communication"},
+                            Ending{"contention", "communication"},
+                            Ending{"bubble", "pipeline bubble"},
+                            Ending{"launch_wait", "host"},
+                            Ending{"host", "host"},
+                            Ending{"straggler", "slowest device"}};
+
+const char* part_of(std::string_view term) {
+  const auto found = std::find_if(kParts.begin(), kParts.end(), [&](const Ending& known) {
+    return term.ends_with(known.ending);
+  });
+  return found == kParts.end() ? kRest : found->part;
+}
+
+}  // namespace
+
+std::vector<StepPart> step_parts(const sim::Prediction& prediction) {
+  std::vector<StepPart> parts;
+  for (const sim::TimeTerm& term : prediction.breakdown) {
+    const char* const name = part_of(term.name);
+    const auto known = std::find_if(parts.begin(), parts.end(), [&](const StepPart& part) {
+      return std::string_view(part.name) == name;
+    });
+    if (known == parts.end())
+      parts.push_back({name, term.time});
+    else
+      known->time += term.time;
+  }
+  std::erase_if(parts, [](const StepPart& part) { return part.time <= sim::Seconds(0.0); });
+  std::stable_sort(parts.begin(), parts.end(), [](const StepPart& one, const StepPart& other) {
+    return one.time > other.time;
+  });
+  return parts;
+}
+
+std::vector<std::string> step_bars(const sim::Prediction& prediction, int width) {
+  constexpr std::size_t kNameWidth = 20, kPercentWidth = 3;
+  std::vector<std::string> lines;
+  for (const StepPart& part : step_parts(prediction)) {
+    const double share = part.time / prediction.step_time;
+    if (share < 0.01) continue;
+    const std::string percent = std::to_string(std::lround(share * 100.0));
+    std::string line = part.name;
+    line.resize(std::max(line.size(), kNameWidth), ' ');
+    line += "  " + std::string(kPercentWidth - std::min(kPercentWidth, percent.size()), ' ') +
+            percent + " %  ";
+    lines.push_back(line + std::string(static_cast<std::size_t>(std::lround(share * width)), '#'));
+  }
+  return lines;
+}
+
+Table step_bars_table(const sim::Prediction& prediction) {
+  constexpr int kWidth = 50;
+  Table table("What a step waits for", {{"part", "", Kind::Text}});
+  for (const std::string& line : step_bars(prediction, kWidth)) table.add_row({line});
+  return table;
+}
+
+}  // namespace llmsim::reports

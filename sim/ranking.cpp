@@ -1,0 +1,215 @@
+#include "sim/ranking.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace llmsim::sim {
+namespace {
+
+constexpr double kAny = std::numeric_limits<double>::infinity();
+
+auto simplicity(const Strategy& s) {
+  return std::tuple(s.recompute, s.tp, s.cp, s.pp, s.ep, s.expert_tensor_ranks(), s.virtual_stages,
+                    s.pipeline_schedule, s.embeddings_as_layers, s.sharding, s.shard_size,
+                    s.sequence_parallel, s.micro_batch, s.dp);
+}
+
+bool faster(const RankedStrategy& one, const RankedStrategy& other) {
+  if (one.time != other.time) return one.time < other.time;
+  if (one.peak != other.peak) return one.peak < other.peak;
+  return comes_first(one.strategy, other.strategy);
+}
+
+}  // namespace
+
+Idea idea_of(const Strategy& s) {
+  return {.tp = s.tp,
+          .pp = s.pp,
+          .cp = s.cp,
+          .ep = s.ep,
+          .etp = s.expert_tensor_ranks(),
+          .sharding = s.sharding,
+          .schedule = s.pipeline_schedule == PipelineSchedule::Interleaved
+                          ? PipelineSchedule::OneForwardOneBackward
+                          : s.pipeline_schedule};
+}
+
+bool comes_first(const Strategy& one, const Strategy& other) {
+  return simplicity(one) < simplicity(other);
+}
+
+Ranking::Ranking(const RankingRules& rules) : rules_(rules), last_(kAny) {
+  rules_.ideas = std::max<std::size_t>(1, rules_.ideas);
+  if (rules_.by_memory) rules_.tie = 0.0;
+}
+
+Ranking::Worth Ranking::worth(Seconds time, Bytes needed) const {
+  if (rules_.by_memory) return {needed.value(), time.value()};
+  return {time.value(), std::max(needed, rules_.enough).value()};
+}
+
+// Total: of candidates of one idea.
+bool Ranking::precedes(const RankedStrategy& one, const RankedStrategy& other) const {
+  const Worth a = worth(one), b = worth(other);
+  if (a.cost != b.cost) return a.cost < b.cost;
+  if (a.spare != b.spare) return a.spare < b.spare;
+  return comes_first(one.strategy, other.strategy);
+}
+
+void Ranking::add(const RankedStrategy& strategy) {
+  if (rules_.has_front) add_to_front(strategy);
+  if (strategy.needed <= rules_.limit)
+    add_candidate(strategy);
+  else if (!tight_ || faster(strategy, *tight_))
+    tight_ = strategy;
+}
+
+void Ranking::add(const Ranking& other) {
+  for (const auto& [idea, candidates] : other.ideas_)
+    for (const RankedStrategy& one : candidates) add(one);
+  for (const RankedStrategy& one : other.front_) add(one);
+  if (other.tight_) add(*other.tight_);
+}
+
+void Ranking::add_candidate(const RankedStrategy& strategy) {
+  const Worth own = worth(strategy);
+  if (own.cost > within(last_)) return;
+  Candidates& known = ideas_[idea_of(strategy.strategy)];
+  const auto order = [&](const auto& a, const auto& b) { return precedes(a, b); };
+  const auto place = std::upper_bound(known.begin(), known.end(), strategy, order);
+  if (place != known.begin() &&
+      (worth(*(place - 1)).spare <= own.spare || own.cost > within(cost_of(known))))
+    return;
+  auto last = place;
+  while (last != known.end() && worth(*last).spare >= own.spare) ++last;
+  known.insert(known.erase(place, last), strategy);
+  const double most = within(cost_of(known));
+  while (worth(known.back()).cost > most) known.pop_back();
+  forget_slow_ideas();
+}
+
+// Of an idea that is slower than those that count only what may be a tie is kept: another strategy
+// may still make the idea one of them.
+void Ranking::forget_slow_ideas() {
+  if (ideas_.size() < rules_.ideas) return;
+  std::vector<double> costs;
+  for (const auto& [idea, known] : ideas_) costs.push_back(cost_of(known));
+  const auto place = costs.begin() + static_cast<std::ptrdiff_t>(rules_.ideas - 1);
+  std::nth_element(costs.begin(), place, costs.end());
+  last_ = *place;
+  std::erase_if(ideas_, [&](const auto& idea) { return cost_of(idea.second) > within(last_); });
+}
+
+// Times ascend along the front, peaks descend.
+void Ranking::add_to_front(const RankedStrategy& strategy) {
+  const auto place = std::upper_bound(front_.begin(), front_.end(), strategy, faster);
+  if (place != front_.begin() && (place - 1)->peak <= strategy.peak) return;
+  auto last = place;
+  while (last != front_.end() && last->peak >= strategy.peak) ++last;
+  front_.insert(front_.erase(place, last), strategy);
+}
+
+double Ranking::least_cost() const {
+  double least = kAny;
+  for (const auto& [idea, known] : ideas_) least = std::min(least, cost_of(known));
+  return least;
+}
+
+bool Ranking::may_be_tight(Seconds time) const {
+  return !rules_.by_memory && (!tight_ || time <= tight_->time) && time.value() <= least_cost();
+}
+
+bool Ranking::may_be_on_front(Seconds time, Bytes peak) const {
+  if (!rules_.has_front) return false;
+  const auto slower = std::partition_point(
+      front_.begin(), front_.end(), [&](const RankedStrategy& known) { return known.time < time; });
+  return slower == front_.begin() || (slower - 1)->peak > peak;
+}
+
+bool Ranking::may_be_best(const Candidates& idea, Worth least) const {
+  if (least.cost > within(cost_of(idea))) return false;
+  for (const RankedStrategy& known : idea) {
+    const Worth other = worth(known);
+    if (other.cost > least.cost) break;
+    if (other.spare < least.spare || (other.spare == least.spare && other.cost < least.cost))
+      return false;
+  }
+  return true;
+}
+
+bool Ranking::may_matter(Seconds time, Bytes needed) const {
+  return worth(time, needed).cost <= within(last_) || may_be_on_front(time, needed);
+}
+
+bool Ranking::may_matter(const Idea& idea, Seconds time, Bytes needed) const {
+  if (may_be_on_front(time, needed)) return true;
+  if (needed > rules_.limit) return may_be_tight(time);
+  const Worth least = worth(time, needed);
+  if (least.cost > within(last_)) return false;
+  const auto known = ideas_.find(idea);
+  // What needs more than its bound may be tight.
+  return known == ideas_.end() || may_be_best(known->second, least) || may_be_tight(time);
+}
+
+Seconds Ranking::longest_time(const RankedStrategy& untimed) const {
+  const Worth least = worth(Seconds(0.0), untimed.needed);
+  double longest = 0.0;
+  if (rules_.has_front) {
+    const auto as_small = std::partition_point(
+        front_.begin(), front_.end(),
+        [&](const RankedStrategy& known) { return known.peak > untimed.peak; });
+    longest = as_small == front_.end() ? kAny : as_small->time.value();
+  }
+  if (untimed.needed > rules_.limit)
+    return Seconds(std::max(longest, std::min(least_cost(), tight_ ? tight_->time.value() : kAny)));
+  if (rules_.by_memory) return Seconds(least.cost > last_ ? longest : kAny);
+  const auto known = ideas_.find(idea_of(untimed.strategy));
+  double own = within(last_);
+  if (known != ideas_.end()) {
+    own = std::min(own, within(cost_of(known->second)));
+    for (const RankedStrategy& other : known->second) {
+      if (worth(other).spare > least.spare) continue;
+      own = std::min(own, other.time.value());
+      break;
+    }
+  }
+  return Seconds(std::max(longest, own));
+}
+
+std::vector<const Ranking::Candidates*> Ranking::best_ideas() const {
+  std::vector<const Candidates*> order;
+  for (const auto& [idea, known] : ideas_) order.push_back(&known);
+  std::sort(order.begin(), order.end(), [&](const Candidates* one, const Candidates* other) {
+    return precedes(one->front(), other->front());
+  });
+  if (order.size() > rules_.ideas) order.resize(rules_.ideas);
+  return order;
+}
+
+RankedIdeas Ranking::best() const {
+  RankedIdeas best;
+  for (const Candidates* idea : best_ideas()) best.strategies.push_back(idea->back());
+  double least = kAny;
+  for (const RankedStrategy& one : best.strategies) least = std::min(least, worth(one).cost);
+  const double most = within(least);
+  const auto is_tie = [&](const RankedStrategy& one) { return worth(one).cost <= most; };
+  std::sort(best.strategies.begin(), best.strategies.end(),
+            [&](const RankedStrategy& one, const RankedStrategy& other) {
+              if (is_tie(one) != is_tie(other)) return is_tie(one);
+              const double spare = worth(one).spare, other_spare = worth(other).spare;
+              if (is_tie(one) && spare != other_spare) return spare < other_spare;
+              if (is_tie(one)) return comes_first(one.strategy, other.strategy);
+              return precedes(one, other);
+            });
+  best.ties = static_cast<std::size_t>(
+      std::count_if(best.strategies.begin(), best.strategies.end(), is_tie));
+  return best;
+}
+
+std::optional<RankedStrategy> Ranking::tight() const {
+  if (!tight_ || !may_be_tight(tight_->time)) return std::nullopt;
+  return tight_;
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,210 @@
+#include "calibrate/plan_backtest.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "hwdb/database.h"
+#include "sim/predict.h"
+#include "tests/calibrate/sample_runs.h"
+
+namespace llmsim::calibrate {
+namespace {
+
+using hwdb::RunRecord;
+using Outside = std::vector<std::string>;
+
+const hwdb::Database& shipped() {
+  static const hwdb::Database database(":memory:");
+  return database;
+}
+
+sim::Seconds predicted(const RunRecord& record) {
+  return sim::predict(hwdb::RunResolver(shipped()).resolve(record)).step_time;
+}
+
+PlanBacktest planned(const std::vector<RunRecord>& records, unsigned threads = 1) {
+  hwdb::RunFile file{
+      .file = "s.json", .group = "s", .description = {}, .runs = records, .rejected = {}};
+  for (RunRecord& record : file.runs) record.group = file.group;
+  hwdb::RunResolver resolver(shipped());
+  return plan_backtest(std::vector{file}, Scope::All, resolver, threads);
+}
+
+RunRecord recomputing(RunRecord record, const std::string& kind) {
+  record.id += "-" + kind;
+  record.training.strategy["recompute.kind"] = kind;
+  return record;
+}
+
+// Four layouts of one problem: micro-batches of 1 and 2 sequences, with and without recomputation.
+std::vector<RunRecord> four_layouts() {
+  std::vector<RunRecord> records;
+  for (const int micro : {1, 2}) {
+    for (const char* kind : {"none", "full"}) {
+      RunRecord record = sample_record("mb" + std::to_string(micro), "h100_sxm", "fsdp2");
+      record.training.strategy["micro_batch"] = micro;
+      records.push_back(recomputing(record, kind));
+    }
+  }
+  return records;
+}
+
+// Sixteen layers over two stages.
+RunRecord two_stages(std::vector<int> stage_layers) {
+  RunRecord record = sample_record("stages", "h100_sxm", "megatron-lm");
+  record.model.fields["num_layers"] = 16;
+  record.training.strategy["pp"] = 2;
+  record.training.strategy["sharding"] = std::string("zero1");
+  record.training.strategy["stage_layers"] = std::move(stage_layers);
+  return record;
+}
+
+TEST(PlanBacktest, PlansTheProblemOfAllLayoutsOnce) {
+  const PlanBacktest result = planned(four_layouts());
+  ASSERT_EQ(result.problems.size(), 1u);
+  EXPECT_EQ(result.problems[0].runs, (std::vector<std::size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(result.problems[0].layouts, 4u);
+  EXPECT_EQ(result.overall.runs, 4);
+}
+
+TEST(PlanBacktest, OtherSwitchesAreAnotherProblem) {
+  std::vector<RunRecord> records = four_layouts();
+  records[1].training.strategy["compile"] = true;
+  records[2].hardware.accelerator = "a100_sxm_80";
+  EXPECT_EQ(planned(records).problems.size(), 3u);
+}
+
+TEST(PlanBacktest, ARightOrderLosesNothing) {
+  std::vector<RunRecord> records = four_layouts();
+  for (RunRecord& record : records) record.measured->step_time = 3.0 * predicted(record);
+  const PlanBacktest result = planned(records);
+  EXPECT_NEAR(*result.problems[0].rank_correlation, 1.0, 1e-12);
+  EXPECT_EQ(*result.problems[0].loss, 0.0);
+}
+
+// Measured 1 / p: what is predicted to be the fastest is the slowest, 1 / min p against 1 / max p.
+TEST(PlanBacktest, TheOppositeOrderLosesTheWholeSpread) {
+  std::vector<RunRecord> records = four_layouts();
+  double least = 1e9, most = 0.0;
+  for (RunRecord& record : records) {
+    const double time = predicted(record).value();
+    least = std::min(least, time), most = std::max(most, time);
+    record.measured->step_time = sim::Seconds(1.0 / time);
+  }
+  const PlannedProblem problem = planned(records).problems[0];
+  EXPECT_NEAR(*problem.rank_correlation, -1.0, 1e-12);
+  EXPECT_NEAR(*problem.loss, most / least - 1.0, 1e-12);
+  EXPECT_NEAR(*problem.speedup, most / problem.time->value(), 1e-12);
+}
+
+// The second run of a layout is slow: the first one counts.
+TEST(PlanBacktest, OfRepeatedRunsTheFastestCounts) {
+  std::vector<RunRecord> records = four_layouts();
+  for (RunRecord& record : records) record.measured->step_time = predicted(record);
+  records.push_back(records.front());
+  records.back().id = "again";
+  records.back().measured->step_time = sim::Seconds(100.0);
+  const PlannedProblem problem = planned(records).problems[0];
+  EXPECT_EQ(problem.layouts, 4u);
+  EXPECT_NEAR(*problem.rank_correlation, 1.0, 1e-12);
+}
+
+TEST(PlanBacktest, OfTwoLayoutsThereIsNoOrderButAChoice) {
+  std::vector<RunRecord> records = four_layouts();
+  records.resize(2);
+  const PlanBacktest result = planned(records);
+  EXPECT_FALSE(result.problems[0].loss);
+  EXPECT_GE(*result.problems[0].speedup, 1.0);
+  EXPECT_EQ(result.overall.ranked, 0);
+  EXPECT_EQ(result.overall.compared, 1);
+}
+
+// Two replicas or more of the model: of one there is nothing to shard.
+TEST(PlanBacktest, NoLayoutInTheSpaceIsFasterThanThePlan) {
+  std::vector<RunRecord> records = four_layouts();
+  for (const int tp : {2, 4, 8}) {
+    RunRecord record = sample_record("tp" + std::to_string(tp), "a100_sxm_80", "megatron-lm");
+    record.hardware.num_devices = 16;
+    record.training.strategy["tp"] = tp;
+    record.training.strategy["sharding"] = std::string("zero1");
+    records.push_back(record);
+    record.id += "-pp";
+    record.training.strategy["pp"] = 8 / tp;
+    records.push_back(record);
+  }
+  for (const PlannedRun& run : planned(records).runs) {
+    EXPECT_EQ(run.outside, Outside{}) << run.id;
+    EXPECT_FALSE(run.beats_plan) << run.id;
+  }
+}
+
+TEST(PlanBacktest, NamesWhatNoPlanHas) {
+  RunRecord gpipe = two_stages({});
+  gpipe.training.strategy.erase("stage_layers");
+  gpipe.training.strategy["pipeline_schedule"] = std::string("gpipe");
+  RunRecord by_operator = recomputing(sample_record("op", "h100_sxm", "torchtitan"), "op");
+  const PlanBacktest result = planned({gpipe, by_operator});
+  EXPECT_EQ(result.runs[0].outside, Outside{"pipeline_schedule"});
+  EXPECT_EQ(result.runs[1].outside, Outside{"recompute"});
+  ASSERT_EQ(result.outside.size(), 2u);
+  EXPECT_EQ(result.outside[0].field, "pipeline_schedule");
+  EXPECT_EQ(result.outside[0].runs, 1);
+  EXPECT_EQ(result.overall.outside, 2);
+  EXPECT_EQ(result.overall.missed, 0);
+}
+
+// Numbers of two stages, of any chunks; and of four chunks, of two stages or four.
+TEST(PlanBacktest, LayersDealtByHandStayAsTheyAre) {
+  RunRecord chunks = two_stages({5, 3, 5, 3});
+  chunks.id = "chunks";
+  chunks.training.strategy["virtual_stages"] = 2;
+  const PlanBacktest result = planned({two_stages({9, 7}), chunks});
+  ASSERT_EQ(result.problems.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_TRUE(result.problems[i].layout) << i;
+    EXPECT_EQ(result.runs[i].outside, Outside{}) << i;
+    EXPECT_FALSE(result.runs[i].beats_plan) << i;
+  }
+  const sim::Strategy &stages = *result.problems[0].layout, &of_chunks = *result.problems[1].layout;
+  EXPECT_EQ(stages.pp, 2);
+  EXPECT_EQ(of_chunks.pp * of_chunks.virtual_stages, 4);
+}
+
+TEST(PlanBacktest, AnyNumberOfThreadsGivesTheSame) {
+  std::vector<RunRecord> records = four_layouts();
+  for (std::size_t i = 0; i < records.size(); ++i)
+    records[i].training.strategy["global_batch"] = 16 * static_cast<int>(i + 1);
+  const PlanBacktest one = planned(records, 1), three = planned(records, 3);
+  ASSERT_EQ(one.problems.size(), 4u);
+  for (std::size_t i = 0; i < one.problems.size(); ++i) {
+    EXPECT_EQ(one.problems[i].layout, three.problems[i].layout);
+    EXPECT_EQ(one.problems[i].time, three.problems[i].time);
+  }
+  EXPECT_EQ(one.overall.speedup, three.overall.speedup);
+}
+
+TEST(PlanBacktest, SaysWhyARunHasNoPlan) {
+  RunRecord broken = four_layouts().front();
+  broken.hardware.num_devices.reset();
+  const PlanBacktest result = planned({broken});
+  EXPECT_TRUE(result.runs.empty());
+  ASSERT_EQ(result.skipped.size(), 1u);
+  EXPECT_NE(result.skipped[0].second.find("num_devices"), std::string::npos);
+}
+
+TEST(PlanBacktest, TellsHowManyProblemsAreDone) {
+  std::vector<RunRecord> records = four_layouts();
+  records[1].training.strategy["global_batch"] = 32;
+  hwdb::RunFile file{
+      .file = "s.json", .group = "s", .description = {}, .runs = records, .rejected = {}};
+  hwdb::RunResolver resolver(shipped());
+  std::vector<std::size_t> told;
+  plan_backtest(std::vector{file}, Scope::All, resolver, 1,
+                [&](std::size_t done, std::size_t all) { told.push_back(10 * all + done); });
+  EXPECT_EQ(told, (std::vector<std::size_t>{21, 22}));
+}
+
+}  // namespace
+}  // namespace llmsim::calibrate

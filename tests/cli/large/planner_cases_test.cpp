@@ -1,0 +1,116 @@
+// Layouts that teams have chosen and published, against what the planner finds for their problems.
+//
+// Sources: Llama 3 (arXiv 2407.21783, table 4), DeepSeek-V3 (arXiv 2412.19437, section 3.2),
+// Megatron-Bridge's recommended recipes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "cli/run_request.h"
+#include "sim/plan.h"
+#include "sim/strategy/stages.h"
+
+namespace llmsim::cli {
+namespace {
+
+const hwdb::Database& facts() {
+  static const hwdb::Database shipped(":memory:");
+  return shipped;
+}
+
+sim::PlanQuery query(const RunOptions& options) {
+  sim::PlanQuery query = query_of(options, facts());
+  query.pareto = false, query.threads = 0;
+  return query;
+}
+
+std::vector<sim::Prediction> all_of(const sim::Plan& plan) {
+  std::vector<sim::Prediction> all = plan.plans;
+  all.insert(all.end(), plan.others.begin(), plan.others.end());
+  return all;
+}
+
+RunOptions llama_405b(const char* gpus) {
+  RunOptions options{.model = "llama-405b"};
+  options.gpus = gpus;
+  options.framework = "nemo";
+  return options;
+}
+
+TEST(PlannerCases, Llama405BOn512IsAtLeastAsGoodAsTheRecipe) {
+  RunOptions options = llama_405b("512");
+  sim::PlanQuery free = query(options);
+  free.tie = 0.0;
+  const sim::Plan plan = sim::plan(free);
+  ASSERT_FALSE(plan.plans.empty());
+  options.strategy = {{"tp", "8"}, {"pp", "8"}, {"cp", "2"}, {"virtual_stages", "8"}};
+  sim::PlanQuery recipe = query(options);
+  recipe.tie = 0.0;
+  const sim::Plan published = sim::plan(recipe);
+  ASSERT_FALSE(published.plans.empty());
+  EXPECT_LE(plan.plans.front().step_time, published.plans.front().step_time);
+}
+
+// 16 Mi tokens a step: TP8 PP16 DP128 was trained.
+TEST(PlannerCases, Llama405BOn16384KeepsTensorRanksInANode) {
+  RunOptions options = llama_405b("16384");
+  options.global_batch_tokens = "16777216";
+  const sim::Plan plan = sim::plan(query(options));
+  ASSERT_FALSE(plan.plans.empty());
+  const sim::Strategy& best = plan.plans.front().run.strategy;
+  EXPECT_LE(best.tp, 8);
+  EXPECT_GT(best.pp, 1);
+  const std::vector<sim::Prediction> all = all_of(plan);
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const sim::Prediction& p) {
+    return p.run.strategy.tp == 8 && p.run.strategy.pp == 16;
+  }));
+}
+
+TEST(PlannerCases, Llama70BOn256OverlapsItsCollectives) {
+  RunOptions options{.model = "llama-70b"};
+  options.gpus = "256";
+  const sim::Plan plan = sim::plan(query(options));
+  ASSERT_FALSE(plan.plans.empty());
+  const sim::Prediction& best = plan.plans.front();
+  EXPECT_TRUE(best.run.strategy.gradient_overlap);
+  EXPECT_TRUE(best.run.strategy.gather_overlap);
+  EXPECT_LE(best.run.strategy.tp, 8);
+  EXPECT_GE(best.memory.fit_probability(), sim::kLikely);
+  EXPECT_GT(best.mfu, 0.4);
+}
+
+// PP16 EP64 without tensor parallelism, norms and projections up recomputed, DualPipe and dispatch
+// once to each node.
+TEST(PlannerCases, DeepSeekV3On2048FitsAsItWasTrained) {
+  RunOptions options{.model = "deepseek-v3"};
+  options.gpus = "2048", options.hardware = "h800", options.global_batch = "15360";
+  options.strategy = {{"precision", "fp8"},
+                      {"tp", "1"},
+                      {"pp", "16"},
+                      {"ep", "64"},
+                      {"pipeline_schedule", "1f1b,interleaved,dualpipe"},
+                      {"moe_dispatch", "deepep"}};
+  sim::PlanQuery asked = query(options);
+  const sim::Plan plan = sim::plan(asked);
+  ASSERT_FALSE(plan.plans.empty());
+  const std::vector<sim::Prediction> all = all_of(plan);
+  EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const sim::Prediction& p) {
+    return p.run.strategy.recompute.kind == sim::RecomputeKind::Selective;
+  }));
+}
+
+// 94 layers on four stages: with the embedding and the head as layers 23 + 24 + 24 + 23.
+TEST(PlannerCases, TheHeadOfQwen3TakesThePlaceOfALayer) {
+  RunOptions options{.model = "qwen3-235b-a22b"};
+  options.gpus = "64";
+  options.strategy = {{"pp", "4"}, {"virtual_stages", "1"}};
+  const sim::Plan plan = sim::plan(query(options));
+  ASSERT_FALSE(plan.plans.empty());
+  const sim::Run& best = plan.plans.front().run;
+  const std::vector<sim::ModelChunk> parts = sim::model_parts(best.model, best.strategy);
+  EXPECT_LT(parts.back().blocks, parts[1].blocks);
+}
+
+}  // namespace
+}  // namespace llmsim::cli

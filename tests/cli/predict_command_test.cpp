@@ -1,0 +1,55 @@
+#include "cli/predict_command.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/cli/program.h"
+
+namespace llmsim::cli {
+namespace {
+
+// The lines of the command that a plan prints.
+std::string command_in(const std::string& screen) {
+  const std::size_t begin = screen.find("llmsim predict ");
+  std::string command = begin == std::string::npos ? "" : screen.substr(begin);
+  for (std::size_t at = command.find('\n'); at != std::string::npos; at = command.find('\n', at)) {
+    if (at == 0 || command[at - 1] != '\\') return command.substr(0, at);
+    command.replace(at - 1, 2, "");
+  }
+  return command;
+}
+
+class PredictCommand : public Program {
+ protected:
+  // The winner's command, run, gives the winner's figures: the columns of both are the same.
+  void expect_same(const std::string& question) const {
+    const std::string command = command_in(run("plan " + question).out), program = "llmsim ";
+    ASSERT_TRUE(command.starts_with(program + "predict ")) << command;
+    const Outcome predicted = run(command.substr(program.size()) + " --format csv");
+    ASSERT_EQ(predicted.status, 0) << command << "\n" << predicted.messages;
+    EXPECT_EQ(predicted.out, run("plan " + question + " --top 1 --format csv").out) << command;
+  }
+};
+
+TEST_F(PredictCommand, GivesTheFiguresOfTheWinner) {
+  expect_same("--model gpt2 --gpus 8");
+  expect_same("--model llama-8b --gpus 16 --hardware a100 --framework fsdp2 --seq-len 4096");
+}
+
+TEST_F(PredictCommand, RepeatsWhatWasAskedFor) {
+  expect_same(
+      "--model mixtral-8x7b --gpus 16 --tp 1,2 --moe-imbalance 1.2 --no-fused-cross-entropy "
+      "--recompute none,full --precision fp8 --optimizer adam");
+  expect_same(
+      "--model llama-8b --gpus 8 --pp 2,4 --schedule zb-h1 --cp-unbalanced --cp 1,2 "
+      "--no-gradient-overlap --global-batch 64 --framework megatron-lm --date 2024-06-01");
+}
+
+TEST(PredictCommandText, IsQuotedForAShell) {
+  const std::string command = predict_command({.model = "my model's.json"}, {});
+  EXPECT_NE(command.find("--model 'my model'\\''s.json'"), std::string::npos) << command;
+}
+
+}  // namespace
+}  // namespace llmsim::cli

@@ -1,0 +1,76 @@
+#include "cli/progress.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace llmsim::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A line whose clock stands where the test puts it.
+class Progress : public testing::Test {
+ protected:
+  ProgressLine line(bool shown = true) {
+    return ProgressLine("planning", out_, shown, [this] { return now_; });
+  }
+  void tell_at(ProgressLine& line, int ms, std::size_t done) {
+    now_ = ProgressLine::Time(milliseconds(ms));
+    line.tell(done, 100);
+  }
+
+  std::ostringstream out_;
+  ProgressLine::Time now_{};
+};
+
+TEST_F(Progress, OfSomethingShortWritesNothing) {
+  {
+    ProgressLine short_line = line();
+    tell_at(short_line, 999, 99);
+  }
+  EXPECT_EQ(out_.str(), "");
+}
+
+// 20 of 100 in 2 s: 0.1 s each, 80 to go.
+TEST_F(Progress, TellsWhatIsLeft) {
+  ProgressLine long_line = line();
+  tell_at(long_line, 2000, 20);
+  EXPECT_EQ(out_.str(), "\rplanning 20 of 100, about 8 s left\x1b[K");
+}
+
+// 1 of 100 in 2 s: 198 s.
+TEST_F(Progress, TellsMinutesWhereThereAreMany) {
+  ProgressLine long_line = line();
+  tell_at(long_line, 2000, 1);
+  EXPECT_EQ(out_.str(), "\rplanning 1 of 100, about 4 min left\x1b[K");
+}
+
+TEST_F(Progress, IsWrittenAtMostTwiceASecond) {
+  ProgressLine long_line = line();
+  tell_at(long_line, 1000, 10);
+  const std::string first = out_.str();
+  tell_at(long_line, 1499, 20);
+  EXPECT_EQ(out_.str(), first);
+  tell_at(long_line, 1500, 30);
+  EXPECT_NE(out_.str(), first);
+}
+
+TEST_F(Progress, IsClearedAtTheEnd) {
+  {
+    ProgressLine long_line = line();
+    tell_at(long_line, 1000, 0);
+  }
+  EXPECT_EQ(out_.str(), "\rplanning 0 of 100\x1b[K\r\x1b[K");
+}
+
+TEST_F(Progress, IsForTerminalsOnly) {
+  {
+    ProgressLine hidden = line(false);
+    tell_at(hidden, 5000, 50);
+  }
+  EXPECT_EQ(out_.str(), "");
+}
+
+}  // namespace
+}  // namespace llmsim::cli

@@ -1,0 +1,1 @@
+validate --plans ../validation/first_contact/jean-zay-1b3.json

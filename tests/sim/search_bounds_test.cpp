@@ -1,0 +1,66 @@
+#include "sim/search_bounds.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/memory/footprint.h"
+#include "sim/schedule/step.h"
+#include "tests/sim/random_run.h"
+
+namespace llmsim::sim {
+namespace {
+
+struct Bounds {
+  Seconds compute, step;
+  Bytes peak;
+};
+
+Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
+  const RankParameters rank = rank_parameters(run.model, run.strategy);
+  const StageCounts counts(run.model, run.strategy, {run.strategy.recompute});
+  const LayerBounds layers = layer_bounds(run, prices);
+  const StepShape shape = step_shape(run);
+  const ShardingCosts costs = sharding_costs(run, rank, counts);
+  const PipelineShape pipeline = pipeline_shape(run.strategy);
+  std::vector<StageActivations> activations;
+  activation_bounds(pipeline, passes_in_flight(pipeline, counts), counts, 0, layers, activations);
+  return {.compute = step_bound(shape, counts, 0, layers, nullptr),
+          .step = step_bound(shape, counts, 0, layers, &costs),
+          .peak = peak_bound(state_bounds(run, rank), stage_parameters(rank, counts), activations)};
+}
+
+TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    const std::optional<TrainingRun> random = random_run(seed);
+    if (!random) continue;
+    SCOPED_TRACE(seed);
+    TrainingRun run = *random;
+    RandomChoice choose(seed + 1);
+    run.cluster.devices_per_node = choose.of({2, 4, 8});
+    run.cluster.device.achieved.device_spread = choose.of({0.0, 0.02});
+    run.cluster.device.achieved.collective_unit_bandwidth = choose.of({0.0, 10.0}) * GBps;
+    run.framework.host.per_kernel = choose.of({0.0, 1.0, 30.0}) * us;
+    run.strategy.gradient_overlap = choose.yes(), run.strategy.gather_overlap = choose.yes();
+    run.framework.blocking_transfers = choose.yes();
+    const LayerPrices prices = layer_prices(run);
+    const Bounds bounds = bounds_of(run, prices);
+    const Seconds step = step_time(run, prices);
+    ASSERT_LE(bounds.compute, step);
+    ASSERT_LE(bounds.step, step);
+    ASSERT_LE(bounds.peak, memory_footprint(run, prices).peak);
+    ASSERT_EQ(step_time_within(run, prices, step), step);
+  }
+}
+
+// One stage of blocks that compute, without host or spread: the bound is the step, but for the
+// update and the head.
+TEST(SearchBounds, OfOneStageWithoutMessagesIsTheStep) {
+  TrainingRun run = small_run();
+  run.optimizer_step = false;
+  run.framework.gradients.accumulated_by_gemm = true;
+  const LayerPrices prices = layer_prices(run);
+  const double step = step_time(run, prices).value();
+  EXPECT_NEAR(bounds_of(run, prices).step.value(), step, 1e-8 * step);
+}
+
+}  // namespace
+}  // namespace llmsim::sim
