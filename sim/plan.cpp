@@ -177,7 +177,7 @@ struct Node {
 class Searcher {
  public:
   Searcher(const Problem& problem, Found& found)
-      : problem_(problem), found_(found), bases_(problem.bases), ranking_(found.ranking) {}
+      : problem_(problem), found_(found), bases_(problem.bases) {}
 
   // What the passes of a micro-batch through the whole model take at least, as a step.
   Seconds bound(const Group& group);
@@ -219,7 +219,7 @@ class Searcher {
   const Problem& problem_;
   Found& found_;
   Bases bases_;
-  Ranking ranking_;
+  Ranking ranking_{RankingRules{}};  // that of all threads, with what this group has found
   Plan plan_{};
   RankParameters rank_{};
   std::vector<Prices> prices_;               // of the group
