@@ -32,6 +32,10 @@ double amount_in(const std::string& option, const std::string& text, const std::
   return value;
 }
 
+double price_in(const std::string& text) {
+  return amount_in("--price", text, "USD per device-hour");
+}
+
 // 1 without a suffix; none for a word that is no suffix.
 std::optional<double> size_of_suffix(const std::string& suffix) {
   if (suffix.empty()) return 1.0;
@@ -131,9 +135,11 @@ void add_job_options(CLI::App& c, JobOptions& o) {
                        const char* help) {
     c.add_option(name, value, help)->type_name(type)->group("Job")->needs(tokens);
   };
-  add("--price", o.price, "USD",
-      "price of a device-hour; default the median of public prices; example: --tokens 15T --price "
-      "2.5");
+  c.add_option("--price", o.price,
+               "price of a device-hour; default the median of public prices; example: --tokens 15T "
+               "--price 2.5")
+      ->type_name("USD")
+      ->group("Job");
   add("--mtbf", o.mtbf, "HOURS",
       "mean time between failures of one node; default that of public clusters, some 4500 h; "
       "example: --tokens 15T --mtbf 5000");
@@ -166,6 +172,13 @@ double token_count(const std::string& option, const std::string& text) {
   return value;
 }
 
+std::optional<double> device_hour_price(const JobOptions& options, const sim::Cluster& cluster,
+                                        const hwdb::Database& database) {
+  if (options.price) return price_in(*options.price);
+  const hwdb::JobDefaults defaults = hwdb::job_defaults(database, cluster);
+  return defaults.price ? std::optional(defaults.price->median) : std::nullopt;
+}
+
 std::optional<reports::JobAnswer> job_of(const JobOptions& options,
                                          const sim::Prediction& prediction,
                                          const hwdb::Database& database) {
@@ -183,7 +196,7 @@ std::optional<reports::JobAnswer> job_of(const JobOptions& options,
   set_failure_options(options, job, defaults.facts);
   set_checkpoint_options(options, job, defaults.facts);
   if (options.price) {
-    job.price = {amount_in("--price", *options.price, "USD per device-hour")};
+    job.price = {price_in(*options.price)};
     give_fact(defaults.facts, "job.price", *options.price + " USD", "--price");
   }
   if (options.ramp_up) job.ramp_up = ramp_up_in(*options.ramp_up, job, prediction);

@@ -20,12 +20,16 @@ struct JobOptions {
   bool asynchronous = false;
 };
 
-// All in the group "Job"; each of the others needs --tokens.
+// All in the group "Job"; each of the others but --price needs --tokens.
 void add_job_options(CLI::App& command, JobOptions& options);
 
 // A count as people type it: "15T", "300B", "20M", "4K", "1.5e13", "1000000".  Throws Error naming
 // `option`.
 double token_count(const std::string& option, const std::string& text);
+
+// USD of a device-hour: --price, else the public prices of the device; none where it has none.
+std::optional<double> device_hour_price(const JobOptions& options, const sim::Cluster& cluster,
+                                        const hwdb::Database& database);
 
 // The job of a predicted run; none where no tokens are asked for or the run cannot be carried out.
 // A ramp-up predicts the run once more, with its first batch.  Throws Error for a value that cannot

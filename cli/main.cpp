@@ -27,6 +27,11 @@ int report_error(std::string message) {
 
 // Help and the version go to standard output, complaints to standard error.
 int report_usage(const CLI::App& program, const CLI::ParseError& error) {
+  if (const auto* const key = dynamic_cast<const CLI::ConfigError*>(&error)) {
+    report_error("--question: " + std::string(key->what()) +
+                 ": no option of a command has that name");
+    return kUsage;
+  }
   std::ostringstream answer;
   const int status = program.exit(error, answer, std::cerr);
   write_result(answer.str(), {});
@@ -47,6 +52,13 @@ int run(int argc, char** argv) {
       "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --framework "
       "fsdp2 --format json\n"
       "llmsim COMMAND --help explains each option.");
+  program
+      .set_config(
+          "--question", "",
+          "options of the command that follows, in a TOML file with a section for each command; "
+          "default none; example: llmsim --question question.toml plan")
+      ->type_name("FILE");
+  program.allow_config_extras(CLI::config_extras_mode::error);
   add_plan(program, status);
   add_predict(program, status);
   add_trace(program, status);

@@ -1,103 +1,23 @@
 #include "cli/commands.h"
 
 #include <CLI/Error.hpp>
-#include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "cli/interruption.h"
-#include "cli/job_options.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
-#include "cli/predict_command.h"
-#include "cli/progress.h"
-#include "cli/run_options.h"
-#include "cli/run_request.h"
-#include "reports/plan.h"
+#include "cli/plan_answer.h"
+#include "cli/plan_goals.h"
+#include "cli/plan_questions.h"
 #include "sim/base/error.h"
-#include "sim/plan.h"
-#include "sim/switches.h"
 
 namespace llmsim::cli {
 namespace {
 
-struct PlanOptions {
-  RunOptions run;
-  JobOptions job;
-  std::string objective = "throughput";
-  std::string top = "10";
-  std::optional<double> headroom;
-  bool pareto = false, verbose = false;
-  std::string jobs = "1";
-  OutputOptions output;
-  std::string database;
-};
-
-// Ideas that are predicted in full, so that the winner can be compared with other kinds than the
-// first few.
-constexpr int kCompared = 16;
-
-sim::Objective objective_of(const std::string& name) {
-  if (name == "throughput") return sim::Objective::Throughput;
-  if (name == "memory") return sim::Objective::Memory;
-  if (name == "time") return sim::Objective::Time;
-  if (name == "cost") {
-    throw Error(
-        "--objective = cost: the planner knows no prices of devices; throughput, memory or time is "
-        "expected");
-  }
-  throw Error("--objective = " + name + ": throughput, memory or time is expected");
-}
-
-// Ctrl-C ends the search: what it has found so far is the answer.
-sim::Plan timed_plan(sim::PlanQuery query, sim::Seconds& duration) {
-  const auto start = std::chrono::steady_clock::now();
-  const Interruption interruption;
-  ProgressLine line("searching group");
-  query.progress = [&](std::size_t done, std::size_t all) {
-    line.tell(done, all);
-    return !interruption.came();
-  };
-  sim::Plan plan = sim::plan(query);
-  duration =
-      sim::Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  return plan;
-}
-
-// How to predict it, and what the switches are worth that nobody has asked for.
-void describe_winner(const RunOptions& asked, reports::PlanAnswer& answer) {
-  const sim::Run& winner = answer.plan.plans.front().run;
-  answer.command = predict_command(asked, winner.strategy);
-  answer.assumed_switches = sim::switch_worths(winner, reports::assumed_strategy_fields(winner));
-}
-
-int run_plan(const PlanOptions& options) {
-  const reports::Format format = format_of(options.output);
-  const int top = static_cast<int>(number_in("--top", options.top, {.least = 1, .most = 1000}));
-  const sim::Objective objective = objective_of(options.objective);
-  const hwdb::Database database = open_database(options.database);
-  reports::PlanAnswer answer{.query = query_of(options.run, database),
-                             .plan = {},
-                             .shown = static_cast<std::size_t>(top),
-                             .duration = {},
-                             .provenance = {.database = name_of(database)}};
-  answer.query.objective = objective;
-  answer.query.threads =
-      static_cast<int>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}));
-  answer.query.top = std::max(top, kCompared);
-  answer.query.pareto = options.pareto;
-  answer.verbose = options.verbose;
-  if (options.headroom) answer.query.headroom = *options.headroom / 100.0;
-  answer.plan = timed_plan(answer.query, answer.duration);
-  if (!answer.plan.plans.empty()) {
-    describe_winner(options.run, answer);
-    answer.job = job_of(options.job, answer.plan.plans.front(), database);
-  }
-  write_result(reports::render(answer, format, style_of(options.output)), options.output);
+int answer_one(const PlanOptions& options, const hwdb::Database& database) {
+  const reports::PlanAnswer answer = planned(options, options.run, database);
+  write_result(reports::render(answer, format_of(options.output), style_of(options.output)),
+               options.output);
   if (answer.plan.plans.empty()) {
     if (!answer.plan.complete) throw Error("interrupted before anything was found that fits");
     say_why_not(reports::why_nothing_fits(answer.plan));
@@ -110,10 +30,43 @@ int run_plan(const PlanOptions& options) {
   return 0;
 }
 
+int answer_many(const PlanOptions& options, const reports::PlanComparison& comparison) {
+  if (comparison.plans.empty()) throw Error("interrupted before anything was found that fits");
+  write_result(reports::render(comparison, format_of(options.output), style_of(options.output)),
+               options.output);
+  if (reports::best_of(comparison)) return 0;
+  say_why_not(options.deadline ? "none of the questions has a plan that ends in time"
+                               : "none of the questions has a plan that fits");
+  return 3;
+}
+
+// Usage errors come first: nothing is searched for a question that cannot be answered.
+void check_goals(const PlanOptions& options) {
+  objective_of(options.objective);
+  if (options.deadline && !options.job.tokens)
+    throw Error("--deadline: --tokens is missing, how many tokens are to be trained on until then");
+}
+
+int run_plan(PlanOptions options) {
+  format_of(options.output);
+  check_goals(options);
+  if (options.largest)
+    return answer_many(options, largest(options, open_database(options.database)));
+  const bool many = options.smallest || options.deadline;
+  if (options.smallest && !options.run.gpus) options.run.gpus = kEveryPowerOfTwo;
+  const PlanQuestions questions = questions_of(options.run);
+  const hwdb::Database database = open_database(options.database);
+  if (!many && questions.list.size() == 1) {
+    options.run = questions.list.front().run;
+    return answer_one(options, database);
+  }
+  return answer_many(options, compared(options, questions, database));
+}
+
 void add_search_settings(CLI::App& c, PlanOptions& o) {
   c.add_option("--objective", o.objective,
-               "what is best: throughput, memory or time; default throughput; example: "
-               "--objective memory")
+               "what is best: throughput, memory, time (of the whole job, with --tokens) or cost; "
+               "default throughput; example: --objective memory")
       ->type_name("NAME");
   c.add_option("--top", o.top, "plans to show, 1 to 1000; default 10; example: --top 20")
       ->type_name("N");
@@ -122,6 +75,24 @@ void add_search_settings(CLI::App& c, PlanOptions& o) {
                "4 runs need that are planned so; example: --headroom 5")
       ->type_name("PERCENT")
       ->check(finite_range(0.0, 90.0));
+  c.add_flag("--fit", o.smallest,
+             "the smallest number of devices on which it fits, of --gpus or of 1, 2, 4 to 65536; "
+             "with --deadline on which it ends in time; example: --fit");
+  c.add_option(
+       "--largest", o.largest,
+       "the largest model of the catalogue, seq-len or micro-batch that fits; default none; "
+       "example: --largest seq-len")
+      ->type_name("WHAT")
+      ->excludes("--fit");
+  c.add_option("--deadline", o.deadline,
+               "days in which the job of --tokens is to end; default none; example: --tokens 2T "
+               "--deadline 30")
+      ->type_name("DAYS")
+      ->check(finite_range(0.0, 1e6));
+  c.add_flag(
+      "--sensitivity", o.sensitivity,
+      "also what it would take: one switch or number of the best plan changed at a time, and "
+      "each property of the hardware 1.25 times as good, planned anew");
   c.add_flag("--pareto", o.pareto,
              "also the Pareto front, plans that are slower but smaller: takes some times as "
              "long");
@@ -146,12 +117,18 @@ void add_plan(CLI::App& program, int& status) {
   command->footer(
       "Exit status: 0 planned, 1 error, 2 usage, 3 nothing fits.\n"
       "Lists and ranges: 1,2,4 or 1-4 (1 2 3 4) or 1-16*2 (1 2 4 8 16) or 8-32+8 (8 16 24 32).\n"
-      "Example: llmsim plan --model llama-70b --gpus 256");
+      "Lists of --model, --gpus, --hardware, --system, --framework, --precision, --optimizer, "
+      "--seq-len\n"
+      "or --global-batch ask several questions: a row for each.\n"
+      "Examples: llmsim plan --model llama-70b --gpus 256\n"
+      "          llmsim plan --model llama-8b --gpus 8,16 --hardware h100,mi300x --objective cost\n"
+      "          llmsim plan --model llama-8b --fit --tokens 1T --deadline 60");
   // Checked here and not by required(), which would hide a misspelt option behind the one that it
   // was meant for.
   command->callback([options, &status] {
-    if (options->run.model.empty()) throw CLI::RequiredError("--model");
-    if (!options->run.gpus) throw CLI::RequiredError("--gpus");
+    if (options->run.model.empty() && options->largest != "model")
+      throw CLI::RequiredError("--model");
+    if (!options->run.gpus && !options->smallest) throw CLI::RequiredError("--gpus or --fit");
     status = run_plan(*options);
   });
 }

@@ -6,6 +6,7 @@
 
 #include "cli/job_options.h"
 #include "cli/output.h"
+#include "cli/run_changes.h"
 #include "cli/run_options.h"
 #include "cli/run_request.h"
 #include "reports/explain.h"
@@ -21,7 +22,7 @@ namespace {
 struct PredictOptions {
   RunOptions run;
   JobOptions job;
-  bool verbose = false;
+  bool verbose = false, sensitivity = false;
   // a published figure to explain.
   std::optional<std::string> reported_mfu{}, reported_tflops{}, convention{};
   std::optional<std::string> explain{};  // instead of the usual answer
@@ -124,6 +125,17 @@ void add_measured_warnings(sim::Prediction& prediction, const hwdb::Measured& me
     prediction.warnings.push_back(std::move(line));
 }
 
+// Where the run does not fit, what makes it fit.
+std::vector<reports::RunChange> changes_of(const RunOptions& run, const sim::Prediction& prediction,
+                                           const hwdb::Database& database) {
+  if (prediction.memory.stages.empty()) return {};  // it breaks a rule
+  if (!prediction.feasible()) return fitting_changes(run, prediction, database);
+  std::vector<reports::RunChange> changes = strategy_changes(run, prediction, database);
+  const std::vector<reports::RunChange> hardware = hardware_changes(prediction);
+  changes.insert(changes.end(), hardware.begin(), hardware.end());
+  return changes;
+}
+
 int run_predict(const PredictOptions& options) {
   const reports::Format format = format_of(options.output);
   const std::optional<reports::Explained> explained = explained_of(options);
@@ -141,6 +153,9 @@ int run_predict(const PredictOptions& options) {
   if (extras.one_screen && prediction.feasible())
     extras.assumed_switches =
         sim::switch_worths(prediction.run, reports::assumed_strategy_fields(prediction.run));
+  const bool out_of_memory = !prediction.feasible() && !prediction.memory.stages.empty();
+  if (options.sensitivity || out_of_memory)
+    extras.changes = changes_of(options.run, prediction, database);
   const reports::Provenance provenance{.database = name_of(database)};
   const reports::Style style = style_of(options.output);
   // a run that breaks a rule has nothing to explain.
@@ -149,7 +164,8 @@ int run_predict(const PredictOptions& options) {
                         : reports::render(prediction, provenance, format, style, extras),
                options.output);
   if (prediction.feasible()) return 0;
-  say_why_not(prediction.infeasible->message);
+  say_why_not(prediction.infeasible->message +
+              (out_of_memory ? reports::nearest_fit_text(extras.changes) : ""));
   return 3;
 }
 
@@ -162,8 +178,12 @@ void add_predict(CLI::App& program, int& status) {
   add_run_or_file(*command, options->run);
   add_reported_options(*command, *options);
   add_job_options(*command, options->job);
+  command->get_option("--price")->needs(command->get_option("--tokens"));
   add_timeline_options(*command, *options);
   add_explain_option(*command, *options);
+  command->add_flag("--sensitivity", options->sensitivity,
+                    "also what it would take: one switch, number or property of the hardware "
+                    "changed at a time; default off, and on where memory is not enough");
   command->add_flag("--verbose", options->verbose,
                     "also every term, stage, convention and assumption, and each figure's source");
   add_output_options(*command, options->output);

@@ -58,7 +58,7 @@ class Command {
   const std::string& text() const { return text_; }
 
  private:
-  std::string text_ = "llmsim predict";
+  std::string text_;
 };
 
 // How the option of a switch says no: "!--no-flash" of its spellings.
@@ -69,17 +69,18 @@ std::string negative(const StrategyField& field) {
   return options.substr(at + 1, options.find(',', at) - at - 1);
 }
 
-void add_field(Command& command, const StrategyField& field, const sim::FieldValue& value,
+// `text`: as RunOptions::strategy has it.
+void add_field(Command& command, const std::string& key, const std::string& text,
                std::string& switches) {
-  if (field.kind != sim::FieldKind::Switch) {
-    command.add(option_name(field), sim::text_of(value));
-    return;
-  }
-  switches += " " + (sim::text_of(value) == "true" ? option_name(field) : negative(field));
+  const StrategyField& field = *sim::find_strategy_field(key);
+  if (field.kind != sim::FieldKind::Switch)
+    command.add(option_name(field), text);
+  else
+    switches += " " + (text == "true" ? option_name(field) : negative(field));
 }
 
 void add_asked(Command& command, const RunOptions& o) {
-  command.add("--model", o.model);
+  if (!o.model.empty()) command.add("--model", o.model);
   command.add("--gpus", o.gpus);
   command.add("--hardware", o.hardware);
   command.add("--system", o.system);
@@ -107,28 +108,49 @@ void add_settings(Command& command, const sim::SettingValues& settings) {
   }
 }
 
+// In the order of a layout, then the others.
+void add_fields(Command& command, const RunOptions& options, std::string& switches) {
+  for (const char* key : kLayout) {
+    const auto found = options.strategy.find(key);
+    if (found != options.strategy.end()) add_field(command, key, found->second, switches);
+  }
+  command.add("--recompute", options.recompute);
+  for (const auto& [key, text] : options.strategy) {
+    if (std::find(kLayout.begin(), kLayout.end(), key) == kLayout.end())
+      add_field(command, key, text, switches);
+  }
+}
+
 }  // namespace
 
-std::string predict_command(const RunOptions& asked, const sim::Strategy& strategy) {
+RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strategy) {
   const sim::Strategy plain;
-  Command command;
-  std::string switches;
-  add_asked(command, asked);
-  for (const char* key : kLayout) {
+  RunOptions options = asked;
+  std::erase_if(options.strategy, [](const auto& field) { return is_layout(field.first); });
+  for (const char* name : kLayout) {
+    const std::string key = name;
     const StrategyField& field = *sim::find_strategy_field(key);
     const auto value = field.get(strategy);
-    const bool always = std::string(key) == "sharding" || std::string(key) == "micro_batch" ||
-                        (std::string(key) == "sequence_parallel" && strategy.tp > 1);
+    const bool always = key == "sharding" || key == "micro_batch" ||
+                        (key == "sequence_parallel" && strategy.tp > 1);
     if (value && (always || (says_something(field, strategy) && value != field.get(plain))))
-      add_field(command, field, *value, switches);
+      options.strategy[key] = sim::text_of(*value);
   }
-  command.add("--recompute", sim::text_of(strategy.recompute));
-  for (const auto& [key, text] : asked.strategy) {
-    const StrategyField* const field = sim::find_strategy_field(key);
-    if (field && !is_layout(key)) add_field(command, *field, text, switches);
-  }
-  add_settings(command, asked.settings);
+  options.recompute = sim::text_of(strategy.recompute);
+  return options;
+}
+
+std::string options_text(const RunOptions& options) {
+  Command command;
+  std::string switches;
+  add_asked(command, options);
+  add_fields(command, options, switches);
+  add_settings(command, options.settings);
   return command.text() + switches;
+}
+
+std::string predict_command(const RunOptions& asked, const sim::Strategy& strategy) {
+  return "llmsim predict" + options_text(predict_options(asked, strategy));
 }
 
 }  // namespace llmsim::cli

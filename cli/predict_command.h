@@ -8,8 +8,14 @@
 
 namespace llmsim::cli {
 
-// "llmsim predict --model llama-70b --gpus 256 --tp 4 ...": what was asked of the search, as typed,
-// and the strategy in the place of what the search chose.
+// What was asked of a search, as typed, and the strategy in the place of what the search chose.
+RunOptions predict_options(const RunOptions& asked, const sim::Strategy& strategy);
+
+// " --model llama-70b --gpus 256 --tp 4 ...", of what is given; run files are left out.
+std::string options_text(const RunOptions& options);
+
+// "llmsim predict --model llama-70b --gpus 256 --tp 4 ...": the options of one strategy of a
+// search.
 std::string predict_command(const RunOptions& asked, const sim::Strategy& strategy);
 
 }  // namespace llmsim::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "hwdb/settings.h"
+#include "sim/base/error.h"
 
 namespace llmsim::cli {
 namespace {
@@ -195,10 +196,45 @@ void require_run(const RunOptions& options) {
     throw CLI::RequiredError("RUN.json or --model");
 }
 
+// Any field of the table of strategies, by its key.
+void add_pins(CLI::App& c, RunOptions& o) {
+  const auto pin = [&o](const std::string& text) {
+    const std::size_t equals = text.find('=');
+    const std::string key = text.substr(0, equals);
+    const bool known = sim::find_strategy_field(key) || key == "recompute";
+    if (equals == std::string::npos || !known)
+      throw Error("--fix = " + text +
+                  ": KEY=VALUES with the key of a run file is expected, as in tp=1,2 or "
+                  "sequence_parallel=true");
+    const std::string values = text.substr(equals + 1);
+    if (key == "recompute")
+      o.recompute = values;
+    else
+      o.strategy[key] = values;
+  };
+  c.add_option_function<std::vector<std::string>>(
+       "--fix",
+       [pin](const std::vector<std::string>& texts) {
+         for (const std::string& text : texts) pin(text);
+       },
+       "a field of the strategy and the values it may have, by its key in run files; as often as "
+       "needed; default none; example: --fix sequence_parallel=true")
+      ->type_name("KEY=LIST")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  c.add_option("--exclude", o.excluded,
+               "a searched field of the strategy and values it may not have; as often as needed; "
+               "default none; example: --exclude sharding=zero3,hsdp")
+      ->type_name("KEY=LIST")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 void add_search_options(CLI::App& c, RunOptions& o) {
   add_model(c, o);
   add(c, "--gpus", o.gpus, "N",
-      "devices (an MI250X counts as two), 1 to 1048576; no default; example: --gpus 256");
+      "devices (an MI250X counts as two), 1 to 1048576, or a list of them; no default; example: "
+      "--gpus 256");
   add_work(c, o);
   add_site(c, o);
   for (const sim::StrategyField& field : sim::strategy_fields()) {
@@ -212,6 +248,7 @@ void add_search_options(CLI::App& c, RunOptions& o) {
       "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute "
       "none,full");
   add_recipe(c, o);
+  add_pins(c, o);
 }
 
 std::string option_name(const sim::StrategyField& field) {

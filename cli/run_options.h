@@ -25,7 +25,8 @@ struct RunOptions {
   std::optional<bool> dp_overlap{};
   // By key of sim/strategy/strategy_fields.h; switches are "true" and "false".
   std::map<std::string, std::string> strategy{};
-  sim::SettingValues settings{};  // hwdb/settings.h
+  sim::SettingValues settings{};        // hwdb/settings.h
+  std::vector<std::string> excluded{};  // of a search: "sharding=zero3"
 };
 
 // Options for one run, each with one value.

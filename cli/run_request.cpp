@@ -384,9 +384,32 @@ std::vector<sim::FieldValue> values_in(const sim::StrategyField& field, const st
   return values;
 }
 
+// Of which a search chooses the value, so that several may be given.
 bool is_searched(const std::string& key) {
-  return std::find(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), key) !=
-         sim::kSearchedFields.end();
+  const auto is_one = [&](std::string_view name) { return name == key; };
+  return std::any_of(sim::kSearchedFields.begin(), sim::kSearchedFields.end(), is_one) ||
+         std::any_of(sim::kDerivedFields.begin(), sim::kDerivedFields.end(), is_one);
+}
+
+std::vector<sim::FieldValue> recomputes_in(const std::string& text) {
+  std::vector<sim::FieldValue> values;
+  for (const std::string& part : split(text)) values.emplace_back(sim::text_of(recompute_in(part)));
+  return values;
+}
+
+// "sharding=zero3,hsdp" into the values that are excluded.
+void exclude(const std::string& text, sim::Restriction& excluded) {
+  const std::size_t equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  if (equals == std::string::npos || (!is_searched(key) && key != "etp"))
+    refuse("--exclude", text,
+           "KEY=VALUES with one of " +
+               sim::joined({sim::kSearchedFields.begin(), sim::kSearchedFields.end()}, ", ") +
+               ", " + sim::joined({sim::kDerivedFields.begin(), sim::kDerivedFields.end()}, ", ") +
+               ", etp");
+  const std::string values = text.substr(equals + 1);
+  const auto list = key == "recompute" ? recomputes_in(values) : values_in(field_of(key), values);
+  excluded[key].insert(excluded[key].end(), list.begin(), list.end());
 }
 
 sim::Restriction restriction_of(const RunOptions& options) {
@@ -394,12 +417,24 @@ sim::Restriction restriction_of(const RunOptions& options) {
   for (const auto& [key, text] : options.strategy) {
     if (is_searched(key)) restriction[key] = values_in(field_of(key), text);
   }
-  if (options.recompute) {
-    for (const std::string& part : split(*options.recompute))
-      restriction["recompute"].emplace_back(sim::text_of(recompute_in(part)));
-  }
+  if (options.recompute) restriction["recompute"] = recomputes_in(*options.recompute);
   check_products(restriction);
   return restriction;
+}
+
+// What options state beside a run file.
+void put_over(const RunOptions& options, hwdb::RecordedTraining& training) {
+  sim::PartialStrategy stated = strategy_in(options, [](const std::string&) { return false; });
+  for (const std::string& part : split(options.offload.value_or("")))
+    add_offload(part, *options.offload, stated);
+  if (options.recompute) {
+    std::erase_if(training.strategy,
+                  [](const auto& field) { return field.first.starts_with("recompute."); });
+    set_recompute(recompute_in(*options.recompute), stated);
+  }
+  if (stated.contains("sharding")) training.strategy.erase("shard_size");
+  if (!stated.empty()) training.num_microbatches = training.replicate_size = std::nullopt;
+  for (const auto& [key, value] : stated) training.strategy[key] = value;
 }
 
 }  // namespace
@@ -444,7 +479,8 @@ sim::Run run_of(const RunOptions& options, const hwdb::Database& database) {
 
 Request request_of(const RunOptions& options, const hwdb::Database& database) {
   if (options.run_file.empty()) return {.run = run_of(options, database)};
-  const hwdb::RunRecord record = hwdb::read_run(options.run_file);
+  hwdb::RunRecord record = hwdb::read_run(options.run_file);
+  put_over(options, record.training);
   return {.run = resolver_of(options, database).resolve(record),
           .measured = record.measured.value_or(hwdb::Measured{})};
 }
@@ -466,6 +502,7 @@ sim::PlanQuery query_of(const RunOptions& options, const hwdb::Database& databas
   for (auto& [sharding, run] : query.under) add_notes(notes, run);
   add_notes(notes, query.base);
   query.restriction = restriction_of(options);
+  for (const std::string& text : options.excluded) exclude(text, query.excluded);
   return query;
 }
 

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "reports/job.h"
+#include "reports/plan.h"
 #include "reports/provenance.h"
 #include "reports/reported.h"
+#include "reports/run_changes.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
 
@@ -36,6 +39,12 @@ Json reported_json(const sim::Prediction& prediction, const Reported& reported);
 
 // A whole training job: the key "job" of a prediction (job.cpp).
 Json job_json(const JobAnswer& answer);
+
+// What changes of a run bring: the key "changes" of a prediction and of a plan (run_changes.cpp).
+Json changes_json(std::span<const RunChange> changes);
+
+// A search with its outcome: all keys of README.md, "plan" (plan.cpp).
+Json plan_json(const PlanAnswer& answer);
 
 // The curve of a stage's memory: the key "memory_timeline" of a prediction.  Indices from 0.
 Json curve_json(const sim::MemoryCurve& curve);

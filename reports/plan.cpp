@@ -63,6 +63,20 @@ Json miss_json(const sim::NearestMiss& miss) {
           {"available_bytes", bytes(miss.available)}};
 }
 
+// " (tp 8 ...) needs 92.1 GiB and has 79.6 GiB"; nothing where no miss has these numbers.
+std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
+  const sim::NearestMiss* miss = nearest_miss(plan, rule);
+  if (!miss || !is_about_memory(*miss)) {
+    const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(), is_about_memory);
+    miss = found == plan.nearest.end() ? nullptr : &*found;
+  }
+  if (!miss) return "";
+  return "; the nearest, " + strategy_text(miss->strategy) + ", needs " + human(miss->needed) +
+         " and has " + human(miss->available);
+}
+
+}  // namespace
+
 Json plan_json(const PlanAnswer& answer) {
   const sim::Plan& plan = answer.plan;
   Json rejected = Json::object(), nearest = Json::array(), plans = Json::array(),
@@ -93,22 +107,18 @@ Json plan_json(const PlanAnswer& answer) {
       {"nearest", nearest},
       {"pareto", pareto}};
   if (answer.job) json["job"] = job_json(*answer.job);
+  if (!answer.changes.empty()) json["changes"] = changes_json(answer.changes);
   return json;
 }
 
-// " (tp 8 ...) needs 92.1 GiB and has 79.6 GiB"; nothing where no miss has these numbers.
-std::string nearest_text(const sim::Plan& plan, const std::string& rule) {
-  const sim::NearestMiss* miss = nearest_miss(plan, rule);
-  if (!miss || !is_about_memory(*miss)) {
-    const auto found = std::find_if(plan.nearest.begin(), plan.nearest.end(), is_about_memory);
-    miss = found == plan.nearest.end() ? nullptr : &*found;
-  }
-  if (!miss) return "";
-  return "; the nearest, " + strategy_text(miss->strategy) + ", needs " + human(miss->needed) +
-         " and has " + human(miss->available);
+std::optional<double> usd_per_billion_tokens(const PlanAnswer& answer) {
+  constexpr double kBillion = 1e9, kHour = 3600.0;
+  if (answer.job && answer.job->estimate.cost)
+    return answer.job->estimate.cost->value / answer.job->job.tokens * kBillion;
+  if (!answer.price) return std::nullopt;
+  const Prediction& winner = answer.plan.plans.front();
+  return *answer.price / kHour / winner.tokens_per_second_per_device * kBillion;
 }
-
-}  // namespace
 
 std::string why_nothing_fits(const sim::Plan& plan) {
   const auto most =

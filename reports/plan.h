@@ -8,6 +8,7 @@
 
 #include "reports/job.h"
 #include "reports/provenance.h"
+#include "reports/run_changes.h"
 #include "reports/table.h"
 #include "sim/plan.h"
 #include "sim/switches.h"
@@ -23,7 +24,9 @@ struct PlanAnswer {
   bool verbose = false;            // for people: also what failed and what was assumed
   std::string command{};           // that predicts the winner
   std::optional<JobAnswer> job{};  // all steps of the winner
+  std::optional<double> price{};   // USD of a device-hour
   std::vector<sim::SwitchWorth> assumed_switches{};  // of the winner
+  std::vector<RunChange> changes{};                  // of the winner, where that is asked for
   sim::Seconds duration{};                           // wall clock of the search
   Provenance provenance;
 };
@@ -31,6 +34,10 @@ struct PlanAnswer {
 // For people the screen of plan_screen.h.  CSV is the ranking alone; JSON has the keys of README.md,
 // "plan".
 std::string render(const PlanAnswer& answer, Format format, const Style& style = {});
+
+// What a plan costs: USD for 10^9 tokens, of the whole job where there is one.  None without a
+// price.  Requires a plan.
+std::optional<double> usd_per_billion_tokens(const PlanAnswer& answer);
 
 // One line of a search without a plan: the rule that most strategies break, and what the nearest to
 // fitting needs and has.

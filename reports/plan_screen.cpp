@@ -33,6 +33,8 @@ Table winner_table(const PlanAnswer& answer) {
              grouped(s.global_batch) + " sequences of " + std::to_string(winner.run.model.seq_len) +
                  " tokens a step, " + sim::name_of(s.precision) + ", " + sim::name_of(s.optimizer) +
                  ", " + winner.run.framework.id);
+  if (const auto usd = usd_per_billion_tokens(answer))
+    add_figure(table, "cost", "$" + significant(*usd, 3) + " for 10^9 tokens");
   const std::string worths = worths_text(answer.assumed_switches);
   if (!worths.empty()) add_figure(table, "assumed", worths);
   return table;
@@ -385,6 +387,8 @@ std::vector<Table> plan_screen(const PlanAnswer& answer) {
   tables.push_back(step_bars_table(answer.plan.plans.front()));
   tables.push_back(ranking_table(answer));
   tables.push_back(rivals_table(answer));
+  if (const auto changes = changes_table("What would it take: one thing changed", answer.changes))
+    tables.push_back(*changes);
   if (!answer.plan.pareto.empty()) tables.push_back(pareto_table(answer));
   if (answer.verbose) {
     tables.push_back(failures_table(answer));

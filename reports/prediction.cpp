@@ -279,6 +279,10 @@ std::vector<Table> tables_of(const Prediction& p, const Provenance& provenance,
   if (!extras.one_screen && !assumptions_of(p.run).empty()) tables.push_back(assumed_table(p.run));
   if (simulated(p)) {
     tables.push_back(waits_table(p, extras));
+    if (const auto changes = changes_table(
+            p.feasible() ? "What would it take: one thing changed" : "What makes it fit",
+            extras.changes))
+      tables.push_back(*changes);
     if (extras.reported) tables.push_back(reported_table(p, *extras.reported));
     if (!extras.one_screen) add_evidence(tables, p, provenance);
   }
@@ -389,6 +393,7 @@ std::string render(const Prediction& prediction, const Provenance& provenance, F
         json["reported"] = reported_json(prediction, *extras.reported);
       if (extras.curve) json["memory_timeline"] = curve_json(*extras.curve);
       if (extras.job) json["job"] = job_json(*extras.job);
+      if (!extras.changes.empty()) json["changes"] = changes_json(extras.changes);
       return text_of(json);
     }
     case Format::Table:

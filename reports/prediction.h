@@ -10,6 +10,7 @@
 #include "reports/job.h"
 #include "reports/provenance.h"
 #include "reports/reported.h"
+#include "reports/run_changes.h"
 #include "reports/table.h"
 #include "sim/memory/footprint.h"
 #include "sim/predict.h"
@@ -30,6 +31,7 @@ struct PredictionExtras {
   std::optional<Reported> reported{};       // a published figure, and what it means
   std::optional<sim::MemoryCurve> curve{};  // the memory of a stage through the step
   std::optional<JobAnswer> job{};           // what all steps of a job take
+  std::vector<RunChange> changes{};         // what would change it, where that is asked for
   // Of one screen: what the switches are worth that were assumed.
   std::vector<sim::SwitchWorth> assumed_switches{};
   bool one_screen = false;  // for people: without terms, stages, conventions and evidence

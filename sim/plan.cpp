@@ -567,7 +567,8 @@ SearchBase search_base(const PlanQuery& query) {
                   query.base.cluster.num_devices,
                   query.base.strategy,
                   {},
-                  query.base.framework.offers};
+                  query.base.framework.offers,
+                  query.excluded};
   for (const Sharding sharding : kAllShardings)
     base.under[index_of(sharding)] = run_under(query, sharding).strategy;
   return base;

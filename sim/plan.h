@@ -40,6 +40,7 @@ struct PlanQuery {
   // overlap or temporaries.
   std::map<Sharding, Run> under{};
   Restriction restriction{};
+  Restriction excluded{};  // values of the same fields that no plan has
   Objective objective = Objective::Throughput;
   int top = 10;  // how many ideas to return (ranking.h)
   // Error of predicted ratios of step times: plans that are closer are ties.

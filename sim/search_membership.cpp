@@ -31,6 +31,20 @@ SearchLayout layout_of(const Strategy& s) {
           .sequence_parallel = s.sequence_parallel};
 }
 
+// With the layers of the last part where the space has such a pipeline.
+SearchPipeline pipeline_of(const SearchSpace& space, const Strategy& s) {
+  const SearchPipeline even{.schedule = s.pipeline_schedule,
+                            .virtual_stages = s.virtual_stages,
+                            .embeddings_as_layers = s.embeddings_as_layers};
+  for (const SearchPipeline& member : space.pipelines(s.pp)) {
+    if (member.schedule == even.schedule && member.virtual_stages == even.virtual_stages &&
+        member.embeddings_as_layers == even.embeddings_as_layers &&
+        space.strategy(layout_of(s), member, {}, {}).stage_layers == s.stage_layers)
+      return member;
+  }
+  return even;
+}
+
 // Members of a list that agree with one value after the other; a value that none of them has is
 // outside, and is passed over.
 template <class Member>
@@ -89,9 +103,8 @@ void judge_fields(const std::vector<AnyField>& fields, const Record& member, con
 // What the search leaves as it is, under the sharding of the strategy.
 void judge_rest(const SearchSpace& space, const Run& under, const Run& run, const Strategy& s,
                 std::vector<std::string>& outside) {
-  const SearchPipeline pipeline{s.pipeline_schedule, s.virtual_stages, s.embeddings_as_layers};
-  const Strategy member =
-      normalised(space.strategy(layout_of(s), pipeline, {s.sharding, s.shard_size}, s.recompute));
+  const Strategy member = normalised(
+      space.strategy(layout_of(s), pipeline_of(space, s), {s.sharding, s.shard_size}, s.recompute));
   judge_fields(strategy_fields(), member, s, "", outside);
   judge_fields(framework_fields(), under.framework, run.framework, "framework.", outside);
   const auto judge = [&](bool equal, const char* key) {

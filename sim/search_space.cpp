@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "sim/base/error.h"
+#include "sim/strategy/strategy_fields.h"
 
 namespace llmsim::sim {
 namespace {
@@ -97,7 +98,30 @@ SearchSpace::SearchSpace(const SearchBase& base, const Restriction& restriction)
             .virtual_stages = counts("virtual_stages"),
             .pipeline_schedule = asked<PipelineSchedule>(restriction, "pipeline_schedule"),
             .sharding = asked<Sharding>(restriction, "sharding")};
+  for (const std::string_view key : kDerivedFields) {
+    const auto found = restriction.find(std::string(key));
+    if (found != restriction.end()) derived_.insert(*found);
+  }
   recomputes_ = choose(asked_recomputes(restriction), sensible_recomputes(base));
+  for (const Recompute& excluded : asked_recomputes(base.excluded))
+    std::erase(recomputes_, excluded);
+  if (recomputes_.empty()) throw Error("recompute: every way to recompute is excluded");
+}
+
+bool SearchSpace::is_allowed(const Strategy& strategy,
+                             std::span<const std::string_view> keys) const {
+  const auto has_one_of = [&](const Restriction& lists, const std::string& key, bool without_list) {
+    const auto list = lists.find(key);
+    if (list == lists.end()) return without_list;
+    const FieldValue value = key == "etp" ? FieldValue(std::int64_t{strategy.expert_tensor_ranks()})
+                                          : *find_strategy_field(key)->get(strategy);
+    return std::find(list->second.begin(), list->second.end(), value) != list->second.end();
+  };
+  if (derived_.empty() && base_.excluded.empty()) return true;
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string_view name) {
+    const std::string key(name);
+    return has_one_of(derived_, key, true) && !has_one_of(base_.excluded, key, false);
+  });
 }
 
 std::vector<SearchLayout> SearchSpace::layouts() const {
@@ -161,22 +185,47 @@ void SearchSpace::add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout
 // unless it is asked for.
 void SearchSpace::add_sequence_parallelism(std::vector<SearchLayout>& list,
                                            SearchLayout layout) const {
+  constexpr std::array<std::string_view, 8> kKeys{"tp", "pp",          "cp",  "dp",
+                                                  "ep", "micro_batch", "etp", "sequence_parallel"};
   const bool possible = layout.tp > 1;
   const bool needed = base_.strategy.sequence_parallel || expert_tensor_ranks(layout) != layout.tp;
   for (const bool parallel : {true, false}) {
     if (parallel ? !possible : possible && needed) continue;
     layout.sequence_parallel = parallel;
-    list.push_back(layout);
+    if (is_allowed(strategy(layout, {}, {}, {}), kKeys)) list.push_back(layout);
   }
 }
 
-// With the ends counted as layers, and without.
+// One layer more on all parts but the last, which has what is left.  None where that is how layers
+// are dealt anyway or leaves nothing, where layers of several tokens' prediction move layers off
+// the last part already, and where both ends of the model meet on a stage.
+std::optional<SearchPipeline> SearchSpace::with_short_end(const SearchPipeline& even,
+                                                          int pp) const {
+  const int parts = pp * even.virtual_stages, layers = base_.model.num_layers;
+  SearchPipeline pipeline = even;
+  pipeline.other_layers = layers / parts + 1;
+  const long long last = layers - static_cast<long long>(pipeline.other_layers) * (parts - 1);
+  const bool ends_meet =
+      even.schedule == PipelineSchedule::ZbV || even.schedule == PipelineSchedule::DualPipe;
+  if (last < 1 || last >= pipeline.other_layers - 1 || base_.model.mtp_layers > 0 || ends_meet)
+    return std::nullopt;
+  pipeline.last_layers = static_cast<int>(last);
+  return pipeline;
+}
+
+// With layers dealt in each way.
 void SearchSpace::add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule,
                                 int pp, int virtual_stages) const {
+  constexpr std::array<std::string_view, 3> kKeys{"virtual_stages", "pipeline_schedule",
+                                                  "embeddings_as_layers"};
+  const bool one_part = static_cast<long long>(pp) * virtual_stages == 1;
   for (const bool ends : {false, true}) {
-    const bool one_part = static_cast<long long>(pp) * virtual_stages == 1;
     if (ends && (one_part || !base_.strategy.stage_layers.empty())) continue;
-    list.push_back({schedule, virtual_stages, ends});
+    const SearchPipeline pipeline{schedule, virtual_stages, ends};
+    if (!is_allowed(strategy({.pp = pp}, pipeline, {}, {}), kKeys)) continue;
+    list.push_back(pipeline);
+    if (ends || one_part || !base_.strategy.stage_layers.empty()) continue;
+    if (const auto shorter = with_short_end(pipeline, pp)) list.push_back(*shorter);
   }
 }
 
@@ -220,6 +269,7 @@ bool is_offered(const FrameworkOffers& offers, Sharding sharding, bool pipeline)
 
 // Without a data dimension there is nothing to shard.
 std::vector<SearchSharding> SearchSpace::shardings(const SearchLayout& layout) const {
+  constexpr std::array<std::string_view, 2> kKeys{"sharding", "shard_size"};
   const int ranks = layout.dp * layout.cp;
   std::vector<SearchSharding> list;
   for (const Sharding sharding :
@@ -236,6 +286,9 @@ std::vector<SearchSharding> SearchSpace::shardings(const SearchLayout& layout) c
       if (size != 1 && size != ranks) list.push_back({sharding, size});
     }
   }
+  std::erase_if(list, [&](const SearchSharding& one) {
+    return !is_allowed(strategy(layout, {}, one, {}), kKeys);
+  });
   return list;
 }
 
@@ -252,6 +305,11 @@ Strategy SearchSpace::strategy(const SearchLayout& layout, const SearchPipeline&
   s.virtual_stages = pipeline.virtual_stages;
   s.pipeline_schedule = pipeline.schedule;
   s.embeddings_as_layers = pipeline.embeddings_as_layers;
+  if (pipeline.last_layers > 0) {
+    s.stage_layers.assign(static_cast<std::size_t>(layout.pp * pipeline.virtual_stages),
+                          pipeline.other_layers);
+    s.stage_layers.back() = pipeline.last_layers;
+  }
   s.sharding = sharding.sharding;
   s.shard_size = sharding.shard_size;
   s.recompute = recompute;

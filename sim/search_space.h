@@ -6,8 +6,10 @@
 //                sequences, of short ones kMaxMicroBatchTokens, that divide the batch; expert ranks
 //                over all divisors of the experts that the ranks can share out, experts divided as
 //                the rest of the model or whole; with tensor ranks sequence parallelism or not
-//   pipeline     1F1B, and interleaved with every number of virtual stages; the embedding and the
-//                head count as layers or not
+//   pipeline     1F1B, and interleaved with every number of virtual stages; layers are dealt
+//                evenly, or the embedding and the head count as one each, or the last part has so
+//                few that it may be the head's: with p v parts of L layers each other one has
+//                floor(L / (p v)) + 1
 //   sharding     none and what the framework has of ZeRO-1, ZeRO-2, ZeRO-3 and HSDP over every true
 //                divisor of the ranks; ZeRO-3 and HSDP, which gather weights for every micro-batch,
 //                without pipelines, which make many small ones
@@ -26,6 +28,8 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,8 +46,13 @@ inline constexpr std::array<std::string_view, 10> kSearchedFields{
     "tp",       "pp",       "dp", "cp", "ep", "micro_batch", "virtual_stages", "pipeline_schedule",
     "sharding", "recompute"};
 
-// The values that a search may give to fields of a strategy, by key; "recompute" as people type it
-// (text_of(Recompute)).
+// Fields that follow from the way of a search: they can be restricted, and are not asked for by
+// lists of their own.
+inline constexpr std::array<std::string_view, 3> kDerivedFields{
+    "sequence_parallel", "embeddings_as_layers", "shard_size"};
+
+// The values that a search may give to fields of a strategy, by key, of both lists; "recompute" as
+// people type it (text_of(Recompute)).
 using Restriction = std::map<std::string, std::vector<FieldValue>>;
 
 inline constexpr std::array<Sharding, 5> kAllShardings{
@@ -57,6 +66,7 @@ struct SearchBase {
   // By Sharding: with what the framework does there.
   std::array<Strategy, kAllShardings.size()> under;
   FrameworkOffers offers{};
+  Restriction excluded{};  // values that no strategy of the search has, also of etp
 };
 
 // Everything that decides which ranks talk to which, and the prices of layers.
@@ -72,6 +82,8 @@ struct SearchPipeline {
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   int virtual_stages = 1;
   bool embeddings_as_layers = false;
+  int last_layers = 0;   // of the last part, where it has fewer than its share; 0: it has its share
+  int other_layers = 0;  // then of each other part
 };
 
 struct SearchSharding {
@@ -81,8 +93,8 @@ struct SearchSharding {
 
 class SearchSpace {
  public:
-  // Throws Error for a value of the restriction that its field cannot have.  `base` must outlive
-  // the space.
+  // Throws Error for a value of the restriction that its field cannot have, and where no way to
+  // recompute is left.  `base` must outlive the space.
   SearchSpace(const SearchBase& base, const Restriction& restriction);
 
   std::vector<SearchLayout> layouts() const;
@@ -106,10 +118,15 @@ class SearchSpace {
   void add_expert_ranks(std::vector<SearchLayout>& list, SearchLayout layout) const;
   void add_sequence_parallelism(std::vector<SearchLayout>& list, SearchLayout layout) const;
   int expert_tensor_ranks(const SearchLayout& layout) const;
+  // Whether the fields named in `keys` have values that are neither excluded nor, of derived ones,
+  // others than those asked for.
+  bool is_allowed(const Strategy& strategy, std::span<const std::string_view> keys) const;
   void add_pipelines(std::vector<SearchPipeline>& list, PipelineSchedule schedule, int pp,
                      int virtual_stages) const;
+  std::optional<SearchPipeline> with_short_end(const SearchPipeline& even, int pp) const;
 
   const SearchBase& base_;
+  Restriction derived_;  // of the restriction, kDerivedFields
   Asked asked_;
   std::vector<Recompute> recomputes_;
 };

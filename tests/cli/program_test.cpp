@@ -274,11 +274,11 @@ TEST_F(Program, AMisspeltWordIsNamedBeforeAnythingElse) {
 }
 
 TEST_F(Program, PlanningForCostIsRefusedWithoutPrices) {
-  const Outcome outcome = run("plan --model gpt2 --gpus 1 --objective cost");
+  const Outcome outcome = run("plan --model gpt2 --gpus 1 --objective cost --hardware a10");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.messages,
-            "llmsim: --objective = cost: the planner knows no prices of devices; throughput, "
-            "memory or time is expected\n");
+            "llmsim: --objective = cost: no price of a10 is known; --price USD is expected\n");
+  EXPECT_EQ(run("plan --model gpt2 --gpus 1 --objective cost --hardware a10 --price 1").status, 0);
 }
 
 TEST_F(Program, NumbersThatAreNoneAreRefused) {

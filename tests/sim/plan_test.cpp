@@ -216,7 +216,18 @@ std::string text_of(const Strategy& s) {
         s.sequence_parallel ? 1 : 0, s.virtual_stages, static_cast<int>(s.pipeline_schedule),
         s.embeddings_as_layers ? 1 : 0, static_cast<int>(s.sharding), s.shard_size})
     text += std::to_string(part) + " ";
+  for (const int layers : s.stage_layers) text += std::to_string(layers) + "-";
   return text + text_of(s.recompute);
+}
+
+// Derived fields that are pinned and values that are banned, of some queries.
+void pin_and_ban(PlanQuery& query, RandomChoice& choose) {
+  if (choose.below(6) == 0) query.restriction["sequence_parallel"] = {choose.yes()};
+  if (choose.below(6) == 0) query.restriction["embeddings_as_layers"] = {choose.yes()};
+  if (choose.below(4) == 0)
+    query.excluded["sharding"] = {std::string("zero1"), std::string("none")};
+  if (choose.below(4) == 0) query.excluded["tp"] = {std::int64_t{1}};
+  if (choose.below(4) == 0) query.excluded["virtual_stages"] = {std::int64_t{1}};
 }
 
 // One query of small sizes; what it holds changes with the seed.
@@ -262,6 +273,7 @@ PlanQuery random_query(unsigned seed) {
   query.pareto = choose.below(3) > 0;
   query.tie = choose.of({0.0, 0.02, 0.1});
   if (choose.yes()) query.headroom = choose.of({0.0, 0.1, 0.5});
+  pin_and_ban(query, choose);
   query.base.framework.offers = {.zero2 = choose.below(4) > 0,
                                  .zero3 = choose.below(4) > 0,
                                  .hsdp = choose.below(4) > 0,

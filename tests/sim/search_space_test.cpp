@@ -13,9 +13,10 @@ namespace llmsim::sim {
 namespace {
 
 // plan_test.cpp holds the whole space to plain loops.
-std::vector<Strategy> tried(int devices, const Restriction& restriction) {
+std::vector<Strategy> tried(int devices, const Restriction& restriction,
+                            const Restriction& excluded = {}) {
   TrainingRun run = small_run(devices);
-  SearchBase base{run.model, devices, run.strategy, {}};
+  SearchBase base{run.model, devices, run.strategy, {}, {}, excluded};
   base.under.fill(run.strategy);
   std::vector<Strategy> list;
   for_each_strategy(base, restriction, [&](const Strategy& strategy) { list.push_back(strategy); });
@@ -40,6 +41,60 @@ TEST(SearchSpace, HybridShardsAreTrueParts) {
   EXPECT_EQ(list[0].shard_size, 2);
   EXPECT_EQ(list[1].shard_size, 4);
   for (const Strategy& s : list) EXPECT_EQ(s.dp, 8);
+}
+
+// Four parts of eight layers have two each; with a short end 3, 3 and 1 of three.
+TEST(SearchSpace, HasALastPartWithFewerLayers) {
+  TrainingRun run = small_run(3);
+  SearchBase base{run.model, 3, run.strategy, {}};
+  base.under.fill(run.strategy);
+  const Restriction three{{"pp", {std::int64_t{3}}}, {"virtual_stages", {std::int64_t{1}}}};
+  for (const auto& [layers, dealt] :
+       {std::pair(8, std::vector<int>{}), std::pair(7, std::vector{3, 3, 1}),
+        std::pair(9, std::vector{4, 4, 1}), std::pair(6, std::vector<int>{})}) {
+    run.model.num_layers = layers;
+    std::set<std::vector<int>> found;
+    for_each_strategy(base, three, [&](const Strategy& s) {
+      if (!s.stage_layers.empty()) found.insert(s.stage_layers);
+    });
+    EXPECT_EQ(found, dealt.empty() ? std::set<std::vector<int>>{} : std::set{dealt}) << layers;
+  }
+}
+
+// What is left is what the whole space has without the banned values, in the same order.
+TEST(SearchSpace, HasNothingThatIsExcluded) {
+  const Restriction excluded{{"tp", {std::int64_t{1}, std::int64_t{4}}},
+                             {"sharding", {std::string("zero3")}},
+                             {"shard_size", {std::int64_t{2}}},
+                             {"embeddings_as_layers", {true}},
+                             {"recompute", {std::string("full"), std::string("none")}}};
+  std::vector<Strategy> rest;
+  for (const Strategy& s : tried(8, {})) {
+    const std::string recompute = text_of(s.recompute);
+    if (s.tp != 1 && s.tp != 4 && s.sharding != Sharding::Zero3 && s.shard_size != 2 &&
+        !s.embeddings_as_layers && recompute != "full" && recompute != "none")
+      rest.push_back(s);
+  }
+  EXPECT_GT(rest.size(), 100u);
+  EXPECT_EQ(tried(8, {}, excluded), rest);
+}
+
+TEST(SearchSpace, HasOnlyTheDerivedValuesThatAreAskedFor) {
+  const auto all = tried(8, {});
+  for (const bool parallel : {false, true}) {
+    const auto list = tried(8, {{"sequence_parallel", {parallel}}});
+    EXPECT_EQ(static_cast<std::ptrdiff_t>(list.size()),
+              std::count_if(all.begin(), all.end(),
+                            [&](const Strategy& s) { return s.sequence_parallel == parallel; }));
+  }
+}
+
+TEST(SearchSpace, NeedsAWayToRecompute) {
+  EXPECT_NE(
+      error_of([] {
+        tried(2, {{"recompute", {std::string("full")}}}, {{"recompute", {std::string("full")}}});
+      }).find("excluded"),
+      std::string::npos);
 }
 
 // Of each kind of member one that stands for it.

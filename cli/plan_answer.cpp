@@ -1,0 +1,105 @@
+#include "cli/plan_answer.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/interruption.h"
+#include "cli/number_list.h"
+#include "cli/predict_command.h"
+#include "cli/progress.h"
+#include "cli/run_changes.h"
+#include "cli/run_request.h"
+#include "sim/base/error.h"
+#include "sim/hardware/hardware_change.h"
+#include "sim/plan.h"
+#include "sim/switches.h"
+
+namespace llmsim::cli {
+namespace {
+
+// Ideas that are predicted in full, so that the winner can be compared with other kinds than the
+// first few.
+constexpr int kCompared = 16;
+
+// Ctrl-C ends the search: what it has found so far is the answer.
+sim::Plan timed_plan(sim::PlanQuery query, sim::Seconds& duration) {
+  const auto start = std::chrono::steady_clock::now();
+  const Interruption interruption;
+  ProgressLine line("searching group");
+  query.progress = [&](std::size_t done, std::size_t all) {
+    line.tell(done, all);
+    return !interruption.came();
+  };
+  sim::Plan plan = sim::plan(query);
+  duration =
+      sim::Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return plan;
+}
+
+// The query with a property of all its devices or links improved.
+sim::PlanQuery with(sim::PlanQuery query, const sim::HardwareChange& change) {
+  change.improve(query.base.cluster, kBetterHardware);
+  for (auto& [sharding, run] : query.under) change.improve(run.cluster, kBetterHardware);
+  return query;
+}
+
+// Changes of the winner; those of the hardware also with the layout that is then the best.
+void add_changes(const RunOptions& asked, const hwdb::Database& database,
+                 reports::PlanAnswer& answer) {
+  const sim::Prediction& winner = answer.plan.plans.front();
+  answer.changes = strategy_changes(predict_options(asked, winner.run.strategy), winner, database);
+  std::vector<reports::RunChange> hardware = hardware_changes(winner);
+  for (std::size_t i = 0; i < hardware.size(); ++i) {
+    sim::Seconds duration;
+    const sim::Plan plan = timed_plan(with(answer.query, sim::hardware_changes()[i]), duration);
+    if (!plan.complete || plan.plans.empty()) break;
+    hardware[i].planned_time = plan.plans.front().step_time / winner.step_time;
+  }
+  answer.changes.insert(answer.changes.end(), hardware.begin(), hardware.end());
+}
+
+// How to predict it, and what the switches are worth that nobody has asked for.
+void describe_winner(const RunOptions& asked, reports::PlanAnswer& answer) {
+  const sim::Run& winner = answer.plan.plans.front().run;
+  answer.command = predict_command(asked, winner.strategy);
+  answer.assumed_switches = sim::switch_worths(winner, reports::assumed_strategy_fields(winner));
+}
+
+}  // namespace
+
+sim::Objective objective_of(const std::string& name) {
+  if (name == "throughput") return sim::Objective::Throughput;
+  if (name == "memory") return sim::Objective::Memory;
+  if (name == "time") return sim::Objective::Time;
+  if (name == "cost") return sim::Objective::Cost;
+  throw Error("--objective = " + name + ": throughput, memory, time or cost is expected");
+}
+
+reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
+                            const hwdb::Database& database) {
+  const int top = static_cast<int>(number_in("--top", options.top, {.least = 1, .most = 1000}));
+  reports::PlanAnswer answer{.query = query_of(run, database),
+                             .plan = {},
+                             .shown = static_cast<std::size_t>(top),
+                             .verbose = options.verbose,
+                             .duration = {},
+                             .provenance = {.database = name_of(database)}};
+  answer.query.objective = objective_of(options.objective);
+  answer.query.threads =
+      static_cast<int>(number_in("--jobs", options.jobs, {.least = 0, .most = 1024}));
+  answer.query.top = std::max(top, kCompared);
+  answer.query.pareto = options.pareto;
+  if (options.headroom) answer.query.headroom = *options.headroom / 100.0;
+  answer.price = device_hour_price(options.job, answer.query.base.cluster, database);
+  if (answer.query.objective == sim::Objective::Cost && !answer.price)
+    throw Error("--objective = cost: no price of " + answer.query.base.cluster.device.id +
+                " is known; --price USD is expected");
+  answer.plan = timed_plan(answer.query, answer.duration);
+  if (answer.plan.plans.empty()) return answer;
+  describe_winner(run, answer);
+  if (options.sensitivity) add_changes(run, database, answer);
+  answer.job = job_of(options.job, answer.plan.plans.front(), database);
+  return answer;
+}
+
+}  // namespace llmsim::cli

@@ -1,0 +1,166 @@
+#include "cli/plan_questions.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.h"
+#include "tests/error_of.h"
+
+namespace llmsim::cli {
+namespace {
+
+RunOptions asked(const std::string& gpus) {
+  RunOptions options;
+  options.model = "gpt2";
+  options.gpus = gpus;
+  return options;
+}
+
+TEST(PlanQuestions, AreTheProductOfTheListsWithDevicesFastest) {
+  RunOptions options = asked("16,8");
+  options.hardware = "h100,mi300x";
+  const PlanQuestions questions = questions_of(options);
+  EXPECT_EQ(questions.keys, (std::vector<std::string>{"hardware", "gpus"}));
+  std::vector<std::string> texts;
+  for (const PlanQuestion& one : questions.list) {
+    EXPECT_EQ(one.values, (std::vector<std::string>{*one.run.hardware, *one.run.gpus}));
+    texts.push_back(*one.run.hardware + " " + *one.run.gpus);
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"h100 8", "h100 16", "mi300x 8", "mi300x 16"}));
+}
+
+TEST(PlanQuestions, OfOneValueIsOne) {
+  const PlanQuestions questions = questions_of(asked("8"));
+  EXPECT_EQ(questions.list.size(), 1u);
+  EXPECT_EQ(questions.keys, std::vector<std::string>{"gpus"});
+}
+
+TEST(PlanQuestions, TakeRangesOfNumbersAndListsOfFields) {
+  RunOptions options = asked("1-8*2");
+  options.strategy["precision"] = "bf16,fp8";
+  EXPECT_EQ(questions_of(options).list.size(), 8u);
+  EXPECT_EQ(questions_of(options).list.back().run.strategy.at("precision"), "fp8");
+}
+
+TEST(PlanQuestions, NameTheOptionOfABadList) {
+  EXPECT_NE(error_of([] { questions_of(asked("8,x")); }).find("--gpus"), std::string::npos);
+  RunOptions options = asked("8");
+  options.hardware = "h100,,mi300x";
+  EXPECT_NE(error_of([&] { questions_of(options); }).find("--hardware = h100,,mi300x"),
+            std::string::npos);
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+class ManyPlans : public Program {};
+
+// The same door: each row is what its question alone gives.
+TEST_F(ManyPlans, AreThoseOfTheQuestionsAlone) {
+  const std::string model = "plan --format csv --model gpt2 ";
+  const std::vector<std::string> all = lines_of(run(model + "--gpus 4,8 --hardware h100,a100").out);
+  ASSERT_EQ(all.size(), 5u);
+  std::size_t row = 1;
+  for (const char* hardware : {"h100", "a100"}) {
+    for (const char* gpus : {"4", "8"}) {
+      const std::string question = std::string("--gpus ") + gpus + " --hardware " + hardware;
+      EXPECT_EQ(all[row++], lines_of(run(model + question + " --top 1").out).at(1)) << question;
+    }
+  }
+}
+
+// 8.03e9 parameters with 18 bytes each of weights, gradients and states are 134.6 GiB: more than one
+// device of 79 GiB has, and 67.3 GiB on each of two stages.
+TEST_F(ManyPlans, FindTheSmallestThatFits) {
+  const Outcome found = run("plan --model llama3-8b --fit --recompute full");
+  EXPECT_EQ(found.status, 0) << found.messages;
+  EXPECT_NE(found.out.find("the smallest that fits: 2\n"), std::string::npos) << found.out;
+  EXPECT_EQ(run("plan --model llama3-8b --gpus 1 --recompute full").status, 3);
+  EXPECT_EQ(run("plan --model llama3-8b --gpus 2 --recompute full").status, 0);
+}
+
+TEST_F(ManyPlans, MeetDeadlines) {
+  const std::string question = "plan --model gpt2 --gpus 8,16,32 --tokens 300B --fit --deadline ";
+  EXPECT_EQ(run(question + "0.001").status, 3);
+  const Outcome late = run(question + "1000");
+  EXPECT_NE(late.out.find("the smallest that fits in time: 8\n"), std::string::npos) << late.out;
+  EXPECT_EQ(run("plan --model gpt2 --gpus 8 --deadline 3").status, 1);
+}
+
+// What is named as the largest fits, and what is next to it in the table does not.
+TEST_F(ManyPlans, FindTheLargestThatFits) {
+  const Outcome found = run("plan --model gpt2 --gpus 1 --largest micro-batch");
+  const std::string says = "the largest that fits: ";
+  const std::size_t at = found.out.find(says);
+  ASSERT_NE(at, std::string::npos) << found.out << found.messages;
+  const int largest = std::stoi(found.out.substr(at + says.size()));
+  const std::string question = "plan --model gpt2 --gpus 1 --micro-batch ";
+  EXPECT_EQ(run(question + std::to_string(largest)).status, 0);
+  EXPECT_EQ(run(question + std::to_string(2 * largest)).status, 3);
+  EXPECT_EQ(run("plan --model gpt2 --gpus 1 --largest nothing").status, 1);
+  const Outcome model = run("plan --gpus 1 --largest model --hardware v100_sxm_16");
+  EXPECT_NE(model.out.find(says), std::string::npos) << model.messages;
+}
+
+// A file of options is the command line that it stands for.
+TEST_F(ManyPlans, AreAskedInFiles) {
+  write("question.toml", "[plan]\nmodel = \"gpt2\"\ngpus = 8\ntp = \"1,2\"\nformat = \"csv\"\n");
+  EXPECT_EQ(run("--question question.toml plan").out,
+            run("plan --model gpt2 --gpus 8 --tp 1,2 --format csv").out);
+  write("wrong.toml", "[plan]\nmodel = \"gpt2\"\ngpus = 8\nmodell = 3\n");
+  const Outcome wrong = run("--question wrong.toml plan");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.messages.find("modell"), std::string::npos) << wrong.messages;
+  EXPECT_EQ(run("--question nowhere.toml plan --model gpt2 --gpus 8").status, 2);
+}
+
+// The cheapest by a price is the one with most tokens a device, and costs price / rate.
+TEST_F(ManyPlans, TellWhatTokensCost) {
+  const Outcome one = run("plan --model gpt2 --gpus 8 --price 3.6 --objective cost");
+  const Outcome csv = run("plan --model gpt2 --gpus 8 --top 1 --format csv");
+  const std::vector<std::string> lines = lines_of(csv.out);
+  std::vector<std::string> names, values;
+  std::istringstream header(lines.at(0)), row(lines.at(1));
+  for (std::string name; std::getline(header, name, ',');) names.push_back(name);
+  for (std::string value; std::getline(row, value, ',');) values.push_back(value);
+  double rate = 0.0;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == "tokens_per_s_per_device") rate = std::stod(values.at(i));
+  ASSERT_GT(rate, 0.0);
+  char text[32];
+  std::snprintf(text, sizeof text, "$%.3g for 10^9 tokens", 3.6 / 3600.0 / rate * 1e9);
+  EXPECT_NE(one.out.find(text), std::string::npos) << text << "\n" << one.out;
+}
+
+TEST_F(ManyPlans, FitOneScreen) {
+  const Outcome all =
+      run("plan --model llama3-8b --gpus 8,16 --hardware h100_sxm,mi300x --tokens 1T --precision "
+          "bf16,fp8");
+  for (const std::string& line : lines_of(all.out)) EXPECT_LE(line.size(), 100u) << line;
+}
+
+// --- fields that are pinned or banned ---
+
+TEST_F(ManyPlans, ObeyFixAndExclude) {
+  const std::string question = "plan --model gpt2 --gpus 8 --format json --top 1 ";
+  const Outcome fixed = run(question + "--fix tp=2 --fix sequence_parallel=false");
+  EXPECT_NE(fixed.out.find("\"tp\": 2"), std::string::npos) << fixed.messages;
+  EXPECT_EQ(fixed.out.find("\"sequence_parallel\": true"), std::string::npos);
+  EXPECT_EQ(run(question + "--fix tp=2").out.find("\"tp\": 1,"), std::string::npos);
+  const Outcome banned =
+      run("plan --model gpt2 --gpus 8 --format csv --exclude tp=1 --exclude sharding=zero1");
+  for (const std::string& line : lines_of(banned.out))
+    EXPECT_EQ(line.find("zero1"), std::string::npos) << line;
+  EXPECT_EQ(run("plan --model gpt2 --gpus 8 --fix nothing=1").status, 1);
+  EXPECT_EQ(run("plan --model gpt2 --gpus 8 --exclude precision=bf16").status, 1);
+}
+
+}  // namespace
+}  // namespace llmsim::cli
