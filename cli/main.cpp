@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/help_format.h"
 #include "cli/misspelling.h"
 #include "cli/output.h"
 #include "cli/shell_texts.h"
@@ -40,17 +42,17 @@ int report_usage(const CLI::App& program, const CLI::ParseError& error) {
 
 int run(int argc, char** argv) {
   CLI::App program{
-      "llmsim: how fast, in how much memory and with which parallelism will this model train on "
-      "this hardware?",
+      "llmsim: how fast, in how much memory and with which parallelism will this model train here?",
       "llmsim"};
   int status = 0;
+  program.formatter(std::make_shared<HelpFormatter>());
   program.set_version_flag("--version", std::string("llmsim ") + LLMSIM_VERSION);
   program.require_subcommand(1);
   program.footer(
       "Examples:\n"
       "  llmsim plan --model llama-70b --gpus 256\n"
-      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --framework "
-      "fsdp2 --format json\n"
+      "  llmsim predict --model llama3-8b --gpus 64 --hardware a100 --sharding zero3 --format "
+      "json\n"
       "llmsim COMMAND --help explains each option.");
   program
       .set_config(

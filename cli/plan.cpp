@@ -4,6 +4,7 @@
 #include <iostream>
 #include <memory>
 
+#include "cli/help_format.h"
 #include "cli/number_list.h"
 #include "cli/output.h"
 #include "cli/plan_answer.h"
@@ -93,6 +94,10 @@ void add_search_settings(CLI::App& c, PlanOptions& o) {
       "--sensitivity", o.sensitivity,
       "also what it would take: one switch or number of the best plan changed at a time, and "
       "each property of the hardware 1.25 times as good, planned anew");
+  c.add_flag(
+      "--risk", o.risk,
+      "plans in the order of what they may lose: at most, on the best of them, where any one "
+      "property of the hardware is 1.25 times as good or as bad as it is taken to be");
   c.add_flag("--pareto", o.pareto,
              "also the Pareto front, plans that are slower but smaller: takes some times as "
              "long");
@@ -100,6 +105,9 @@ void add_search_settings(CLI::App& c, PlanOptions& o) {
                "threads of the search, 0 to 1024; default 1; 0: one for each core; example: "
                "--jobs 8")
       ->type_name("N");
+  set_group(c, "Search",
+            {"--objective", "--top", "--headroom", "--fit", "--largest", "--deadline",
+             "--sensitivity", "--risk", "--pareto", "--jobs"});
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "cli/interruption.h"
 #include "cli/number_list.h"
@@ -12,6 +15,7 @@
 #include "sim/base/error.h"
 #include "sim/hardware/hardware_change.h"
 #include "sim/plan.h"
+#include "sim/predict.h"
 #include "sim/switches.h"
 
 namespace llmsim::cli {
@@ -58,6 +62,43 @@ void add_changes(const RunOptions& asked, const hwdb::Database& database,
   answer.changes.insert(answer.changes.end(), hardware.begin(), hardware.end());
 }
 
+// Step times of plans where one property of the hardware is `factor` times as good.
+std::vector<sim::Seconds> step_times(const std::vector<sim::Prediction>& plans,
+                                     const sim::HardwareChange& change, double factor) {
+  std::vector<sim::Seconds> times;
+  for (const sim::Prediction& plan : plans) {
+    sim::Run run = plan.run;
+    change.improve(run.cluster, factor);
+    times.push_back(sim::predict(run).step_time);
+  }
+  return times;
+}
+
+// Orders plans by their largest regret: minimax, after Savage (1951).
+void order_by_risk(reports::PlanAnswer& answer) {
+  std::vector<sim::Prediction>& plans = answer.plan.plans;
+  std::vector<double> regrets(plans.size(), 1.0);
+  for (const sim::HardwareChange& change : sim::hardware_changes()) {
+    for (const double factor : {1.0, kBetterHardware, 1.0 / kBetterHardware}) {
+      const std::vector<sim::Seconds> times = step_times(plans, change, factor);
+      const sim::Seconds best = *std::min_element(times.begin(), times.end());
+      for (std::size_t i = 0; i < plans.size(); ++i)
+        regrets[i] = std::max(regrets[i], times[i] / best);
+    }
+  }
+  std::vector<std::size_t> order(plans.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return regrets[a] < regrets[b]; });
+  std::vector<sim::Prediction> ordered;
+  for (const std::size_t i : order) {
+    ordered.push_back(std::move(plans[i]));
+    answer.regrets.push_back(regrets[i]);
+  }
+  plans = std::move(ordered);
+  answer.plan.ties = 1;
+}
+
 // How to predict it, and what the switches are worth that nobody has asked for.
 void describe_winner(const RunOptions& asked, reports::PlanAnswer& answer) {
   const sim::Run& winner = answer.plan.plans.front().run;
@@ -96,6 +137,7 @@ reports::PlanAnswer planned(const PlanOptions& options, const RunOptions& run,
                 " is known; --price USD is expected");
   answer.plan = timed_plan(answer.query, answer.duration);
   if (answer.plan.plans.empty()) return answer;
+  if (options.risk) order_by_risk(answer);
   describe_winner(run, answer);
   if (options.sensitivity) add_changes(run, database, answer);
   answer.job = job_of(options.job, answer.plan.plans.front(), database);

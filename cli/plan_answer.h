@@ -20,7 +20,7 @@ struct PlanOptions {
   std::string top = "10";
   std::optional<double> headroom, deadline;
   std::optional<std::string> largest;
-  bool smallest = false, pareto = false, sensitivity = false, verbose = false;
+  bool risk = false, smallest = false, pareto = false, sensitivity = false, verbose = false;
   std::string jobs = "1";
   OutputOptions output;
   std::string database;

@@ -6,6 +6,8 @@
 
 #include "cli/number_list.h"
 #include "sim/base/error.h"
+#include "sim/base/field.h"
+#include "sim/strategy/strategy.h"
 
 namespace llmsim::cli {
 namespace {
@@ -80,11 +82,56 @@ std::vector<PlanQuestion> multiplied(const std::vector<PlanQuestion>& questions,
   return all;
 }
 
+// What --allow names, by kind.
+struct Allowed {
+  std::string schedules;  // "1f1b,interleaved,zb-h1"; empty: none
+  Values precisions{"usual"}, offloads{"nothing"};
+};
+
+Allowed allowed_in(const std::string& text) {
+  Allowed allowed;
+  std::stringstream stream(text);
+  for (std::string name; std::getline(stream, name, ',');) {
+    if (sim::named<sim::PipelineSchedule>(name))
+      allowed.schedules += (allowed.schedules.empty() ? "1f1b,interleaved," : ",") + name;
+    else if (sim::named<sim::Precision>(name))
+      allowed.precisions.push_back(name);
+    else if (name == "optimizer" || name == "parameters" || name == "activations")
+      allowed.offloads.push_back(name);
+    else
+      throw Error("--allow = " + text + ": schedules, precisions, optimizer, parameters or " +
+                  "activations are expected");
+  }
+  return allowed;
+}
+
+// The question with and without what is allowed.
+PlanQuestions allowed_questions(const RunOptions& options) {
+  const Allowed allowed = allowed_in(options.allowed);
+  PlanQuestions questions;
+  if (allowed.precisions.size() > 1) questions.keys.emplace_back("precision");
+  if (allowed.offloads.size() > 1) questions.keys.emplace_back("offload");
+  for (const std::string& precision : allowed.precisions) {
+    for (const std::string& offload : allowed.offloads) {
+      PlanQuestion& question = questions.list.emplace_back(PlanQuestion{options, {}});
+      question.run.allowed.clear();
+      if (!allowed.schedules.empty())
+        question.run.strategy["pipeline_schedule"] = allowed.schedules;
+      if (precision != "usual") question.run.strategy["precision"] = precision;
+      if (offload != "nothing") question.run.offload = offload;
+      if (allowed.precisions.size() > 1) question.values.push_back(precision);
+      if (allowed.offloads.size() > 1) question.values.push_back(offload);
+    }
+  }
+  return questions;
+}
+
 }  // namespace
 
 PlanQuestions questions_of(const RunOptions& options) {
-  PlanQuestions questions{.keys = {}, .list = {{.run = options, .values = {}}}};
+  PlanQuestions questions = allowed_questions(options);
   for (const Listed& listed : kListed) {
+    if (!options.allowed.empty() && std::string(listed.key) == "precision") continue;
     RunOptions asked = options;
     const std::string* const text = listed.text(asked);
     if (!text) continue;

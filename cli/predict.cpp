@@ -190,8 +190,7 @@ void add_predict(CLI::App& program, int& status) {
   add_database_option(*command, options->database);
   command->footer(
       "Exit status: 0 predicted, 1 error, 2 usage, 3 the run cannot be carried out.\n"
-      "Example: llmsim predict --model llama-70b --gpus 256 --tp 8 --pp 4 --micro-batch 1 "
-      "--recompute selective");
+      "Example: llmsim predict --model llama-70b --gpus 256 --tp 8 --pp 4 --recompute selective");
   command->callback([options, &status] {
     require_run(options->run);
     status = run_predict(*options);

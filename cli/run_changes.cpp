@@ -10,7 +10,7 @@
 #include "cli/run_request.h"
 #include "sim/base/error.h"
 #include "sim/hardware/hardware_change.h"
-#include "sim/search_space.h"
+#include "sim/search/space.h"
 #include "sim/strategy/strategy_fields.h"
 
 namespace llmsim::cli {

@@ -3,6 +3,7 @@
 #include <CLI/Error.hpp>
 #include <algorithm>
 
+#include "cli/help_format.h"
 #include "hwdb/settings.h"
 #include "sim/base/error.h"
 
@@ -80,6 +81,28 @@ void add_work(CLI::App& c, RunOptions& o) {
       "--global-batch-tokens 4000000");
 }
 
+// By key; all others are of the recipe.
+const char* group_of(const std::string& key) {
+  static const std::vector<std::string> layout{"tp",
+                                               "pp",
+                                               "dp",
+                                               "cp",
+                                               "ep",
+                                               "etp",
+                                               "cp_scheme",
+                                               "cp_balanced",
+                                               "virtual_stages",
+                                               "pipeline_schedule",
+                                               "embeddings_as_layers",
+                                               "stage_layers",
+                                               "sharding",
+                                               "shard_size",
+                                               "sequence_parallel",
+                                               "micro_batch"};
+  if (std::find(layout.begin(), layout.end(), key) != layout.end()) return "Layout";
+  return key.starts_with("moe_") ? "Experts" : "Recipe";
+}
+
 // One field of the strategy.
 void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, const char* value_name,
                const char* help) {
@@ -87,12 +110,14 @@ void add_field(CLI::App& c, const sim::StrategyField& field, RunOptions& o, cons
   const auto set = [&field, &o](const std::string& text) { o.strategy[field.key] = text; };
   if (field.kind != sim::FieldKind::Switch) {
     c.add_option_function<std::string>(*field.options ? field.options : name, set, help)
-        ->type_name(value_name);
+        ->type_name(value_name)
+        ->group(group_of(field.key));
     return;
   }
   c.add_flag_function(
-      *field.options ? field.options : name + ",!--no-" + name.substr(2),
-      [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, help);
+       *field.options ? field.options : name + ",!--no-" + name.substr(2),
+       [set](std::int64_t count) { set(count > 0 ? "true" : "false"); }, help)
+      ->group(group_of(field.key));
 }
 
 // Options that a search takes in lists, with their help.
@@ -102,16 +127,16 @@ const std::map<std::string, const char*>& searched() {
       {"pp", "pipeline stages; default all divisors of gpus; example: --pp 1-16*2"},
       {"dp", "data-parallel ranks; default gpus / (tp * pp * cp); example: --dp 8,16"},
       {"cp",
-       "context-parallel ranks; default 1, and more where a rank keeps 8192 tokens of a sequence; "
+       "context-parallel ranks; default all powers of two that leave a rank 1024 tokens; "
        "example: --cp 1,2"},
       {"ep",
-       "expert-parallel ranks, inside dp * cp; default powers of two that divide the experts; "
+       "expert-parallel ranks, inside dp * cp; default all that divide the experts; "
        "example: --ep 1,8"},
       {"micro_batch",
        "sequences per forward pass of a replica; default all that divide the batch; example: "
        "--micro-batch 1,2,4"},
       {"virtual_stages",
-       "model chunks per pipeline stage, interleaved; default all that divide the layers; example: "
+       "model chunks per pipeline stage, interleaved; default all that have layers; example: "
        "--virtual-stages 1,2"},
       {"pipeline_schedule",
        "pipeline schedules: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe; default "
@@ -157,6 +182,11 @@ void add_recipe(CLI::App& c, RunOptions& o) {
       "example: --framework-version "
       "0.13");
   for (const hwdb::Setting& setting : hwdb::run_settings()) add_setting(c, setting, o);
+  set_group(c, "Recipe", {"--framework", "--dp-overlap", "--date", "--framework-version"});
+  set_group(c, "Layout", {"--offload", "--recompute"});
+  set_group(c, "Model and hardware",
+            {"--model", "--gpus", "--hardware", "--system", "--transport", "--collective-algorithm",
+             "--seq-len", "--global-batch", "--global-batch-tokens", "--site"});
 }
 
 }  // namespace
@@ -228,6 +258,13 @@ void add_pins(CLI::App& c, RunOptions& o) {
       ->type_name("KEY=LIST")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  c.add_option(
+       "--allow", o.allowed,
+       "beside what is tried anyway: schedules (zb-h1, zb-v, dualpipe), and a plan each with "
+       "precisions (fp8) and with the optimizer, parameters or activations on the host; "
+       "default none; example: --allow zb-h1,fp8")
+      ->type_name("LIST");
+  set_group(c, "Layout", {"--fix", "--exclude", "--allow"});
 }
 
 void add_search_options(CLI::App& c, RunOptions& o) {
@@ -245,7 +282,8 @@ void add_search_options(CLI::App& c, RunOptions& o) {
       add_field(c, field, o, field.value_name, field.help);
   }
   add(c, "--recompute", o.recompute, "LIST",
-      "the same modes; default none, selective, every-n=4, every-n=2, full; example: --recompute "
+      "what is recomputed, as in predict; default none, selective, every-n=4, every-n=2, full, "
+      "full=1 to full=4, and cheap modules where the framework can; example: --recompute "
       "none,full");
   add_recipe(c, o);
   add_pins(c, o);

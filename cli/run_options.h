@@ -27,6 +27,7 @@ struct RunOptions {
   std::map<std::string, std::string> strategy{};
   sim::SettingValues settings{};        // hwdb/settings.h
   std::vector<std::string> excluded{};  // of a search: "sharding=zero3"
+  std::string allowed{};                // beside what a search tries: "fp8,zb-h1,optimizer"
 };
 
 // Options for one run, each with one value.

@@ -107,6 +107,7 @@ Json plan_json(const PlanAnswer& answer) {
       {"nearest", nearest},
       {"pareto", pareto}};
   if (answer.job) json["job"] = job_json(*answer.job);
+  if (!answer.regrets.empty()) json["regrets"] = answer.regrets;
   if (!answer.changes.empty()) json["changes"] = changes_json(answer.changes);
   return json;
 }

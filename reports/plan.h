@@ -26,8 +26,11 @@ struct PlanAnswer {
   std::optional<JobAnswer> job{};  // all steps of the winner
   std::optional<double> price{};   // USD of a device-hour
   std::vector<sim::SwitchWorth> assumed_switches{};  // of the winner
-  std::vector<RunChange> changes{};                  // of the winner, where that is asked for
-  sim::Seconds duration{};                           // wall clock of the search
+  // Of each plan, where they are ordered by it: the most that its step takes relative to the best
+  // of the plans, with any one property of the hardware better or worse than it is taken to be.
+  std::vector<double> regrets{};
+  std::vector<RunChange> changes{};  // of the winner, where that is asked for
+  sim::Seconds duration{};           // wall clock of the search
   Provenance provenance;
 };
 

@@ -115,6 +115,14 @@ Table ranking_table(const PlanAnswer& answer) {
   const std::size_t ties = std::min(answer.plan.ties, plans.size());
   for (std::size_t i = 0; i < plans.size(); ++i) table.add_row(plan_row(plans[i], place(i, ties)));
   finish(table, plans.front().run.model.moe.has_value());
+  if (!answer.regrets.empty())
+    for (const std::string& line : wrapped(
+             "by risk: the first takes at most " + significant(answer.regrets.front(), 3) +
+                 " times as long as the best of them, whichever property of the hardware is 1.25 "
+                 "times as good or as bad; the last " +
+                 significant(answer.regrets[plans.size() - 1], 3),
+             kNoteWidth))
+      table.add_note(line);
   if (ties > 1)
     table.add_note("1=: closer than " + significant(100.0 * answer.query.tie, 2) +
                    " %, the error of ratios; more memory to spare goes first, then the simpler");

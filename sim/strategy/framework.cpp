@@ -134,6 +134,7 @@ const std::vector<Field<Framework>>& framework_fields() {
       FIELD(offers.hsdp),
       FIELD(offers.zero2_in_pipelines),
       FIELD(offers.module_recompute),
+      FIELD(offers.operator_recompute),
       FIELD(update.fused),
       FIELD(update.tensor_by_tensor),
       FIELD(update.unit_by_unit),

@@ -233,13 +233,14 @@ struct PredictionErrors {
   bool operator==(const PredictionErrors&) const = default;
 };
 
-// What of the space of strategies a framework has (search_space.h).
+// What of the space of strategies a framework has (search/space.h).
 struct FrameworkOffers {
   bool zero2 = true;
   bool zero3 = true;
   bool hsdp = true;
   bool zero2_in_pipelines = true;
-  bool module_recompute = true;  // of single modules, beside whole blocks
+  bool module_recompute = true;     // of single modules, beside whole blocks
+  bool operator_recompute = false;  // of all operators but some GEMMs
   bool operator==(const FrameworkOffers&) const = default;
 };
 

@@ -25,6 +25,30 @@ void predict_80_layers(benchmark::State& state) {
 }
 BENCHMARK(predict_80_layers)->Unit(benchmark::kMicrosecond);
 
+void predict_by_layers(benchmark::State& state) {
+  Run run = large_run();
+  run.model.num_layers = static_cast<int>(state.range(0));
+  for (auto _ : state) benchmark::DoNotOptimize(predict(run));
+  state.SetComplexityN(state.range(0));
+}
+BENCHMARK(predict_by_layers)
+    ->RangeMultiplier(2)
+    ->Range(8, 256)
+    ->Unit(benchmark::kMicrosecond)
+    ->Complexity();
+
+void predict_by_micro_batches(benchmark::State& state) {
+  Run run = large_run();
+  run.strategy.global_batch = static_cast<int>(state.range(0)) * run.strategy.dp;
+  for (auto _ : state) benchmark::DoNotOptimize(predict(run));
+  state.SetComplexityN(state.range(0));
+}
+BENCHMARK(predict_by_micro_batches)
+    ->RangeMultiplier(4)
+    ->Range(8, 2048)
+    ->Unit(benchmark::kMicrosecond)
+    ->Complexity();
+
 // DeepSeek-V3 with its prediction layer on 2,048 devices: pp 16, dp 128, ep 64, 120 micro-batches.
 void predict_deepseek_v3(benchmark::State& state, PipelineSchedule schedule) {
   Run run = small_run(2048);

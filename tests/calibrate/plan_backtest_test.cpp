@@ -144,7 +144,7 @@ TEST(PlanBacktest, NamesWhatNoPlanHas) {
   RunRecord gpipe = two_stages({});
   gpipe.training.strategy.erase("stage_layers");
   gpipe.training.strategy["pipeline_schedule"] = std::string("gpipe");
-  RunRecord by_operator = recomputing(sample_record("op", "h100_sxm", "torchtitan"), "op");
+  RunRecord by_operator = recomputing(sample_record("op", "h100_sxm", "fsdp2"), "op");
   const PlanBacktest result = planned({gpipe, by_operator});
   EXPECT_EQ(result.runs[0].outside, Outside{"pipeline_schedule"});
   EXPECT_EQ(result.runs[1].outside, Outside{"recompute"});

@@ -71,7 +71,7 @@ class HelpExamples : public Program {
 TEST_F(HelpExamples, OfOptionsRun) {
   for (const std::string command : {"predict", "plan", "trace", "validate", "models list",
                                     "models show gpt2", "hardware list"}) {
-    const Outcome help = run(command + " --help");
+    const Outcome help = run(command + " --help", "COLUMNS=10000");
     ASSERT_EQ(help.status, 0) << command;
     const Texts examples = after("example: ", help.out);
     EXPECT_TRUE(command == "validate" || !examples.empty()) << command;

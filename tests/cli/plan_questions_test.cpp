@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -43,6 +44,22 @@ TEST(PlanQuestions, TakeRangesOfNumbersAndListsOfFields) {
   options.strategy["precision"] = "bf16,fp8";
   EXPECT_EQ(questions_of(options).list.size(), 8u);
   EXPECT_EQ(questions_of(options).list.back().run.strategy.at("precision"), "fp8");
+}
+
+TEST(PlanQuestions, AreAskedWithAndWithoutWhatIsAllowed) {
+  RunOptions options = asked("8");
+  options.allowed = "fp8,optimizer,zb-h1";
+  const PlanQuestions questions = questions_of(options);
+  EXPECT_EQ(questions.keys, (std::vector<std::string>{"precision", "offload", "gpus"}));
+  ASSERT_EQ(questions.list.size(), 4u);
+  EXPECT_FALSE(questions.list.front().run.strategy.contains("precision"));
+  EXPECT_FALSE(questions.list.front().run.offload);
+  EXPECT_EQ(questions.list.back().run.strategy.at("precision"), "fp8");
+  EXPECT_EQ(questions.list.back().run.offload, "optimizer");
+  for (const PlanQuestion& one : questions.list)
+    EXPECT_EQ(one.run.strategy.at("pipeline_schedule"), "1f1b,interleaved,zb-h1");
+  options.allowed = "nothing";
+  EXPECT_NE(error_of([&] { questions_of(options); }).find("--allow = nothing"), std::string::npos);
 }
 
 TEST(PlanQuestions, NameTheOptionOfABadList) {
@@ -119,6 +136,27 @@ TEST_F(ManyPlans, AreAskedInFiles) {
   EXPECT_EQ(wrong.status, 2);
   EXPECT_NE(wrong.messages.find("modell"), std::string::npos) << wrong.messages;
   EXPECT_EQ(run("--question nowhere.toml plan --model gpt2 --gpus 8").status, 2);
+}
+
+// The same plans in another order: by the most that they may lose.
+TEST_F(ManyPlans, CanBeOrderedByRisk) {
+  const std::string question = "plan --model gpt2 --gpus 8 --top 16 --format ";
+  std::vector<std::string> usual = lines_of(run(question + "csv").out),
+                           by_risk = lines_of(run(question + "csv --risk").out);
+  ASSERT_GT(usual.size(), 3u);
+  std::sort(usual.begin(), usual.end());
+  std::sort(by_risk.begin(), by_risk.end());
+  EXPECT_EQ(usual, by_risk);
+  const std::string json = run(question + "json --risk").out, key = "\"regrets\": [";
+  const std::size_t at = json.find(key);
+  ASSERT_NE(at, std::string::npos);
+  std::istringstream list(json.substr(at + key.size()));
+  double last = 1.0;
+  for (double regret = 0.0; list >> regret; list.ignore()) {
+    EXPECT_GE(regret, last);
+    last = regret;
+  }
+  EXPECT_GT(last, 1.0);
 }
 
 // The cheapest by a price is the one with most tokens a device, and costs price / rate.

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,16 @@ TEST_F(Program, HelpAndVersionGoToStandardOutput) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.status, 0) << arguments;
     EXPECT_NE(outcome.out.find("Example"), std::string::npos) << arguments;
+  }
+}
+
+// All commands with options of their own.
+TEST_F(Program, HelpFitsAHundredColumns) {
+  for (const char* command :
+       {"", "plan", "predict", "trace", "validate", "calibrate run", "calibrate fit",
+        "calibrate site", "calibrate log", "hardware list", "models show"}) {
+    std::istringstream help(run(std::string(command) + " --help").out);
+    for (std::string line; std::getline(help, line);) EXPECT_LE(line.size(), 100u) << line;
   }
 }
 

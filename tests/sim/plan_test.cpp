@@ -8,7 +8,7 @@
 #include <string>
 
 #include "sim/base/error.h"
-#include "sim/ranking.h"
+#include "sim/search/ranking.h"
 #include "sim/strategy/stages.h"
 #include "tests/sim/random_run.h"
 #include "tests/sim/sample_run.h"
@@ -261,8 +261,8 @@ PlanQuery random_query(unsigned seed) {
     query.restriction["pipeline_schedule"] = {"1f1b",  "interleaved", "gpipe",
                                               "zb-h1", "zb-v",        "dualpipe"};
   const std::vector<const char*> recomputes{
-      "none",   "selective", "selective=layernorm", "full",        "full=1",
-      "full=2", "full/2",    "every-n=2",           "every-n=2/3", "selective=activation"};
+      "none",      "selective",   "selective=layernorm",  "full", "full=1", "full=2", "full/2",
+      "every-n=2", "every-n=2/3", "selective=activation", "op",   "op=qkv"};
   const int ways = static_cast<int>(recomputes.size()), one = choose.below(ways),
             other = (one + 1 + choose.below(ways - 1)) % ways;
   for (const int way : {one, other})

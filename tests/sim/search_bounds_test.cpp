@@ -1,4 +1,4 @@
-#include "sim/search_bounds.h"
+#include "sim/search/bounds.h"
 
 #include <gtest/gtest.h>
 

@@ -47,9 +47,9 @@ const std::vector<Names> sim_floors{
     {"memory"},
     {"schedule"},
     {"job"},
-    {"predict", "explain", "search_space", "search_bounds", "ranking"},
+    {"predict", "explain"},
+    {"search"},
     {"plan", "switches"},
-    {"search_membership"},
 };
 
 const SourceTree& sources() {

@@ -1,4 +1,4 @@
-#include "sim/search_space.h"
+#include "sim/search/space.h"
 
 #include <algorithm>
 #include <optional>
@@ -68,6 +68,9 @@ std::vector<Recompute> sensible_recomputes(const SearchBase& base) {
   for (int blocks = 1; blocks <= kMostFirstBlocks; ++blocks)
     list.push_back({.kind = RecomputeKind::Full, .blocks = blocks});
   if (base.offers.module_recompute) add_modules(list, base.model);
+  if (base.offers.operator_recompute) {
+    for (const char* text : {"op", "op=all", "op=qkv"}) list.push_back(*recompute_from(text));
+  }
   return list;
 }
 
@@ -82,8 +85,6 @@ std::vector<int> sensible_contexts(const Transformer& model) {
   for (int c = 1; c == 1 || model.seq_len / c >= kContextTokens; c *= 2) list.push_back(c);
   return list;
 }
-
-std::size_t index_of(Sharding sharding) { return static_cast<std::size_t>(sharding); }
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/plan.h"
+#include "sim/search/plan_query.h"
 
 namespace llmsim::sim {
 

@@ -15,7 +15,7 @@
 //                without pipelines, which make many small ones
 //   recompute    none, selective, full, every second and fourth block, the first one to four blocks
 //                of each chunk, and modules that cost little: norms, activation functions, both,
-//                and of MLA the projections up
+//                and of MLA the projections up; where the framework can, all operators but GEMMs
 //
 // Or the values that the search is restricted to.  Whether a member keeps the rules of a layout is
 // asked later (strategy/validity.h).
@@ -26,6 +26,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -57,6 +58,8 @@ using Restriction = std::map<std::string, std::vector<FieldValue>>;
 
 inline constexpr std::array<Sharding, 5> kAllShardings{
     Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3, Sharding::Hsdp};
+
+inline std::size_t index_of(Sharding sharding) { return static_cast<std::size_t>(sharding); }
 
 // What a search starts from: all that it does not choose is as in these.
 struct SearchBase {

@@ -1,4 +1,4 @@
-#include "sim/ranking.h"
+#include "sim/search/ranking.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "sim/search_membership.h"
+#include "sim/search/membership.h"
 
 #include <algorithm>
 

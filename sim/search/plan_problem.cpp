@@ -1,0 +1,82 @@
+#include "sim/search/plan_problem.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "sim/strategy/validity.h"
+
+namespace llmsim::sim {
+namespace {
+
+// Weights in 8 or 4 bits that are sharded are quantised whenever they are gathered.
+bool requantises(const Run& run, Sharding sharding) {
+  return sharding >= Sharding::Zero3 && is_low_precision(matmul_dtype(run.strategy.precision));
+}
+
+// Whether two runs price layers alike, one under each sharding.
+bool shares_prices(const Run& one, Sharding sharding, const Run& other, Sharding other_sharding) {
+  Strategy same = other.strategy;
+  same.sharding = one.strategy.sharding, same.shard_size = one.strategy.shard_size;
+  return requantises(one, sharding) == requantises(other, other_sharding) &&
+         one.framework == other.framework && one.strategy == same;
+}
+
+ShardedRuns bases_of(const PlanQuery& query) {
+  ShardedRuns bases;
+  for (const Sharding sharding : kAllShardings) {
+    bases.push_back({.run = run_under(query, sharding), .prices = 0});
+    ShardedRun& base = bases.back();
+    base.run.model = query.base.model;
+    while (!shares_prices(bases[base.prices].run, kAllShardings[base.prices], base.run, sharding))
+      ++base.prices;
+  }
+  return bases;
+}
+
+auto group_key(const SearchLayout& layout) {
+  return std::tuple(layout.tp, layout.cp, layout.ep, layout.etp, layout.sequence_parallel,
+                    layout.micro_batch);
+}
+
+// Whether the stages of a pipeline can be given their layers, whatever surrounds them.
+bool deals_layers(const Transformer& model, Strategy pipeline) {
+  pipeline.etp.reset();  // of tensor ranks that a pipeline alone does not have
+  return !broken_rule_name(model, pipeline, pipeline.num_devices());
+}
+
+void add_pipelines(PlanProblem& problem, int pp) {
+  std::vector<DealtPipeline>& pipelines = problem.pipelines[pp];
+  if (!pipelines.empty()) return;
+  for (const SearchPipeline& choice : problem.space.pipelines(pp)) {
+    DealtPipeline& pipeline = pipelines.emplace_back(DealtPipeline{choice});
+    const Strategy strategy =
+        problem.space.strategy({.pp = pp}, choice, {}, problem.space.recomputes().front());
+    const int layers = problem.base.model.num_layers + (choice.embeddings_as_layers ? 2 : 0);
+    if (stage_layout(strategy).parts() <= layers &&
+        (strategy.stage_layers.empty() || deals_layers(problem.base.model, strategy)))
+      pipeline.counts.emplace(problem.base.model, strategy, problem.space.recomputes());
+  }
+}
+
+void add_groups(PlanProblem& problem) {
+  problem.layouts = problem.space.layouts();
+  std::stable_sort(problem.layouts.begin(), problem.layouts.end(),
+                   [](const SearchLayout& one, const SearchLayout& other) {
+                     return group_key(one) < group_key(other);
+                   });
+  for (std::size_t i = 0; i < problem.layouts.size(); ++i) {
+    add_pipelines(problem, problem.layouts[i].pp);
+    if (i == 0 || group_key(problem.layouts[i - 1]) != group_key(problem.layouts[i]))
+      problem.groups.push_back({.first = i, .last = i});
+    problem.groups.back().last = i + 1;
+  }
+}
+
+}  // namespace
+
+PlanProblem::PlanProblem(const PlanQuery& of)
+    : query(of), bases(bases_of(of)), base(search_base(of)), space(base, of.restriction) {
+  add_groups(*this);
+}
+
+}  // namespace llmsim::sim

@@ -1,0 +1,291 @@
+#include "sim/search/searcher.h"
+
+#include <algorithm>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "sim/memory/footprint.h"
+#include "sim/schedule/step.h"
+#include "sim/strategy/validity.h"
+
+namespace llmsim::sim {
+namespace {
+
+constexpr const char* kOutOfMemory = "out of memory";
+constexpr const char* kOutOfHostMemory = "out of host memory";
+
+// Answers of one thread, and how they become those of all.
+
+void reject(Plan& plan, const NearestMiss& miss, std::size_t count = 1) {
+  std::size_t& rejected = plan.rejected[miss.rule];
+  rejected += count;
+  const auto known =
+      std::find_if(plan.nearest.begin(), plan.nearest.end(),
+                   [&](const NearestMiss& other) { return other.rule == miss.rule; });
+  if (known == plan.nearest.end()) {
+    plan.nearest.push_back(miss);
+  } else if (std::tuple(miss.needed, comes_first(known->strategy, miss.strategy)) <
+             std::tuple(known->needed, comes_first(miss.strategy, known->strategy))) {
+    *known = miss;
+  }
+}
+
+void add(Plan& sum, const Plan& part) {
+  sum.evaluated += part.evaluated, sum.feasible += part.feasible;
+  sum.priced += part.priced, sum.pruned += part.pruned;
+  for (const auto& [rule, count] : part.rejected) sum.rejected[rule] += count;
+  for (const NearestMiss& miss : part.nearest) reject(sum, miss, 0);
+}
+
+// The rule that a strategy breaks in every pipeline.
+const char* broken_in_all_pipelines(const PlanProblem& problem, Strategy strategy) {
+  strategy.stage_layers.clear();  // has numbers for stages or for their chunks
+  return broken_rule_name(problem.base.model, strategy, problem.base.num_devices);
+}
+
+// Whether every pipeline and sharding of a layout breaks a rule.
+const char* broken_layout(const PlanProblem& problem, const SearchLayout& layout) {
+  return broken_in_all_pipelines(
+      problem, problem.space.strategy(layout, {.embeddings_as_layers = true}, {}, Recompute{}));
+}
+
+}  // namespace
+
+// The run of a strategy, in the place of the last one under its sharding.
+Run& Searcher::run_of(const Strategy& strategy) {
+  Run& run = bases_[index_of(strategy.sharding)].run;
+  run.strategy = strategy;
+  run.model.vocab_size = problem_.query.base.model.vocab_size;
+  run.model.vocab_size = trained_vocab_size(run);
+  return run;
+}
+
+const Searcher::Prices& Searcher::prices_of(const SearchNode& node,
+                                            const ShardingSearch& sharding) {
+  const std::size_t ways = problem_.space.recomputes().size();
+  const auto begin = (sharding.base * kVariants + variant_of(node.shape)) * ways;
+  Prices& prices = prices_[begin + node.recompute];
+  if (prices.layers) return prices;
+  const std::span<Prices> all(&prices_[begin], ways);
+  const auto known = std::find_if(all.begin(), all.end(),
+                                  [](const Prices& other) { return other.layers.has_value(); });
+  const Run& run = run_of(strategy(node, sharding.choice));
+  prices.layers = known == all.end() ? layer_prices(run) : layer_prices(run, *known->layers);
+  prices.bounds = layer_bounds(run, *prices.layers);
+  return prices;
+}
+
+Strategy Searcher::strategy(const SearchNode& node, const SearchSharding& sharding) const {
+  return problem_.space.strategy(node.layout, node.pipeline->choice, sharding,
+                                 problem_.space.recomputes()[node.recompute]);
+}
+
+std::size_t Searcher::leaves(const SearchLayout& layout) const {
+  return problem_.pipelines.at(layout.pp).size() * problem_.space.shardings(layout).size() *
+         problem_.space.recomputes().size();
+}
+
+Seconds Searcher::bound(const LayoutGroup& group) {
+  const Transformer& model = problem_.base.model;
+  std::vector<bool> done(2 * bases_.size());  // without and with pipelines
+  double work = 0.0, steps = 0.0;
+  for (std::size_t i = group.first; i < group.last; ++i) {
+    const SearchLayout& layout = problem_.layouts[i];
+    if (broken_layout(problem_, layout)) continue;
+    const double batches = static_cast<double>(problem_.base.strategy.global_batch) /
+                           (static_cast<double>(layout.dp) * layout.pp * layout.micro_batch);
+    steps = steps == 0.0 ? batches : std::min(steps, batches);
+    for (const SearchSharding& sharding : problem_.space.shardings(layout)) {
+      const std::size_t prices = 2 * bases_[index_of(sharding.sharding)].prices +
+                                 (model.tied_embeddings && layout.pp > 1 ? 1 : 0);
+      if (done[prices]) continue;
+      done[prices] = true;
+      const Run& run =
+          run_of(problem_.space.strategy(layout, {}, sharding, {.kind = RecomputeKind::None}));
+      const LayerBounds layers = layer_bounds(run, layer_prices(run));
+      const double layers_moe = count_moe_layers(model, 0, model.num_layers),
+                   layers_dense = model.num_layers - layers_moe;
+      const LayerSums all{.dense = layers_dense, .moe = layers_moe, .embedding = 1.0, .head = 1.0};
+      const double time =
+          all.times(layers.forward) + all.times(layers.backward) - all.times(layers.all_to_all);
+      work = work == 0.0 ? time : std::min(work, time);
+    }
+  }
+  return Seconds((1.0 - kBoundRounding) * steps * work);
+}
+
+void Searcher::search(const LayoutGroup& group) {
+  {
+    const std::lock_guard lock(problem_.telling);
+    ranking_ = found_.ranking;
+  }
+  prices_.assign(bases_.size() * kVariants * problem_.space.recomputes().size(), Prices{});
+  bool ranked = false;
+  for (std::size_t i = group.first; i < group.last; ++i) {
+    const SearchLayout& layout = problem_.layouts[i];
+    const std::size_t count = leaves(layout);
+    plan_.evaluated += count;
+    if (count == 0) continue;
+    if (const char* rule = broken_layout(problem_, layout)) {
+      const Strategy strategy = problem_.space.strategy(
+          layout, problem_.pipelines.at(layout.pp).front().choice,
+          problem_.space.shardings(layout).front(), problem_.space.recomputes().front());
+      reject(plan_, {.rule = rule, .strategy = strategy, .needed = {}, .available = {}}, count);
+      continue;
+    }
+    if (!ranking_.may_matter(group.bound, Bytes(0.0))) {
+      plan_.pruned += count;
+      continue;
+    }
+    if (!std::exchange(ranked, true)) {
+      const Run& run = run_of(problem_.space.strategy(layout, {}, {}, Recompute{}));
+      rank_ = rank_parameters(run.model, run.strategy);
+    }
+    search(layout);
+  }
+  tell();
+}
+
+void Searcher::tell() {
+  const std::lock_guard lock(problem_.telling);
+  found_.ranking.add(ranking_);
+  add(found_.plan, std::exchange(plan_, {}));
+}
+
+ShardingSearch Searcher::sharding_search(const SearchLayout& layout, const SearchSharding& choice) {
+  const Run& run =
+      run_of(problem_.space.strategy(layout, {.embeddings_as_layers = true}, choice, Recompute{}));
+  return {.choice = choice,
+          .base = bases_[index_of(choice.sharding)].prices,
+          .rule = broken_in_all_pipelines(problem_, run.strategy),
+          .states = state_bounds(run, rank_),
+          .shape = step_shape(run)};
+}
+
+void Searcher::search(const SearchLayout& layout) {
+  SearchNode node{layout};
+  for (const SearchSharding& sharding : problem_.space.shardings(layout))
+    node.shardings.push_back(sharding_search(layout, sharding));
+  for (const DealtPipeline& pipeline : problem_.pipelines.at(layout.pp)) {
+    node.pipeline = &pipeline;
+    search_pipeline(node);
+  }
+}
+
+void Searcher::reject_rule(const char* rule, const SearchNode& node, const SearchSharding& sharding,
+                           std::size_t count) {
+  reject(plan_, {.rule = rule, .strategy = strategy(node, sharding), .needed = {}, .available = {}},
+         count);
+}
+
+void Searcher::search_pipeline(SearchNode& node) {
+  const std::size_t ways = problem_.space.recomputes().size();
+  node.recompute = 0;
+  const Strategy plain = strategy(node, {});
+  if (const char* rule = broken_rule_name(problem_.base.model, plain, problem_.base.num_devices)) {
+    reject_rule(rule, node, node.shardings.front().choice, node.shardings.size() * ways);
+    return;
+  }
+  for (const ShardingSearch& sharding : node.shardings) {
+    if (sharding.rule) reject_rule(sharding.rule, node, sharding.choice, ways);
+  }
+  node.shape = pipeline_shape(plain);
+  node.idea = idea_of(plain);
+  parameters_ = stage_parameters(rank_, *node.pipeline->counts);
+  passes_ = passes_in_flight(node.shape, *node.pipeline->counts);
+  costs_.assign(node.shardings.size(), std::nullopt);
+  for (; node.recompute < ways; ++node.recompute) search_shardings(node);
+}
+
+void Searcher::search_shardings(const SearchNode& node) {
+  const StageCounts& counts = *node.pipeline->counts;
+  const Prices *prices = nullptr, *timed = nullptr;  // of the activations and of `passes`
+  const StepShape* shape = nullptr;
+  Seconds passes;
+  for (std::size_t i = 0; i < node.shardings.size(); ++i) {
+    const ShardingSearch& sharding = node.shardings[i];
+    if (sharding.rule) continue;
+    const Prices& own = prices_of(node, sharding);
+    if (&own != timed || !(*shape == sharding.shape))
+      passes = step_bound(sharding.shape, counts, node.recompute, own.bounds, nullptr);
+    timed = &own, shape = &sharding.shape;
+    if (!ranking_.may_matter(passes, Bytes(0.0))) {
+      ++plan_.pruned;
+      continue;
+    }
+    if (&own != prices)
+      activation_bounds(node.shape, passes_, counts, node.recompute, own.bounds, activations_);
+    prices = &own;
+    const Bytes peak = peak_bound(sharding.states, parameters_, activations_);
+    if (peak > problem_.query.base.cluster.device.usable_memory) {
+      reject_unseen(node, sharding.choice, own, peak);
+      continue;
+    }
+    Idea idea = node.idea;
+    idea.sharding = sharding.choice.sharding;
+    bool matters = ranking_.may_matter(idea, passes, peak);
+    if (matters && !costs_[i])
+      costs_[i] = sharding_costs(run_of(strategy(node, sharding.choice)), rank_, counts);
+    matters = matters &&
+              ranking_.may_matter(
+                  idea, step_bound(sharding.shape, counts, node.recompute, own.bounds, &*costs_[i]),
+                  peak);
+    if (matters) {
+      evaluate(strategy(node, sharding.choice), own);
+    } else {
+      ++plan_.pruned;
+    }
+  }
+}
+
+bool Searcher::is_nearer(Bytes needed) const {
+  for (const NearestMiss& known : plan_.nearest) {
+    if (known.rule == kOutOfMemory) return needed < known.needed;
+  }
+  return true;
+}
+
+// Of one that does not fit, as its bound proves.  How near it is matters while nothing fits.
+void Searcher::reject_unseen(const SearchNode& node, const SearchSharding& sharding,
+                             const Prices& prices, Bytes bound) {
+  if (!ranking_.empty() || !is_nearer(bound)) {
+    ++plan_.rejected[kOutOfMemory];
+    return;
+  }
+  const Strategy too_large = strategy(node, sharding);
+  const Memory memory = memory_footprint(run_of(too_large), *prices.layers, MemoryStages::Fullest);
+  reject(plan_, {.rule = kOutOfMemory,
+                 .strategy = too_large,
+                 .needed = memory.needed(),
+                 .available = memory.capacity});
+}
+
+void Searcher::evaluate(const Strategy& strategy, const Prices& prices) {
+  const Run& run = run_of(strategy);
+  const Memory memory = memory_footprint(run, *prices.layers, MemoryStages::Fullest);
+  if (!memory.fits()) {
+    reject(plan_, {.rule = kOutOfMemory,
+                   .strategy = strategy,
+                   .needed = memory.needed(),
+                   .available = memory.capacity});
+    return;
+  }
+  if (!memory.host.fits()) {
+    reject(plan_, {.rule = kOutOfHostMemory,
+                   .strategy = strategy,
+                   .needed = memory.host.node,
+                   .available = memory.host.capacity});
+    return;
+  }
+  ++plan_.feasible;
+  RankedStrategy ranked{.strategy = strategy, .peak = memory.peak, .needed = memory.needed()};
+  const std::optional<Seconds> time =
+      step_time_within(run, *prices.layers, ranking_.longest_time(ranked));
+  if (!time) return;
+  ++plan_.priced;
+  ranked.time = *time;
+  ranking_.add(ranked);
+}
+
+}  // namespace llmsim::sim
