@@ -224,10 +224,9 @@ LayerBounds layer_bounds(const Run& run, const LayerPrices& prices) {
 
 StepShape step_shape(const Run& run) {
   const Framework& framework = run.framework;
-  StepShape shape{
-      .microbatches = static_cast<double>(stage_layout(run.strategy).chunk_microbatches()),
-      .straggler = straggler_share(run.cluster),
-      .per_step = framework.host.per_step.value()};
+  StepShape shape{.microbatches = static_cast<double>(run.strategy.num_microbatches()),
+                  .straggler = straggler_share(run.cluster),
+                  .per_step = framework.host.per_step.value()};
   if (run.strategy.pp > 1 && !framework.blocking_transfers) {
     shape.forward_transfer = transfer_time(run, false).value();
     shape.backward_transfer = transfer_time(run, true).value();
@@ -401,8 +400,9 @@ double work_bound(const StepShape& shape, const StageCounts& counts, std::size_t
 
 }  // namespace
 
-Seconds step_bound(const StepShape& shape, const StageCounts& counts, std::size_t recompute,
+Seconds step_bound(StepShape shape, const StageCounts& counts, std::size_t recompute,
                    const LayerBounds& layers, const ShardingCosts* costs) {
+  if (counts.layout().schedule == PipelineSchedule::DualPipe) shape.microbatches /= 2.0;
   const double passes = has_whole_backward_passes(counts.layout().schedule)
                             ? pipeline_bound(shape, counts, recompute, layers, costs)
                             : work_bound(shape, counts, recompute, layers);

@@ -106,7 +106,7 @@ LayerBounds layer_bounds(const Run& run, const LayerPrices& prices);
 
 // Of the stages' pipeline, without anything of data ranks.
 struct StepShape {
-  double microbatches = 1.0;
+  double microbatches = 1.0;  // whatever the schedule: each chunk of DualPipe sees half of them
   double forward_transfer = 0.0, backward_transfer = 0.0;  // s
   double straggler = 0.0;                                  // share
   double per_step = 0.0;                                   // s of the host
@@ -143,7 +143,7 @@ struct ShardingCosts {
 ShardingCosts sharding_costs(const Run& run, const RankParameters& rank, const StageCounts& counts);
 
 // `costs`: none where only compute is known.
-Seconds step_bound(const StepShape& shape, const StageCounts& counts, std::size_t recompute,
+Seconds step_bound(StepShape shape, const StageCounts& counts, std::size_t recompute,
                    const LayerBounds& layers, const ShardingCosts* costs);
 
 // Parameters of the stages of each kind on one rank, before they are sharded.

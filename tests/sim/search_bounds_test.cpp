@@ -14,18 +14,27 @@ struct Bounds {
   Bytes peak;
 };
 
+// As the search knows a run before it has chosen its pipeline.
+TrainingRun without_pipeline(TrainingRun run) {
+  run.strategy.pipeline_schedule = PipelineSchedule::OneForwardOneBackward;
+  run.strategy.virtual_stages = 1;
+  run.strategy.stage_layers.clear();
+  return run;
+}
+
 Bounds bounds_of(const TrainingRun& run, const LayerPrices& prices) {
   const RankParameters rank = rank_parameters(run.model, run.strategy);
   const StageCounts counts(run.model, run.strategy, {run.strategy.recompute});
   const LayerBounds layers = layer_bounds(run, prices);
-  const StepShape shape = step_shape(run);
+  const StepShape shape = step_shape(without_pipeline(run));
   const ShardingCosts costs = sharding_costs(run, rank, counts);
   const PipelineShape pipeline = pipeline_shape(run.strategy);
   std::vector<StageActivations> activations;
   activation_bounds(pipeline, passes_in_flight(pipeline, counts), counts, 0, layers, activations);
   return {.compute = step_bound(shape, counts, 0, layers, nullptr),
           .step = step_bound(shape, counts, 0, layers, &costs),
-          .peak = peak_bound(state_bounds(run, rank), stage_parameters(rank, counts), activations)};
+          .peak = peak_bound(state_bounds(without_pipeline(run), rank),
+                             stage_parameters(rank, counts), activations)};
 }
 
 TEST(SearchBounds, NoStepIsShorterAndNoPeakIsSmallerThanItsBound) {
